@@ -1,0 +1,26 @@
+"""Parallel actor-learner architectures for deep reinforcement learning, as small compositions of the same parts.
+
+import gossamer
+run = gossamer.train("paac", env="pong", algorithm="ppo", steps=1_000_000)
+print(gossamer.evaluate(run.directory, episodes=30).mean_return)
+"""
+
+from gossamer.run.bench import bench
+from gossamer.run.errors import UserError
+from gossamer.run.evaluate import Evaluation, evaluate
+from gossamer.run.experiment import Run, resume, train
+from gossamer.run.video import Recording, record
+from gossamer.version import __version__
+
+__all__ = [
+    "Evaluation",
+    "Recording",
+    "Run",
+    "UserError",
+    "__version__",
+    "bench",
+    "evaluate",
+    "record",
+    "resume",
+    "train",
+]

@@ -1,0 +1,119 @@
+"""An actor: environments, a policy, and the game they are in the middle of."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+
+from gossamer.data import Array, Step, Trajectory, Tree
+from gossamer.envs.base import Resumable, VectorEnv
+from gossamer.policy import Policy
+from gossamer.task import Episode
+
+
+class Clock:
+    """Seconds spent, by what they were spent on."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, what: str) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        self.seconds[what] = self.seconds.get(what, 0.0) + time.perf_counter() - start
+
+    def take(self) -> dict[str, float]:
+        """What was spent since the last call."""
+        seconds, self.seconds = self.seconds, {}
+        return seconds
+
+
+class Actor:
+    """Fills trajectory slots in place. Nothing is allocated, logged or waited for within a step but the action."""
+
+    def __init__(self, env: VectorEnv, policy: Policy, *, discount: float, seed: int, clock: Clock) -> None:
+        self.env, self.policy, self.discount, self.clock = env, policy, discount, clock
+        self._obs = env.reset(seed)  # [B, *O]
+        self._state: Tree = {}
+        self._scores = np.zeros(env.num_envs, np.float64)  # [B] of the running episodes
+        self._lengths = np.zeros(env.num_envs, np.int64)
+        self._episodes: list[Episode] = []
+        self._rewards = np.zeros((0, env.num_envs), np.float32)  # [T, B], staged on the host
+        self._discounts = np.zeros((0, env.num_envs), np.float32)
+
+    def unroll(self, slot: Trajectory) -> None:
+        """Act for T steps into `slot`; time 0 of it is time T of the last one."""
+        rollout = slot.action.shape[0]
+        if len(self._rewards) != rollout:
+            self._rewards = np.zeros((rollout, self.env.num_envs), np.float32)
+            self._discounts = np.zeros_like(self._rewards)
+        slot.version.fill_(self.policy.refresh())
+        for t in range(rollout):
+            with self.clock("inference"):
+                slot.obs[t].copy_(torch.from_numpy(self._obs))
+                answer, self._state = self.policy(slot.obs[t], self._state)
+                slot.action[t], slot.behaviour[t], slot.value[t] = answer.action, answer.logits, answer.value
+                action = answer.action.cpu().numpy()
+            with self.clock("env"):
+                step = self.env.step(action)
+            self._record(t, step, slot)
+        with self.clock("inference"):
+            slot.obs[rollout].copy_(torch.from_numpy(self._obs))
+            slot.value[rollout] = self.policy.value(slot.obs[rollout], self._state)
+            slot.reward.copy_(torch.from_numpy(self._rewards))
+            slot.discount.copy_(torch.from_numpy(self._discounts))
+
+    def _record(self, t: int, step: Step, slot: Trajectory) -> None:
+        """Keep what the environments answered at time t."""
+        self._obs = step.obs
+        self._rewards[t] = step.reward
+        self._discounts[t] = self.discount * ~(step.terminated | step.truncated)
+        cut = step.truncated & ~step.terminated
+        if cut.any():  # the future it was cut off from keeps its value: r + gamma V(final observation)
+            if step.final_obs is None:
+                raise RuntimeError("the environment truncated an episode and gave no final observation")
+            final = torch.from_numpy(step.final_obs[cut]).to(slot.obs.device)
+            self._rewards[t, cut] += self.discount * self.policy.value(final, self._state).cpu().numpy()
+        self._scores += step.score
+        self._lengths += 1
+        if step.over.any():
+            for b in np.flatnonzero(step.over):
+                self._episodes.append(Episode(float(self._scores[b]), int(self._lengths[b])))
+            self._scores[step.over], self._lengths[step.over] = 0.0, 0
+
+    def episodes(self) -> tuple[Episode, ...]:
+        """Those that ended since the last call."""
+        finished, self._episodes = tuple(self._episodes), []
+        return finished
+
+    def state_dict(self) -> Tree:
+        """The environments and the running episodes; empty where the environment cannot give its state."""
+        if not isinstance(self.env, Resumable):
+            return {}
+        return {
+            "env": self.env.state_dict(),
+            "obs": np.array(self._obs),
+            "scores": self._scores.copy(),
+            "lengths": self._lengths.copy(),
+        }
+
+    def load_state_dict(self, state: Tree) -> None:
+        """Go on where `state_dict` was taken; an empty one leaves the new episodes that have begun."""
+        if state and isinstance(self.env, Resumable):
+            self.env.load_state_dict(state["env"])
+            self._obs, self._scores, self._lengths = (np.array(state[k]) for k in ("obs", "scores", "lengths"))
+
+
+def background(env: VectorEnv, *, seed: int, observations: int) -> Array:
+    """Mean observation [*O] (float32) of uniformly random play, over about so many observations."""
+    rng = np.random.default_rng(seed)
+    total, rounds = env.reset(seed).sum(0, dtype=np.float64), max(1, observations // env.num_envs)
+    for _ in range(rounds):
+        total += env.step(rng.integers(0, env.spec.actions, env.num_envs)).obs.sum(0, dtype=np.float64)
+    mean: Array = (total / ((rounds + 1) * env.num_envs)).astype(np.float32)
+    return mean

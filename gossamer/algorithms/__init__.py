@@ -1,0 +1,7 @@
+"""What is learned: network heads, how they act, their loss. Nothing here knows where it runs."""
+
+from gossamer.algorithms.a2c import A2C
+from gossamer.algorithms.base import Algorithm, Network
+from gossamer.algorithms.ppo import PPO
+
+__all__ = ["A2C", "PPO", "Algorithm", "Network"]

@@ -1,0 +1,49 @@
+"""Advantage actor-critic, synchronous (Mnih et al. 2016, alg. S3; Clemente et al. 2017, alg. 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from gossamer.algorithms.base import Network, actor_critic, critic, sample
+from gossamer.data import Action, Trajectory
+from gossamer.losses import Loss, a2c
+from gossamer.returns import lambda_returns
+
+
+@dataclass(frozen=True)
+class A2C:
+    """One gradient step on each rollout. `trace` = 1 gives the papers' n-step returns."""
+
+    discount: float = 0.99
+    trace: float = 1.0  # lambda of the returns
+    value_cost: float = 0.5
+    entropy_cost: float = 0.01
+    loss_scale: float = 1.0  # PAAC: 5, its learning rate was tuned for sums over t_max = 5
+
+    def model(self, obs_shape: tuple[int, ...], actions: int, network: Network) -> nn.Module:
+        return actor_critic(obs_shape, actions, network)
+
+    def act(self, model: nn.Module, obs: Tensor, rng: torch.Generator, *, greedy: bool = False) -> Action:
+        return sample(model, obs, rng, greedy=greedy)
+
+    def value(self, model: nn.Module, obs: Tensor) -> Tensor:
+        return critic(model, obs)
+
+    def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
+        # On policy the values of acting are those of learning: only the gradient needs a second forward pass.
+        target = lambda_returns(batch.reward, batch.discount, batch.value, self.trace)
+        logits, value = model(batch.obs[:-1].flatten(0, 1))
+        yield a2c(
+            logits,
+            value,
+            batch.action.flatten(),
+            target.flatten(),
+            (target - batch.value[:-1]).flatten(),
+            value_cost=self.value_cost,
+            entropy_cost=self.entropy_cost,
+            scale=self.loss_scale,
+        )

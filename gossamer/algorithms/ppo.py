@@ -1,0 +1,63 @@
+"""Proximal policy optimisation (Schulman et al. 2017)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from gossamer.algorithms.base import Network, actor_critic, critic, sample
+from gossamer.data import Action, Trajectory
+from gossamer.losses import Loss, ppo
+from gossamer.returns import lambda_returns
+
+
+@dataclass(frozen=True)
+class PPO:
+    """Several passes of minibatches over each rollout, the policy's ratio clipped to 1 +- `clip`."""
+
+    discount: float = 0.99
+    trace: float = 0.95  # lambda of the advantages (GAE)
+    value_cost: float = 1.0
+    entropy_cost: float = 0.01
+    clip: float = 0.3
+    passes: int = 3  # over each rollout
+    minibatches: int = 4  # to a pass
+    normalise_advantages: bool = False
+
+    def model(self, obs_shape: tuple[int, ...], actions: int, network: Network) -> nn.Module:
+        return actor_critic(obs_shape, actions, network)
+
+    def act(self, model: nn.Module, obs: Tensor, rng: torch.Generator, *, greedy: bool = False) -> Action:
+        return sample(model, obs, rng, greedy=greedy)
+
+    def value(self, model: nn.Module, obs: Tensor) -> Tensor:
+        return critic(model, obs)
+
+    def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
+        target = lambda_returns(batch.reward, batch.discount, batch.value, self.trace)
+        advantage = (target - batch.value[:-1]).flatten()
+        obs, action, target = batch.obs[:-1].flatten(0, 1), batch.action.flatten(), target.flatten()
+        behaviour = batch.behaviour.flatten(0, 1)
+        for _ in range(self.passes):
+            order = torch.randperm(batch.steps, generator=rng, device=action.device)
+            for index in order.chunk(self.minibatches):
+                logits, value = model(obs[index])
+                yield ppo(
+                    logits,
+                    value,
+                    action[index],
+                    target[index],
+                    _normalised(advantage[index]) if self.normalise_advantages else advantage[index],
+                    behaviour[index],
+                    clip=self.clip,
+                    value_cost=self.value_cost,
+                    entropy_cost=self.entropy_cost,
+                )
+
+
+def _normalised(advantage: Tensor) -> Tensor:
+    """[N] to mean 0 and standard deviation 1."""
+    return (advantage - advantage.mean()) / (advantage.std(correction=0) + 1e-8)

@@ -1,0 +1,252 @@
+"""The command line: tyro over dataclasses. A value that cannot be used gets one line on stderr and exit code 2."""
+
+from __future__ import annotations
+
+import errno
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, fields, make_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
+
+import tyro
+from rich.console import Console
+
+from gossamer.envs.base import MissingExtra, UnknownEnv, UnsupportedSpace
+from gossamer.learner import NonFiniteLoss
+from gossamer.run.errors import UserError
+from gossamer.run.settings import Settings
+
+if TYPE_CHECKING:
+    from gossamer.run.experiment import Run
+
+BAD_VALUE = 2
+Protocol = Literal["noop", "sticky"]
+
+
+def help_text(text: str, **more: Any) -> Any:
+    """The metadata tyro shows beside an option."""
+    return tyro.conf.arg(help=text, **more)
+
+
+def _knobs(name: str, required: set[str]) -> type:
+    """A dataclass of every `Settings` field but the architecture; what is not required may be left to a preset."""
+    types = get_type_hints(Settings)
+    first, rest = [], []
+    for knob in fields(Settings):
+        if knob.name == "architecture":
+            continue
+        told = help_text(knob.metadata["help"])
+        if knob.name in required:
+            first.append((knob.name, Annotated[types[knob.name], told]))
+        else:
+            rest.append((knob.name, Annotated[types[knob.name] | None, told], field(default=None)))
+    made: type = make_dataclass(name, [*first, *rest])
+    return made
+
+
+Knobs: Any = _knobs("Knobs", {"env"})
+Architecture = Annotated[str, tyro.conf.Positional, help_text("Parallel architecture; see `gossamer list`.")]
+Directory = Annotated[Path, tyro.conf.Positional, help_text("A run directory.")]
+Which = Annotated[str, help_text("last, best, or the name of a folder under checkpoints/.")]
+Under = Annotated[Protocol, help_text("noop: up to 30 no-ops first; sticky: actions repeat with probability 0.25.")]
+Greedy = Annotated[bool, help_text("Take the likeliest action instead of sampling.")]
+AsJson = Annotated[bool, help_text("Print one JSON object.")]
+Stop = Annotated[float | None, help_text("End early once the mean return of the last 100 episodes reaches this.")]
+Keep = Annotated[int, help_text("Checkpoints to keep, besides the best.")]
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train an agent."""
+
+    architecture: Architecture
+    knobs: Annotated[Knobs, tyro.conf.arg(name="")]
+    run_dir: Annotated[Path | None, help_text("Where everything goes (default: runs/ARCHITECTURE-ENV-TIME).")] = None
+    overwrite: Annotated[bool, help_text("Remove a run that is there already.")] = False
+    stop_at_return: Stop = None
+    keep: Keep = 3
+
+    def __call__(self) -> None:
+        from gossamer.run.experiment import train
+
+        run = train(
+            self.architecture,
+            run_dir=self.run_dir,
+            overwrite=self.overwrite,
+            keep=self.keep,
+            stop_at_return=self.stop_at_return,
+            **asdict(self.knobs),
+        )
+        _print_end(run)
+
+
+@dataclass(frozen=True)
+class Resume:
+    """Go on with a run from its last checkpoint."""
+
+    run_dir: Directory
+    steps: Annotated[int | None, help_text("Total agent steps to go on to (default: as it was started).")] = None
+    stop_at_return: Stop = None
+    keep: Keep = 3
+
+    def __call__(self) -> None:
+        from gossamer.run.experiment import resume
+
+        _print_end(resume(self.run_dir, steps=self.steps, keep=self.keep, stop_at_return=self.stop_at_return))
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Play whole games with what a run has learned."""
+
+    run_dir: Directory
+    episodes: Annotated[int, help_text("Games to play.")] = 30
+    protocol: Under = "noop"
+    checkpoint: Which = "last"
+    greedy: Greedy = False
+    seed: int = 0
+    json: AsJson = False
+
+    def __call__(self) -> None:
+        from gossamer.run.evaluate import evaluate
+
+        result = evaluate(
+            self.run_dir,
+            episodes=self.episodes,
+            protocol=self.protocol,
+            checkpoint=self.checkpoint,
+            greedy=self.greedy,
+            seed=self.seed,
+        )
+        if self.json:
+            print(json.dumps(result.to_dict()))
+        else:
+            print(
+                f"mean return {result.mean_return:.2f}, standard deviation {result.std_return:.2f}, "
+                f"{result.episodes} episodes, protocol {result.protocol}, {result.checkpoint}"
+            )
+
+
+@dataclass(frozen=True)
+class Record:
+    """Film a game played by what a run has learned."""
+
+    run_dir: Directory
+    out: Annotated[Path | None, help_text("An .mp4 or .gif (default: video.mp4 in the run directory).")] = None
+    protocol: Under = "noop"
+    checkpoint: Which = "last"
+    greedy: Greedy = False
+    seed: int = 0
+    max_steps: Annotated[int, help_text("Agent steps to film at most.")] = 5_000
+
+    def __call__(self) -> None:
+        from gossamer.run.video import record
+
+        film = record(
+            self.run_dir,
+            out=self.out,
+            protocol=self.protocol,
+            checkpoint=self.checkpoint,
+            greedy=self.greedy,
+            seed=self.seed,
+            max_steps=self.max_steps,
+        )
+        print(f"{film.path}: {film.steps:,} steps, score {film.score:g}")
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Measure speed against the limit of the parts on this machine."""
+
+    architecture: Architecture
+    knobs: Annotated[Knobs, tyro.conf.arg(name="")]
+    seconds: Annotated[float, help_text("For each measurement.")] = 3.0
+    rounds: Annotated[int, help_text("Of all measurements in turn; medians are reported.")] = 5
+    json: AsJson = False
+
+    def __call__(self) -> None:
+        from gossamer.run.bench import bench
+
+        found = bench(self.architecture, seconds=self.seconds, rounds=self.rounds, **asdict(self.knobs))
+        if self.json:
+            print(json.dumps(found))
+            return
+        for part in ("env", "inference", "update", "roofline", "whole"):
+            print(f"{part:>10} {found[part]:>10,.0f} steps/s")
+        print(f"{'ratio':>10} {found['ratio']:>10.2f} of the serial roofline; bound by {found['bound_by']}")
+
+
+@dataclass(frozen=True)
+class Show:
+    """Show an architecture: its figure, its parts, its defaults and where they come from."""
+
+    architecture: Architecture
+
+    def __call__(self) -> None:
+        from gossamer.run.show import show
+
+        show(self.architecture, Console())
+
+
+@dataclass(frozen=True)
+class List:
+    """List architectures, algorithms, networks and environments."""
+
+    def __call__(self) -> None:
+        from gossamer.run.show import overview
+
+        overview(Console())
+
+
+COMMANDS: dict[str, Callable[..., Callable[[], None]]] = {
+    "train": Train,
+    "resume": Resume,
+    "evaluate": Evaluate,
+    "record": Record,
+    "bench": Bench,
+    "show": Show,
+    "list": List,
+}
+
+
+def _print_end(run: Run) -> None:
+    result = run.result
+    mean = "no episode ended" if result["mean_return"] is None else f"mean return {result['mean_return']:.2f}"
+    print(
+        f"{result['ended']}: {result['steps']:,} steps ({result['frames']:,} frames) in {result['seconds']:,.0f} s, "
+        f"{mean}; everything is in {run.directory}"
+    )
+
+
+def main() -> int:
+    """The `gossamer` command; its exit code."""
+    command = tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="gossamer", description=__doc__.split(":")[0])
+    try:
+        command()
+    except (UserError, UnknownEnv, MissingExtra, UnsupportedSpace, NonFiniteLoss) as error:
+        print(f"gossamer: {error}", file=sys.stderr)
+        return BAD_VALUE
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
+            raise
+        where = f" ({error.filename})" if error.filename else ""
+        print(
+            f"gossamer: cannot write{where}: {error.strerror}; free some room or give another --run-dir",
+            file=sys.stderr,
+        )
+        return BAD_VALUE
+    except KeyboardInterrupt:
+        print("gossamer: ended at once; the last checkpoint is kept", file=sys.stderr)
+        return 130
+    return 0
+
+
+def run() -> None:
+    """Entry point of the installed command."""
+    sys.exit(main())
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,60 @@
+"""Gymnasium's spaces as this library has them: pictures channel-first, vectors float32, actions counted from 0."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Discrete, Space
+
+from gossamer.data import Array
+from gossamer.envs.base import Spec, UnsupportedSpace
+
+GymEnv: TypeAlias = gymnasium.Env[Any, Any]
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """How the observations and actions of one `gymnasium.Env` become ours."""
+
+    spec: Spec
+    axes: tuple[int, ...]  # of its observation, in the order of ours; one short for a picture without channels
+    first_action: int  # its Discrete space's start
+
+    def obs(self, obs: Any) -> Array:
+        """[*O]; a view where it can be."""
+        array = np.asarray(obs).transpose(self.axes)
+        return array if array.ndim == len(self.spec.obs_shape) else array[None]
+
+
+def adapt(name: str, env: GymEnv) -> Adapter:
+    """Vectors [N] of numbers -> float32 [N]. Pictures uint8: [H, W] -> [1, H, W]; [H, W, C] and [C, H, W], told apart
+    by the shorter outer axis, -> [C, H, W]. Discrete actions. Raises `UnsupportedSpace`, which names environment,
+    space and what would do, for anything else."""
+    start, actions = _actions(name, env.action_space)
+    space = env.observation_space
+    if isinstance(space, Box) and len(space.shape) == 1:
+        return Adapter(Spec(space.shape, np.dtype(np.float32), actions), (0,), start)
+    if isinstance(space, Box) and space.dtype == np.uint8 and len(space.shape) == 2:
+        return Adapter(Spec((1, *space.shape), np.dtype(np.uint8), actions), (0, 1), start)
+    if isinstance(space, Box) and space.dtype == np.uint8 and len(space.shape) == 3:
+        axes = (0, 1, 2) if space.shape[0] < space.shape[2] else (2, 0, 1)
+        shape = tuple(space.shape[axis] for axis in axes)
+        return Adapter(Spec(shape, np.dtype(np.uint8), actions), axes, start)
+    raise UnsupportedSpace(
+        f"{name}: observations of {space} are not supported; vectors (a one-dimensional Box) and pictures (a uint8 Box "
+        "[H, W, C], [C, H, W] or [H, W]) are: use a wrapper such as gymnasium.wrappers.FlattenObservation "
+        "in a factory of your own, --env module:factory"
+    )
+
+
+def _actions(name: str, space: Space[Any]) -> tuple[int, int]:
+    """First action and how many."""
+    if isinstance(space, Discrete):
+        return int(space.start), int(space.n)
+    raise UnsupportedSpace(
+        f"{name}: actions of {space} are not supported, Discrete ones are: choose among a few of them with a "
+        "gymnasium.ActionWrapper in a factory of your own, --env module:factory"
+    )

@@ -1,0 +1,244 @@
+"""Environments with exact answers, to test everything else with.
+
+    name           observation                optimal return   return of random actions
+    catch          [50] float32               1                -0.6
+    catch-pixels   [1, 42, 42] uint8          1                -0.6
+    identity       [states] float32           length           length / states
+    counter        [3] float32                length (length - 1) / 2, whatever is done
+
+All are vectorised NumPy, exactly resumable, and can be shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+
+from gossamer.data import Array, Step, Tree
+from gossamer.envs.base import Spec, VectorEnv, check_counts
+
+CELL = 16  # pixels, a board's cell in `frames`
+
+
+class Game(Protocol):
+    """The rules of B games in lock-step; `ToyVector` adds resets, seeds, saving and pictures."""
+
+    spec: Spec
+
+    def begin(self, where: Array, rng: np.random.Generator) -> None:
+        """A new episode in each game of the mask `where` [B]."""
+
+    def play(self, action: Array, rng: np.random.Generator) -> tuple[Array, Array, Array]:
+        """Rewards [B] float32, terminated [B] bool and truncated [B] bool of the actions [B]."""
+
+    def observe(self) -> Array:
+        """[B, *O], the caller's own."""
+
+    def board(self) -> Array:
+        """[B, rows, columns] in 0..1: the observation as a picture."""
+
+    def state(self) -> dict[str, Array]:
+        """The arrays that are the games' whole state, themselves and not copies."""
+
+
+class ToyVector:
+    """B games behind the `VectorEnv` and `Resumable` protocols."""
+
+    def __init__(self, new: Callable[[], Game], num_envs: int) -> None:
+        self._new, self.num_envs = new, num_envs
+        self._game, self._rng = new(), np.random.default_rng(0)
+        self.spec = self._game.spec
+
+    def reset(self, seed: int) -> Array:
+        self._game, self._rng = self._new(), np.random.default_rng(seed)
+        self._game.begin(np.ones(self.num_envs, bool), self._rng)
+        return self._game.observe()
+
+    def step(self, action: Array) -> Step:
+        reward, terminated, truncated = self._game.play(action, self._rng)
+        final_obs = self._game.observe() if truncated.any() else None
+        over = terminated | truncated
+        self._game.begin(over, self._rng)
+        return Step(self._game.observe(), reward, reward.copy(), terminated, truncated, over, final_obs)
+
+    def frames(self) -> Array:
+        """The boards, [B, H, W, 3] uint8, `CELL` pixels to a cell; `render` need not have been asked for."""
+        grey: Array = np.rint(255 * self._game.board()).astype(np.uint8)
+        return grey.repeat(CELL, axis=1).repeat(CELL, axis=2)[..., None].repeat(3, axis=3)
+
+    def close(self) -> None:
+        pass
+
+    def state_dict(self) -> Tree:
+        game = {name: array.copy() for name, array in self._game.state().items()}
+        return {"rng": self._rng.bit_generator.state, "game": game}
+
+    def load_state_dict(self, state: Tree) -> None:
+        self._rng.bit_generator.state = state["rng"]
+        for name, array in self._game.state().items():
+            array[...] = state["game"][name]
+
+
+ROWS, COLUMNS, PIXELS = 10, 5, 42  # Catch's board, and the side of its picture
+
+
+@dataclass(frozen=True)
+class Catch:
+    """A ball falls from a random column of a 10 x 5 board, a paddle starts in the middle of the bottom row and goes
+    left, nowhere or right (actions 0, 1, 2). After 9 steps the ball is at the bottom: reward 1 if caught, else -1.
+    Optimal return 1; a policy that does not see the ball has -0.6 (1/5 - 4/5). bsuite's catch (Osband et al. 2020).
+
+    `pixels`: the board as a picture [1, 42, 42] uint8, big enough for a convolutional network, not as a vector [50].
+    """
+
+    pixels: bool = False
+
+    @property
+    def name(self) -> str:
+        return "catch-pixels" if self.pixels else "catch"
+
+    def make(self, num_envs: int, *, workers: int = 0, render: bool = False) -> VectorEnv:
+        check_counts(num_envs, workers)
+        return ToyVector(partial(_Catch, num_envs, self.pixels), num_envs)
+
+
+class _Catch:
+    def __init__(self, num_envs: int, pixels: bool) -> None:
+        shape, dtype = ((1, PIXELS, PIXELS), np.uint8) if pixels else ((ROWS * COLUMNS,), np.float32)
+        self.spec = Spec(shape, np.dtype(dtype), actions=3)
+        self._row, self._column, self._paddle = (np.zeros(num_envs, np.int64) for _ in range(3))
+
+    def begin(self, where: Array, rng: np.random.Generator) -> None:
+        self._row[where] = 0
+        self._column[where] = rng.integers(0, COLUMNS, size=int(where.sum()))
+        self._paddle[where] = COLUMNS // 2
+
+    def play(self, action: Array, rng: np.random.Generator) -> tuple[Array, Array, Array]:
+        self._paddle[:] = np.clip(self._paddle + action - 1, 0, COLUMNS - 1)
+        self._row += 1
+        landed = self._row == ROWS - 1
+        reward = np.where(landed, np.where(self._paddle == self._column, 1.0, -1.0), 0.0).astype(np.float32)
+        return reward, landed, np.zeros_like(landed)
+
+    def observe(self) -> Array:
+        board = self.board()
+        if len(self.spec.obs_shape) == 1:
+            return board.reshape(len(board), -1)
+        pixel = np.arange(PIXELS)
+        large = board[:, pixel * ROWS // PIXELS][:, :, pixel * COLUMNS // PIXELS]
+        return (255 * large[:, None]).astype(np.uint8)
+
+    def board(self) -> Array:
+        board = np.zeros((len(self._row), ROWS, COLUMNS), np.float32)
+        game = np.arange(len(board))
+        board[game, self._row, self._column] = 1
+        board[game, -1, self._paddle] = 1
+        return board
+
+    def state(self) -> dict[str, Array]:
+        return {"row": self._row, "column": self._column, "paddle": self._paddle}
+
+
+@dataclass(frozen=True)
+class Identity:
+    """One of `states` lights is on; action i gives 1 if that is light i, else 0; then another is drawn. An episode has
+    `length` steps. Optimal return `length`; random actions have `length / states` in the mean."""
+
+    states: int = 4
+    length: int = 10  # steps
+
+    def __post_init__(self) -> None:
+        _positive("Identity", states=self.states, length=self.length)
+
+    @property
+    def name(self) -> str:
+        return "identity"
+
+    def make(self, num_envs: int, *, workers: int = 0, render: bool = False) -> VectorEnv:
+        check_counts(num_envs, workers)
+        return ToyVector(partial(_Identity, num_envs, self.states, self.length), num_envs)
+
+
+class _Identity:
+    def __init__(self, num_envs: int, states: int, length: int) -> None:
+        self.spec = Spec((states,), np.dtype(np.float32), actions=states)
+        self._length = length
+        self._light, self._age = np.zeros(num_envs, np.int64), np.zeros(num_envs, np.int64)
+
+    def begin(self, where: Array, rng: np.random.Generator) -> None:
+        self._age[where] = 0
+        self._light[where] = rng.integers(0, self.spec.actions, size=int(where.sum()))
+
+    def play(self, action: Array, rng: np.random.Generator) -> tuple[Array, Array, Array]:
+        reward = (action == self._light).astype(np.float32)
+        self._age += 1
+        self._light[:] = rng.integers(0, self.spec.actions, size=len(self._light))
+        ended = self._age == self._length
+        return reward, ended, np.zeros_like(ended)
+
+    def observe(self) -> Array:
+        return np.eye(self.spec.actions, dtype=np.float32)[self._light]
+
+    def board(self) -> Array:
+        return self.observe()[:, None]
+
+    def state(self) -> dict[str, Array]:
+        return {"light": self._light, "age": self._age}
+
+
+@dataclass(frozen=True)
+class Counter:
+    """Shows off-by-one errors: the observation [t, e, b] says how many steps the episode is old, which episode of its
+    environment it is (from 0) and which environment, and any action taken at age t gives reward t. After `length`
+    steps the episode ends, cut short instead of terminated where `truncate` (then `Step.final_obs` is
+    [length, e, b]). Return length (length - 1) / 2, whatever is done."""
+
+    length: int = 10  # steps
+    truncate: bool = False
+
+    def __post_init__(self) -> None:
+        _positive("Counter", length=self.length)
+
+    @property
+    def name(self) -> str:
+        return "counter"
+
+    def make(self, num_envs: int, *, workers: int = 0, render: bool = False) -> VectorEnv:
+        check_counts(num_envs, workers)
+        return ToyVector(partial(_Counter, num_envs, self.length, self.truncate), num_envs)
+
+
+class _Counter:
+    def __init__(self, num_envs: int, length: int, truncate: bool) -> None:
+        self.spec = Spec((3,), np.dtype(np.float32), actions=2)
+        self._length, self._truncate = length, truncate
+        self._age, self._episode = np.zeros(num_envs, np.int64), np.full(num_envs, -1)
+
+    def begin(self, where: Array, rng: np.random.Generator) -> None:
+        self._age[where] = 0
+        self._episode[where] += 1
+
+    def play(self, action: Array, rng: np.random.Generator) -> tuple[Array, Array, Array]:
+        reward = self._age.astype(np.float32)
+        self._age += 1
+        ended, never = self._age == self._length, np.zeros(len(self._age), bool)
+        return (reward, never, ended) if self._truncate else (reward, ended, never)
+
+    def observe(self) -> Array:
+        return np.stack([self._age, self._episode, np.arange(len(self._age))], axis=1).astype(np.float32)
+
+    def board(self) -> Array:
+        return (np.arange(self._length) < self._age[:, None]).astype(np.float32)[:, None]
+
+    def state(self) -> dict[str, Array]:
+        return {"age": self._age, "episode": self._episode}
+
+
+def _positive(toy: str, **counts: int) -> None:
+    for option, value in counts.items():
+        if value < 1:
+            raise ValueError(f"{toy}: {option} must be at least 1, not {value}")

@@ -1,0 +1,6 @@
+"""How trajectories reach learners."""
+
+from gossamer.experience.base import Experience
+from gossamer.experience.direct import Direct
+
+__all__ = ["Direct", "Experience"]

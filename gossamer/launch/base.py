@@ -1,0 +1,145 @@
+"""What launchers share: handles, the context of a worker, and a crew of threads that ends as one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from gossamer.program import Copy, Node, Observer, Ref, Stopped, Wait, bind
+
+POLL = 0.1  # seconds between looks at what nobody announces: a signal, an observer that asks to end
+
+Call = Callable[[str, tuple[Any, ...], dict[str, Any]], Any]  # (method, args, kwargs) -> answer
+
+
+class Handle:
+    """Stands for a live service: its public methods, and nothing else, each going through `call`."""
+
+    def __init__(self, name: str, service: object, call: Call) -> None:
+        kind = type(service)
+        self._name, self._call = name, call
+        self._methods = frozenset(m for m in dir(kind) if not m.startswith("_") and callable(getattr(kind, m)))
+
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        # The first test also keeps copy and pickle, which ask half-made objects, from asking without end.
+        if method.startswith("_") or method not in self._methods:
+            raise AttributeError(f"{method!r} is no public method of a service; a handle passes nothing else")
+        return lambda *args, **kwargs: self._call(method, args, kwargs)
+
+    def __repr__(self) -> str:
+        return f"<handle of {self._name}>"
+
+
+def build(node: Node, handle: Callable[[Ref], Any], *before: Any) -> Any:
+    """Call what the node makes, with live handles; `before` goes first (a worker's context)."""
+    args, kwargs = bind((node.args, node.kwargs), handle)
+    return node.make(*before, *args, **kwargs)
+
+
+def begin(service: object, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Wait[Any]:
+    """A call as launchers drive it: yields where it has to wait, returns its answer."""
+    bound = getattr(service, method)
+    generator = getattr(bound, "waits", None)  # what @waits marks; any other method answers at once
+    if generator is None:
+        return bound(*args, **kwargs)
+    return (yield from generator(service, *args, **kwargs))
+
+
+def advance(call: Wait[Any]) -> tuple[bool, Any]:
+    """Let the call go on: (True, its answer), or (False, None) where it still has to wait."""
+    try:
+        next(call)
+    except StopIteration as end:
+        return True, end.value
+    return False, None
+
+
+class Crew:
+    """The workers of one running program, a thread each. The first that fails stops the others."""
+
+    def __init__(self, observer: Observer, wake: Callable[[], None]) -> None:
+        """`wake` makes workers that wait in a service look at `stopped` again."""
+        self.observer = observer
+        self._wake = wake
+        self._halted = threading.Event()
+        self._failures: list[tuple[str, BaseException]] = []
+
+    @property
+    def stopped(self) -> bool:
+        return self._halted.is_set() or self.observer.stopping()
+
+    def stop(self) -> None:
+        self._halted.set()
+        self._wake()
+
+    def fail(self, where: str, error: BaseException) -> None:
+        self._failures.append((where, error))
+        self.stop()
+
+    def work(self, copy: Copy, handle: Callable[[Ref], Any], stopped: Callable[[], bool]) -> None:
+        """Run one worker to its end, in the thread this is called from."""
+        try:
+            build(copy.node, handle, Seat(copy.name, copy.rank, copy.copies, self, stopped))
+        except Stopped:
+            pass  # it would have waited in a program that was stopped: an end like any other
+        except BaseException as error:  # a fault in one thread is everybody's: kept, and raised again by `run`
+            self.fail(f"worker {copy.name}", error)
+
+    def run(self, bodies: Iterable[tuple[str, Callable[[], None]]]) -> None:
+        """Run each (name, body) in a thread and wait for all; in the main thread, so that signals are handled.
+
+        Raises what failed first, as it was raised there; what failed after it is noted on it.
+        """
+        crew = [threading.Thread(target=body, name=name, daemon=True) for name, body in bodies]
+        try:
+            for thread in crew:
+                thread.start()
+            for thread in crew:
+                while thread.is_alive():
+                    thread.join(timeout=POLL)
+                    if self.observer.stopping():
+                        self.stop()
+        except BaseException:  # from a signal handler or the observer: workers must not outlive this call
+            self.stop()
+            for thread in crew:
+                if thread.ident is not None:  # it has been started
+                    thread.join()
+            raise
+        if self._failures:
+            (where, first), *later = self._failures
+            first.add_note(f"in {where}")
+            for where, error in later:
+                first.add_note(f"later in {where}: {error!r}")
+            raise first
+
+
+@dataclass(frozen=True)
+class Seat:
+    """The `Context` of one worker."""
+
+    name: str
+    rank: int
+    copies: int
+    crew: Crew
+    is_stopped: Callable[[], bool]
+
+    @property
+    def stopped(self) -> bool:
+        return self.is_stopped()
+
+    def stop(self) -> None:
+        self.crew.stop()
+
+    def restored(self) -> Any | None:
+        return self.crew.observer.restored(self.name)
+
+    def report(self, record: Any) -> None:
+        self.crew.observer.report(self.name, record)
+
+    def due(self) -> bool:
+        return self.crew.observer.due(self.name)
+
+    def save(self, state: Any) -> None:
+        self.crew.observer.save(self.name, state)

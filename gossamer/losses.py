@@ -1,0 +1,147 @@
+"""Losses: pure functions from a network's outputs on N samples to one scalar, with the figures worth reporting.
+
+N is a batch of single decisions, T * B of a whole rollout or a part of it. Everything is a **mean** over N. A3C, GA3C
+and IMPALA sum instead, and a learning rate, a gradient clip or RMSProp's eps tuned for a sum means something else under
+a mean: port the reduction together with the numbers (`scale` of `a2c` is there for that).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What a loss function answers."""
+
+    total: Tensor  # []  what is minimised
+    parts: dict[str, Tensor]  # each [], detached, unweighted: cost factors and `scale` are in `total` only
+
+
+def log_prob(logits: Tensor, action: Tensor) -> Tensor:
+    """log pi(a | x) of a categorical policy: logits [..., A], action [...] int64 -> [...], in nats."""
+    assert action.shape == logits.shape[:-1], f"action is {tuple(action.shape)}, logits {tuple(logits.shape)}"
+    return torch.log_softmax(logits, dim=-1).gather(-1, action.unsqueeze(-1)).squeeze(-1)
+
+
+def entropy(logits: Tensor) -> Tensor:
+    """H(pi(. | x)) = -sum_a pi(a) log pi(a) of a categorical policy: logits [..., A] -> [...], in nats."""
+    log_pi = torch.log_softmax(logits, dim=-1)
+    return -(log_pi.exp() * log_pi).sum(dim=-1)
+
+
+def a2c(
+    logits: Tensor,
+    value: Tensor,
+    action: Tensor,
+    target: Tensor,
+    advantage: Tensor,
+    *,
+    value_cost: float,
+    entropy_cost: float,
+    scale: float = 1.0,
+) -> Loss:
+    """Advantage actor-critic.
+
+        total = scale * (mean(-(A * log pi(a)) - entropy_cost * H(pi)) + value_cost * mean((R - V)^2))
+
+    The gradients of Mnih et al. 2016, algorithm S3, averaged over the samples as in Clemente et al. 2017. PAAC's code
+    has value_cost 0.25 and scale 5: its learning rate was tuned for sums over t_max = 5 steps, so that five times the
+    mean over 5 * n_e samples is the mean over environments of A3C's sums, and a learning rate of 0.0007 * n_e makes
+    that the sum of n_e A3C gradients. The gradient clip and RMSProp's eps meet the scaled gradient.
+
+    Args:
+        logits: [N, A]  of the policy being trained.
+        value: [N]  V(x), its estimate of the return.
+        action: [N] int64  a, what was done.
+        target: [N]  R, what the value should have been; a constant.
+        advantage: [N]  A, how much better the action was than expected; a constant.
+        value_cost: weight of the squared error, without the usual half.
+        entropy_cost: weight of the entropy, in returns per nat.
+        scale: factor of the whole.
+
+    Returns:
+        parts: policy_loss, value_loss (mean squared error), entropy (nats).
+
+    Raises:
+        AssertionError: if the shapes are not these.
+    """
+    _check(logits, value, action, target, advantage)
+
+    policy_loss = -(advantage.detach() * log_prob(logits, action)).mean()
+    value_loss = (target.detach() - value).square().mean()
+    mean_entropy = entropy(logits).mean()
+    total = scale * (policy_loss - entropy_cost * mean_entropy + value_cost * value_loss)
+    return _report(total, policy_loss=policy_loss, value_loss=value_loss, entropy=mean_entropy)
+
+
+def ppo(
+    logits: Tensor,
+    value: Tensor,
+    action: Tensor,
+    target: Tensor,
+    advantage: Tensor,
+    behaviour: Tensor,
+    *,
+    clip: float,
+    value_cost: float,
+    entropy_cost: float,
+) -> Loss:
+    """Proximal policy optimisation, clipped form.
+
+        ratio = pi(a) / mu(a)
+        total = -mean(min(ratio * A, clamp(ratio, 1 - clip, 1 + clip) * A))
+                + value_cost * 0.5 * mean((R - V)^2) - entropy_cost * mean(H(pi))
+
+    Schulman et al. 2017, eq. 7 within eq. 9 (value and entropy terms). Where pi has already moved past the clip in the
+    direction the advantage asks for, a sample has no policy gradient.
+
+    Args:
+        logits: [N, A]  of pi, the policy being trained.
+        value: [N]  V(x), its estimate of the return.
+        action: [N] int64  a, drawn from mu.
+        target: [N]  R, what the value should have been; a constant.
+        advantage: [N]  A, how much better the action was than expected; a constant.
+        behaviour: [N, A]  logits of mu, the policy that acted; a constant.
+        clip: how far the ratio may move from 1 and still be rewarded.
+        value_cost: weight of half the squared error.
+        entropy_cost: weight of the entropy, in returns per nat.
+
+    Returns:
+        parts: policy_loss, value_loss (mean squared error, as `a2c` reports it), entropy (nats), kl (KL(mu || pi) in
+        nats, estimated from the actions drawn, never negative: Schulman 2020, "Approximating KL divergence", k3),
+        clip_fraction (of the samples whose ratio left the clip, either way).
+
+    Raises:
+        AssertionError: if the shapes are not these.
+    """
+    _check(logits, value, action, target, advantage)
+    assert behaviour.shape == logits.shape, f"behaviour is {tuple(behaviour.shape)}, logits {tuple(logits.shape)}"
+
+    log_ratio = log_prob(logits, action) - log_prob(behaviour.detach(), action)
+    ratio, advantage = log_ratio.exp(), advantage.detach()
+    policy_loss = -torch.minimum(ratio * advantage, ratio.clamp(1.0 - clip, 1.0 + clip) * advantage).mean()
+    value_loss = (target.detach() - value).square().mean()
+    mean_entropy = entropy(logits).mean()
+    total = policy_loss + value_cost * 0.5 * value_loss - entropy_cost * mean_entropy
+    with torch.no_grad():
+        kl = (ratio - 1.0 - log_ratio).mean()
+        clip_fraction = ((ratio - 1.0).abs() > clip).to(ratio.dtype).mean()
+    return _report(
+        total, policy_loss=policy_loss, value_loss=value_loss, entropy=mean_entropy, kl=kl, clip_fraction=clip_fraction
+    )
+
+
+def _check(logits: Tensor, value: Tensor, action: Tensor, target: Tensor, advantage: Tensor) -> None:
+    """Refuse what would broadcast: a value of [N, 1] against a target of [N] is a wrong loss without an error."""
+    assert logits.ndim == 2, f"logits are {tuple(logits.shape)}, not [N, A]"
+    samples = logits.shape[:1]
+    for name, tensor in (("value", value), ("action", action), ("target", target), ("advantage", advantage)):
+        assert tensor.shape == samples, f"{name} is {tuple(tensor.shape)}, not [N] for logits {tuple(logits.shape)}"
+
+
+def _report(total: Tensor, **parts: Tensor) -> Loss:
+    return Loss(total, {name: part.detach() for name, part in parts.items()})

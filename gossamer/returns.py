@@ -1,0 +1,67 @@
+"""Targets of a rollout: pure functions of [T, B] tensors. Time runs 0..T; `discount` alone carries termination.
+
+A `discount` of 0 ends an episode: nothing after it reaches anything before it, so episodes may follow each other in one
+rollout. All tensors of a call share one floating dtype and device. Gradients flow through: callers that want constants
+(all policy-gradient losses here take theirs as constants) need not detach.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def n_step(reward: Tensor, discount: Tensor, bootstrap: Tensor) -> Tensor:
+    """Returns over all that is left of the rollout, then the bootstrap value: [T, B].
+
+        R_t = r_t + discount_t * R_{t+1},   R_T = bootstrap
+
+    Mnih et al. 2016, algorithm S3; the same recursion, over n_e environments at once, is Clemente et al. 2017,
+    algorithm 1.
+
+    Args:
+        reward: [T, B]  r_t, what action a_t earned.
+        discount: [T, B]  gamma * (1 - terminated_t).
+        bootstrap: [B]  V(x_T).
+
+    Raises:
+        AssertionError: if the shapes are not these, or T is 0.
+    """
+    assert reward.ndim == 2, f"reward is {tuple(reward.shape)}, not [T, B]"
+    assert reward.shape[0] > 0, f"reward is {tuple(reward.shape)}, not [T, B] with T > 0"
+    assert discount.shape == reward.shape, f"discount is {tuple(discount.shape)}, reward {tuple(reward.shape)}"
+    assert bootstrap.shape == reward.shape[1:], f"bootstrap is {tuple(bootstrap.shape)}, not {tuple(reward.shape[1:])}"
+
+    following, returns = bootstrap, []
+    for r, d in zip(reversed(reward.unbind()), reversed(discount.unbind()), strict=True):
+        following = torch.addcmul(r, d, following)
+        returns.append(following)
+    return torch.stack(returns[::-1])
+
+
+def lambda_returns(reward: Tensor, discount: Tensor, value: Tensor, lam: float) -> Tensor:
+    """Exponentially weighted mix of the 1-step, 2-step, .. returns: [T, B].
+
+        G_t = r_t + discount_t * ((1 - lam) * V(x_{t+1}) + lam * G_{t+1}),   G_T = V(x_T)
+
+    `lambda_returns(..) - value[:-1]` is the advantage GAE(gamma, lam) of Schulman et al. 2016, eq. 16, cut off at the
+    end of the rollout as in Schulman et al. 2017, eq. 11; their limits (2016, eqs. 17 and 18) are lam = 0, the one-step
+    target, and lam = 1, `n_step`.
+
+    Args:
+        reward: [T, B]  r_t, what action a_t earned.
+        discount: [T, B]  gamma * (1 - terminated_t).
+        value: [T+1, B]  V(x_0) .. V(x_T).
+        lam: weight of the longer returns, 0 to 1.
+
+    Raises:
+        AssertionError: if the shapes are not these, T is 0, or lam is outside 0 to 1.
+    """
+    assert value.shape == (reward.shape[0] + 1, *reward.shape[1:]), (
+        f"value is {tuple(value.shape)}, not [T+1, B] for a reward of {tuple(reward.shape)}"
+    )
+    assert discount.shape == reward.shape, f"discount is {tuple(discount.shape)}, reward {tuple(reward.shape)}"
+    assert 0.0 <= lam <= 1.0, f"lam is {lam}, not in 0 to 1"
+
+    # G_t = (r_t + discount_t (1 - lam) V_{t+1}) + (lam discount_t) G_{t+1} is n_step's recursion with other inputs.
+    return n_step(torch.addcmul(reward, discount, value[1:], value=1.0 - lam), lam * discount, value[-1])

@@ -1,0 +1,137 @@
+"""How fast a program runs against the limit of its own parts on this machine, all measured in one run."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from gossamer.exchange import Alone, Exchange
+from gossamer.launch.threads import threads
+from gossamer.member import Member
+from gossamer.program import Context, Program, Silent
+from gossamer.run.errors import UserError
+from gossamer.run.settings import program, resolve, task
+from gossamer.task import Report, Task
+
+WARM_UP_SECONDS = 1.0
+
+
+class Reports(Silent):
+    """Keeps what workers report; ends the program after some seconds of them."""
+
+    def __init__(self, seconds: float = float("inf")) -> None:
+        self.seconds = seconds
+        self.rates: dict[str, float] = {}
+        self.marks: list[tuple[float, int]] = []
+
+    def report(self, worker: str, record: Any) -> None:
+        if isinstance(record, Report):
+            self.marks.append((time.perf_counter(), record.steps))
+        elif isinstance(record, dict):
+            self.rates = record
+
+    def stopping(self) -> bool:
+        return bool(self.marks) and self.marks[-1][0] - self.marks[0][0] >= self.seconds + WARM_UP_SECONDS
+
+    def rate(self) -> float:
+        """Steps a second, the first of them left out."""
+        start = next(m for m in self.marks if m[0] - self.marks[0][0] >= WARM_UP_SECONDS)
+        end = self.marks[-1]
+        return (end[1] - start[1]) / (end[0] - start[0])
+
+
+def parts(ctx: Context, task: Task, exchange: Exchange, *, envs: int, workers: int, seconds: float) -> None:
+    """A loop in place of `act_and_learn` that times its three parts apart, with the same objects and shapes."""
+    with closing(task.env.make(envs, workers=workers)) as env:
+        member = Member(ctx, task, env, exchange)
+        slot = member.slot()
+        member.unroll(slot)
+        rng = np.random.default_rng(0)
+        actions = rng.integers(0, env.spec.actions, (64, envs))
+        host = slot.obs.cpu().numpy().copy()
+        turn = iter(range(sys.maxsize))
+
+        def step() -> None:
+            env.step(actions[next(turn) % 64])
+
+        def infer() -> None:
+            t = next(turn) % task.rollout
+            slot.obs[t].copy_(torch.from_numpy(host[t]))
+            member.actor.policy(slot.obs[t], {})[0].action.cpu()
+
+        ctx.report(
+            {
+                "env": _rate(step, envs, seconds),
+                "inference": _rate(infer, envs, seconds),
+                "update": _rate(lambda: member.learner.update(slot, exchange), envs * task.rollout, seconds),
+            }
+        )
+
+
+def _rate(call: Callable[[], object], steps: int, seconds: float) -> float:
+    """Steps a second of a call that does so many."""
+    for _ in range(3):
+        call()
+    start, count = time.perf_counter(), 0
+    while (passed := time.perf_counter() - start) < seconds:
+        call()
+        count += 1
+    return count * steps / passed
+
+
+def bench(architecture: str, *, seconds: float = 3.0, rounds: int = 5, **given: Any) -> dict[str, Any]:
+    """Rates in steps/s, medians of `rounds` rounds in turn of `seconds` each: `env`, `inference`, `update` alone, the
+    `whole`, and the serial `roofline` 1 / (1/env + 1/inference + 1/update); `ratio` = whole / roofline."""
+    if seconds <= 0 or rounds < 1:
+        raise UserError(f"--seconds {seconds} --rounds {rounds}: both must be positive")
+    settings = resolve({"architecture": architecture, **{k: v for k, v in given.items() if v is not None}})
+    settings = replace(settings, steps=sys.maxsize)
+    found: dict[str, list[float]] = {"env": [], "inference": [], "update": [], "whole": [], "roofline": [], "ratio": []}
+    for _ in range(rounds):
+        apart = Program("parts")
+        apart.worker(parts)(task(settings), Alone(), envs=settings.envs, workers=settings.workers, seconds=seconds)
+        threads(apart, seen := Reports())
+        threads(program(settings), whole := Reports(seconds))
+        roofline = 1 / sum(1 / rate for rate in seen.rates.values())
+        row = {**seen.rates, "whole": whole.rate(), "roofline": roofline, "ratio": whole.rate() / roofline}
+        for name, value in row.items():
+            found[name].append(value)
+    median = {name: statistics.median(values) for name, values in found.items()}
+    what = task(settings)
+    return {
+        **{name: round(value, 3 if name == "ratio" else 1) for name, value in median.items()},
+        "bound_by": min(("env", "inference", "update"), key=lambda part: median[part]),
+        "range": {name: [round(min(values), 3), round(max(values), 3)] for name, values in found.items()},
+        "architecture": architecture,
+        "env_name": settings.env,
+        "algorithm": settings.algorithm,
+        "network": settings.network,
+        "envs": settings.envs,
+        "device": what.device,
+        "precision": str(what.network.dtype).removeprefix("torch."),
+        "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+        "machine": machine(),
+    }
+
+
+def machine() -> dict[str, Any]:
+    """What a figure was measured on."""
+    model = platform.processor() or platform.machine()
+    try:
+        with open("/proc/cpuinfo") as file:
+            model = next(line.split(":")[1].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):
+        pass  # not Linux: the platform's own word has to do
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    return {"processor": model, "cores": os.cpu_count(), "gpu": gpu, "torch": torch.__version__}

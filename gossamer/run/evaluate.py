@@ -1,0 +1,124 @@
+"""Play whole games with what was learned, under a named protocol."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import nn
+
+from gossamer.envs.atari import Atari
+from gossamer.envs.base import EnvFactory, Spec
+from gossamer.exchange import Alone
+from gossamer.learner import build
+from gossamer.policy import Replica
+from gossamer.run.checkpoint import Checkpoint, Store
+from gossamer.run.errors import UserError
+from gossamer.run.experiment import load_settings, write_json
+from gossamer.run.settings import environment, task
+from gossamer.task import Task
+
+Protocol = Literal["noop", "sticky"]
+SIDE_BY_SIDE = 32  # games at once
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Undiscounted, unclipped returns of whole games."""
+
+    mean_return: float
+    std_return: float  # of the games, not of the mean
+    episodes: int
+    protocol: str  # noop: up to 30 no-ops at the start; sticky: actions repeat with probability 0.25; plain: neither
+    returns: list[float]
+    steps: int  # of training, that the policy has seen
+    checkpoint: str
+    greedy: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `--json` prints it."""
+        return asdict(self)
+
+
+def under(env: EnvFactory, protocol: Protocol) -> tuple[EnvFactory, str]:
+    """The environment as the protocol has it: whole games, 108,000 frames at most (30 minutes)."""
+    if not isinstance(env, Atari):
+        return env, "plain"
+    whole = replace(env.preset, life_loss_ends=False, frame_cap=108_000)
+    if protocol == "noop":
+        return replace(env, preset=replace(whole, noop_max=30, sticky=0.0)), "noop"
+    return replace(env, preset=replace(whole, noop_max=0, sticky=0.25)), "sticky"
+
+
+def load_policy(checkpoint: Checkpoint, what: Task, spec: Spec, *, greedy: bool, seed: int) -> Replica:
+    """The policy a checkpoint holds; `UserError` if it does not fit the task."""
+    model = build(what, spec)
+    (member, *_) = checkpoint.load()["workers"].values()
+    _load(model, member["learner"]["model"], checkpoint)
+    rng = torch.Generator(what.device).manual_seed(seed)
+    return Replica(model, what.algorithm, Alone(), rng, greedy=greedy)
+
+
+def _load(model: nn.Module, weights: dict[str, torch.Tensor], checkpoint: Checkpoint) -> None:
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        raise UserError(f"{checkpoint.path}: its parameters do not fit the run's config.json ({error})") from error
+
+
+def evaluate(
+    run_dir: str | Path,
+    *,
+    episodes: int = 30,
+    protocol: Protocol = "noop",
+    checkpoint: str = "last",
+    greedy: bool = False,
+    seed: int = 0,
+    device: str | None = None,
+) -> Evaluation:
+    """Play so many games with the run's policy. Every environment plays its share, so that quick games (lost ones)
+    are not counted more often. The result is also written to `evaluation-PROTOCOL.json` in the run directory."""
+    if episodes < 1:
+        raise UserError(f"--episodes {episodes}: must be at least 1")
+    directory = Path(run_dir)
+    settings = load_settings(directory)
+    found = Store(directory / "checkpoints").get(checkpoint)
+    what = task(replace(settings, device=device or settings.device))
+    factory, name = under(environment(settings), protocol)
+    if name == "plain":
+        print(
+            f"{settings.env} is no Atari game: it starts as it does, --protocol {protocol} means nothing",
+            file=sys.stderr,
+        )
+    side_by_side = min(episodes, SIDE_BY_SIDE)
+    with closing(factory.make(side_by_side, workers=1 if side_by_side == 1 else 0)) as env:
+        policy = load_policy(found, what, env.spec, greedy=greedy, seed=seed)
+        quota = np.full(side_by_side, episodes // side_by_side)
+        quota[: episodes % side_by_side] += 1
+        returns: list[float] = []
+        score, obs = np.zeros(side_by_side), env.reset(what.stream("evaluate") ^ seed)
+        while quota.any():
+            answer, _ = policy(torch.from_numpy(obs).to(what.device), {})
+            step = env.step(answer.action.cpu().numpy())
+            obs, score = step.obs, score + step.score
+            for b in np.flatnonzero(step.over & (quota > 0)):
+                returns.append(float(score[b]))
+                quota[b] -= 1
+            score[step.over] = 0.0
+    result = Evaluation(
+        mean_return=float(np.mean(returns)),
+        std_return=float(np.std(returns)),
+        episodes=len(returns),
+        protocol=name,
+        returns=returns,
+        steps=found.steps,
+        checkpoint=found.path.name,
+        greedy=greedy,
+    )
+    write_json(directory / f"evaluation-{name}.json", result.to_dict())
+    return result

@@ -1,0 +1,295 @@
+"""A training run and its directory: what surrounds a program while it learns.
+
+config.json       every setting, resolved          metrics.jsonl, tensorboard/   what happened
+checkpoints/      the last few and the best        result.json                   how it ended
+run.log           notes
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from gossamer.data import Tree
+from gossamer.launch.threads import threads
+from gossamer.program import Program
+from gossamer.run.checkpoint import Store
+from gossamer.run.errors import UserError
+from gossamer.run.metrics import Progress, Recorder
+from gossamer.run.panel import Monitor
+from gossamer.run.settings import Settings, environment, program, resolve
+from gossamer.task import Note, Report
+from gossamer.version import __version__
+
+ROW_SECONDS = 2.0  # between two rows of metrics
+CHECKPOINT_SECONDS = 60.0
+CONFIG, RESULT = "config.json", "result.json"
+PROTOCOL = "training: mean of the last 100 training episodes, sampled actions, whole games, unclipped scores"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run."""
+
+    directory: Path
+    result: dict[str, Any]
+
+
+@dataclass
+class Keeper:
+    """The program's observer: counts, records, shows, and keeps checkpoints."""
+
+    progress: Progress
+    recorder: Recorder
+    store: Store
+    monitor: Monitor
+    log: Callable[[str], None]
+    saved: dict[str, Tree] = field(default_factory=dict)  # worker -> what it saved before a resume
+    stop_at_return: float | None = None
+    checkpoint_seconds: float = CHECKPOINT_SECONDS
+
+    def __post_init__(self) -> None:
+        self.interrupted: str | None = None  # the signal's name
+        self.solved_steps: int | None = None
+        self._written = self._kept = time.monotonic()
+
+    def restored(self, worker: str) -> Any | None:
+        return self.saved.get(worker)
+
+    def report(self, worker: str, record: Any) -> None:
+        if isinstance(record, Note):
+            self.log(record.text)
+            self.monitor.note(record.text)
+        elif isinstance(record, Report):
+            self.progress.update(record)
+            self._look_for_success()
+            if time.monotonic() - self._written >= ROW_SECONDS:
+                self.write()
+            self.monitor.tick()
+
+    def _look_for_success(self) -> None:
+        p = self.progress
+        full = len(p.recent) == p.recent.maxlen
+        if self.stop_at_return is not None and self.solved_steps is None and full and p.mean_return is not None:
+            if p.mean_return >= self.stop_at_return:
+                self.solved_steps = p.steps
+
+    def write(self) -> None:
+        """One row of metrics."""
+        self._written = time.monotonic()
+        self.recorder.write(self.progress.row())
+
+    def due(self, worker: str) -> bool:
+        return time.monotonic() - self._kept >= self.checkpoint_seconds
+
+    def save(self, worker: str, state: Any) -> None:
+        tree = {"workers": {worker: state}, "progress": self.progress.state_dict()}
+        self.store.save(tree, steps=self.progress.steps, score=self.progress.mean_return)
+        self._kept = time.monotonic()
+
+    def stopping(self) -> bool:
+        return self.interrupted is not None or self.solved_steps is not None
+
+
+def train(
+    architecture: str,
+    *,
+    run_dir: str | Path | None = None,
+    overwrite: bool = False,
+    keep: int = 3,
+    stop_at_return: float | None = None,
+    **given: Any,
+) -> Run:
+    """Train from the start. `given` are fields of `Settings`; what is left open comes from a preset.
+
+    Raises `UserError` for a value that cannot be used, `NonFiniteLoss` when a loss is NaN (the last good checkpoint
+    stays), `OSError` on a full disk."""
+    settings = resolve({"architecture": architecture, **{k: v for k, v in given.items() if v is not None}})
+    wired = program(settings)  # whatever is wrong with the settings shows before anything is written
+    probe(settings)
+    directory = _prepare(settings, run_dir, overwrite)
+    return _run(settings, wired, directory, keep=keep, stop_at_return=stop_at_return)
+
+
+def resume(run_dir: str | Path, *, steps: int | None = None, keep: int = 3, stop_at_return: float | None = None) -> Run:
+    """Go on from the last checkpoint of a run, to `steps` in all (default: what it was started with)."""
+    directory = Path(run_dir)
+    settings = load_settings(directory)
+    checkpoint = Store(directory / "checkpoints").get("last")
+    if steps is not None and steps <= checkpoint.steps:
+        raise UserError(f"--steps {steps}: the run has done {checkpoint.steps} already; give the total to go on to")
+    settings = replace(settings, steps=steps or settings.steps)
+    saved = checkpoint.load()
+    write_json(directory / CONFIG, _config(settings))
+    return _run(
+        settings,
+        program(settings),
+        directory,
+        keep=keep,
+        stop_at_return=stop_at_return,
+        saved=saved,
+        done=checkpoint.steps,
+    )
+
+
+def _run(
+    settings: Settings,
+    wired: Program,
+    directory: Path,
+    *,
+    keep: int,
+    stop_at_return: float | None,
+    saved: Tree | None = None,
+    done: int = 0,
+) -> Run:
+    progress = Progress(settings.steps, probe(settings))
+    if saved:
+        progress.load_state_dict(saved["progress"], steps=done)
+    recorder = Recorder(directory, keep_until=done if saved else None)
+    title = f"gossamer {settings.architecture} · {settings.algorithm} · {settings.env} · seed {settings.seed}"
+    monitor = Monitor(progress, title)
+    log = _logger(directory / "run.log")
+    keeper = Keeper(
+        progress,
+        recorder,
+        Store(directory / "checkpoints", keep),
+        monitor,
+        log,
+        saved["workers"] if saved else {},
+        stop_at_return,
+    )
+    log(f"{'resumed' if saved else 'started'} at step {done} with gossamer {__version__}")
+    try:
+        with monitor, _signals(keeper):
+            threads(wired, keeper)
+        keeper.write()
+    except BaseException as error:
+        log(f"ended at step {progress.steps}: {type(error).__name__}: {error}")
+        raise
+    finally:
+        recorder.close()
+    result = _result(settings, keeper, directory)
+    write_json(directory / RESULT, result)
+    log(f"ended at step {progress.steps}: {result['ended']}")
+    return Run(directory, result)
+
+
+def probe(settings: Settings) -> int:
+    """Make one environment, so that what it cannot do shows at once; its frames per step."""
+    env = environment(settings).make(1)
+    try:
+        return env.spec.frames_per_step
+    finally:
+        env.close()
+
+
+def _result(settings: Settings, keeper: Keeper, directory: Path) -> dict[str, Any]:
+    p = keeper.progress
+    ended = keeper.interrupted or ("reached the return asked for" if keeper.solved_steps else "all steps done")
+    return {
+        "ended": ended,
+        "steps": p.steps,
+        "frames": p.steps * p.frames_per_step,
+        "episodes": p.episodes,
+        "seconds": round(p.elapsed, 1),
+        "steps_per_second": round(p.steps / p.elapsed, 1),
+        "mean_return": p.mean_return,
+        "protocol": PROTOCOL,
+        "solved_steps": keeper.solved_steps,
+        "checkpoint": keeper.store.get("last").path.name,
+        "machine": {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count()},
+        "version": __version__,
+        "settings": asdict(settings),
+    }
+
+
+def _prepare(settings: Settings, run_dir: str | Path | None, overwrite: bool) -> Path:
+    """An empty run directory with its `config.json`; `UserError` if a run is there already."""
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    directory = Path(run_dir or f"runs/{settings.architecture}-{settings.env.replace(':', '-')}-{stamp}")
+    if directory.exists() and not directory.is_dir():
+        raise UserError(f"--run-dir {directory}: is a file; give a directory")
+    if directory.is_dir() and any(directory.iterdir()):
+        if not overwrite:
+            raise UserError(
+                f"--run-dir {directory}: exists already; go on with `gossamer resume {directory}`, "
+                "add --overwrite, or give another directory"
+            )
+        if not (directory / CONFIG).is_file():
+            raise UserError(f"--overwrite: {directory} is not a run (no {CONFIG}); it is left as it is")
+        shutil.rmtree(directory)
+    existed = directory.is_dir()
+    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        write_json(directory / CONFIG, _config(settings))
+    except OSError:
+        if not existed:
+            directory.rmdir()
+        raise
+    return directory
+
+
+def _config(settings: Settings) -> dict[str, Any]:
+    return {"gossamer": __version__, **asdict(settings)}
+
+
+def load_settings(directory: Path) -> Settings:
+    """The settings of a run; `UserError` if there is none."""
+    file = directory / CONFIG
+    try:
+        config = json.loads(file.read_text())
+        config.pop("gossamer")
+        return Settings(**config)
+    except FileNotFoundError as error:
+        raise UserError(f"{directory}: not a run directory (no {CONFIG})") from error
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise UserError(f"{file}: truncated or altered ({error}); restore it or train again") from error
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Whole or not at all: written beside and renamed."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.write_text(json.dumps(content, indent=2) + "\n")
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _logger(path: Path) -> Callable[[str], None]:
+    def log(text: str) -> None:
+        with open(path, "a") as file:
+            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
+
+    return log
+
+
+@contextmanager
+def _signals(keeper: Keeper) -> Iterator[None]:
+    """SIGINT and SIGTERM end the run after a checkpoint; a second one ends it at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def on_signal(number: int, frame: object) -> None:
+        if keeper.interrupted:
+            raise KeyboardInterrupt
+        keeper.interrupted = signal.Signals(number).name
+        keeper.monitor.note(f"{keeper.interrupted}: saving a checkpoint, then ending (once more to end at once)")
+
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,153 @@
+"""Where settings come from that a user leaves open: the architecture's paper, or what we found to work, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from gossamer.run.errors import UserError
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Values of `Settings` fields, and one line on where they come from."""
+
+    why: str
+    values: dict[str, Any] = field(default_factory=dict)
+
+
+COMMON: dict[str, Any] = {
+    "preset": "tuned",
+    "steps": 10_000_000,
+    "seed": 1,
+    "device": "auto",
+    "precision": "auto",
+    "envs": 32,
+    "workers": 0,
+    "threads": 0,
+    "atari": "paac",
+    "size": 84,
+    "input": "background",
+    "initialisation": "orthogonal",
+    "discount": 0.99,
+    "loss_scale": 1.0,
+    "clip": 0.2,
+    "passes": 1,
+    "minibatches": 1,
+    "normalise_advantages": False,
+    "optimizer": "adam",
+    "decay": 0.99,
+    "epsilon": 1e-5,
+}
+
+PPO_PIXELS = Preset(
+    "tuned on Pong: 42x42 pictures centred on their background, a small network, few passes, plain advantages",
+    {
+        "algorithm": "ppo",
+        "size": 42,
+        "network": "small",
+        "rollout": 50,
+        "trace": 0.95,
+        "value_cost": 1.0,
+        "entropy_cost": 0.01,
+        "clip": 0.3,
+        "passes": 3,
+        "minibatches": 8,
+        "learning_rate": 1e-3,
+        "anneal_steps": 1_000_000,
+        "final_fraction": 0.1,
+        "clip_norm": 10.0,
+    },
+)
+PPO_VECTOR = Preset(
+    "tuned on Catch and CartPole-v1: a small MLP, short rollouts, a quick schedule",
+    {
+        "algorithm": "ppo",
+        "network": "mlp",
+        "input": "raw",
+        "rollout": 32,
+        "trace": 0.95,
+        "value_cost": 0.5,
+        "entropy_cost": 0.01,
+        "passes": 4,
+        "minibatches": 4,
+        "learning_rate": 1e-3,
+        "anneal_steps": 1_000_000,
+        "final_fraction": 0.1,
+        "clip_norm": 0.5,
+        "normalise_advantages": True,
+    },
+)
+A2C_PIXELS = Preset(
+    "tuned on Pong: PAAC's network and rollout, pictures centred on their background, Adam in place of RMSProp",
+    {
+        "algorithm": "a2c",
+        "network": "nips",
+        "rollout": 5,
+        "trace": 1.0,
+        "value_cost": 0.5,
+        "entropy_cost": 0.01,
+        "learning_rate": 7e-4,
+        "anneal_steps": 10_000_000,
+        "final_fraction": 0.1,
+        "clip_norm": 0.5,
+    },
+)
+A2C_VECTOR = Preset(
+    "tuned on Catch and CartPole-v1: a small MLP, PAAC's rollout",
+    {
+        "algorithm": "a2c",
+        "network": "mlp",
+        "input": "raw",
+        "rollout": 5,
+        "trace": 0.95,
+        "value_cost": 0.5,
+        "entropy_cost": 0.01,
+        "learning_rate": 2e-3,
+        "anneal_steps": 1_000_000,
+        "final_fraction": 0.1,
+        "clip_norm": 0.5,
+    },
+)
+PAPER = Preset(
+    "PAAC as published: its code's settings, which differ from its paper on clip, entropy and steps (see docs)",
+    {
+        "preset": "paper",
+        "algorithm": "a2c",
+        "network": "nips",
+        "steps": 80_000_000,
+        "envs": 32,
+        "workers": 8,
+        "rollout": 5,
+        "trace": 1.0,
+        "value_cost": 0.25,
+        "entropy_cost": 0.02,
+        "loss_scale": 5.0,
+        "optimizer": "rmsprop-tf",
+        "decay": 0.99,
+        "epsilon": 0.1,
+        "learning_rate": 0.0007 * 32,
+        "anneal_steps": 80_000_000,
+        "final_fraction": 0.0,
+        "clip_norm": 3.0,
+        "input": "unit",
+        "initialisation": "uniform",
+    },
+)
+TUNED = {
+    ("a2c", True): A2C_PIXELS,
+    ("a2c", False): A2C_VECTOR,
+    ("ppo", True): PPO_PIXELS,
+    ("ppo", False): PPO_VECTOR,
+}
+
+
+def preset(name: str, algorithm: str | None, pixels: bool) -> Preset:
+    """The preset for an algorithm (None: the architecture's own) and a kind of environment, every value filled in."""
+    if name == "paper":
+        if algorithm not in (None, "a2c"):
+            raise UserError(f"--algorithm {algorithm}: PAAC's paper has a2c only; leave --preset paper away")
+        chosen = PAPER if pixels else Preset(PAPER.why, {**PAPER.values, "network": "mlp", "input": "raw"})
+    else:
+        chosen = TUNED[algorithm or "a2c", pixels]
+    return Preset(chosen.why, {**COMMON, **chosen.values})

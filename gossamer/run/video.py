@@ -1,0 +1,84 @@
+"""A video of real play."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import imageio.v2 as imageio
+import numpy as np
+import torch
+
+from gossamer.run.checkpoint import Store
+from gossamer.run.errors import UserError
+from gossamer.run.evaluate import Protocol, load_policy, under
+from gossamer.run.experiment import load_settings
+from gossamer.run.settings import environment, task
+
+MIN_HEIGHT = 400  # pixels; small screens are enlarged by a whole factor
+STEPS_A_SECOND = 15  # Atari's own pace: 60 frames a second, 4 to a step
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One game on film."""
+
+    path: Path
+    score: float
+    steps: int
+
+
+def record(
+    run_dir: str | Path,
+    *,
+    out: str | Path | None = None,
+    protocol: Protocol = "noop",
+    checkpoint: str = "last",
+    greedy: bool = False,
+    seed: int = 0,
+    max_steps: int = 5_000,
+) -> Recording:
+    """Play one game (or `max_steps` of it) and film it, to `video.mp4` in the run directory unless `out` is given."""
+    if max_steps < 1:
+        raise UserError(f"--max-steps {max_steps}: must be at least 1")
+    directory = Path(run_dir)
+    settings = load_settings(directory)
+    path = Path(out) if out else directory / "video.mp4"
+    if path.suffix.lower() not in (".mp4", ".gif"):
+        raise UserError(f"--out {path}: must end in .mp4 or .gif")
+    found = Store(directory / "checkpoints").get(checkpoint)
+    what = task(settings)
+    factory, _ = under(environment(settings), protocol)
+    with closing(factory.make(1, workers=1, render=True)) as env:
+        policy = load_policy(found, what, env.spec, greedy=greedy, seed=seed)
+        obs, score, steps = env.reset(what.stream("record") ^ seed), 0.0, 0
+        beside = path.with_name(f".{path.stem}.part{path.suffix}")
+        try:
+            with _writer(beside) as film:
+                film.append_data(_enlarged(env.frames()[0]))
+                for steps in range(1, max_steps + 1):  # noqa: B007  steps is read after the loop
+                    answer, _ = policy(torch.from_numpy(obs).to(what.device), {})
+                    step = env.step(answer.action.cpu().numpy())
+                    obs, score = step.obs, score + float(step.score[0])
+                    if step.over[0]:
+                        break
+                    film.append_data(_enlarged(env.frames()[0]))
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
+    return Recording(path, score, steps)
+
+
+def _writer(path: Path) -> Any:
+    if path.suffix.lower() == ".gif":
+        return imageio.get_writer(path, fps=STEPS_A_SECOND, loop=0)
+    return imageio.get_writer(path, fps=STEPS_A_SECOND, macro_block_size=2, codec="libx264", quality=8)
+
+
+def _enlarged(frame: Any) -> Any:
+    """[H, W, 3] with every pixel repeated until the picture is high enough; sides even, as the codec wants them."""
+    times = max(1, -(-MIN_HEIGHT // frame.shape[0]))
+    large = np.repeat(np.repeat(frame, times, 0), times, 1)
+    return large[: large.shape[0] // 2 * 2, : large.shape[1] // 2 * 2]

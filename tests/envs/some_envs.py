@@ -1,0 +1,126 @@
+"""Environments of a user's, for the tests: importable by worker processes."""
+
+import os
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+
+
+class Walk(gymnasium.Env):
+    """A random walk [place, last action]. Below -3 it terminates, after 6 steps it is truncated, maybe both at once.
+    Its whole state can be saved."""
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        self.observation_space = Box(-np.inf, np.inf, (2,), np.float64)
+        self.action_space = Discrete(3, start=-1)
+        self.render_mode = render_mode
+        self._place, self._age, self._last = 0.0, 0, 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        self._place, self._age, self._last = float(self.np_random.normal()), 0, 0
+        return self._obs(), {}
+
+    def step(self, action: int) -> Any:
+        assert self.action_space.contains(action)
+        self._place += action + float(self.np_random.normal())
+        self._age, self._last = self._age + 1, action
+        return self._obs(), self._place, self._place < -3, self._age >= 6, {}
+
+    def render(self) -> Any:
+        return np.full((4, 6, 3), self._age, np.uint8)
+
+    def state_dict(self) -> Any:
+        random = self.np_random.bit_generator.state
+        return {"random": random, "place": self._place, "age": self._age, "last": self._last}
+
+    def load_state_dict(self, state: Any) -> None:
+        self.np_random.bit_generator.state = state["random"]
+        self._place, self._age, self._last = state["place"], state["age"], state["last"]
+
+    def _obs(self) -> Any:
+        return np.array([self._place, self._last])
+
+
+class Fails(Walk):
+    """Its third step goes wrong."""
+
+    def step(self, action: int) -> Any:
+        if self._age == 2:
+            raise OSError("no coal left")
+        return super().step(action)
+
+
+class UnpicklableError(Exception):
+    def __init__(self, one: int, two: int) -> None:
+        super().__init__("of two arguments")
+
+
+class FailsOddly(Walk):
+    """Its first step raises what does not survive being sent between processes."""
+
+    def step(self, action: int) -> Any:
+        raise UnpicklableError(1, 2)
+
+
+class Dies(Walk):
+    """Its first step ends the process."""
+
+    def step(self, action: int) -> Any:
+        os._exit(7)
+
+
+class Picture(gymnasium.Env):
+    """Shows `shape`, counted through in its own order."""
+
+    def __init__(self, shape: tuple[int, ...] = (3, 4, 2)) -> None:
+        self.observation_space = Box(0, 255, shape, np.uint8)
+        self.action_space = Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        return np.arange(np.prod(self.observation_space.shape), dtype=np.uint8).reshape(
+            self.observation_space.shape
+        ), {}
+
+
+def grey() -> Picture:
+    return Picture((3, 4))
+
+
+def stacked() -> Picture:
+    return Picture((2, 3, 4))
+
+
+def colour_stack() -> Picture:
+    return Picture((4, 84, 84, 3))
+
+
+def floats() -> Picture:
+    env = Picture()
+    env.observation_space = Box(0, 1, (3, 4, 2), np.float32)
+    return env
+
+
+def dictionary() -> Picture:
+    env = Picture()
+    env.observation_space = Dict(place=Box(0, 1, (2,)))
+    return env
+
+
+def continuous() -> Picture:
+    env = Picture()
+    env.action_space = Box(-1, 1, (2,))
+    return env
+
+
+def two_actions() -> Picture:
+    env = Picture()
+    env.action_space = MultiDiscrete([2, 2])
+    return env
+
+
+def no_env() -> str:
+    return "no env"

@@ -1,0 +1,22 @@
+from gossamer.envs.base import env_seeds, missing_extra, near, unknown_env
+
+
+def test_seeds_of_environments_are_distinct_and_shared_by_no_other_run() -> None:
+    runs = [env_seeds(seed, 64) for seed in range(20)]
+    assert runs[3] == env_seeds(3, 64)
+    assert len({seed for run in runs for seed in run}) == 20 * 64
+    assert all(0 <= seed < 2**31 for run in runs for seed in run)  # ale-py takes 32 bits with sign
+
+
+def test_near_names_see_through_spellings() -> None:
+    known = ["pong", "space_invaders", "CartPole-v0", "CartPole-v1"]
+    assert near("SpaceInvadersNoFrameskip-v4", known) == ["space_invaders"]
+    assert near("ALE/Pong-v5", known) == ["pong"]
+    assert near("cartpole", known) == ["CartPole-v1"]  # the latest version only
+    assert near("zzz", known) == []
+
+
+def test_errors_say_what_would_do() -> None:
+    assert str(unknown_env("pongg", ["pong", "qbert"])) == "unknown environment 'pongg'; near: pong"
+    assert str(unknown_env("zzz", ["pong"])) == "unknown environment 'zzz'; gossamer list shows all"
+    assert 'pip install "gossamer[atari]"' in str(missing_extra("Atari games", "atari"))

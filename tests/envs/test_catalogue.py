@@ -1,0 +1,93 @@
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+from gossamer.envs import MissingExtra, UnknownEnv, names, resolve
+from gossamer.envs.atari import GALA, PAAC, Atari, AtariPreset, list_games
+from gossamer.envs.base import near
+from gossamer.envs.gym import Custom, Gym
+from gossamer.envs.toy import Catch, Counter, Identity
+
+without = importlib.util.find_spec("ale_py") is None
+needs_atari = pytest.mark.skipif(without, reason="the extra [atari] is not installed")
+
+
+@pytest.fixture
+def no_atari(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in [name for name in sys.modules if name.split(".")[0] == "ale_py"]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "ale_py", None)  # as if it were not installed
+
+
+@pytest.mark.usefixtures("no_atari")
+def test_names_without_the_atari_extra() -> None:
+    assert resolve("catch") == Catch()
+    assert resolve("catch-pixels") == Catch(pixels=True)
+    assert resolve("identity") == Identity()
+    assert resolve("counter") == Counter()
+    assert resolve("CartPole-v1") == Gym("CartPole-v1")
+    assert names()["toy"] == ("catch", "catch-pixels", "identity", "counter")
+    assert names()["atari"] == ()
+    assert "CartPole-v1" in names()["gymnasium"]
+
+
+@pytest.mark.usefixtures("no_atari")
+def test_a_game_without_the_extra_says_which_command_installs_it() -> None:
+    for game in ("pong", "gopher"):
+        with pytest.raises(MissingExtra, match=rf'{game}.*pip install "gossamer\[atari\]"'):
+            resolve(game)
+    with pytest.raises(MissingExtra, match="pip install"):
+        Atari("pong").make(1)
+    with pytest.raises(UnknownEnv, match="near: catch"):
+        resolve("catchh")
+    with pytest.raises(UnknownEnv, match="near: CartPole-v1"):
+        resolve("CartPole-v3")
+
+
+@needs_atari
+def test_games_by_their_snake_case_names() -> None:
+    assert resolve("pong") == Atari("pong", PAAC)
+    assert resolve("space_invaders", preset="gala") == Atari("space_invaders", GALA)
+    assert resolve("pong", preset=AtariPreset(size=42)) == Atari("pong", AtariPreset(size=42))
+    assert names()["atari"] == list_games()
+    assert {"pong", "breakout", "montezuma_revenge"} < set(list_games())
+
+
+@needs_atari
+def test_no_game_is_mistaken_for_a_misspelt_toy() -> None:
+    assert [game for game in list_games() if near(game, names()["toy"])] == []
+
+
+@needs_atari
+def test_ale_pys_own_ids_lead_to_the_games() -> None:
+    for name in ("ALE/Pong-v5", "PongNoFrameskip-v4", "ponng"):
+        with pytest.raises(UnknownEnv, match="near: pong"):
+            resolve(name)
+    assert not [id for id in names()["gymnasium"] if "Pong" in id]
+
+
+def test_unknown_names_and_presets() -> None:
+    with pytest.raises(UnknownEnv, match="'CartPoel-v1'; near: CartPole-v1"):
+        resolve("CartPoel-v1")
+    with pytest.raises(UnknownEnv, match="''"):
+        resolve("")
+    with pytest.raises(ValueError, match="unknown preset 'paca'; there are paac, gala, impala, machado"):
+        resolve("catch", preset="paca")
+
+
+def test_factories_are_looked_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    assert resolve("some_envs:Walk") == Custom("some_envs:Walk")
+    with pytest.raises(UnknownEnv, match="near: some_envs:Walk"):
+        resolve("some_envs:walk_")
+    with pytest.raises(UnknownEnv, match="no module 'nowhere'"):
+        resolve("nowhere:Some-v0")  # as Gymnasium's ids may be
+    with pytest.raises(UnknownEnv, match="no module 'nowhere'"):
+        resolve("nowhere:make")
+
+
+@pytest.mark.parametrize("name", ["catch", "CartPole-v1", pytest.param("pong", marks=needs_atari)])
+def test_a_factory_bears_its_name(name: str) -> None:
+    assert resolve(name).name == name
