@@ -15,15 +15,15 @@ import numpy as np
 from gossamer.data import Array, Step, Tree
 
 
-class UnsupportedSpace(ValueError):  # noqa: N818
+class UnsupportedSpace(ValueError):
     """An observation or action space the library cannot learn yet."""
 
 
-class UnknownEnv(ValueError):  # noqa: N818
+class UnknownEnv(ValueError):
     """No environment has this name."""
 
 
-class MissingExtra(ImportError):  # noqa: N818
+class MissingExtra(ImportError):
     """An optional dependency is not installed."""
 
 
