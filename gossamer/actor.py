@@ -73,7 +73,7 @@ class Actor:
         self._obs = step.obs
         self._rewards[t] = step.reward
         self._discounts[t] = self.discount * ~(step.terminated | step.truncated)
-        cut = step.truncated & ~step.terminated
+        cut = step.truncated
         if cut.any():  # the future it was cut off from keeps its value: r + gamma V(final observation)
             if step.final_obs is None:
                 raise RuntimeError("the environment truncated an episode and gave no final observation")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, make_dataclass
@@ -222,6 +223,7 @@ def _print_end(run: Run) -> None:
 
 def main() -> int:
     """The `gossamer` command; its exit code."""
+    sys.path.insert(0, os.getcwd())  # so that module:factory finds the user's module, as `python -m` would
     command = tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="gossamer", description=__doc__.split(":")[0])
     try:
         command()

@@ -75,10 +75,13 @@ class Trajectory:
         actions: int,
         device: torch.device | str = "cpu",
     ) -> Trajectory:
-        """A slot to be filled in place: allocated once, used for the whole run."""
+        """A slot to be filled in place: allocated once, used for the whole run. Pictures lie channels last in memory,
+        as convolutions want them, so that the bytes are put in order once, when acting."""
         steps = (rollout, envs)
+        channels, *plane = obs_shape
+        obs = torch.zeros((rollout + 1, envs, *plane, channels), dtype=obs_dtype, device=device)
         return Trajectory(
-            obs=torch.zeros((rollout + 1, envs, *obs_shape), dtype=obs_dtype, device=device),
+            obs=obs.movedim(-1, 2),
             action=torch.zeros(steps, dtype=torch.int64, device=device),
             reward=torch.zeros(steps, device=device),
             discount=torch.zeros(steps, device=device),

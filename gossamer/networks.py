@@ -66,9 +66,10 @@ class Centred(nn.Module):
 
     def forward(self, obs: Tensor, dtype: torch.dtype) -> Tensor:
         """[N, *O] of any dtype -> [N, *O] of `dtype`, channels last where it is a picture."""
-        if obs.dim() == 4:  # move the bytes first: a quarter of the traffic of moving floats
+        shift = (-self.offset * self.scale).to(dtype).unsqueeze(0)  # [1, *O]
+        if obs.dim() == 4:  # one layout for all: a mixed addition is ten times as slow, and forgets the layout
             obs = obs.contiguous(memory_format=torch.channels_last)
-        shift = (-self.offset * self.scale).to(dtype)
+            shift = shift.contiguous(memory_format=torch.channels_last)
         return torch.addcmul(shift, obs.to(dtype), self.scale.to(dtype))
 
 

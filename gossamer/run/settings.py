@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import importlib
 import math
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
@@ -228,13 +227,10 @@ def task(settings: Settings) -> Task:
 def _factory(name: str) -> networks.TorsoFactory:
     """`module:factory` of the user's: called with the observation's shape, it gives a torso."""
     module, _, attribute = name.partition(":")
-    sys.path.insert(0, "")  # the folder the user is in, as `python -m` has it
     try:
         found: networks.TorsoFactory = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise UserError(f"--network {name}: cannot be imported ({error}); give module:factory") from error
-    finally:
-        sys.path.remove("")
     return found
 
 
