@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +25,12 @@ from gossamer.launch.threads import threads
 from gossamer.program import Program
 from gossamer.run.checkpoint import Store
 from gossamer.run.errors import UserError
+from gossamer.run.keeper import Keeper
 from gossamer.run.metrics import Progress, Recorder
 from gossamer.run.panel import Monitor
 from gossamer.run.settings import Settings, environment, program, resolve
-from gossamer.task import Note, Report
 from gossamer.version import __version__
 
-ROW_SECONDS = 2.0  # between two rows of metrics
-CHECKPOINT_SECONDS = 60.0
 CONFIG, RESULT = "config.json", "result.json"
 PROTOCOL = "training: mean of the last 100 training episodes, sampled actions, whole games, unclipped scores"
 
@@ -43,62 +41,6 @@ class Run:
 
     directory: Path
     result: dict[str, Any]
-
-
-@dataclass
-class Keeper:
-    """The program's observer: counts, records, shows, and keeps checkpoints."""
-
-    progress: Progress
-    recorder: Recorder
-    store: Store
-    monitor: Monitor
-    log: Callable[[str], None]
-    saved: dict[str, Tree] = field(default_factory=dict)  # worker -> what it saved before a resume
-    stop_at_return: float | None = None
-    checkpoint_seconds: float = CHECKPOINT_SECONDS
-
-    def __post_init__(self) -> None:
-        self.interrupted: str | None = None  # the signal's name
-        self.solved_steps: int | None = None
-        self._written = self._kept = time.monotonic()
-
-    def restored(self, worker: str) -> Any | None:
-        return self.saved.get(worker)
-
-    def report(self, worker: str, record: Any) -> None:
-        if isinstance(record, Note):
-            self.log(record.text)
-            self.monitor.note(record.text)
-        elif isinstance(record, Report):
-            self.progress.update(record)
-            self._look_for_success()
-            if time.monotonic() - self._written >= ROW_SECONDS:
-                self.write()
-            self.monitor.tick()
-
-    def _look_for_success(self) -> None:
-        p = self.progress
-        full = len(p.recent) == p.recent.maxlen
-        if self.stop_at_return is not None and self.solved_steps is None and full and p.mean_return is not None:
-            if p.mean_return >= self.stop_at_return:
-                self.solved_steps = p.steps
-
-    def write(self) -> None:
-        """One row of metrics."""
-        self._written = time.monotonic()
-        self.recorder.write(self.progress.row())
-
-    def due(self, worker: str) -> bool:
-        return time.monotonic() - self._kept >= self.checkpoint_seconds
-
-    def save(self, worker: str, state: Any) -> None:
-        tree = {"workers": {worker: state}, "progress": self.progress.state_dict()}
-        self.store.save(tree, steps=self.progress.steps, score=self.progress.mean_return)
-        self._kept = time.monotonic()
-
-    def stopping(self) -> bool:
-        return self.interrupted is not None or self.solved_steps is not None
 
 
 def train(
@@ -131,15 +73,8 @@ def resume(run_dir: str | Path, *, steps: int | None = None, keep: int = 3, stop
     settings = replace(settings, steps=steps or settings.steps)
     saved = checkpoint.load()
     write_json(directory / CONFIG, _config(settings))
-    return _run(
-        settings,
-        program(settings),
-        directory,
-        keep=keep,
-        stop_at_return=stop_at_return,
-        saved=saved,
-        done=checkpoint.steps,
-    )
+    before = (saved, checkpoint.steps)
+    return _run(settings, program(settings), directory, keep=keep, stop_at_return=stop_at_return, before=before)
 
 
 def _run(
@@ -149,12 +84,13 @@ def _run(
     *,
     keep: int,
     stop_at_return: float | None,
-    saved: Tree | None = None,
-    done: int = 0,
+    before: tuple[Tree, int] | None = None,
 ) -> Run:
+    """`before`: the checkpoint that is gone on from, and its steps."""
+    saved, done = before or ({}, 0)
     progress = Progress(settings.steps, probe(settings))
     if saved:
-        progress.load_state_dict(saved["progress"], steps=done)
+        progress.load_state_dict(saved["progress"])
     recorder = Recorder(directory, keep_until=done if saved else None)
     title = f"gossamer {settings.architecture} · {settings.algorithm} · {settings.env} · seed {settings.seed}"
     monitor = Monitor(progress, title)
@@ -165,13 +101,15 @@ def _run(
         Store(directory / "checkpoints", keep),
         monitor,
         log,
-        saved["workers"] if saved else {},
+        frozenset(member.name for member in wired.crew),
+        saved.get("workers", {}),
         stop_at_return,
     )
     log(f"{'resumed' if saved else 'started'} at step {done} with gossamer {__version__}")
     try:
         with monitor, _signals(keeper):
             threads(wired, keeper)
+        keeper.keep()
         keeper.write()
     except BaseException as error:
         log(f"ended at step {progress.steps}: {type(error).__name__}: {error}")

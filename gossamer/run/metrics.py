@@ -22,8 +22,7 @@ class Progress:
     total: int  # agent steps to go to
     frames_per_step: int
     now: Callable[[], float] = time.monotonic
-    steps: int = 0
-    updates: int = 0
+    counts: dict[str, tuple[int, int]] = field(default_factory=dict)  # worker -> its steps and updates
     episodes: int = 0
     recent: deque[Episode] = field(default_factory=lambda: deque(maxlen=RECENT))
     metrics: dict[str, float] = field(default_factory=dict)
@@ -34,11 +33,21 @@ class Progress:
         self.started = self.now()
         self._marks: deque[tuple[float, int]] = deque()  # (second, steps), the last minute of them
 
-    def update(self, report: Report) -> None:
+    @property
+    def steps(self) -> int:
+        """Agent steps of all members."""
+        return sum(steps for steps, _ in self.counts.values())
+
+    @property
+    def updates(self) -> int:
+        """Optimiser steps of all members."""
+        return sum(updates for _, updates in self.counts.values())
+
+    def update(self, worker: str, report: Report) -> None:
         """Take a member's report in."""
         if not self._marks:
-            self._marks.append((self.started, report.steps - (report.steps - self.steps)))
-        self.steps, self.updates = report.steps, report.updates
+            self._marks.append((self.started, self.steps))
+        self.counts[worker] = (report.steps, report.updates)
         self.episodes += len(report.episodes)
         self.recent.extend(report.episodes)
         self.metrics = report.metrics
@@ -97,14 +106,16 @@ class Progress:
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run goes on counting from."""
         return {
+            "counts": {worker: list(counts) for worker, counts in self.counts.items()},
             "episodes": self.episodes,
             "recent": [[e.score, e.steps] for e in self.recent],
             "elapsed": self.elapsed,
         }
 
-    def load_state_dict(self, state: dict[str, Any], *, steps: int) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there."""
-        self.steps, self.episodes, self.elapsed_before = steps, int(state["episodes"]), float(state["elapsed"])
+        self.counts = {worker: (int(steps), int(updates)) for worker, (steps, updates) in state["counts"].items()}
+        self.episodes, self.elapsed_before = int(state["episodes"]), float(state["elapsed"])
         self.recent.extend(Episode(float(score), int(length)) for score, length in state["recent"])
 
 
