@@ -267,38 +267,72 @@ def test_stop_ends_those_who_wait_and_those_who_look(launch: Launcher) -> None:
     assert sorted(record for _, record in watcher.records) == ["looked", "stopped", "stopped"]
 
 
-def test_stop_wakes_those_who_wait_without_their_polling(monkeypatch: pytest.MonkeyPatch) -> None:
+def without_polling(program: Program, watcher: Watcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run on threads where who waits looks again only when woken, or after an hour."""
     monkeypatch.setattr(threads_module, "POLL", 3600.0)
-
-    class Door(Fifo):
-        def __init__(self) -> None:
-            super().__init__(1)
-            self.inside = 0
-
-        @waits
-        def get(self) -> Wait[Any]:
-            self.inside += 1
-            while not self.items:
-                yield
-
-        @waits
-        def full(self, people: int) -> Wait[None]:
-            while self.inside < people:
-                yield
-
-    def stop(ctx: Context, door: Door) -> None:
-        door.full(2)
-        ctx.stop()
-
-    program, watcher = Program("stop"), Watcher()
-    door = program.service(Door)()
-    program.worker(wait_for_ever, copies=2)(door)
-    program.worker(stop)(door)
     run = threading.Thread(target=threads, args=(program, watcher), daemon=True)
     run.start()
-    run.join(timeout=60)  # not a measurement: where nobody is woken this would take the hour
+    run.join(timeout=20)  # not a measurement: it is this or the hour
     assert not run.is_alive()
+
+
+@pytest.mark.parametrize("asks", ["worker", "observer"])
+def test_an_end_wakes_those_who_wait(asks: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    came = list[str]()
+
+    class Door:
+        @waits
+        def get(self) -> Wait[None]:
+            came.append("somebody")
+            while True:
+                yield
+
+    def end(ctx: Context) -> None:
+        while len(came) < 2:
+            time.sleep(0.001)  # and no call to the door, which would wake them
+        time.sleep(0.05)  # they have come; now they wait
+        if asks == "worker":
+            ctx.stop()
+        else:
+            watcher.wants_end = True
+
+    program, watcher = Program("end"), Watcher()
+    door: Any = program.service(Door)()
+    program.worker(wait_for_ever, copies=2)(door)
+    program.worker(end)()
+    without_polling(program, watcher, monkeypatch)
     assert [record for _, record in watcher.records] == ["stopped"] * 2
+
+
+def test_a_call_that_begins_to_wait_or_ends_wakes_those_who_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Bell:
+        def __init__(self) -> None:
+            self.rung = self.answered = False
+
+        @waits
+        def ring(self) -> Wait[None]:
+            time.sleep(0.05)  # let the other come first and wait
+            self.rung = True
+            while not self.answered:
+                yield
+
+        @waits
+        def answer(self) -> Wait[None]:
+            while not self.rung:
+                yield
+            self.answered = True
+
+    def ring(ctx: Context, bell: Bell) -> None:
+        bell.ring()
+
+    def answer(ctx: Context, bell: Bell) -> None:
+        bell.answer()
+
+    program, watcher = Program("bell"), Watcher()
+    bell = program.service(Bell)()
+    program.worker(answer)(bell)
+    program.worker(ring)(bell)
+    without_polling(program, watcher, monkeypatch)
 
 
 @on_every_launcher
@@ -396,7 +430,7 @@ def test_a_service_that_would_have_to_wait_for_another_is_refused(launch: Launch
         launch(program)
 
 
-@on_every_launcher
+@pytest.mark.parametrize("launch", [threads, *map(Simulation, range(10))], ids=["threads", *map(str, range(10))])
 def test_a_change_between_two_waits_is_noticed_late_but_noticed(launch: Launcher) -> None:
     def produce_all(ctx: Context, queue: Fifo) -> None:
         queue.put_all([1, 2, 3])  # fills the queue again on its way to the very same `yield`

@@ -45,7 +45,7 @@ class Broadcast:
     inner: Any = None
 
 
-def act(ctx: Context, queue: Fifo, theta: Any) -> None: ...
+def act(ctx: Context, queue: Any, theta: Any) -> None: ...
 
 
 def learn(ctx: Context, queue: Fifo, *, exchange: Broadcast) -> None: ...
@@ -173,19 +173,29 @@ def test_bad_counts_are_refused_by_name() -> None:
 def test_mermaid_draws_a_lone_worker_without_a_frame() -> None:
     program = Program("paac")
     program.worker(alone)(steps=3)
-    assert program.mermaid() == 'flowchart LR\n  w0(["alone x1"])'
+    assert program.mermaid() == 'flowchart LR\n  w0(["alone x1<br/>steps=3"])'
+
+
+def test_parts_are_what_a_worker_was_wired_with_besides_services() -> None:
+    program = Program("parts")
+    theta = program.service(Latest)()
+    program.worker(learn)(Fifo(1), exchange=Broadcast(theta))
+    program.worker(alone)(steps=3)
+    assert [worker.parts for worker in program.workers] == [["Fifo"], ["steps=3"]]
 
 
 def test_mermaid_draws_workers_stores_and_who_holds_whom() -> None:
     program = Program("ga3c")
     theta = program.service(Latest)()
-    program.worker(act, copies=8)(Fifo(1), program.service(Inference)(theta))
+    predictor = program.service(Inference)(theta)
+    program.worker(act, copies=8)(predictor, theta)
     assert program.mermaid().splitlines() == [
         "flowchart LR",
         '  w0(["act x8"])',
         '  s0[("Latest")]',
         '  s1[("Inference")]',
         "  w0 --- s1",
+        "  w0 --- s0",
         "  s1 --- s0",
     ]
 

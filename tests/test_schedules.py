@@ -190,8 +190,8 @@ def test_a_deadlock_says_who_waits_for_what_and_only_where_there_is_one() -> Non
         program.worker(cross)(right, left)
         try:
             Simulation(seed)(program)
-        except Deadlock as deadlock:
-            deadlocks.append(deadlock)
+        except Deadlock as caught:
+            deadlocks.append(caught)
     assert 0 < len(deadlocks) < len(SEEDS)  # only where each takes its first lock before the other its second
     for deadlock in deadlocks:
         assert deadlock.waiting == {"cross[0]": "Lock[1].take", "cross[1]": "Lock[0].take"}
