@@ -1,0 +1,71 @@
+# Set-up and checks. `make help` lists the targets; nothing is needed beforehand but Python 3.11 or newer.
+
+TORCH := torch==2.13.0
+PYTHON ?= $(shell for p in python3.11 python3 python3.12 python3.13; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+PIP := -m pip --disable-pip-version-check
+ARGS ?=
+
+# $(call make-venv,DIRECTORY): what an interrupted attempt left there is mended, or made anew.
+define make-venv
+	@$(or $(PYTHON),false) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo "gossamer needs Python 3.11 or newer: install python3.11, or give make PYTHON=/path/to/python" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+		echo "$(PYTHON) cannot make virtual environments: install its venv package (python3-venv)" >&2; exit 1; }
+	$(PYTHON) -m venv $(1) && $(1)/bin/python $(PIP) --version >/dev/null || $(PYTHON) -m venv --clear $(1)
+endef
+
+.PHONY: help install test lint unit demo bench-install wheel constraints clean distclean
+.NOTPARALLEL:
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s%s\n", $$1, $$2 }' Makefile
+
+install: .venv/.installed ## .venv with the gossamer command
+
+# A looser first install of torch can pull several GB of CUDA packages, so the pinned one comes first, by itself.
+# Stamps are touched last: an interrupted step is done again, and a second `make install` does nothing.
+.venv/.torch: constraints.txt
+	$(call make-venv,.venv)
+	.venv/bin/python $(PIP) install $(TORCH)
+	@touch $@
+
+.venv/.installed: .venv/.torch pyproject.toml constraints.txt
+	.venv/bin/python $(PIP) install -c constraints.txt -e ".[atari,dev]"
+	@touch $@
+
+test: lint unit ## ruff, mypy, then pytest
+
+lint: install ## ruff (lint and format) and mypy
+	.venv/bin/ruff check
+	.venv/bin/ruff format --check
+	.venv/bin/mypy
+
+unit: install
+	.venv/bin/python -m pytest $(ARGS)
+
+demo: install ## solve Pong while you watch, evaluate, leave a video
+	@bash scripts/demo.sh
+
+bench-install: install .venv-peers/.installed ## add what benchmarks/ needs: a plotter here, SB3 in .venv-peers
+	.venv/bin/python $(PIP) install -c constraints.txt -e ".[bench]"
+
+.venv-peers/.installed: benchmarks/peers/requirements.txt
+	$(call make-venv,.venv-peers)
+	.venv-peers/bin/python $(PIP) install $(TORCH)
+	.venv-peers/bin/python $(PIP) install -r $<
+	@touch $@
+
+wheel: install ## build the wheel, try it from outside the tree
+	@bash scripts/wheel.sh "$(TORCH)"
+
+constraints: ## pin anew what a fresh install takes (Python 3.11)
+	$(call make-venv,.venv-constraints)
+	@bash scripts/constraints.sh "$(TORCH)"
+
+clean: ## remove caches and what was built; environments and runs stay
+	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find gossamer tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+distclean: clean ## remove the environments too; runs stay
+	rm -rf .venv .venv-*
