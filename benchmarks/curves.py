@@ -1,0 +1,199 @@
+"""Learning curves: trains the same options with several seeds, one run after the other, and keeps what was seen.
+
+    python -m benchmarks.curves train pong-paac --seeds 1 2 3 --stop-at-return 18 \\
+        --run "ppo: paac --env pong --algorithm ppo --steps 1500000" --run "a2c: paac --env pong --steps 6000000"
+    python -m benchmarks.curves build pong-paac --run ppo=runs/a,runs/b --run a2c=runs/c
+
+`train` leaves runs that are finished as they are and resumes one that was interrupted, so it can be started again at
+any time. Both write `results/NAME.json` and a plot beside it, from the run directories alone; `build` is for those
+that are there already, and should be run at the commit and on the machine that trained them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import math
+import shlex
+import statistics
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from benchmarks.provenance import keep, provenance
+from gossamer.run.metrics import RECENT
+from gossamer.run.settings import option, resolve
+
+Row: TypeAlias = Mapping[str, Any]  # a line of metrics.jsonl, two seconds after the one before it
+
+POINTS = 200  # of a curve that is kept
+ALWAYS_SHOWN = ("architecture", "env", "preset", "algorithm", "steps")  # in the command of a run
+
+
+def thinned(rows: Sequence[Row], points: int = POINTS) -> list[list[float]]:
+    """[steps, seconds, mean return] of at most so many rows, evenly spaced, the first and the last among them."""
+    known = [row for row in rows if row["mean_return"] is not None]
+    if len(known) > points:
+        known = [known[i * (len(known) - 1) // (points - 1)] for i in range(points)]
+    return [[row["steps"], round(row["seconds"], 1), round(row["mean_return"], 3)] for row in known]
+
+
+def reached(rows: Sequence[Row], goal: float) -> tuple[int | None, float | None]:
+    """Steps and seconds of the first row at which the mean return of the last 100 episodes is `goal` or more."""
+    for row in rows:
+        if row["episodes"] >= RECENT and row["mean_return"] >= goal:
+            return row["steps"], row["seconds"]
+    return None, None
+
+
+def median(values: Sequence[float | None]) -> float | None:
+    """With None for never, which is later than any number; None where the median is never."""
+    found = statistics.median(math.inf if value is None else value for value in values)
+    return None if math.isinf(found) else found
+
+
+def load(directory: Path, goal: float) -> dict[str, Any]:
+    """What one run has shown; `FileNotFoundError` where it has not ended."""
+    result = json.loads((directory / "result.json").read_text())
+    rows = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+    steps, seconds = reached(rows, goal)
+    return {
+        "seed": result["settings"]["seed"],
+        "ended": result["ended"],
+        "steps": result["steps"],
+        "seconds": result["seconds"],
+        "steps_per_second": result["steps_per_second"],
+        "mean_return": result["mean_return"],
+        "goal_steps": steps,
+        "goal_seconds": seconds,
+        "machine": result["machine"],
+        "curve": thinned(rows),
+    }
+
+
+def command(settings: Mapping[str, Any]) -> str:
+    """The command that trains with these settings: what differs from the presets of this commit, without the seed."""
+    named = {name: settings[name] for name in ALWAYS_SHOWN}
+    presets = asdict(resolve(named))
+    changed = {name: value for name, value in settings.items() if value != presets[name] and name != "seed"}
+    options = {**named, **changed}
+    words = [word for name, value in options.items() if name != "architecture" for word in (option(name), str(value))]
+    return shlex.join(["gossamer", "train", settings["architecture"], *words]) + " --seed SEED"
+
+
+def build(runs: Mapping[str, Sequence[Path]], goal: float) -> dict[str, Any]:
+    """Curves and medians by label. Raises `ValueError` where runs of one label differ in more than their seed."""
+    curves = {}
+    for label, directories in runs.items():
+        commands = {command(json.loads((d / "result.json").read_text())["settings"]) for d in directories}
+        if len(commands) > 1:
+            raise ValueError(f"{label}: the runs differ in more than their seed: {'; '.join(sorted(commands))}")
+        seeds = [load(directory, goal) for directory in directories]
+        curves[label] = {
+            "trained": commands.pop(),
+            "median_goal_steps": median([seed["goal_steps"] for seed in seeds]),
+            "median_goal_seconds": median([seed["goal_seconds"] for seed in seeds]),
+            "seeds": seeds,
+        }
+    return {
+        "goal": goal,
+        "points": "[agent steps, seconds, mean return of the last 100 training episodes: whole games, unclipped]",
+        "curves": curves,
+    }
+
+
+def plot(found: Mapping[str, Any], path: Path) -> None:
+    """Return against steps and against minutes, a line for each seed, a colour for each label."""
+    from matplotlib.figure import Figure  # of the extra [bench]
+
+    figure = Figure(figsize=(11, 4), layout="constrained")
+    by_steps, by_time = figure.subplots(1, 2, sharey=True)
+    for number, (label, curve) in enumerate(found["curves"].items()):
+        for turn, seed in enumerate(curve["seeds"]):
+            steps, seconds, returns = zip(*seed["curve"], strict=True)
+            look: dict[str, Any] = {"color": f"C{number}", "linewidth": 1.2, "label": None if turn else label}
+            by_steps.plot([step / 1e6 for step in steps], returns, **look)
+            by_time.plot([second / 60 for second in seconds], returns, **look)
+    for axes, what in ((by_steps, "agent steps (millions)"), (by_time, "minutes")):
+        axes.axhline(found["goal"], color="grey", linestyle=":", linewidth=1)
+        axes.set_xlabel(what)
+        axes.grid(alpha=0.25)
+    by_steps.set_ylabel("mean return, last 100 episodes")
+    by_steps.legend(loc="lower right")
+    figure.savefig(path, dpi=140)
+
+
+def finished(directory: Path) -> bool:
+    """Whether a run came to its end, not to a signal."""
+    result = directory / "result.json"
+    return result.exists() and not json.loads(result.read_text())["ended"].startswith("SIG")
+
+
+def train(options: Sequence[str], seed: int, directory: Path, stop_at_return: float | None) -> None:
+    """Have one run finished: from the start, from its last checkpoint, or not at all."""
+    if finished(directory):
+        print(f"{directory}: finished before", flush=True)
+        return
+    if any(directory.glob("checkpoints/step_*")):
+        words = ["resume", str(directory)]
+    else:
+        words = ["train", *options, "--seed", str(seed), "--run-dir", str(directory), "--overwrite"]
+    if stop_at_return is not None:
+        words += ["--stop-at-return", str(stop_at_return)]
+    print(shlex.join(["gossamer", *words]), flush=True)
+    with subprocess.Popen([sys.executable, "-m", "gossamer.cli", *words]) as process:
+        try:
+            code = process.wait()
+        except KeyboardInterrupt:
+            process.wait()  # it saves a checkpoint
+            raise
+    if code or not finished(directory):
+        raise SystemExit(code or f"{directory}: interrupted; the same command goes on with it")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    for verb, form in (("train", '"LABEL: OPTIONS of gossamer train"'), ("build", "LABEL=DIR[,DIR...]")):
+        made = verbs.add_parser(verb)
+        made.add_argument("name", help="of the files under benchmarks/results/")
+        made.add_argument("--run", action="append", required=True, metavar=form, help="may be given several times")
+        made.add_argument("--goal", type=float, default=18.0, help="return whose first steps and seconds are noted")
+    verbs.choices["train"].add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    verbs.choices["train"].add_argument("--stop-at-return", type=float, help="end a run once it is there")
+    verbs.choices["train"].add_argument("--work", type=Path, default=Path("runs/curves"), help="where runs go")
+    return parser
+
+
+def main() -> None:
+    """Train if asked, then write the figures and the plot."""
+    parser = _parser()
+    given = parser.parse_args()
+    if importlib.util.find_spec("matplotlib") is None:
+        parser.error("matplotlib is not there yet: make bench-install")
+    origin = provenance()
+    runs: dict[str, list[Path]] = {}
+    for text in given.run:
+        label, separator, rest = text.partition(":" if given.verb == "train" else "=")
+        if not separator:
+            parser.error(f"--run {text}: must start with a label; see --help")
+        if given.verb == "build":
+            runs[label] = [Path(directory) for directory in rest.split(",")]
+            continue
+        runs[label] = [given.work / given.name / f"{label}-seed{seed}" for seed in given.seeds]
+        for seed, directory in zip(given.seeds, runs[label], strict=True):
+            train(shlex.split(rest), seed, directory, given.stop_at_return)
+    found = build(runs, given.goal)
+    path = keep(given.name, {**origin, **found})
+    plot(found, path.with_suffix(".png"))
+    print(f"{path} and {path.with_suffix('.png').name}")
+    for label, curve in found["curves"].items():
+        print(f"{label}: return {given.goal:g} at {curve['median_goal_steps']} steps (median of {len(curve['seeds'])})")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,32 @@
+"""Runs a command that prints one JSON object and keeps that under `results/`, with where it comes from.
+
+python -m benchmarks.keep bench-paac-pong -- gossamer bench paac --env pong --json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks.provenance import keep, provenance
+
+
+def main() -> None:
+    """Write `results/NAME.json`: where the figures come from, and under `figures` what the command printed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", help="of the file under results/")
+    parser.add_argument("words", nargs="+", metavar="COMMAND", help="after --")
+    given = parser.parse_args()
+    origin = provenance()
+    program = shutil.which(given.words[0]) or str(Path(sys.executable).with_name(given.words[0]))
+    done = subprocess.run([program, *given.words[1:]], stdout=subprocess.PIPE, text=True, check=True)
+    print(keep(given.name, {**origin, "command": shlex.join(given.words), "figures": json.loads(done.stdout)}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,188 @@
+"""Training speed against a peer: Stable-Baselines3's A2C and ours in turn, on Pong, on the CPU of this machine.
+
+    make bench-install && .venv/bin/python -m benchmarks.peers
+
+Both sides train for real, in a process of their own that has the machine to itself: Pong as 84x84 pictures in stacks
+of 4, the Nature network, 32 environments, rollouts of 5 steps, A2C with RMSProp and the same coefficients. Steps are
+counted between the end of a warm-up and the end, from updates to updates, whatever else the side does meanwhile (ours
+writes its metrics).
+
+* SB3 is set up as its documentation says (`peers/sb3.py`), once with `DummyVecEnv`, its default, and once with
+  `SubprocVecEnv`; the better of the two, by medians, is what ours is compared with. It computes in float32: it has no
+  option for less.
+* Ours is the command a user types, once with `--precision auto`, which is bfloat16 where the processor computes in it,
+  and once with `--precision fp32`. The games are ale-py's native vector environment, part of what is compared.
+
+A round is one measurement of each in turn; a ratio is taken between those of a round. Writes `results/peers.json`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from benchmarks.provenance import ROOT, keep, provenance
+from gossamer.run.settings import precision
+
+Mark: TypeAlias = tuple[float, int]  # seconds on some clock, steps done by then
+
+ENVS, ROLLOUT = 32, 5
+STUCK_SECONDS = 300.0  # without an end: longer than any start takes
+PEER_PYTHON = ROOT / ".venv-peers" / "bin" / "python"
+PEERS = {"sb3-dummy": "dummy", "sb3-subproc": "subproc"}
+OURS = {"gossamer": "auto", "gossamer-fp32": "fp32"}
+COMMAND = (
+    f"train paac --env pong --algorithm a2c --network nature --envs {ENVS} --rollout {ROLLOUT} --steps 1000000000 "
+    "--atari gala --size 84 --input unit --device cpu --optimizer rmsprop-torch --decay 0.99 --epsilon 1e-5 "
+    "--learning-rate 7e-4 --anneal-steps 0 --trace 1.0 --value-cost 0.5 --entropy-cost 0.01 --clip-norm 0.5"
+)
+NOTES = (
+    "rates are agent steps per second (4 frames each) of whole training: acting, stepping, learning",
+    "gossamer runs with --precision auto (see precision), gossamer-fp32 in float32 as SB3 does",
+    "SB3 is what is better of DummyVecEnv and SubprocVecEnv here, with torch's default threads; see benchmarks/peers/",
+    "--atari gala has the wrappers of SB3's make_atari_env: a lost life ends an episode, fire at a reset, 30 no-ops",
+)
+
+
+def rate(marks: Sequence[Mark], warm_up: float) -> float:
+    """Steps a second from the first mark that is `warm_up` seconds or more after the first of all, to the last.
+
+    Raises `ValueError` where no two marks are left."""
+    warm = [mark for mark in marks if mark[0] - marks[0][0] >= warm_up]
+    if len(warm) < 2:
+        raise ValueError(f"{len(warm)} of {len(marks)} marks lie after the warm-up of {warm_up} s: measure for longer")
+    (start, steps_before), (end, steps_after) = warm[0], warm[-1]
+    return (steps_after - steps_before) / (end - start)
+
+
+def summarise(rounds: Sequence[dict[str, float]]) -> dict[str, Any]:
+    """Medians of all sides; which peer is the better one; the ratio of our sides to it, by round and its median."""
+    median = {side: statistics.median(row[side] for row in rounds) for side in rounds[0]}
+    best = max(PEERS, key=lambda side: median[side])
+    ratios = {side: [row[side] / row[best] for row in rounds] for side in OURS}
+    return {
+        "median": {side: round(value, 1) for side, value in median.items()},
+        "peer": best,
+        "ratio": {
+            side: {"rounds": [round(r, 3) for r in values], "median": round(statistics.median(values), 3)}
+            for side, values in ratios.items()
+        },
+    }
+
+
+def measure_peer(side: str, seconds: float) -> dict[str, Any]:
+    """What `peers/sb3.py` prints after so many seconds of training."""
+    script = ROOT / "benchmarks" / "peers" / "sb3.py"
+    options = {"vec-env": PEERS[side], "seconds": seconds, "envs": ENVS, "rollout": ROLLOUT}
+    words = [str(word) for name, value in options.items() for word in (f"--{name}", value)]
+    done = subprocess.run(
+        [str(PEER_PYTHON), str(script), *words], capture_output=True, text=True, timeout=seconds + STUCK_SECONDS
+    )
+    if done.returncode:
+        raise RuntimeError(f"{side} failed:\n{done.stderr[-2000:]}")
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def measure_ours(side: str, seconds: float) -> list[Mark]:
+    """The marks that the command leaves in its run's metrics in so many seconds of training."""
+    with tempfile.TemporaryDirectory() as folder:
+        run, log = Path(folder, "run"), Path(folder, "log")
+        options = ["--precision", OURS[side], "--run-dir", str(run)]
+        command = [sys.executable, "-m", "gossamer.cli", *shlex.split(COMMAND), *options]
+        with open(log, "w") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
+            try:
+                marks = _watch(process, run / "metrics.jsonl", seconds)
+            finally:
+                _end(process)
+        if process.returncode or not _span(marks) >= seconds:
+            raise RuntimeError(f"{side} ended, or stood still, after {_span(marks)} s:\n{log.read_text()[-2000:]}")
+    return marks
+
+
+def _watch(process: subprocess.Popen[bytes], metrics: Path, seconds: float) -> list[Mark]:
+    """The marks of a run once they span so many seconds; those there are where it ends before, or gets stuck."""
+    deadline = time.monotonic() + seconds + STUCK_SECONDS
+    marks: list[Mark] = []
+    while process.poll() is None and time.monotonic() < deadline and _span(marks) < seconds:
+        time.sleep(0.25)
+        if metrics.exists():
+            whole = metrics.read_text().rpartition("\n")[0]  # the last line may be half written
+            marks = [(row["seconds"], row["steps"]) for row in map(json.loads, whole.splitlines())]
+    return marks
+
+
+def _span(marks: Sequence[Mark]) -> float:
+    return marks[-1][0] - marks[0][0] if marks else 0.0
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """As Ctrl-C would: the run saves a checkpoint first, after what is measured."""
+    process.send_signal(signal.SIGINT)
+    try:
+        process.wait(timeout=60)
+    except subprocess.TimeoutExpired:
+        process.kill()
+
+
+def measure(rounds: int, seconds: float, warm_up: float, say: Callable[[str], None]) -> dict[str, Any]:
+    """All sides in turn, `rounds` times, each for `seconds` after the warm-up; what `results/peers.json` holds."""
+    rows: list[dict[str, float]] = []
+    peer: dict[str, Any] = {}
+    for turn in range(rounds):
+        row: dict[str, float] = {}
+        for side in (*PEERS, *OURS):
+            if side in PEERS:
+                peer = measure_peer(side, warm_up + seconds)
+                marks = peer["marks"]
+            else:
+                marks = measure_ours(side, warm_up + seconds)
+            row[side] = round(rate(marks, warm_up), 1)
+            say(f"round {turn + 1} of {rounds}: {side:14} {row[side]:8,.0f} steps/s")
+        rows.append(row)
+    return {
+        "game": "pong",
+        "seconds": seconds,
+        "warm_up_seconds": warm_up,
+        "gossamer": f"gossamer {COMMAND}",
+        "precision": str(precision("auto", "cpu")).removeprefix("torch."),
+        "sb3": f'A2C("CnnPolicy", VecFrameStack(make_atari_env("PongNoFrameskip-v4", {ENVS}), 4), n_steps={ROLLOUT})',
+        "sb3_versions": peer["versions"],
+        "sb3_torch_threads": peer["threads"],
+        "notes": list(NOTES),
+        "rounds": rows,
+        **summarise(rows),
+    }
+
+
+def main() -> None:
+    """Measure and write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=30.0, help="of training measured, after the warm-up")
+    parser.add_argument("--warm-up", type=float, default=6.0, help="seconds of training before")
+    parser.add_argument("--name", default="peers", help="of the file under benchmarks/results/")
+    given = parser.parse_args()
+    if given.rounds < 1 or given.seconds < 5 or given.warm_up < 0:
+        parser.error("--rounds must be 1 or more, --seconds 5 or more (ours has a mark every 2 s), --warm-up 0 or more")
+    if not PEER_PYTHON.exists():
+        parser.error("Stable-Baselines3 is not there yet: make bench-install")
+    origin = provenance()
+    found = measure(given.rounds, given.seconds, given.warm_up, say=lambda text: print(text, flush=True))
+    print(keep(given.name, {**origin, **found}))
+    for side, ratio in found["ratio"].items():
+        print(f"{side}: {ratio['median']:.2f} times {found['peer']}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""Trains Stable-Baselines3's A2C on Pong for some seconds; run by `benchmarks/peers.py` in SB3's own environment.
+
+As SB3's documentation sets Atari up: `make_atari_env` with its standard wrappers (1 to 30 no-ops, every 4th frame, the
+maximum of the last two, 84x84 luminance, rewards clipped, a lost life ends the episode, fire at a reset), a stack of 4,
+`A2C("CnnPolicy", n_steps=5)`, which is the Nature network with RMSProp, and torch's default number of threads.
+Prints one JSON object: `marks`, pairs of seconds and steps done, taken between two updates; versions; threads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from importlib.metadata import version
+
+import ale_py
+import gymnasium
+import torch
+from stable_baselines3 import A2C
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.env_util import make_atari_env
+from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecFrameStack
+
+VEC_ENVS = {"dummy": DummyVecEnv, "subproc": SubprocVecEnv}
+PACKAGES = ("stable-baselines3", "torch", "numpy", "gymnasium", "ale-py", "opencv-python-headless")
+
+
+class Marks(BaseCallback):
+    """Notes the steps done so far, at most twice a second, and ends training after `seconds` of notes."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = seconds
+        self.marks: list[tuple[float, int]] = []
+
+    def _on_rollout_start(self) -> None:
+        now = time.perf_counter()
+        if not self.marks or now - self.marks[-1][0] >= 0.5:
+            self.marks.append((now, self.num_timesteps))
+
+    def _on_step(self) -> bool:
+        return self.marks[-1][0] - self.marks[0][0] < self.seconds
+
+
+def main() -> None:
+    """Train and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--vec-env", choices=VEC_ENVS, required=True)
+    parser.add_argument("--seconds", type=float, required=True, help="of training, the warm-up included")
+    parser.add_argument("--envs", type=int, required=True)
+    parser.add_argument("--rollout", type=int, required=True)
+    given = parser.parse_args()
+    gymnasium.register_envs(ale_py)
+    games = make_atari_env("PongNoFrameskip-v4", n_envs=given.envs, seed=1, vec_env_cls=VEC_ENVS[given.vec_env])
+    env = VecFrameStack(games, n_stack=4)
+    model = A2C("CnnPolicy", env, n_steps=given.rollout, ent_coef=0.01, seed=1, device="cpu")
+    model.learn(10**9, callback=(marks := Marks(given.seconds)))
+    env.close()
+    versions = {name: version(name) for name in PACKAGES}
+    print(json.dumps({"marks": marks.marks, "versions": versions, "threads": torch.get_num_threads()}))
+
+
+if __name__ == "__main__":  # SubprocVecEnv's workers import this file too
+    main()

@@ -1,0 +1,57 @@
+"""Where a figure comes from: the command, the machine, the commit, the date and the versions it was measured with."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from gossamer.run.bench import machine
+from gossamer.run.experiment import write_json
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+PACKAGES = ("gossamer", "torch", "numpy", "gymnasium", "ale-py")
+
+
+def provenance() -> dict[str, Any]:
+    """Of what this process measures. `load` is that of the machine before: near 0, or the figures mean little."""
+    return {
+        "command": shlex.join(["python", *sys.orig_argv[1:]]),
+        "machine": {**machine(), "memory_gb": memory_gb(), "system": platform.platform(), "load": os.getloadavg()[0]},
+        "commit": commit(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
+    }
+
+
+def memory_gb() -> float:
+    """Of the machine, in GiB."""
+    return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
+
+
+def commit() -> str:
+    """The commit that is checked out, `-dirty` where tracked files other than results differ from it."""
+
+    def git(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+
+    head = git("rev-parse", "HEAD")
+    if head.returncode:
+        return "unknown: not in a git checkout"
+    clean = git("diff", "--quiet", "HEAD", "--", ".", ":!benchmarks/results").returncode == 0
+    return head.stdout.strip() + ("" if clean else "-dirty")
+
+
+def keep(name: str, content: dict[str, Any]) -> Path:
+    """Write `results/NAME.json`; where it is."""
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    write_json(path, content)
+    return path

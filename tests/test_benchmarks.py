@@ -1,0 +1,113 @@
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import curves, peers
+from gossamer.run.settings import resolve
+
+
+def row(steps: int, mean_return: float | None, episodes: int = 200) -> dict[str, Any]:
+    return {"steps": steps, "seconds": steps / 10, "mean_return": mean_return, "episodes": episodes}
+
+
+def test_a_rate_is_taken_between_the_end_of_the_warm_up_and_the_last_mark() -> None:
+    # The clock starts at 100. Marks 3 s and 7 s after it lie after a warm-up of 2 s: (1100 - 300) / (7 - 3) = 200.
+    marks = [(100.0, 0), (101.5, 50), (103.0, 300), (105.0, 650), (107.0, 1100)]
+    assert peers.rate(marks, warm_up=2.0) == 200.0
+    assert peers.rate(marks, warm_up=0.0) == pytest.approx(1100 / 7)
+
+
+def test_a_rate_needs_two_marks_after_the_warm_up() -> None:
+    with pytest.raises(ValueError, match="measure for longer"):
+        peers.rate([(0.0, 0), (3.0, 100)], warm_up=1.0)
+
+
+def test_ours_is_compared_with_the_better_of_the_peers_within_each_round() -> None:
+    rounds = [
+        {"sb3-dummy": 400.0, "sb3-subproc": 500.0, "gossamer": 2000.0, "gossamer-fp32": 1000.0},
+        {"sb3-dummy": 900.0, "sb3-subproc": 500.0, "gossamer": 1500.0, "gossamer-fp32": 1000.0},
+        {"sb3-dummy": 300.0, "sb3-subproc": 800.0, "gossamer": 2400.0, "gossamer-fp32": 1200.0},
+    ]
+    found = peers.summarise(rounds)
+    # medians: dummy 400, subproc 500. By round: 2000/500 = 4, 1500/500 = 3, 2400/800 = 3; fp32: 2, 2, 1.5.
+    assert found["median"] == {"sb3-dummy": 400.0, "sb3-subproc": 500.0, "gossamer": 2000.0, "gossamer-fp32": 1000.0}
+    assert found["peer"] == "sb3-subproc"
+    assert found["ratio"]["gossamer"] == {"rounds": [4.0, 3.0, 3.0], "median": 3.0}
+    assert found["ratio"]["gossamer-fp32"] == {"rounds": [2.0, 2.0, 1.5], "median": 2.0}
+
+
+def test_a_thinned_curve_keeps_its_ends_and_its_order() -> None:
+    rows = [row(0, None), *(row(step, step / 2) for step in range(1, 1001))]
+    thin = curves.thinned(rows, points=4)
+    # of the 1,000 rows with a return, numbers 0, 999 // 3 = 333, 666 and 999
+    assert thin == [[1, 0.1, 0.5], [334, 33.4, 167.0], [667, 66.7, 333.5], [1000, 100.0, 500.0]]
+    assert curves.thinned(rows[:3]) == [[1, 0.1, 0.5], [2, 0.2, 1.0]]
+
+
+def test_a_goal_is_reached_by_a_hundred_episodes_not_by_the_first_few() -> None:
+    rows = [row(10, None, 0), row(20, 19.0, 99), row(30, 17.9, 150), row(40, 18.0, 160), row(50, 20.0, 200)]
+    assert curves.reached(rows, 18.0) == (40, 4.0)
+    assert curves.reached(rows, 20.5) == (None, None)
+
+
+def test_never_is_later_than_any_number() -> None:
+    assert curves.median([3, None, 1]) == 3
+    assert curves.median([None, 2, None]) is None
+    assert curves.median([1, 4]) == 2.5
+    assert curves.median([1, None]) is None  # halfway to never is never
+
+
+def settings(**changed: Any) -> dict[str, Any]:
+    return asdict(resolve({"architecture": "paac", "env": "catch", **changed}))
+
+
+def write_run(directory: Path, rows: list[dict[str, Any]], **changed: Any) -> Path:
+    directory.mkdir()
+    result = {
+        "ended": "all steps done",
+        "steps": rows[-1]["steps"],
+        "seconds": rows[-1]["seconds"],
+        "steps_per_second": 10.0,
+        "mean_return": rows[-1]["mean_return"],
+        "machine": {"cores": 2},
+        "settings": settings(**changed),
+    }
+    (directory / "result.json").write_text(json.dumps(result))
+    (directory / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in rows))
+    return directory
+
+
+def test_curves_are_built_from_run_directories(tmp_path: Path) -> None:
+    one = write_run(tmp_path / "one", [row(10, 0.0), row(20, 0.9)], seed=1, steps=20)
+    two = write_run(tmp_path / "two", [row(10, 0.8), row(20, 0.9)], seed=2, steps=20)
+    three = write_run(tmp_path / "three", [row(10, 0.0), row(20, 0.1)], seed=3, steps=20)
+    found = curves.build({"ppo": [one, two, three]}, goal=0.8)["curves"]["ppo"]
+    assert [(seed["seed"], seed["goal_steps"]) for seed in found["seeds"]] == [(1, 20), (2, 10), (3, None)]
+    assert (found["median_goal_steps"], found["median_goal_seconds"]) == (20, 2.0)
+    assert found["seeds"][0]["curve"] == [[10, 1.0, 0.0], [20, 2.0, 0.9]]
+
+
+def test_the_command_of_a_run_says_what_the_presets_do_not() -> None:
+    said = curves.command(settings(algorithm="ppo", steps=500, clip=0.25, seed=7))
+    assert said == (
+        "gossamer train paac --env catch --preset tuned --algorithm ppo --steps 500 --clip 0.25 --seed SEED"
+    )
+
+
+def test_runs_of_one_label_may_differ_in_their_seed_only(tmp_path: Path) -> None:
+    one = write_run(tmp_path / "one", [row(10, 0.0)], seed=1)
+    two = write_run(tmp_path / "two", [row(10, 0.0)], seed=2, learning_rate=0.5)
+    with pytest.raises(ValueError, match=r"more than their seed.*--learning-rate 0.5"):
+        curves.build({"a": [one, two]}, goal=0.8)
+
+
+def test_a_run_that_a_signal_ended_is_not_finished(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", [row(10, 0.0)])
+    assert curves.finished(run)
+    result = json.loads((run / "result.json").read_text())
+    (run / "result.json").write_text(json.dumps({**result, "ended": "SIGINT"}))
+    assert not curves.finished(run)
+    assert not curves.finished(tmp_path / "nowhere")
