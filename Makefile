@@ -27,7 +27,7 @@ install: .venv/.installed ## .venv with the gossamer command
 # Stamps are touched last: an interrupted step is done again, and a second `make install` does nothing.
 .venv/.torch: constraints.txt
 	$(call make-venv,.venv)
-	.venv/bin/python $(PIP) install $(TORCH)
+	.venv/bin/python $(PIP) install -c constraints.txt $(TORCH)
 	@touch $@
 
 .venv/.installed: .venv/.torch pyproject.toml constraints.txt

@@ -10,7 +10,7 @@ wheel=$(echo "$root"/dist/*.whl)
 
 .venv/bin/python -m venv .venv-wheel
 python=$root/.venv-wheel/bin/python
-"$python" -m pip install "$1"
+"$python" -m pip install -c constraints.txt "$1"
 "$python" -m pip install -c constraints.txt "$wheel[atari]"
 
 elsewhere=$(mktemp -d)

@@ -54,7 +54,7 @@ PPO_PIXELS = Preset(
         "passes": 3,
         "minibatches": 8,
         "learning_rate": 1e-3,
-        "anneal_steps": 1_000_000,
+        "anneal_steps": 800_000,
         "final_fraction": 0.1,
         "clip_norm": 10.0,
     },
