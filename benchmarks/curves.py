@@ -149,8 +149,7 @@ def train(options: Sequence[str], seed: int, directory: Path, stop_at_return: fl
         try:
             code = process.wait()
         except KeyboardInterrupt:
-            process.wait()  # it saves a checkpoint
-            raise
+            code = process.wait()  # it was interrupted too, and saves a checkpoint
     if code or not finished(directory):
         raise SystemExit(code or f"{directory}: interrupted; the same command goes on with it")
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
+import re
 import shlex
 import subprocess
 import sys
@@ -13,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from gossamer.run.bench import machine
-from gossamer.run.experiment import write_json
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -50,8 +51,9 @@ def commit() -> str:
 
 
 def keep(name: str, content: dict[str, Any]) -> Path:
-    """Write `results/NAME.json`; where it is."""
+    """Write `results/NAME.json`; where it is. A list of numbers is one line of it."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
-    write_json(path, content)
+    text = json.dumps(content, indent=2)
+    path.write_text(re.sub(r"\[\s+([-+\d.eE,\s]+?)\s+\]", lambda found: f"[{' '.join(found[1].split())}]", text) + "\n")
     return path

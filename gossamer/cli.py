@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, make_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_type_hints
 
 import tyro
 from rich.console import Console
@@ -23,12 +23,20 @@ if TYPE_CHECKING:
     from gossamer.run.experiment import Run
 
 BAD_VALUE = 2
+DESCRIPTION = "Train and compare parallel actor-learner architectures for deep reinforcement learning."
 Protocol = Literal["noop", "sticky"]
 
 
 def help_text(text: str, **more: Any) -> Any:
-    """The metadata tyro shows beside an option."""
+    """What tyro shows of an option."""
     return tyro.conf.arg(help=text, **more)
+
+
+def left_open(text: str, kind: Any, hint: str) -> Any:
+    """The same for one that may be left out: `hint` in place of `(default: None)`."""
+    choices = get_args(kind)
+    metavar = "{" + ",".join(choices) + "}" if choices else kind.__name__.upper()
+    return help_text(text, metavar=metavar, help_behavior_hint=hint)
 
 
 def _knobs(name: str, required: set[str]) -> type:
@@ -38,11 +46,12 @@ def _knobs(name: str, required: set[str]) -> type:
     for knob in fields(Settings):
         if knob.name == "architecture":
             continue
-        told = help_text(knob.metadata["help"])
+        text, kind = knob.metadata["help"], types[knob.name]
         if knob.name in required:
-            first.append((knob.name, Annotated[types[knob.name], told]))
+            first.append((knob.name, Annotated[kind, help_text(text)]))
         else:
-            rest.append((knob.name, Annotated[types[knob.name] | None, told], field(default=None)))
+            told = left_open(text, kind, "(default: by preset)")
+            rest.append((knob.name, Annotated[kind | None, told], field(default=None)))
     made: type = make_dataclass(name, [*first, *rest])
     return made
 
@@ -54,7 +63,13 @@ Which = Annotated[str, help_text("last, best, or the name of a folder under chec
 Under = Annotated[Protocol, help_text("noop: up to 30 no-ops first; sticky: actions repeat with probability 0.25.")]
 Greedy = Annotated[bool, help_text("Take the likeliest action instead of sampling.")]
 AsJson = Annotated[bool, help_text("Print one JSON object.")]
-Stop = Annotated[float | None, help_text("End early once the mean return of the last 100 episodes reaches this.")]
+Stop = Annotated[
+    float | None,
+    left_open("End early once the mean return of the last 100 episodes reaches this.", float, "(default: never)"),
+]
+Total = Annotated[
+    int | None, left_open("Total agent steps to go on to.", int, "(default: what the run was started with)")
+]
 Keep = Annotated[int, help_text("Checkpoints to keep, besides the best.")]
 
 
@@ -64,7 +79,9 @@ class Train:
 
     architecture: Architecture
     knobs: Annotated[Knobs, tyro.conf.arg(name="")]
-    run_dir: Annotated[Path | None, help_text("Where everything goes (default: runs/ARCHITECTURE-ENV-TIME).")] = None
+    run_dir: Annotated[
+        Path | None, left_open("Where everything goes.", Path, "(default: runs/ARCHITECTURE-ENV-TIME)")
+    ] = None
     overwrite: Annotated[bool, help_text("Remove a run that is there already.")] = False
     stop_at_return: Stop = None
     keep: Keep = 3
@@ -88,7 +105,7 @@ class Resume:
     """Go on with a run from its last checkpoint."""
 
     run_dir: Directory
-    steps: Annotated[int | None, help_text("Total agent steps to go on to (default: as it was started).")] = None
+    steps: Total = None
     stop_at_return: Stop = None
     keep: Keep = 3
 
@@ -135,7 +152,7 @@ class Record:
     """Film a game played by what a run has learned."""
 
     run_dir: Directory
-    out: Annotated[Path | None, help_text("An .mp4 or .gif (default: video.mp4 in the run directory).")] = None
+    out: Annotated[Path | None, left_open("An .mp4 or .gif.", Path, "(default: video.mp4 in the run directory)")] = None
     protocol: Under = "noop"
     checkpoint: Which = "last"
     greedy: Greedy = False
@@ -224,18 +241,18 @@ def _print_end(run: Run) -> None:
 def main() -> int:
     """The `gossamer` command; its exit code."""
     sys.path.insert(0, os.getcwd())  # so that module:factory finds the user's module, as `python -m` would
-    command = tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="gossamer", description=__doc__.split(":")[0])
+    command = tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="gossamer", description=DESCRIPTION)
     try:
         command()
     except (UserError, UnknownEnv, MissingExtra, UnsupportedSpace, NonFiniteLoss) as error:
-        print(f"gossamer: {error}", file=sys.stderr)
+        print("gossamer:", *str(error).split(), file=sys.stderr)  # on one line, whatever torch put into it
         return BAD_VALUE
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.ENOTDIR):
             raise
         where = f" ({error.filename})" if error.filename else ""
         print(
-            f"gossamer: cannot write{where}: {error.strerror}; free some room or give another --run-dir",
+            f"gossamer: cannot write{where}: {error.strerror}; free some room or give another directory",
             file=sys.stderr,
         )
         return BAD_VALUE

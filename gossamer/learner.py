@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from copy import deepcopy
 
 import torch
 from torch import Tensor, nn
@@ -63,10 +64,9 @@ class Learner:
 
     def state_dict(self) -> Tree:
         """Everything the next update depends on."""
-        optimizer = {str(k): dict(v) for k, v in self.opt.state_dict()["state"].items()}
         return {
-            "model": self.model.state_dict(),
-            "optimizer": optimizer,
+            "model": deepcopy(self.model.state_dict()),  # torch gives the live tensors, which the next update changes
+            "optimizer": {str(k): deepcopy(v) for k, v in self.opt.state_dict()["state"].items()},
             "rng": self.rng.get_state(),
             "steps": self.steps,
             "updates": self.updates,
@@ -77,5 +77,9 @@ class Learner:
         self.model.load_state_dict(state["model"])
         groups = self.opt.state_dict()["param_groups"]  # the rate follows from `steps`, the rest from the task
         self.opt.load_state_dict({"state": {int(k): v for k, v in state["optimizer"].items()}, "param_groups": groups})
+        for parameter, kept in self.opt.state.items():
+            for name, tensor in kept.items():
+                if tensor.shape == parameter.shape:  # fused Adam pairs elements by their place in memory: one layout
+                    kept[name] = torch.empty_like(parameter).copy_(tensor)
         self.rng.set_state(torch.as_tensor(state["rng"]).cpu())
         self.steps, self.updates = int(state["steps"]), int(state["updates"])

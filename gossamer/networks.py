@@ -38,14 +38,14 @@ def mlp(obs_shape: tuple[int, ...]) -> nn.Module:
 def _convolutional(obs_shape: tuple[int, ...], layers: Sequence[tuple[int, int, int]], units: int) -> nn.Module:
     """`layers` are (channels, kernel, stride) of convolutions without padding; all activations are ReLU."""
     if len(obs_shape) != 3:
-        raise ValueError(f"a convolutional network needs observations [C, H, W], not {list(obs_shape)}: use mlp")
+        raise ValueError("a convolutional network needs [C, H, W]: use mlp")
     modules: list[nn.Module] = []
     channels, height, width = obs_shape
     for out, kernel, stride in layers:
         modules += [nn.Conv2d(channels, out, kernel, stride), nn.ReLU()]
         channels, height, width = out, (height - kernel) // stride + 1, (width - kernel) // stride + 1
         if min(height, width) < 1:
-            raise ValueError(f"observations {list(obs_shape)} are too small for this network: use small or mlp")
+            raise ValueError("too small for its convolutions: use small or mlp")
     modules += [nn.Flatten(), nn.Linear(channels * height * width, units), nn.ReLU()]
     return nn.Sequential(*modules)
 

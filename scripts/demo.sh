@@ -11,8 +11,8 @@ $gossamer train paac --env pong --algorithm ppo --steps 1500000 --stop-at-return
 code=$?
 if [ -n "$interrupted" ]; then
     echo
-    echo "Interrupted. To go on from the last checkpoint:  $gossamer resume $run --stop-at-return 18"
-    echo "To begin anew:                                   make demo"
+    echo "Interrupted. To go on from the last checkpoint:  $gossamer resume $run --stop-at-return 18 && $gossamer record $run"
+    echo "To begin anew:  make demo"
     exit 130
 fi
 trap - INT

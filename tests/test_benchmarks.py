@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import curves, peers
+from benchmarks import curves, peers, provenance
 from gossamer.run.settings import resolve
 
 
@@ -111,3 +111,23 @@ def test_a_run_that_a_signal_ended_is_not_finished(tmp_path: Path) -> None:
     (run / "result.json").write_text(json.dumps({**result, "ended": "SIGINT"}))
     assert not curves.finished(run)
     assert not curves.finished(tmp_path / "nowhere")
+
+
+def test_a_result_is_kept_as_it_is_with_a_line_for_each_list_of_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provenance, "RESULTS", tmp_path)
+    content = {"notes": ["two  spaces", "[1,\n 2]"], "curve": [[1, 2.5, -0.5], [2, 1e-9, None]], "ratio": [3.0]}
+    path = provenance.keep("some", content)
+    assert path == tmp_path / "some.json"
+    assert json.loads(path.read_text()) == content
+    assert "[1, 2.5, -0.5]" in path.read_text()
+
+
+def test_provenance_says_where_a_figure_comes_from() -> None:
+    found = provenance.provenance()
+    assert found["command"].startswith("python ")
+    assert found["machine"]["cores"] >= 1
+    assert found["machine"]["memory_gb"] > 0
+    assert set(found["versions"]) == {"python", "gossamer", "torch", "numpy", "gymnasium", "ale-py"}
+    assert found["commit"].startswith("unknown") or len(found["commit"].removesuffix("-dirty")) == 40

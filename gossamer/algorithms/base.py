@@ -64,7 +64,9 @@ def sample(model: nn.Module, obs: Tensor, rng: torch.Generator, *, greedy: bool 
     if greedy:
         action = logits.argmax(-1)
     else:
-        action = torch.multinomial(logits.softmax(-1), 1, generator=rng).squeeze(-1)
+        # What torch.multinomial does, without its check: NaN logits must come as far as the loss, which reports them.
+        pi = logits.softmax(-1)
+        action = (pi / torch.empty_like(pi).exponential_(generator=rng)).argmax(-1)
     return Action(action=action, logits=logits, value=value)
 
 

@@ -43,7 +43,7 @@ class PPO:
         behaviour = batch.behaviour.flatten(0, 1)
         for _ in range(self.passes):
             order = torch.randperm(batch.steps, generator=rng, device=action.device)
-            for index in order.chunk(self.minibatches):
+            for index in order.tensor_split(self.minibatches):
                 logits, value = model(obs[index])
                 yield ppo(
                     logits,

@@ -25,8 +25,8 @@ def resolve(name: str, *, preset: str | AtariPreset = "paac") -> EnvFactory:
     for toy in TOYS:
         if name == toy.name:
             return toy
-    member = name.partition(":")[2]
-    if member.isidentifier():
+    module, _, member = name.partition(":")
+    if module and member.isidentifier():
         custom = Custom(name)
         custom.load()
         return custom

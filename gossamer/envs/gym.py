@@ -93,7 +93,7 @@ class Custom:
         shown = render and "render_mode" in inspect.signature(factory).parameters
         env = factory(render_mode="rgb_array") if shown else factory()
         if not isinstance(env, gymnasium.Env):
-            raise TypeError(f"{self.target} must give a gymnasium.Env, not {type(env).__name__}")
+            raise UnknownEnv(f"{self.target} must give a gymnasium.Env, not {type(env).__name__}")
         return env
 
 

@@ -21,6 +21,7 @@ from gossamer.launch.threads import threads
 from gossamer.member import Member
 from gossamer.program import Context, Program, Silent
 from gossamer.run.errors import UserError
+from gossamer.run.experiment import probe
 from gossamer.run.settings import program, resolve, task
 from gossamer.task import Report, Task
 
@@ -33,21 +34,24 @@ class Reports(Silent):
     def __init__(self, seconds: float = float("inf")) -> None:
         self.seconds = seconds
         self.rates: dict[str, float] = {}
-        self.marks: list[tuple[float, int]] = []
+        self.begun: float | None = None
+        self.marks: list[tuple[float, int]] = []  # (second, steps), once warm
 
     def report(self, worker: str, record: Any) -> None:
         if isinstance(record, Report):
-            self.marks.append((time.perf_counter(), record.steps))
+            now = time.perf_counter()
+            self.begun = self.begun or now
+            if now - self.begun >= WARM_UP_SECONDS:
+                self.marks.append((now, record.steps))
         elif isinstance(record, dict):
             self.rates = record
 
     def stopping(self) -> bool:
-        return bool(self.marks) and self.marks[-1][0] - self.marks[0][0] >= self.seconds + WARM_UP_SECONDS
+        return len(self.marks) > 1 and self.marks[-1][0] - self.marks[0][0] >= self.seconds
 
     def rate(self) -> float:
-        """Steps a second, the first of them left out."""
-        start = next(m for m in self.marks if m[0] - self.marks[0][0] >= WARM_UP_SECONDS)
-        end = self.marks[-1]
+        """Steps a second."""
+        start, *_, end = self.marks
         return (end[1] - start[1]) / (end[0] - start[0])
 
 
@@ -96,6 +100,7 @@ def bench(architecture: str, *, seconds: float = 3.0, rounds: int = 5, **given: 
     if seconds <= 0 or rounds < 1:
         raise UserError(f"--seconds {seconds} --rounds {rounds}: both must be positive")
     settings = resolve({"architecture": architecture, **{k: v for k, v in given.items() if v is not None}})
+    probe(settings)
     settings = replace(settings, steps=sys.maxsize)
     found: dict[str, list[float]] = {"env": [], "inference": [], "update": [], "whole": [], "roofline": [], "ratio": []}
     for _ in range(rounds):

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import torch
@@ -28,14 +29,14 @@ _TENSOR, _ARRAY = "tensor", "array"
 
 def flatten(tree: Tree, path: str = "") -> tuple[Any, dict[str, Tensor]]:
     """A tree as JSON with `{"tensor": path}` or `{"array": path}` in place of its tensors, and these by path."""
-    if isinstance(tree, Tensor):
-        return {_TENSOR: path}, {path: tree.detach().cpu().contiguous()}
+    if isinstance(tree, Tensor):  # a copy: safetensors refuses tensors that share memory, as tied weights do
+        return {_TENSOR: path}, {path: tree.detach().clone(memory_format=torch.contiguous_format).cpu()}
     if isinstance(tree, np.ndarray):
-        return {_ARRAY: path}, {path: torch.from_numpy(np.ascontiguousarray(tree))}
+        return {_ARRAY: path}, {path: torch.from_numpy(np.array(tree, order="C"))}
     if isinstance(tree, np.generic):
         return tree.item(), {}
     if isinstance(tree, dict):
-        parts = {str(key): flatten(value, f"{path}/{key}") for key, value in tree.items()}
+        parts = {str(key): flatten(value, f"{path}/{quote(str(key), safe='')}") for key, value in tree.items()}
         return {"dict": {key: part for key, (part, _) in parts.items()}}, _union(t for _, t in parts.values())
     if isinstance(tree, list | tuple):
         items = [flatten(value, f"{path}/{i}") for i, value in enumerate(tree)]
@@ -109,6 +110,7 @@ class Store:
         if path.exists():
             return path
         beside = self.directory / f".{path.name}.{os.getpid()}"
+        shutil.rmtree(beside, ignore_errors=True)  # of a killed process that had our number: containers give it again
         try:
             beside.mkdir(parents=True)
             data, tensors = flatten(tree)

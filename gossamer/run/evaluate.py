@@ -57,6 +57,8 @@ def under(env: EnvFactory, protocol: Protocol) -> tuple[EnvFactory, str]:
 
 def load_policy(checkpoint: Checkpoint, what: Task, spec: Spec, *, greedy: bool, seed: int) -> Replica:
     """The policy a checkpoint holds; `UserError` if it does not fit the task."""
+    if not 0 <= seed < 2**31:
+        raise UserError(f"--seed {seed}: must be at least 0 and below 2^31")
     model = build(what, spec)
     (member, *_) = checkpoint.load()["workers"].values()
     _load(model, member["learner"]["model"], checkpoint)

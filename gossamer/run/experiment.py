@@ -15,20 +15,21 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from gossamer.data import Tree
 from gossamer.launch.threads import threads
+from gossamer.learner import build
 from gossamer.program import Program
 from gossamer.run.checkpoint import Store
 from gossamer.run.errors import UserError
 from gossamer.run.keeper import Keeper
 from gossamer.run.metrics import Progress, Recorder
 from gossamer.run.panel import Monitor
-from gossamer.run.settings import Settings, environment, program, resolve
+from gossamer.run.settings import Settings, check_kinds, environment, program, resolve, task
 from gossamer.version import __version__
 
 CONFIG, RESULT = "config.json", "result.json"
@@ -57,10 +58,10 @@ def train(
     Raises `UserError` for a value that cannot be used, `NonFiniteLoss` when a loss is NaN (the last good checkpoint
     stays), `OSError` on a full disk."""
     settings = resolve({"architecture": architecture, **{k: v for k, v in given.items() if v is not None}})
-    wired = program(settings)  # whatever is wrong with the settings shows before anything is written
-    probe(settings)
+    _check_keep(keep)
+    wired, frames = program(settings), probe(settings)  # what is wrong shows before anything is written
     directory = _prepare(settings, run_dir, overwrite)
-    return _run(settings, wired, directory, keep=keep, stop_at_return=stop_at_return)
+    return _run(settings, wired, directory, frames, keep=keep, stop_at_return=stop_at_return)
 
 
 def resume(run_dir: str | Path, *, steps: int | None = None, keep: int = 3, stop_at_return: float | None = None) -> Run:
@@ -71,16 +72,19 @@ def resume(run_dir: str | Path, *, steps: int | None = None, keep: int = 3, stop
     if steps is not None and steps <= checkpoint.steps:
         raise UserError(f"--steps {steps}: the run has done {checkpoint.steps} already; give the total to go on to")
     settings = replace(settings, steps=steps or settings.steps)
+    _check_keep(keep)
     saved = checkpoint.load()
-    write_json(directory / CONFIG, _config(settings))
     before = (saved, checkpoint.steps)
-    return _run(settings, program(settings), directory, keep=keep, stop_at_return=stop_at_return, before=before)
+    wired, frames = program(settings), probe(settings)
+    write_json(directory / CONFIG, _config(settings))
+    return _run(settings, wired, directory, frames, keep=keep, stop_at_return=stop_at_return, before=before)
 
 
 def _run(
     settings: Settings,
     wired: Program,
     directory: Path,
+    frames_per_step: int,
     *,
     keep: int,
     stop_at_return: float | None,
@@ -88,10 +92,10 @@ def _run(
 ) -> Run:
     """`before`: the checkpoint that is gone on from, and its steps."""
     saved, done = before or ({}, 0)
-    progress = Progress(settings.steps, probe(settings))
+    recorder = Recorder(directory, keep_until=done if saved else None)
+    progress = Progress(settings.steps, frames_per_step)
     if saved:
         progress.load_state_dict(saved["progress"])
-    recorder = Recorder(directory, keep_until=done if saved else None)
     title = f"gossamer {settings.architecture} · {settings.algorithm} · {settings.env} · seed {settings.seed}"
     monitor = Monitor(progress, title)
     log = _logger(directory / "run.log")
@@ -122,13 +126,20 @@ def _run(
     return Run(directory, result)
 
 
+def _check_keep(keep: int) -> None:
+    if keep < 1:
+        raise UserError(f"--keep {keep}: must be at least 1")
+
+
 def probe(settings: Settings) -> int:
-    """Make one environment, so that what it cannot do shows at once; its frames per step."""
-    env = environment(settings).make(1)
-    try:
+    """Make one environment and the network, so that what cannot be shows at once; the environment's frames per step."""
+    with closing(environment(settings).make(1)) as env:
+        try:
+            build(task(settings), env.spec)
+        except (ValueError, RuntimeError, TypeError) as error:
+            shape = list(env.spec.obs_shape)
+            raise UserError(f"--network {settings.network}: does not fit observations {shape} ({error})") from error
         return env.spec.frames_per_step
-    finally:
-        env.close()
 
 
 def _result(settings: Settings, keeper: Keeper, directory: Path) -> dict[str, Any]:
@@ -187,8 +198,9 @@ def load_settings(directory: Path) -> Settings:
     try:
         config = json.loads(file.read_text())
         config.pop("gossamer")
+        check_kinds(config)
         return Settings(**config)
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise UserError(f"{directory}: not a run directory (no {CONFIG})") from error
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise UserError(f"{file}: truncated or altered ({error}); restore it or train again") from error

@@ -60,11 +60,12 @@ PPO_PIXELS = Preset(
     },
 )
 PPO_VECTOR = Preset(
-    "tuned on Catch and CartPole-v1: a small MLP, short rollouts, a quick schedule",
+    "tuned on Catch and CartPole-v1: a small MLP (one thread: more only wait for each other), short rollouts",
     {
         "algorithm": "ppo",
         "network": "mlp",
         "input": "raw",
+        "threads": 1,
         "rollout": 32,
         "trace": 0.95,
         "value_cost": 0.5,
@@ -94,11 +95,12 @@ A2C_PIXELS = Preset(
     },
 )
 A2C_VECTOR = Preset(
-    "tuned on Catch and CartPole-v1: a small MLP, PAAC's rollout",
+    "tuned on Catch and CartPole-v1: a small MLP (one thread: more only wait for each other), PAAC's rollout",
     {
         "algorithm": "a2c",
         "network": "mlp",
         "input": "raw",
+        "threads": 1,
         "rollout": 5,
         "trace": 0.95,
         "value_cost": 0.5,

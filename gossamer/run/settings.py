@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_type_hints
 
 import torch
 from torch import nn
@@ -19,6 +19,7 @@ from gossamer.algorithms import A2C, PPO, Algorithm, Network
 from gossamer.envs import catalogue
 from gossamer.envs.atari import Atari
 from gossamer.envs.base import EnvFactory, cores
+from gossamer.envs.gym import Custom, Gym
 from gossamer.program import Program
 from gossamer.run.errors import UserError
 from gossamer.run.presets import preset
@@ -35,9 +36,16 @@ OPTIMIZERS = ("adam", "rmsprop-a3c", "rmsprop-tf", "rmsprop-torch", "rmsprop-dqn
 INPUT_SCALES = {"background": 1 / 64, "unit": 1 / 255, "raw": 1.0}
 
 
-def knob(text: str, *, least: float = -math.inf, most: float = math.inf, above: float = -math.inf) -> Any:
+def knob(
+    text: str,
+    *,
+    least: float = -math.inf,
+    most: float = math.inf,
+    above: float = -math.inf,
+    below: float = math.inf,
+) -> Any:
     """A field with its help text and the range of its values."""
-    return field(metadata={"help": text, "least": least, "most": most, "above": above})
+    return field(metadata={"help": text, "least": least, "most": most, "above": above, "below": below})
 
 
 @dataclass(frozen=True)
@@ -76,12 +84,13 @@ class Settings:
     learning_rate: float = knob("At the start.", above=0)
     anneal_steps: int = knob("Agent steps over which the learning rate falls linearly; 0: constant.", least=0)
     final_fraction: float = knob("Of the learning rate, once annealed.", least=0, most=1)
-    decay: float = knob("rmsprop: of the mean square.", least=0, most=1)
-    epsilon: float = knob("Of the optimiser.", least=0)
+    decay: float = knob("rmsprop: of the mean square.", least=0, below=1)
+    epsilon: float = knob("Of the optimiser.", above=0)
     clip_norm: float = knob("Global norm that gradients are clipped to.", above=0)
 
 
 KNOBS = {f.name: f for f in fields(Settings)}
+KINDS = get_type_hints(Settings)
 ONLY_FOR = {
     "loss_scale": "a2c",
     "clip": "ppo",
@@ -97,9 +106,9 @@ def option(name: str) -> str:
 
 
 def near(name: str, names: Iterable[str]) -> str:
-    """`; did you mean a, b?` where something is close."""
+    """`; near: a, b` where something is close."""
     close = difflib.get_close_matches(name, list(names), n=3, cutoff=0.5)
-    return f"; did you mean {', '.join(close)}?" if close else ""
+    return f"; near: {', '.join(close)}" if close else ""
 
 
 def resolve(given: Mapping[str, Any]) -> Settings:
@@ -107,12 +116,13 @@ def resolve(given: Mapping[str, Any]) -> Settings:
     for name in given:
         if name not in KNOBS:
             raise UserError(f"unknown option {option(name)}{near(name, KNOBS)}")
+    check_kinds(given)
     check_architecture(given["architecture"])
     env = catalogue.resolve(given["env"], preset=given.get("atari") or "paac")
     picture = isinstance(env, Atari) or _pixels(env)
     defaults = preset(given.get("preset", "tuned"), given.get("algorithm"), picture)
     settings = Settings(**{**defaults.values, **given})
-    _check(settings, given, isinstance(env, Atari))
+    _check(settings, given, env)
     return settings
 
 
@@ -128,10 +138,23 @@ def check_architecture(name: str) -> None:
     """`UserError` with near names unless there is such an architecture."""
     if name not in ARCHITECTURES:
         known = ", ".join(ARCHITECTURES)
-        raise UserError(f"unknown architecture {name!r}{near(name, ARCHITECTURES)}; there are: {known}")
+        raise UserError(f"unknown architecture {name!r}{near(name, ARCHITECTURES)}; there is {known}")
 
 
-def _check(settings: Settings, given: Mapping[str, Any], atari: bool) -> None:
+def check_kinds(given: Mapping[str, Any]) -> None:
+    """What the command line's parser sees to, for those who call from Python."""
+    if "env" not in given:
+        raise UserError("--env: must be given; gossamer list shows what there is")
+    for name, value in given.items():
+        kind, choices = KINDS[name], get_args(KINDS[name])
+        if choices and value not in choices:
+            raise UserError(f"{option(name)} {value}: must be one of {', '.join(choices)}")
+        fits = type(value) is kind or (kind is float and type(value) is int)  # True is no number here
+        if not choices and not fits:
+            raise UserError(f"{option(name)} {value!r}: must be of type {kind.__name__}")
+
+
+def _check(settings: Settings, given: Mapping[str, Any], env: EnvFactory) -> None:
     for name, value in asdict(settings).items():
         limits = KNOBS[name].metadata
         if isinstance(value, int | float) and not isinstance(value, bool):
@@ -139,19 +162,23 @@ def _check(settings: Settings, given: Mapping[str, Any], atari: bool) -> None:
                 raise UserError(f"{option(name)} {value}: must be at least {limits['least']:g}")
             if value <= limits["above"]:
                 raise UserError(f"{option(name)} {value}: must be above {limits['above']:g}")
+            if value >= limits["below"]:
+                raise UserError(f"{option(name)} {value}: must be below {limits['below']:g}")
             if value > limits["most"] or math.isnan(value):
                 raise UserError(f"{option(name)} {value}: must be at most {limits['most']:g}")
     for name, algorithm in ONLY_FOR.items():
         if name in given and settings.algorithm != algorithm:
             raise UserError(f"{option(name)} {given[name]}: only {algorithm} has it; add --algorithm {algorithm}")
     for name in ("size", "atari"):
-        if name in given and not atari:
+        if name in given and not isinstance(env, Atari):
             raise UserError(f"{option(name)} {given[name]}: {settings.env} is not an Atari game")
     if settings.algorithm == "ppo" and settings.envs * settings.rollout < settings.minibatches:
         raise UserError(
             f"--minibatches {settings.minibatches}: a rollout has only {settings.envs * settings.rollout} steps "
             f"(--envs {settings.envs} x --rollout {settings.rollout})"
         )
+    if isinstance(env, Gym | Custom) and settings.envs % max(1, settings.workers):
+        raise UserError(f"--workers {settings.workers}: must divide --envs {settings.envs}, for each steps as many")
     if settings.network not in NETWORKS and ":" not in settings.network:
         raise UserError(
             f"--network {settings.network}: no such network{near(settings.network, NETWORKS)}; "
@@ -229,7 +256,7 @@ def _factory(name: str) -> networks.TorsoFactory:
     module, _, attribute = name.partition(":")
     try:
         found: networks.TorsoFactory = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, ValueError) as error:
         raise UserError(f"--network {name}: cannot be imported ({error}); give module:factory") from error
     return found
 

@@ -48,6 +48,8 @@ def record(
     path = Path(out) if out else directory / "video.mp4"
     if path.suffix.lower() not in (".mp4", ".gif"):
         raise UserError(f"--out {path}: must end in .mp4 or .gif")
+    if not path.parent.is_dir():
+        raise UserError(f"--out {path}: there is no directory {path.parent}")
     found = Store(directory / "checkpoints").get(checkpoint)
     what = task(settings)
     factory, _ = under(environment(settings), protocol)

@@ -226,7 +226,7 @@ def test_unknown_ids_and_factories_are_named() -> None:
         Custom("some_envs:Wlak").make(1)
     with pytest.raises(ValueError, match="must be module:factory, not 'some_envs'"):
         Custom("some_envs")
-    with pytest.raises(TypeError, match=r"some_envs:no_env must give a gymnasium\.Env, not str"):
+    with pytest.raises(UnknownEnv, match=r"some_envs:no_env must give a gymnasium\.Env, not str"):
         Custom("some_envs:no_env").make(1)
 
 
