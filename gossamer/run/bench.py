@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import platform
 import resource
 import statistics
 import sys
@@ -22,6 +20,7 @@ from gossamer.member import Member
 from gossamer.program import Context, Program, Silent
 from gossamer.run.errors import UserError
 from gossamer.run.experiment import probe
+from gossamer.run.machine import keep_freed_memory, machine
 from gossamer.run.settings import program, resolve, task
 from gossamer.task import Report, Task
 
@@ -102,6 +101,7 @@ def bench(architecture: str, *, seconds: float = 3.0, rounds: int = 5, **given: 
     settings = resolve({"architecture": architecture, **{k: v for k, v in given.items() if v is not None}})
     probe(settings)
     settings = replace(settings, steps=sys.maxsize)
+    keep_freed_memory()
     found: dict[str, list[float]] = {"env": [], "inference": [], "update": [], "whole": [], "roofline": [], "ratio": []}
     for _ in range(rounds):
         apart = Program("parts")
@@ -128,15 +128,3 @@ def bench(architecture: str, *, seconds: float = 3.0, rounds: int = 5, **given: 
         "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
         "machine": machine(),
     }
-
-
-def machine() -> dict[str, Any]:
-    """What a figure was measured on."""
-    model = platform.processor() or platform.machine()
-    try:
-        with open("/proc/cpuinfo") as file:
-            model = next(line.split(":")[1].strip() for line in file if line.startswith("model name"))
-    except (OSError, StopIteration):
-        pass  # not Linux: the platform's own word has to do
-    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
-    return {"processor": model, "cores": os.cpu_count(), "gpu": gpu, "torch": torch.__version__}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import shutil
 import signal
 import threading
@@ -27,6 +26,7 @@ from gossamer.program import Program
 from gossamer.run.checkpoint import Store
 from gossamer.run.errors import UserError
 from gossamer.run.keeper import Keeper
+from gossamer.run.machine import keep_freed_memory, machine, single_threaded
 from gossamer.run.metrics import Progress, Recorder
 from gossamer.run.panel import Monitor
 from gossamer.run.settings import Settings, check_kinds, environment, program, resolve, task
@@ -92,6 +92,7 @@ def _run(
 ) -> Run:
     """`before`: the checkpoint that is gone on from, and its steps."""
     saved, done = before or ({}, 0)
+    keep_freed_memory()
     recorder = Recorder(directory, keep_until=done if saved else None)
     progress = Progress(settings.steps, frames_per_step)
     if saved:
@@ -135,7 +136,8 @@ def probe(settings: Settings) -> int:
     """Make one environment and the network, so that what cannot be shows at once; the environment's frames per step."""
     with closing(environment(settings).make(1)) as env:
         try:
-            build(task(settings), env.spec)
+            with single_threaded():
+                build(task(settings), env.spec)
         except (ValueError, RuntimeError, TypeError) as error:
             shape = list(env.spec.obs_shape)
             raise UserError(f"--network {settings.network}: does not fit observations {shape} ({error})") from error
@@ -156,7 +158,7 @@ def _result(settings: Settings, keeper: Keeper, directory: Path) -> dict[str, An
         "protocol": PROTOCOL,
         "solved_steps": keeper.solved_steps,
         "checkpoint": keeper.store.get("last").path.name,
-        "machine": {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count()},
+        "machine": machine(),
         "version": __version__,
         "settings": asdict(settings),
     }

@@ -1,0 +1,58 @@
+"""The C allocator and OpenMP, told how this program uses them; and what machine it is."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # glibc, malloc.h
+
+
+def keep_freed_memory() -> bool:
+    """Let freed memory stay with the process instead of going back to the kernel; whether the allocator took it.
+
+    An update allocates and frees the same activations of several MB again and again. By default glibc gives such blocks
+    back at once, and the next one costs a page fault every 4 KiB: a third of an update of the Nature network. All
+    threads share one arena, since the others return what is freed whatever they are told."""
+    if sys.platform != "linux":
+        return False
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except AttributeError:  # musl has none
+        return False
+    wanted = ((_TRIM_THRESHOLD, 2**31 - 1), (_MMAP_THRESHOLD, 2**25), (_ARENA_MAX, 1))
+    taken = [mallopt(parameter, value) == 1 for parameter, value in wanted]  # all of them, even if one is refused
+    return all(taken)
+
+
+@contextmanager
+def single_threaded() -> Iterator[None]:
+    """Torch in one thread, on the thread that only starts the others and waits for them.
+
+    Each thread that calls torch gets an OpenMP team of its own, and as soon as there are more OpenMP threads than
+    cores all teams stop spinning and sleep at every barrier: small forward passes then take nearly twice as long."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def machine() -> dict[str, Any]:
+    """What a figure was measured on."""
+    model = platform.processor() or platform.machine()
+    try:
+        with open("/proc/cpuinfo") as file:
+            model = next(line.split(":")[1].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):
+        pass  # not Linux: the platform's own word has to do
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    return {"processor": model, "cores": os.cpu_count(), "gpu": gpu, "torch": torch.__version__}
