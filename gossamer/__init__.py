@@ -5,6 +5,13 @@ run = gossamer.train("paac", env="pong", algorithm="ppo", steps=1_000_000)
 print(gossamer.evaluate(run.directory, episodes=30).mean_return)
 """
 
+import os
+
+# How long idle OpenMP threads spin before they sleep, read when torch is loaded. The default, about 16 ms, keeps cores
+# from the environments that are stepped meanwhile, and all but stops training where other programs run beside it.
+if "OMP_WAIT_POLICY" not in os.environ:
+    os.environ.setdefault("GOMP_SPINCOUNT", "30000")
+
 from gossamer.run.bench import bench
 from gossamer.run.errors import UserError
 from gossamer.run.evaluate import Evaluation, evaluate

@@ -14,6 +14,7 @@ ale-py cannot save an emulator's state, so these environments are not `Resumable
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -169,6 +170,8 @@ def _engine(
         game,
         num_envs,
         num_threads=threads,
+        # One thread to each core, where every core is ours: the kernel likes to wake two of them on the same one.
+        thread_affinity_offset=0 if threads == cores() == os.cpu_count() else -1,
         autoreset_mode="SameStep",
         img_height=size[0],
         img_width=size[1],

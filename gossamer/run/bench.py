@@ -6,14 +6,17 @@ import resource
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
+from itertools import cycle
 from typing import Any
 
 import numpy as np
 import torch
 
+from gossamer.data import Array, Step
+from gossamer.envs.base import VectorEnv
 from gossamer.exchange import Alone, Exchange
 from gossamer.launch.threads import threads
 from gossamer.member import Member
@@ -54,32 +57,41 @@ class Reports(Silent):
         return (end[1] - start[1]) / (end[0] - start[0])
 
 
+class Still:
+    """Environments that stand still: they answer what they answered before, in no time."""
+
+    def __init__(self, env: VectorEnv, steps: Sequence[Step]) -> None:
+        self.spec, self.num_envs = env.spec, env.num_envs
+        self._steps = cycle(steps)
+        self.reset, self.frames, self.close = env.reset, env.frames, env.close
+
+    def step(self, action: Array) -> Step:
+        return next(self._steps)
+
+
 def parts(ctx: Context, task: Task, exchange: Exchange, *, envs: int, workers: int, seconds: float) -> None:
-    """A loop in place of `act_and_learn` that times its three parts apart, with the same objects and shapes."""
+    """A loop in place of `act_and_learn` that times its three parts apart, with the same objects and shapes.
+
+    `inference` is all of acting but the environments: they stand still. So a rollout's last forward pass, for the
+    bootstrap value, is in it, and the cast of new parameters where the network computes in bfloat16."""
     with closing(task.env.make(envs, workers=workers)) as env:
         member = Member(ctx, task, env, exchange)
         slot = member.slot()
         member.unroll(slot)
         rng = np.random.default_rng(0)
         actions = rng.integers(0, env.spec.actions, (64, envs))
-        host = slot.obs.cpu().numpy().copy()
-        turn = iter(range(sys.maxsize))
+        steps = [env.step(action) for action in actions[:8]]
+        chosen = cycle(actions)
+        env_rate = _rate(lambda: env.step(next(chosen)), envs, seconds)
+        member.actor.env = Still(env, steps)
 
-        def step() -> None:
-            env.step(actions[next(turn) % 64])
+        def act() -> None:
+            with torch.no_grad():
+                next(member.learner.model.parameters()).mul_(1.0)  # counts as new parameters
+            member.unroll(slot)
 
-        def infer() -> None:
-            t = next(turn) % task.rollout
-            slot.obs[t].copy_(torch.from_numpy(host[t]))
-            member.actor.policy(slot.obs[t], {})[0].action.cpu()
-
-        ctx.report(
-            {
-                "env": _rate(step, envs, seconds),
-                "inference": _rate(infer, envs, seconds),
-                "update": _rate(lambda: member.learner.update(slot, exchange), envs * task.rollout, seconds),
-            }
-        )
+        update_rate = _rate(lambda: member.learner.update(slot, exchange), slot.steps, seconds)
+        ctx.report({"env": env_rate, "inference": _rate(act, slot.steps, seconds), "update": update_rate})
 
 
 def _rate(call: Callable[[], object], steps: int, seconds: float) -> float:
