@@ -108,7 +108,7 @@ def _rate(call: Callable[[], object], steps: int, seconds: float) -> float:
 def bench(architecture: str, *, seconds: float = 3.0, rounds: int = 5, **given: Any) -> dict[str, Any]:
     """Rates in steps/s, medians of `rounds` rounds in turn of `seconds` each: `env`, `inference`, `update` alone, the
     `whole`, and the serial `roofline` 1 / (1/env + 1/inference + 1/update); `ratio` = whole / roofline."""
-    if seconds <= 0 or rounds < 1:
+    if not seconds > 0 or rounds < 1:
         raise UserError(f"--seconds {seconds} --rounds {rounds}: both must be positive")
     settings = resolve({"architecture": architecture, **{k: v for k, v in given.items() if v is not None}})
     probe(settings)

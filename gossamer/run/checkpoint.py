@@ -76,7 +76,7 @@ class Checkpoint:
             file = self.path / name
             if not file.is_file():
                 raise DamagedCheckpoint(f"{file} is missing: use another checkpoint of {self.path.parent}")
-            if hashlib.sha256(file.read_bytes()).hexdigest() != digest:
+            if _digest(file.read_bytes()) != digest:
                 raise DamagedCheckpoint(
                     f"{file} is truncated or altered (its checksum is not the one in {MANIFEST}): "
                     f"use another checkpoint of {self.path.parent}, or remove this folder"
@@ -87,13 +87,18 @@ class Checkpoint:
             raise DamagedCheckpoint(f"{self.path} cannot be read ({error}): use another checkpoint") from error
 
 
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
 def _manifest(path: Path) -> dict[str, Any]:
     file = path / MANIFEST
     try:
         manifest: dict[str, Any] = json.loads(file.read_text())
-        if not {"steps", "score", "sha256"} <= manifest.keys() or {TENSORS, STATE} != manifest["sha256"].keys():
-            raise ValueError("keys are missing")
-    except (OSError, ValueError, AttributeError) as error:
+        if manifest["sha256"].keys() != {TENSORS, STATE} or path.name != _name(manifest["steps"]):
+            raise ValueError("not what was written")
+        manifest["score"] = None if manifest["score"] is None else float(manifest["score"])
+    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
         raise DamagedCheckpoint(f"{file} is missing, truncated or altered: use another checkpoint") from error
     return manifest
 
@@ -106,7 +111,7 @@ class Store:
 
     def save(self, tree: Tree, *, steps: int, score: float | None) -> Path:
         """Write one, then let go of those no longer wanted. `OSError` (a full disk) leaves the others as they were."""
-        path = self.directory / f"step_{steps:012d}"
+        path = self.directory / _name(steps)
         if path.exists():
             return path
         beside = self.directory / f".{path.name}.{os.getpid()}"
@@ -115,7 +120,7 @@ class Store:
             beside.mkdir(parents=True)
             data, tensors = flatten(tree)
             contents = {TENSORS: save(tensors), STATE: json.dumps(data).encode()}
-            digests = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+            digests = {name: _digest(content) for name, content in contents.items()}
             manifest = {"format": 1, "steps": steps, "score": score, "sha256": digests}
             for name, content in {**contents, MANIFEST: json.dumps(manifest, indent=1).encode()}.items():
                 with open(beside / name, "wb") as file:
@@ -133,7 +138,7 @@ class Store:
     def all(self) -> list[Checkpoint]:
         """Whole checkpoints, oldest first. One with a damaged manifest is listed too, so that loading it says so."""
         found = []
-        for path in sorted(self.directory.glob("step_*")):
+        for path in sorted(self.directory.glob("step_" + 12 * "[0-9]")):
             try:
                 manifest = _manifest(path)
                 found.append(Checkpoint(path, int(manifest["steps"]), manifest["score"]))
@@ -162,6 +167,10 @@ class Store:
                 shutil.rmtree(checkpoint.path)
         for left_over in self.directory.glob(".step_*"):  # a process that was killed while writing
             shutil.rmtree(left_over, ignore_errors=True)
+
+
+def _name(steps: int) -> str:
+    return f"step_{steps:012d}"
 
 
 def _names(found: list[Checkpoint]) -> str:

@@ -150,5 +150,5 @@ def _until(line: str, steps: int) -> bool:
     """Whether this line is whole and not later than that step."""
     try:
         return bool(json.loads(line)["steps"] <= steps)
-    except (ValueError, KeyError):  # cut off by a crash
+    except (ValueError, KeyError, TypeError):  # cut off by a crash
         return False
