@@ -1,0 +1,127 @@
+"""PAAC learns; it is the same run on every launcher, in pieces, and however many processes step its environments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from some_parts import Watcher, a_task, differences
+
+import gossamer
+from gossamer.algorithms import A2C, PPO, Algorithm
+from gossamer.architectures import paac
+from gossamer.envs.base import EnvFactory
+from gossamer.envs.gym import Gym
+from gossamer.envs.toy import Catch, Counter, Identity
+from gossamer.launch.simulation import Simulation
+from gossamer.launch.threads import threads
+from gossamer.task import Report, Task
+
+Launcher = Callable[..., None]
+algorithms = pytest.mark.parametrize("algorithm", [A2C(), PPO(passes=2, minibatches=2)], ids=["a2c", "ppo"])
+
+
+def end_of(
+    task: Task, launch: Launcher = threads, saved: dict[str, Any] | None = None, envs: int = 3, workers: int = 1
+) -> dict[str, Any]:
+    """What is saved when the run is over."""
+    watcher = Watcher(saved)
+    launch(paac(task, envs=envs, workers=workers), watcher)
+    return watcher.saved
+
+
+# Learning: thresholds that all of seeds 1 to 5 passed. Of 100 games of Catch, each 1 or -1, a mean of 0.8 is 10 lost.
+
+
+@pytest.mark.parametrize(("algorithm", "steps"), [("a2c", 60_000), ("ppo", 60_000)])
+def test_catch_is_solved_with_the_default_settings(algorithm: str, steps: int, tmp_path: Path) -> None:
+    run = gossamer.train("paac", env="catch", algorithm=algorithm, steps=steps, run_dir=tmp_path / "run")
+    assert gossamer.evaluate(run.directory, episodes=100).mean_return >= 0.8
+
+
+@pytest.mark.parametrize(("algorithm", "steps"), [("a2c", 200_000), ("ppo", 150_000)])
+def test_cartpole_is_solved_with_the_default_settings(algorithm: str, steps: int, tmp_path: Path) -> None:
+    # "Solved" is a mean of 195 in CartPole-v0; v1 ends at 500
+    run = gossamer.train("paac", env="CartPole-v1", algorithm=algorithm, steps=steps, run_dir=tmp_path / "run")
+    assert gossamer.evaluate(run.directory, episodes=100).mean_return >= 300
+
+
+def test_catch_is_learned_from_pictures(tmp_path: Path) -> None:
+    run = gossamer.train("paac", env="catch-pixels", algorithm="ppo", steps=30_000, threads=1, run_dir=tmp_path / "run")
+    assert gossamer.evaluate(run.directory, episodes=100).mean_return >= 0.8
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "rate"),
+    [("adam", 0.003), ("rmsprop-a3c", 0.03), ("rmsprop-tf", 0.1), ("rmsprop-torch", 0.003), ("rmsprop-dqn", 0.01)],
+)
+@pytest.mark.parametrize(
+    "algorithm", [A2C(discount=0.0), PPO(discount=0.0, passes=2, minibatches=2)], ids=["a2c", "ppo"]
+)
+def test_identity_is_learned_with_every_optimiser(algorithm: Algorithm, optimizer: str, rate: float) -> None:
+    # 10 lights in a row, 4 kinds of light: 2.5 for random actions, 10 at best
+    watcher = Watcher()
+    task = a_task(Identity(), algorithm, optimizer=optimizer, rate=rate, rollout=5, steps=16_000)
+    threads(paac(task, envs=16, workers=1), watcher)
+    scores = [episode.score for record in watcher.records for episode in record.episodes]
+    assert sum(scores[:50]) / 50 < 4
+    assert sum(scores[-100:]) / 100 > 9.5
+
+
+@algorithms
+@pytest.mark.parametrize("toy", [Catch(), Identity(), Counter(3, truncate=True)], ids=lambda toy: toy.name)
+def test_half_and_the_other_half_are_the_whole(algorithm: Algorithm, toy: EnvFactory) -> None:
+    def task(steps: int) -> Task:
+        return a_task(toy, algorithm, steps=steps, anneal_steps=200)
+
+    half = end_of(task(96))
+    assert differences(half, end_of(task(192))) != []
+    assert differences(end_of(task(192), saved=half), end_of(task(192))) == []
+
+
+@algorithms
+def test_every_launcher_gives_the_same_parameters(algorithm: Algorithm) -> None:
+    task = a_task(algorithm=algorithm)
+    expected = end_of(task)
+    for seed in range(3):
+        assert differences(end_of(task, Simulation(seed)), expected) == []
+
+
+def test_a_seed_decides_everything() -> None:
+    assert differences(end_of(a_task(seed=1)), end_of(a_task(seed=1))) == []
+    assert differences(end_of(a_task(seed=1)), end_of(a_task(seed=2))) != []
+
+
+def test_environments_in_processes_are_the_same_environments() -> None:
+    task = a_task(Gym("CartPole-v1"))
+    alone, apart = (end_of(task, envs=4, workers=workers) for workers in (1, 2))
+    assert differences(alone, apart) == []
+
+
+def test_it_ends_with_the_rollout_that_reaches_the_steps_asked_for() -> None:
+    # rollouts of 4 steps of 3 environments: 12, 24, 36
+    for steps, done in ((24, 24), (25, 36)):
+        watcher = Watcher()
+        threads(paac(a_task(steps=steps), envs=3, workers=1), watcher)
+        assert [record.steps for record in watcher.records] == list(range(12, done + 1, 12))
+        assert watcher.saved["act_and_learn"]["learner"]["steps"] == done
+
+
+@algorithms
+def test_every_update_is_reported(algorithm: Algorithm) -> None:
+    watcher = Watcher()
+    threads(paac(a_task(algorithm=algorithm, rollout=9, steps=54), envs=2, workers=1), watcher)
+    reports = [record for record in watcher.records if isinstance(record, Report)]
+    each = 1 if isinstance(algorithm, A2C) else 4  # optimiser steps
+    assert [report.updates for report in reports] == [each, 2 * each, 3 * each]
+    assert [len(report.episodes) for report in reports] == [2, 2, 2]  # Catch lasts 9 steps
+    assert all(report.metrics["learning_rate"] == 0.01 for report in reports)
+
+
+def test_it_saves_when_asked_to_end() -> None:
+    watcher = Watcher(stop_after=2)
+    threads(paac(a_task(steps=10**9), envs=3, workers=1), watcher)
+    assert watcher.saved["act_and_learn"]["learner"]["steps"] >= 24
+    assert watcher.saved["act_and_learn"]["learner"]["steps"] == watcher.records[-1].steps

@@ -1,0 +1,55 @@
+"""Presets are complete and say where they come from; the paper's is the paper's."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+
+from gossamer.run.errors import UserError
+from gossamer.run.presets import PAPER, TUNED, preset
+from gossamer.run.settings import ONLY_FOR, Settings, resolve
+
+GIVEN = {"architecture", "env"}  # what no preset can know
+
+
+@pytest.mark.parametrize("pixels", [False, True])
+@pytest.mark.parametrize(("name", "algorithm"), [("tuned", None), ("tuned", "a2c"), ("tuned", "ppo"), ("paper", None)])
+def test_a_preset_has_every_value(name: str, algorithm: str | None, pixels: bool) -> None:
+    values = preset(name, algorithm, pixels).values
+    assert set(values) == {f.name for f in fields(Settings)} - GIVEN
+    assert values["preset"] == name
+    assert values["algorithm"] == (algorithm or "a2c")
+
+
+@pytest.mark.parametrize("env", ["catch", "catch-pixels"])
+@pytest.mark.parametrize("given", [{}, {"algorithm": "ppo"}, {"preset": "paper"}])
+def test_what_presets_say_can_be(env: str, given: dict[str, str]) -> None:
+    resolve({"architecture": "paac", "env": env, **given})
+
+
+def test_presets_set_nothing_that_their_algorithm_does_not_have() -> None:
+    for (algorithm, _), chosen in [*TUNED.items(), (("a2c", True), PAPER)]:
+        assert chosen.why
+        assert not [name for name in chosen.values if ONLY_FOR.get(name, algorithm) != algorithm]
+
+
+def test_the_paper_s_settings() -> None:
+    # The defaults of the authors' train.py (github.com/Alfredvc/paac), and what their code has fixed
+    made = resolve({"architecture": "paac", "env": "catch-pixels", "preset": "paper"})
+    assert (made.envs, made.workers, made.rollout, made.steps) == (32, 8, 5, 80_000_000)
+    assert (made.learning_rate, made.anneal_steps, made.final_fraction) == (pytest.approx(0.0224), 80_000_000, 0.0)
+    assert (made.optimizer, made.decay, made.epsilon, made.clip_norm) == ("rmsprop-tf", 0.99, 0.1, 3.0)
+    assert (made.loss_scale, made.value_cost, made.entropy_cost) == (5.0, 0.25, 0.02)
+    assert (made.discount, made.trace) == (0.99, 1.0)
+    assert (made.network, made.input, made.initialisation, made.atari) == ("nips", "unit", "uniform", "paac")
+
+
+def test_the_paper_on_vectors_has_a_network_that_fits_them() -> None:
+    made = resolve({"architecture": "paac", "env": "catch", "preset": "paper"})
+    assert (made.network, made.input, made.rollout) == ("mlp", "raw", 5)
+
+
+def test_the_paper_has_one_algorithm() -> None:
+    with pytest.raises(UserError, match="--algorithm ppo: PAAC's paper has a2c only; leave --preset paper away"):
+        preset("paper", "ppo", True)

@@ -1,0 +1,108 @@
+"""Small learning problems, and an observer to run them under, for the tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.optim import Adam, Optimizer
+
+from gossamer.algorithms import A2C, Algorithm, Network
+from gossamer.data import Trajectory, numpy_dtype
+from gossamer.envs.base import EnvFactory, Spec
+from gossamer.envs.toy import Catch
+from gossamer.networks import mlp, small
+from gossamer.optim import rmsprop_a3c, rmsprop_dqn, rmsprop_tf, rmsprop_torch
+from gossamer.task import Optimization, Task
+
+OPTIMIZERS: dict[str, Callable[[Iterable[nn.Parameter], float], Optimizer]] = {
+    "adam": partial(Adam, eps=1e-5, fused=True),
+    "rmsprop-a3c": rmsprop_a3c,
+    "rmsprop-tf": rmsprop_tf,
+    "rmsprop-torch": rmsprop_torch,
+    "rmsprop-dqn": rmsprop_dqn,
+}
+
+
+def a_task(
+    env: EnvFactory | None = None,
+    algorithm: Algorithm | None = None,
+    *,
+    optimizer: str = "adam",
+    rate: float = 0.01,
+    anneal_steps: int = 0,
+    clip_norm: float = float("inf"),
+    dtype: torch.dtype = torch.float32,
+    rollout: int = 4,
+    steps: int = 64,
+    seed: int = 1,
+) -> Task:
+    """Vectors through the MLP; pictures centred, through the small network."""
+    env = env or Catch()
+    pixels = env.make(1).spec.pixels
+    network = Network(small, 1 / 64, centre=True, dtype=dtype) if pixels else Network(mlp, dtype=dtype)
+    optimization = Optimization(OPTIMIZERS[optimizer], rate, anneal_steps, clip_norm=clip_norm)
+    return Task(env, algorithm or A2C(), network, optimization, rollout, steps, seed, threads=1)
+
+
+def a_trajectory(spec: Spec, rollout: int, envs: int, seed: int = 0) -> Trajectory:
+    """Random play that never was, by a policy that could have: shapes and ranges are right."""
+    rng = torch.Generator().manual_seed(seed)
+    slot = Trajectory.empty(rollout, envs, spec.obs_shape, numpy_dtype(spec.obs_dtype), spec.actions)
+    slot.obs.copy_(torch.randint(0, 256 if spec.pixels else 2, slot.obs.shape, generator=rng))
+    slot.action.copy_(torch.randint(0, spec.actions, slot.action.shape, generator=rng))
+    slot.reward.copy_(torch.randn(slot.reward.shape, generator=rng))
+    slot.discount.fill_(0.9)
+    slot.value.copy_(torch.randn(slot.value.shape, generator=rng))
+    return slot
+
+
+class Watcher:
+    """An observer that keeps what it is told."""
+
+    def __init__(self, saved: dict[str, Any] | None = None, *, stop_after: int | None = None) -> None:
+        """`saved`: what workers go on from; `stop_after`: reports until it asks to end."""
+        self.before, self.saved, self.stop_after = saved or {}, dict[str, Any](), stop_after
+        self.records: list[Any] = []
+
+    def restored(self, worker: str) -> Any | None:
+        return self.before.get(worker)
+
+    def report(self, worker: str, record: Any) -> None:
+        self.records.append(record)
+
+    def due(self, worker: str) -> bool:
+        return False
+
+    def save(self, worker: str, state: Any) -> None:
+        self.saved[worker] = state
+
+    def stopping(self) -> bool:
+        return self.stop_after is not None and len(self.records) >= self.stop_after
+
+
+def leaves(tree: Any, path: str = "") -> dict[str, Any]:
+    """A tree's leaves by path, to compare trees with."""
+    if isinstance(tree, dict):
+        return {k: v for key, branch in tree.items() for k, v in leaves(branch, f"{path}[{key!r}]").items()}
+    if isinstance(tree, list | tuple):
+        return {k: v for i, branch in enumerate(tree) for k, v in leaves(branch, f"{path}[{i}]").items()}
+    return {path: tree}
+
+
+def differences(one: Any, other: Any) -> list[str]:
+    """Where two trees are not bit for bit the same."""
+    a, b = leaves(one), leaves(other)
+    return sorted(a.keys() ^ b.keys()) + [path for path in a.keys() & b.keys() if not _same(a[path], b[path])]
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return a.dtype == b.dtype and a.shape == b.shape and torch.equal(a, b)
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return a.dtype == b.dtype and np.array_equal(a, b)
+    return bool(a == b and type(a) is type(b))

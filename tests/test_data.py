@@ -1,0 +1,48 @@
+"""Slots have the shapes that the legend says, and the layouts that are fast."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from gossamer.data import Trajectory, numpy_dtype
+
+
+def test_an_empty_slot_has_the_shapes_of_the_legend() -> None:
+    slot = Trajectory.empty(rollout=5, envs=3, obs_shape=(7,), obs_dtype=torch.float32, actions=4)
+    shapes = {name: tuple(v.shape) for name, v in vars(slot).items() if isinstance(v, Tensor)}
+    assert shapes == {
+        "obs": (6, 3, 7),
+        "action": (5, 3),
+        "reward": (5, 3),
+        "discount": (5, 3),
+        "behaviour": (5, 3, 4),
+        "value": (6, 3),
+        "version": (3,),
+    }
+    assert slot.action.dtype == slot.version.dtype == torch.int64
+    assert slot.steps == 15
+
+
+def test_pictures_stay_bytes_and_lie_channels_last() -> None:
+    slot = Trajectory.empty(rollout=2, envs=3, obs_shape=(4, 6, 5), obs_dtype=torch.uint8, actions=2)
+    assert slot.obs.shape == (3, 3, 4, 6, 5)
+    assert slot.obs.dtype == torch.uint8
+    # [C, H, W] = [4, 6, 5] with the channels side by side: a step of 1 in C, 4 in W, 20 in H, 120 in B, 360 in T.
+    assert slot.obs.stride() == (360, 120, 1, 20, 4)
+    batch = slot.obs[:-1].flatten(0, 1)
+    assert batch.is_contiguous(memory_format=torch.channels_last)
+    assert batch.data_ptr() == slot.obs.data_ptr()  # a view: learning copies no bytes
+
+
+def test_a_trajectory_moves_whole() -> None:
+    slot = Trajectory.empty(2, 3, (7,), torch.float32, 4).to("meta")
+    assert {v.device.type for v in vars(slot).values() if isinstance(v, Tensor)} == {"meta"}
+    assert slot.steps == 6
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(np.uint8, torch.uint8), (np.float32, torch.float32)])
+def test_dtypes_of_observations(ours: type, theirs: torch.dtype) -> None:
+    assert numpy_dtype(np.dtype(ours)) == theirs

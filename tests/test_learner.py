@@ -1,0 +1,203 @@
+"""Parameters really arrive where one acts, in every precision, by every optimiser; and nothing is lost in saving."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from some_parts import OPTIMIZERS, a_task, a_trajectory, differences
+from torch import Tensor
+from torch.optim import SGD
+
+from gossamer.algorithms import A2C, PPO
+from gossamer.data import Trajectory
+from gossamer.envs.base import Spec
+from gossamer.envs.toy import Catch
+from gossamer.exchange import Alone
+from gossamer.learner import Learner, NonFiniteLoss, build
+from gossamer.networks import ActorCritic
+from gossamer.task import Task
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+VECTOR, PICTURE = Catch().make(1).spec, Catch(pixels=True).make(1).spec
+every_optimizer = pytest.mark.parametrize("optimizer", OPTIMIZERS)
+every_dtype = pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+every_kind = pytest.mark.parametrize("pixels", [False, True], ids=["vector", "pixels"])
+
+
+def batches(spec: Spec, count: int) -> list[Trajectory]:
+    return [a_trajectory(spec, rollout=4, envs=3, seed=seed) for seed in range(count)]
+
+
+def acted(learner: Learner, obs: Tensor) -> tuple[Tensor, Tensor]:
+    """Logits and values as an actor beside the learner gets them."""
+    action = learner.task.algorithm.act(learner.model, obs, torch.Generator())
+    return action.logits, action.value
+
+
+def from_scratch(learner: Learner, spec: Spec, obs: Tensor) -> tuple[Tensor, Tensor]:
+    """The same of a network that has never computed anything before."""
+    fresh = build(learner.task, spec)
+    fresh.load_state_dict(learner.model.state_dict())
+    with torch.no_grad():
+        logits, value = fresh(obs)
+    return logits, value
+
+
+@every_optimizer
+@every_dtype
+def test_parameters_arrive_where_one_acts(optimizer: str, dtype: torch.dtype) -> None:
+    # Fused Adam leaves the version counters of its parameters as they are, so a cache that trusts them would go on
+    # acting with the weights of yesterday.
+    learner = Learner(a_task(optimizer=optimizer, dtype=dtype, algorithm=PPO(passes=2, minibatches=2)), VECTOR)
+    obs = torch.randn(5, 50)
+    before = acted(learner, obs)
+    for batch in batches(VECTOR, 3):
+        learner.update(batch, Alone())
+        now = acted(learner, obs)
+        assert all(map(torch.equal, now, from_scratch(learner, VECTOR, obs)))
+        assert not any(map(torch.equal, now, before))
+        before = now
+
+
+@every_dtype
+def test_loaded_parameters_arrive_where_one_acts(dtype: torch.dtype) -> None:
+    learner, other = (Learner(a_task(dtype=dtype), VECTOR) for _ in range(2))
+    obs = torch.randn(5, 50)
+    acted(learner, obs)  # whatever is kept for acting has been made
+    for batch in batches(VECTOR, 3):
+        other.update(batch, Alone())
+    learner.load_state_dict(other.state_dict())
+    assert all(map(torch.equal, acted(learner, obs), acted(other, obs)))
+
+
+@every_optimizer
+@every_dtype
+@every_kind
+def test_it_goes_on_bit_for_bit_where_it_was_saved(optimizer: str, dtype: torch.dtype, pixels: bool) -> None:
+    # Weights of convolutions lie channels last in memory, and fused Adam pairs each with its moments by place in
+    # memory: moments that came back in another layout would belong to other weights.
+    task, spec = a_task(Catch(pixels=pixels), optimizer=optimizer, dtype=dtype), PICTURE if pixels else VECTOR
+    first, second = batches(spec, 2)
+    straight = Learner(task, spec)
+    straight.update(first, Alone())
+    saved = straight.state_dict()
+    contiguous = {"optimizer": {k: {n: t.contiguous() for n, t in v.items()} for k, v in saved["optimizer"].items()}}
+    resumed = Learner(task, spec)
+    resumed.load_state_dict({**saved, **contiguous})  # as safetensors gives them back
+    for learner in (straight, resumed):
+        learner.update(second, Alone())
+    assert differences(straight.state_dict(), resumed.state_dict()) == []
+
+
+def test_a_saved_state_does_not_change_afterwards() -> None:
+    learner = Learner(a_task(), VECTOR)
+    first, second = batches(VECTOR, 2)
+    learner.update(first, Alone())
+    saved, as_it_was = learner.state_dict(), Learner(a_task(), VECTOR)
+    as_it_was.update(first, Alone())
+    learner.update(second, Alone())
+    assert differences(saved, as_it_was.state_dict()) == []
+
+
+def test_a_state_saved_before_the_first_update_can_be_gone_on_from() -> None:
+    (batch,) = batches(VECTOR, 1)
+    straight, resumed = (Learner(a_task(), VECTOR) for _ in range(2))
+    resumed.load_state_dict(straight.state_dict())
+    for learner in (straight, resumed):
+        learner.update(batch, Alone())
+    assert differences(straight.state_dict(), resumed.state_dict()) == []
+
+
+def test_members_begin_with_common_parameters_and_draw_from_streams_of_their_own() -> None:
+    torch.manual_seed(1)
+    one = Learner(a_task(), VECTOR, rank=0)
+    torch.manual_seed(2)
+    other = Learner(a_task(), VECTOR, rank=1)
+    assert differences(one.model.state_dict(), other.model.state_dict()) == []
+    assert not torch.equal(one.rng.get_state(), other.rng.get_state())
+    different = Learner(replace(a_task(), seed=2), VECTOR)
+    assert differences(one.model.state_dict(), different.model.state_dict()) != []
+
+
+def test_building_leaves_the_callers_stream_alone() -> None:
+    before = torch.random.get_rng_state()
+    build(a_task(), VECTOR)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_an_update_reports_what_it_did() -> None:
+    learner = Learner(a_task(algorithm=PPO(passes=2, minibatches=3), rate=0.5, anneal_steps=24), VECTOR)
+    exchange = Alone()
+    found = [learner.update(batch, exchange) for batch in batches(VECTOR, 3)]
+    expected = {"loss", "gradient_norm", "policy_loss", "value_loss", "entropy", "kl", "clip_fraction", "learning_rate"}
+    assert all(set(metrics) == expected for metrics in found)
+    # 12 steps a batch; the rate falls from 0.5 to 0 in 24
+    assert [metrics["learning_rate"] for metrics in found] == [0.5, 0.25, 0.0]
+    assert (learner.steps, learner.updates, exchange.version) == (36, 18, 18)
+
+
+def test_what_is_reported_is_the_mean_over_the_minibatches() -> None:
+    # With a rate of 0 nothing moves: the policy that learns is the one that acted. (Of the losses of three parts of a
+    # size, the mean is the loss of all.)
+    batch = a_trajectory(VECTOR, rollout=4, envs=3)
+    means = [
+        Learner(a_task(algorithm=PPO(passes=1, minibatches=parts), rate=0.0), VECTOR).update(batch, Alone())
+        for parts in (1, 3)
+    ]
+    assert means[0]["value_loss"] == pytest.approx(means[1]["value_loss"], rel=1e-4)
+    assert means[0]["policy_loss"] == pytest.approx(means[1]["policy_loss"], rel=1e-3)
+
+
+def with_sgd(clip_norm: float) -> Task:
+    task = a_task(clip_norm=clip_norm, rate=1.0)
+    return replace(task, optimization=replace(task.optimization, make=lambda params, rate: SGD(params, rate)))
+
+
+def test_gradients_are_clipped_by_their_global_norm_and_the_norm_is_reported_as_it_was() -> None:
+    # A step of SGD at rate 1 is the gradient itself: as long as the clip, whatever it was before.
+    (batch,) = batches(VECTOR, 1)
+    moved, norms = [], []
+    for clip in (math.inf, 0.125):
+        learner = Learner(with_sgd(clip), VECTOR)
+        before = torch.cat([p.detach().flatten().clone() for p in learner.model.parameters()])
+        norms.append(learner.update(batch, Alone())["gradient_norm"])
+        moved.append(torch.cat([p.detach().flatten() for p in learner.model.parameters()]) - before)
+    assert norms[0] == norms[1] > 0.125
+    assert moved[0].norm().item() == pytest.approx(norms[0], rel=1e-3)
+    assert moved[1].norm().item() == pytest.approx(0.125, rel=1e-3)
+    assert torch.nn.functional.cosine_similarity(moved[0], moved[1], dim=0).item() == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_a_loss_that_is_not_finite_stops_and_says_where(bad: float) -> None:
+    learner = Learner(a_task(), VECTOR)
+    good, worse = batches(VECTOR, 2)
+    learner.update(good, Alone())
+    worse.reward[1, 1] = bad
+    with pytest.raises(NonFiniteLoss, match=r"loss, gradient_norm, .* became NaN or infinite at step 24"):
+        learner.update(worse, Alone())
+
+
+@pytest.mark.parametrize("algorithm", [A2C(), PPO()], ids=["a2c", "ppo"])
+def test_weights_that_explode_are_reported_by_the_next_update(algorithm: A2C | PPO) -> None:
+    learner = Learner(a_task(algorithm=algorithm, rate=1e39), VECTOR)  # beyond float32: weights become infinite
+    (batch,) = batches(VECTOR, 1)
+
+    def go_on() -> None:
+        for _ in range(2):
+            learner.update(batch, Alone())
+            acted(learner, batch.obs[0])
+
+    with pytest.raises(NonFiniteLoss, match="at step"):
+        go_on()
+
+
+def test_the_network_is_that_of_the_task() -> None:
+    model = build(a_task(Catch(pixels=True), dtype=torch.bfloat16), PICTURE)
+    assert isinstance(model, ActorCritic)
+    assert model.compute_dtype == torch.bfloat16
+    assert model.centre.scale.item() == 1 / 64
+    assert model.policy.weight.shape == (3, 256)

@@ -1,0 +1,168 @@
+"""Networks against sizes worked out by hand, against their own float32 selves, and in what they refuse."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+from gossamer.networks import ActorCritic, Centred, TorsoFactory, centre_on, mlp, nature, nips, small
+
+
+def pictures(count: int, shape: tuple[int, ...], seed: int = 0) -> Tensor:
+    """[N, *O] uint8"""
+    rng = torch.Generator().manual_seed(seed)
+    return torch.randint(0, 256, (count, *shape), generator=rng, dtype=torch.uint8)
+
+
+@pytest.mark.parametrize(
+    ("torso", "shape", "parameters", "features"),
+    [
+        # 84 -> (84-8)/4+1 = 20 -> (20-4)/2+1 = 9: 16 x (4 x 8 x 8) + 16, 32 x (16 x 4 x 4) + 32, 256 x (32 x 81) + 256
+        (nips, (4, 84, 84), 4_112 + 8_224 + 663_808, 256),
+        # 84 -> 20 -> 9 -> 7: 32 x 256 + 32, 64 x (32 x 16) + 64, 64 x (64 x 9) + 64, 512 x (64 x 49) + 512
+        (nature, (4, 84, 84), 8_224 + 32_832 + 36_928 + 1_606_144, 512),
+        # 42 -> (42-4)/2+1 = 20 -> 9: 16 x (4 x 4 x 4) + 16, 32 x (16 x 16) + 32, 256 x (32 x 81) + 256
+        (small, (4, 42, 42), 1_040 + 8_224 + 663_808, 256),
+        # 64 x 50 + 64, 64 x 64 + 64
+        (mlp, (50,), 3_264 + 4_160, 64),
+    ],
+)
+def test_torsos_have_the_published_sizes(
+    torso: TorsoFactory, shape: tuple[int, ...], parameters: int, features: int
+) -> None:
+    module = torso(shape)
+    assert sum(p.numel() for p in module.parameters()) == parameters
+    assert module(torch.zeros(3, *shape)).shape == (3, features)
+
+
+@pytest.mark.parametrize(
+    ("torso", "shape", "message"), [(nature, (50,), "use mlp"), (nature, (4, 42, 16), "too small"), (nips, (5,), "mlp")]
+)
+def test_observations_that_do_not_fit_are_refused(torso: TorsoFactory, shape: tuple[int, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        torso(shape)
+
+
+def test_a_torso_must_answer_features() -> None:
+    with pytest.raises(ValueError, match=r"must answer \[N, F\], not \[1, 3, 2\]"):
+        ActorCritic((3, 2), 2, lambda shape: nn.Identity())
+
+
+def test_pictures_are_centred_on_their_background() -> None:
+    centre = Centred((1, 1, 2), 1 / 64)
+    centre_on(centre, np.array([[[87.0, 23.0]]], np.float32))
+    obs = torch.tensor([[[[87, 23]]], [[[151, 0]]]], dtype=torch.uint8)
+    # (151 - 87) / 64 = 1, (0 - 23) / 64 = -0.359375: all exact in float32
+    assert centre(obs, torch.float32).flatten().tolist() == [0.0, 0.0, 1.0, -0.359375]
+
+
+def test_centred_pictures_lie_channels_last_whatever_they_came_as() -> None:
+    centre = Centred((3, 5, 4), 1 / 64)
+    obs = pictures(2, (3, 5, 4))
+    for came in (obs, obs.contiguous(memory_format=torch.channels_last)):
+        inputs = centre(came, torch.bfloat16)
+        assert inputs.dtype == torch.bfloat16
+        assert inputs.is_contiguous(memory_format=torch.channels_last)
+        assert_close(inputs.float(), obs / 64)  # whole numbers to 255 and their 64ths are exact in bfloat16
+
+
+def test_vectors_pass_as_they_are() -> None:
+    obs = torch.tensor([[1.5, -2.0]])
+    assert Centred((2,), 1.0)(obs, torch.float32).tolist() == [[1.5, -2.0]]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("torso", "shape"), [(small, (4, 42, 42)), (mlp, (6,))])
+def test_results_and_gradients_are_float32(torso: TorsoFactory, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    model = ActorCritic(shape, 3, torso, compute_dtype=dtype)
+    logits, value = model(torch.randn(5, *shape))
+    assert (logits.shape, value.shape) == ((5, 3), (5,))
+    assert logits.dtype == value.dtype == torch.float32
+    (logits.square().sum() + value.sum()).backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.dtype == torch.float32
+        assert parameter.grad is not None, name
+        assert parameter.grad.dtype == torch.float32
+        assert parameter.grad.abs().sum() > 0, name
+
+
+@pytest.mark.parametrize(
+    ("torso", "shape"), [(small, (4, 42, 42)), (nips, (4, 84, 84)), (nature, (4, 84, 84)), (mlp, (50,))]
+)
+def test_bfloat16_is_close_to_float32(torso: TorsoFactory, shape: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    full = ActorCritic(shape, 6, torso, scale=1 / 64)
+    half = ActorCritic(shape, 6, torso, scale=1 / 64, compute_dtype=torch.bfloat16)
+    half.load_state_dict(full.state_dict())
+    centre_on(full, np.full(shape, 120, np.float32))
+    centre_on(half, np.full(shape, 120, np.float32))
+    obs = pictures(16, shape)
+    # bfloat16 rounds by up to 2^-9; over a few layers of sums, whose errors partly cancel, it stays within some 2^-7,
+    # of the largest value here, since small ones are differences of large ones
+    for grads in (False, True):
+        with torch.set_grad_enabled(grads):
+            for exact, rounded in zip(full(obs), half(obs), strict=True):
+                assert (exact - rounded).abs().max() < 2**-6 * exact.abs().max()
+    for model in (full, half):
+        logits, value = model(obs)
+        (logits.square().sum() + value.square().sum()).backward()
+    for (name, p), q in zip(full.named_parameters(), half.parameters(), strict=True):
+        assert p.grad is not None
+        assert q.grad is not None
+        assert nn.functional.cosine_similarity(p.grad.flatten(), q.grad.flatten(), dim=0) > 0.99, name
+
+
+def test_acting_and_learning_see_the_same_in_bfloat16() -> None:
+    model = ActorCritic((6,), 3, mlp, compute_dtype=torch.bfloat16)
+    obs = torch.randn(5, 6)
+    learning = model(obs)
+    with torch.no_grad():
+        acting = model(obs)
+    for one, other in zip(acting, learning, strict=True):
+        assert_close(one, other, atol=2**-7, rtol=0)
+
+
+def test_weights_changed_in_place_are_used_at_once_in_bfloat16() -> None:
+    model = ActorCritic((6,), 3, mlp, compute_dtype=torch.bfloat16)
+    obs = torch.randn(5, 6)
+    with torch.no_grad():
+        before = model(obs)[1]
+        for parameter in model.torso.parameters():
+            parameter.zero_()  # then all features are tanh(0)
+        after = model(obs)[1]
+    assert before.unique().numel() > 1
+    assert after.tolist() == [0.0] * 5
+
+
+def test_a_model_saves_no_cast_weights() -> None:
+    model = ActorCritic((6,), 3, mlp, compute_dtype=torch.bfloat16)
+    with torch.no_grad():
+        model(torch.randn(5, 6))
+    assert {tensor.dtype for tensor in model.state_dict().values()} == {torch.float32}
+
+
+def test_orthogonal_weights() -> None:
+    model = ActorCritic((4, 42, 42), 3, small)
+    for module in model.torso.modules():
+        if isinstance(module, nn.Conv2d | nn.Linear):
+            rows = module.weight.flatten(1)
+            assert_close(rows @ rows.T, 2.0 * torch.eye(len(rows)), atol=1e-4, rtol=0)  # gain sqrt(2), squared
+            assert module.bias is not None
+            assert not module.bias.any()
+    assert_close(model.policy.weight @ model.policy.weight.T, 1e-4 * torch.eye(3))  # near uniform: gain 0.01
+    assert model.value.weight.norm().item() == pytest.approx(1.0)
+
+
+def test_uniform_weights_are_within_one_over_the_root_of_the_fan_in() -> None:
+    model = ActorCritic((4, 42, 42), 3, small, orthogonal=False)
+    fans = [4 * 4 * 4, 16 * 4 * 4, 32 * 9 * 9, 256, 256]
+    modules = [m for m in model.modules() if isinstance(m, nn.Conv2d | nn.Linear)]
+    for module, fan in zip(modules, fans, strict=True):
+        bound = 1 / math.sqrt(fan)
+        largest = module.weight.abs().max().item()
+        assert 0.95 * bound < largest <= bound  # of 256 draws and more, the largest is within 5 % of the bound

@@ -1,0 +1,40 @@
+"""A replica is its model under its algorithm, and as new as its exchange makes it."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from gossamer.algorithms import A2C
+from gossamer.exchange import Alone
+from gossamer.networks import ActorCritic, mlp
+from gossamer.policy import Replica
+
+
+def replica(model: nn.Module, exchange: Alone, *, greedy: bool = False) -> Replica:
+    return Replica(model, A2C(), exchange, torch.Generator().manual_seed(1), greedy=greedy)
+
+
+def test_a_replica_answers_what_its_model_does() -> None:
+    model, obs = ActorCritic((4,), 3, mlp), torch.randn(7, 4)
+    policy = replica(model, Alone(), greedy=True)
+    answer, state = policy(obs, {})
+    logits, value = model(obs)
+    assert torch.equal(answer.action, logits.argmax(-1))
+    assert torch.equal(answer.logits, logits)
+    assert torch.equal(answer.value, value)
+    assert torch.equal(policy.value(obs, {}), value)
+    assert state == {}
+
+
+def test_it_draws_from_its_own_stream() -> None:
+    model, obs = ActorCritic((4,), 3, mlp), torch.randn(20, 4)
+    one, other = replica(model, Alone()), replica(model, Alone())
+    first = one(obs, {})[0].action
+    assert not torch.equal(one(obs, {})[0].action, first)
+    torch.manual_seed(99)
+    assert torch.equal(other(obs, {})[0].action, first)
+
+
+def test_its_version_is_its_exchange_s() -> None:
+    assert replica(ActorCritic((4,), 3, mlp), Alone(version=7)).refresh() == 7

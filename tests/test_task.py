@@ -1,0 +1,39 @@
+"""Schedules by hand, and seeds that do not meet."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from some_parts import a_task
+
+
+@pytest.mark.parametrize(
+    ("steps", "rate"), [(0, 0.4), (250, 0.325), (500, 0.25), (1000, 0.1), (1001, 0.1), (10**9, 0.1)]
+)
+def test_the_rate_falls_linearly_to_its_final_fraction(steps: int, rate: float) -> None:
+    # 0.4 to a quarter of it, 0.1, over 1,000 steps: 0.3 in all, 0.075 in every 250
+    plan = replace(a_task(rate=0.4, anneal_steps=1000).optimization, final_fraction=0.25)
+    assert plan.rate(steps) == pytest.approx(rate)
+
+
+def test_no_schedule_keeps_the_rate() -> None:
+    assert a_task(rate=0.4).optimization.rate(10**9) == 0.4
+
+
+def test_each_purpose_member_and_seed_has_a_stream_of_its_own() -> None:
+    seeds = [
+        replace(a_task(), seed=seed).stream(purpose, rank)
+        for seed in range(20)
+        for purpose in ("act", "learn", "env 0", "env 1", "model")
+        for rank in range(20)
+    ]
+    assert len(set(seeds)) == 2000
+    assert all(0 <= seed < 2**31 for seed in seeds)
+    assert a_task().stream("act", 3) == a_task().stream("act", 3)
+
+
+def test_streams_do_not_depend_on_what_else_was_drawn() -> None:
+    one, other = a_task().generator("act"), a_task().generator("act")
+    a_task().generator("learn")
+    assert one.initial_seed() == other.initial_seed() == a_task().stream("act")
