@@ -14,7 +14,7 @@ from gossamer.task import Task
 def act_and_learn(ctx: Context, task: Task, exchange: Exchange, *, envs: int, workers: int = 0) -> None:
     """Act for a rollout, learn from it, let the exchange make it parameters: on policy, in one place.
 
-    `envs` environments side by side, stepped by `workers` threads or processes (0: one for each core)."""
+    `envs` environments side by side, stepped by `workers` threads or processes (0: what suits them)."""
     with closing(task.env.make(envs, workers=workers)) as env:
         member = Member(ctx, task, env, exchange)
         experience = Direct(member.slot())

@@ -9,8 +9,8 @@ from gossamer.task import Task
 
 
 def paac(task: Task, *, envs: int = 32, workers: int = 8, gpus: float = 0) -> Program:
-    """One copy of the parameters; `envs` (n_e) environments in lock-step; `workers` (n_w) that step them, 0 for one to
-    each core.
+    """One copy of the parameters; `envs` (n_e) environments in lock-step; `workers` (n_w) that step them: threads for
+    Atari (0: one for each core), processes for Gymnasium (0: none, they are stepped in place).
 
     Every time step the policy answers all n_e observations in one forward pass; every T steps one batch of n_e * T
     is learned from, by the parameters that acted it: exactly on policy, so any on-policy algorithm fits."""
