@@ -63,9 +63,7 @@ class Settings:
     device: str = knob("auto, cpu, cuda or cuda:N; auto takes a GPU where there is one.")
     precision: Literal["auto", "fp32", "bf16"] = knob("auto takes bf16 where the processor computes in it.")
     envs: int = knob("n_e: environments side by side.", least=1)
-    workers: int = knob(
-        "n_w: threads (Atari) or processes (Gymnasium) that step them; 0: a thread for each core, no process.", least=0
-    )
+    workers: int = knob("n_w: threads (Atari; 0: one a core) or processes (Gymnasium; 0: none) that step.", least=0)
     threads: int = knob("torch threads on the CPU; 0: one for each core.", least=0)
     rollout: int = knob("t_max: steps of each environment between two updates.", least=1)
     atari: Literal["paac", "gala", "impala", "machado"] = knob("Atari preprocessing preset.")
