@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -124,26 +127,58 @@ class Recorder:
 
     def __init__(self, directory: Path, *, keep_until: int | None = None) -> None:
         """`keep_until`: rows of later steps are dropped (a resumed run does those again)."""
-        from tensorboard.summary import Writer  # it takes a second to import: only where it is used
-
-        self._path = directory / "metrics.jsonl"
-        if keep_until is not None and self._path.exists():
-            lines = [line for line in self._path.read_text().splitlines() if _until(line, keep_until)]
-            self._path.write_text("".join(line + "\n" for line in lines))
-        self._file = open(self._path, "a", buffering=1)  # noqa: SIM115  closed by close()
-        self._events = Writer(str(directory / "tensorboard"))
+        path = directory / "metrics.jsonl"
+        if keep_until is not None and path.exists():
+            _keep(path, keep_until)
+        self._file = open(path, "a", buffering=1)  # noqa: SIM115  closed by close()
+        self._events = Events(directory / "tensorboard")
 
     def write(self, row: dict[str, Any]) -> None:
         """Add one row."""
         self._file.write(json.dumps(row) + "\n")
-        for name, value in row.items():
-            if isinstance(value, int | float) and name != "steps":
-                self._events.add_scalar(name, float(value), row["steps"])
+        scalars = {name: float(v) for name, v in row.items() if isinstance(v, int | float) and name != "steps"}
+        self._events.write(scalars, row["steps"])
 
     def close(self) -> None:
-        """Flush everything."""
-        self._file.close()
-        self._events.close()
+        """Close the files."""
+        with closing(self._events), closing(self._file):
+            pass
+
+
+class Events:
+    """A file of TensorBoard events. TensorBoard's own writer has a thread do it, where a full disk is nobody's."""
+
+    def __init__(self, directory: Path) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event  # takes a while: only where it is used
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        directory.mkdir(exist_ok=True)
+        name = f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.{os.getpid()}"
+        self._event, self._records = Event, RecordWriter(open(directory / name, "wb"))  # noqa: SIM115
+        self._records.write(Event(wall_time=time.time(), file_version="brain.Event:2").SerializeToString())
+
+    def write(self, scalars: dict[str, float], steps: int) -> None:
+        """Add these at that step."""
+        event = self._event(wall_time=time.time(), step=steps)
+        for name, value in scalars.items():
+            event.summary.value.add(tag=name, simple_value=value)
+        self._records.write(event.SerializeToString())
+        self._records.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._records.close()
+
+
+def _keep(path: Path, steps: int) -> None:
+    """Drop the rows later than that step; written beside and renamed, so that a full disk loses none."""
+    rows = [line + "\n" for line in path.read_text().splitlines() if _until(line, steps)]
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.write_text("".join(rows))
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def _until(line: str, steps: int) -> bool:

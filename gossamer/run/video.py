@@ -75,7 +75,7 @@ def record(
 
 def _writer(path: Path) -> Any:
     if path.suffix.lower() == ".gif":
-        return imageio.get_writer(path, fps=STEPS_A_SECOND, loop=0)
+        return imageio.get_writer(path, duration=1000 / STEPS_A_SECOND, loop=0)  # milliseconds
     return imageio.get_writer(path, fps=STEPS_A_SECOND, macro_block_size=2, codec="libx264", quality=8)
 
 
