@@ -62,15 +62,17 @@ def save_always(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(experiment, "Keeper", partial(Keeper, checkpoint_seconds=0.0))
 
 
-def environment(cwd: Path | None = None) -> dict[str, str]:
-    return {**os.environ, "OMP_NUM_THREADS": "1"}
-
-
 def start(*arguments: str | Path, program: str | None = None) -> subprocess.Popen[str]:
     """The command, or a script of its own, in the background."""
     words = [sys.executable, *(["-m", "gossamer.cli"] if program is None else ["-c", program]), *map(str, arguments)]
     quiet = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=quiet)
+
+
+def has_begun(directory: Path) -> bool:
+    """Whether the run has written its first row, two seconds in."""
+    file = directory / "metrics.jsonl"
+    return file.exists() and file.stat().st_size > 0
 
 
 def wait_until(there: Callable[[], bool], process: subprocess.Popen[str]) -> None:

@@ -212,9 +212,10 @@ def test_the_first_signal_saves_and_the_second_ends_at_once(capsys: pytest.Captu
             note = staticmethod(print)
 
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    with experiment._signals(Quiet()):  # type: ignore[arg-type]
+    quiet = Quiet()
+    with experiment._signals(quiet):  # type: ignore[arg-type]
         os.kill(os.getpid(), signal.SIGTERM)
-        assert Quiet.interrupted is None
+        assert quiet.interrupted == "SIGTERM"
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
     assert "SIGTERM: saving a checkpoint, then ending" in capsys.readouterr().out

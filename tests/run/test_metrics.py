@@ -158,17 +158,30 @@ def test_tensorboard_gets_the_numbers_at_their_steps(tmp_path: Path) -> None:
     recorder.write({"steps": 10, "mean_return": None, "loss": 2.0, "time/env": 0.25})
     recorder.write({"steps": 20, "mean_return": 1.5, "loss": 1.0, "time/env": 0.5})
     recorder.close()
-    events = EventAccumulator(str(tmp_path / "tensorboard"), size_guidance={"tensors": 0})
-    events.Reload()
-    read = {
-        tag: [(event.step, float(event.tensor_proto.float_val[0])) for event in events.Tensors(tag)]
-        for tag in events.Tags()["tensors"]
-    }
-    assert read == {
+    assert scalars(tmp_path) == {
         "loss": [(10, 2.0), (20, 1.0)],
         "mean_return": [(20, 1.5)],
         "time/env": [(10, 0.25), (20, 0.5)],
     }
+
+
+def scalars(directory: Path) -> dict[str, list[tuple[int, float]]]:
+    """As TensorBoard reads them."""
+    events = EventAccumulator(str(directory / "tensorboard"))
+    events.Reload()
+    return {tag: [(event.step, event.value) for event in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
+
+
+def test_tensorboard_sees_a_row_at_once_and_a_resumed_run_beside_it(tmp_path: Path) -> None:
+    first = Recorder(tmp_path)
+    first.write({"steps": 10, "loss": 2.0})
+    assert scalars(tmp_path) == {"loss": [(10, 2.0)]}
+    first.close()
+    second = Recorder(tmp_path, keep_until=10)
+    second.write({"steps": 20, "loss": 1.0})
+    second.close()
+    assert len(list((tmp_path / "tensorboard").iterdir())) == 2
+    assert scalars(tmp_path) == {"loss": [(10, 2.0), (20, 1.0)]}
 
 
 def test_rows_that_will_be_made_again_are_dropped(tmp_path: Path) -> None:
@@ -182,6 +195,7 @@ def test_rows_that_will_be_made_again_are_dropped(tmp_path: Path) -> None:
     again.write({"steps": 25})
     again.close()
     assert [row["steps"] for row in rows(tmp_path)] == [10, 20, 25]
+    assert not list(tmp_path.glob(".*"))
 
 
 @pytest.mark.parametrize("line", ["", "[1]", "3", '{"loss": 1}', '{"steps": null}', "\x00\x00"])

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from some_parts import OPTIMIZERS, differences
-from some_runs import QUICK, checkpoint, result, rows, save_always, start, trained, wait_until
+from some_runs import QUICK, checkpoint, has_begun, result, rows, save_always, start, trained, wait_until
 
 import gossamer
 from gossamer.run.checkpoint import Store
@@ -131,7 +131,7 @@ def test_the_last_few_checkpoints_stay(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_signal_saves_first_and_nothing_is_lost(tmp_path: Path, number: signal.Signals) -> None:
     directory = tmp_path / "run"
     process = start("train", "paac", "--env", "catch", *FEW, "--steps", "10000000", "--run-dir", directory)
-    wait_until(lambda: (directory / "metrics.jsonl").exists() and bool(rows(directory)), process)
+    wait_until(lambda: has_begun(directory), process)
     process.send_signal(number)
     printed, told = process.communicate()
     assert process.returncode == 0, told

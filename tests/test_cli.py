@@ -1,0 +1,314 @@
+"""The command as a user runs it: in a process of its own, from a folder of theirs, with what they mistype."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gossamer import cli
+from gossamer.run.checkpoint import Store
+
+Command = Callable[..., tuple[int, str, str]]
+
+TINY = ("--env", "catch", "--envs", 2, "--rollout", 4, "--steps", 80, "--threads", 1)
+MY_PARTS = """
+import gymnasium, numpy as np
+from torch import nn
+
+def tiny(shape):
+    return nn.Sequential(nn.Flatten(), nn.Linear(shape[0], 8), nn.Tanh())
+
+class Bandit(gymnasium.Env):
+    "Action 1 pays."
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.ones(2, np.float32), {}
+    def step(self, action):
+        return np.ones(2, np.float32), float(action), True, False, {}
+
+class Sours(Bandit):
+    "The 30th reward is not a number."
+    age = 0
+    def step(self, action):
+        self.age += 1
+        return np.ones(2, np.float32), float("nan") if self.age == 30 else 1.0, self.age % 10 == 0, False, {}
+
+class Continuous(Bandit):
+    action_space = gymnasium.spaces.Box(-1, 1, (2,))
+
+class Hoards(Bandit):
+    "The 20th step takes all the room there is on disk."
+    age = 0
+    def step(self, action):
+        self.age += 1
+        if self.age == 20:
+            try:
+                with open("disk/other", "wb", buffering=0) as file:
+                    while True:
+                        file.write(bytes(4096))
+            except OSError:
+                pass
+        return super().step(action)
+
+def nothing():
+    return 3
+"""
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
+    """`gossamer ...` in this process, in a folder with modules of the user's: exit code, output, errors."""
+    (tmp_path / "my_parts.py").write_text(MY_PARTS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "my_parts", raising=False)
+
+    def run(*words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["gossamer", *map(str, words)])
+        try:
+            code = cli.main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        return code, *capfd.readouterr()
+
+    return run
+
+
+def process(*words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    gossamer = Path(sys.executable).with_name("gossamer")  # the installed command: its sys.path has no working folder
+    start = [str(gossamer)] if gossamer.exists() else [sys.executable, "-m", "gossamer.cli"]
+    return subprocess.run([*start, *map(str, words)], cwd=cwd, capture_output=True, text=True, check=False)
+
+
+def test_in_a_process_of_its_own_with_modules_of_the_user_s(tmp_path: Path) -> None:
+    (tmp_path / "my_parts.py").write_text(MY_PARTS)
+    options = ("--env", "my_parts:Bandit", "--network", "my_parts:tiny", "--steps", 2_000, "--threads", 1)
+    done = process("train", "paac", *options, "--run-dir", "run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("all steps done: 2,080 steps (2,080 frames) in ")
+    assert done.stdout.endswith("everything is in run\n")
+    lines = done.stderr.splitlines()  # no terminal: a title, and a plain line at the end at the latest
+    assert lines[0] == "gossamer paac · a2c · my_parts:Bandit · seed 1"
+    assert lines[-1].startswith("steps 2,080/2,000 | frames 2,080 | ")
+
+    played = process("evaluate", "run", "--episodes", "40", "--json", cwd=tmp_path)
+    assert played.returncode == 0, played.stderr
+    found = json.loads(played.stdout)  # nothing but the object
+    assert list(found)[:5] == ["mean_return", "std_return", "episodes", "protocol", "returns"]
+    assert found["mean_return"] == sum(found["returns"]) / 40
+
+    refused = process("train", "paac", "--env", "my_parts:Continuous", "--run-dir", "other", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("gossamer: my_parts:Continuous: actions of Box")
+    assert refused.stderr.count("\n") == 1
+    assert not (tmp_path / "other").exists()
+
+
+REFUSED = {
+    "not a number": (("train", "paac", *TINY, "--envs", "many"), "--envs"),
+    "no such choice": (("train", "paac", *TINY, "--precision", "fp16"), "--precision"),
+    "no environment": (("train", "paac"), "--env"),
+    "no architecture": (("train",), "gossamer train"),
+    "no such command": (("trian", "paac"), "train"),
+    "unknown option": (("evaluate", "run", "--colour", "red"), "--colour"),
+}
+
+
+@pytest.mark.parametrize(("words", "told"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_parsed_ends_with_2_and_says_which(
+    command: Command, words: tuple[object, ...], told: str, tmp_path: Path
+) -> None:
+    code, out, err = command(*words)
+    assert code == 2
+    assert told in err
+    assert out == ""
+    assert [path.name for path in tmp_path.iterdir()] == ["my_parts.py"]
+
+
+BAD = {
+    "minibatches": (("train", "paac", *TINY, "--algorithm", "ppo", "--minibatches", 0), "--minibatches 0"),
+    "threads": (("train", "paac", *TINY, "--threads", -1), "--threads -1"),
+    "anneal": (("train", "paac", *TINY, "--anneal-steps", -1), "--anneal-steps -1"),
+    "seed": (("train", "paac", *TINY, "--seed", -1), "--seed -1"),
+    "decay": (("train", "paac", *TINY, "--optimizer", "rmsprop-tf", "--decay", 1), "--decay 1.0: must be below 1"),
+    "network": (("train", "paac", *TINY, "--network", "my_parts:nowhere"), "--network my_parts:nowhere"),
+    "no network": (("train", "paac", *TINY, "--network", "my_parts:nothing"), "--network my_parts:nothing"),
+    "workers": (("train", "paac", "--env", "CartPole-v1", "--workers", 3), "--workers 3: must divide --envs 32"),
+    "no factory": (("train", "paac", "--env", "my_parts:Bandits"), "near: my_parts:Bandit"),
+    "no env": (("train", "paac", "--env", "my_parts:nothing"), "must give a gymnasium.Env, not int"),
+    "a colon": (("train", "paac", "--env", ":foo"), "unknown environment 'foo'"),
+    "a file": (("train", "paac", *TINY, "--run-dir", "my_parts.py"), "--run-dir my_parts.py: is a file"),
+    "in a file": (("train", "paac", *TINY, "--run-dir", "my_parts.py/run"), "cannot write (my_parts.py/run)"),
+    "preset": (("train", "paac", *TINY, "--algorithm", "ppo", "--preset", "paper"), "--algorithm ppo"),
+    "bench": (("bench", "paac", *TINY, "--rounds", 0), "--rounds 0"),
+    "bench seconds": (("bench", "paac", *TINY, "--seconds", -1), "--seconds -1"),
+    "bench env": (("bench", "paac", "--env", "cacth"), "near: catch"),
+    "record": (("record", "nowhere"), "nowhere: not a run directory"),
+}
+
+
+@pytest.mark.parametrize(("words", "told"), BAD.values(), ids=BAD)
+def test_bad_values_get_one_line_and_leave_nothing(
+    command: Command, words: tuple[object, ...], told: str, tmp_path: Path
+) -> None:
+    code, out, err = command(*words)
+    assert (code, out) == (2, "")
+    assert err.startswith("gossamer: ")
+    assert told in err
+    assert err.count("\n") == 1
+    assert {path.name for path in tmp_path.iterdir()} <= {"my_parts.py", "__pycache__"}
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("evaluate", "run", "--episodes", 0), "--episodes 0: must be at least 1"),
+        (("evaluate", "run", "--seed", -1), "--seed -1"),
+        (("evaluate", "run", "--checkpoint", "frist"), "no checkpoint 'frist' in run/checkpoints; there are: step_"),
+        (("record", "run", "--max-steps", 0), "--max-steps 0"),
+        (("record", "run", "--out", "nowhere/film.mp4"), "there is no directory nowhere"),
+        (("resume", "run", "--steps", 80), "--steps 80: the run has done 80 already"),
+        (("resume", "run", "--steps", 800, "--keep", 0), "--keep 0"),
+    ],
+)
+def test_bad_values_for_a_run_get_one_line_and_change_nothing(
+    command: Command, words: tuple[object, ...], told: str, tmp_path: Path
+) -> None:
+    command("train", "paac", *TINY, "--run-dir", "run")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    code, out, err = command(*words)
+    assert (code, out) == (2, "")
+    assert told in err
+    assert err.splitlines()[-1].startswith("gossamer: ")
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_options_reach_the_run(command: Command, tmp_path: Path) -> None:
+    options = ("--algorithm", "ppo", "--normalise-advantages", "False", "--learning-rate", "0.01", "--keep", 1)
+    assert command("train", "paac", *TINY, *options, "--minibatches", 2, "--run-dir", "run")[0] == 0
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert (config["algorithm"], config["normalise_advantages"], config["minibatches"]) == ("ppo", False, 2)
+    assert (config["learning_rate"], config["envs"], config["steps"]) == (0.01, 2, 80)
+
+
+def test_what_people_read_without_json(command: Command) -> None:
+    command("train", "paac", *TINY, "--env", "counter", "--run-dir", "run")
+    code, out, _ = command("evaluate", "run", "--episodes", 3)
+    assert code == 0
+    assert out == "mean return 45.00, standard deviation 0.00, 3 episodes, protocol plain, step_000000000080\n"
+    code, out, _ = command("record", "run", "--out", "film.gif", "--max-steps", 3)
+    assert (code, out) == (0, "film.gif: 3 steps, score 3\n")  # 0 + 1 + 2
+
+
+@pytest.mark.parametrize("words", [(), *((name,) for name in cli.COMMANDS)], ids=str)
+def test_every_command_has_help(command: Command, words: tuple[str, ...]) -> None:
+    code, out, _ = command(*words, "--help")
+    assert code == 0
+    assert "usage: gossamer" in out
+    if words == ("train",):
+        assert all(text in out for text in ("--env", "--steps", "--learning-rate", "--run-dir", "(default: by preset)"))
+
+
+def test_a_loss_that_is_nan_ends_with_2_and_says_at_which_step(command: Command, tmp_path: Path) -> None:
+    options = ("--env", "my_parts:Sours", "--envs", 2, "--rollout", 4, "--threads", 1, "--run-dir", "run")
+    assert command("train", "paac", *options, "--steps", 56)[0] == 0
+    code, _, err = command("resume", "run", "--steps", 1000)
+    # new episodes begin, for this environment cannot give its state: 30 steps of each later, in the 8th rollout
+    assert code == 2
+    assert re.fullmatch(r"gossamer: loss, .*value_loss became NaN or infinite at step 120", err.splitlines()[-1])
+    assert Store(tmp_path / "run" / "checkpoints").get("last").steps == 56
+    assert command("evaluate", "run", "--episodes", 1)[0] == 0
+
+
+def test_a_second_interrupt_ends_with_130(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gossamer.run.experiment.threads", interrupted)
+    code, _, err = command("train", "paac", *TINY, "--run-dir", "run")
+    assert code == 130
+    assert err.splitlines()[-1] == "gossamer: ended at once; the last checkpoint is kept"
+
+
+def test_errors_that_nobody_foresaw_keep_their_traceback(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("gossamer.run.experiment.threads", broken)
+    with pytest.raises(OSError, match="Input/output error"):
+        command("train", "paac", *TINY, "--run-dir", "run")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 1 MiB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)]
+    try:
+        mounted = subprocess.run(mount, capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        mounted = False
+    if not mounted:
+        pytest.skip("needs the right to mount a file system")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def fill(path: Path) -> None:
+    """Take all the room there is."""
+    file = os.open(path, os.O_CREAT | os.O_WRONLY)
+    with contextlib.suppress(OSError):
+        while True:
+            os.write(file, bytes(4096))
+    os.close(file)
+
+
+def test_a_disk_that_fills_up_ends_with_2_and_leaves_the_last_checkpoint(command: Command, small_disk: Path) -> None:
+    run = small_disk / "run"
+    assert command("train", "paac", *TINY, "--run-dir", run)[0] == 0
+    fill(small_disk / "other")
+    code, _, err = command("resume", run, "--steps", 160)
+    assert code == 2
+    assert err.splitlines()[-1].startswith("gossamer: cannot write")
+    assert "No space left on device" in err.splitlines()[-1]
+    assert len((run / "metrics.jsonl").read_text().splitlines()) == 1
+    store = Store(run / "checkpoints")
+    assert [path.name for path in store.directory.iterdir()] == ["step_000000000080"]
+    store.get("last").load()
+
+    (small_disk / "other").unlink()
+    assert command("resume", run, "--steps", 160)[0] == 0
+    assert store.get("last").steps == 160
+
+
+def test_a_disk_that_fills_up_while_training_ends_with_2(
+    command: Command, small_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gossamer.run.keeper.ROW_SECONDS", 0.0)
+    options = ("--env", "my_parts:Hoards", "--envs", 2, "--rollout", 4, "--threads", 1, "--run-dir", small_disk / "run")
+    code, _, err = command("train", "paac", *options, "--steps", 10**7)
+    assert code == 2
+    title, *_, last = err.splitlines()
+    assert title.startswith("gossamer paac")
+    assert last == "gossamer: cannot write: No space left on device; free some room or give another directory"
+    assert "Traceback" not in err
+
+
+def test_a_disk_that_is_full_from_the_start_is_left_as_it_was(command: Command, small_disk: Path) -> None:
+    fill(small_disk / "other")
+    code, _, err = command("train", "paac", *TINY, "--run-dir", small_disk / "run")
+    assert code == 2
+    assert err.count("\n") == 1
+    assert "No space left on device" in err
+    assert [path.name for path in small_disk.iterdir()] == ["other"]
