@@ -172,12 +172,13 @@ def test_a_lost_life_terminates_but_the_game_goes_on() -> None:
     slot, episodes = unrolled(
         step(score=(5, 0)),
         step(score=(3, 0), terminated=(True, False), over=(False, False)),
-        step(score=(2, 0), terminated=(True, False), over=(True, False)),
-        step(score=(1, 0)),
+        step(score=(2, 0), terminated=(True, True), over=(True, False)),
+        step(score=(1, 7), terminated=(False, True), over=(False, True)),
     )
-    assert slot.discount[:, 0].tolist() == [GAMMA, 0, 0, GAMMA]
-    assert slot.reward[:, 0].tolist() == [1, 1, 1, 1]
-    assert episodes == (Episode(score=10, steps=3),)  # 5 + 3 + 2, unclipped, over both lives
+    assert slot.discount.tolist() == [[GAMMA, GAMMA], [0, GAMMA], [0, 0], [GAMMA, 0]]
+    assert slot.reward.tolist() == [[1, 0], [1, 0], [1, 0], [1, 1]]
+    # 5 + 3 + 2, unclipped, over both lives of the first; the second's life was lost just when that game was over
+    assert episodes == (Episode(score=10, steps=3), Episode(score=7, steps=4))
 
 
 def test_environments_end_each_for_itself() -> None:

@@ -139,6 +139,18 @@ def test_an_update_reports_what_it_did() -> None:
     assert (learner.steps, learner.updates, exchange.version) == (36, 18, 18)
 
 
+def test_steps_are_taken_at_the_rate_that_is_reported() -> None:
+    # A step of SGD is the rate times the gradient. The rate falls from 1 to 0 in 24 steps, 12 to a batch.
+    task = with_sgd(math.inf)
+    learner = Learner(replace(task, optimization=replace(task.optimization, anneal_steps=24)), VECTOR)
+    for batch, rate in zip(batches(VECTOR, 3), (1.0, 0.5, 0.0), strict=True):
+        before = weights(learner)
+        metrics = learner.update(batch, Alone())
+        assert metrics["learning_rate"] == rate
+        moved = (weights(learner) - before).norm().item()
+        assert moved == pytest.approx(rate * metrics["gradient_norm"], rel=1e-3)
+
+
 def test_what_is_reported_is_the_mean_over_the_minibatches() -> None:
     # With a rate of 0 nothing moves: the policy that learns is the one that acted. (Of the losses of three parts of a
     # size, the mean is the loss of all.)
@@ -149,6 +161,10 @@ def test_what_is_reported_is_the_mean_over_the_minibatches() -> None:
     ]
     assert means[0]["value_loss"] == pytest.approx(means[1]["value_loss"], rel=1e-4)
     assert means[0]["policy_loss"] == pytest.approx(means[1]["policy_loss"], rel=1e-3)
+
+
+def weights(learner: Learner) -> Tensor:
+    return torch.cat([p.detach().flatten().clone() for p in learner.model.parameters()])
 
 
 def with_sgd(clip_norm: float) -> Task:
@@ -162,9 +178,9 @@ def test_gradients_are_clipped_by_their_global_norm_and_the_norm_is_reported_as_
     moved, norms = [], []
     for clip in (math.inf, 0.125):
         learner = Learner(with_sgd(clip), VECTOR)
-        before = torch.cat([p.detach().flatten().clone() for p in learner.model.parameters()])
+        before = weights(learner)
         norms.append(learner.update(batch, Alone())["gradient_norm"])
-        moved.append(torch.cat([p.detach().flatten() for p in learner.model.parameters()]) - before)
+        moved.append(weights(learner) - before)
     assert norms[0] == norms[1] > 0.125
     assert moved[0].norm().item() == pytest.approx(norms[0], rel=1e-3)
     assert moved[1].norm().item() == pytest.approx(0.125, rel=1e-3)

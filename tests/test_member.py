@@ -132,6 +132,23 @@ def test_an_environment_that_cannot_give_its_state_is_told_of_and_all_else_goes_
         assert resumed.steps == 16
 
 
+def test_the_new_episodes_of_a_resumed_run_are_not_its_first_ones_again() -> None:
+    cart = Gym("CartPole-v1")
+
+    def first_obs(saved: Any) -> torch.Tensor:
+        with closing(cart.make(2)) as env:
+            one = member(a_task(cart), env, Place(saved))
+            slot = one.slot()
+            one.unroll(slot)
+            return slot.obs[0]
+
+    with closing(cart.make(2)) as env:
+        straight = member(a_task(cart), env)
+        once(straight)
+    assert not torch.equal(first_obs(None), first_obs(straight.state_dict()))
+    assert torch.equal(first_obs(None), first_obs(None))
+
+
 def test_a_member_that_starts_anew_has_nothing_to_tell() -> None:
     place = Place()
     member(a_task(), Catch().make(2), place)
