@@ -35,6 +35,10 @@ class WouldBlock(RuntimeError):
     """A @waits method has to wait where nothing can: outside a program, or called by another service."""
 
 
+class Unreachable(ConnectionError):
+    """The host of a service does not answer: it has died, or the network is cut. The call may have been carried out."""
+
+
 def waits(method: Callable[P, Wait[R]]) -> Callable[P, R]:
     """Mark a service method that may have to wait: it is a generator, and a bare `yield` means "not yet".
 
@@ -68,8 +72,12 @@ class Context(Protocol):
     @property
     def copies(self) -> int: ...  # how many workers run this loop, on all hosts together
     @property
+    def restarts(self) -> int: ...  # how often its host has been started again after a failure; 0 at first
+    @property
     def stopped(self) -> bool: ...  # whether to end: a worker stopped the program, or whoever watches asked for it
     def stop(self) -> None: ...  # ask every worker to end; those that wait in a service get `Stopped`
+    def now(self) -> float: ...  # seconds on a clock that only goes forward; virtual time in a simulation
+    def sleep(self, seconds: float) -> None: ...  # do nothing for so long, or until the program is stopped
     def restored(self) -> Any | None: ...  # the state this worker saved last, None at a fresh start
     def report(self, record: Any) -> None: ...  # tell whoever watches what happened
     def due(self) -> bool: ...  # whether somebody wants this worker's state now

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from gossamer.program import Copy, Node, Observer, Ref, Stopped, Wait, bind
@@ -14,13 +16,18 @@ POLL = 0.1  # seconds between looks at what nobody announces: a signal, an obser
 Call = Callable[[str, tuple[Any, ...], dict[str, Any]], Any]  # (method, args, kwargs) -> answer
 
 
+@cache
+def methods(kind: type) -> frozenset[str]:
+    """The public methods of a kind of service."""
+    return frozenset(m for m in dir(kind) if not m.startswith("_") and callable(getattr(kind, m)))
+
+
 class Handle:
     """Stands for a live service: its public methods, and nothing else, each going through `call`."""
 
     def __init__(self, name: str, service: object, call: Call) -> None:
-        kind = type(service)
         self._name, self._call = name, call
-        self._methods = frozenset(m for m in dir(kind) if not m.startswith("_") and callable(getattr(kind, m)))
+        self._methods = methods(type(service))
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
         # The first test also keeps copy and pickle, which ask half-made objects, from asking without end.
@@ -74,6 +81,9 @@ class Crew:
         self._halted.set()
         self._wake()
 
+    def sleep(self, seconds: float) -> None:
+        self._halted.wait(max(0.0, seconds))
+
     def fail(self, where: str, error: BaseException) -> None:
         self._failures.append((where, error))
         self.stop()
@@ -124,6 +134,7 @@ class Seat:
     copies: int
     crew: Crew
     is_stopped: Callable[[], bool]
+    restarts: int = 0
 
     @property
     def stopped(self) -> bool:
@@ -131,6 +142,12 @@ class Seat:
 
     def stop(self) -> None:
         self.crew.stop()
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        self.crew.sleep(seconds)
 
     def restored(self) -> Any | None:
         return self.crew.observer.restored(self.name)
