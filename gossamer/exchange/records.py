@@ -1,13 +1,13 @@
 """What a gossiping member reports of itself, so that somebody can say how far apart the members are, and why.
 
-A *cut* is the state of all members at one moment that nothing contradicts: no member has received what another sent only
-afterwards. Each member takes its part of a cut by itself (Lai and Yang 1987): every message carries its sender's epoch,
-and whoever is about to take in a message of a later epoch than its own first keeps its state. Epochs come in pairs: an
-even one opens a window, the next one closes it. Within a window every displacement and every mixing weight is kept.
+A *cut* is the state of all members at one moment that nothing contradicts: no member has received what another sent
+only afterwards. Each member takes its part of a cut by itself (Lai and Yang 1987): every message carries its sender's
+epoch, and whoever is about to take in a message of a later epoch than its own first keeps its state. Epochs come in
+pairs: an even one opens a window, the next one closes it. Within a window every displacement and weight is kept.
 
-With p(i, k) the parameters that member i published at its iteration k, y = sum_j w_j p(j, s_j) what it mixed them to, and
-u(i, k + 1) = p(i, k + 1) - y what its optimiser then did, every p is a sum of earlier ones and of displacements, whatever
-the delays. The weights are the realised mixing matrices, row by row.
+With p(i, k) the parameters that member i published at its iteration k, y = sum_j w_j p(j, s_j) what it mixed them to,
+and u(i, k + 1) = p(i, k + 1) - y what its optimiser then did, every p is a sum of earlier ones and of displacements,
+whatever the delays. The weights are the realised mixing matrices, row by row.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ Call = Callable[[str, tuple[Any, ...], dict[str, Any]], Any]  # (method, args, k
 
 
 @cache
-def methods(kind: type) -> frozenset[str]:
+def methods(kind: Any) -> frozenset[str]:
     """The public methods of a kind of service."""
     return frozenset(m for m in dir(kind) if not m.startswith("_") and callable(getattr(kind, m)))
 
