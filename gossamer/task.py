@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -73,6 +74,7 @@ class Report:
     episodes: tuple[Episode, ...] = ()
     metrics: dict[str, float] = field(default_factory=dict)  # of the last update
     seconds: dict[str, float] = field(default_factory=dict)  # env, inference, update: where the time went
+    exchange: tuple[Any, ...] = ()  # what the exchange kept of itself, in order (`exchange.records`)
 
 
 @dataclass(frozen=True)

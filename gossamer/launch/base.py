@@ -27,7 +27,7 @@ class Handle:
 
     def __init__(self, name: str, service: object, call: Call) -> None:
         self._name, self._call = name, call
-        self._methods = methods(type(service))
+        self._methods = methods(type(service))  # type: ignore[arg-type]  # mypy knows no hash of a type[object]
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
         # The first test also keeps copy and pickle, which ask half-made objects, from asking without end.
