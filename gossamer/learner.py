@@ -32,17 +32,23 @@ def build(task: Task, spec: Spec) -> nn.Module:
 class Learner:
     """Turns trajectories into parameters."""
 
-    def __init__(self, task: Task, spec: Spec, *, rank: int = 0) -> None:
-        self.task, self.model = task, build(task, spec)
+    def __init__(self, task: Task, spec: Spec, *, rank: int = 0, copies: int = 1) -> None:
+        """One of `copies` learners that share the task's steps evenly."""
+        self.task, self.model, self.copies = task, build(task, spec), copies
         self.opt = task.optimization.make(self.model.parameters(), task.optimization.learning_rate)
         self.rng = task.generator("learn", rank)
         self.steps = 0  # environment steps learned from
         self.updates = 0  # optimiser steps
 
+    @property
+    def left(self) -> bool:
+        """Whether this learner's share of the task's steps is not done yet."""
+        return self.steps * self.copies < self.task.steps
+
     def update(self, batch: Trajectory, exchange: Exchange) -> dict[str, float]:
         """Learn from a batch; the means of what its losses report. `NonFiniteLoss` if any is NaN or infinite."""
         plan = self.task.optimization
-        rate = plan.rate(self.steps)
+        rate = plan.rate(self.steps * self.copies)
         for group in self.opt.param_groups:
             group["lr"] = rate
         rows: list[Tensor] = []

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections.abc import Callable
+from contextlib import closing, suppress
+from typing import Concatenate, TypeAlias
 
 from gossamer.exchange import Exchange
 from gossamer.experience import Direct
 from gossamer.member import Member
-from gossamer.program import Context
+from gossamer.program import Context, Stopped
 from gossamer.task import Task
+
+Loop: TypeAlias = Callable[Concatenate[Context, Task, Exchange, ...], None]
 
 
 def act_and_learn(ctx: Context, task: Task, exchange: Exchange, *, envs: int, workers: int = 0) -> None:
     """Act for a rollout, learn from it, let the exchange make it parameters: on policy, in one place.
 
     `envs` environments side by side, stepped by `workers` threads or processes (0: what suits them)."""
-    with closing(task.env.make(envs, workers=workers)) as env:
-        member = Member(ctx, task, env, exchange)
+    with closing(task.env.make(envs, workers=workers)) as env, closing(Member(ctx, task, env, exchange)) as member:
         experience = Direct(member.slot())
-        while member.steps < task.steps and not ctx.stopped:
-            with experience.slot() as slot:
-                member.unroll(slot)
-            batch = experience.batch(1)
-            metrics = member.update(batch.data)
-            experience.trained(batch)
-            ctx.report(member.report(metrics))
-            if ctx.due():
-                ctx.save(member.state_dict())
+        with suppress(Stopped):  # by an exchange that would have had to wait
+            while member.learner.left and not ctx.stopped:
+                with experience.slot() as slot:
+                    member.unroll(slot)
+                batch = experience.batch(1)
+                metrics = member.update(batch.data)
+                experience.trained(batch)
+                ctx.report(member.report(metrics))
+                if ctx.due():
+                    ctx.save(member.state_dict())
         ctx.save(member.state_dict())

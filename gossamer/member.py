@@ -24,7 +24,9 @@ class Member:
         if task.threads:
             torch.set_num_threads(task.threads)  # counts for the calling thread: each member has its own
         self.task, self.exchange, self.env, self.clock = task, exchange, env, Clock()
-        self.learner = Learner(task, env.spec, rank=ctx.rank)
+        if task.device.startswith("cuda") and ctx.copies > 1:  # the thread's own: members on one GPU run side by side
+            torch.cuda.set_stream(torch.cuda.Stream(task.device))  # type: ignore[no-untyped-call]
+        self.learner = Learner(task, env.spec, rank=ctx.rank, copies=ctx.copies)
         self._rng = task.generator("act", ctx.rank)
         saved = ctx.restored()
         if saved is None and task.network.centre:
@@ -33,6 +35,7 @@ class Member:
         if saved is not None:
             self.learner.load_state_dict(saved["learner"])
             self._rng.set_state(saved["rng"])
+        exchange.join(ctx, self.learner)
         policy = Replica(self.learner.model, task.algorithm, exchange, self._rng)
         seed = task.stream(f"env {self.steps}", ctx.rank)
         self.actor = Actor(env, policy, discount=task.algorithm.discount, seed=seed, clock=self.clock)
@@ -65,7 +68,12 @@ class Member:
     def report(self, metrics: dict[str, float]) -> Report:
         """What has happened since the last report."""
         learner = self.learner
-        return Report(learner.steps, learner.updates, self.actor.episodes(), metrics, self.clock.take())
+        episodes, exchange = self.actor.episodes(), self.exchange.take()
+        return Report(learner.steps, learner.updates, episodes, metrics, self.clock.take(), exchange)
+
+    def close(self) -> None:
+        """Leave the others."""
+        self.exchange.leave()
 
     def state_dict(self) -> Tree:
         """Everything the future depends on: parameters, optimiser, random streams, counters, environments."""

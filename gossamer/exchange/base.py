@@ -9,10 +9,28 @@ from torch import nn
 from torch.optim import Optimizer
 
 from gossamer.data import Version
+from gossamer.exchange.records import Record
+from gossamer.program import Context
+
+
+class Learning(Protocol):
+    """What an exchange sees of a member that learns."""
+
+    model: nn.Module
+    steps: int  # environment steps learned from
 
 
 class Exchange(Protocol):
     """One member's end of it."""
+
+    def join(self, ctx: Context, learner: Learning) -> None:
+        """Take part, before the first `apply`."""
+
+    def leave(self) -> None:
+        """Take part no more; others must not wait for this member from now on."""
+
+    def take(self) -> tuple[Record, ...]:
+        """What is worth reporting since the last call."""
 
     def refresh(self, model: nn.Module) -> Version:
         """Bring a replica that does not learn up to date; the version of its parameters."""
@@ -26,6 +44,11 @@ class Alone:
     """One learner that also acts: nobody to exchange with (A2C, PAAC)."""
 
     version: Version = 0
+
+    def join(self, ctx: Context, learner: Learning) -> None: ...
+    def leave(self) -> None: ...
+    def take(self) -> tuple[Record, ...]:
+        return ()
 
     def refresh(self, model: nn.Module) -> Version:
         return self.version

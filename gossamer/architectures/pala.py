@@ -1,0 +1,62 @@
+"""PALA: parallel actor-learner architecture, GALA's gossip across machines (National University of Defense Technology,
+Chinese Journal of Computers 46(2), 2023, pp. 229-243).
+
+The paper's parts, and where they are:
+
+data proxy               `Proxy`, one on each host, with its couriers (`carry`) and its clock (`watch`): it takes a
+                         learner's parameters at once and moves them to the neighbours' proxies in its own time
+process lock             `staleness`: a member waits, in its own host's proxy and without polling, while it would be
+                         more than so many iterations ahead of what an in-neighbour has sent; whoever leaves, dies or is
+                         cut off releases those that wait
+serialisation of         `exchange.wire`: one flat buffer, from a GPU through pinned memory, with layout, version
+CUDA tensors             and checksum, as float32, bfloat16 or int8; never pickle
+model aggregation        `Gossip`: one fused average on the device after each step; at the end of a run the average
+                         of all members is evaluated and kept beside the best member (`run.members`)
+"""
+
+from __future__ import annotations
+
+import secrets
+
+from gossamer.exchange import Gossip, Proxy
+from gossamer.exchange.graphs import RING, Graph
+from gossamer.exchange.message import Format
+from gossamer.exchange.mixing import UNIFORM, Mixing
+from gossamer.exchange.proxy import carry, watch
+from gossamer.loops import Loop, act_and_learn
+from gossamer.program import Program
+from gossamer.task import Task
+
+
+def pala(
+    task: Task,
+    *,
+    hosts: int = 2,
+    learners: int = 2,
+    envs: int = 16,
+    workers: int = 1,
+    gpus: float = 0,
+    graph: Graph = RING,
+    mixing: Mixing = UNIFORM,
+    staleness: float = 16,
+    lock_step: bool = False,
+    form: Format = "fp32",
+    couriers: int = 2,
+    period: int = 500,
+    loop: Loop = act_and_learn,
+) -> Program:
+    """`learners` actor-learners on each of `hosts` hosts, each with `envs` environments of its own."""
+    p, token, newest = Program("pala"), secrets.token_bytes(16), not (lock_step or mixing.adds)
+    needs = {"cpus": learners * max(1, workers), "gpus": gpus}
+    proxies = []
+    for h in range(hosts):
+        with p.host(f"host{h}", **needs):
+            proxy = p.service(Proxy)
+            proxies.append(proxy(host=h, hosts=hosts, learners=learners, token=token, newest=newest, adds=mixing.adds))
+    for h, proxy_here in enumerate(proxies):
+        with p.host(f"host{h}", **needs):
+            gossip = Gossip(proxy_here, graph, mixing, staleness, lock_step, period=period)
+            p.worker(loop, copies=learners)(task, gossip, envs=envs, workers=workers)
+            p.worker(carry, copies=couriers)(proxy_here, proxies, form=form)
+            p.worker(watch)(proxy_here)
+    return p

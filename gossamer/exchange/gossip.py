@@ -1,0 +1,173 @@
+"""Gossip: step alone, tell some, average with what has come (GALA, Assran et al. 2019, alg. 1; PALA over messages)."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from gossamer.data import Version
+from gossamer.exchange.base import Alone, Exchange, Learning
+from gossamer.exchange.flat import Flat
+from gossamer.exchange.graphs import RING, Graph, Members
+from gossamer.exchange.mailboxes import Collected, Post
+from gossamer.exchange.message import Message
+from gossamer.exchange.mixing import UNIFORM, Mixing
+from gossamer.exchange.records import Record
+from gossamer.exchange.tracker import Tracker
+from gossamer.exchange.wire import rounded
+from gossamer.program import Context
+
+RECOVERY = 10.0  # seconds that a member which starts again waits for its neighbours' parameters
+
+
+@dataclass
+class Gossip:
+    """One member's end. Only parameters are averaged: policy and value, no gradient, no state of the optimiser.
+
+    `graph` says who sends to whom, `mixing` how much, `post` how; `inner` is the local step and may be any exchange.
+    How far a member may run ahead: `staleness` tau bounds it, at iteration k the messages of iteration k - tau must
+    have come (PALA's process lock); infinity never blocks (GALA's published run); `lock_step` averages exactly the
+    messages of iteration k. Every `period` iterations a window of `window` is opened in which all is kept that the
+    distance between members and its bound are computed from (`records`); 0 keeps nothing."""
+
+    post: Post
+    graph: Graph = RING
+    mixing: Mixing = UNIFORM
+    staleness: float = math.inf
+    lock_step: bool = False
+    inner: Exchange = field(default_factory=Alone)
+    period: int = 500
+    window: int = 32
+
+    def __post_init__(self) -> None:
+        if not self.staleness >= 0:
+            raise ValueError(f"staleness {self.staleness}: must be at least 0")
+        self.iteration: Version = 0
+        self.weight = 1.0  # of push-sum
+        self._before: Tensor | None = None  # [P] before the local step, where it is asked for afterwards
+
+    def join(self, ctx: Context, learner: Learning) -> None:
+        """Take part. A member whose host was started again goes on from the average of its neighbours' parameters."""
+        self.inner.join(ctx, learner)
+        self.rank, self._learner, self._flat = ctx.rank, learner, Flat(learner.model)
+        self._tracker = Tracker(self.rank, self.period, self.window)
+        self._found = self.post.join(self.rank, self._flat.layout)
+        if ctx.restarts:
+            self._recover(ctx)
+        self._tracker.cut(self.iteration, self._flat.vector, self._found.members)
+        self._remember()
+
+    def leave(self) -> None:
+        """Take part no more."""
+        self.post.leave(self.rank)
+        self.inner.leave()
+
+    def refresh(self, model: nn.Module) -> Version:
+        return self.iteration
+
+    def apply(self, model: nn.Module, opt: Optimizer) -> None:
+        self.inner.apply(model, opt)
+        self.iteration += 1
+        mine = self._stepped()
+        messages, kept = self._talk(mine)
+        self._tracker.arrived(self.iteration, mine, messages, self._found.members, self._flat.gradient)
+        self._mix(mine, messages, kept)
+        self._remember()
+
+    def take(self) -> tuple[Record, ...]:
+        """What has been kept since the last call."""
+        return (*self.inner.take(), *self._tracker.take(self._found.refused, self.weight))
+
+    def _stepped(self) -> Tensor:
+        """The parameters after the local step [P], to be published as they are: nobody changes them any more."""
+        mine, before = self._flat.vector, self._before
+        if before is not None and self.weight != 1.0:  # push-sum: the step is one of weight * parameters (SGP, alg. 1)
+            mine = torch.lerp(before, mine, 1 / self.weight)
+        if before is not None:
+            self._tracker.stepped(self.iteration, mine, before)
+        return mine
+
+    def _talk(self, mine: Tensor) -> tuple[list[Message], float]:
+        """Publish, and take what has come: the messages, and the push-sum weight that is kept.
+
+        When members come or go meanwhile, the graph is another one: whoever receives only now gets the message too."""
+        k, told, messages = self.iteration, set[int](), list[Message]()
+        each, kept = self.mixing.outgoing(self.weight, len(self._edges(self.graph.out, k)))
+        ready = torch.cuda.current_stream().record_event() if mine.is_cuda else None
+        message = Message(self.rank, k, self._tracker.epoch, each, self._learner.steps, time.time(), mine, ready=ready)
+        while True:
+            view = self._found.view
+            receivers = [rank for rank in self._edges(self.graph.out, k) if rank not in told]
+            if receivers and each > 0 and not (told and self.mixing.adds):  # a weight can be given away only once
+                self.post.send(message, receivers)
+                told.update(receivers)
+                self._tracker.sent += len(receivers)
+            self._found = self._collect(k)
+            messages += self._found.messages
+            if self._found.view == view:
+                return messages, kept
+
+    def _collect(self, k: int) -> Collected:
+        """What has come, once as much has come as the bound on staleness asks for."""
+        due = k - (0 if self.lock_step else self.staleness)
+        needed = dict.fromkeys(self._edges(self.graph.into, int(due)), int(due)) if due >= 1 else {}
+        if not needed:
+            return self.post.collect(self.rank, needed, self._found.view)
+        with self._tracker.waiting():
+            return self.post.collect(self.rank, needed, self._found.view, k if self.lock_step else math.inf)
+
+    def _edges(self, direction: Callable[[int, Members, int], Members], k: int) -> Members:
+        return direction(self.rank, self._found.members, k)
+
+    def _mix(self, mine: Tensor, messages: Sequence[Message], kept: float) -> None:
+        """The next parameters, in a buffer of their own: for the one message of a ring, one pass over memory."""
+        degree = len(self._edges(self.graph.into, self.iteration))
+        self.weight, shares = self.mixing.incoming(kept, degree, [m.weight for m in messages])
+        own, noise = 1 - sum(shares), 0.0
+        vectors = [_here(m, mine) for m in messages]
+        if len(vectors) == 1:
+            mixed = torch.lerp(mine, vectors[0], shares[0])
+        else:
+            mixed = mine * own if vectors else mine.clone()
+            for vector, share in zip(vectors, shares, strict=True):
+                mixed.add_(vector, alpha=share)
+        for m, share in zip(messages, shares, strict=True):
+            if m.format != "fp32":  # set against my own, rounded alike: what equal members exchange changes neither
+                error = rounded(mine, m.format) - mine
+                mixed.sub_(error, alpha=share)
+                noise += share * (m.error + float(error.norm()))
+        self._flat.swap(mixed)
+        self._tracker.mixed(self.iteration, messages, shares, noise)
+
+    def _remember(self) -> None:
+        """Keep what the next local step starts from, where it is asked for afterwards."""
+        self._before = self._flat.vector.clone() if self._tracker.open or self.weight != 1.0 else None
+
+    def _recover(self, ctx: Context) -> None:
+        """Take the average of the first neighbours that are heard of; after RECOVERY seconds go on without."""
+        until, messages = ctx.now() + RECOVERY, list[Message](self._found.messages)
+        while not messages and ctx.now() < until and not ctx.stopped and len(self._found.members) > 1:
+            ctx.sleep(0.1)
+            self._found = self.post.collect(self.rank, {}, self._found.view)
+            messages += self._found.messages
+        if messages:
+            newest = [_here(m, self._flat.vector) for m in messages]
+            self._flat.vector.copy_(torch.stack(newest).mean(0))
+            self.iteration = max(m.iteration for m in messages)
+            self._learner.steps = max(self._learner.steps, *(m.steps for m in messages))
+            self._tracker.epoch = max(m.epoch for m in messages)
+
+
+def _here(message: Message, mine: Tensor) -> Tensor:
+    """A message's parameters [P], where mine are and ready to be read."""
+    vector = message.parameters
+    if vector.is_cuda and message.ready is not None:
+        torch.cuda.current_stream().wait_event(message.ready)
+        vector.record_stream(torch.cuda.current_stream())
+    return vector.to(mine.device, non_blocking=True)

@@ -1,0 +1,112 @@
+"""Where messages lie until their receivers take them: the post of the members of one process, in shared memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from gossamer.exchange.graphs import Members
+from gossamer.exchange.message import Message
+from gossamer.program import Wait, waits
+
+
+class LayoutMismatch(ValueError):
+    """Members that were to be averaged have different models."""
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What a member finds in its mailbox."""
+
+    messages: tuple[Message, ...]  # unread until now, oldest first
+    members: Members  # who takes part
+    view: int  # counts the changes of `members`
+    refused: int  # messages that could not be used, since the start
+
+
+class Post(Protocol):
+    """A service that takes a member's messages at once and keeps what comes for it."""
+
+    def join(self, rank: int, layout: bytes) -> Collected:
+        """Take part, with models of this layout (`Flat.layout`); raises `LayoutMismatch` where others differ."""
+
+    def leave(self, rank: int) -> None:
+        """Take part no more: nobody waits for this member from now on."""
+
+    def send(self, message: Message, to: Sequence[int]) -> None:
+        """Hand over a message to these members; never waits."""
+
+    def collect(self, rank: int, needed: Mapping[int, int], view: int, upto: float = math.inf) -> Collected:
+        """Take what is unread, of iterations `upto` and before. Waits until the message of iteration `needed[sender]`
+        or a later one has come from each of these senders that takes part; no longer than `view` is the present one."""
+
+
+class Mailboxes:
+    """Service: mailboxes of members that share memory (GALA). What changes hands is a reference to a message that
+    nobody changes any more, so nothing is copied or serialised, and the lock is held for no computation."""
+
+    def __init__(self, members: int, *, newest: bool = True) -> None:
+        """`newest`: an unread message is replaced by its sender's next one; else all are kept, in order."""
+        self.newest = newest
+        self.members: Members = tuple(range(members))  # all count from the start: nobody runs ahead of who comes late
+        self.view = 0
+        self.refused = 0
+        self.layout: bytes | None = None
+        self._unread: dict[int, dict[int, list[Message]]] = {}  # receiver -> sender -> messages
+        self._reached: dict[tuple[int, int], int] = {}  # (receiver, sender) -> iteration of its newest message
+
+    def join(self, rank: int, layout: bytes) -> Collected:
+        if self.layout not in (None, layout):
+            raise LayoutMismatch(f"member {rank} has another model than the others: parameters differ in name or shape")
+        self.layout = layout
+        self.admit([rank])
+        return self._take(rank)
+
+    def leave(self, rank: int) -> None:
+        self.dismiss([rank])
+
+    def admit(self, ranks: Iterable[int]) -> None:
+        """These take part."""
+        self._change({*self.members, *ranks})
+
+    def dismiss(self, ranks: Iterable[int]) -> None:
+        """These do not; what they sent before stays to be read."""
+        gone = set(ranks)
+        self._change(set(self.members) - gone)
+        self._reached = {edge: k for edge, k in self._reached.items() if edge[1] not in gone}
+
+    def send(self, message: Message, to: Sequence[int]) -> None:
+        for rank in to:
+            box = self._unread.setdefault(rank, {}).setdefault(message.sender, [])
+            edge = (rank, message.sender)
+            if self.newest and message.iteration < self._reached.get(edge, 0):
+                continue  # overtaken on its way
+            if self.newest:
+                box.clear()
+            box.append(message)
+            self._reached[edge] = max(message.iteration, self._reached.get(edge, 0))
+
+    @waits
+    def collect(self, rank: int, needed: Mapping[int, int], view: int, upto: float = math.inf) -> Wait[Collected]:
+        while view == self.view and not self._has(rank, needed):
+            yield
+        return self._take(rank, upto)
+
+    def _has(self, rank: int, needed: Mapping[int, int]) -> bool:
+        return all(self._reached.get((rank, sender), 0) >= k for sender, k in needed.items() if sender in self.members)
+
+    def _take(self, rank: int, upto: float = math.inf) -> Collected:
+        boxes = self._unread.pop(rank, {})
+        messages = sorted((m for box in boxes.values() for m in box), key=lambda m: (m.iteration, m.sender))
+        for late in reversed(messages):
+            if late.iteration <= upto:
+                break
+            self._unread.setdefault(rank, {}).setdefault(late.sender, []).insert(0, messages.pop())
+        return Collected(tuple(messages), self.members, self.view, self.refused)
+
+    def _change(self, members: set[int]) -> None:
+        now = tuple(sorted(members))
+        if now != self.members:
+            self.members, self.view = now, self.view + 1

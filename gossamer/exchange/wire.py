@@ -1,0 +1,179 @@
+"""Messages as bytes, between hosts. Never pickle.
+
+A packet is one flat buffer: a header of fixed size, the receivers' ranks, zeros up to a multiple of 64 bytes, the body.
+The body is the vector [P] as float32, as bfloat16, or as int8 with one float32 scale for each BLOCK of elements.
+"""
+
+from __future__ import annotations
+
+import struct
+import warnings
+import zlib
+from collections.abc import Sequence
+from hmac import compare_digest
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gossamer.data import Array
+from gossamer.exchange.message import Format, Hello, Message, Parcel
+
+FORMATS: tuple[Format, ...] = ("fp32", "bf16", "int8")
+BLOCK = 256
+# magic, format version, kind, number format, receivers, token, layout, sender, epoch, iteration, steps, elements,
+# weight, published, error, checksum (CRC-32 of all that is not itself)
+HEADER = struct.Struct("<4sBBBxI16s8sIIQQQdddI4x")
+MAGIC, VERSION, PARCEL, HELLO = b"GSMR", 1, 1, 2
+
+
+warnings.filterwarnings("ignore", "The given (NumPy array|buffer) is not writable")  # packets are only read
+
+
+class Refused(ValueError):
+    """A packet that cannot be used; says why."""
+
+
+def rounded(vector: Tensor, form: Format) -> Tensor:
+    """The vector [P] as it arrives in that format."""
+    if form == "fp32":
+        return vector
+    if form == "bf16":
+        return vector.bfloat16().float()
+    scales, numbers = _quantised(vector)
+    return (numbers * scales).view(-1)[: vector.numel()]
+
+
+def encode(item: Parcel | Hello, token: bytes, layout: bytes, form: Format = "fp32") -> Array:
+    """The packet, uint8. `token`: 16 bytes that only this run's hosts know; `layout`: of the models, 8 bytes."""
+    if isinstance(item, Hello):
+        head, body = _head(HELLO, 0, item.members, token, layout, (item.host, 0, 0, 0, 0, 0.0, 0.0, 0.0)), None
+    else:
+        m = item.message
+        vector = _on_host(m)
+        parts = _body(vector, form)
+        error = 0.0 if form == "fp32" else float((rounded(vector, form) - vector).norm())
+        fields = (m.sender, m.epoch, m.iteration, m.steps, vector.numel(), m.weight, m.published, error)
+        head, body = _head(PARCEL, FORMATS.index(form), item.receivers, token, layout, fields), parts
+    return _sealed(head, body or [])
+
+
+def decode(packet: Array, token: bytes, layout: bytes) -> Parcel | Hello:
+    """What a packet holds. In float32 the parameters are a view of it: it must not change afterwards.
+
+    Raises `Refused` for anything that is not whole, not from this run or, but for a `Hello`, of another layout."""
+    peek(packet, token)
+    fields = HEADER.unpack_from(packet.data)
+    _, _, kind, number, count, _, theirs, sender, epoch, iteration, steps, size, weight, published, error, checksum = (
+        fields
+    )
+    if _checksum(packet) != checksum:
+        raise Refused("wrong checksum")
+    receivers = tuple(np.frombuffer(packet, np.uint32, count, HEADER.size).tolist())
+    if kind == HELLO:
+        return Hello(sender, receivers, theirs)
+    if theirs != layout:
+        raise Refused("another layout")
+    vector = _vector(packet[_start(count) :], size, FORMATS[number])
+    message = Message(sender, iteration, epoch, weight, steps, published, vector, error, FORMATS[number])
+    return Parcel(message, receivers)
+
+
+def peek(packet: Array, token: bytes) -> int:
+    """The kind of a packet that is whole and of this run, as far as its header tells. Raises `Refused`."""
+    if not isinstance(packet, np.ndarray) or packet.dtype != np.uint8 or packet.ndim != 1:
+        raise Refused("no packet")
+    if packet.size < HEADER.size or not packet.flags.c_contiguous:
+        raise Refused("truncated")
+    magic, version, kind, number, count, theirs, *_, elements, _, _, _, _ = HEADER.unpack_from(packet.data)
+    if magic != MAGIC or version != VERSION or kind not in (PARCEL, HELLO) or number >= len(FORMATS):
+        raise Refused("no packet of ours")
+    if not compare_digest(theirs, token):
+        raise Refused("wrong token")
+    if packet.size != _start(count) + (_length(elements, FORMATS[number]) if kind == PARCEL else 0):
+        raise Refused("truncated")
+    return int(kind)
+
+
+def _head(
+    kind: int, number: int, receivers: Sequence[int], token: bytes, layout: bytes, fields: tuple[float, ...]
+) -> bytearray:
+    head = bytearray(_start(len(receivers)))
+    HEADER.pack_into(head, 0, MAGIC, VERSION, kind, number, len(receivers), token, layout, *fields, 0)
+    head[HEADER.size : HEADER.size + 4 * len(receivers)] = np.asarray(receivers, np.uint32).tobytes()
+    return head
+
+
+def _sealed(head: bytearray, body: Sequence[Tensor]) -> Array:
+    sizes = [part.numel() * part.element_size() for part in body]
+    packet = np.empty(len(head) + sum(sizes), np.uint8)
+    packet[: len(head)] = head
+    at = len(head)
+    for part, size in zip(body, sizes, strict=True):
+        packet[at : at + size] = part.view(torch.uint8).numpy().reshape(-1)
+        at += size
+    struct.pack_into("<I", packet.data, HEADER.size - 8, _checksum(packet))
+    return packet
+
+
+def _checksum(packet: Array) -> int:
+    end = HEADER.size - 8
+    return zlib.crc32(packet[end + 8 :].data, zlib.crc32(packet[:end].data))
+
+
+def _start(receivers: int) -> int:
+    return -(-(HEADER.size + 4 * receivers) // 64) * 64
+
+
+def _length(elements: int, form: Format) -> int:
+    if form == "int8":
+        blocks = -(-elements // BLOCK)
+        return blocks * (BLOCK + 4)
+    return elements * (4 if form == "fp32" else 2)
+
+
+def _body(vector: Tensor, form: Format) -> list[Tensor]:
+    if form == "fp32":
+        return [vector]
+    if form == "bf16":
+        return [vector.bfloat16()]
+    scales, numbers = _quantised(vector)
+    return [scales.reshape(-1), numbers.reshape(-1)]
+
+
+def _vector(body: Array, size: int, form: Format) -> Tensor:
+    if form == "int8":
+        blocks = -(-size // BLOCK)
+        scales = _tensor(body[: 4 * blocks], torch.float32).unsqueeze(1)
+        return (_tensor(body[4 * blocks :], torch.int8).view(blocks, BLOCK) * scales).view(-1)[:size]
+    if form == "bf16":
+        return _tensor(body, torch.bfloat16).float()
+    return _tensor(body, torch.float32)
+
+
+def _tensor(body: Array, dtype: torch.dtype) -> Tensor:
+    return torch.from_numpy(body).view(dtype)
+
+
+def _quantised(vector: Tensor) -> tuple[Tensor, Tensor]:
+    """(scales [N, 1] float32, numbers [N, BLOCK] int8) of the vector's blocks, the last one filled up with zeros."""
+    blocks = torch.nn.functional.pad(vector, (0, -vector.numel() % BLOCK)).view(-1, BLOCK)
+    scales = blocks.abs().amax(1, keepdim=True) / 127
+    numbers = (blocks / scales.clamp_min(torch.finfo(torch.float32).tiny)).round_().to(torch.int8)
+    return scales, numbers
+
+
+def _on_host(message: Message) -> Tensor:
+    """The parameters in host memory; from a GPU through pinned memory, on a stream of their own."""
+    vector = message.parameters
+    if not vector.is_cuda:
+        return vector
+    stream = torch.cuda.Stream(vector.device)  # type: ignore[no-untyped-call]
+    with torch.cuda.stream(stream):
+        if message.ready is not None:
+            stream.wait_event(message.ready)
+        pinned = torch.empty(vector.shape, pin_memory=True)
+        pinned.copy_(vector, non_blocking=True)
+        vector.record_stream(stream)
+    stream.synchronize()
+    return pinned
