@@ -22,6 +22,13 @@ COMMON: dict[str, Any] = {
     "seed": 1,
     "device": "auto",
     "precision": "auto",
+    "hosts": 1,
+    "learners": 1,
+    "graph": "ring",
+    "mixing": "uniform",
+    "sync": "never",
+    "staleness": 16,
+    "message": "fp32",
     "envs": 32,
     "workers": 0,
     "threads": 0,
@@ -138,6 +145,42 @@ PAPER = Preset(
         "initialisation": "uniform",
     },
 )
+PAPER_GALA = Preset(
+    "GALA as published: its code's settings, the learning rate 7e-4 times the square root of the number of learners; "
+    "our nature network has 64 channels in its third layer, GALA's 32",
+    {
+        "preset": "paper",
+        "algorithm": "a2c",
+        "network": "nature",
+        "steps": 40_000_000,
+        "rollout": 5,
+        "trace": 1.0,
+        "value_cost": 0.5,
+        "entropy_cost": 0.01,
+        "optimizer": "rmsprop-torch",
+        "decay": 0.99,
+        "epsilon": 1e-5,
+        "learning_rate": 0.0007 * 4**0.5,
+        "anneal_steps": 0,
+        "final_fraction": 1.0,
+        "clip_norm": 0.5,
+        "input": "unit",
+        "atari": "gala",
+    },
+)
+PAPER_PALA = Preset(
+    "PALA as its code has it: GALA's settings but for longer rollouts, the plain learning rate, and a process lock that "
+    "lets no learner run ahead of what its neighbour has sent",
+    {**PAPER_GALA.values, "rollout": 20, "learning_rate": 0.0007, "sync": "bounded", "staleness": 0},
+)
+PAPERS = {"paac": PAPER, "gala": PAPER_GALA, "pala": PAPER_PALA}
+# What an architecture needs whatever is learned. Gossip: as many environments in all as the papers have, with one
+# thread to step each learner's, since learners run side by side.
+SHAPES: dict[str, dict[str, Any]] = {
+    "paac": {},
+    "gala": {"learners": 4, "envs": 16, "workers": 1},
+    "pala": {"hosts": 2, "learners": 2, "envs": 16, "workers": 1, "sync": "bounded"},
+}
 TUNED = {
     ("a2c", True): A2C_PIXELS,
     ("a2c", False): A2C_VECTOR,
@@ -146,12 +189,14 @@ TUNED = {
 }
 
 
-def preset(name: str, algorithm: str | None, pixels: bool) -> Preset:
+def preset(architecture: str, name: str, algorithm: str | None, pixels: bool) -> Preset:
     """The preset for an algorithm (None: the architecture's own) and a kind of environment, every value filled in."""
     if name == "paper":
         if algorithm not in (None, "a2c"):
-            raise UserError(f"--algorithm {algorithm}: PAAC's paper has a2c only; leave --preset paper away")
-        chosen = PAPER if pixels else Preset(PAPER.why, {**PAPER.values, "network": "mlp", "input": "raw"})
+            name = architecture.upper()
+            raise UserError(f"--algorithm {algorithm}: {name}'s paper has a2c only; leave --preset paper away")
+        paper = PAPERS[architecture]
+        chosen = paper if pixels else Preset(paper.why, {**paper.values, "network": "mlp", "input": "raw"})
     else:
         chosen = TUNED[algorithm or "a2c", pixels]
-    return Preset(chosen.why, {**COMMON, **chosen.values})
+    return Preset(chosen.why, {**COMMON, **SHAPES[architecture], **chosen.values})

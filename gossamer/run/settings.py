@@ -20,12 +20,26 @@ from gossamer.envs import catalogue
 from gossamer.envs.atari import Atari
 from gossamer.envs.base import EnvFactory, cores
 from gossamer.envs.gym import Custom, Gym
+from gossamer.exchange import graphs, mixing
 from gossamer.program import Program
 from gossamer.run.errors import UserError
 from gossamer.run.presets import preset
 from gossamer.task import Optimization, Task
 
-ARCHITECTURES: dict[str, Callable[..., Program]] = {"paac": architectures.paac}
+ARCHITECTURES: dict[str, Callable[..., Program]] = {
+    "paac": architectures.paac,
+    "gala": architectures.gala,
+    "pala": architectures.pala,
+}
+GRAPHS: dict[str, graphs.Graph] = {
+    "ring": graphs.Ring(),
+    "exponential": graphs.Exponential(),
+    "one-peer": graphs.OnePeer(),
+    "complete": graphs.Complete(),
+    "random-pairs": graphs.RandomPairs(),
+    "hierarchical": graphs.Hierarchical(1),
+}
+MIXINGS: dict[str, mixing.Mixing] = {"uniform": mixing.Uniform(), "push-sum": mixing.PushSum()}
 NETWORKS: dict[str, networks.TorsoFactory] = {
     "nips": networks.nips,
     "nature": networks.nature,
@@ -62,7 +76,14 @@ class Settings:
     seed: int = knob("All random streams follow from it.", least=0, most=2**31 - 1)
     device: str = knob("auto, cpu, cuda or cuda:N; auto takes a GPU where there is one.")
     precision: Literal["auto", "fp32", "bf16"] = knob("auto takes bf16 where the processor computes in it.")
-    envs: int = knob("n_e: environments side by side.", least=1)
+    hosts: int = knob("pala: hosts, each one process.", least=1)
+    learners: int = knob("gala: learners; pala: learners of each host.", least=1)
+    graph: str = knob(f"gala, pala: who sends to whom: {', '.join(GRAPHS)}, or edges (0>1,1>2,2>0).")
+    mixing: Literal["uniform", "push-sum"] = knob("gala, pala: how messages are weighted.")
+    sync: Literal["never", "bounded", "lock-step"] = knob("gala, pala: when a learner waits for its neighbours.")
+    staleness: int = knob("gala, pala: tau of --sync bounded, in optimiser steps.", least=0)
+    message: Literal["fp32", "bf16", "int8"] = knob("pala: numbers on their way between hosts.")
+    envs: int = knob("n_e: environments side by side, of each learner.", least=1)
     workers: int = knob("n_w: threads (Atari; 0: one a core) or processes (Gymnasium; 0: none) that step.", least=0)
     threads: int = knob("torch threads on the CPU; 0: one for each core.", least=0)
     rollout: int = knob("t_max: steps of each environment between two updates.", least=1)
@@ -88,6 +109,11 @@ class Settings:
     epsilon: float = knob("Of the optimiser.", above=0)
     clip_norm: float = knob("Global norm that gradients are clipped to.", above=0)
 
+    @property
+    def members(self) -> int:
+        """Learners on all hosts."""
+        return self.hosts * self.learners
+
 
 KNOBS = {f.name: f for f in fields(Settings)}
 KINDS = get_type_hints(Settings)
@@ -97,6 +123,15 @@ ONLY_FOR = {
     "passes": "ppo",
     "minibatches": "ppo",
     "normalise_advantages": "ppo",
+}
+ONLY_IN = {
+    "hosts": ("pala",),
+    "learners": ("gala", "pala"),
+    "graph": ("gala", "pala"),
+    "mixing": ("gala", "pala"),
+    "sync": ("gala", "pala"),
+    "staleness": ("gala", "pala"),
+    "message": ("pala",),
 }
 
 
@@ -120,7 +155,12 @@ def resolve(given: Mapping[str, Any]) -> Settings:
     check_architecture(given["architecture"])
     env = catalogue.resolve(given["env"], preset=given.get("atari") or "paac")
     picture = isinstance(env, Atari) or _pixels(env)
-    defaults = preset(given.get("preset", "tuned"), given.get("algorithm"), picture)
+    name = given["architecture"]
+    defaults = preset(name, given.get("preset", "tuned"), given.get("algorithm"), picture)
+    if name != "paac" and not isinstance(env, Atari):
+        defaults.values["workers"] = 0  # of processes: small environments are stepped in place
+    if "staleness" in given and "sync" not in given:
+        defaults.values["sync"] = "bounded"
     settings = Settings(**{**defaults.values, **given})
     _check(settings, given, env)
     return settings
@@ -169,6 +209,11 @@ def _check(settings: Settings, given: Mapping[str, Any], env: EnvFactory) -> Non
     for name, algorithm in ONLY_FOR.items():
         if name in given and settings.algorithm != algorithm:
             raise UserError(f"{option(name)} {given[name]}: only {algorithm} has it; add --algorithm {algorithm}")
+    for name, where in ONLY_IN.items():
+        if name in given and settings.architecture not in where:
+            raise UserError(f"{option(name)} {given[name]}: {settings.architecture} has none; {' and '.join(where)} do")
+    if settings.architecture in ("gala", "pala"):
+        _check_gossip(settings, given)
     for name in ("size", "atari"):
         if name in given and not isinstance(env, Atari):
             raise UserError(f"{option(name)} {given[name]}: {settings.env} is not an Atari game")
@@ -185,6 +230,41 @@ def _check(settings: Settings, given: Mapping[str, Any], env: EnvFactory) -> Non
             f"there are: {', '.join(NETWORKS)}, or module:factory"
         )
     device(settings.device)
+
+
+def _check_gossip(settings: Settings, given: Mapping[str, Any]) -> None:
+    members = settings.members
+    if members < 2:
+        raise UserError(f"--learners {settings.learners}: gossip needs at least two members; {members} would be alone")
+    if "staleness" in given and settings.sync != "bounded":
+        raise UserError(f"--staleness {settings.staleness}: means nothing with --sync {settings.sync}; give bounded")
+    wanted = graph(settings)
+    if isinstance(wanted, graphs.Edges) and (odd := {m for e in wanted.edges for m in e} - set(range(members))):
+        raise UserError(f"--graph {settings.graph}: no member {min(odd)}; they are 0 to {members - 1}")
+    if not graphs.strongly_connected(wanted, tuple(range(members))):
+        raise UserError(
+            f"--graph {settings.graph}: not strongly connected, so members would never agree; "
+            "there must be a way along edges from each member to every other"
+        )
+
+
+def graph(settings: Settings) -> graphs.Graph:
+    """Who sends to whom: a graph by name, or its edges."""
+    if settings.graph == "hierarchical":
+        return graphs.Hierarchical(settings.learners)
+    if settings.graph == "random-pairs":
+        return graphs.RandomPairs(settings.seed)
+    if settings.graph in GRAPHS:
+        return GRAPHS[settings.graph]
+    try:
+        edges = [tuple(int(end) for end in edge.split(">")) for edge in settings.graph.split(",")]
+        return graphs.Edges(tuple((source, target) for source, target in edges))
+    except ValueError as error:
+        known = ", ".join(GRAPHS)
+        raise UserError(
+            f"--graph {settings.graph}: no such graph{near(settings.graph, GRAPHS)}; there is {known}, "
+            "or edges as 0>1,1>2,2>0"
+        ) from error
 
 
 def device(name: str) -> str:
@@ -247,7 +327,7 @@ def task(settings: Settings) -> Task:
         steps=settings.steps,
         seed=settings.seed,
         device=where,
-        threads=settings.threads or cores(),
+        threads=settings.threads or max(1, cores() // settings.members),
     )
 
 
@@ -294,4 +374,16 @@ def program(settings: Settings) -> Program:
     """The architecture, wired for these settings."""
     what = task(settings)
     gpus = 1.0 if what.device.startswith("cuda") else 0.0
-    return ARCHITECTURES[settings.architecture](what, envs=settings.envs, workers=settings.workers, gpus=gpus)
+    wiring: dict[str, Any] = {"envs": settings.envs, "workers": settings.workers, "gpus": gpus}
+    if settings.architecture in ("gala", "pala"):
+        never, lock_step = settings.sync == "never", settings.sync == "lock-step"
+        wiring |= {
+            "learners": settings.learners,
+            "graph": graph(settings),
+            "mixing": MIXINGS[settings.mixing],
+            "staleness": math.inf if never else settings.staleness,
+            "lock_step": lock_step,
+        }
+    if settings.architecture == "pala":
+        wiring |= {"hosts": settings.hosts, "form": settings.message}
+    return ARCHITECTURES[settings.architecture](what, **wiring)

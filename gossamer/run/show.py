@@ -10,7 +10,7 @@ from rich.table import Table
 
 from gossamer.envs import catalogue
 from gossamer.program import Program
-from gossamer.run.presets import PAPER, TUNED, preset
+from gossamer.run.presets import PAPERS, TUNED, preset
 from gossamer.run.settings import (
     ARCHITECTURES,
     KNOBS,
@@ -37,10 +37,10 @@ def show(architecture: str, console: Console) -> None:
     for line in parts(wired):
         console.print("  " + escape(line))
     console.print("\n[bold]Defaults[/bold] by algorithm and kind of environment\n")
-    console.print(_defaults())
+    console.print(_defaults(architecture))
     for (algorithm, pixels), chosen in TUNED.items():
         console.print(f"  {algorithm}, {KINDS[pixels]}: {chosen.why}")
-    console.print(f"  --preset paper: {PAPER.why}")
+    console.print(f"  --preset paper: {PAPERS[architecture].why}")
 
 
 def parts(wired: Program) -> list[str]:
@@ -50,9 +50,9 @@ def parts(wired: Program) -> list[str]:
     return lines + [f"{kind} {n.name} x{n.copies} on {n.host}: {', '.join(n.parts)}" for kind, n in nodes]
 
 
-def _defaults() -> Table:
-    columns = {f"{a} {KINDS[p]}": preset("tuned", a, p).values for a, p in TUNED}
-    columns["paper"] = preset("paper", None, True).values
+def _defaults(architecture: str) -> Table:
+    columns = {f"{a} {KINDS[p]}": preset(architecture, "tuned", a, p).values for a, p in TUNED}
+    columns["paper"] = preset(architecture, "paper", None, True).values
     table = Table(box=None, padding=(0, 2))
     table.add_column("option", style="cyan", no_wrap=True)
     for name in columns:

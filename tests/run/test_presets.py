@@ -7,16 +7,17 @@ from dataclasses import fields
 import pytest
 
 from gossamer.run.errors import UserError
-from gossamer.run.presets import PAPER, TUNED, preset
+from gossamer.run.presets import PAPERS, TUNED, preset
 from gossamer.run.settings import ONLY_FOR, Settings, resolve
 
 GIVEN = {"architecture", "env"}  # what no preset can know
 
 
+@pytest.mark.parametrize("architecture", ["paac", "gala", "pala"])
 @pytest.mark.parametrize("pixels", [False, True])
 @pytest.mark.parametrize(("name", "algorithm"), [("tuned", None), ("tuned", "a2c"), ("tuned", "ppo"), ("paper", None)])
-def test_a_preset_has_every_value(name: str, algorithm: str | None, pixels: bool) -> None:
-    values = preset(name, algorithm, pixels).values
+def test_a_preset_has_every_value(architecture: str, name: str, algorithm: str | None, pixels: bool) -> None:
+    values = preset(architecture, name, algorithm, pixels).values
     assert set(values) == {f.name for f in fields(Settings)} - GIVEN
     assert values["preset"] == name
     assert values["algorithm"] == (algorithm or "a2c")
@@ -24,12 +25,13 @@ def test_a_preset_has_every_value(name: str, algorithm: str | None, pixels: bool
 
 @pytest.mark.parametrize("env", ["catch", "catch-pixels"])
 @pytest.mark.parametrize("given", [{}, {"algorithm": "ppo"}, {"preset": "paper"}])
-def test_what_presets_say_can_be(env: str, given: dict[str, str]) -> None:
-    resolve({"architecture": "paac", "env": env, **given})
+@pytest.mark.parametrize("architecture", ["paac", "gala", "pala"])
+def test_what_presets_say_can_be(architecture: str, env: str, given: dict[str, str]) -> None:
+    resolve({"architecture": architecture, "env": env, **given})
 
 
 def test_presets_set_nothing_that_their_algorithm_does_not_have() -> None:
-    for (algorithm, _), chosen in [*TUNED.items(), (("a2c", True), PAPER)]:
+    for (algorithm, _), chosen in [*TUNED.items(), *((("a2c", True), paper) for paper in PAPERS.values())]:
         assert chosen.why
         assert not [name for name in chosen.values if ONLY_FOR.get(name, algorithm) != algorithm]
 
@@ -45,6 +47,20 @@ def test_the_paper_s_settings() -> None:
     assert (made.network, made.input, made.initialisation, made.atari) == ("nips", "unit", "uniform", "paac")
 
 
+def test_the_settings_of_the_papers_on_gossip() -> None:
+    # gala: arguments.py and README of its code (4 learners x 16 simulators); pala: arguments.py of its code
+    gala = resolve({"architecture": "gala", "env": "catch-pixels", "preset": "paper"})
+    assert (gala.learners, gala.envs, gala.rollout, gala.steps) == (4, 16, 5, 40_000_000)
+    assert (gala.optimizer, gala.decay, gala.epsilon, gala.clip_norm) == ("rmsprop-torch", 0.99, 1e-5, 0.5)
+    assert (gala.learning_rate, gala.anneal_steps) == (pytest.approx(0.0014), 0)
+    assert (gala.graph, gala.mixing, gala.sync, gala.value_cost, gala.entropy_cost) == (
+        ("ring", "uniform", "never", 0.5, 0.01)
+    )
+    pala = resolve({"architecture": "pala", "env": "catch-pixels", "preset": "paper"})
+    assert (pala.hosts, pala.learners, pala.envs, pala.rollout) == (2, 2, 16, 20)
+    assert (pala.learning_rate, pala.sync, pala.staleness) == (0.0007, "bounded", 0)
+
+
 def test_the_paper_on_vectors_has_a_network_that_fits_them() -> None:
     made = resolve({"architecture": "paac", "env": "catch", "preset": "paper"})
     assert (made.network, made.input, made.rollout) == ("mlp", "raw", 5)
@@ -52,4 +68,4 @@ def test_the_paper_on_vectors_has_a_network_that_fits_them() -> None:
 
 def test_the_paper_has_one_algorithm() -> None:
     with pytest.raises(UserError, match="--algorithm ppo: PAAC's paper has a2c only; leave --preset paper away"):
-        preset("paper", "ppo", True)
+        preset("paac", "paper", "ppo", True)
