@@ -169,8 +169,8 @@ PAPER_GALA = Preset(
     },
 )
 PAPER_PALA = Preset(
-    "PALA as its code has it: GALA's settings but for longer rollouts, the plain learning rate, and a process lock that "
-    "lets no learner run ahead of what its neighbour has sent",
+    "PALA as its code has it: GALA's settings but for longer rollouts, the plain learning rate, and a process lock "
+    "that lets no learner run ahead of what its neighbour has sent",
     {**PAPER_GALA.values, "rollout": 20, "learning_rate": 0.0007, "sync": "bounded", "staleness": 0},
 )
 PAPERS = {"paac": PAPER, "gala": PAPER_GALA, "pala": PAPER_PALA}
