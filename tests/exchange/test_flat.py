@@ -1,0 +1,65 @@
+"""A model as one vector: views that stay views, whatever happens to the model."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.optim import Adam
+
+from gossamer.exchange.flat import ALIGN, Flat
+from gossamer.networks import ActorCritic, mlp, small
+
+
+def a_model() -> ActorCritic:
+    return ActorCritic((4, 42, 42), 3, small)
+
+
+def test_parameters_are_views_of_the_vector() -> None:
+    model = a_model()
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    flat = Flat(model)
+    for name, p in model.named_parameters():
+        assert torch.equal(p, before[name])
+        assert p.stride() == before[name].stride()  # channels last stays channels last
+        assert p.data_ptr() % (4 * ALIGN) == flat.vector.data_ptr() % (4 * ALIGN)
+    flat.vector.zero_()
+    assert not any(p.any() for p in model.parameters())
+    assert sum(p.numel() for p in model.parameters()) <= flat.vector.numel()
+
+
+def test_a_step_after_a_swap_leaves_the_old_vector_alone() -> None:
+    model = a_model()
+    flat, opt = Flat(model), Adam(model.parameters(), 0.1, fused=True)
+    published = flat.vector
+    kept = published.clone()
+    for _ in range(2):
+        flat.swap(flat.vector.clone())
+        model(torch.zeros(2, 4, 42, 42))[0].sum().backward()
+        opt.step()
+        assert torch.equal(published, kept)
+        assert not torch.equal(flat.vector, kept)
+
+
+def test_gradients_lie_like_the_parameters() -> None:
+    model = a_model()
+    flat = Flat(model)
+    assert not flat.gradient().any()  # none yet
+    model(torch.rand(2, 4, 42, 42))[1].sum().backward()
+    for p, view in zip(model.parameters(), flat.views(flat.gradient()), strict=True):
+        assert torch.equal(view, torch.zeros_like(p) if p.grad is None else p.grad)
+    assert model.policy.weight.grad is None  # only the value was asked for
+
+
+def test_equal_models_have_equal_layouts_and_others_do_not() -> None:
+    assert Flat(a_model()).layout == Flat(a_model()).layout
+    assert len(Flat(a_model()).layout) == 8
+    others = [ActorCritic((4, 42, 42), 4, small), ActorCritic((6,), 3, mlp)]
+    assert Flat(a_model()).layout not in [Flat(other).layout for other in others]
+
+
+def test_only_float32_is_averaged() -> None:
+    with pytest.raises(ValueError, match="float32"):
+        Flat(nn.Linear(2, 2).double())
+    with pytest.raises(ValueError, match="float32"):
+        Flat(nn.ReLU())
