@@ -48,10 +48,8 @@ class Stage:
         me.turn.acquire()
         while not self.live(me):
             if self.crew.stopped or me.host in self.gone:
-                break
+                break  # no other life
             self.turns.absent(me)
-            if me.dead:
-                break  # woken because the program has been stopped
         self.turns.leave(me)
 
     def live(self, me: Player) -> bool:

@@ -155,10 +155,73 @@ def test_a_host_dies_at_once_even_if_it_comes_back_at_once() -> None:
     assert sorted(record for _, record in reports.records) == [(1, 3, 3.0), (1, 4, 3.0)]
 
 
+def test_crashes_come_before_all_else_that_happens_at_the_same_second() -> None:
+    def work(ctx: Context) -> None:
+        ctx.sleep(3.0)
+        ctx.report((ctx.restarts, ctx.now()))
+
+    program, reports = Program("same second"), Reports()
+    for host in ("a", "b"):
+        with program.host(host):
+            program.worker(work)()
+    # a comes back at 3, when b dies; b's worker would have reported at 3
+    Simulation(0, faults=Faults(crashes=[(1.0, "a", 2.0), (3.0, "b", 4.0)]))(program, reports)
+    assert reports.records == [("work[0]", (1, 6.0)), ("work[1]", (1, 10.0))]
+
+
 def test_a_crash_before_anything_has_happened_only_delays_it() -> None:
-    reports = Reports()
-    Simulation(0, faults=Faults(crashes=[(0.0, "far", 3.0)]))(counting(), reports)
-    assert reports.of("count")[0] == ("begin", 1, 3.0, None)
+    begun = list[int]()
+
+    def work(ctx: Context) -> None:
+        begun.append(ctx.restarts)
+        ctx.report(ctx.now())
+
+    program, reports = Program("before"), Reports()
+    program.worker(work)()
+    Simulation(0, faults=Faults(crashes=[(0.0, "main", 3.0)]))(program, reports)
+    assert begun == [1]
+    assert reports.of("work") == [3.0]
+
+
+def test_a_service_is_told_at_once_that_another_is_down() -> None:
+    class Desk:
+        def __init__(self, box: Box) -> None:
+            self.box = box
+
+        def hand_in(self) -> int:
+            return self.box.add()
+
+    def hand_in(ctx: Context, desk: Desk) -> None:
+        for _ in range(4):
+            try:
+                ctx.report(desk.hand_in())
+            except Unreachable:
+                ctx.report(("unreachable", ctx.now()))
+            ctx.sleep(1.0)
+
+    program, reports = Program("desk"), Reports()
+    with program.host("far"):
+        box = program.service(Box)()
+    with program.host("near"):
+        program.worker(hand_in)(program.service(Desk)(box))
+    Simulation(0, faults=Faults(crashes=[(1.5, "far", 1.0)]))(program, reports)
+    assert reports.of("hand_in") == [1, 2, ("unreachable", 2.0), 1]  # the desk's handle reaches the new one
+
+
+def test_once_the_program_is_stopped_no_host_dies() -> None:
+    def work(ctx: Context, box: Box) -> None:
+        ctx.stop()
+        ctx.report(box.add())
+
+    program, reports = Program("stopped"), Reports()
+    with program.host("far"):
+        box = program.service(Box)()
+    with program.host("near"):
+        program.worker(work)(box)
+    simulation = Simulation(0, Network(latency=1.0), Faults(crashes=[(0.5, "far", 10.0)]))
+    simulation(program, reports)
+    assert reports.records == [("work", 1)]
+    assert (simulation.now, simulation.crashes) == (2.0, [])
 
 
 def test_a_stop_while_a_host_is_down_ends_its_workers() -> None:
@@ -201,7 +264,7 @@ def test_a_service_that_cannot_be_made_again_fails_the_program() -> None:
 
 def test_waiting_for_the_dead_is_a_deadlock_only_if_they_never_come_back() -> None:
     def give(ctx: Context, box: Box) -> None:
-        ctx.sleep(2.0)
+        ctx.sleep(50.0)
         box.put("it")
 
     def take(ctx: Context, box: Box) -> None:
@@ -218,7 +281,7 @@ def test_waiting_for_the_dead_is_a_deadlock_only_if_they_never_come_back() -> No
 
     reports = Reports()
     Simulation(0, faults=Faults(crashes=[(1.0, "far", 5000.0)]), patience=10.0)(program(), reports)
-    assert reports.of("take") == [("it", 5003.0)]
+    assert reports.of("take") == [("it", 5051.0)]
     with pytest.raises(Deadlock) as caught:
         Simulation(0, faults=Faults(crashes=[(1.0, "far", inf)]))(program(), Reports())
     assert caught.value.waiting == {"take": "Box.get"}

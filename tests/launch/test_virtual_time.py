@@ -277,6 +277,99 @@ def test_a_worker_that_sleeps_for_long_before_it_lets_others_go_on_is_no_deadloc
         assert reports.of("take") == [("it", 700.0)] * 3
 
 
+def put_at(ctx: Context, box: Box, second: int, then: int = 0) -> None:
+    """Look at the clock every second, put something there at one of them, and stay a while."""
+    for _ in range(second):
+        ctx.sleep(1.0)
+    box.put("it")
+    for _ in range(then):
+        ctx.sleep(1.0)
+
+
+def test_a_wait_that_ended_gives_the_others_patience_anew() -> None:
+    def pass_on(ctx: Context, box: Box, last: Box) -> None:
+        box.get()
+        put_at(ctx, last, 70)
+
+    def take(ctx: Context, last: Box) -> None:
+        ctx.report((last.get(), ctx.now()))
+
+    program, reports = Program("pass on"), Reports()
+    box, last = program.service(Box)(), program.service(Box)()
+    program.worker(put_at)(box, 90, then=100)
+    program.worker(pass_on)(box, last)
+    program.worker(take)(last)
+    Simulation(0, patience=100.0)(program, reports)
+    assert reports.of("take") == [("it", 160.0)]
+
+
+def test_an_end_gives_the_others_patience_anew() -> None:
+    def take(ctx: Context, box: Box) -> None:
+        ctx.report((box.get(), ctx.now()))
+
+    program, reports = Program("ends"), Reports()
+    box, other = program.service(Box)(), program.service(Box)()
+    program.worker(put_at)(other, 90)
+    program.worker(put_at)(box, 160)
+    program.worker(take)(box)
+    Simulation(0, patience=100.0)(program, reports)
+    assert reports.of("take") == [("it", 160.0)]
+
+
+def test_who_sleeps_until_the_end_hides_no_deadlock() -> None:
+    def sleep(ctx: Context) -> None:
+        ctx.sleep(inf)
+
+    program, simulation = crossing(watchers=1), Simulation(0, patience=50.0)
+    program.worker(sleep)()
+    with pytest.raises(Deadlock) as caught:
+        simulation(program)
+    assert simulation.now == 51.0
+    assert caught.value.waiting["sleep"] == "Context.stopped"
+    assert caught.value.waiting["cross[0]"] == "Lock[1].take"
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_before_it_is_a_deadlock_everybody_looks_once_more(seed: int) -> None:
+    opened = set[int]()
+
+    class Door:
+        @waits
+        def enter(self, number: int) -> Wait[None]:
+            while number not in opened:
+                yield
+
+    def enter(ctx: Context, door: Door, bell: Box) -> None:
+        for number in range(3):
+            door.enter(number)
+            bell.put("next")
+
+    def unlock(ctx: Context, bell: Box) -> None:
+        for number in range(3):
+            opened.add(number)  # behind the door's back
+            bell.get()
+
+    program = Program("doors")
+    door, bell = program.service(Door)(), program.service(Box)()
+    program.worker(enter)(door, bell)
+    program.worker(unlock)(bell)
+    simulation = Simulation(seed)
+    simulation(program)
+    assert len(simulation.trace) == 9
+
+
+def test_sleepers_alone_are_no_deadlock() -> None:
+    def work(ctx: Context, box: Box) -> None:
+        for _ in range(100):
+            ctx.sleep(1.0)
+            box.add()
+
+    program, simulation = Program("alone"), Simulation(0, patience=10.0)
+    program.worker(work, copies=2)(program.service(Box)())
+    simulation(program)
+    assert simulation.now == 100.0
+
+
 def test_what_lets_somebody_go_on_now_and_then_is_no_deadlock() -> None:
     def give(ctx: Context, box: Box) -> None:
         for _ in range(400):
