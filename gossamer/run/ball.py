@@ -166,14 +166,15 @@ class Ball:
 
     def row(self) -> dict[str, float | None]:
         """Metrics for `metrics.jsonl`: the last window's figures, and the traffic since the last row. None for what is
-        not known yet; nothing at all where nobody has ever reported an exchange."""
+        not known yet; nothing at all where nobody has ever reported an exchange. A message of a sender that is ahead of
+        its receiver is not stale: it counts as 0."""
         with self._changed:
             if not self._members:
                 return {}
             since, self._since = self._since, Totals()
             before, self._row_at = self._row_at, self._when()[1]
             behind, all_the_time = since.staleness, (self._row_at - before) * len(self._members)
-            mean = sum(k * count for k, count in behind.items()) / behind.total() if behind else None
+            mean = sum(max(0, k) * count for k, count in behind.items()) / behind.total() if behind else None
             figures = {f"gossip/{name}": self._last(name) for name in SHOWN}
             return {
                 **figures,
@@ -203,16 +204,23 @@ class Ball:
         self.incomplete, self.late = int(state["dropped"]["incomplete"]), int(state["dropped"]["late"])
         self.totals = Totals.from_dict(state["traffic"])
 
-    def close(self, *, drain: bool = True) -> None:
-        """Measure what waits (not without `drain`) and end. Raises what went wrong in measuring."""
+    def close(self) -> None:
+        """Measure what waits, and end. Raises what went wrong in measuring."""
+        self._end()
+        self._check()
+
+    def abandon(self) -> None:
+        """End without what waits. Raises nothing: this is for where something else went wrong."""
+        with self._changed:
+            self._waiting.clear()
+        self._end()
+
+    def _end(self) -> None:
         with self._changed:
             self._ending = True
-            if not drain:
-                self._waiting.clear()
             self._changed.notify_all()
         if self._thread.ident is not None:
             self._thread.join()
-        self._check()
 
     def _check(self) -> None:
         if self._failure is not None:

@@ -36,8 +36,27 @@ def plain(progress: Progress) -> str:
         f"steps {progress.steps:,}/{progress.total:,} | frames {progress.steps * progress.frames_per_step:,} | "
         f"{progress.rate(10):,.0f} steps/s (60 s: {progress.rate(60):,.0f}) | "
         f"return {mean} ({len(progress.recent)} of {progress.episodes:,} episodes) | {shares} | "
-        f"left {duration(progress.left)}"
+        f"left {duration(progress.left)}{_if_any(' | ', gossip(progress))}"
     )
+
+
+def gossip(progress: Progress) -> str:
+    """How far members are apart, and what they waited; nothing where they do not gossip or nothing is known yet."""
+    found = {name.removeprefix("gossip/"): value for name, value in progress.gossip.items()}
+    shown = {
+        "distance": ", {:.3g} apart",
+        "bound": " of at most {:.3g}",
+        "kl": ", KL {:.2g}",
+        "staleness_mean": ", {:.1f} stale",
+        "waited": ", waited {:.0%}",
+    }
+    known = [(text, found.get(name)) for name, text in shown.items()]
+    parts = [text.format(value) for text, value in known if value is not None]
+    return f"{len(progress.members)} members{''.join(parts)}" if parts else ""
+
+
+def _if_any(before: str, text: str) -> str:
+    return before + text if text else ""
 
 
 class Monitor:
@@ -99,6 +118,8 @@ class Monitor:
         table.add_row("return", f"{mean}   (mean of the last {len(p.recent)} of {p.episodes:,} episodes)")
         table.add_row("", Text(sparkline(self._curve, 60), style="cyan"))
         table.add_row("time in", _bars(p.shares()))
+        if between := gossip(p):
+            table.add_row("gossip", between)
         table.add_row("passed", f"{duration(p.elapsed)}, left {duration(p.left)}")
         bar = ProgressBar(total=max(1, p.total), completed=min(p.steps, p.total))
         return Panel(Group(table, bar), title=self._title, title_align="left", border_style="blue", width=92)

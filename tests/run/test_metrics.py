@@ -105,6 +105,58 @@ def test_steps_of_members_add_up() -> None:
     assert (progress.steps, progress.updates) == (50, 5)
 
 
+def test_each_member_has_its_own_last_hundred_episodes() -> None:
+    progress, _ = begun()
+    progress.update("m[0]", Report(10, 1, tuple(Episode(score, 1) for score in (1000.0, *range(100)))))
+    progress.update("m[1]", Report(10, 1))
+    progress.update("m[2]", Report(10, 1, (Episode(3.0, 1), Episode(4.0, 1))))
+    assert progress.member_returns == {"m[0]": 99 / 2, "m[1]": None, "m[2]": 3.5}
+    assert progress.episodes == 103
+    assert len(progress.recent) == 100
+
+
+def test_totals_never_go_down_when_a_member_starts_again() -> None:
+    progress, watch = begun(total=1000)
+    progress.update("m[0]", Report(100, 10))
+    progress.update("m[1]", Report(200, 20))
+    progress.update("m[1]", Report(150, 15))  # from an older state: how much it has played since is not said
+    assert (progress.steps, progress.updates, progress.repeated) == (300, 30, 50)
+    watch.time += 10
+    progress.update("m[1]", Report(160, 16))
+    progress.update("m[1]", Report(210, 21))
+    assert (progress.steps, progress.updates, progress.repeated) == (360, 36, 50)
+    assert progress.left == (1000 + 50 - 360) / 36  # the 50 do not bring the end nearer; 360 steps in 10 seconds
+    progress.update("m[1]", Report(10, 1))  # from the beginning, and of the twice played
+    assert (progress.steps, progress.updates, progress.repeated) == (360, 36, 250)
+
+    after, _ = begun()
+    after.load_state_dict(json.loads(json.dumps(progress.state_dict())))
+    assert (after.steps, after.updates, after.repeated) == (360, 36, 250)
+
+
+def test_metrics_are_means_over_members() -> None:
+    progress, _ = begun()
+    progress.update("m[0]", Report(1, 1, metrics={"loss": 1.0, "entropy": 0.5}))
+    progress.update("m[1]", Report(1, 1, metrics={"loss": 7.0}))
+    progress.update("m[0]", Report(2, 2, metrics={"loss": 3.0, "entropy": 0.25}))
+    row = progress.row()
+    assert (row["loss"], row["entropy"]) == (5.0, 0.25)
+
+
+def test_shares_of_members_are_of_the_time_of_all_of_them() -> None:
+    progress, watch = begun()
+    watch.time += 2
+    progress.update("m[0]", Report(10, 1, seconds={"env": 1.0}))
+    progress.update("m[1]", Report(10, 1, seconds={"env": 0.5, "update": 0.5}))
+    assert progress.shares() == {"env": 1.5 / 4, "update": 0.5 / 4, "other": 0.5}
+
+
+def test_a_row_says_how_far_members_are_apart() -> None:
+    progress, _ = begun()
+    progress.gossip = {"gossip/distance": 0.5, "gossip/kl": None}
+    assert {"gossip/distance": 0.5, "gossip/kl": None}.items() <= progress.row().items()
+
+
 def test_a_row() -> None:
     progress, watch = begun()
     watch.time += 2
@@ -140,6 +192,15 @@ def test_a_resumed_run_goes_on_counting() -> None:
     after.update("act_and_learn", Report(200, 9, (Episode(6.0, 9),)))
     assert after.rate(10) == 10
     assert (after.episodes, after.mean_return) == (3, 3.0)
+    assert after.member_returns == {"act_and_learn": 3.0}
+
+
+def test_a_run_of_the_first_version_can_be_gone_on_with() -> None:
+    saved = begun()[0].state_dict()
+    del saved["members"], saved["again"]
+    after, _ = begun()
+    after.load_state_dict({**saved, "counts": {"act_and_learn": [100, 5]}, "recent": [[1.0, 9]], "episodes": 1})
+    assert (after.steps, after.updates, after.mean_return) == (100, 5, 1.0)
 
 
 def rows(directory: Path) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from gossamer.run import panel
 from gossamer.run.metrics import Progress
-from gossamer.run.panel import Monitor, duration, plain, sparkline
+from gossamer.run.panel import Monitor, duration, gossip, plain, sparkline
 from gossamer.task import Episode, Report
 
 
@@ -42,6 +42,28 @@ def test_the_line_before_there_is_anything_to_say() -> None:
     assert plain(Progress(10, 1, now=Watch())) == (
         "steps 0/10 | frames 0 | 0 steps/s (60 s: 0) | return – (0 of 0 episodes) | other 100% | left –"
     )
+
+
+GOSSIP = {
+    "gossip/distance": 1.234567,
+    "gossip/bound": 20.0,
+    "gossip/kl": 0.00123,
+    "gossip/staleness_mean": 2.51,
+    "gossip/waited": 0.034,
+    "gossip/mixed": 7,
+}
+
+
+def test_members_that_gossip_have_a_line() -> None:
+    shown = progress()
+    assert gossip(shown) == ""
+    shown.update("another", Report(1, 1))
+    shown.gossip = dict(GOSSIP)
+    line = "2 members, 1.23 apart of at most 20, KL 0.0012, 2.5 stale, waited 3%"
+    assert gossip(shown) == line
+    assert plain(shown).endswith(f" | {line}")
+    shown.gossip = {**dict.fromkeys(GOSSIP), "gossip/waited": 0.0}  # nothing but that is known at first
+    assert gossip(shown) == "2 members, waited 0%"
 
 
 @pytest.mark.parametrize(
@@ -86,8 +108,18 @@ def test_on_a_terminal_there_is_a_panel(monkeypatch: pytest.MonkeyPatch, capsys:
             watch.time += 2
             shown.update("act_and_learn", Report(6_000, 2, (Episode(score, 9),)))
             monitor.tick()
+        shown.gossip = dict(GOSSIP)
         monitor.note("a note")
     text = screen.getvalue()
-    for expected in ("the title", "6,000 of 1,000,000", "24,000 frames", "-3.50", "last 3 of 3", "a note", "env 17%"):
+    for expected in (
+        "the title",
+        "6,000 of 1,000,000",
+        "24,000 frames",
+        "-3.50",
+        "last 3 of 3",
+        "a note",
+        "env 17%",
+        "1 members, 1.23 apart",
+    ):
         assert expected in text
     assert capsys.readouterr().err == ""
