@@ -71,7 +71,7 @@ class Crew:
         self.observer = observer
         self._wake = wake
         self._halted = threading.Event()
-        self._failures: list[tuple[str, BaseException]] = []
+        self.failures: list[tuple[str, BaseException]] = []  # (where, what it failed with), the first first
 
     @property
     def stopped(self) -> bool:
@@ -85,13 +85,13 @@ class Crew:
         self._halted.wait(max(0.0, seconds))
 
     def fail(self, where: str, error: BaseException) -> None:
-        self._failures.append((where, error))
+        self.failures.append((where, error))
         self.stop()
 
-    def work(self, copy: Copy, handle: Callable[[Ref], Any], stopped: Callable[[], bool]) -> None:
+    def work(self, copy: Copy, handle: Callable[[Ref], Any], stopped: Callable[[], bool], *, restarts: int = 0) -> None:
         """Run one worker to its end, in the thread this is called from."""
         try:
-            build(copy.node, handle, Seat(copy.name, copy.rank, copy.copies, self, stopped))
+            build(copy.node, handle, Seat(copy.name, copy.rank, copy.copies, self, stopped, restarts))
         except Stopped:
             pass  # it would have waited in a program that was stopped: an end like any other
         except BaseException as error:  # a fault in one thread is everybody's: kept, and raised again by `run`
@@ -117,8 +117,8 @@ class Crew:
                 if thread.ident is not None:  # it has been started
                     thread.join()
             raise
-        if self._failures:
-            (where, first), *later = self._failures
+        if self.failures:
+            (where, first), *later = self.failures
             first.add_note(f"in {where}")
             for where, error in later:
                 first.add_note(f"later in {where}: {error!r}")

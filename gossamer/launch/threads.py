@@ -8,7 +8,7 @@ from contextlib import closing
 from functools import partial
 from typing import Any
 
-from gossamer.launch.base import POLL, Crew, Handle, advance, begin, build
+from gossamer.launch.base import POLL, Crew, Handle, advance, begin, build, methods
 from gossamer.program import SILENT, Copy, Observer, Program, Stopped, WouldBlock
 
 
@@ -45,21 +45,36 @@ class Monitor:
 
     def handle(self, *, may_wait: bool = True) -> Handle:
         """For workers; for services without `may_wait`."""
-        return Handle(self.name, self._service, self._call if may_wait else self._call_at_once)
+        return Handle(self.name, self._service, self.call if may_wait else self.call_at_once)
+
+    def published(self) -> dict[str, bool]:
+        """Its public methods, and whether a call of each may have to wait."""
+        kind: Any = type(self._service)
+        return {name: getattr(getattr(kind, name), "waits", None) is not None for name in methods(kind)}
 
     def wake(self) -> None:
         """Let those who wait look whether the program has been stopped."""
         with self._changed:
             self._changed.notify_all()
 
-    def _call(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(
+        self,
+        method: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        given_up: Callable[[], bool] = lambda: False,
+    ) -> Any:
+        """The answer, waited for as long as it takes.
+
+        Raises Stopped in a wait once the program is being stopped, or the caller has `given_up`.
+        """
         with self._changed, closing(begin(self._service, method, args, kwargs)) as steps:
             try:
                 ended, answer = advance(steps)
                 if not ended:
                     self._changed.notify_all()  # what it changed on the way may be what another waits for
                 while not ended:
-                    if self._stopped():
+                    if self._stopped() or given_up():
                         raise Stopped(f"while waiting for {self.name}.{method}")
                     self._changed.wait(timeout=POLL)  # time-out: for changes between two waits, which none announces
                     ended, answer = advance(steps)
@@ -67,7 +82,7 @@ class Monitor:
             finally:
                 self._changed.notify_all()
 
-    def _call_at_once(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call_at_once(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """From another service, which keeps its own callers out: were this to wait, nobody might ever end the wait."""
         with self._changed, closing(begin(self._service, method, args, kwargs)) as steps:
             try:
