@@ -12,7 +12,7 @@ from gossamer.member import Member
 from gossamer.program import Context, Stopped
 from gossamer.task import Task
 
-Loop: TypeAlias = Callable[Concatenate[Context, Task, Exchange, ...], None]
+Loop: TypeAlias = Callable[Concatenate[Context, ...], None]  # what stands in for `act_and_learn` takes what it takes
 
 
 def act_and_learn(ctx: Context, task: Task, exchange: Exchange, *, envs: int, workers: int = 0) -> None:

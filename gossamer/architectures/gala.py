@@ -24,6 +24,7 @@ def gala(
     staleness: float = math.inf,
     lock_step: bool = False,
     period: int = 500,
+    window: int = 32,
     loop: Loop = act_and_learn,
 ) -> Program:
     """`learners` actor-learners as threads of one process, each with `envs` environments of its own. After each of its
@@ -35,6 +36,6 @@ def gala(
     p = Program("gala")
     with p.host("machine", cpus=learners * max(1, workers), gpus=gpus):
         post = p.service(Mailboxes)(learners, newest=not (lock_step or mixing.adds))
-        gossip = Gossip(post, graph, mixing, staleness, lock_step, period=period)
+        gossip = Gossip(post, graph, mixing, staleness, lock_step, period=period, window=window)
         p.worker(loop, copies=learners)(task, gossip, envs=envs, workers=workers)
     return p

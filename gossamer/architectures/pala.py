@@ -19,10 +19,10 @@ from __future__ import annotations
 import secrets
 
 from gossamer.exchange import Gossip, Proxy
+from gossamer.exchange.couriers import carry, watch
 from gossamer.exchange.graphs import RING, Graph
 from gossamer.exchange.message import Format
 from gossamer.exchange.mixing import UNIFORM, Mixing
-from gossamer.exchange.proxy import carry, watch
 from gossamer.loops import Loop, act_and_learn
 from gossamer.program import Program
 from gossamer.task import Task
@@ -43,6 +43,7 @@ def pala(
     form: Format = "fp32",
     couriers: int = 2,
     period: int = 500,
+    window: int = 32,
     loop: Loop = act_and_learn,
 ) -> Program:
     """`learners` actor-learners on each of `hosts` hosts, each with `envs` environments of its own."""
@@ -55,7 +56,7 @@ def pala(
             proxies.append(proxy(host=h, hosts=hosts, learners=learners, token=token, newest=newest, adds=mixing.adds))
     for h, proxy_here in enumerate(proxies):
         with p.host(f"host{h}", **needs):
-            gossip = Gossip(proxy_here, graph, mixing, staleness, lock_step, period=period)
+            gossip = Gossip(proxy_here, graph, mixing, staleness, lock_step, period=period, window=window)
             p.worker(loop, copies=learners)(task, gossip, envs=envs, workers=workers)
             p.worker(carry, copies=couriers)(proxy_here, proxies, form=form)
             p.worker(watch)(proxy_here)

@@ -95,7 +95,12 @@ class Mailboxes:
         return self._take(rank, upto)
 
     def _has(self, rank: int, needed: Mapping[int, int]) -> bool:
-        return all(self._reached.get((rank, sender), 0) >= k for sender, k in needed.items() if sender in self.members)
+        return all(self._reached.get((rank, sender), 0) >= k for sender, k in needed.items() if self._due(rank, sender))
+
+    def _due(self, rank: int, sender: int) -> bool:
+        """Whether to wait for a sender: who is a neighbour only since somebody left may not know it yet, and counts
+        from its first message on."""
+        return sender in self.members and (self.view == 0 or (rank, sender) in self._reached)
 
     def _take(self, rank: int, upto: float = math.inf) -> Collected:
         boxes = self._unread.pop(rank, {})

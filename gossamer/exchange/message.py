@@ -29,12 +29,21 @@ class Message:
 
 
 @dataclass(frozen=True)
-class Hello:
-    """A host's sign of life."""
+class Pulse:
+    """What is known of a host: the more beats, the newer."""
 
     host: int
-    members: tuple[int, ...]  # ranks that take part there now
-    layout: bytes  # of their models
+    beats: int  # how often its clock has been looked at
+    members: tuple[int, ...]  # ranks that take part there
+
+
+@dataclass(frozen=True)
+class Hello:
+    """A host's sign of life, with all that it has heard of others."""
+
+    host: int
+    pulses: tuple[Pulse, ...]
+    layout: bytes  # of the models there
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Messages as bytes, between hosts. Never pickle.
 
-A packet is one flat buffer: a header of fixed size, the receivers' ranks, zeros up to a multiple of 64 bytes, the body.
-The body is the vector [P] as float32, as bfloat16, or as int8 with one float32 scale for each BLOCK of elements.
+A packet is one flat buffer: a header of fixed size, numbers (the receivers' ranks; the pulses of a `Hello`), zeros up
+to a multiple of 64 bytes, the body. The body is the vector [P] as float32, as bfloat16, or as int8 with one float32
+scale for each BLOCK of elements.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import torch
 from torch import Tensor
 
 from gossamer.data import Array
-from gossamer.exchange.message import Format, Hello, Message, Parcel
+from gossamer.exchange.message import Format, Hello, Message, Parcel, Pulse
 
 FORMATS: tuple[Format, ...] = ("fp32", "bf16", "int8")
 BLOCK = 256
@@ -47,7 +48,8 @@ def rounded(vector: Tensor, form: Format) -> Tensor:
 def encode(item: Parcel | Hello, token: bytes, layout: bytes, form: Format = "fp32") -> Array:
     """The packet, uint8. `token`: 16 bytes that only this run's hosts know; `layout`: of the models, 8 bytes."""
     if isinstance(item, Hello):
-        head, body = _head(HELLO, 0, item.members, token, layout, (item.host, 0, 0, 0, 0, 0.0, 0.0, 0.0)), None
+        numbers = [n for p in item.pulses for n in (p.host, p.beats, len(p.members), *p.members)]
+        head, body = _head(HELLO, 0, numbers, token, layout, (item.host, 0, 0, 0, 0, 0.0, 0.0, 0.0)), None
     else:
         m = item.message
         vector = _on_host(m)
@@ -71,7 +73,7 @@ def decode(packet: Array, token: bytes, layout: bytes) -> Parcel | Hello:
         raise Refused("wrong checksum")
     receivers = tuple(np.frombuffer(packet, np.uint32, count, HEADER.size).tolist())
     if kind == HELLO:
-        return Hello(sender, receivers, theirs)
+        return Hello(sender, _pulses(receivers), theirs)
     if theirs != layout:
         raise Refused("another layout")
     vector = _vector(packet[_start(count) :], size, FORMATS[number])
@@ -93,6 +95,17 @@ def peek(packet: Array, token: bytes) -> int:
     if packet.size != _start(count) + (_length(elements, FORMATS[number]) if kind == PARCEL else 0):
         raise Refused("truncated")
     return int(kind)
+
+
+def _pulses(numbers: tuple[int, ...]) -> tuple[Pulse, ...]:
+    found, at = [], 0
+    while at + 3 <= len(numbers) and at + 3 + numbers[at + 2] <= len(numbers):
+        end = at + 3 + numbers[at + 2]
+        found.append(Pulse(numbers[at], numbers[at + 1], numbers[at + 3 : end]))
+        at = end
+    if at != len(numbers):
+        raise Refused("no sign of life")
+    return tuple(found)
 
 
 def _head(

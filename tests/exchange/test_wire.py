@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gossamer.exchange.message import Format, Hello, Message, Parcel, merge
+from gossamer.exchange.message import Format, Hello, Message, Parcel, Pulse, merge
 from gossamer.exchange.wire import BLOCK, HEADER, Refused, decode, encode, peek, rounded
 
 TOKEN, LAYOUT = b"0123456789abcdef", b"layout-1"
@@ -60,7 +60,7 @@ def test_bfloat16_is_off_by_a_256th_at_most() -> None:
 
 
 def test_a_sign_of_life() -> None:
-    hello = Hello(2, (4, 5), LAYOUT)
+    hello = Hello(2, (Pulse(2, 9, (4, 5)), Pulse(0, 7, ()), Pulse(1, 0, (2,))), LAYOUT)
     assert decode(encode(hello, TOKEN, LAYOUT), TOKEN, b"another!") == hello  # who asks compares the layouts
 
 
