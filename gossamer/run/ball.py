@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Any
 
 import torch
 
 from gossamer.exchange.records import Cut, InTransit, Record, Tracked, Traffic
 from gossamer.run.divergence import Policies
+from gossamer.run.traffic import Totals, median_age
 from gossamer.run.window import Incomplete, Window, apart, cosines
 from gossamer.task import Task
 
@@ -23,38 +24,6 @@ OPEN = 4  # windows that are waited for at one time: one that a member never del
 WAITING = 2  # complete windows that may wait to be measured; they hold every member's parameters
 SHOWN = ("distance", "bound", "kl", "kl_max", "gradient_cosine")  # of a window, in rows of metrics
 KL_SHARE = 0.05  # of one core's time, at most, to compare policies with: it is taken from the members
-
-
-@dataclass
-class Totals:
-    """Traffic of all members, added up."""
-
-    sent: int = 0
-    mixed: int = 0
-    refused: int = 0
-    waited: float = 0.0  # seconds of all members
-    staleness: Counter[int] = field(default_factory=Counter)  # iterations behind -> messages
-    ages: Counter[int] = field(default_factory=Counter)  # floor(log2 milliseconds) -> messages
-
-    def add(self, traffic: Traffic) -> None:
-        """What one member did since it last said so."""
-        self.sent += traffic.sent
-        self.mixed += traffic.mixed
-        self.refused += traffic.refused
-        self.waited += traffic.waited
-        self.staleness.update(traffic.staleness)
-        self.ages.update(traffic.ages)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON has it: keys of histograms are strings, in order."""
-        counts = {name: {str(k): n for k, n in sorted(getattr(self, name).items())} for name in ("staleness", "ages")}
-        return {"sent": self.sent, "mixed": self.mixed, "refused": self.refused, "waited": self.waited, **counts}
-
-    @staticmethod
-    def from_dict(state: dict[str, Any]) -> Totals:
-        """What `to_dict` gave."""
-        counts = {name: Counter({int(k): int(n) for k, n in state[name].items()}) for name in ("staleness", "ages")}
-        return Totals(state["sent"], state["mixed"], state["refused"], state["waited"], **counts)
 
 
 class Ball:
@@ -180,7 +149,7 @@ class Ball:
                 **figures,
                 "gossip/staleness_mean": mean,
                 "gossip/staleness_max": max(behind, default=None),
-                "gossip/age_ms_median": _median_age(since.ages),
+                "gossip/age_ms_median": median_age(since.ages),
                 "gossip/waited": since.waited / all_the_time if all_the_time > 0 else 0.0,
                 "gossip/refused": since.refused,
                 "gossip/mixed": since.mixed,
@@ -240,13 +209,3 @@ def _figures(window: Window) -> dict[str, Any]:
         "gradient_cosine_neighbours": cosine.neighbours,
         "gradient_cosine_others": cosine.others,
     }
-
-
-def _median_age(ages: Counter[int]) -> float | None:
-    """Milliseconds: the middle, on a log scale, of the bin that holds the median."""
-    passed = 0
-    for bin_, count in sorted(ages.items()):
-        passed += count
-        if 2 * passed >= ages.total():
-            return float(2.0 ** (bin_ + 0.5))
-    return None
