@@ -18,13 +18,14 @@ from gossamer.exchange import Alone
 from gossamer.learner import build
 from gossamer.policy import Replica
 from gossamer.run.checkpoint import Checkpoint, Store
+from gossamer.run.directory import load_settings, write_json
 from gossamer.run.errors import UserError
-from gossamer.run.experiment import load_settings, write_json
+from gossamer.run.games import SIDE_BY_SIDE, play
+from gossamer.run.members import AVERAGE, average, choose
 from gossamer.run.settings import environment, task
 from gossamer.task import Task
 
 Protocol = Literal["noop", "sticky"]
-SIDE_BY_SIDE = 32  # games at once
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Evaluation:
     steps: int  # of training, that the policy has seen
     checkpoint: str
     greedy: bool
+    member: str | None = None  # `average`, or the number of the member that played; None where there is only one
 
     def to_dict(self) -> dict[str, Any]:
         """As `--json` prints it."""
@@ -55,15 +57,19 @@ def under(env: EnvFactory, protocol: Protocol) -> tuple[EnvFactory, str]:
     return replace(env, preset=replace(whole, noop_max=0, sticky=0.25)), "sticky"
 
 
-def load_policy(checkpoint: Checkpoint, what: Task, spec: Spec, *, greedy: bool, seed: int) -> Replica:
-    """The policy a checkpoint holds; `UserError` if it does not fit the task."""
+def load_policy(
+    checkpoint: Checkpoint, what: Task, spec: Spec, *, member: str, greedy: bool, seed: int
+) -> tuple[Replica, str | None]:
+    """The policy a checkpoint holds, and whose it is (`Evaluation.member`); `UserError` if there is no such member, or
+    its parameters do not fit the task."""
     if not 0 <= seed < 2**31:
         raise UserError(f"--seed {seed}: must be at least 0 and below 2^31")
-    model = build(what, spec)
-    (member, *_) = checkpoint.load()["workers"].values()
-    _load(model, member["learner"]["model"], checkpoint)
+    model, tree = build(what, spec), checkpoint.load()
+    whose = choose(tree, member)
+    _load(model, average(tree, whose, dict(model.named_parameters())), checkpoint)
     rng = torch.Generator(what.device).manual_seed(seed)
-    return Replica(model, what.algorithm, Alone(), rng, greedy=greedy)
+    label = None if len(tree["workers"]) == 1 else AVERAGE if len(whose) > 1 else next(iter(whose.values()))
+    return Replica(model, what.algorithm, Alone(), rng, greedy=greedy), label
 
 
 def _load(model: nn.Module, weights: dict[str, torch.Tensor], checkpoint: Checkpoint) -> None:
@@ -82,9 +88,14 @@ def evaluate(
     greedy: bool = False,
     seed: int = 0,
     device: str | None = None,
+    member: str = AVERAGE,
 ) -> Evaluation:
     """Play so many games with the run's policy. Every environment plays its share, so that quick games (lost ones)
-    are not counted more often. The result is also written to `evaluation-PROTOCOL.json` in the run directory."""
+    are not counted more often. The result is also written to `evaluation-PROTOCOL.json` in the run directory.
+
+    `member`: of a run of many, `average` plays with the mean of their parameters, `best` is the one with the highest
+    return of its last 100 training episodes, `0`, `1`, .. are single ones; what one of them played is written to
+    `evaluation-PROTOCOL-NUMBER.json`."""
     if episodes < 1:
         raise UserError(f"--episodes {episodes}: must be at least 1")
     directory = Path(run_dir)
@@ -99,19 +110,8 @@ def evaluate(
         )
     side_by_side = min(episodes, SIDE_BY_SIDE)
     with closing(factory.make(side_by_side, workers=1 if side_by_side == 1 else 0)) as env:
-        policy = load_policy(found, what, env.spec, greedy=greedy, seed=seed)
-        quota = np.full(side_by_side, episodes // side_by_side)
-        quota[: episodes % side_by_side] += 1
-        returns: list[float] = []
-        score, obs = np.zeros(side_by_side), env.reset(what.stream("evaluate") ^ seed)
-        while quota.any():
-            answer, _ = policy(torch.from_numpy(obs).to(what.device), {})
-            step = env.step(answer.action.cpu().numpy())
-            obs, score = step.obs, score + step.score
-            for b in np.flatnonzero(step.over & (quota > 0)):
-                returns.append(float(score[b]))
-                quota[b] -= 1
-            score[step.over] = 0.0
+        policy, whose = load_policy(found, what, env.spec, member=member, greedy=greedy, seed=seed)
+        returns = play(policy, env, episodes, seed=what.stream("evaluate") ^ seed, device=what.device)
     result = Evaluation(
         mean_return=float(np.mean(returns)),
         std_return=float(np.std(returns)),
@@ -121,6 +121,8 @@ def evaluate(
         steps=found.steps,
         checkpoint=found.path.name,
         greedy=greedy,
+        member=whose,
     )
-    write_json(directory / f"evaluation-{name}.json", result.to_dict())
+    of_one = "" if whose in (None, AVERAGE) else f"-{whose}"
+    write_json(directory / f"evaluation-{name}{of_one}.json", result.to_dict())
     return result

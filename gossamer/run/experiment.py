@@ -1,38 +1,36 @@
-"""A training run and its directory: what surrounds a program while it learns.
-
-config.json       every setting, resolved          metrics.jsonl, tensorboard/   what happened
-checkpoints/      the last few and the best        result.json                   how it ended
-run.log           notes
-"""
+"""A training run: what surrounds a program while it learns. What it leaves is listed in `directory`."""
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import signal
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gossamer.data import Tree
 from gossamer.launch.threads import threads
 from gossamer.learner import build
 from gossamer.program import Program
+from gossamer.run.aggregate import aggregate
+from gossamer.run.ball import Ball
 from gossamer.run.checkpoint import Store
+from gossamer.run.directory import CONFIG, GOSSIP, PICTURE, RESULT, config, load_settings, logger, prepare, write_json
 from gossamer.run.errors import UserError
 from gossamer.run.keeper import Keeper
 from gossamer.run.machine import keep_freed_memory, machine, single_threaded
 from gossamer.run.metrics import Progress, Recorder
 from gossamer.run.panel import Monitor
-from gossamer.run.settings import Settings, check_kinds, environment, program, resolve, task
+from gossamer.run.settings import Settings, environment, program, resolve, task
+from gossamer.task import Task
 from gossamer.version import __version__
 
-CONFIG, RESULT = "config.json", "result.json"
+if TYPE_CHECKING:
+    from gossamer.run.launching import Launcher
+
 PROTOCOL = "training: mean of the last 100 training episodes, sampled actions, whole games, unclipped scores"
 
 
@@ -51,20 +49,30 @@ def train(
     overwrite: bool = False,
     keep: int = 3,
     stop_at_return: float | None = None,
+    cluster: str | None = None,
     **given: Any,
 ) -> Run:
     """Train from the start. `given` are fields of `Settings`; what is left open comes from a preset.
 
+    `cluster`: None runs in this process; else on Ray: `local` on processes of this machine, or a cluster's address.
     Raises `UserError` for a value that cannot be used, `NonFiniteLoss` when a loss is NaN (the last good checkpoint
     stays), `OSError` on a full disk."""
     settings = resolve({"architecture": architecture, **{k: v for k, v in given.items() if v is not None}})
     _check_keep(keep)
     wired, frames = program(settings), probe(settings)  # what is wrong shows before anything is written
-    directory = _prepare(settings, run_dir, overwrite)
-    return _run(settings, wired, directory, frames, keep=keep, stop_at_return=stop_at_return)
+    with _launcher(cluster, wired) as launch:
+        directory = prepare(settings, run_dir, overwrite)
+        return _run(settings, wired, directory, frames, launch, keep=keep, stop_at_return=stop_at_return)
 
 
-def resume(run_dir: str | Path, *, steps: int | None = None, keep: int = 3, stop_at_return: float | None = None) -> Run:
+def resume(
+    run_dir: str | Path,
+    *,
+    steps: int | None = None,
+    keep: int = 3,
+    stop_at_return: float | None = None,
+    cluster: str | None = None,
+) -> Run:
     """Go on from the last checkpoint of a run, to `steps` in all (default: what it was started with)."""
     directory = Path(run_dir)
     settings = load_settings(directory)
@@ -76,8 +84,17 @@ def resume(run_dir: str | Path, *, steps: int | None = None, keep: int = 3, stop
     saved = checkpoint.load()
     before = (saved, checkpoint.steps)
     wired, frames = program(settings), probe(settings)
-    write_json(directory / CONFIG, _config(settings))
-    return _run(settings, wired, directory, frames, keep=keep, stop_at_return=stop_at_return, before=before)
+    with _launcher(cluster, wired) as launch:
+        write_json(directory / CONFIG, config(settings))
+        return _run(settings, wired, directory, frames, launch, keep=keep, stop_at_return=stop_at_return, before=before)
+
+
+def _launcher(cluster: str | None, wired: Program) -> AbstractContextManager[Launcher]:
+    if cluster is None:
+        return nullcontext(threads)
+    from gossamer.run.launching import on_cluster  # only where it is asked for
+
+    return on_cluster(cluster, wired)
 
 
 def _run(
@@ -85,6 +102,7 @@ def _run(
     wired: Program,
     directory: Path,
     frames_per_step: int,
+    launch: Launcher,
     *,
     keep: int,
     stop_at_return: float | None,
@@ -93,38 +111,83 @@ def _run(
     """`before`: the checkpoint that is gone on from, and its steps."""
     saved, done = before or ({}, 0)
     keep_freed_memory()
-    recorder = Recorder(directory, keep_until=done if saved else None)
     progress = Progress(settings.steps, frames_per_step)
     if saved:
         progress.load_state_dict(saved["progress"])
     title = f"gossamer {settings.architecture} · {settings.algorithm} · {settings.env} · seed {settings.seed}"
-    monitor = Monitor(progress, title)
-    log = _logger(directory / "run.log")
+    log = logger(directory / "run.log")
+    members = learning(wired)
+    ball = _ball(settings, progress, directory, done) if len(members) > 1 else None
+    recorder = Recorder(directory, keep_until=done if saved else None)
     keeper = Keeper(
         progress,
         recorder,
         Store(directory / "checkpoints", keep),
-        monitor,
+        Monitor(progress, title),
         log,
-        frozenset(member.name for member in wired.crew),
+        members,
         saved.get("workers", {}),
         stop_at_return,
+        ball=ball,
+        kept=lambda: _write_gossip(ball, directory),
     )
     log(f"{'resumed' if saved else 'started'} at step {done} with gossamer {__version__}")
     try:
-        with monitor, _signals(keeper):
-            threads(wired, keeper)
+        with keeper.monitor, _signals(keeper):
+            launch(wired, keeper)
+        if ball is not None:
+            ball.close()
         keeper.keep()
         keeper.write()
     except BaseException as error:
+        if ball is not None:
+            ball.abandon()
         log(f"ended at step {progress.steps}: {type(error).__name__}: {error}")
         raise
     finally:
         recorder.close()
-    result = _result(settings, keeper, directory)
-    write_json(directory / RESULT, result)
+    result = _finish(settings, keeper, directory)
     log(f"ended at step {progress.steps}: {result['ended']}")
     return Run(directory, result)
+
+
+def learning(wired: Program) -> frozenset[str]:
+    """The workers that learn, and so have a state to save: those that were wired with the task."""
+    given = {copy.name: (*copy.node.args, *copy.node.kwargs.values()) for copy in wired.crew}
+    return frozenset(name for name, arguments in given.items() if any(isinstance(each, Task) for each in arguments))
+
+
+def _ball(settings: Settings, progress: Progress, directory: Path, done: int) -> Ball:
+    """What watches how far members are apart; it goes on from `gossip.json` where the run does, and raises `UserError`
+    where that is damaged."""
+    ball = Ball(task(settings), settings.envs, when=lambda: (progress.steps, progress.elapsed))
+    file = directory / GOSSIP
+    if file.exists():
+        try:
+            ball.load(json.loads(file.read_text()), done)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UserError(f"{file}: truncated or altered ({error}); restore or remove it") from error
+    return ball
+
+
+def _write_gossip(ball: Ball | None, directory: Path) -> None:
+    if ball is not None and (found := ball.to_dict()):
+        write_json(directory / GOSSIP, found)
+
+
+def _finish(settings: Settings, keeper: Keeper, directory: Path) -> dict[str, Any]:
+    """`result.json`, and of many members the picture of how far they were apart, and what they play together."""
+    result = _result(settings, keeper)
+    write_json(directory / RESULT, result)
+    if (directory / GOSSIP).exists():
+        from gossamer.run.plots import draw  # matplotlib takes a second
+
+        draw(json.loads((directory / GOSSIP).read_text()), directory / PICTURE)
+    if len(keeper.members) > 1:
+        games = not keeper.interrupted  # who asks it to end may not wait for whole games
+        result |= aggregate(settings, keeper.store.get("last"), keeper.progress.member_returns, games=games)
+        write_json(directory / RESULT, result)
+    return result
 
 
 def _check_keep(keep: int) -> None:
@@ -144,7 +207,7 @@ def probe(settings: Settings) -> int:
         return env.spec.frames_per_step
 
 
-def _result(settings: Settings, keeper: Keeper, directory: Path) -> dict[str, Any]:
+def _result(settings: Settings, keeper: Keeper) -> dict[str, Any]:
     p = keeper.progress
     ended = keeper.interrupted or ("reached the return asked for" if keeper.solved_steps else "all steps done")
     return {
@@ -162,68 +225,6 @@ def _result(settings: Settings, keeper: Keeper, directory: Path) -> dict[str, An
         "version": __version__,
         "settings": asdict(settings),
     }
-
-
-def _prepare(settings: Settings, run_dir: str | Path | None, overwrite: bool) -> Path:
-    """An empty run directory with its `config.json`; `UserError` if a run is there already."""
-    stamp = time.strftime("%Y%m%d-%H%M%S")
-    directory = Path(run_dir or f"runs/{settings.architecture}-{settings.env.replace(':', '-')}-{stamp}")
-    if directory.exists() and not directory.is_dir():
-        raise UserError(f"--run-dir {directory}: is a file; give a directory")
-    if directory.is_dir() and any(directory.iterdir()):
-        if not overwrite:
-            raise UserError(
-                f"--run-dir {directory}: exists already; go on with `gossamer resume {directory}`, "
-                "add --overwrite, or give another directory"
-            )
-        if not (directory / CONFIG).is_file():
-            raise UserError(f"--overwrite: {directory} is not a run (no {CONFIG}); it is left as it is")
-        shutil.rmtree(directory)
-    existed = directory.is_dir()
-    directory.mkdir(parents=True, exist_ok=True)
-    try:
-        write_json(directory / CONFIG, _config(settings))
-    except OSError:
-        if not existed:
-            directory.rmdir()
-        raise
-    return directory
-
-
-def _config(settings: Settings) -> dict[str, Any]:
-    return {"gossamer": __version__, **asdict(settings)}
-
-
-def load_settings(directory: Path) -> Settings:
-    """The settings of a run; `UserError` if there is none."""
-    file = directory / CONFIG
-    try:
-        config = json.loads(file.read_text())
-        config.pop("gossamer")
-        check_kinds(config)
-        return Settings(**config)
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise UserError(f"{directory}: not a run directory (no {CONFIG})") from error
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise UserError(f"{file}: truncated or altered ({error}); restore it or train again") from error
-
-
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Whole or not at all: written beside and renamed."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        beside.write_text(json.dumps(content, indent=2) + "\n")
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
-
-
-def _logger(path: Path) -> Callable[[str], None]:
-    def log(text: str) -> None:
-        with open(path, "a") as file:
-            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
-
-    return log
 
 
 @contextmanager

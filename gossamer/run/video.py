@@ -12,9 +12,10 @@ import numpy as np
 import torch
 
 from gossamer.run.checkpoint import Store
+from gossamer.run.directory import load_settings
 from gossamer.run.errors import UserError
 from gossamer.run.evaluate import Protocol, load_policy, under
-from gossamer.run.experiment import load_settings
+from gossamer.run.members import AVERAGE
 from gossamer.run.settings import environment, task
 
 MIN_HEIGHT = 400  # pixels; small screens are enlarged by a whole factor
@@ -39,8 +40,10 @@ def record(
     greedy: bool = False,
     seed: int = 0,
     max_steps: int = 5_000,
+    member: str = AVERAGE,
 ) -> Recording:
-    """Play one game (or `max_steps` of it) and film it, to `video.mp4` in the run directory unless `out` is given."""
+    """Play one game (or `max_steps` of it) and film it, to `video.mp4` in the run directory unless `out` is given.
+    `member`: as in `evaluate`."""
     if max_steps < 1:
         raise UserError(f"--max-steps {max_steps}: must be at least 1")
     directory = Path(run_dir)
@@ -54,7 +57,7 @@ def record(
     what = task(settings)
     factory, _ = under(environment(settings), protocol)
     with closing(factory.make(1, workers=1, render=True)) as env:
-        policy = load_policy(found, what, env.spec, greedy=greedy, seed=seed)
+        policy, _ = load_policy(found, what, env.spec, member=member, greedy=greedy, seed=seed)
         obs, score, steps = env.reset(what.stream("record") ^ seed), 0.0, 0
         beside = path.with_name(f".{path.stem}.part{path.suffix}")
         try:

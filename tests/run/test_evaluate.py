@@ -16,7 +16,7 @@ from gossamer.run.checkpoint import Store
 from gossamer.run.errors import UserError
 from gossamer.run.evaluate import Evaluation, under
 
-KEYS = {"mean_return", "std_return", "episodes", "protocol", "returns", "steps", "checkpoint", "greedy"}
+KEYS = {"mean_return", "std_return", "episodes", "protocol", "returns", "steps", "checkpoint", "greedy", "member"}
 TWO_KINDS = """
 import gymnasium, numpy as np
 class TwoKinds(gymnasium.Env):

@@ -18,8 +18,8 @@ import gossamer
 from gossamer.learner import NonFiniteLoss
 from gossamer.run import experiment
 from gossamer.run.checkpoint import Store
+from gossamer.run.directory import load_settings, write_json
 from gossamer.run.errors import UserError
-from gossamer.run.experiment import load_settings, write_json
 from gossamer.run.settings import Settings, resolve
 
 
