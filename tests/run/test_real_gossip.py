@@ -1,0 +1,75 @@
+"""The bound holds for what members really report, in whatever order things happen to them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from some_parts import a_task
+
+from gossamer.architectures import gala, pala
+from gossamer.exchange.graphs import Exponential
+from gossamer.exchange.mixing import PushSum, Uniform
+from gossamer.launch.simulation import Simulation
+from gossamer.program import Program, Silent
+from gossamer.run import ball as module
+from gossamer.run.ball import Ball
+from gossamer.task import Report
+
+UPDATES = 76  # of each of four members: two windows of 32, from 0 and from 40
+TASK = a_task(rollout=4, steps=4 * 2 * 4 * UPDATES)
+
+
+class Feeding(Silent):
+    """An observer that hands on to a ball what members say of their exchange."""
+
+    def __init__(self, ball: Ball) -> None:
+        self.ball = ball
+
+    def report(self, worker: str, record: Any) -> None:
+        if isinstance(record, Report):
+            for each in record.exchange:
+                self.ball.take(worker, each)
+
+
+def watched(wired: Program, seed: int) -> Ball:
+    ball = Ball(TASK, 2)
+    Simulation(seed)(wired, Feeding(ball))
+    ball.close()
+    return ball
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"mixing": Uniform(), "lock_step": True},
+        {"mixing": Uniform(), "staleness": math.inf},
+        {"mixing": PushSum(), "staleness": 3, "graph": Exponential()},
+    ],
+    ids=["lock-step", "never", "push-sum"],
+)
+def test_the_bound_holds_on_one_host(monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], seed: int) -> None:
+    monkeypatch.setattr(module, "WAITING", 100)
+    ball = watched(gala(TASK, learners=4, envs=2, period=40, **given), seed)
+    assert_the_bound_holds(ball)
+
+
+@pytest.mark.parametrize("form", ["fp32", "int8"])
+def test_the_bound_holds_between_hosts(monkeypatch: pytest.MonkeyPatch, form: Any) -> None:
+    monkeypatch.setattr(module, "WAITING", 100)
+    ball = watched(pala(TASK, hosts=2, learners=2, envs=2, period=40, staleness=3, form=form), seed=0)
+    assert_the_bound_holds(ball)
+
+
+def assert_the_bound_holds(ball: Ball) -> None:
+    assert ball.late == 0
+    assert len(ball.windows) + ball.incomplete == 2
+    assert ball.windows[0]["epoch"] == 0  # the second one is lost where somebody leaves before all have closed it
+    for window in ball.windows:
+        assert window["members"] == 4
+        assert 0 < window["distance"] <= window["bound"]
+        assert window["tightness"] > 0.05  # and it says something
+    assert 0 < ball.totals.mixed <= ball.totals.sent
+    assert ball.totals.staleness.total() == ball.totals.ages.total() == ball.totals.mixed
