@@ -53,7 +53,16 @@ def pala(
     for h in range(hosts):
         with p.host(f"host{h}", **needs):
             proxy = p.service(Proxy)
-            proxies.append(proxy(host=h, hosts=hosts, learners=learners, token=token, newest=newest, adds=mixing.adds))
+            proxies.append(
+                proxy(
+                    host=h,
+                    hosts=hosts,
+                    learners=learners,
+                    token=token,
+                    newest=newest,
+                    adds=mixing.adds and not lock_step,
+                )
+            )
     for h, proxy_here in enumerate(proxies):
         with p.host(f"host{h}", **needs):
             gossip = Gossip(proxy_here, graph, mixing, staleness, lock_step, period=period, window=window)

@@ -15,7 +15,7 @@ from gossamer.data import Version
 from gossamer.exchange.base import Alone, Exchange, Learning
 from gossamer.exchange.flat import Flat
 from gossamer.exchange.graphs import RING, Graph, Members
-from gossamer.exchange.mailboxes import Collected, Post
+from gossamer.exchange.mailboxes import Post
 from gossamer.exchange.message import Message
 from gossamer.exchange.mixing import UNIFORM, Mixing
 from gossamer.exchange.records import Record
@@ -23,6 +23,7 @@ from gossamer.exchange.tracker import Tracker
 from gossamer.exchange.wire import rounded
 from gossamer.program import Context
 
+VIEWS = 8  # changes of the members that are remembered
 RECOVERY = 10.0  # seconds that a member which starts again waits for its neighbours' parameters
 
 
@@ -60,6 +61,7 @@ class Gossip:
         self._found = self.post.join(self.rank, self._flat.layout)
         if ctx.restarts:
             self._recover(ctx)
+        self._views, self._heard = [self._found.members], set[int]()
         self._tracker.cut(self.iteration, self._flat.vector, self._found.members)
         self._remember()
 
@@ -82,7 +84,7 @@ class Gossip:
 
     def take(self) -> tuple[Record, ...]:
         """What has been kept since the last call."""
-        return (*self.inner.take(), *self._tracker.take(self._found.refused, self.weight))
+        return (*self.inner.take(), *self._tracker.take(self.weight))
 
     def _stepped(self) -> Tensor:
         """The parameters after the local step [P], to be published as they are: nobody changes them any more."""
@@ -94,33 +96,40 @@ class Gossip:
         return mine
 
     def _talk(self, mine: Tensor) -> tuple[list[Message], float]:
-        """Publish, and take what has come: the messages, and the push-sum weight that is kept.
-
-        When members come or go meanwhile, the graph is another one: whoever receives only now gets the message too."""
-        k, told, messages = self.iteration, set[int](), list[Message]()
-        each, kept = self.mixing.outgoing(self.weight, len(self._edges(self.graph.out, k)))
+        """Publish, and take what has come: the messages, and the push-sum weight that is kept."""
+        k = self.iteration
+        receivers = self._edges(self.graph.out, k)
+        each, kept = self.mixing.outgoing(self.weight, len(receivers))
         ready = torch.cuda.current_stream().record_event() if mine.is_cuda else None
-        message = Message(self.rank, k, self._tracker.epoch, each, self._learner.steps, time.time(), mine, ready=ready)
-        while True:
+        if each > 0 and receivers:
+            epoch, steps = self._tracker.epoch, self._learner.steps
+            self.post.send(Message(self.rank, k, epoch, each, steps, time.time(), mine, ready=ready), receivers)
+            self._tracker.sent += len(receivers)
+        messages, view = list[Message](), -1
+        while view != self._found.view:  # whom to wait for changes when members come or go
             view = self._found.view
-            receivers = [rank for rank in self._edges(self.graph.out, k) if rank not in told]
-            if receivers and each > 0 and not (told and self.mixing.adds):  # a weight can be given away only once
-                self.post.send(message, receivers)
-                told.update(receivers)
-                self._tracker.sent += len(receivers)
-            self._found = self._collect(k)
-            messages += self._found.messages
-            if self._found.view == view:
-                return messages, kept
+            messages += self._collect(k)
+        return messages, kept
 
-    def _collect(self, k: int) -> Collected:
+    def _collect(self, k: int) -> Sequence[Message]:
         """What has come, once as much has come as the bound on staleness asks for."""
         due = k - (0 if self.lock_step else self.staleness)
-        needed = dict.fromkeys(self._edges(self.graph.into, int(due)), int(due)) if due >= 1 else {}
-        if not needed:
-            return self.post.collect(self.rank, needed, self._found.view)
-        with self._tracker.waiting():
-            return self.post.collect(self.rank, needed, self._found.view, k if self.lock_step else math.inf)
+        needed = self._needed(int(due)) if due >= 1 else {}
+        view, upto = self._found.view, k if self.lock_step else math.inf
+        with self._tracker.waiting(bool(needed)):
+            self._found = self.post.collect(self.rank, needed, view, upto)
+        self._tracker.refused += self._found.refused
+        if self._found.view == view:
+            self._heard.update(m.sender for m in self._found.messages)
+        else:
+            self._heard, self._views = set(), [*self._views[-VIEWS:], self._found.members]
+        return self._found.messages
+
+    def _needed(self, due: int) -> dict[int, int]:
+        """Whose message of that iteration is to be waited for. Who has become an in-neighbour because others came or
+        went may not know it yet, and wait for us in turn: such a one counts from its first message on."""
+        before = [set(self.graph.into(self.rank, members, due)) for members in self._views]
+        return {j: due for j in self._edges(self.graph.into, due) if j in self._heard or all(j in b for b in before)}
 
     def _edges(self, direction: Callable[[int, Members, int], Members], k: int) -> Members:
         return direction(self.rank, self._found.members, k)
@@ -151,7 +160,7 @@ class Gossip:
 
     def _recover(self, ctx: Context) -> None:
         """Take the average of the first neighbours that are heard of; after RECOVERY seconds go on without."""
-        until, messages = ctx.now() + RECOVERY, list[Message](self._found.messages)
+        until, messages = ctx.now() + RECOVERY, list[Message]()
         while not messages and ctx.now() < until and not ctx.stopped and len(self._found.members) > 1:
             ctx.sleep(0.1)
             self._found = self.post.collect(self.rank, {}, self._found.view)

@@ -23,14 +23,16 @@ class Collected:
     messages: tuple[Message, ...]  # unread until now, oldest first
     members: Members  # who takes part
     view: int  # counts the changes of `members`
-    refused: int  # messages that could not be used, since the start
+    refused: int = 0  # packets that could not be used, each told to one member
 
 
 class Post(Protocol):
     """A service that takes a member's messages at once and keeps what comes for it."""
 
     def join(self, rank: int, layout: bytes) -> Collected:
-        """Take part, with models of this layout (`Flat.layout`); raises `LayoutMismatch` where others differ."""
+        """Take part, with models of this layout (`Flat.layout`); what has come already stays to be collected.
+
+        Raises `LayoutMismatch` where others differ."""
 
     def leave(self, rank: int) -> None:
         """Take part no more: nobody waits for this member from now on."""
@@ -62,7 +64,7 @@ class Mailboxes:
             raise LayoutMismatch(f"member {rank} has another model than the others: parameters differ in name or shape")
         self.layout = layout
         self.admit([rank])
-        return self._take(rank)
+        return Collected((), self.members, self.view)
 
     def leave(self, rank: int) -> None:
         self.dismiss([rank])
@@ -95,12 +97,7 @@ class Mailboxes:
         return self._take(rank, upto)
 
     def _has(self, rank: int, needed: Mapping[int, int]) -> bool:
-        return all(self._reached.get((rank, sender), 0) >= k for sender, k in needed.items() if self._due(rank, sender))
-
-    def _due(self, rank: int, sender: int) -> bool:
-        """Whether to wait for a sender: who is a neighbour only since somebody left may not know it yet, and counts
-        from its first message on."""
-        return sender in self.members and (self.view == 0 or (rank, sender) in self._reached)
+        return all(self._reached.get((rank, sender), 0) >= k for sender, k in needed.items() if sender in self.members)
 
     def _take(self, rank: int, upto: float = math.inf) -> Collected:
         boxes = self._unread.pop(rank, {})
@@ -109,7 +106,8 @@ class Mailboxes:
             if late.iteration <= upto:
                 break
             self._unread.setdefault(rank, {}).setdefault(late.sender, []).insert(0, messages.pop())
-        return Collected(tuple(messages), self.members, self.view, self.refused)
+        refused, self.refused = self.refused, 0
+        return Collected(tuple(messages), self.members, self.view, refused)
 
     def _change(self, members: set[int]) -> None:
         now = tuple(sorted(members))

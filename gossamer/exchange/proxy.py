@@ -55,6 +55,7 @@ class Proxy:
         self._alive = Liveness(host, planned)
         self._outboxes = {h: Outbox(newest=newest, adds=adds) for h in range(hosts) if h != host}
         self._arrivals: deque[tuple[Array, ...]] = deque()
+        self._early: deque[tuple[Array, ...]] = deque(maxlen=BACKLOG)  # that came before the first member of this host
         self._unpacking = False  # one courier at a time, so that what comes keeps its order
         self._odd: int | None = None  # a host whose members have another model
 
@@ -63,6 +64,8 @@ class Proxy:
     def join(self, rank: int, layout: bytes) -> Collected:
         self._own.add(rank)
         collected = self.boxes.join(rank, layout)
+        self._arrivals.extendleft(reversed(self._early))
+        self._early.clear()
         self._say()
         return collected
 
@@ -133,15 +136,18 @@ class Proxy:
 
     def deliver(self, *packets: Array) -> None:
         """The door: packets as `wire.encode` makes them. Whatever else comes is refused and counted."""
-        welcome = []
+        welcome, early = list[Array](), list[Array]()
         for packet in packets:
             try:
                 kind = peek(packet, self.token)
             except Refused:
                 self.refuse()
                 continue
-            if self._own and (kind == HELLO or self._layout != UNKNOWN):  # else nobody is there yet, or any more
-                welcome.append(packet)
+            (welcome if kind == HELLO or self._layout != UNKNOWN else early).append(packet)
+        if early:
+            self._early.append(tuple(early))
+        if not self._own:
+            return  # nobody is here any more
         if len(self._arrivals) >= BACKLOG:
             self.boxes.refused += len(welcome)
         elif welcome:

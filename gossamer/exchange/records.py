@@ -57,7 +57,7 @@ class Traffic:
     iterations: int = 0
     sent: int = 0  # messages handed over, one for each receiver
     mixed: int = 0  # messages averaged in
-    refused: int = 0  # arrived at this member's post but could not be used: layout, checksum, token
+    refused: int = 0  # packets that came to its host and could not be used; each is told to one member
     waited: float = 0.0  # seconds held back by the bound on staleness
     staleness: dict[int, int] = field(default_factory=dict)  # iterations that a mixed message was behind -> how many
     ages: dict[int, int] = field(default_factory=dict)  # floor(log2 milliseconds since it was published) -> how many

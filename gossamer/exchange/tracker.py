@@ -24,7 +24,7 @@ class Tracker:
             raise ValueError(f"a window of {window} iterations does not fit into a period of {period}")
         self.rank, self.period, self.window = rank, period, window
         self.epoch = 0
-        self.sent = 0
+        self.sent = self.refused = 0
         self._tracking = False  # from this member's opening cut on, until its closing one
         self._parents: tuple[tuple[int, int, float], ...] = ()
         self._noise = 0.0
@@ -76,23 +76,30 @@ class Tracker:
             self._ages[math.floor(math.log2(max(now - m.published, 1e-6) * 1e3))] += 1
 
     @contextmanager
-    def waiting(self) -> Iterator[None]:
-        """Count the seconds."""
+    def waiting(self, really: bool) -> Iterator[None]:
+        """Count the seconds, where there was something to wait for."""
         start = time.perf_counter()
         yield
-        self._waited += time.perf_counter() - start
+        self._waited += (time.perf_counter() - start) * really
 
-    def take(self, refused: int, weight: float) -> tuple[Record, ...]:
-        """What has been kept since the last call. `refused`: messages that this member's post could not use so far."""
+    def take(self, weight: float) -> tuple[Record, ...]:
+        """What has been kept since the last call."""
         mixed = sum(self._staleness.values())
         traffic = Traffic(
-            self._iterations, self.sent, mixed, refused, self._waited, dict(self._staleness), dict(self._ages), weight
+            self._iterations,
+            self.sent,
+            mixed,
+            self.refused,
+            self._waited,
+            dict(self._staleness),
+            dict(self._ages),
+            weight,
         )
         records, self._records = (*self._records, traffic), []
         self._fresh()
         return records
 
     def _fresh(self) -> None:
-        self.sent = self._iterations = 0
+        self.sent = self.refused = self._iterations = 0
         self._waited = 0.0
         self._staleness, self._ages = Counter[int](), Counter[int]()
