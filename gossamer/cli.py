@@ -15,6 +15,8 @@ import tyro
 from rich.console import Console
 
 from gossamer.envs.base import MissingExtra, UnknownEnv, UnsupportedSpace
+from gossamer.exchange import LayoutMismatch
+from gossamer.launch.ray import HostFailed
 from gossamer.learner import NonFiniteLoss
 from gossamer.run.errors import UserError
 from gossamer.run.settings import Settings
@@ -70,6 +72,15 @@ Stop = Annotated[
 Total = Annotated[
     int | None, left_open("Total agent steps to go on to.", int, "(default: what the run was started with)")
 ]
+Cluster = Annotated[
+    str | None,
+    left_open(
+        "Run on Ray: local (processes of this machine), auto (the cluster it is a node of) or IP:PORT of its head.",
+        str,
+        "(default: threads of this process)",
+    ),
+]
+Member = Annotated[str, help_text("Of several: average (of their parameters), best, or a member's number.")]
 Keep = Annotated[int, help_text("Checkpoints to keep, besides the best.")]
 
 
@@ -85,6 +96,7 @@ class Train:
     overwrite: Annotated[bool, help_text("Remove a run that is there already.")] = False
     stop_at_return: Stop = None
     keep: Keep = 3
+    cluster: Cluster = None
 
     def __call__(self) -> None:
         from gossamer.run.experiment import train
@@ -95,6 +107,7 @@ class Train:
             overwrite=self.overwrite,
             keep=self.keep,
             stop_at_return=self.stop_at_return,
+            cluster=self.cluster,
             **asdict(self.knobs),
         )
         _print_end(run)
@@ -108,11 +121,19 @@ class Resume:
     steps: Total = None
     stop_at_return: Stop = None
     keep: Keep = 3
+    cluster: Cluster = None
 
     def __call__(self) -> None:
         from gossamer.run.experiment import resume
 
-        _print_end(resume(self.run_dir, steps=self.steps, keep=self.keep, stop_at_return=self.stop_at_return))
+        run = resume(
+            self.run_dir,
+            steps=self.steps,
+            keep=self.keep,
+            stop_at_return=self.stop_at_return,
+            cluster=self.cluster,
+        )
+        _print_end(run)
 
 
 @dataclass(frozen=True)
@@ -123,6 +144,7 @@ class Evaluate:
     episodes: Annotated[int, help_text("Games to play.")] = 30
     protocol: Under = "noop"
     checkpoint: Which = "last"
+    member: Member = "average"
     greedy: Greedy = False
     seed: int = 0
     json: AsJson = False
@@ -135,6 +157,7 @@ class Evaluate:
             episodes=self.episodes,
             protocol=self.protocol,
             checkpoint=self.checkpoint,
+            member=self.member,
             greedy=self.greedy,
             seed=self.seed,
         )
@@ -155,6 +178,7 @@ class Record:
     out: Annotated[Path | None, left_open("An .mp4 or .gif.", Path, "(default: video.mp4 in the run directory)")] = None
     protocol: Under = "noop"
     checkpoint: Which = "last"
+    member: Member = "average"
     greedy: Greedy = False
     seed: int = 0
     max_steps: Annotated[int, help_text("Agent steps to film at most.")] = 5_000
@@ -167,6 +191,7 @@ class Record:
             out=self.out,
             protocol=self.protocol,
             checkpoint=self.checkpoint,
+            member=self.member,
             greedy=self.greedy,
             seed=self.seed,
             max_steps=self.max_steps,
@@ -197,6 +222,56 @@ class Bench:
 
 
 @dataclass(frozen=True)
+class Simulate:
+    """Run gossip in virtual time: the real exchange, small models that stand in, a network of your choice."""
+
+    architecture: Architecture
+    members: Annotated[int, help_text("Learners on all hosts.")] = 64
+    learners: Annotated[int, help_text("Of them, on each host.")] = 8
+    graph: Annotated[str, help_text("Who sends to whom: ring, exponential, one-peer, complete, hierarchical.")] = "ring"
+    bandwidth: Annotated[str, help_text("Of each host, both ways: 1Gb (bits) or 125MB (bytes) a second.")] = "1Gb"
+    latency: Annotated[str, help_text("Between hosts, one way.")] = "40ms"
+    loss: Annotated[float, help_text("Probability that a call between hosts is lost.")] = 0.0
+    step_time: Annotated[str, help_text("Of computing between two exchanges.")] = "30ms"
+    jitter: Annotated[float, help_text("Relative deviation of it.")] = 0.1
+    message_size: Annotated[str, help_text("Of one member's parameters.")] = "6.8MB"
+    iterations: Annotated[int, help_text("Exchanges of each member.")] = 40
+    staleness: Annotated[
+        float | None, left_open("Bound tau on staleness; inf never blocks.", float, "(default: as pala has it, 16)")
+    ] = None
+    crash_rate: Annotated[float, help_text("Crashes of each host and hour.")] = 0.0
+    down: Annotated[str, help_text("How long a crashed host is away.")] = "10s"
+    seed: int = 0
+    json: AsJson = False
+
+    def __call__(self) -> None:
+        from gossamer.run.simulate import quantity, simulate
+
+        found = simulate(
+            self.architecture,
+            members=self.members,
+            learners=self.learners,
+            graph=self.graph,
+            bandwidth=quantity("--bandwidth", self.bandwidth, "bytes"),
+            latency=quantity("--latency", self.latency, "seconds"),
+            loss=self.loss,
+            step_time=quantity("--step-time", self.step_time, "seconds"),
+            jitter=self.jitter,
+            message_size=quantity("--message-size", self.message_size, "bytes"),
+            iterations=self.iterations,
+            staleness=self.staleness,
+            crash_rate=self.crash_rate,
+            down=quantity("--down", self.down, "seconds"),
+            seed=self.seed,
+        )
+        if self.json:
+            print(json.dumps(found))
+            return
+        for name, value in found.items():
+            print(f"{name:>16} {value}")
+
+
+@dataclass(frozen=True)
 class Show:
     """Show an architecture: its figure, its parts, its defaults and where they come from."""
 
@@ -224,6 +299,7 @@ COMMANDS: dict[str, Callable[..., Callable[[], None]]] = {
     "evaluate": Evaluate,
     "record": Record,
     "bench": Bench,
+    "simulate": Simulate,
     "show": Show,
     "list": List,
 }
@@ -244,7 +320,7 @@ def main() -> int:
     command = tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="gossamer", description=DESCRIPTION)
     try:
         command()
-    except (UserError, UnknownEnv, MissingExtra, UnsupportedSpace, NonFiniteLoss) as error:
+    except (UserError, UnknownEnv, MissingExtra, UnsupportedSpace, NonFiniteLoss, LayoutMismatch, HostFailed) as error:
         print("gossamer:", *str(error).split(), file=sys.stderr)  # on one line, whatever torch put into it
         return BAD_VALUE
     except OSError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections import Counter
@@ -136,8 +135,23 @@ def simulate(
     What comes back: `efficiency` (steps/s against the same members computing alone), `staleness_max` and `_mean`
     (iterations that an averaged message was behind), `distance` (to consensus, relative), `waited` (share of the
     members' time held back by the process lock), `exchanged` (messages averaged in, of each iteration)."""
-    learners = min(learners, members)
+    learners = max(1, min(learners, members))
     _check(architecture, members, learners, graph)
+    for name, value, least in (
+        ("bandwidth", bandwidth, 1),
+        ("latency", latency, 0),
+        ("loss", loss, 0),
+        ("step-time", step_time, 1e-6),
+        ("jitter", jitter, 0),
+        ("message-size", message_size, 0),
+        ("iterations", iterations, 4),
+        ("staleness", staleness or 0, 0),
+        ("crash-rate", crash_rate, 0),
+    ):
+        if not value >= least:
+            raise UserError(f"--{name} {value}: must be at least {least}")
+    if loss >= 1:
+        raise UserError(f"--loss {loss}: must be below 1")
     hosts = members // learners
     wanted = graphs.Hierarchical(learners) if graph == "hierarchical" else GRAPHS[graph]
     work = Workload(iterations, step_time, jitter, seed=seed)
@@ -191,16 +205,11 @@ def _size(message_size: float, method: str, args: tuple[Any, ...], kwargs: dict[
     return 100.0
 
 
-def quantity(text: str, unit: str) -> float:
-    """`1Gb` (bits per second) or `125MB` as bytes, `40ms` as seconds. `UserError` for anything else."""
+def quantity(option: str, text: str, unit: str) -> float:
+    """`1Gb` (bits) or `125MB` as bytes, `40ms` as seconds. `UserError` for anything else."""
     found = re.fullmatch(r"([0-9.]+(?:e[+-]?[0-9]+)?)\s*([kMGmu]?)(b|B|s)?(?:ps|/s)?", text.strip())
     fits = {"bytes": ("b", "B", None), "seconds": ("s", None)}[unit]
     if not found or found[3] not in fits:
         example = "1Gb (bits), 125MB (bytes)" if unit == "bytes" else "40ms, 0.04s"
-        raise UserError(f"{text}: not understood as {unit}; write it as {example}")
+        raise UserError(f"{option} {text}: not understood as {unit}; write it as {example}")
     return float(found[1]) * UNITS[found[2]] / (8 if found[3] == "b" else 1)
-
-
-def dump(result: dict[str, Any]) -> str:
-    """As `--json` prints it."""
-    return json.dumps(result)
