@@ -162,7 +162,7 @@ def nodes(ray: Any) -> dict[str, tuple[float, float]]:
 def connected(address: str | None, program: Program) -> Iterator[ModuleType]:
     """Ray, connected; what was begun here ends here."""
     if address is not None and "ray" not in sys.modules:
-        _use_token()
+        _before_import()
     try:
         import ray
     except ImportError as error:
@@ -181,7 +181,10 @@ def connected(address: str | None, program: Program) -> Iterator[ModuleType]:
             try:
                 ray.init(address=address, **quiet)
             except (ConnectionError, RuntimeError, ValueError) as error:
-                raise ClusterUnreachable(f"cluster {address}: {_first_line(error)}") from error
+                text = (
+                    f"{str(error).strip().splitlines()[0]} (this machine has to be a node of it: ray start --address)"
+                )
+                raise ClusterUnreachable(f"cluster {address}: {text}") from error
     try:
         yield ray
     finally:
@@ -201,13 +204,13 @@ def _knock(address: str) -> None:
         asked = subprocess.run(command, capture_output=True, text=True, timeout=CONNECT_SECONDS)
     except subprocess.TimeoutExpired:
         raise ClusterUnreachable(f"cluster {address}: no answer of Ray within {CONNECT_SECONDS} s") from None
-    if "InvalidAuthToken" in asked.stderr or "AuthenticationError" in asked.stderr:
+    if asked.returncode and "RAY_AUTH_TOKEN" in asked.stderr:  # it says where it looked for one
         raise ClusterUnreachable(
             f"cluster {address}: the token is missing or wrong: give the cluster's in RAY_AUTH_TOKEN, "
-            f"in the file of RAY_AUTH_TOKEN_PATH, or in {TOKEN_FILE}"
+            f"in the file of RAY_AUTH_TOKEN_PATH, or in {TOKEN_FILE}, and RAY_AUTH_MODE=token"
         )
     if asked.returncode:
-        raise ClusterUnreachable(f"cluster {address}: {_last_line(asked.stderr) or 'not healthy'}")
+        raise ClusterUnreachable(f"cluster {address}: {asked.stderr.strip().splitlines()[-1:] or 'is not healthy'}")
 
 
 def _host_and_port(address: str) -> tuple[str, int]:
@@ -217,11 +220,13 @@ def _host_and_port(address: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def _use_token() -> None:
-    """Ray uses a token for a cluster given by its address only where it is told so before it is imported."""
+def _before_import() -> None:
+    """What Ray reads only while it is imported: whether to use a token with a cluster that is given by its address,
+    and how long to look for the node that this machine is."""
     there = "RAY_AUTH_TOKEN" in os.environ or "RAY_AUTH_TOKEN_PATH" in os.environ or TOKEN_FILE.expanduser().is_file()
     if there:
         os.environ.setdefault("RAY_AUTH_MODE", "token")
+    os.environ.setdefault("RAY_gcs_server_request_timeout_seconds", str(CONNECT_SECONDS))
 
 
 def _keep_token_private() -> None:
@@ -240,11 +245,3 @@ def _own_signals() -> Iterator[None]:
     finally:
         if before is not None and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, before)
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().split("\n")[0]
-
-
-def _last_line(text: str) -> str:
-    return text.strip().split("\n")[-1]
