@@ -37,12 +37,7 @@ class Refused(ValueError):
 
 def rounded(vector: Tensor, form: Format) -> Tensor:
     """The vector [P] as it arrives in that format."""
-    if form == "fp32":
-        return vector
-    if form == "bf16":
-        return vector.bfloat16().float()
-    scales, numbers = _quantised(vector)
-    return (numbers * scales).view(-1)[: vector.numel()]
+    return vector if form == "fp32" else _restored(_body(vector, form), form, vector.numel())
 
 
 def encode(item: Parcel | Hello, token: bytes, layout: bytes, form: Format = "fp32") -> Array:
@@ -54,7 +49,7 @@ def encode(item: Parcel | Hello, token: bytes, layout: bytes, form: Format = "fp
         m = item.message
         vector = _on_host(m)
         parts = _body(vector, form)
-        error = 0.0 if form == "fp32" else float((rounded(vector, form) - vector).norm())
+        error = 0.0 if form == "fp32" else float((_restored(parts, form, vector.numel()) - vector).norm())
         fields = (m.sender, m.epoch, m.iteration, m.steps, vector.numel(), m.weight, m.published, error)
         head, body = _head(PARCEL, FORMATS.index(form), item.receivers, token, layout, fields), parts
     return _sealed(head, body or [])
@@ -146,34 +141,36 @@ def _length(elements: int, form: Format) -> int:
 
 
 def _body(vector: Tensor, form: Format) -> list[Tensor]:
+    """A vector [P] as the parts of a body."""
     if form == "fp32":
         return [vector]
     if form == "bf16":
         return [vector.bfloat16()]
-    scales, numbers = _quantised(vector)
-    return [scales.reshape(-1), numbers.reshape(-1)]
+    blocks = torch.nn.functional.pad(vector, (0, -vector.numel() % BLOCK)).view(-1, BLOCK)
+    scales = blocks.abs().amax(1, keepdim=True) / 127
+    numbers = (blocks / scales.clamp_min(torch.finfo(torch.float32).tiny)).round_().to(torch.int8)
+    return [scales, numbers]  # [N, 1] float32, [N, BLOCK] int8
+
+
+def _restored(parts: Sequence[Tensor], form: Format, size: int) -> Tensor:
+    """The vector [P] that these parts hold."""
+    if form == "int8":
+        scales, numbers = parts
+        return (numbers * scales).view(-1)[:size]
+    return parts[0].float()
 
 
 def _vector(body: Array, size: int, form: Format) -> Tensor:
+    """The vector [P] of a body; in float32 a view of it."""
     if form == "int8":
         blocks = -(-size // BLOCK)
         scales = _tensor(body[: 4 * blocks], torch.float32).unsqueeze(1)
-        return (_tensor(body[4 * blocks :], torch.int8).view(blocks, BLOCK) * scales).view(-1)[:size]
-    if form == "bf16":
-        return _tensor(body, torch.bfloat16).float()
-    return _tensor(body, torch.float32)
+        return _restored([scales, _tensor(body[4 * blocks :], torch.int8).view(blocks, BLOCK)], form, size)
+    return _restored([_tensor(body, torch.bfloat16 if form == "bf16" else torch.float32)], form, size)
 
 
 def _tensor(body: Array, dtype: torch.dtype) -> Tensor:
     return torch.from_numpy(body).view(dtype)
-
-
-def _quantised(vector: Tensor) -> tuple[Tensor, Tensor]:
-    """(scales [N, 1] float32, numbers [N, BLOCK] int8) of the vector's blocks, the last one filled up with zeros."""
-    blocks = torch.nn.functional.pad(vector, (0, -vector.numel() % BLOCK)).view(-1, BLOCK)
-    scales = blocks.abs().amax(1, keepdim=True) / 127
-    numbers = (blocks / scales.clamp_min(torch.finfo(torch.float32).tiny)).round_().to(torch.int8)
-    return scales, numbers
 
 
 def _on_host(message: Message) -> Tensor:
