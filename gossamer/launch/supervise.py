@@ -18,6 +18,7 @@ from gossamer.launch.ray import HostFailed
 
 PAUSE = 0.02  # seconds between two looks at a host that always has news
 FAILURE_SECONDS = 600.0  # for which a failure of a host counts
+START_SECONDS = 120.0  # that a host has to be there for the first time
 
 log = logging.getLogger(__name__)
 
@@ -63,9 +64,6 @@ class Run:
                 raise HostFailed(text)
             log.error("ended without workers whose hosts %s", text)
 
-    def was_built(self, host: str) -> bool:
-        return host in self._built
-
 
 class Supervisor:
     """Looks after one host. Everything here belongs to its thread, but for `running` and `lost`, which others read."""
@@ -78,6 +76,7 @@ class Supervisor:
         self._saved: dict[str, Any] = {}  # worker -> what it saved last in this run
         self._fell: list[float] = []  # when the host failed, since it last reported something
         self._gone_since = self._stopped_since = float("inf")
+        self._begun = False  # whether its workers have been started at all
 
     def watch(self) -> None:
         """Until no worker of the whole program runs: others may need this host's services."""
@@ -133,6 +132,7 @@ class Supervisor:
             restored = self._crew.observer.restored
             states = {name: self._saved[name] if name in self._saved else restored(name) for name in self.running}
             self._ask(self._actor.work.remote(frozenset(self.running), states))
+            self._begun = True
 
     def _failed(self) -> None:
         now, limits = time.monotonic(), self._run.limits
@@ -185,12 +185,13 @@ class Supervisor:
             self._stopped_since = min(self._stopped_since, now)
             if now - max(self._stopped_since, self._gone_since) > limits.stop_seconds:
                 self.running.clear()
-        elif now - self._gone_since > limits.gone_seconds:
-            if not self._run.was_built(self.host):
+        elif not self._begun:
+            if now - self._gone_since > START_SECONDS:
                 raise HostFailed(
-                    f"host {self.host} could not be started within {limits.gone_seconds:g} s: "
+                    f"host {self.host} could not be started within {START_SECONDS:g} s: "
                     "the cluster may be busy with other programs (ray status)"
                 )
+        elif now - self._gone_since > limits.gone_seconds:
             if not any(other.running for other in self._run.supervisors if other is not self):
                 self.lost = frozenset(self.running)
                 self.running.clear()
