@@ -47,8 +47,7 @@ unit: install
 demo: install ## solve Pong while you watch, evaluate, leave a video
 	@bash scripts/demo.sh
 
-bench-install: install .venv-peers/.installed ## add what benchmarks/ needs: a plotter here, SB3 in .venv-peers
-	.venv/bin/python $(PIP) install -c constraints.txt -e ".[bench]"
+bench-install: install .venv-peers/.installed ## add what benchmarks/ compare with: SB3, in .venv-peers
 
 .venv-peers/.installed: benchmarks/peers/requirements.txt
 	$(call make-venv,.venv-peers)

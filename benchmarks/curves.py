@@ -108,7 +108,7 @@ def build(runs: Mapping[str, Sequence[Path]], goal: float) -> dict[str, Any]:
 
 def plot(found: Mapping[str, Any], path: Path) -> None:
     """Return against steps and against minutes, a line for each seed, a colour for each label."""
-    from matplotlib.figure import Figure  # of the extra [bench]
+    from matplotlib.figure import Figure  # takes a while: only where it is used
 
     figure = Figure(figsize=(11, 4), layout="constrained")
     by_steps, by_time = figure.subplots(1, 2, sharey=True)
