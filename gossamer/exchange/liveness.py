@@ -3,6 +3,9 @@
 Every host counts the beats of its clock, tells a few others all counts it knows at each beat, and takes the larger
 ones from what it is told. A host whose count has not grown for a while is silent, whoever was to hear of it. News needs
 about log n beats to reach n hosts, and so do doubts: `patience` grows with log n.
+
+A host that was started again hears how far its clock had come before, and goes on from there, or it would not be
+believed; and before that, perhaps sooner than anybody missed it, it lets everybody know that its members were away.
 """
 
 from __future__ import annotations
@@ -30,14 +33,15 @@ class Liveness:
         self._others = [h for h in planned if h != host]
         random.Random(host).shuffle(self._others)
         self._beats = 0
+        self._away = 0.0  # until then nobody is said to take part here
         self._spoke: set[int] = set()  # hosts that parcels came from
 
     def tick(self, now: float, members: tuple[int, ...]) -> list[int]:
         """It is `now`, and these members take part here: whom to tell."""
-        if self._beats == 0:
+        if self.now == 0.0:  # a beat may come before the clock does
             self._heard = dict.fromkeys(self._heard, now)
         self.now, self._beats = now, self._beats + 1
-        self._pulses[self.host] = Pulse(self.host, self._beats, members)
+        self._pulses[self.host] = Pulse(self.host, self._beats, members if now >= self._away else ())
         told = self._others[:FAN_OUT]
         self._others = self._others[FAN_OUT:] + told
         return told
@@ -51,7 +55,9 @@ class Liveness:
         """What another host knows."""
         for pulse in pulses:
             known = self._pulses.get(pulse.host)
-            if known is not None and pulse.host != self.host and pulse.beats > known.beats:
+            if pulse.host == self.host and pulse.beats > self._beats:  # of an earlier life
+                self._beats, self._away = pulse.beats, self.now + self.patience / 2
+            elif known is not None and pulse.host != self.host and pulse.beats > known.beats:
                 self._pulses[pulse.host] = pulse
                 self._heard[pulse.host] = self.now
 
