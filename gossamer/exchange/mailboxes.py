@@ -83,12 +83,12 @@ class Mailboxes:
         for rank in to:
             box = self._unread.setdefault(rank, {}).setdefault(message.sender, [])
             edge = (rank, message.sender)
-            if self.newest and message.iteration < self._reached.get(edge, 0):
-                continue  # overtaken on its way
+            if message.iteration <= self._reached.get(edge, 0):
+                continue  # overtaken on its way, or come twice: a call that got no answer is made again
             if self.newest:
                 box.clear()
             box.append(message)
-            self._reached[edge] = max(message.iteration, self._reached.get(edge, 0))
+            self._reached[edge] = message.iteration
 
     @waits
     def collect(self, rank: int, needed: Mapping[int, int], view: int, upto: float = math.inf) -> Wait[Collected]:

@@ -16,6 +16,7 @@ class Outbox:
     newest: bool = True  # whether of one sender only the newest message counts
     adds: bool = False  # whether messages of one sender may be added up
     parcels: list[Parcel] = field(default_factory=list)
+    tried: list[Parcel] = field(default_factory=list)  # not to be added up: they may have arrived, whatever it seemed
     greet: bool = True
     busy: bool = False  # whether a courier is on its way there
     after: float = 0.0  # not to be tried before then, in seconds
@@ -23,15 +24,17 @@ class Outbox:
 
     def ready(self, now: float) -> bool:
         """Whether a courier should go there now."""
-        return not self.busy and self.after <= now and (bool(self.parcels) or self.greet)
+        return not self.busy and self.pending(now)
 
     def pending(self, now: float) -> bool:
         """Whether something is to be taken there, or on its way, that is not put off."""
-        return self.busy or (self.after <= now and (bool(self.parcels) or self.greet))
+        return self.busy or (self.after <= now and (bool(self.parcels) or bool(self.tried) or self.greet))
 
     def take(self) -> list[Parcel]:
-        """All there is, for one way."""
-        parcels, self.parcels = self.parcels, []
+        """All there is, for one way; what was tried before goes first, and alone."""
+        parcels, self.tried = self.tried, []
+        if not parcels:
+            parcels, self.parcels = self.parcels, []
         self.busy, self.greet, self.turn = True, False, self.turn + 1
         return parcels
 
@@ -40,9 +43,16 @@ class Outbox:
         self.busy = False
         if not arrived:
             self.after, self.greet = now + RETRY, True
+        if not arrived and self.adds:
+            self.tried = parcels
+        elif not arrived:
             since, self.parcels = self.parcels, []
             for parcel in [*parcels, *since]:
                 self.put(parcel)
+
+    def clear(self) -> None:
+        """Forget the parcels."""
+        self.parcels, self.tried = [], []
 
     def put(self, parcel: Parcel) -> None:
         """Add a parcel. Where only the newest counts, it takes the place of its sender's older ones, but for receivers

@@ -1,0 +1,131 @@
+"""Mailboxes: what lies in them, in which order, and how long one waits for it."""
+
+from __future__ import annotations
+
+import pytest
+from some_messages import LAYOUT, a_message, answer, begun, told
+
+from gossamer.exchange import LayoutMismatch, Mailboxes
+from gossamer.program import WouldBlock
+
+
+def test_the_latest_message_of_each_sender_counts() -> None:
+    post = Mailboxes(3)
+    for k in (1, 2):
+        post.send(a_message(0, k), [2])
+        post.send(a_message(1, k + 4), [2])
+    assert told(post.collect(2, {}, 0).messages) == [(0, 2), (1, 6)]
+    assert post.collect(2, {}, 0).messages == ()  # read once
+
+
+def test_all_messages_count_in_the_order_of_iterations() -> None:
+    post = Mailboxes(3, newest=False)
+    for sender, k in ((0, 1), (0, 2), (1, 1), (0, 3), (1, 3)):
+        post.send(a_message(sender, k), [2])
+    assert told(post.collect(2, {}, 0).messages) == [(0, 1), (1, 1), (0, 2), (0, 3), (1, 3)]
+
+
+def test_a_message_goes_to_whom_it_is_for() -> None:
+    post = Mailboxes(4)
+    post.send(a_message(0, 1), [1, 3])
+    assert [len(post.collect(rank, {}, 0).messages) for rank in range(4)] == [0, 1, 0, 1]
+
+
+@pytest.mark.parametrize("newest", [True, False])
+def test_what_was_overtaken_or_comes_twice_is_dropped(newest: bool) -> None:
+    post = Mailboxes(2, newest=newest)
+    for k in (5, 4, 5):
+        post.send(a_message(0, k), [1])
+    assert told(post.collect(1, {}, 0).messages) == [(0, 5)]
+    post.send(a_message(0, 5), [1])  # although it has been read
+    post.send(a_message(0, 3), [1])
+    assert post.collect(1, {}, 0).messages == ()
+    post.send(a_message(0, 6), [1])
+    assert told(post.collect(1, {}, 0).messages) == [(0, 6)]
+
+
+def test_later_messages_stay_for_later() -> None:
+    post = Mailboxes(3, newest=False)
+    for k in (1, 2, 3, 4):
+        post.send(a_message(0, k), [2])
+        post.send(a_message(1, k), [2])
+    assert told(post.collect(2, {}, 0, 1).messages) == [(0, 1), (1, 1)]
+    assert told(post.collect(2, {}, 0, 3).messages) == [(0, 2), (1, 2), (0, 3), (1, 3)]
+    assert told(post.collect(2, {}, 0).messages) == [(0, 4), (1, 4)]
+
+
+def test_one_waits_for_the_message_that_is_needed() -> None:
+    post = Mailboxes(3)
+    with pytest.raises(WouldBlock):
+        post.collect(2, {0: 1}, 0)
+    call = begun(post, "collect", 2, {0: 2, 1: 1}, 0)
+    next(call)
+    for sender, k in ((0, 1), (1, 9)):
+        post.send(a_message(sender, k), [2])
+        next(call)  # not yet
+    post.send(a_message(0, 2), [1])  # not to us
+    next(call)
+    post.send(a_message(0, 3), [2])  # later will do
+    assert told(answer(call).messages) == [(0, 3), (1, 9)]
+    assert post.collect(2, {0: 3, 1: 9}, 0).messages == ()  # has come, although it was read before
+
+
+def test_who_is_gone_is_not_waited_for() -> None:
+    post = Mailboxes(3)
+    post.send(a_message(0, 1), [2])
+    call = begun(post, "collect", 2, {0: 5}, 0)
+    next(call)
+    post.leave(0)
+    found = answer(call)
+    assert (told(found.messages), found.members, found.view) == ([(0, 1)], (1, 2), 1)  # what it sent stays to be read
+    assert post.collect(2, {0: 9}, found.view).messages == ()
+
+
+@pytest.mark.parametrize("change", ["leave", "admit", "dismiss"])
+def test_a_change_of_members_ends_the_wait(change: str) -> None:
+    post = Mailboxes(4)
+    post.leave(3)
+    call = begun(post, "collect", 2, {0: 5}, 1)
+    next(call)
+    post.leave(3)  # no change
+    next(call)
+    {"leave": lambda: post.leave(1), "admit": lambda: post.admit([3]), "dismiss": lambda: post.dismiss([1])}[change]()
+    assert answer(call).view == 2
+    with pytest.raises(WouldBlock):  # of the new view
+        post.collect(2, {0: 5}, 2)
+    assert post.collect(2, {0: 5}, 1).view == 2  # who has not heard of it does not wait
+
+
+def test_who_comes_back_starts_anew() -> None:
+    post = Mailboxes(2)
+    post.send(a_message(0, 50), [1])
+    post.collect(1, {}, 0)
+    post.dismiss([0])
+    post.admit([0])
+    with pytest.raises(WouldBlock):
+        post.collect(1, {0: 1}, 2)
+    post.send(a_message(0, 1), [1])
+    assert told(post.collect(1, {0: 1}, 2).messages) == [(0, 1)]
+
+
+def test_refused_packets_are_told_to_one_member() -> None:
+    post = Mailboxes(2)
+    post.refused = 3
+    assert [post.collect(rank, {}, 0).refused for rank in (1, 0, 1)] == [3, 0, 0]
+
+
+def test_all_take_part_from_the_start() -> None:
+    post = Mailboxes(3)
+    assert post.members == (0, 1, 2)
+    post.send(a_message(0, 1), [1])
+    found = post.join(1, LAYOUT)
+    assert (found.messages, found.members, found.view) == ((), (0, 1, 2), 0)
+    assert told(post.collect(1, {}, 0).messages) == [(0, 1)]  # came before it joined
+
+
+def test_members_with_other_models_are_not_let_in() -> None:
+    post = Mailboxes(2)
+    post.join(0, LAYOUT)
+    post.join(1, LAYOUT)
+    with pytest.raises(LayoutMismatch, match="member 1"):
+        post.join(1, b"another!")
