@@ -115,7 +115,7 @@ class Proxy:
             self.refuse()
             return
         if UNKNOWN not in (hello.layout, self._layout) and hello.layout != self._layout:
-            self._odd = hello.host
+            self._odd, self.boxes.view = hello.host, self.boxes.view + 1  # nobody waits any longer
         self._alive.merge(hello.pulses)
         self._agree()
 
@@ -145,6 +145,7 @@ class Proxy:
                 continue
             (welcome if kind == HELLO or self._layout != UNKNOWN else early).append(packet)
         if early:
+            self.boxes.refused += len(self._early[0]) if len(self._early) == BACKLOG else 0  # the oldest falls out
             self._early.append(tuple(early))
         if not self._own:
             return  # nobody is here any more
@@ -177,7 +178,7 @@ class Proxy:
         self.boxes.admit(there)
         self.boxes.dismiss(set(self.boxes.members) - there - here)
         for host in self._alive.silent:
-            self._outboxes[host].parcels.clear()
+            self._outboxes[host].clear()
 
     @property
     def _layout(self) -> bytes:
