@@ -126,7 +126,7 @@ def _sealed(head: bytearray, body: Sequence[Tensor]) -> Array:
 
 def _checksum(packet: Array) -> int:
     end = HEADER.size - 8
-    return zlib.crc32(packet[end + 8 :].data, zlib.crc32(packet[:end].data))
+    return zlib.crc32(packet[end + 4 :].data, zlib.crc32(packet[:end].data))
 
 
 def _start(receivers: int) -> int:
