@@ -24,7 +24,7 @@ from gossamer.exchange.wire import rounded
 from gossamer.program import Context
 
 VIEWS = 8  # changes of the members that are remembered
-RECOVERY = 10.0  # seconds that a member which starts again waits for its neighbours' parameters
+RECOVERY = 30.0  # seconds that a member which starts again waits for its neighbours' parameters
 
 
 @dataclass
@@ -62,7 +62,7 @@ class Gossip:
         if ctx.restarts:
             self._recover(ctx)
         self._views, self._heard = [self._found.members], set[int]()
-        self._tracker.cut(self.iteration, self._flat.vector, self._found.members)
+        self._tracker.cut(self.iteration, self._flat.vector.clone(), self._found.members)
         self._remember()
 
     def leave(self) -> None:
@@ -138,19 +138,19 @@ class Gossip:
         """The next parameters, in a buffer of their own: for the one message of a ring, one pass over memory."""
         degree = len(self._edges(self.graph.into, self.iteration))
         self.weight, shares = self.mixing.incoming(kept, degree, [m.weight for m in messages])
-        own, noise = 1 - sum(shares), 0.0
-        vectors = [_here(m, mine) for m in messages]
-        if len(vectors) == 1:
+        vectors, noise = [_here(m, mine) for m in messages], 0.0
+        whole = [share for m, share in zip(messages, shares, strict=True) if m.format == "fp32"]
+        if whole and len(messages) == 1:
             mixed = torch.lerp(mine, vectors[0], shares[0])
         else:
-            mixed = mine * own if vectors else mine.clone()
-            for vector, share in zip(vectors, shares, strict=True):
-                mixed.add_(vector, alpha=share)
-        for m, share in zip(messages, shares, strict=True):
-            if m.format != "fp32":  # set against my own, rounded alike: what equal members exchange changes neither
-                error = rounded(mine, m.format) - mine
-                mixed.sub_(error, alpha=share)
-                noise += share * (m.error + float(error.norm()))
+            mixed = mine * (1 - sum(whole))
+            for m, vector, share in zip(messages, vectors, shares, strict=True):
+                if m.format == "fp32":
+                    mixed.add_(vector, alpha=share)
+                    continue
+                alike = rounded(mine, m.format)  # set against it, what equal members exchange changes neither
+                mixed.add_(vector - alike, alpha=share)
+                noise += share * (m.error + float((alike - mine).norm()))
         self._flat.swap(mixed)
         self._tracker.mixed(self.iteration, messages, shares, noise)
 
@@ -164,6 +164,7 @@ class Gossip:
         while not messages and ctx.now() < until and not ctx.stopped and len(self._found.members) > 1:
             ctx.sleep(0.1)
             self._found = self.post.collect(self.rank, {}, self._found.view)
+            self._tracker.refused += self._found.refused
             messages += self._found.messages
         if messages:
             newest = [_here(m, self._flat.vector) for m in messages]

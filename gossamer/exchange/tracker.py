@@ -37,9 +37,10 @@ class Tracker:
         return self._tracking
 
     def cut(self, k: int, mine: Tensor, members: Members, gradient: Tensor | None = None) -> None:
-        """Keep this member's part of the cut of the present epoch: its parameters [P] as published at iteration k."""
+        """Keep this member's part of the cut of the present epoch: its parameters [P] as published at iteration k,
+        which nobody changes any more."""
         if self.period:
-            self._records.append(Cut(self.epoch, self.rank, k, members, mine.clone() if k == 0 else mine, gradient))
+            self._records.append(Cut(self.epoch, self.rank, k, members, mine, gradient))
             self._tracking = self.epoch % 2 == 0
             self._parents = ((self.rank, k, 1.0),)
 
