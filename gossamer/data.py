@@ -105,6 +105,13 @@ class Batch:
     keys: tuple[int, ...] = ()  # which slots or replay entries these are
 
 
+def on_host(tree: Tree) -> Tree:
+    """The tree with its tensors in host memory, where any process can read them."""
+    if isinstance(tree, dict):
+        return {key: on_host(leaf) for key, leaf in tree.items()}
+    return tree.cpu() if isinstance(tree, Tensor) else tree
+
+
 def numpy_dtype(dtype: np.dtype[Any]) -> torch.dtype:
     """The torch dtype of a NumPy one."""
     return torch.from_numpy(np.zeros(1, dtype)).dtype

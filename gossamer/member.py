@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from gossamer.actor import Actor, Clock, background
-from gossamer.data import Trajectory, Tree, numpy_dtype
+from gossamer.data import Trajectory, Tree, numpy_dtype, on_host
 from gossamer.envs.base import VectorEnv
 from gossamer.exchange import Exchange
 from gossamer.learner import Learner
@@ -77,8 +77,5 @@ class Member:
 
     def state_dict(self) -> Tree:
         """Everything the future depends on: parameters, optimiser, random streams, counters, environments."""
-        return {
-            "learner": self.learner.state_dict(),
-            "rng": self._rng.get_state(),
-            "actor": self.actor.state_dict(),
-        }
+        parts = {"learner": self.learner, "actor": self.actor}
+        return on_host({"rng": self._rng.get_state(), **{name: part.state_dict() for name, part in parts.items()}})

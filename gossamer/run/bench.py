@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import statistics
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -35,18 +36,22 @@ class Reports(Silent):
 
     def __init__(self, seconds: float = float("inf")) -> None:
         self.seconds = seconds
-        self.rates: dict[str, float] = {}
+        self.rates: dict[str, float] = {}  # part -> steps a second, of all members
         self.begun: float | None = None
-        self.marks: list[tuple[float, int]] = []  # (second, steps), once warm
+        self.marks: list[tuple[float, int]] = []  # (second, steps of all members), once warm
+        self._steps: dict[str, int] = {}
+        self._lock = threading.Lock()  # workers are threads
 
     def report(self, worker: str, record: Any) -> None:
-        if isinstance(record, Report):
-            now = time.perf_counter()
-            self.begun = self.begun or now
-            if now - self.begun >= WARM_UP_SECONDS:
-                self.marks.append((now, record.steps))
-        elif isinstance(record, dict):
-            self.rates = record
+        with self._lock:
+            if isinstance(record, Report):
+                now = time.perf_counter()
+                self.begun = self.begun or now
+                self._steps[worker] = record.steps
+                if now - self.begun >= WARM_UP_SECONDS:
+                    self.marks.append((now, sum(self._steps.values())))
+            elif isinstance(record, dict):
+                self.rates = {part: self.rates.get(part, 0.0) + rate for part, rate in record.items()}
 
     def stopping(self) -> bool:
         return len(self.marks) > 1 and self.marks[-1][0] - self.marks[0][0] >= self.seconds
@@ -70,7 +75,8 @@ class Still:
 
 
 def parts(ctx: Context, task: Task, exchange: Exchange, *, envs: int, workers: int, seconds: float) -> None:
-    """A loop in place of `act_and_learn` that times its three parts apart, with the same objects and shapes.
+    """A loop in place of `act_and_learn` that times its three parts apart, with the same objects and shapes; several
+    copies side by side, as they train.
 
     `inference` is all of acting but the environments: they stand still. So a rollout's last forward pass, for the
     bootstrap value, is in it, and the cast of new parameters where the network computes in bfloat16."""
@@ -117,7 +123,9 @@ def bench(architecture: str, *, seconds: float = 3.0, rounds: int = 5, **given: 
     found: dict[str, list[float]] = {"env": [], "inference": [], "update": [], "whole": [], "roofline": [], "ratio": []}
     for _ in range(rounds):
         apart = Program("parts")
-        apart.worker(parts)(task(settings), Alone(), envs=settings.envs, workers=settings.workers, seconds=seconds)
+        apart.worker(parts, copies=settings.members)(
+            task(settings), Alone(), envs=settings.envs, workers=settings.workers, seconds=seconds
+        )
         threads(apart, seen := Reports())
         threads(program(settings), whole := Reports(seconds))
         roofline = 1 / sum(1 / rate for rate in seen.rates.values())
@@ -134,6 +142,7 @@ def bench(architecture: str, *, seconds: float = 3.0, rounds: int = 5, **given: 
         "env_name": settings.env,
         "algorithm": settings.algorithm,
         "network": settings.network,
+        "learners": settings.members,
         "envs": settings.envs,
         "device": what.device,
         "precision": str(what.network.dtype).removeprefix("torch."),
