@@ -77,5 +77,10 @@ class Member:
 
     def state_dict(self) -> Tree:
         """Everything the future depends on: parameters, optimiser, random streams, counters, environments."""
-        parts = {"learner": self.learner, "actor": self.actor}
-        return on_host({"rng": self._rng.get_state(), **{name: part.state_dict() for name, part in parts.items()}})
+        return on_host(
+            {
+                "learner": self.learner.state_dict(),
+                "rng": self._rng.get_state(),
+                "actor": self.actor.state_dict(),
+            }
+        )
