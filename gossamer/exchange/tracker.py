@@ -40,7 +40,7 @@ class Tracker:
         """Keep this member's part of the cut of the present epoch: its parameters [P] as published at iteration k,
         which nobody changes any more."""
         if self.period:
-            self._records.append(Cut(self.epoch, self.rank, k, members, mine, gradient))
+            self._records.append(Cut(self.epoch, self.rank, k, members, mine.cpu(), gradient))
             self._tracking = self.epoch % 2 == 0
             self._parents = ((self.rank, k, 1.0),)
 
@@ -60,10 +60,12 @@ class Tracker:
         latest = max([due, *(m.epoch for m in messages)])
         while self.epoch < latest:
             self.epoch += 1
-            self.cut(k, mine, members, gradient() if self.epoch % 2 else None)
+            self.cut(k, mine, members, gradient().cpu() if self.epoch % 2 else None)
         if self._tracking:
             self._records += [
-                InTransit(self.epoch, m.sender, m.iteration, m.parameters) for m in messages if m.epoch < self.epoch
+                InTransit(self.epoch, m.sender, m.iteration, m.parameters.cpu())
+                for m in messages
+                if m.epoch < self.epoch
             ]
 
     def mixed(self, k: int, messages: Sequence[Message], shares: Sequence[float], noise: float) -> None:
