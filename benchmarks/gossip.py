@@ -33,8 +33,9 @@ from gossamer.loops import act_and_learn
 from gossamer.networks import ActorCritic, nature
 from gossamer.program import Context, Program, Silent
 from gossamer.run.machine import keep_freed_memory
-from gossamer.run.settings import program, resolve, task
+from gossamer.run.settings import resolve
 from gossamer.run.simulate import simulate
+from gossamer.run.wiring import program, task
 from gossamer.task import Report
 
 WARM_UP = 2.0  # seconds of training before the first step that counts

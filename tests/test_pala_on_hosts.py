@@ -65,7 +65,8 @@ class Teller(Silent):
 def drive(cluster: str, end: str) -> None:
     """The driver of the tests, on the first host."""
     from gossamer.architectures import pala
-    from gossamer.run.settings import resolve, task
+    from gossamer.run.settings import resolve
+    from gossamer.run.wiring import task
 
     settings = resolve({"architecture": "pala", "env": "catch", "hosts": HOSTS, "steps": 10**9, "threads": 1})
     program = pala(task(settings), hosts=HOSTS, learners=2, envs=4, staleness=4, period=60, window=20)

@@ -12,7 +12,8 @@ from gossamer.run.evaluate import load_policy
 from gossamer.run.games import play
 from gossamer.run.machine import single_threaded
 from gossamer.run.members import AVERAGE, best, rank, ranked
-from gossamer.run.settings import Settings, environment, task
+from gossamer.run.settings import Settings
+from gossamer.run.wiring import environment, task
 
 EPISODES = 10  # whole games each
 PROTOCOL = "training: whole games in the training environment, sampled actions, unclipped scores"

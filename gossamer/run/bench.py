@@ -25,7 +25,8 @@ from gossamer.program import Context, Program, Silent
 from gossamer.run.errors import UserError
 from gossamer.run.experiment import probe
 from gossamer.run.machine import keep_freed_memory, machine
-from gossamer.run.settings import program, resolve, task
+from gossamer.run.settings import resolve
+from gossamer.run.wiring import program, task
 from gossamer.task import Report, Task
 
 WARM_UP_SECONDS = 1.0

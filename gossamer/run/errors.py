@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 
 class UserError(ValueError):
     """A value that cannot be used; the message names the option, the value and what would do."""
@@ -9,3 +12,9 @@ class UserError(ValueError):
 
 class DamagedCheckpoint(UserError):
     """A checkpoint whose files are not those that were written."""
+
+
+def near(name: str, names: Iterable[str]) -> str:
+    """`; near: a, b` where something is close."""
+    close = difflib.get_close_matches(name, list(names), n=3, cutoff=0.5)
+    return f"; near: {', '.join(close)}" if close else ""

@@ -22,7 +22,7 @@ from gossamer.run.directory import load_settings, write_json
 from gossamer.run.errors import UserError
 from gossamer.run.games import SIDE_BY_SIDE, play
 from gossamer.run.members import AVERAGE, average, choose
-from gossamer.run.settings import environment, task
+from gossamer.run.wiring import environment, task
 from gossamer.task import Task
 
 Protocol = Literal["noop", "sticky"]

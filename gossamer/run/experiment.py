@@ -24,7 +24,8 @@ from gossamer.run.keeper import Keeper
 from gossamer.run.machine import keep_freed_memory, machine, single_threaded
 from gossamer.run.metrics import Progress, Recorder
 from gossamer.run.panel import Monitor
-from gossamer.run.settings import Settings, environment, program, resolve, task
+from gossamer.run.settings import Settings, resolve
+from gossamer.run.wiring import environment, program, task
 from gossamer.task import Task
 from gossamer.version import __version__
 

@@ -11,16 +11,8 @@ from rich.table import Table
 from gossamer.envs import catalogue
 from gossamer.program import Program
 from gossamer.run.presets import PAPERS, TUNED, preset
-from gossamer.run.settings import (
-    ARCHITECTURES,
-    KNOBS,
-    NETWORKS,
-    OPTIMIZERS,
-    check_architecture,
-    option,
-    program,
-    resolve,
-)
+from gossamer.run.settings import KNOBS, check_architecture, option, resolve
+from gossamer.run.wiring import ARCHITECTURES, NETWORKS, OPTIMIZERS, program
 
 KINDS = {True: "pixels", False: "vector"}
 

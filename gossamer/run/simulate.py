@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections import Counter
@@ -21,8 +22,8 @@ from gossamer.exchange.records import Cut, Traffic
 from gossamer.exchange.wire import HEADER, PARCEL
 from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.program import Context, Program, Silent
-from gossamer.run.errors import UserError
-from gossamer.run.settings import GRAPHS, near
+from gossamer.run.errors import UserError, near
+from gossamer.run.wiring import GRAPHS
 
 ELEMENTS = 16  # of a stand-in model
 UNITS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "m": 1e-3, "u": 1e-6}
@@ -135,21 +136,25 @@ def simulate(
     What comes back: `efficiency` (steps/s against the same members computing alone), `staleness_max` and `_mean`
     (iterations that an averaged message was behind), `distance` (to consensus, relative), `waited` (share of the
     members' time held back by the process lock), `exchanged` (messages averaged in, of each iteration)."""
-    learners = max(1, min(learners, members))
+    learners = min(learners, members)
     _check(architecture, members, learners, graph)
-    for name, value, least in (
-        ("bandwidth", bandwidth, 1),
-        ("latency", latency, 0),
-        ("loss", loss, 0),
-        ("step-time", step_time, 1e-6),
-        ("jitter", jitter, 0),
-        ("message-size", message_size, 0),
-        ("iterations", iterations, 4),
-        ("staleness", staleness or 0, 0),
-        ("crash-rate", crash_rate, 0),
+    for name, value, least, finite in (
+        ("bandwidth", bandwidth, 1, False),
+        ("latency", latency, 0, True),
+        ("loss", loss, 0, True),
+        ("step-time", step_time, 1e-6, True),
+        ("jitter", jitter, 0, True),
+        ("message-size", message_size, 0, True),
+        ("iterations", iterations, 4, True),
+        ("staleness", staleness or 0, 0, False),
+        ("crash-rate", crash_rate, 0, True),
+        ("down", down, 0, False),
+        ("seed", seed, 0, True),
     ):
         if not value >= least:
             raise UserError(f"--{name} {value}: must be at least {least}")
+        if finite and value == math.inf:
+            raise UserError(f"--{name} {value}: must be finite")
     if loss >= 1:
         raise UserError(f"--loss {loss}: must be below 1")
     hosts = members // learners
@@ -191,7 +196,7 @@ def _check(architecture: str, members: int, learners: int, graph: str) -> None:
         raise UserError(f"simulate {architecture}: only pala crosses a network today")
     if members < 2:
         raise UserError(f"--members {members}: gossip needs at least two members")
-    if members % learners:
+    if learners < 1 or members % learners:
         raise UserError(f"--learners {learners}: must divide --members {members}, for each host has as many")
     if graph not in GRAPHS:
         raise UserError(f"--graph {graph}: no such graph{near(graph, GRAPHS)}; there is {', '.join(GRAPHS)}")
@@ -207,7 +212,7 @@ def _size(message_size: float, method: str, args: tuple[Any, ...], kwargs: dict[
 
 def quantity(option: str, text: str, unit: str) -> float:
     """`1Gb` (bits) or `125MB` as bytes, `40ms` as seconds. `UserError` for anything else."""
-    found = re.fullmatch(r"([0-9.]+(?:e[+-]?[0-9]+)?)\s*([kMGmu]?)(b|B|s)?(?:ps|/s)?", text.strip())
+    found = re.fullmatch(r"([0-9]+\.?[0-9]*(?:e[+-]?[0-9]+)?|inf)\s*([kMGmu]?)(b|B|s)?(?:ps|/s)?", text.strip())
     fits = {"bytes": ("b", "B", None), "seconds": ("s", None)}[unit]
     if not found or found[3] not in fits:
         example = "1Gb (bits), 125MB (bytes)" if unit == "bytes" else "40ms, 0.04s"

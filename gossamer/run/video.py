@@ -16,7 +16,7 @@ from gossamer.run.directory import load_settings
 from gossamer.run.errors import UserError
 from gossamer.run.evaluate import Protocol, load_policy, under
 from gossamer.run.members import AVERAGE
-from gossamer.run.settings import environment, task
+from gossamer.run.wiring import environment, task
 
 MIN_HEIGHT = 400  # pixels; small screens are enlarged by a whole factor
 STEPS_A_SECOND = 15  # Atari's own pace: 60 frames a second, 4 to a step

@@ -21,7 +21,7 @@ import pytest
 from gossamer.launch import ray as launcher
 from gossamer.launch.ray import ClusterUnreachable, HostFailed, LackOfResources, Ray, check_room
 from gossamer.program import Context, Host, Program, Stopped, Unreachable, Wait, WouldBlock, waits
-from gossamer.run import settings
+from gossamer.run import settings, wiring
 from gossamer.task import Report
 
 pytest.importorskip("ray", reason="Ray is not installed (the extra `ray`)")
@@ -740,10 +740,10 @@ def test_a_ray_of_its_own_has_room_for_all_hosts_and_ends_with_the_program(tmp_p
     assert said[2:] == ["False True", "0o600"]
 
 
-@pytest.mark.parametrize("architecture", settings.ARCHITECTURES)
+@pytest.mark.parametrize("architecture", wiring.ARCHITECTURES)
 def test_every_architecture_runs_unchanged(architecture: str) -> None:
     given = {"architecture": architecture, "env": "catch", "envs": 4, "steps": 200, "threads": 1}
-    program, watcher = settings.program(settings.resolve(given)), Watcher()
+    program, watcher = wiring.program(settings.resolve(given)), Watcher()
     QUICK(program, watcher)
     reports = [record for _, record in watcher.records if isinstance(record, Report)]
     assert max(report.steps for report in reports) >= 200 / len(program.crew)

@@ -25,7 +25,8 @@ from gossamer.run.directory import load_settings
 from gossamer.run.errors import UserError
 from gossamer.run.evaluate import load_policy
 from gossamer.run.experiment import learning
-from gossamer.run.settings import program, resolve, task
+from gossamer.run.settings import resolve
+from gossamer.run.wiring import program, task
 
 LOCKED = {"sync": "bounded", "staleness": 2}  # nobody leaves before the others have closed the window of 32 updates
 MANY: dict[str, Any] = {"env": "catch", "envs": 2, "rollout": 4, "threads": 1, "workers": 1, "learners": 3, **LOCKED}

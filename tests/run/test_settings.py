@@ -18,7 +18,8 @@ from gossamer.envs.atari import Atari
 from gossamer.envs.base import UnknownEnv, UnsupportedSpace, cores
 from gossamer.optim import RMSProp
 from gossamer.run.errors import UserError
-from gossamer.run.settings import KNOBS, Settings, device, precision, program, resolve, task
+from gossamer.run.settings import KNOBS, Settings, resolve
+from gossamer.run.wiring import device, precision, program, task
 
 
 def settings(env: str = "catch", **given: Any) -> Settings:
@@ -117,7 +118,7 @@ def test_counts_must_fit_each_other() -> None:
 
 
 def test_names_that_are_not_are_answered_with_near_ones() -> None:
-    with pytest.raises(UserError, match="unknown architecture 'pac'; near: paac; there is paac"):
+    with pytest.raises(UserError, match="unknown architecture 'pac'; near: paac, pala; there is paac"):
         resolve({"architecture": "pac", "env": "catch"})
     with pytest.raises(UnknownEnv, match="unknown environment 'cacth'; near: catch"):
         settings("cacth")

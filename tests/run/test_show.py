@@ -9,8 +9,9 @@ from rich.console import Console
 
 from gossamer.run.errors import UserError
 from gossamer.run.presets import PAPER, TUNED
-from gossamer.run.settings import KNOBS, NETWORKS, OPTIMIZERS, option, program, resolve
+from gossamer.run.settings import KNOBS, option, resolve
 from gossamer.run.show import overview, parts, show
+from gossamer.run.wiring import NETWORKS, OPTIMIZERS, program
 
 
 def console() -> tuple[Console, io.StringIO]:
