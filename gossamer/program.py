@@ -151,8 +151,8 @@ class Node:
 
     @property
     def parts(self) -> list[str]:
-        """What else it was wired with, to be read: `Alone`, `envs=32`."""
-        plain = [type(arg).__name__ for arg in self.args if not refs(arg)]
+        """What else it was wired with, to be read: `Alone`, `Gossip(Ring, Uniform, Alone)`, `envs=32`."""
+        plain = [_title(arg) for arg in self.args if not isinstance(arg, Ref) and (is_dataclass(arg) or not refs(arg))]
         return plain + [f"{key}={value}" for key, value in self.kwargs.items() if not refs(value)]
 
 
@@ -285,6 +285,14 @@ def refs(tree: Any) -> list[Ref]:
     found: dict[Ref, Ref] = {}
     bind(tree, lambda ref: found.setdefault(ref, ref))
     return list(found)
+
+
+def _title(part: Any) -> str:
+    """The name of a part, and where it holds handles, of the parts it is made of."""
+    if not refs(part):
+        return type(part).__name__
+    inside = [type(getattr(part, f.name)).__name__ for f in fields(part) if is_dataclass(getattr(part, f.name))]
+    return f"{type(part).__name__}({', '.join(name for name in inside if name != Ref.__name__)})"
 
 
 def _named(nodes: list[Node]) -> tuple[Node, ...]:

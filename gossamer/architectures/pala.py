@@ -23,6 +23,7 @@ from gossamer.exchange.couriers import carry, watch
 from gossamer.exchange.graphs import RING, Graph
 from gossamer.exchange.message import Format
 from gossamer.exchange.mixing import UNIFORM, Mixing
+from gossamer.exchange.wire import Token
 from gossamer.loops import Loop, act_and_learn
 from gossamer.program import Program
 from gossamer.task import Task
@@ -47,7 +48,7 @@ def pala(
     loop: Loop = act_and_learn,
 ) -> Program:
     """`learners` actor-learners on each of `hosts` hosts, each with `envs` environments of its own."""
-    p, token, newest = Program("pala"), secrets.token_bytes(16), not (lock_step or mixing.adds)
+    p, token, newest = Program("pala"), Token(secrets.token_bytes(16)), not (lock_step or mixing.adds)
     needs = {"cpus": learners * max(1, workers), "gpus": gpus}
     proxies = []
     for h in range(hosts):

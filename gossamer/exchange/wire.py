@@ -31,6 +31,15 @@ MAGIC, VERSION, PARCEL, HELLO = b"GSMR", 1, 1, 2
 warnings.filterwarnings("ignore", "The given (NumPy array|buffer) is not writable")  # packets are only read
 
 
+class Token(bytes):
+    """16 bytes that only the hosts of one run know; what prints a program does not print them."""
+
+    def __repr__(self) -> str:
+        return "<secret>"
+
+    __str__ = __repr__
+
+
 class Refused(ValueError):
     """A packet that cannot be used; says why."""
 
