@@ -50,5 +50,5 @@ def _unpack(proxy: Proxy, job: Arrival) -> None:
 
 def watch(ctx: Context, proxy: Proxy) -> None:
     """A clock: tell the proxy the time, again and again."""
-    while not ctx.stopped and proxy.tick(ctx.now()):
+    while not ctx.stopped and proxy.tick(ctx.now(), ctx.restarts):
         ctx.sleep(BEAT)

@@ -16,6 +16,7 @@ from gossamer.exchange.wire import HELLO, Refused, peek
 from gossamer.program import Wait, waits
 
 UNKNOWN = bytes(8)  # the layout of a host where no member has joined yet
+COMEBACK = 60.0  # seconds after which a host that was started again counts only the members that have joined
 BACKLOG = 64  # calls that may wait to be looked at; more are refused
 
 
@@ -51,6 +52,8 @@ class Proxy:
         self.boxes = Mailboxes(hosts * learners, newest=newest)
         self._learners = learners
         self._own = set(range(host * learners, (host + 1) * learners))  # that have not ended
+        self._joined: set[int] = set()
+        self._began: float | None = None  # the first look at the clock
         planned = {h: tuple(range(h * learners, (h + 1) * learners)) for h in range(hosts)}
         self._alive = Liveness(host, planned)
         self._outboxes = {h: Outbox(newest=newest, adds=adds) for h in range(hosts) if h != host}
@@ -63,6 +66,7 @@ class Proxy:
 
     def join(self, rank: int, layout: bytes) -> Collected:
         self._own.add(rank)
+        self._joined.add(rank)
         collected = self.boxes.join(rank, layout)
         self._arrivals.extendleft(reversed(self._early))
         self._early.clear()
@@ -70,6 +74,7 @@ class Proxy:
         return collected
 
     def leave(self, rank: int) -> None:
+        self._joined.discard(rank)
         self._own.discard(rank)
         self.boxes.leave(rank)
         self._say()
@@ -156,8 +161,13 @@ class Proxy:
 
     # what the watch calls
 
-    def tick(self, now: float) -> bool:
-        """Look at the clock: who has been silent too long, who is due a sign of life. False when all is over."""
+    def tick(self, now: float, restarts: int = 0) -> bool:
+        """Look at the clock: who has been silent too long, who is due a sign of life. False when all is over.
+
+        `restarts` of this host: members that had ended before do not come back to say so, and are not waited for."""
+        self._began = now if self._began is None else self._began
+        if restarts and now - self._began > COMEBACK:
+            self._own &= self._joined
         if not self._own:
             return not self._over()
         for host in self._alive.tick(now, tuple(sorted(self._own))):
