@@ -60,13 +60,13 @@ class StandIn:
 def stand_in(ctx: Context, task: Workload, exchange: Exchange, *, envs: int = 0, workers: int = 0) -> None:
     """A loop in place of `act_and_learn`: compute for a step's time, let the exchange make it parameters."""
     rng = np.random.default_rng([task.seed, ctx.rank, ctx.restarts])
-    learner = StandIn(Point())
+    learner = StandIn(Point(), ctx.restored() or 0)
     opt = SGD(learner.model.parameters(), task.rate)
     exchange.join(ctx, learner)
     (point,) = learner.model.parameters()
     target = torch.from_numpy(rng.normal(1, 0.1, ELEMENTS).astype(np.float32))
     try:
-        while exchange.refresh(learner.model) < task.early.get(ctx.rank, task.iterations) and not ctx.stopped:
+        while learner.steps < task.early.get(ctx.rank, task.iterations) and not ctx.stopped:
             start = ctx.now()
             ctx.sleep(task.step_time * max(0.1, 1 + task.jitter * rng.normal()))
             worked = ctx.now() - start
@@ -75,6 +75,7 @@ def stand_in(ctx: Context, task: Workload, exchange: Exchange, *, envs: int = 0,
             learner.steps += 1
             exchange.apply(learner.model, opt)
             ctx.report((worked, *exchange.take()))
+            ctx.save(learner.steps)
     finally:
         exchange.leave()
 
@@ -88,6 +89,13 @@ class Ledger(Silent):
         self.worked = 0.0  # virtual seconds of computing, of all members
         self.cuts: dict[int, dict[int, Tensor]] = {}
         self.taking_part: dict[int, tuple[int, ...]] = {}
+        self.steps: dict[str, int] = {}
+
+    def restored(self, worker: str) -> Any | None:
+        return self.steps.get(worker)
+
+    def save(self, worker: str, state: Any) -> None:
+        self.steps[worker] = state
 
     def report(self, worker: str, record: Any) -> None:
         for part in record:
