@@ -1,0 +1,112 @@
+"""PALA across hosts: other models are noticed, restarted hosts go on, lost calls change nothing, formats do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from some_parts import Watcher, a_task
+from torch import nn
+
+from gossamer.algorithms import Network
+from gossamer.architectures import pala
+from gossamer.exchange import Gossip, LayoutMismatch, Proxy
+from gossamer.exchange.couriers import carry, watch
+from gossamer.exchange.message import Format
+from gossamer.exchange.mixing import PushSum
+from gossamer.exchange.records import Traffic
+from gossamer.launch.simulation import Faults, Simulation
+from gossamer.launch.simulation import Network as Lines
+from gossamer.launch.threads import threads
+from gossamer.loops import act_and_learn
+from gossamer.program import Program, Silent
+from gossamer.run.simulate import Workload, stand_in
+from gossamer.task import Report
+
+
+class Sums(Silent):
+    """Adds up what members report; and their weights, as they told them last."""
+
+    def __init__(self) -> None:
+        self.iterations, self.weights = Counter[str](), dict[str, float]()
+        self.mixed = 0
+
+    def report(self, worker: str, record: Any) -> None:
+        for part in record.exchange if isinstance(record, Report) else record:
+            if isinstance(part, Traffic):
+                self.iterations[worker] += part.iterations
+                self.weights[worker] = part.weight
+                self.mixed += part.mixed
+
+
+def stand_ins(work: Workload, **more: Any) -> Program:
+    return pala(work, hosts=2, learners=2, couriers=1, period=0, loop=stand_in, **more)  # type: ignore[arg-type]
+
+
+def other_torso(shape: Any) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(shape[0] * (shape[1] if len(shape) > 1 else 1), 24), nn.Tanh())
+
+
+@pytest.mark.parametrize("mode", [{"lock_step": True}, {"staleness": 16}], ids=["lock-step", "tau 16"])
+@pytest.mark.parametrize("launch", [Simulation(0), Simulation(1), threads], ids=["seed 0", "seed 1", "threads"])
+def test_hosts_with_other_models_fail_at_once(launch: Any, mode: dict[str, Any]) -> None:
+    task = a_task(steps=10**9)
+    tasks = [task, replace(task, network=Network(other_torso))]
+    program = Program("two programs")
+    proxies = []
+    for h in range(2):
+        with program.host(f"host{h}"):
+            proxies.append(program.service(Proxy)(host=h, hosts=2, learners=1, token=bytes(16), newest=False))
+    for h in range(2):
+        with program.host(f"host{h}"):
+            program.worker(act_and_learn)(tasks[h], Gossip(proxies[h], period=0, **mode), envs=1, workers=1)
+            program.worker(carry)(proxies[h], proxies)
+            program.worker(watch)(proxies[h])
+    with pytest.raises(LayoutMismatch, match="another model than host"):
+        launch(program)
+
+
+@pytest.mark.parametrize("mode", [{}, {"staleness": 4}, {"staleness": 0}, {"lock_step": True}], ids=str)
+@pytest.mark.parametrize("down", [0.2, 3.0, 10.0])
+def test_a_host_that_ran_for_long_goes_on_where_its_neighbours_are(down: float, mode: dict[str, Any]) -> None:
+    # At second 50 about 100 of 150 iterations are done: not from the start, and nobody is held up for long.
+    sums, simulation = Sums(), Simulation(0, Lines(latency=0.01), Faults(crashes=[(50.0, "host1", down)]))
+    simulation(stand_ins(Workload(150, step_time=0.5, jitter=0.1), **mode), sums)
+    assert sums.iterations["stand_in[0]"] == sums.iterations["stand_in[1]"] == 150
+    assert all(90 <= sums.iterations[f"stand_in[{rank}]"] <= 150 for rank in (2, 3))
+    assert simulation.clocks["stand_in[0]"] < 150 * 0.5 + 15
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_lost_calls_make_no_weight_of_nothing(seed: int) -> None:
+    sums, simulation = Sums(), Simulation(seed, Lines(latency=0.01, loss=0.2, timeout=0.2))
+    simulation(stand_ins(Workload(150, step_time=0.1), mixing=PushSum(), staleness=8), sums)
+    assert sum(sums.iterations.values()) == 4 * 150
+    assert 0.5 < sum(sums.weights.values()) <= 4 + 1e-6  # the rest was on its way when its receiver left
+
+
+@pytest.mark.parametrize("form", ["fp32", "bf16", "int8"])
+def test_numbers_of_every_format_train(form: Format) -> None:
+    watcher, task = Watcher(), a_task(rollout=4, steps=4 * 2 * 4 * 10)
+    threads(pala(task, hosts=2, learners=2, envs=2, couriers=1, period=5, window=2, form=form), watcher)
+    assert sum(state["learner"]["steps"] for state in watcher.saved.values()) == task.steps
+
+
+def test_a_token_for_every_run() -> None:
+    tokens = {pala(a_task()).services[0].kwargs["token"] for _ in range(3)}
+    assert len(tokens) == 3
+    program = pala(a_task(), hosts=3)
+    assert len({s.kwargs["token"] for s in program.services}) == 1
+    assert all(len(s.kwargs["token"]) == 16 for s in program.services)
+
+
+@pytest.mark.parametrize(
+    ("given", "newest", "adds"),
+    [({}, True, False), ({"lock_step": True}, False, False), ({"mixing": PushSum()}, False, True)],
+    ids=str,
+)
+def test_what_an_unread_message_becomes(given: dict[str, Any], newest: bool, adds: bool) -> None:
+    for service in pala(a_task(), **given).services:
+        assert (service.kwargs["newest"], service.kwargs["adds"]) == (newest, adds)
