@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,16 @@ class Hoards(Bandit):
             except OSError:
                 pass
         return super().step(action)
+
+class Grows:
+    "A network that is another one each time."
+    units = 8
+    @classmethod
+    def another(cls, shape):
+        cls.units += 1
+        return nn.Sequential(nn.Flatten(), nn.Linear(shape[0], cls.units))
+
+another = Grows.another
 
 def nothing():
     return 3
@@ -208,6 +219,75 @@ def test_what_people_read_without_json(command: Command) -> None:
     assert out == "mean return 45.00, standard deviation 0.00, 3 episodes, protocol plain, step_000000000080\n"
     code, out, _ = command("record", "run", "--out", "film.gif", "--max-steps", 3)
     assert (code, out) == (0, "film.gif: 3 steps, score 3\n")  # 0 + 1 + 2
+
+
+GALA = ("train", "gala", *TINY, "--learners", 4)
+BAD_GOSSIP = {
+    "never back": ((*GALA, "--graph", "0>1,1>2,2>3"), "--graph 0>1,1>2,2>3: not strongly connected"),
+    "in two": ((*GALA, "--graph", "0>1,1>0,2>3,3>2"), "not strongly connected"),
+    "a member alone": ((*GALA, "--graph", "0>1,1>2,2>0"), "not strongly connected"),
+    "no such member": ((*GALA, "--graph", "0>1,1>4,4>0"), "no member 4; they are 0 to 3"),
+    "no such graph": ((*GALA, "--graph", "rnig"), "near: ring"),
+    "half an edge": ((*GALA, "--graph", "0>1,1"), "or edges as 0>1,1>2,2>0"),
+    "alone": (("train", "gala", *TINY, "--learners", 1), "--learners 1: gossip needs at least two members"),
+    "one on one host": (("train", "pala", *TINY, "--hosts", 1, "--learners", 1), "at least two members"),
+    "no learners": (("train", "gala", *TINY, "--learners", 0), "--learners 0: must be at least 1"),
+    "no hosts": (("train", "pala", *TINY, "--hosts", 0), "--hosts 0: must be at least 1"),
+    "staleness": ((*GALA, "--staleness", -1), "--staleness -1: must be at least 0"),
+    "two meanings": ((*GALA, "--sync", "never", "--staleness", 3), "means nothing with --sync never"),
+    "paac's staleness": (("train", "paac", *TINY, "--staleness", 3), "--staleness 3: paac has none"),
+    "paac's graph": (("train", "paac", *TINY, "--graph", "ring"), "--graph ring: paac has none"),
+    "paac's learners": (("train", "paac", *TINY, "--learners", 2), "--learners 2: paac has none"),
+    "paac's mixing": (("train", "paac", *TINY, "--mixing", "uniform"), "--mixing uniform: paac has none"),
+    "gala's hosts": ((*GALA, "--hosts", 2), "--hosts 2: gala has none"),
+    "gala's messages": ((*GALA, "--message", "int8"), "--message int8: gala has none"),
+    "no cluster": (("train", "pala", *TINY, "--cluster", "nowhere"), "--cluster nowhere"),
+}
+
+
+@pytest.mark.parametrize(("words", "told"), BAD_GOSSIP.values(), ids=BAD_GOSSIP)
+def test_bad_values_of_gossip_get_one_line_and_leave_nothing(
+    command: Command, words: tuple[object, ...], told: str, tmp_path: Path
+) -> None:
+    code, out, err = command(*words)
+    assert (code, out) == (2, "")
+    assert err.startswith("gossamer: ")
+    assert told in err
+    assert err.count("\n") == 1
+    assert {path.name for path in tmp_path.iterdir()} <= {"my_parts.py", "__pycache__"}
+
+
+@pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
+def test_a_cluster_that_cannot_be_reached_gets_one_line(command: Command, tmp_path: Path) -> None:
+    code, out, err = command("train", "pala", *TINY, "--cluster", "127.0.0.1:9")
+    assert (code, out) == (2, "")
+    assert err.splitlines()[-1].startswith("gossamer: --cluster 127.0.0.1:9: ")
+    assert "Traceback" not in err
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("which", ["4", "-1", "two", "AVERAGE", ""])
+@pytest.mark.parametrize("words", [("evaluate", "run", "--episodes", 1), ("record", "run", "--out", "film.gif")])
+def test_a_member_that_is_not_there_gets_one_line(
+    command: Command, words: tuple[object, ...], which: str, tmp_path: Path
+) -> None:
+    assert command(*GALA, "--run-dir", "run")[0] == 0
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    code, out, err = command(*words, f"--member={which}")
+    assert (code, out) == (2, "")
+    told = f"gossamer: --member {which}: no such member; there are: average, best, 0, 1, 2, 3"
+    assert err.splitlines()[-1] == " ".join(told.split())
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("name", ["gala", "pala"])
+def test_members_with_different_models_end_with_2_and_one_line(command: Command, name: str) -> None:
+    hosts = ("--hosts", 2, "--learners", 1, "--sync", "lock-step") if name == "pala" else ("--learners", 2)
+    options = ("--network", "my_parts:another", "--steps", 10**6, "--run-dir", "run")
+    code, _, err = command("train", name, *TINY, *hosts, *options)
+    assert code == 2
+    assert re.fullmatch(r"gossamer: (member|host) \d has another model than .*", err.splitlines()[-1])
+    assert "Traceback" not in err
 
 
 @pytest.mark.parametrize("words", [(), *((name,) for name in cli.COMMANDS)], ids=str)

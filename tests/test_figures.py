@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from some_parts import a_task
 
-from gossamer.architectures import paac
+from gossamer.architectures import gala, paac, pala
+from gossamer.exchange import Gossip
+from gossamer.exchange.couriers import carry, watch
+from gossamer.exchange.graphs import RING
 from gossamer.loops import act_and_learn
 
 
@@ -32,3 +35,70 @@ def test_paac_as_mermaid() -> None:
         '    w0(["act_and_learn x1<br/>Task<br/>Alone<br/>envs=32<br/>workers=8"])',
         "  end",
     ]
+
+
+def test_gala_is_a_mailbox_between_learners_on_one_machine() -> None:
+    # Assran et al. 2019, fig. 1: agents on a ring, each with simulators of its own. They share memory, so the edges of
+    # the ring are the `graph` of the exchange, and what learners hold a handle to is where the messages lie.
+    program = gala(a_task(), learners=4, envs=16, workers=2)
+    assert program.edges() == [("act_and_learn", "Mailboxes")]
+    assert [(s.name, s.args, s.host) for s in program.services] == [("Mailboxes", (4,), "machine")]
+    assert [copy.name for copy in program.crew] == [f"act_and_learn[{rank}]" for rank in range(4)]
+    assert {copy.node.make for copy in program.crew} == {act_and_learn}
+    assert [(host.name, host.cpus) for host in program.hosts.values()] == [("machine", 8)]
+    assert [RING.out(rank, (0, 1, 2, 3), 1) for rank in range(4)] == [(1,), (2,), (3,), (0,)]
+    (worker,) = program.workers
+    assert [part.graph for part in worker.args if isinstance(part, Gossip)] == [RING]
+
+
+def test_gala_as_mermaid() -> None:
+    lines = gala(a_task(), learners=4, envs=16).mermaid().splitlines()
+    assert lines[0] == "flowchart LR"
+    assert lines[1] == '  subgraph h0["machine"]'
+    assert lines[2].startswith('    w0(["act_and_learn x4<br/>Task<br/>')
+    assert lines[2].endswith('<br/>envs=16<br/>workers=1"])')
+    assert lines[3:] == ['    s0[("Mailboxes")]', "  end", "  w0 --- s0"]
+
+
+def test_pala_is_a_data_proxy_on_every_host_and_couriers_between_them() -> None:
+    # PALA's figure: learners know their own host's data proxy alone; proxies move what is between hosts.
+    program = pala(a_task(), hosts=3, learners=2, envs=16, couriers=2)
+    assert [(s.name, s.host) for s in program.services] == [(f"Proxy[{h}]", f"host{h}") for h in range(3)]
+    edges = program.edges()
+    for h, first in enumerate(("[0:2]", "[2:4]", "[4:6]")):
+        assert [to for who, to in edges if who == f"act_and_learn{first}"] == [f"Proxy[{h}]"]
+        assert [to for who, to in edges if who == f"watch[{h}]"] == [f"Proxy[{h}]"]
+        reached = [to for who, to in edges if who == f"carry{first}"]
+        assert (reached[0], sorted(reached)) == (f"Proxy[{h}]", [f"Proxy[{other}]" for other in range(3)])
+    assert len(edges) == 3 * (1 + 1 + 3)
+    hosts = {copy.name: copy.node.host for copy in program.crew}
+    assert [hosts[f"act_and_learn[{rank}]"] for rank in range(6)] == [f"host{rank // 2}" for rank in range(6)]
+    assert [hosts[f"carry[{i}]"] for i in range(6)] == [f"host{i // 2}" for i in range(6)]
+    assert {copy.node.make for copy in program.crew} == {act_and_learn, carry, watch}
+    assert [host.cpus for host in program.hosts.values()] == [2, 2, 2]
+
+
+def test_pala_as_mermaid() -> None:
+    program = pala(a_task(), hosts=2, learners=2)
+    lines = program.mermaid().splitlines()
+    for h in range(2):
+        frame = lines[1 + 6 * h : 7 + 6 * h]
+        assert frame[0] == f'  subgraph h{h}["host{h}"]'
+        assert frame[1].strip().startswith(f'w{3 * h}(["act_and_learn[{2 * h}:{2 * h + 2}] x2')
+        assert frame[2].strip().startswith(f'w{3 * h + 1}(["carry[{2 * h}:{2 * h + 2}] x2')
+        assert frame[3].strip().startswith(f'w{3 * h + 2}(["watch[{h}] x1')
+        assert frame[4].strip() == f's{h}[("Proxy[{h}]")]'
+        assert frame[5] == "  end"
+    assert sorted(lines[13:]) == sorted(
+        [
+            "  w0 --- s0",
+            "  w1 --- s0",
+            "  w1 --- s1",
+            "  w2 --- s0",
+            "  w3 --- s1",
+            "  w4 --- s1",
+            "  w4 --- s0",
+            "  w5 --- s1",
+        ]
+    )
+    assert repr(bytes(program.services[0].kwargs["token"])) not in program.mermaid()
