@@ -35,7 +35,10 @@ class Member:
         if saved is not None:
             self.learner.load_state_dict(saved["learner"])
             self._rng.set_state(saved["rng"])
-        exchange.join(ctx, self.learner)
+        self._skipped = 0 if saved is None else int(saved["skipped"])
+        before = self.learner.steps
+        exchange.join(ctx, self.learner)  # who rejoins goes on where its neighbours are
+        self._skipped += self.learner.steps - before
         policy = Replica(self.learner.model, task.algorithm, exchange, self._rng)
         seed = task.stream(f"env {self.steps}", ctx.rank)
         self.actor = Actor(env, policy, discount=task.algorithm.discount, seed=seed, clock=self.clock)
@@ -46,7 +49,7 @@ class Member:
 
     @property
     def steps(self) -> int:
-        """Environment steps learned from."""
+        """How far it is: environment steps learned from, and those that it has skipped because neighbours took them."""
         return self.learner.steps
 
     def slot(self) -> Trajectory:
@@ -69,7 +72,8 @@ class Member:
         """What has happened since the last report."""
         learner = self.learner
         episodes, exchange = self.actor.episodes(), self.exchange.take()
-        return Report(learner.steps, learner.updates, episodes, metrics, self.clock.take(), exchange)
+        steps = learner.steps - self._skipped  # its own
+        return Report(steps, learner.updates, episodes, metrics, self.clock.take(), exchange)
 
     def close(self) -> None:
         """Leave the others."""
@@ -82,5 +86,6 @@ class Member:
                 "learner": self.learner.state_dict(),
                 "rng": self._rng.get_state(),
                 "actor": self.actor.state_dict(),
+                "skipped": self._skipped,
             }
         )

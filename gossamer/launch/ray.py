@@ -210,7 +210,7 @@ def _knock(address: str) -> None:
             f"in the file of RAY_AUTH_TOKEN_PATH, or in {TOKEN_FILE}, and RAY_AUTH_MODE=token"
         )
     if asked.returncode:
-        raise ClusterUnreachable(f"cluster {address}: {asked.stderr.strip().splitlines()[-1:] or 'is not healthy'}")
+        raise ClusterUnreachable(f"cluster {address}: {(asked.stderr.strip().splitlines() or ['is not healthy'])[-1]}")
 
 
 def _host_and_port(address: str) -> tuple[str, int]:

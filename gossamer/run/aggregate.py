@@ -24,7 +24,8 @@ def aggregate(
 ) -> dict[str, Any]:
     """For `result.json`: `members`, the mean return of each one's last 100 training episodes; and what the `average` of
     all and the `best_member` play in whole games, unless without `games`."""
-    first = best(returns)
+    able = checkpoint.load()["workers"] if games else returns  # one may have been lost with its host, unsaved
+    first = best({worker: mean for worker, mean in returns.items() if worker in able})
     found: dict[str, Any] = {"members": {w: returns[w] for w in ranked(returns)}, "average": {}, "best_member": {}}
     if first is not None:
         found["best_member"] = {"member": str(rank(first)), "training_return": returns[first]}

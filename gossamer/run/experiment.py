@@ -20,7 +20,7 @@ from gossamer.run.ball import Ball
 from gossamer.run.checkpoint import Store
 from gossamer.run.directory import CONFIG, GOSSIP, PICTURE, RESULT, config, load_settings, logger, prepare, write_json
 from gossamer.run.errors import UserError
-from gossamer.run.keeper import Keeper
+from gossamer.run.keeper import Keeper, told
 from gossamer.run.machine import keep_freed_memory, machine, single_threaded
 from gossamer.run.metrics import Progress, Recorder
 from gossamer.run.panel import Monitor
@@ -134,7 +134,7 @@ def _run(
     )
     log(f"{'resumed' if saved else 'started'} at step {done} with gossamer {__version__}")
     try:
-        with keeper.monitor, _signals(keeper):
+        with keeper.monitor, _signals(keeper), told(keeper):
             launch(wired, keeper)
         if ball is not None:
             ball.close()

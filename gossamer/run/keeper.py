@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -120,3 +122,28 @@ class Keeper:
 
     def stopping(self) -> bool:
         return self.interrupted is not None or self.solved_steps is not None
+
+
+class _Told(logging.Handler):
+    """What launchers log (a host is gone, is back) is noted with the run."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        super().__init__(logging.INFO)
+        self.keeper = keeper
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.keeper.report("", Note(record.getMessage()))
+
+
+@contextmanager
+def told(keeper: Keeper) -> Iterator[None]:
+    """Have a keeper note what launchers log, in place of the terminal."""
+    log, handler = logging.getLogger("gossamer.launch"), _Told(keeper)
+    before = log.propagate
+    log.addHandler(handler)
+    log.propagate = False
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.propagate = before

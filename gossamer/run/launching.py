@@ -28,5 +28,5 @@ def on_cluster(cluster: str, wired: Program) -> Iterator[Launcher]:
             live = stack.enter_context(connected(ray.address, wired))
             check_room(list(wired.hosts.values()), nodes(live))
         except (ClusterUnreachable, LackOfResources, ImportError) as error:  # the last one says what to install
-            raise UserError(f"--cluster {cluster}: {error}") from error
+            raise UserError(f"--cluster {cluster}: {str(error).removeprefix(f'cluster {ray.address}: ')}") from error
         yield ray
