@@ -145,7 +145,8 @@ def test_after_the_last_member_has_left_and_said_farewell_the_jobs_end() -> None
     one.leave(0)
     one.leave(1)
     assert not one.tick(51.0)  # the clock is not needed any more, the couriers are
-    assert isinstance(job := one.job(), Transfer)
+    job = one.job()
+    assert isinstance(job, Transfer)
     one.done(job, arrived=False)
     one._outboxes[1].after = 0.0
     carry(Running(), one, [one, other])  # type: ignore[arg-type]  # comes to its end
