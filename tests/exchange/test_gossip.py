@@ -155,6 +155,15 @@ def test_what_is_kept_of_a_cut_is_never_changed() -> None:
         assert torch.equal(cut.parameters, kept)
 
 
+def test_messages_carry_the_epoch_of_their_sender() -> None:
+    post = Post(2)
+    one = Hand(post, 0, 0.0, period=4, window=2)
+    for _ in range(6):
+        one.step()
+    # A cut is taken when a message has been published: 0 at the start, 1 at iteration 2, 2 at 4, 3 at 6
+    assert [m.epoch for m, _ in post.sent] == [0, 0, 1, 1, 2, 2]
+
+
 @pytest.mark.parametrize("optimizer", ["adam", "rmsprop-tf", "rmsprop-torch", "rmsprop-a3c", "rmsprop-dqn"])
 @pytest.mark.parametrize("algorithm", [A2C(), PPO(passes=2, minibatches=2)], ids=["a2c", "ppo"])
 def test_only_parameters_are_averaged(algorithm: Algorithm, optimizer: str) -> None:
