@@ -93,8 +93,8 @@ def exchange(rounds: int, seconds: float, given: Mapping[str, Any]) -> dict[str,
     ways: dict[str, Callable[[Any], None]] = {
         "threads, no exchange": lambda seen: threads(alone(1), seen),
         "gala": lambda seen: threads(program(gala), seen),
-        "two processes, no exchange": lambda seen: Ray()(alone(2), seen),
-        "pala, two Ray hosts": lambda seen: Ray()(program(pala), seen),
+        "two processes, no exchange": lambda seen: Ray(prepare=keep_freed_memory)(alone(2), seen),
+        "pala, two Ray hosts": lambda seen: Ray(prepare=keep_freed_memory)(program(pala), seen),
         "pala in threads": lambda seen: threads(program(pala), seen),
     }
     rates: dict[str, list[float]] = {name: [] for name in ways}
@@ -167,7 +167,7 @@ def message(count: int, address: str | None) -> dict[str, Any]:
             sink = p.service(Sink)()
         with p.host("sender"):
             p.worker(ship)(sink, form=form, elements=elements, count=count)
-        Ray(address)(p, seen := Kept())
+        Ray(address, prepare=keep_freed_memory)(p, seen := Kept())
         found["milliseconds"][form] = seen.records[-1]
         print(form, seen.records[-1], flush=True)
     return found

@@ -69,9 +69,10 @@ class HostProcess:
             if self.life:
                 return
             self.life, self.peers, self.call_seconds = life, peers, call_seconds
-            paths, program = cloudpickle.loads(plan)
+            paths, rest = cloudpickle.loads(plan)
             sys.path += [path for path in paths if path not in sys.path]  # for modules named in the program
-            self.program = cloudpickle.loads(program)
+            prepare, self.program = cloudpickle.loads(rest)
+            prepare()
             for index, node in enumerate(self.program.services):
                 if node.host == self.name:
                     service = build(node, partial(self._handle, may_wait=False))

@@ -16,7 +16,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,6 +56,7 @@ class Ray:
     restarts: int = 5  # failures of one host within 10 minutes, nothing reported in between, that are survived
     gone_seconds: float = 120.0  # until a host that does not come back is given up, once all others have ended
     stop_seconds: float = 10.0  # that a host which does not answer has once the program is being stopped
+    prepare: Callable[[], object] = int  # called once in every host's process, before anything is built there
 
     def __post_init__(self) -> None:
         for name in ("call_seconds", "gone_seconds", "stop_seconds"):
@@ -97,7 +98,7 @@ class Ray:
                 ).remote(host.name)
             crew = Crew(observer, wake=lambda: None)
             limits = Limits(self.call_seconds, self.restarts, self.gone_seconds, self.stop_seconds)
-            plan = cloudpickle.dumps((sys.path, cloudpickle.dumps(program)))  # type: ignore[no-untyped-call]
+            plan = cloudpickle.dumps((sys.path, cloudpickle.dumps((self.prepare, program))))  # type: ignore[no-untyped-call]
             run = Run(crew, ray.put(plan), actors, limits)
             for name in program.hosts:
                 workers = [copy.name for copy in program.crew if copy.node.host == name]
