@@ -9,6 +9,8 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import groupby
 from typing import Protocol, TypeAlias
 
 Members: TypeAlias = tuple[int, ...]
@@ -117,27 +119,31 @@ class Hierarchical:
     group: int
 
     def out(self, rank: int, members: Members, iteration: int) -> Members:
-        return self._around(rank, members, 1)
+        hosts = _by_host(members, self.group)
+        here, there = self._beside(rank, hosts, 1)
+        like = {there[rank % self.group % len(there)]} if there else set()
+        return tuple(sorted({*here, *like} - {rank}))
 
     def into(self, rank: int, members: Members, iteration: int) -> Members:
-        inside = [m for m in members if m // self.group == rank // self.group and m != rank]
-        before = [m for m in members if rank in self._beyond(m, members, 1)]
-        return tuple(sorted({*inside, *before}))
+        hosts = _by_host(members, self.group)
+        here, before = self._beside(rank, hosts, -1)
+        like = {m for m in before if here[m % self.group % len(here)] == rank}
+        return tuple(sorted({*here, *like} - {rank}))
 
     def cycle(self, members: int) -> int:
         return 1
 
-    def _around(self, rank: int, members: Members, hop: int) -> Members:
-        inside = [m for m in members if m // self.group == rank // self.group and m != rank]
-        return tuple(sorted({*inside, *self._beyond(rank, members, hop)}))
+    def _beside(self, rank: int, hosts: dict[int, Members], hop: int) -> tuple[Members, Members]:
+        """The members of its host, and those of the one so many hosts on; nobody where there is only one host."""
+        names = list(hosts)
+        home = rank // self.group
+        return hosts[home], hosts[names[(names.index(home) + hop) % len(names)]] if len(names) > 1 else ()
 
-    def _beyond(self, rank: int, members: Members, hop: int) -> list[int]:
-        hosts = sorted({m // self.group for m in members})
-        if len(hosts) < 2:
-            return []
-        host = hosts[(hosts.index(rank // self.group) + hop) % len(hosts)]
-        there = [m for m in members if m // self.group == host]
-        return [there[rank % self.group % len(there)]]
+
+@lru_cache(maxsize=64)
+def _by_host(members: Members, group: int) -> dict[int, Members]:
+    """Host -> its members, hosts in order."""
+    return {host: tuple(ranks) for host, ranks in groupby(members, lambda rank: rank // group)}
 
 
 @dataclass(frozen=True)
