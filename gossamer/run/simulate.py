@@ -211,11 +211,9 @@ def _check(architecture: str, members: int, learners: int, graph: str) -> None:
 
 
 def _size(message_size: float, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> float:
-    """Bytes on the network: a parcel counts as one with a model of real size."""
-    packet = args[0] if method == "deliver" and args else None
-    if isinstance(packet, np.ndarray):
-        return message_size + HEADER.size if packet[5] == PARCEL else packet.nbytes
-    return 100.0
+    """Bytes on the network: each parcel counts as one with a model of real size."""
+    packets = [packet for packet in args if isinstance(packet, np.ndarray)]
+    return 100.0 + sum(message_size + HEADER.size if p[5] == PARCEL else p.nbytes for p in packets)
 
 
 def quantity(option: str, text: str, unit: str) -> float:

@@ -121,7 +121,7 @@ def test_members_stay_together(name: str) -> None:
     assert not torch.allclose(optimisers[0], optimisers[1])  # each one's own
 
 
-# A threshold that all of seeds 1 to 3 passed. Of 100 games of Catch, each 1 or -1, a mean of 0.8 is 10 lost.
+# Of 100 games of Catch, each 1 or -1, a mean of 0.8 is 10 lost.
 
 
 @pytest.mark.parametrize("name", FIGURES)

@@ -201,3 +201,11 @@ def test_the_command_prints_figures(monkeypatch: pytest.MonkeyPatch, capfd: pyte
     monkeypatch.setattr(sys, "argv", words)
     assert cli.main() == 0
     assert {line.split()[0] for line in capfd.readouterr().out.splitlines()} == KEYS
+
+
+def test_every_parcel_of_a_call_takes_its_time() -> None:
+    # Eight members of a host send to the next one, 1 MB each over 1 MB/s: 8 s for what they have sent at one time
+    found = simulate(members=16, learners=8, graph="hierarchical", bandwidth=1e6, message_size=1e6, step_time=1.0)
+    assert found["staleness_max"] >= 8
+    alone = simulate(members=4, learners=2, graph="hierarchical", bandwidth=1e6, message_size=1e6, step_time=1.0)
+    assert alone["staleness_max"] <= 6
