@@ -43,6 +43,7 @@ class Teller(Silent):
         self.tell(worker=worker, steps=record.steps, updates=record.updates)
         for part in record.exchange:
             if isinstance(part, Cut):
+                self.tell(cut_by=worker, iteration=part.iteration)
                 self.cuts.setdefault(part.epoch, {})[part.member] = part
                 self.look(part.epoch)
 
@@ -135,10 +136,11 @@ def test_a_host_that_is_killed_holds_nobody_up_and_rejoins(training: Training) -
     training.net.start(HOSTS - 1)
     training.until(lambda: training.all_train(back))
     first = {worker: lines[0] for worker, lines in training.reports(back).items()}
-    others = statistics.median(line["steps"] for worker, line in first.items() if worker not in gone)
-    for worker in gone:  # its neighbours' parameters and count of steps, not the first ones
+    others = statistics.median(line["updates"] for worker, line in first.items() if worker not in gone)
+    for worker in gone:  # with its neighbours' parameters and place, not from the start
+        joined = next(line for line in training.said() if line.get("cut_by") == worker and line["at"] > back)
         assert first[worker]["updates"] < 10
-        assert first[worker]["steps"] > 0.5 * others
+        assert joined["iteration"] > 0.5 * others
     training.until(lambda: bool(training.distances(first[max(gone)]["at"])))
     assert training.distances(first[max(gone)]["at"])[-1] < 5 * statistics.median(training.distances(0, killed))
 
