@@ -63,8 +63,8 @@ def figure(name: str, work: Workload, **mode: Any) -> Program:
 @pytest.mark.parametrize("mode", MODES, ids=NAMES)
 @pytest.mark.parametrize("name", ["gala", "pala"])
 def test_no_schedule_deadlocks_and_nobody_runs_ahead(name: str, mode: dict[str, Any]) -> None:
-    seeds, worst = SEEDS if name == "gala" else range(60), 0
-    for seed in seeds:
+    worst = 0
+    for seed in SEEDS:
         order = Order()
         Simulation(seed)(figure(name, Workload(6, seed=seed), **mode), order)
         assert len(order.order) == 4 * 6
