@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gossamer.run.errors import UserError
@@ -14,6 +16,7 @@ class Preset:
 
     why: str
     values: dict[str, Any] = field(default_factory=dict)
+    plain: bool = False  # whether several learners have the learning rate that one has
 
 
 COMMON: dict[str, Any] = {
@@ -160,7 +163,7 @@ PAPER_GALA = Preset(
         "optimizer": "rmsprop-torch",
         "decay": 0.99,
         "epsilon": 1e-5,
-        "learning_rate": 0.0007 * 4**0.5,
+        "learning_rate": 0.0007,
         "anneal_steps": 0,
         "final_fraction": 1.0,
         "clip_norm": 0.5,
@@ -171,7 +174,8 @@ PAPER_GALA = Preset(
 PAPER_PALA = Preset(
     "PALA as its code has it: GALA's settings but for longer rollouts, the plain learning rate, and a process lock "
     "that lets no learner run ahead of what its neighbour has sent",
-    {**PAPER_GALA.values, "rollout": 20, "learning_rate": 0.0007, "sync": "bounded", "staleness": 0},
+    {**PAPER_GALA.values, "rollout": 20, "sync": "bounded", "staleness": 0},
+    plain=True,
 )
 PAPERS = {"paac": PAPER, "gala": PAPER_GALA, "pala": PAPER_PALA}
 # What an architecture needs whatever is learned. Gossip: as many environments in all as the papers have, with one
@@ -189,14 +193,25 @@ TUNED = {
 }
 
 
-def preset(architecture: str, name: str, algorithm: str | None, pixels: bool) -> Preset:
-    """The preset for an algorithm (None: the architecture's own) and a kind of environment, every value filled in."""
+def preset(
+    architecture: str, name: str, algorithm: str | None, pixels: bool, shape: Mapping[str, Any] | None = None
+) -> Preset:
+    """The preset for an algorithm (None: the architecture's own) and a kind of environment, every value filled in.
+
+    `shape`: how many hosts and learners, where the architecture's own numbers are not wanted. The learning rate is one
+    learner's times the square root of their number (as in GALA's code). Adam and RMSProp divide by the size of a
+    learner's own gradients, most of it noise: n learners with an n-th of the environments each have sqrt(n) times the
+    noise, and at one learner's rate their average would move by so much less."""
     if name == "paper":
         if algorithm not in (None, "a2c"):
             name = architecture.upper()
             raise UserError(f"--algorithm {algorithm}: {name}'s paper has a2c only; leave --preset paper away")
         paper = PAPERS[architecture]
-        chosen = paper if pixels else Preset(paper.why, {**paper.values, "network": "mlp", "input": "raw"})
+        chosen = paper if pixels else replace(paper, values={**paper.values, "network": "mlp", "input": "raw"})
     else:
         chosen = TUNED[algorithm or "a2c", pixels]
-    return Preset(chosen.why, {**COMMON, **SHAPES[architecture], **chosen.values})
+    values = {**COMMON, **SHAPES[architecture], **chosen.values}
+    if not chosen.plain:
+        learners = math.prod((shape or {}).get(part, values[part]) for part in ("hosts", "learners"))
+        values["learning_rate"] *= math.sqrt(max(1, learners))
+    return replace(chosen, values=values)

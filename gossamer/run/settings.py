@@ -69,7 +69,7 @@ class Settings:
     minibatches: int = knob("ppo: minibatches to a pass.", least=1)
     normalise_advantages: bool = knob("ppo: to mean 0, deviation 1, in each minibatch.")
     optimizer: Literal["adam", "rmsprop-a3c", "rmsprop-tf", "rmsprop-torch", "rmsprop-dqn"] = knob("Step rule.")
-    learning_rate: float = knob("At the start.", above=0)
+    learning_rate: float = knob("At the start; a preset's grows with the square root of the learners.", above=0)
     anneal_steps: int = knob("Agent steps over which the learning rate falls linearly; 0: constant.", least=0)
     final_fraction: float = knob("Of the learning rate, once annealed.", least=0, most=1)
     decay: float = knob("rmsprop: of the mean square.", least=0, below=1)
@@ -117,7 +117,7 @@ def resolve(given: Mapping[str, Any]) -> Settings:
     env = catalogue.resolve(given["env"], preset=given.get("atari") or "paac")
     picture = isinstance(env, Atari) or _pixels(env)
     name = given["architecture"]
-    defaults = preset(name, given.get("preset", "tuned"), given.get("algorithm"), picture)
+    defaults = preset(name, given.get("preset", "tuned"), given.get("algorithm"), picture, given)
     if name != "paac" and not isinstance(env, Atari):
         defaults.values["workers"] = 0  # of processes: small environments are stepped in place
     if "staleness" in given and "sync" not in given:

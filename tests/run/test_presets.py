@@ -61,6 +61,21 @@ def test_the_settings_of_the_papers_on_gossip() -> None:
     assert (pala.learning_rate, pala.sync, pala.staleness) == (0.0007, "bounded", 0)
 
 
+@pytest.mark.parametrize("name", ["tuned", "paper"])
+def test_the_learning_rate_grows_with_the_square_root_of_the_learners(name: str) -> None:
+    def rate(architecture: str, **given: int | float) -> float:
+        return resolve({"architecture": architecture, "env": "catch", "preset": name, **given}).learning_rate
+
+    assert rate("gala") == pytest.approx(2 * rate("gala", learners=2) / 2**0.5)
+    assert rate("gala", learners=9) == pytest.approx(1.5 * rate("gala"))
+    assert rate("gala", learners=9, learning_rate=0.5) == 0.5  # what is given is meant
+    if name == "tuned":
+        assert rate("gala") == pytest.approx(2 * rate("paac"))
+        assert rate("pala", hosts=3, learners=3) == pytest.approx(3 * rate("paac"))
+    else:
+        assert rate("pala", hosts=3, learners=3) == rate("pala") == 0.0007  # its code has the plain one
+
+
 def test_the_paper_on_vectors_has_a_network_that_fits_them() -> None:
     made = resolve({"architecture": "paac", "env": "catch", "preset": "paper"})
     assert (made.network, made.input, made.rollout) == ("mlp", "raw", 5)
