@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from gossamer.launch.base import POLL, Crew, Handle, advance, begin, build, methods
-from gossamer.program import SILENT, Copy, Observer, Program, Stopped, WouldBlock
+from gossamer.program import SILENT, Copy, Observer, Program, Stopped, Wait, WouldBlock
 
 
 def threads(program: Program, observer: Observer = SILENT) -> None:
@@ -34,6 +34,32 @@ def threads(program: Program, observer: Observer = SILENT) -> None:
     crew.run((copy.name, partial(body, copy)) for copy in program.crew)
 
 
+class Waiter:
+    """A call that has to wait. Whoever changes the service lets it look, so that its thread wakes only at its end."""
+
+    def __init__(self, steps: Wait[Any]) -> None:
+        self.steps = steps
+        self.woken = threading.Event()
+        self.ended = False
+        self.answer: Any = None
+        self.error: BaseException | None = None
+
+    def look(self) -> bool:
+        """Whether it has come to its end, now."""
+        try:
+            self.ended, self.answer = advance(self.steps)
+        except BaseException as error:  # the waiting caller's, not the one's who is here
+            self.ended, self.error = True, error
+        if self.ended:
+            self.woken.set()
+        return self.ended
+
+    def close(self) -> None:
+        """Give it up."""
+        self.ended = True
+        self.steps.close()
+
+
 class Monitor:
     """A live service: one call at a time; a call that has to wait lets others in meanwhile."""
 
@@ -41,7 +67,8 @@ class Monitor:
         self.name = name
         self._service = service
         self._stopped = stopped
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._waiting: list[Waiter] = []  # who came first looks first
 
     def handle(self, *, may_wait: bool = True) -> Handle:
         """For workers; for services without `may_wait`."""
@@ -54,8 +81,9 @@ class Monitor:
 
     def wake(self) -> None:
         """Let those who wait look whether the program has been stopped."""
-        with self._changed:
-            self._changed.notify_all()
+        with self._lock:
+            for waiter in self._waiting:
+                waiter.woken.set()
 
     def call(
         self,
@@ -68,27 +96,39 @@ class Monitor:
 
         Raises Stopped in a wait once the program is being stopped, or the caller has `given_up`.
         """
-        with self._changed, closing(begin(self._service, method, args, kwargs)) as steps:
-            try:
-                ended, answer = advance(steps)
-                if not ended:
-                    self._changed.notify_all()  # what it changed on the way may be what another waits for
-                while not ended:
-                    if self._stopped() or given_up():
-                        raise Stopped(f"while waiting for {self.name}.{method}")
-                    self._changed.wait(timeout=POLL)  # time-out: for changes between two waits, which none announces
-                    ended, answer = advance(steps)
-                return answer
-            finally:
-                self._changed.notify_all()
+        waiter = Waiter(begin(self._service, method, args, kwargs))
+        with self._lock:
+            self._waiting.append(waiter)
+            waiter.look()
+            self._changed()
+        while not waiter.ended:
+            waiter.woken.wait(timeout=POLL)
+            with self._lock:
+                if not waiter.ended and waiter.look():  # for changes between two waits, which none announces
+                    self._changed()
+                if not waiter.ended and (self._stopped() or given_up()):
+                    waiter.close()
+                    self._changed()
+                    raise Stopped(f"while waiting for {self.name}.{method}")
+                waiter.woken.clear()
+        if waiter.error is not None:
+            raise waiter.error
+        return waiter.answer
 
     def call_at_once(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """From another service, which keeps its own callers out: were this to wait, nobody might ever end the wait."""
-        with self._changed, closing(begin(self._service, method, args, kwargs)) as steps:
+        with self._lock, closing(begin(self._service, method, args, kwargs)) as steps:
             try:
                 ended, answer = advance(steps)
             finally:
-                self._changed.notify_all()
+                self._changed()
         if not ended:
             raise WouldBlock(f"{self.name}.{method} has to wait, and a service that called it must not")
         return answer
+
+    def _changed(self) -> None:
+        """Let those who wait look, until nobody gets any further."""
+        moved = True
+        while moved:
+            self._waiting = [waiter for waiter in self._waiting if not waiter.ended]
+            moved = sum(waiter.look() for waiter in self._waiting) > 0  # all of them, every time
