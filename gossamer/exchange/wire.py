@@ -8,14 +8,13 @@ scale for each BLOCK of elements.
 from __future__ import annotations
 
 import struct
-import warnings
-import zlib
 from collections.abc import Sequence
 from hmac import compare_digest
 
 import numpy as np
 import torch
 from torch import Tensor
+from xxhash import xxh3_64
 
 from gossamer.data import Array
 from gossamer.exchange.message import Format, Hello, Message, Parcel, Pulse
@@ -23,12 +22,9 @@ from gossamer.exchange.message import Format, Hello, Message, Parcel, Pulse
 FORMATS: tuple[Format, ...] = ("fp32", "bf16", "int8")
 BLOCK = 256
 # magic, format version, kind, number format, receivers, token, layout, sender, epoch, iteration, steps, elements,
-# weight, published, error, checksum (CRC-32 of all that is not itself)
-HEADER = struct.Struct("<4sBBBxI16s8sIIQQQdddI4x")
+# weight, published, error, checksum (XXH3 of all that is not itself)
+HEADER = struct.Struct("<4sBBBxI16s8sIIQQQdddQ")
 MAGIC, VERSION, PARCEL, HELLO = b"GSMR", 1, 1, 2
-
-
-warnings.filterwarnings("ignore", "The given (NumPy array|buffer) is not writable")  # packets are only read
 
 
 class Token(bytes):
@@ -129,13 +125,16 @@ def _sealed(head: bytearray, body: Sequence[Tensor]) -> Array:
     for part, size in zip(body, sizes, strict=True):
         packet[at : at + size] = part.view(torch.uint8).numpy().reshape(-1)
         at += size
-    struct.pack_into("<I", packet.data, HEADER.size - 8, _checksum(packet))
+    struct.pack_into("<Q", packet.data, HEADER.size - 8, _checksum(packet))
     return packet
 
 
 def _checksum(packet: Array) -> int:
+    """64 bits, in a tenth of the time of a CRC-32."""
     end = HEADER.size - 8
-    return zlib.crc32(packet[end + 4 :].data, zlib.crc32(packet[:end].data))
+    checksum = xxh3_64(packet[:end].data)
+    checksum.update(packet[end + 8 :].data)
+    return checksum.intdigest()
 
 
 def _start(receivers: int) -> int:

@@ -64,14 +64,6 @@ def test_a_sign_of_life() -> None:
     assert decode(encode(hello, TOKEN, LAYOUT), TOKEN, b"another!") == hello  # who asks compares the layouts
 
 
-def test_a_packet_may_be_read_only() -> None:
-    packet = encode(Parcel(a_message(), (1,)), TOKEN, LAYOUT)
-    packet.flags.writeable = False
-    got = decode(packet, TOKEN, LAYOUT)
-    assert isinstance(got, Parcel)
-    assert got.message.parameters.sum() == a_message().parameters.sum()
-
-
 def test_wrong_token_layout_or_length_is_refused() -> None:
     packet = encode(Parcel(a_message(), (1, 2)), TOKEN, LAYOUT)
     with pytest.raises(Refused, match="token"):
@@ -92,8 +84,6 @@ def test_wrong_token_layout_or_length_is_refused() -> None:
 def test_no_flipped_bit_goes_unnoticed(place: int, bit: int, form: Format) -> None:
     packet = encode(Parcel(a_message(300), (1,)), TOKEN, LAYOUT, form)
     packet[place % packet.size] ^= 1 << bit
-    padding = set(range(HEADER.size - 4, HEADER.size))  # of the struct, covered by the checksum like the rest
-    assert padding
     with pytest.raises(Refused):
         decode(packet, TOKEN, LAYOUT)
 
