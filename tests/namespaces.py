@@ -139,6 +139,11 @@ class Net:
         file = self.folder / str(host) / of
         return file.read_text() if file.exists() else ""
 
+    def records(self, host: int, of: str = "output") -> list[dict[str, Any]]:
+        """What was printed as JSON objects, one to a line; the last line may not be whole yet."""
+        whole = self.output(host, of).rpartition("\n")[0]
+        return [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
+
     def pids(self, host: int) -> list[int]:
         return [int(word) for word in ip("netns", "pids", self.name(host)).split()]
 

@@ -84,7 +84,7 @@ class Training:
         self.process = net.run(0, [sys.executable, "-c", script], to="training", PYTHONPATH=path)
 
     def said(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.net.output(0, "training").splitlines() if line.startswith("{")]
+        return self.net.records(0, "training")
 
     def reports(self, since: float = 0.0, until: float = float("inf")) -> dict[str, list[dict[str, Any]]]:
         """Member -> its reports that the driver got in that time."""
@@ -156,11 +156,10 @@ def test_two_halves_train_apart_and_agree_again(training: Training) -> None:
     training.net.heal()
     healed = time.monotonic()
     training.until(lambda: training.all_train(healed, 10))
-    # What has been done behind the cut is told late, in one go: what comes within a second of the first word after it.
+    # What has been done behind the cut is told late, in one go or two: within three seconds of the first word after it.
     gained = {}
     for worker, lines in training.reports(healed).items():
-        told = [line["steps"] for line in lines if line["at"] < lines[0]["at"] + 1.0]
+        told = [line["steps"] for line in lines if line["at"] < lines[0]["at"] + 3.0]
         gained[worker] = told[-1] - steps[worker]
     assert min(gained.values()) > 0.4 * max(gained.values()), gained  # both halves went on
-    training.until(lambda: len(training.distances(healed + 10)) >= 2)
-    assert training.distances(healed + 10)[-1] < 5 * apart
+    training.until(lambda: any(distance < 5 * apart for distance in training.distances(healed + 10)[-1:]))

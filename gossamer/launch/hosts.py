@@ -6,8 +6,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from functools import partial
-from itertools import count
 from typing import Any
 from uuid import uuid4
 
@@ -15,7 +15,8 @@ import ray
 from ray import cloudpickle
 
 from gossamer.launch.base import Crew, Handle, build
-from gossamer.launch.mail import GONE, Caller, Callers, Look, News, Outbox, Outcome
+from gossamer.launch.mail import GONE, Look, News, Outbox, Outcome
+from gossamer.launch.rpc import Address, Client, Server
 from gossamer.launch.threads import Monitor
 from gossamer.program import Copy, Program, Ref, Stopped, Unreachable
 
@@ -23,6 +24,17 @@ CONTROL = "control"  # threads of the actor that no call to a service can occupy
 CONTROL_THREADS = 4
 BUILD_SECONDS = 60.0  # that a call waits for a service that is not there yet
 LOOK_SECONDS = 0.5  # between looks whether the program has been stopped, while an answer is waited for
+
+
+@dataclass(frozen=True)
+class Call:
+    """Of a service, by its place in `Program.services`; without a method it asks which there are."""
+
+    index: int
+    method: str | None = None
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    waits: bool = False
 
 
 class Remote:
@@ -36,7 +48,7 @@ class Remote:
         if method.startswith("_") or method not in (published := self._host.published(self._ref)):
             raise AttributeError(f"{method!r} is no public method of a service; a handle passes nothing else")
         waits = self._may_wait and published[method]
-        return lambda *args, **kwargs: self._host.call_remote(self._ref, method, args, kwargs, waits)
+        return lambda *args, **kwargs: self._host.call_remote(Call(self._ref.index, method, args, kwargs, waits))
 
     def __repr__(self) -> str:
         return f"<handle of {self._host.program.services[self._ref.index].name}>"
@@ -57,7 +69,11 @@ class HostProcess:
         self._published: dict[int, dict[str, bool]] = {}  # of other hosts' services
         self._built = threading.Condition()
         self._starts = threading.Lock()
-        self._callers, self._calls, self._turn = Callers(), count(1), 0
+        self._turn = 0
+        self._server: Server | None = None
+        self._local = threading.local()
+        self._addresses: dict[str, Address] = {}  # of other hosts' servers
+        self._doubted = set[str]()  # hosts that did not answer there
 
     @ray.method(concurrency_group=CONTROL)
     def build(self, life: int, plan: bytes, peers: dict[str, Any], call_seconds: float) -> Outcome:
@@ -69,10 +85,11 @@ class HostProcess:
             if self.life:
                 return
             self.life, self.peers, self.call_seconds = life, peers, call_seconds
-            paths, rest = cloudpickle.loads(plan)
+            paths, self._key, rest = cloudpickle.loads(plan)
             sys.path += [path for path in paths if path not in sys.path]  # for modules named in the program
             prepare, self.program = cloudpickle.loads(rest)
             prepare()
+            self._server = Server(_own_address(), self._key, self._answer, call_seconds)
             for index, node in enumerate(self.program.services):
                 if node.host == self.name:
                     service = build(node, partial(self._handle, may_wait=False))
@@ -122,20 +139,19 @@ class HostProcess:
         failed = tuple((where, Outcome.failed(error)) for where, error in crew.failures[failures:])
         return Look(self.process, True, first, news, stopped, failed)
 
-    def call(
-        self, caller: Caller, index: int, method: str, args: tuple[Any, ...], kwargs: dict[str, Any], waits: bool
-    ) -> Outcome:
-        """A call of a service here, from another host."""
-        return Outcome.of(partial(self._answer, caller, index, method, args, kwargs, waits))
+    @ray.method(concurrency_group=CONTROL)
+    def door(self) -> Address | None:
+        """Where calls of this host's services go to; None until it is built."""
+        return self._server.address if self._server else None
 
-    def _answer(
-        self, caller: Caller, index: int, method: str, args: tuple[Any, ...], kwargs: dict[str, Any], waits: bool
-    ) -> Any:
-        self._callers.come(caller)
-        monitor = self._monitor(index)
-        if waits:
-            return monitor.call(method, args, kwargs, partial(self._callers.gone, caller))
-        return monitor.call_at_once(method, args, kwargs)
+    def _answer(self, call: Call, given_up: Callable[[], bool]) -> Any:
+        """A call of a service here, from another host."""
+        monitor = self._monitor(call.index)
+        if call.method is None:
+            return monitor.published()
+        if call.waits:
+            return monitor.call(call.method, call.args, call.kwargs, given_up)
+        return monitor.call_at_once(call.method, call.args, call.kwargs)
 
     def _monitor(self, index: int) -> Monitor:
         with self._built:
@@ -143,47 +159,82 @@ class HostProcess:
                 raise Unreachable(f"host {self.name} has not been built")
             return self._monitors[index]
 
-    def methods(self, index: int) -> dict[str, bool]:
-        """A service's public methods, and whether a call of each may have to wait."""
-        return self._monitor(index).published()
-
     def published(self, ref: Ref) -> dict[str, bool]:
-        """The same of a service on another host. Raises Unreachable where it does not answer."""
+        """A service's public methods, and whether a call of each may have to wait. Raises Unreachable."""
         if ref.index not in self._published:
-            node = self.program.services[ref.index]
-            self._published[ref.index] = self._fetch(self.peers[node.host].methods.remote(ref.index), node.name)
+            self._published[ref.index] = self.call_remote(Call(ref.index))
         return self._published[ref.index]
 
-    def call_remote(self, ref: Ref, method: str, args: tuple[Any, ...], kwargs: dict[str, Any], waits: bool) -> Any:
+    def call_remote(self, call: Call) -> Any:
         """Call a service on another host.
 
         Raises what the service raised, Unreachable where that host does not answer, and Stopped where it has to
         wait in a program that is being stopped.
         """
-        node = self.program.services[ref.index]
-        caller = Caller(self.name, self.life, threading.get_ident(), next(self._calls))
-        answer = self.peers[node.host].call.remote(caller, ref.index, method, args, kwargs, waits)
-        if waits:
-            self._await(answer, f"{node.name}.{method}")
-        outcome: Outcome = self._fetch(answer, f"{node.name}.{method}")
-        return outcome.get()
+        node = self.program.services[call.index]
+        what = f"{node.name}.{call.method or 'methods'}"
+        return self._outcome(node.host, call, what).get()
 
-    def _await(self, answer: Any, what: str) -> None:
+    def _outcome(self, host: str, call: Call, what: str) -> Outcome:
+        clients = self._clients()
+        try:
+            if host not in clients:
+                clients[host] = self._connect(host)
+            clients[host].ask(call)
+            if call.waits:
+                self._await(clients[host], what)
+            return clients[host].outcome()
+        except BaseException as error:  # whatever it was, the next answer on this connection would be this call's
+            if host in clients:
+                clients.pop(host).close()
+            if isinstance(error, (OSError, *GONE)):
+                reason = str(error).strip().split("\n")[0]
+                raise Unreachable(
+                    f"{what}: no answer within {self.call_seconds:g} s, or its host is gone: {reason}"
+                ) from None
+            raise
+
+    def _clients(self) -> dict[str, Client]:
+        """This thread's connections, by host."""
+        if not hasattr(self._local, "clients"):
+            self._local.clients = {}
+        clients: dict[str, Client] = self._local.clients
+        return clients
+
+    def _connect(self, host: str) -> Client:
+        """Where a host does not answer at the address that is known, Ray is asked next: a process that was started
+        again has another one. Then the known one is tried again: after a cut, Ray needs longer to find its way."""
+        if host not in self._addresses or host in self._doubted:
+            self._doubted.discard(host)
+            self._addresses[host] = self._address(host)
+        try:
+            return Client(self._addresses[host], self._key, self.call_seconds)
+        except OSError:
+            self._doubted.add(host)
+            raise
+
+    def _address(self, host: str) -> Address:
+        """Where Ray finds a host's services."""
+        answer = self.peers[host].door.remote()
+        try:
+            address: Address | None = ray.get(answer, timeout=self.call_seconds)
+        except GONE:
+            ray.cancel(answer)  # or it would be carried out later, in a cut network perhaps many times
+            raise
+        if address is None:
+            raise ConnectionRefusedError("it has not been built")
+        return address
+
+    def _await(self, client: Client, what: str) -> None:
         """Until there is an answer. The other host tells those who wait there of an end; it may be gone by then."""
         end = float("inf")
-        while not ray.wait([answer], timeout=LOOK_SECONDS)[0]:
+        while not client.answered(LOOK_SECONDS):
             if self._stopped():
                 end = min(end, time.monotonic() + self.call_seconds)
             if time.monotonic() > end:
-                ray.cancel(answer)
                 raise Stopped(f"while waiting for {what}")
 
-    def _fetch(self, answer: Any, what: str) -> Any:
-        try:
-            return ray.get(answer, timeout=self.call_seconds)
-        except GONE as error:
-            ray.cancel(answer)  # or it would be carried out later, in a cut network perhaps many times
-            reason = str(error).strip().split("\n")[0]
-            raise Unreachable(
-                f"{what}: no answer within {self.call_seconds:g} s, or its host is gone: {reason}"
-            ) from None
+
+def _own_address() -> str:
+    address: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
+    return address

@@ -144,34 +144,3 @@ class Outbox:
             self._changed.notify_all()  # there is room for more
             self._changed.wait_for(lambda: len(self._news) > 0, timeout=PATIENCE)
             return self._first, tuple(self._news)
-
-
-@dataclass(frozen=True)
-class Caller:
-    """A thread of another host, and its how-manieth call this is."""
-
-    host: str
-    life: int  # how often that host has been started
-    thread: int
-    number: int
-
-
-class Callers:
-    """Who has called a host last. A thread waits for one call at a time, a host that has been started again for none
-    of before: whatever waits here for them still is to be given up, or it would take what nobody receives."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._life: dict[str, int] = {}
-        self._last: dict[tuple[str, int, int], int] = {}
-
-    def come(self, caller: Caller) -> None:
-        key = (caller.host, caller.life, caller.thread)
-        with self._lock:
-            self._life[caller.host] = max(caller.life, self._life.get(caller.host, 0))
-            self._last[key] = max(caller.number, self._last.get(key, 0))
-
-    def gone(self, caller: Caller) -> bool:
-        key = (caller.host, caller.life, caller.thread)
-        with self._lock:
-            return self._life[caller.host] > caller.life or self._last[key] > caller.number

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -85,7 +86,6 @@ class Ray:
         from gossamer.launch.supervise import Limits, Run, Supervisor
 
         kind: Any = ray.remote(concurrency_groups={CONTROL: CONTROL_THREADS})(HostProcess)  # type: ignore[call-overload]
-        calls = callers(program)
         actors: dict[str, Any] = {}
         try:
             for host in by_need(program.hosts.values()):
@@ -93,12 +93,12 @@ class Ray:
                     num_cpus=host.cpus,
                     num_gpus=host.gpus,
                     max_restarts=-1,
-                    max_concurrency=2 * calls[host.name] + 2,  # twice: a call that was given up may still wait there
                     scheduling_strategy="SPREAD",
                 ).remote(host.name)
             crew = Crew(observer, wake=lambda: None)
             limits = Limits(self.call_seconds, self.restarts, self.gone_seconds, self.stop_seconds)
-            plan = cloudpickle.dumps((sys.path, cloudpickle.dumps((self.prepare, program))))  # type: ignore[no-untyped-call]
+            key = secrets.token_bytes(32)  # of this program's processes
+            plan = cloudpickle.dumps((sys.path, key, cloudpickle.dumps((self.prepare, program))))  # type: ignore[no-untyped-call]
             run = Run(crew, ray.put(plan), actors, limits)
             for name in program.hosts:
                 workers = [copy.name for copy in program.crew if copy.node.host == name]
@@ -108,23 +108,6 @@ class Ray:
         finally:
             for actor in actors.values():
                 ray.kill(actor)
-
-
-def callers(program: Program) -> dict[str, int]:
-    """Host -> how many workers of other hosts hold a handle into it, themselves or through services."""
-    services = program.services
-
-    def reached(node: Any) -> set[str]:
-        found = set[str]()
-        for ref in node.refs:
-            found |= {services[ref.index].host} | reached(services[ref.index])
-        return found
-
-    count = dict.fromkeys(program.hosts, 0)
-    for worker in program.workers:
-        for host in reached(worker) - {worker.host}:
-            count[host] += worker.copies
-    return count
 
 
 def by_need(hosts: Any) -> list[Host]:

@@ -16,7 +16,7 @@ from gossamer.launch.base import POLL, Crew
 from gossamer.launch.mail import GONE, PATIENCE, Look, News, Outcome
 from gossamer.launch.ray import HostFailed
 
-PAUSE = 0.02  # seconds between two looks at a host that always has news
+PAUSE = 0.1  # seconds between two looks at a host that always has news: each costs both sides about a millisecond
 FAILURE_SECONDS = 600.0  # for which a failure of a host counts
 START_SECONDS = 120.0  # that a host has to be there for the first time
 

@@ -444,7 +444,7 @@ def test_a_handle_of_another_host_passes_public_methods_and_nothing_else() -> No
     assert watcher.records == [("pry", 1)]
 
 
-def test_arrays_cross_and_belong_to_nobody_there() -> None:
+def test_arrays_cross_and_belong_to_whom_they_were_sent_to() -> None:
     class Post:
         def deliver(self, packet: Any) -> tuple[int, bool]:
             return int(packet.sum()), packet.flags.writeable
@@ -457,7 +457,7 @@ def test_arrays_cross_and_belong_to_nobody_there() -> None:
     with program.host("second"):
         program.worker(send)(post)
     QUICK(program, watcher)
-    assert watcher.of("send") == [(3_000_000, False)]  # read only: it lies in memory that all processes share
+    assert watcher.of("send") == [(3_000_000, True)]
 
 
 # Hosts that fail.
