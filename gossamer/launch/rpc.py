@@ -7,6 +7,7 @@ pickled, arrays out of band (PEP 574): who has the key can do anything, so it is
 from __future__ import annotations
 
 import hmac
+import os
 import secrets
 import select
 import socket
@@ -27,6 +28,7 @@ Answer: TypeAlias = Callable[[Any, Callable[[], bool]], Any]  # (what is asked, 
 
 CHALLENGE = 32  # random bytes
 GREETING_SECONDS = 5.0  # that whoever connects has to show that it knows the key
+PORTS = "GOSSAMER_PORTS"  # variable of a machine behind a firewall: LOW-HIGH, the ports to choose from
 FRAME = struct.Struct(
     "<IQ"
 )  # how many arrays, bytes of pickle; then the arrays' sizes as uint64, the pickle, the arrays
@@ -36,10 +38,11 @@ class Server:
     """Answers calls, each connection in a thread of its own. One that ends while a call waits has given it up."""
 
     def __init__(self, host: str, key: bytes, answer: Answer, seconds: float) -> None:
-        """`host`: an address of this machine, the port is any that is free; `seconds`: until a peer that takes or gives
-        nothing is given up."""
+        """`host`: an address of this machine; `seconds`: until a peer that takes or gives nothing is given up.
+
+        Raises `OSError` where none of the `ports` is free."""
         self._key, self._answer, self._seconds = key, answer, seconds
-        self._listener = socket.create_server((host, 0), backlog=socket.SOMAXCONN)
+        self._listener = _listen(host, ports())
         self.address: Address = (host, self._listener.getsockname()[1])
         threading.Thread(target=self._accept, name="rpc", daemon=True).start()
 
@@ -102,6 +105,24 @@ class Client:
         with suppress(OSError):
             self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._connection.close()
+
+
+def ports() -> Sequence[int]:
+    """Those of the variable GOSSAMER_PORTS, or 0 for any that is free. `ValueError` where it is no LOW-HIGH."""
+    wanted = os.environ.get(PORTS)
+    if not wanted:
+        return [0]
+    low, _, high = wanted.partition("-")
+    if not (low.isdigit() and high.isdigit() and 0 < int(low) <= int(high) < 2**16):
+        raise ValueError(f"{PORTS}={wanted!r}: must be LOW-HIGH, two ports from 1 to 65535")
+    return range(int(low), int(high) + 1)
+
+
+def _listen(host: str, choice: Sequence[int]) -> socket.socket:
+    for port in choice:
+        with suppress(OSError):  # somebody else has it
+            return socket.create_server((host, port), backlog=socket.SOMAXCONN)
+    raise OSError(f"{host}: no free port of {choice[0]}-{choice[-1]} ({PORTS})")
 
 
 def _settle(connection: socket.socket, receive: float, send: float) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("ray", reason="Ray is not installed (the extra `ray`)")
 
-from gossamer.launch.rpc import Client, Server
+from gossamer.launch.rpc import PORTS, Client, Server, ports
 
 KEY, HERE, SECONDS = bytes(32), "127.0.0.1", 5.0
 
@@ -213,3 +213,22 @@ def test_a_server_that_is_gone_is_noticed() -> None:
         address = server.address
     with pytest.raises(OSError, match="refused"):
         Client(address, KEY, SECONDS)
+
+
+def test_ports_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server((HERE, 0)) as taken:
+        port = taken.getsockname()[1]
+        monkeypatch.setenv(PORTS, f"{port}-{port}")
+        with pytest.raises(OSError, match=f"no free port of {port}-{port}"), serving(echo):
+            pass
+        monkeypatch.setenv(PORTS, f"{port}-{min(port + 20, 2**16 - 1)}")
+        with serving(echo) as server, calling(server) as client:
+            assert port < server.address[1] <= port + 20
+            assert ask(client, 1) == 1
+
+
+@pytest.mark.parametrize("wanted", ["80", "a-b", "2-1", "0-9", "1-65536", "-"])
+def test_ports_that_are_none(wanted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PORTS, wanted)
+    with pytest.raises(ValueError, match="LOW-HIGH"):
+        ports()
