@@ -239,6 +239,9 @@ class Simulate:
     staleness: Annotated[
         float | None, left_open("Bound tau on staleness; inf never blocks.", float, "(default: as pala has it, 16)")
     ] = None
+    interval: Annotated[
+        int | None, left_open("Iterations between two messages that leave a host.", int, "(default: as pala has it, 4)")
+    ] = None
     crash_rate: Annotated[float, help_text("Crashes of each host and hour.")] = 0.0
     down: Annotated[str, help_text("How long a crashed host is away.")] = "10s"
     seed: int = 0
@@ -260,6 +263,7 @@ class Simulate:
             message_size=quantity("--message-size", self.message_size, "bytes"),
             iterations=self.iterations,
             staleness=self.staleness,
+            interval=self.interval,
             crash_rate=self.crash_rate,
             down=quantity("--down", self.down, "seconds"),
             seed=self.seed,

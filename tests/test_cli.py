@@ -222,6 +222,7 @@ def test_what_people_read_without_json(command: Command) -> None:
 
 
 GALA = ("train", "gala", *TINY, "--learners", 4)
+PALA = ("train", "pala", *TINY)
 BAD_GOSSIP = {
     "never back": ((*GALA, "--graph", "0>1,1>2,2>3"), "--graph 0>1,1>2,2>3: not strongly connected"),
     "in two": ((*GALA, "--graph", "0>1,1>0,2>3,3>2"), "not strongly connected"),
@@ -233,6 +234,11 @@ BAD_GOSSIP = {
     "one on one host": (("train", "pala", *TINY, "--hosts", 1, "--learners", 1), "at least two members"),
     "no learners": (("train", "gala", *TINY, "--learners", 0), "--learners 0: must be at least 1"),
     "no hosts": (("train", "pala", *TINY, "--hosts", 0), "--hosts 0: must be at least 1"),
+    "interval": ((*PALA, "--interval", 0), "--interval 0: must be at least 1"),
+    "interval of gala": ((*GALA, "--interval", 4), "--interval 4: gala has none; pala does"),
+    "interval and bound": ((*PALA, "--interval", 5), "must be at most 4, a quarter of --staleness 16"),
+    "interval in lock-step": ((*PALA, "--interval", 4, "--sync", "lock-step"), "means nothing with --sync lock-step"),
+    "interval of sums": ((*PALA, "--interval", 4, "--mixing", "push-sum"), "means nothing with --mixing push-sum"),
     "staleness": ((*GALA, "--staleness", -1), "--staleness -1: must be at least 0"),
     "two meanings": ((*GALA, "--sync", "never", "--staleness", 3), "means nothing with --sync never"),
     "paac's staleness": (("train", "paac", *TINY, "--staleness", 3), "--staleness 3: paac has none"),

@@ -4,7 +4,8 @@ Chinese Journal of Computers 46(2), 2023, pp. 229-243).
 The paper's parts, and where they are:
 
 data proxy               `Proxy`, one on each host, with its couriers (`carry`) and its clock (`watch`): it takes a
-                         learner's parameters at once and moves them to the neighbours' proxies in its own time
+                         learner's parameters at once and moves them to the neighbours' proxies in its own time, the
+                         newest of every few iterations (`interval`)
 process lock             `staleness`: a member waits, in its own host's proxy and without polling, while it would be
                          more than so many iterations ahead of what an in-neighbour has sent; whoever leaves, dies or is
                          cut off releases those that wait
@@ -42,13 +43,18 @@ def pala(
     staleness: float = 16,
     lock_step: bool = False,
     form: Format = "fp32",
+    interval: int = 4,
     couriers: int = 2,
     period: int = 500,
     window: int = 32,
     loop: Loop = act_and_learn,
 ) -> Program:
-    """`learners` actor-learners on each of `hosts` hosts, each with `envs` environments of its own."""
+    """`learners` actor-learners on each of `hosts` hosts, each with `envs` environments of its own.
+
+    Within a host each step is gossiped, as in GALA. From host to host goes the newest of every `interval` iterations,
+    or of as many as fit into the process lock four times; every message where each one counts (lock-step, push-sum)."""
     p, token, newest = Program("pala"), Token(secrets.token_bytes(16)), not (lock_step or mixing.adds)
+    interval = int(min(interval, max(1, staleness // 4))) if newest else 1
     needs = {"cpus": learners * max(1, workers), "gpus": gpus}
     proxies = []
     for h in range(hosts):
@@ -62,6 +68,7 @@ def pala(
                     token=token,
                     newest=newest,
                     adds=mixing.adds and not lock_step,
+                    interval=interval,
                 )
             )
     for h, proxy_here in enumerate(proxies):

@@ -45,9 +45,20 @@ class Proxy:
     What it does takes no time: whatever is slow, couriers do outside of it (`couriers.carry`). Hosts learn from each
     other who takes part (`Liveness`), so a member that ends, dies or is cut off holds nobody up."""
 
-    def __init__(self, *, host: int, hosts: int, learners: int, token: bytes, newest: bool = True, adds: bool = False):
+    def __init__(
+        self,
+        *,
+        host: int,
+        hosts: int,
+        learners: int,
+        token: bytes,
+        newest: bool = True,
+        adds: bool = False,
+        interval: int = 1,
+    ) -> None:
         """`learners` on each of `hosts` hosts; `token`: 16 bytes that all proxies of this run know, and nobody else;
-        `newest`, `adds`: as the members' exchange has it (`Gossip`)."""
+        `newest`, `adds`: as the members' exchange has it (`Gossip`); `interval`: iterations from one message of a
+        member to the next that leaves the host, where only the newest counts."""
         self.host, self.token = host, token
         self.boxes = Mailboxes(hosts * learners, newest=newest)
         self._learners = learners
@@ -56,7 +67,8 @@ class Proxy:
         self._began: float | None = None  # the first look at the clock
         planned = {h: tuple(range(h * learners, (h + 1) * learners)) for h in range(hosts)}
         self._alive = Liveness(host, planned)
-        self._outboxes = {h: Outbox(newest=newest, adds=adds) for h in range(hosts) if h != host}
+        self._reached: dict[int, float] = {}  # member -> iteration of what it has sent last
+        self._outboxes = {h: Outbox(newest, adds, interval, self._reached) for h in range(hosts) if h != host}
         self._arrivals: deque[tuple[Array, ...]] = deque()
         self._early: deque[tuple[Array, ...]] = deque(maxlen=BACKLOG)  # that came before the first member of this host
         self._unpacking = False  # one courier at a time, so that what comes keeps its order
@@ -76,10 +88,12 @@ class Proxy:
     def leave(self, rank: int) -> None:
         self._joined.discard(rank)
         self._own.discard(rank)
+        self._reached[rank] = math.inf  # what it has left behind is to go
         self.boxes.leave(rank)
         self._say()
 
     def send(self, message: Message, to: Sequence[int]) -> None:
+        self._reached[message.sender] = message.iteration
         by_host: dict[int, list[int]] = {}
         for rank in to:
             by_host.setdefault(rank // self._learners, []).append(rank)
@@ -201,7 +215,7 @@ class Proxy:
         ready = [h for h, box in self._outboxes.items() if box.ready(self._alive.now)]
         if not ready:
             return None
-        host = min(ready, key=lambda h: (not self._outboxes[h].parcels, self._outboxes[h].turn))
+        host = min(ready, key=lambda h: (not self._outboxes[h].laden, self._outboxes[h].turn))
         outbox = self._outboxes[host]
         items: list[Parcel | Hello] = [Hello(self.host, self._alive.pulses(), self._layout)] if outbox.greet else []
         return Transfer(host, (*outbox.take(), *items), self.token, self._layout)  # a farewell after the last parcel

@@ -31,6 +31,7 @@ COMMON: dict[str, Any] = {
     "mixing": "uniform",
     "sync": "never",
     "staleness": 16,
+    "interval": 4,
     "message": "fp32",
     "envs": 32,
     "workers": 0,
@@ -117,7 +118,7 @@ A2C_VECTOR = Preset(
         "trace": 0.9,
         "value_cost": 0.05,
         "entropy_cost": 0.01,
-        "learning_rate": 2e-3,
+        "learning_rate": 1e-3,
         "anneal_steps": 1_000_000,
         "final_fraction": 0.1,
         "clip_norm": 0.5,
@@ -174,7 +175,7 @@ PAPER_GALA = Preset(
 PAPER_PALA = Preset(
     "PALA as its code has it: GALA's settings but for longer rollouts, the plain learning rate, and a process lock "
     "that lets no learner run ahead of what its neighbour has sent",
-    {**PAPER_GALA.values, "rollout": 20, "sync": "bounded", "staleness": 0},
+    {**PAPER_GALA.values, "rollout": 20, "sync": "bounded", "staleness": 0, "interval": 1},
     plain=True,
 )
 PAPERS = {"paac": PAPER, "gala": PAPER_GALA, "pala": PAPER_PALA}

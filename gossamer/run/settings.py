@@ -49,6 +49,9 @@ class Settings:
     mixing: Literal["uniform", "push-sum"] = knob("gala, pala: how messages are weighted.")
     sync: Literal["never", "bounded", "lock-step"] = knob("gala, pala: when a learner waits for its neighbours.")
     staleness: int = knob("gala, pala: tau of --sync bounded, in optimiser steps.", least=0)
+    interval: int = knob(
+        "pala: optimiser steps from one message of a learner to the next that leaves its host.", least=1
+    )
     message: Literal["fp32", "bf16", "int8"] = knob("pala: numbers on their way between hosts.")
     envs: int = knob("n_e: environments side by side, of each learner.", least=1)
     workers: int = knob("n_w: threads (Atari; 0: one a core) or processes (Gymnasium; 0: none) that step.", least=0)
@@ -98,6 +101,7 @@ ONLY_IN = {
     "mixing": ("gala", "pala"),
     "sync": ("gala", "pala"),
     "staleness": ("gala", "pala"),
+    "interval": ("pala",),
     "message": ("pala",),
 }
 
@@ -172,7 +176,8 @@ def _check(settings: Settings, given: Mapping[str, Any], env: EnvFactory) -> Non
             raise UserError(f"{option(name)} {given[name]}: only {algorithm} has it; add --algorithm {algorithm}")
     for name, where in ONLY_IN.items():
         if name in given and settings.architecture not in where:
-            raise UserError(f"{option(name)} {given[name]}: {settings.architecture} has none; {' and '.join(where)} do")
+            others = f"{' and '.join(where)} {'does' if len(where) == 1 else 'do'}"
+            raise UserError(f"{option(name)} {given[name]}: {settings.architecture} has none; {others}")
     if settings.architecture in ("gala", "pala"):
         _check_gossip(settings, given)
     for name in ("size", "atari"):
@@ -199,6 +204,8 @@ def _check_gossip(settings: Settings, given: Mapping[str, Any]) -> None:
         raise UserError(f"--learners {settings.learners}: gossip needs at least two members; {members} would be alone")
     if "staleness" in given and settings.sync != "bounded":
         raise UserError(f"--staleness {settings.staleness}: means nothing with --sync {settings.sync}; give bounded")
+    if "interval" in given:
+        _check_interval(settings)
     wanted = graph(settings)
     if isinstance(wanted, graphs.Edges) and (odd := {m for e in wanted.edges for m in e} - set(range(members))):
         raise UserError(f"--graph {settings.graph}: no member {min(odd)}; they are 0 to {members - 1}")
@@ -207,3 +214,13 @@ def _check_gossip(settings: Settings, given: Mapping[str, Any]) -> None:
             f"--graph {settings.graph}: not strongly connected, so members would never agree; "
             "there must be a way along edges from each member to every other"
         )
+
+
+def _check_interval(settings: Settings) -> None:
+    what = f"--interval {settings.interval}"
+    if settings.sync == "lock-step" or settings.mixing == "push-sum":
+        where = "--sync lock-step" if settings.sync == "lock-step" else "--mixing push-sum"
+        raise UserError(f"{what}: means nothing with {where}, where each message counts")
+    if settings.sync == "bounded" and settings.interval > max(1, settings.staleness // 4):
+        most = max(1, settings.staleness // 4)
+        raise UserError(f"{what}: must be at most {most}, a quarter of --staleness {settings.staleness}")

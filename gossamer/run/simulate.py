@@ -133,6 +133,7 @@ def simulate(
     message_size: float = 6.8e6,
     iterations: int = 40,
     staleness: float | None = None,
+    interval: int | None = None,
     crash_rate: float = 0.0,
     down: float = 10.0,
     seed: int = 0,
@@ -140,7 +141,7 @@ def simulate(
     """Members in virtual time, `learners` on each host.
 
     `bandwidth` bytes/s of each host, both ways; `latency`, `step_time`, `down` seconds; `message_size` bytes of one
-    message; `crash_rate` crashes of each host and hour; `staleness` None: the architecture's default.
+    message; `crash_rate` crashes of each host and hour; `staleness`, `interval` None: the architecture's default.
     What comes back: `efficiency` (steps/s against the same members computing alone), `staleness_max` and `_mean`
     (iterations that an averaged message was behind), `distance` (to consensus, relative), `waited` (share of the
     members' time held back by the process lock), `exchanged` (messages averaged in, of each iteration)."""
@@ -155,6 +156,7 @@ def simulate(
         ("message-size", message_size, 0, True),
         ("iterations", iterations, 4, True),
         ("staleness", staleness or 0, 0, False),
+        ("interval", 1 if interval is None else interval, 1, True),
         ("crash-rate", crash_rate, 0, True),
         ("down", down, 0, False),
         ("seed", seed, 0, True),
@@ -169,7 +171,8 @@ def simulate(
     wanted = graphs.Hierarchical(learners) if graph == "hierarchical" else GRAPHS[graph]
     work = Workload(iterations, step_time, jitter, seed=seed)
     period = max(2, iterations // 2)
-    more: dict[str, Any] = {} if staleness is None else {"staleness": staleness}
+    chosen = {"staleness": staleness, "interval": interval}
+    more: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
     build: Callable[..., Program] = partial(
         architectures.pala, hosts=hosts, learners=learners, graph=wanted, couriers=1, loop=stand_in, **more
     )

@@ -187,5 +187,5 @@ def program(settings: Settings) -> Program:
             "lock_step": lock_step,
         }
     if settings.architecture == "pala":
-        wiring |= {"hosts": settings.hosts, "form": settings.message}
+        wiring |= {"hosts": settings.hosts, "interval": settings.interval, "form": settings.message}
     return ARCHITECTURES[settings.architecture](what, **wiring)

@@ -121,3 +121,57 @@ def test_adding_up_keeps_weights_and_weighted_parameters(sent: list[tuple[int, t
     for sender in range(3):  # the newest last, or it would look overtaken
         iterations = [p.message.iteration for p in box.parcels if p.message.sender == sender]
         assert iterations == sorted(iterations)
+
+
+def test_one_message_of_a_sender_in_an_interval() -> None:
+    reached: dict[int, float] = {}
+    box, taken = Outbox(interval=4, reached=reached, greet=False), []
+    for k in range(1, 14):
+        reached[0] = k
+        box.put(parcel(0, k, 4))
+        if box.ready(0.0):
+            taken += box.take()
+            box.back([], arrived=True, now=0.0)
+    assert inside(taken) == [(0, k, (4,)) for k in (1, 5, 9, 13)]
+
+
+def test_what_waits_for_its_interval_goes_once_its_sender_is_there_though_it_sent_others_something_else() -> None:
+    reached: dict[int, float] = {0: 10}
+    box = Outbox(interval=4, reached=reached, greet=False)
+    box.put(parcel(0, 10, 4))
+    box.back([], arrived=bool(box.take()), now=0.0)
+    reached[0] = 11
+    box.put(parcel(0, 11, 4))
+    reached[1] = 1
+    box.put(parcel(1, 1, 4))
+    assert inside(box.take()) == [(1, 1, (4,))]  # another sender's is not held up
+    box.back([], arrived=True, now=0.0)
+    for k, ready in ((12, False), (13, False), (14, True)):
+        reached[0] = k
+        assert box.ready(0.0) == box.pending(0.0) == ready
+    assert inside(box.take()) == [(0, 11, (4,))]
+
+
+def test_another_receiver_of_the_same_sender_has_an_interval_of_its_own() -> None:
+    reached: dict[int, float] = {0: 1}
+    box = Outbox(interval=4, reached=reached, greet=False)
+    box.put(parcel(0, 1, 4))
+    box.back([], arrived=bool(box.take()), now=0.0)
+    reached[0] = 2
+    box.put(parcel(0, 2, 5))
+    assert inside(box.take()) == [(0, 2, (5,))]
+
+
+def test_what_did_not_arrive_is_due_again_and_so_is_all_once_its_sender_has_ended() -> None:
+    reached: dict[int, float] = {0: 1}
+    box = Outbox(interval=4, reached=reached, greet=False)
+    box.put(parcel(0, 1, 4))
+    box.back(box.take(), arrived=False, now=0.0)
+    assert inside(box.take()) == [(0, 1, (4,))]
+    box.back([], arrived=True, now=RETRY)
+    reached[0] = 2
+    box.put(parcel(0, 2, 4))
+    box.greet = False
+    assert not box.pending(RETRY)
+    reached[0] = float("inf")
+    assert inside(box.take()) == [(0, 2, (4,))]

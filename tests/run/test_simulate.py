@@ -101,9 +101,19 @@ def test_latency_makes_messages_old() -> None:
     assert old["distance"] > new["distance"]
 
 
+def test_of_an_interval_one_message_leaves_its_host() -> None:
+    def exchanged(**given: Any) -> dict[str, Any]:
+        return simulate(members=4, learners=2, graph="exponential", latency=0.001, **given)
+
+    every, fourth = (exchanged(bandwidth=math.inf, interval=n) for n in (1, 4))
+    assert fourth["exchanged"] < 0.75 * every["exchanged"]  # neighbours on the own host still have every one
+    every, fourth = (exchanged(interval=n) for n in (1, 4))  # 1 Gb/s is too little for every one:
+    assert fourth["staleness_mean"] < every["staleness_mean"]  # fewer are not as old when they come
+
+
 @pytest.mark.parametrize("graph", ["ring", "exponential", "one-peer", "complete", "hierarchical", "random-pairs"])
 def test_every_graph(graph: str) -> None:
-    found = simulate(**SMALL, graph=graph, latency=0.001, bandwidth=math.inf)
+    found = simulate(**SMALL, graph=graph, latency=0.001, bandwidth=math.inf, interval=1)
     assert found["graph"] == graph
     assert found["exchanged"] > (1.2 if graph in ("exponential", "complete", "hierarchical") else 0.2)
 
