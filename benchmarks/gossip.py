@@ -3,6 +3,7 @@
     python -m benchmarks.gossip exchange       # steps/s with and without it: GALA, PALA over threads and over Ray
     python -m benchmarks.gossip message        # one message between two hosts: bytes and milliseconds
     python -m benchmarks.gossip scale          # efficiency and staleness from 4 to 1,024 members, in virtual time
+    python -m benchmarks.gossip rate           # steps until Catch is learned: one learner, GALA at two learning rates
 
 Each writes `results/gossip-WHAT.json`; `scale` a plot beside it. `message --address IP:PORT` measures between two
 machines of a Ray cluster instead of two processes of this one.
@@ -14,6 +15,7 @@ import argparse
 import json
 import statistics
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -24,6 +26,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from benchmarks.curves import median
 from benchmarks.provenance import RESULTS, keep, provenance
 from gossamer.exchange import Alone
 from gossamer.exchange.message import Format, Message, Parcel
@@ -33,6 +36,7 @@ from gossamer.launch.threads import threads
 from gossamer.loops import act_and_learn
 from gossamer.networks import ActorCritic, nature
 from gossamer.program import Context, Program, Silent
+from gossamer.run.experiment import train
 from gossamer.run.machine import keep_freed_memory
 from gossamer.run.settings import resolve
 from gossamer.run.simulate import simulate
@@ -195,6 +199,30 @@ def scale(most: int, learners: int, iterations: int, write: Callable[[dict[str, 
                 members *= 4
 
 
+def rate(seeds: int, algorithm: str) -> dict[str, Any]:
+    """Agent steps until the mean return of the last 100 games of Catch is 0.8 or more, for several seeds."""
+    plain = resolve({"architecture": "paac", "env": "catch", "algorithm": algorithm}).learning_rate
+    ways: dict[str, dict[str, Any]] = {
+        "one learner, 64 environments": {"architecture": "paac", "envs": 64},
+        "gala, 4 x 16, its rate": {"architecture": "gala", "learning_rate": plain},
+        "gala, 4 x 16, twice its rate (the default)": {"architecture": "gala"},
+        "gala, 4 x 16, lock-step, its rate": {"architecture": "gala", "sync": "lock-step", "learning_rate": plain},
+        "gala, 4 x 16, lock-step, twice its rate": {"architecture": "gala", "sync": "lock-step"},
+    }
+    steps: dict[str, list[int | None]] = {name: [] for name in ways}
+    for seed in range(1, seeds + 1):
+        for name, way in ways.items():
+            with tempfile.TemporaryDirectory() as place:
+                more = {"env": "catch", "algorithm": algorithm, "steps": 300_000, "seed": seed, "stop_at_return": 0.8}
+                result = train(**way, **more, run_dir=Path(place) / "run").result
+            steps[name].append(result["steps"] if "return" in result["ended"] else None)
+            print(f"seed {seed}: {name}: {steps[name][-1]}", flush=True)
+    return {
+        "settings": {"env": "catch", "algorithm": algorithm, "learning rate of one learner": plain},
+        "steps": {name: {"median": median(each), "seeds": each} for name, each in steps.items()},
+    }
+
+
 def plot(found: Mapping[str, Any], path: Path) -> None:
     """Efficiency and staleness against the number of members, for each graph."""
     from matplotlib.figure import Figure
@@ -223,12 +251,13 @@ def plot(found: Mapping[str, Any], path: Path) -> None:
 def main() -> None:
     """Measure, and write it down."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["exchange", "message", "scale"])
+    parser.add_argument("what", choices=["exchange", "message", "scale", "rate"])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=15.0)
     parser.add_argument("--env", default="pong")
     parser.add_argument("--algorithm", default="a2c")
     parser.add_argument("--network", default=None)
+    parser.add_argument("--seeds", type=int, default=8)
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--address", default=None)
     parser.add_argument("--most", type=int, default=1024)
@@ -245,6 +274,8 @@ def main() -> None:
         found = exchange(options.rounds, options.seconds, given)
     elif options.what == "message":
         found = message(options.count, options.address)
+    elif options.what == "rate":
+        found = rate(options.seeds, options.algorithm)
     else:
         torch.set_num_threads(1)
         scale(options.most, 8, options.iterations, lambda found: keep(name, {**origin, "figures": found}))
