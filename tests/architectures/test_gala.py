@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -129,3 +130,6 @@ def test_catch_is_solved_with_the_default_settings(name: str, tmp_path: Path) ->
     run = gossamer.train(name, env="catch", steps=150_000, run_dir=tmp_path / "run")
     assert gossamer.evaluate(run.directory, episodes=100).mean_return > 0.8
     assert run.result["steps"] >= 150_000
+    windows = json.loads((run.directory / "gossip.json").read_text())["windows"]
+    assert windows  # and in all of them members were as near to each other as the theory has it
+    assert all(0 < window["distance"] <= window["bound"] for window in windows)
