@@ -37,7 +37,7 @@ from gossamer.loops import act_and_learn
 from gossamer.networks import ActorCritic, nature
 from gossamer.program import Context, Program, Silent
 from gossamer.run.experiment import train
-from gossamer.run.machine import keep_freed_memory
+from gossamer.run.machine import KEEP_FREED_MEMORY, keep_freed_memory
 from gossamer.run.settings import resolve
 from gossamer.run.simulate import simulate
 from gossamer.run.wiring import program, task
@@ -98,8 +98,8 @@ def exchange(rounds: int, seconds: float, given: Mapping[str, Any]) -> dict[str,
     ways: dict[str, Callable[[Any], None]] = {
         "threads, no exchange": lambda seen: threads(alone(1), seen),
         "gala": lambda seen: threads(program(gala), seen),
-        "two processes, no exchange": lambda seen: Ray(prepare=keep_freed_memory)(alone(2), seen),
-        "pala, two Ray hosts": lambda seen: Ray(prepare=keep_freed_memory)(program(pala), seen),
+        "two processes, no exchange": lambda seen: Ray(env=KEEP_FREED_MEMORY)(alone(2), seen),
+        "pala, two Ray hosts": lambda seen: Ray(env=KEEP_FREED_MEMORY)(program(pala), seen),
         "pala in threads": lambda seen: threads(program(pala), seen),
     }
     rates: dict[str, list[float]] = {name: [] for name in ways}
@@ -172,7 +172,7 @@ def message(count: int, address: str | None) -> dict[str, Any]:
             sink = p.service(Sink)()
         with p.host("sender"):
             p.worker(ship)(sink, form=form, elements=elements, count=count)
-        Ray(address, prepare=keep_freed_memory)(p, seen := Kept())
+        Ray(address, env=KEEP_FREED_MEMORY)(p, seen := Kept())
         found["milliseconds"][form] = seen.records[-1]
         print(form, seen.records[-1], flush=True)
     return found

@@ -87,8 +87,7 @@ class HostProcess:
             self.life, self.peers, self.call_seconds = life, peers, call_seconds
             paths, self._key, rest = cloudpickle.loads(plan)
             sys.path += [path for path in paths if path not in sys.path]  # for modules named in the program
-            prepare, self.program = cloudpickle.loads(rest)
-            prepare()
+            self.program = cloudpickle.loads(rest)
             self._server = Server(_own_address(), self._key, self._answer, call_seconds)
             for index, node in enumerate(self.program.services):
                 if node.host == self.name:

@@ -17,9 +17,9 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -57,7 +57,7 @@ class Ray:
     restarts: int = 5  # failures of one host within 10 minutes, nothing reported in between, that are survived
     gone_seconds: float = 120.0  # until a host that does not come back is given up, once all others have ended
     stop_seconds: float = 10.0  # that a host which does not answer has once the program is being stopped
-    prepare: Callable[[], object] = int  # called once in every host's process, before anything is built there
+    env: Mapping[str, str] = field(default_factory=dict)  # variables that hosts' processes start with
 
     def __post_init__(self) -> None:
         for name in ("call_seconds", "gone_seconds", "stop_seconds"):
@@ -93,12 +93,13 @@ class Ray:
                     num_cpus=host.cpus,
                     num_gpus=host.gpus,
                     max_restarts=-1,
+                    runtime_env={"env_vars": dict(self.env)} if self.env else None,
                     scheduling_strategy="SPREAD",
                 ).remote(host.name)
             crew = Crew(observer, wake=lambda: None)
             limits = Limits(self.call_seconds, self.restarts, self.gone_seconds, self.stop_seconds)
             key = secrets.token_bytes(32)  # of this program's processes
-            plan = cloudpickle.dumps((sys.path, key, cloudpickle.dumps((self.prepare, program))))  # type: ignore[no-untyped-call]
+            plan = cloudpickle.dumps((sys.path, key, cloudpickle.dumps(program)))  # type: ignore[no-untyped-call]
             run = Run(crew, ray.put(plan), actors, limits)
             for name in program.hosts:
                 workers = [copy.name for copy in program.crew if copy.node.host == name]

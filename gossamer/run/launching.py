@@ -9,7 +9,7 @@ from typing import TypeAlias
 from gossamer.launch.ray import ClusterUnreachable, LackOfResources, Ray, check_room, connected, nodes
 from gossamer.program import Observer, Program
 from gossamer.run.errors import UserError
-from gossamer.run.machine import keep_freed_memory
+from gossamer.run.machine import KEEP_FREED_MEMORY
 
 Launcher: TypeAlias = Callable[[Program, Observer], None]
 
@@ -21,7 +21,7 @@ def on_cluster(cluster: str, wired: Program) -> Iterator[Launcher]:
 
     `UserError` where Ray is not installed, the cluster cannot be reached, or has not what the program needs."""
     try:
-        ray = Ray(None if cluster == "local" else cluster, prepare=keep_freed_memory)
+        ray = Ray(None if cluster == "local" else cluster, env=KEEP_FREED_MEMORY)
     except ValueError as error:
         raise UserError(f"--cluster {cluster}: {error}; or local") from error
     with ExitStack() as stack:

@@ -13,6 +13,14 @@ from typing import Any
 import torch
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # glibc, malloc.h
+_WANTED = {_TRIM_THRESHOLD: 2**31 - 1, _MMAP_THRESHOLD: 2**25, _ARENA_MAX: 1}
+
+# The same for a process that is to be started: one that has threads already has several arenas, and keeps them.
+KEEP_FREED_MEMORY = {
+    "MALLOC_TRIM_THRESHOLD_": str(_WANTED[_TRIM_THRESHOLD]),
+    "MALLOC_MMAP_THRESHOLD_": str(_WANTED[_MMAP_THRESHOLD]),
+    "MALLOC_ARENA_MAX": str(_WANTED[_ARENA_MAX]),
+}
 
 
 def keep_freed_memory() -> bool:
@@ -27,8 +35,7 @@ def keep_freed_memory() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except AttributeError:  # musl has none
         return False
-    wanted = ((_TRIM_THRESHOLD, 2**31 - 1), (_MMAP_THRESHOLD, 2**25), (_ARENA_MAX, 1))
-    taken = [mallopt(parameter, value) == 1 for parameter, value in wanted]  # all of them, even if one is refused
+    taken = [mallopt(*pair) == 1 for pair in _WANTED.items()]  # all of them, even if one is refused
     return all(taken)
 
 

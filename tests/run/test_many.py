@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -202,7 +202,7 @@ class FakeRay:
 
     calls: list[tuple[str | None, str]] = []  # noqa: RUF012  emptied by the fixture
 
-    def __init__(self, address: str | None, *, prepare: Callable[[], object]) -> None:
+    def __init__(self, address: str | None, *, env: Mapping[str, str]) -> None:
         self.address = address
 
     def __call__(self, wired: Program, observer: Observer) -> None:
