@@ -38,7 +38,7 @@ from gossamer.networks import ActorCritic, nature
 from gossamer.program import Context, Program, Silent
 from gossamer.run.experiment import train
 from gossamer.run.machine import KEEP_FREED_MEMORY, keep_freed_memory
-from gossamer.run.settings import resolve
+from gossamer.run.settings import Settings, resolve
 from gossamer.run.simulate import simulate
 from gossamer.run.wiring import program, task
 from gossamer.task import Report
@@ -83,8 +83,10 @@ class Steps(Silent):
         return (self._ended[1] - self._begun[1]) / (self._ended[0] - self._begun[0])
 
 
-def exchange(rounds: int, seconds: float, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Steps/s of four learners: each of these in turn, in every round; ratios are of the same round."""
+def exchange(
+    rounds: int, seconds: float, given: Mapping[str, Any], write: Callable[[dict[str, Any]], object]
+) -> dict[str, Any]:
+    """Steps/s of four learners: each of these in turn, in every round; ratios are of the same round; kept after each."""
     gala = replace(resolve({"architecture": "gala", **given}), steps=sys.maxsize)
     pala = replace(resolve({"architecture": "pala", **given}), steps=sys.maxsize)
 
@@ -110,7 +112,11 @@ def exchange(rounds: int, seconds: float, given: Mapping[str, Any]) -> dict[str,
             ways[name](seen)
             rates[name].append(round(seen.rate, 1))
             print(f"round {turn + 1}: {name}: {seen.rate:,.0f} steps/s", flush=True)
+        write(found := _ratios(gala, rates))
+    return found
 
+
+def _ratios(gala: Settings, rates: Mapping[str, list[float]]) -> dict[str, Any]:
     def ratio(one: str, other: str) -> dict[str, Any]:
         each = [round(a / b, 4) for a, b in zip(rates[one], rates[other], strict=True)]
         return {"median": statistics.median(each), "rounds": each}
@@ -271,7 +277,7 @@ def main() -> None:
         given = {"env": options.env, "algorithm": options.algorithm}
         if options.network:
             given["network"] = options.network
-        found = exchange(options.rounds, options.seconds, given)
+        found = exchange(options.rounds, options.seconds, given, lambda found: keep(name, {**origin, "figures": found}))
     elif options.what == "message":
         found = message(options.count, options.address)
     elif options.what == "rate":

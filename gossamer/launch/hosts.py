@@ -15,6 +15,7 @@ from ray import cloudpickle
 from gossamer.launch.base import Crew, Handle, build
 from gossamer.launch.calls import Call, Calls, Remote
 from gossamer.launch.mail import Look, News, Outbox, Outcome
+from gossamer.launch.ray import HostFailed
 from gossamer.launch.rpc import Address, Server
 from gossamer.launch.threads import Monitor
 from gossamer.program import Copy, Program, Ref, Unreachable
@@ -54,13 +55,20 @@ class HostProcess:
             sys.path += [path for path in paths if path not in sys.path]  # for modules named in the program
             self.program = cloudpickle.loads(rest)
             self.calls = Calls(self.program, peers, key, call_seconds, self._stopped)
-            self._server = Server(_own_address(), key, self._answer, call_seconds)
+            self._server = self._open(key, call_seconds)
             for index, node in enumerate(self.program.services):
                 if node.host == self.name:
                     service = build(node, partial(self._handle, may_wait=False))
                     with self._built:
                         self._monitors[index] = Monitor(node.name, service, self._stopped)
                         self._built.notify_all()
+
+    def _open(self, key: bytes, seconds: float) -> Server:
+        here: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
+        try:
+            return Server(here, key, self._answer, seconds)
+        except (OSError, ValueError) as error:
+            raise HostFailed(f"host {self.name} on {here} cannot be called: {error}") from error
 
     @ray.method(concurrency_group=CONTROL)
     def work(self, workers: Collection[str], states: dict[str, Any]) -> None:
@@ -123,8 +131,3 @@ class HostProcess:
             if not self._built.wait_for(lambda: index in self._monitors, timeout=BUILD_SECONDS):
                 raise Unreachable(f"host {self.name} has not been built")
             return self._monitors[index]
-
-
-def _own_address() -> str:
-    address: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
-    return address

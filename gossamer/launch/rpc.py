@@ -122,7 +122,7 @@ def _listen(host: str, choice: Sequence[int]) -> socket.socket:
     for port in choice:
         with suppress(OSError):  # somebody else has it
             return socket.create_server((host, port), backlog=socket.SOMAXCONN)
-    raise OSError(f"{host}: no free port of {choice[0]}-{choice[-1]} ({PORTS})")
+    raise OSError(f"no free port of {choice[0]}-{choice[-1]} ({PORTS})")
 
 
 def _settle(connection: socket.socket, receive: float, send: float) -> None:
