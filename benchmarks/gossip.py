@@ -86,7 +86,7 @@ class Steps(Silent):
 def exchange(
     rounds: int, seconds: float, given: Mapping[str, Any], write: Callable[[dict[str, Any]], object]
 ) -> dict[str, Any]:
-    """Steps/s of four learners: each of these in turn, in every round; ratios are of the same round; kept after each."""
+    """Steps/s of four learners: each way in turn, in every round; ratios are of the same round. Kept after each."""
     gala = replace(resolve({"architecture": "gala", **given}), steps=sys.maxsize)
     pala = replace(resolve({"architecture": "pala", **given}), steps=sys.maxsize)
 
