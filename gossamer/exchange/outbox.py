@@ -17,7 +17,7 @@ class Outbox:
 
     newest: bool = True  # whether of one sender only the newest message counts
     adds: bool = False  # whether messages of one sender may be added up
-    interval: int = 1  # iterations of a sender from one message to the next that is taken to the same receiver
+    interval: int = 1  # iterations of a sender from one message that is taken to a receiver until the next is due
     reached: Mapping[int, float] = field(default_factory=dict)  # sender -> its iteration; none: all it has is to go
     parcels: list[Parcel] = field(default_factory=list)
     tried: list[Parcel] = field(default_factory=list)  # not to be added up: they may have arrived, whatever it seemed
@@ -41,12 +41,10 @@ class Outbox:
         return bool(self.tried) or any(self._due(parcel) for parcel in self.parcels)
 
     def take(self) -> list[Parcel]:
-        """All that is due, for one way; what was tried before goes first, and alone."""
+        """All there is, for one way, once some of it is due; what was tried before goes first, and alone."""
         parcels, self.tried = self.tried, []
-        if not parcels:
-            due = [self._due(parcel) for parcel in self.parcels]
-            parcels = [parcel for parcel, now in zip(self.parcels, due, strict=True) if now]
-            self.parcels = [parcel for parcel, now in zip(self.parcels, due, strict=True) if not now]
+        if not parcels and self.laden:
+            parcels, self.parcels = self.parcels, []
         for parcel in parcels:
             self.taken.update({(parcel.message.sender, to): parcel.message.iteration for to in parcel.receivers})
         self.busy, self.greet, self.turn = True, False, self.turn + 1

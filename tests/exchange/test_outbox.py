@@ -142,14 +142,25 @@ def test_what_waits_for_its_interval_goes_once_its_sender_is_there_though_it_sen
     box.back([], arrived=bool(box.take()), now=0.0)
     reached[0] = 11
     box.put(parcel(0, 11, 4))
-    reached[1] = 1
-    box.put(parcel(1, 1, 4))
-    assert inside(box.take()) == [(1, 1, (4,))]  # another sender's is not held up
-    box.back([], arrived=True, now=0.0)
     for k, ready in ((12, False), (13, False), (14, True)):
         reached[0] = k
         assert box.ready(0.0) == box.pending(0.0) == ready
     assert inside(box.take()) == [(0, 11, (4,))]
+
+
+def test_who_goes_for_one_takes_all_there_is() -> None:
+    reached: dict[int, float] = {0: 1}
+    box = Outbox(interval=4, reached=reached, greet=False)
+    box.put(parcel(0, 1, 4))
+    box.back([], arrived=bool(box.take()), now=0.0)
+    reached[0] = 2
+    box.put(parcel(0, 2, 4))
+    box.greet = True
+    assert box.take() == []  # a greeting alone
+    box.back([], arrived=True, now=0.0)
+    reached[1] = 1
+    box.put(parcel(1, 1, 4))
+    assert inside(box.take()) == [(0, 2, (4,)), (1, 1, (4,))]
 
 
 def test_another_receiver_of_the_same_sender_has_an_interval_of_its_own() -> None:
