@@ -148,12 +148,18 @@ def test_what_waits_for_its_interval_goes_once_its_sender_is_there_though_it_sen
     assert inside(box.take()) == [(0, 11, (4,))]
 
 
-def test_who_goes_for_one_takes_all_there_is() -> None:
+def after_the_first() -> tuple[dict[int, float], Outbox]:
+    """A box whose sender 0 had its message of iteration 1 taken to member 4, and is at iteration 2."""
     reached: dict[int, float] = {0: 1}
     box = Outbox(interval=4, reached=reached, greet=False)
     box.put(parcel(0, 1, 4))
     box.back([], arrived=bool(box.take()), now=0.0)
     reached[0] = 2
+    return reached, box
+
+
+def test_who_goes_for_one_takes_all_there_is() -> None:
+    reached, box = after_the_first()
     box.put(parcel(0, 2, 4))
     box.greet = True
     assert box.take() == []  # a greeting alone
@@ -164,11 +170,7 @@ def test_who_goes_for_one_takes_all_there_is() -> None:
 
 
 def test_another_receiver_of_the_same_sender_has_an_interval_of_its_own() -> None:
-    reached: dict[int, float] = {0: 1}
-    box = Outbox(interval=4, reached=reached, greet=False)
-    box.put(parcel(0, 1, 4))
-    box.back([], arrived=bool(box.take()), now=0.0)
-    reached[0] = 2
+    _, box = after_the_first()
     box.put(parcel(0, 2, 5))
     assert inside(box.take()) == [(0, 2, (5,))]
 
