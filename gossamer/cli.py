@@ -232,15 +232,15 @@ class Simulate:
     bandwidth: Annotated[str, help_text("Of each host, both ways: 1Gb (bits) or 125MB (bytes) a second.")] = "1Gb"
     latency: Annotated[str, help_text("Between hosts, one way.")] = "40ms"
     loss: Annotated[float, help_text("Probability that a call between hosts is lost.")] = 0.0
-    step_time: Annotated[str, help_text("Of computing between two exchanges.")] = "30ms"
+    step_time: Annotated[str, help_text("Of computing one iteration.")] = "30ms"
     jitter: Annotated[float, help_text("Relative deviation of it.")] = 0.1
     message_size: Annotated[str, help_text("Of one member's parameters.")] = "6.8MB"
-    iterations: Annotated[int, help_text("Exchanges of each member.")] = 40
+    iterations: Annotated[int, help_text("Steps of each member.")] = 40
     staleness: Annotated[
         float | None, left_open("Bound tau on staleness; inf never blocks.", float, "(default: as pala has it, 16)")
     ] = None
     interval: Annotated[
-        int | None, left_open("Iterations between two messages that leave a host.", int, "(default: as pala has it, 4)")
+        int | None, left_open("Iterations from one exchange to the next.", int, "(default: as pala has it, 4)")
     ] = None
     crash_rate: Annotated[float, help_text("Crashes of each host and hour.")] = 0.0
     down: Annotated[str, help_text("How long a crashed host is away.")] = "10s"

@@ -23,19 +23,21 @@ def gala(
     mixing: Mixing = UNIFORM,
     staleness: float = math.inf,
     lock_step: bool = False,
+    interval: int = 1,
     period: int = 500,
     window: int = 32,
     loop: Loop = act_and_learn,
 ) -> Program:
     """`learners` actor-learners as threads of one process, each with `envs` environments of its own. After each of its
-    optimiser's steps a learner leaves its parameters in its neighbours' mailboxes and averages with what it finds in
-    its own. Nobody waits (or as `staleness`, `lock_step` have it: `Gossip`), nothing is copied or serialised.
+    optimiser's steps (or every `interval`-th) a learner leaves its parameters in its neighbours' mailboxes and averages
+    with what it finds in its own. Nobody waits (or as `staleness`, `lock_step` have it: `Gossip`), nothing is copied or
+    serialised.
 
     All start from the same parameters; action and environment streams are each learner's own. On a GPU each learner has
     its own stream."""
     p = Program("gala")
     with p.host("machine", cpus=learners * max(1, workers), gpus=gpus):
         post = p.service(Mailboxes)(learners, newest=not (lock_step or mixing.adds))
-        gossip = Gossip(post, graph, mixing, staleness, lock_step, period=period, window=window)
+        gossip = Gossip(post, graph, mixing, staleness, lock_step, interval, period=period, window=window)
         p.worker(loop, copies=learners)(task, gossip, envs=envs, workers=workers)
     return p

@@ -4,8 +4,7 @@ Chinese Journal of Computers 46(2), 2023, pp. 229-243).
 The paper's parts, and where they are:
 
 data proxy               `Proxy`, one on each host, with its couriers (`carry`) and its clock (`watch`): it takes a
-                         learner's parameters at once and moves them to the neighbours' proxies in its own time, the
-                         newest of every few iterations (`interval`)
+                         learner's parameters at once and moves them to the neighbours' proxies in its own time
 process lock             `staleness`: a member waits, in its own host's proxy and without polling, while it would be
                          more than so many iterations ahead of what an in-neighbour has sent; whoever leaves, dies or is
                          cut off releases those that wait
@@ -19,7 +18,7 @@ from __future__ import annotations
 
 import secrets
 
-from gossamer.exchange import Gossip, Proxy
+from gossamer.exchange import Gossip, Proxy, room
 from gossamer.exchange.couriers import carry, watch
 from gossamer.exchange.graphs import RING, Graph
 from gossamer.exchange.message import Format
@@ -43,7 +42,7 @@ def pala(
     staleness: float = 16,
     lock_step: bool = False,
     form: Format = "fp32",
-    interval: int = 4,
+    interval: int | None = None,
     couriers: int = 2,
     period: int = 500,
     window: int = 32,
@@ -51,29 +50,19 @@ def pala(
 ) -> Program:
     """`learners` actor-learners on each of `hosts` hosts, each with `envs` environments of its own.
 
-    Within a host each step is gossiped, as in GALA. From host to host goes the newest of every `interval` iterations,
-    or of as many as fit into the process lock four times; every message where each one counts (lock-step, push-sum)."""
-    p, token, newest = Program("pala"), Token(secrets.token_bytes(16)), not (lock_step or mixing.adds)
-    interval = int(min(interval, max(1, staleness // 4))) if newest else 1
+    They gossip after every `interval`-th step; None: the fourth, or as the process lock leaves `room` for."""
+    p, token = Program("pala"), Token(secrets.token_bytes(16))
+    interval = interval or int(min(4, room(staleness)))
     needs = {"cpus": learners * max(1, workers), "gpus": gpus}
     proxies = []
     for h in range(hosts):
         with p.host(f"host{h}", **needs):
             proxy = p.service(Proxy)
-            proxies.append(
-                proxy(
-                    host=h,
-                    hosts=hosts,
-                    learners=learners,
-                    token=token,
-                    newest=newest,
-                    adds=mixing.adds and not lock_step,
-                    interval=interval,
-                )
-            )
+            every = {"newest": not (lock_step or mixing.adds), "adds": mixing.adds and not lock_step}
+            proxies.append(proxy(host=h, hosts=hosts, learners=learners, token=token, **every))
     for h, proxy_here in enumerate(proxies):
         with p.host(f"host{h}", **needs):
-            gossip = Gossip(proxy_here, graph, mixing, staleness, lock_step, period=period, window=window)
+            gossip = Gossip(proxy_here, graph, mixing, staleness, lock_step, interval, period=period, window=window)
             p.worker(loop, copies=learners)(task, gossip, envs=envs, workers=workers)
             p.worker(carry, copies=couriers)(proxy_here, proxies, form=form)
             p.worker(watch)(proxy_here)

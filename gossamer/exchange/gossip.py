@@ -27,21 +27,31 @@ VIEWS = 8  # changes of the members that are remembered
 RECOVERY = 30.0  # seconds that a member which starts again waits for its neighbours' parameters
 
 
+def room(staleness: float) -> float:
+    """The longest interval that a bound on staleness should have: a quarter of it, so that messages may be on their way
+    while three more are exchanged."""
+    return max(1.0, staleness / 4)
+
+
 @dataclass
 class Gossip:
     """One member's end. Only parameters are averaged: policy and value, no gradient, no state of the optimiser.
 
     `graph` says who sends to whom, `mixing` how much, `post` how; `inner` is the local step and may be any exchange.
-    How far a member may run ahead: `staleness` tau bounds it, at iteration k the messages of iteration k - tau must
-    have come (PALA's process lock); infinity never blocks (GALA's published run); `lock_step` averages exactly the
-    messages of iteration k. Every `period` iterations a window of `window` is opened in which all is kept that the
-    distance between members and its bound are computed from (`records`); 0 keeps nothing."""
+    Members publish and average after every `interval`-th step of the optimiser (iteration), all at the same ones, so
+    that everybody is heard as often as anybody else. How far a member may run ahead: `staleness` tau bounds it, at
+    iteration k the messages of iteration k - tau or later must have come (PALA's process lock); infinity never blocks
+    (GALA's published run); `lock_step` averages exactly the messages of iteration k. Every `period` iterations a
+    window of `window` is opened in which all is kept that the distance between members and its bound are computed from
+    (`records`); 0 keeps nothing. Raises ValueError for a staleness below 0 or below interval - 1, where all would wait
+    for what nobody has sent yet."""
 
     post: Post
     graph: Graph = RING
     mixing: Mixing = UNIFORM
     staleness: float = math.inf
     lock_step: bool = False
+    interval: int = 1
     inner: Exchange = field(default_factory=Alone)
     period: int = 500
     window: int = 32
@@ -49,6 +59,8 @@ class Gossip:
     def __post_init__(self) -> None:
         if not self.staleness >= 0:
             raise ValueError(f"staleness {self.staleness}: must be at least 0")
+        if self.interval < 1 or (self.staleness < self.interval - 1 and not self.lock_step):
+            raise ValueError(f"interval {self.interval}: must be from 1 to staleness + 1, {self.staleness + 1:g}")
         self.iteration: Version = 0
         self.weight = 1.0  # of push-sum
         self._before: Tensor | None = None  # [P] before the local step, where it is asked for afterwards
@@ -77,9 +89,12 @@ class Gossip:
         self.inner.apply(model, opt)
         self.iteration += 1
         mine = self._stepped()
-        messages, kept = self._talk(mine)
-        self._tracker.arrived(self.iteration, mine, messages, self._found.members, self._flat.gradient)
-        self._mix(mine, messages, kept)
+        if self.iteration % self.interval == 0:
+            messages, kept = self._talk(mine)
+            self._tracker.arrived(self.iteration, mine, messages, self._found.members, self._flat.gradient)
+            self._mix(mine, messages, kept)
+        else:
+            self._tracker.mixed(self.iteration, (), (), 0.0)
         self._remember()
 
     def take(self) -> tuple[Record, ...]:
@@ -87,18 +102,18 @@ class Gossip:
         return (*self.inner.take(), *self._tracker.take(self.weight))
 
     def _stepped(self) -> Tensor:
-        """The parameters after the local step [P], to be published as they are: nobody changes them any more."""
-        mine, before = self._flat.vector, self._before
+        """The parameters after the local step [P]. Once they are published, nobody changes them any more."""
+        before = self._before
         if before is not None and self.weight != 1.0:  # push-sum: the step is one of weight * parameters (SGP, alg. 1)
-            mine = torch.lerp(before, mine, 1 / self.weight)
+            self._flat.swap(torch.lerp(before, self._flat.vector, 1 / self.weight))
         if before is not None:
-            self._tracker.stepped(self.iteration, mine, before)
-        return mine
+            self._tracker.stepped(self.iteration, self._flat.vector, before)
+        return self._flat.vector
 
     def _talk(self, mine: Tensor) -> tuple[list[Message], float]:
         """Publish, and take what has come: the messages, and the push-sum weight that is kept."""
         k = self.iteration
-        receivers = self._edges(self.graph.out, k)
+        receivers = self._edges(self.graph.out, k // self.interval)
         each, kept = self.mixing.outgoing(self.weight, len(receivers))
         ready = torch.cuda.current_stream().record_event() if mine.is_cuda else None
         if each > 0 and receivers:
@@ -112,9 +127,10 @@ class Gossip:
         return messages, kept
 
     def _collect(self, k: int) -> Sequence[Message]:
-        """What has come, once as much has come as the bound on staleness asks for."""
-        due = k - (0 if self.lock_step else self.staleness)
-        needed = self._needed(int(due)) if due >= 1 else {}
+        """What has come, once as much has come as the bound on staleness asks for, now and until the next exchange."""
+        behind = 0 if self.lock_step else self.staleness - self.interval + 1  # iterations
+        due = math.ceil((k - behind) / self.interval) if behind < math.inf else 0
+        needed = self._needed(due) if due >= 1 else {}
         view, upto = self._found.view, k if self.lock_step else math.inf
         with self._tracker.waiting(bool(needed)):
             self._found = self.post.collect(self.rank, needed, view, upto)
@@ -126,17 +142,19 @@ class Gossip:
         return self._found.messages
 
     def _needed(self, due: int) -> dict[int, int]:
-        """Whose message of that iteration is to be waited for. Who has become an in-neighbour because others came or
-        went may not know it yet, and wait for us in turn: such a one counts from its first message on."""
+        """Whose message of that exchange is to be waited for, and of which iteration it is. Who has become an
+        in-neighbour because others came or went may not know it yet, and wait for us in turn: such a one counts from
+        its first message on."""
         before = [set(self.graph.into(self.rank, members, due)) for members in self._views]
-        return {j: due for j in self._edges(self.graph.into, due) if j in self._heard or all(j in b for b in before)}
+        now = self._edges(self.graph.into, due)
+        return {j: due * self.interval for j in now if j in self._heard or all(j in b for b in before)}
 
-    def _edges(self, direction: Callable[[int, Members, int], Members], k: int) -> Members:
-        return direction(self.rank, self._found.members, k)
+    def _edges(self, direction: Callable[[int, Members, int], Members], exchange: int) -> Members:
+        return direction(self.rank, self._found.members, exchange)
 
     def _mix(self, mine: Tensor, messages: Sequence[Message], kept: float) -> None:
         """The next parameters, in a buffer of their own: for the one message of a ring, one pass over memory."""
-        degree = len(self._edges(self.graph.into, self.iteration))
+        degree = len(self._edges(self.graph.into, self.iteration // self.interval))
         self.weight, shares = self.mixing.incoming(kept, degree, [m.weight for m in messages])
         vectors, noise = [_here(m, mine) for m in messages], 0.0
         whole = [share for m, share in zip(messages, shares, strict=True) if m.format == "fp32"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from gossamer.exchange.message import Parcel, merge
@@ -17,15 +15,12 @@ class Outbox:
 
     newest: bool = True  # whether of one sender only the newest message counts
     adds: bool = False  # whether messages of one sender may be added up
-    interval: int = 1  # iterations of a sender from one message that is taken to a receiver until the next is due
-    reached: Mapping[int, float] = field(default_factory=dict)  # sender -> its iteration; none: all it has is to go
     parcels: list[Parcel] = field(default_factory=list)
     tried: list[Parcel] = field(default_factory=list)  # not to be added up: they may have arrived, whatever it seemed
     greet: bool = True
     busy: bool = False  # whether a courier is on its way there
     after: float = 0.0  # not to be tried before then, in seconds
     turn: int = 0  # how often a courier has gone
-    taken: dict[tuple[int, int], int] = field(default_factory=dict)  # (sender, receiver) -> iteration
 
     def ready(self, now: float) -> bool:
         """Whether a courier should go there now."""
@@ -37,32 +32,20 @@ class Outbox:
 
     @property
     def laden(self) -> bool:
-        """Whether there is a parcel that is due."""
-        return bool(self.tried) or any(self._due(parcel) for parcel in self.parcels)
+        """Whether there is a parcel."""
+        return bool(self.tried or self.parcels)
 
     def take(self) -> list[Parcel]:
-        """All there is, for one way, once some of it is due; what was tried before goes first, and alone."""
+        """All there is, for one way; what was tried before goes first, and alone."""
         parcels, self.tried = self.tried, []
-        if not parcels and self.laden:
+        if not parcels:
             parcels, self.parcels = self.parcels, []
-        for parcel in parcels:
-            self.taken.update({(parcel.message.sender, to): parcel.message.iteration for to in parcel.receivers})
         self.busy, self.greet, self.turn = True, False, self.turn + 1
         return parcels
-
-    def _due(self, parcel: Parcel) -> bool:
-        """Whether its sender is an interval beyond what was taken last: a parcel waits that long at most, so nobody
-        who waits for it waits for ever."""
-        sender = parcel.message.sender
-        now = self.reached.get(sender, math.inf)
-        return any(now >= self.taken.get((sender, to), -math.inf) + self.interval for to in parcel.receivers)
 
     def back(self, parcels: list[Parcel], *, arrived: bool, now: float) -> None:
         """The courier is back, with those parcels that did not arrive."""
         self.busy = False
-        for parcel in parcels:
-            for to in parcel.receivers:
-                self.taken.pop((parcel.message.sender, to), None)
         if not arrived:
             self.after, self.greet = now + RETRY, True
         if not arrived and self.adds:
@@ -75,7 +58,6 @@ class Outbox:
     def clear(self) -> None:
         """Forget the parcels."""
         self.parcels, self.tried = [], []
-        self.taken.clear()
 
     def put(self, parcel: Parcel) -> None:
         """Add a parcel. Where only the newest counts, it takes the place of its sender's older ones, but for receivers

@@ -54,11 +54,9 @@ class Proxy:
         token: bytes,
         newest: bool = True,
         adds: bool = False,
-        interval: int = 1,
     ) -> None:
         """`learners` on each of `hosts` hosts; `token`: 16 bytes that all proxies of this run know, and nobody else;
-        `newest`, `adds`: as the members' exchange has it (`Gossip`); `interval`: iterations from one message of a
-        member to the next that leaves the host, where only the newest counts."""
+        `newest`, `adds`: as the members' exchange has it (`Gossip`)."""
         self.host, self.token = host, token
         self.boxes = Mailboxes(hosts * learners, newest=newest)
         self._learners = learners
@@ -67,8 +65,7 @@ class Proxy:
         self._began: float | None = None  # the first look at the clock
         planned = {h: tuple(range(h * learners, (h + 1) * learners)) for h in range(hosts)}
         self._alive = Liveness(host, planned)
-        self._reached: dict[int, float] = {}  # member -> iteration of what it has sent last
-        self._outboxes = {h: Outbox(newest, adds, interval, self._reached) for h in range(hosts) if h != host}
+        self._outboxes = {h: Outbox(newest, adds) for h in range(hosts) if h != host}
         self._arrivals: deque[tuple[Array, ...]] = deque()
         self._early: deque[tuple[Array, ...]] = deque(maxlen=BACKLOG)  # that came before the first member of this host
         self._unpacking = False  # one courier at a time, so that what comes keeps its order
@@ -88,12 +85,10 @@ class Proxy:
     def leave(self, rank: int) -> None:
         self._joined.discard(rank)
         self._own.discard(rank)
-        self._reached[rank] = math.inf  # what it has left behind is to go
         self.boxes.leave(rank)
         self._say()
 
     def send(self, message: Message, to: Sequence[int]) -> None:
-        self._reached[message.sender] = message.iteration
         by_host: dict[int, list[int]] = {}
         for rank in to:
             by_host.setdefault(rank // self._learners, []).append(rank)

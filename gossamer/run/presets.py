@@ -31,7 +31,7 @@ COMMON: dict[str, Any] = {
     "mixing": "uniform",
     "sync": "never",
     "staleness": 16,
-    "interval": 4,
+    "interval": 1,
     "message": "fp32",
     "envs": 32,
     "workers": 0,
@@ -184,7 +184,7 @@ PAPERS = {"paac": PAPER, "gala": PAPER_GALA, "pala": PAPER_PALA}
 SHAPES: dict[str, dict[str, Any]] = {
     "paac": {},
     "gala": {"learners": 4, "envs": 16, "workers": 1},
-    "pala": {"hosts": 2, "learners": 2, "envs": 16, "workers": 1, "sync": "bounded"},
+    "pala": {"hosts": 2, "learners": 2, "envs": 16, "workers": 1, "sync": "bounded", "interval": 4},
 }
 TUNED = {
     ("a2c", True): A2C_PIXELS,

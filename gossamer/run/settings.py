@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, get_args, get_type_hints
 
 from gossamer.envs import catalogue
 from gossamer.envs.atari import Atari
 from gossamer.envs.base import EnvFactory
 from gossamer.envs.gym import Custom, Gym
-from gossamer.exchange import graphs
+from gossamer.exchange import graphs, room
 from gossamer.run.errors import UserError, near
 from gossamer.run.presets import preset
 from gossamer.run.wiring import ARCHITECTURES, GRAPHS, NETWORKS, device, graph
@@ -49,9 +49,7 @@ class Settings:
     mixing: Literal["uniform", "push-sum"] = knob("gala, pala: how messages are weighted.")
     sync: Literal["never", "bounded", "lock-step"] = knob("gala, pala: when a learner waits for its neighbours.")
     staleness: int = knob("gala, pala: tau of --sync bounded, in optimiser steps.", least=0)
-    interval: int = knob(
-        "pala: optimiser steps from one message of a learner to the next that leaves its host.", least=1
-    )
+    interval: int = knob("gala, pala: optimiser steps from one average with the neighbours to the next.", least=1)
     message: Literal["fp32", "bf16", "int8"] = knob("pala: numbers on their way between hosts.")
     envs: int = knob("n_e: environments side by side, of each learner.", least=1)
     workers: int = knob("n_w: threads (Atari; 0: one a core) or processes (Gymnasium; 0: none) that step.", least=0)
@@ -101,7 +99,7 @@ ONLY_IN = {
     "mixing": ("gala", "pala"),
     "sync": ("gala", "pala"),
     "staleness": ("gala", "pala"),
-    "interval": ("pala",),
+    "interval": ("gala", "pala"),
     "message": ("pala",),
 }
 
@@ -127,6 +125,8 @@ def resolve(given: Mapping[str, Any]) -> Settings:
     if "staleness" in given and "sync" not in given:
         defaults.values["sync"] = "bounded"
     settings = Settings(**{**defaults.values, **given})
+    if "interval" not in given and settings.sync == "bounded":
+        settings = replace(settings, interval=int(min(settings.interval, room(settings.staleness))))
     _check(settings, given, env)
     return settings
 
@@ -204,8 +204,10 @@ def _check_gossip(settings: Settings, given: Mapping[str, Any]) -> None:
         raise UserError(f"--learners {settings.learners}: gossip needs at least two members; {members} would be alone")
     if "staleness" in given and settings.sync != "bounded":
         raise UserError(f"--staleness {settings.staleness}: means nothing with --sync {settings.sync}; give bounded")
-    if "interval" in given:
-        _check_interval(settings)
+    most = int(room(settings.staleness))
+    if "interval" in given and settings.sync == "bounded" and settings.interval > most:
+        what = f"--interval {settings.interval}"
+        raise UserError(f"{what}: must be at most {most}, a quarter of --staleness {settings.staleness}")
     wanted = graph(settings)
     if isinstance(wanted, graphs.Edges) and (odd := {m for e in wanted.edges for m in e} - set(range(members))):
         raise UserError(f"--graph {settings.graph}: no member {min(odd)}; they are 0 to {members - 1}")
@@ -214,13 +216,3 @@ def _check_gossip(settings: Settings, given: Mapping[str, Any]) -> None:
             f"--graph {settings.graph}: not strongly connected, so members would never agree; "
             "there must be a way along edges from each member to every other"
         )
-
-
-def _check_interval(settings: Settings) -> None:
-    what = f"--interval {settings.interval}"
-    if settings.sync == "lock-step" or settings.mixing == "push-sum":
-        where = "--sync lock-step" if settings.sync == "lock-step" else "--mixing push-sum"
-        raise UserError(f"{what}: means nothing with {where}, where each message counts")
-    if settings.sync == "bounded" and settings.interval > max(1, settings.staleness // 4):
-        most = max(1, settings.staleness // 4)
-        raise UserError(f"{what}: must be at most {most}, a quarter of --staleness {settings.staleness}")

@@ -171,8 +171,9 @@ def simulate(
     wanted = graphs.Hierarchical(learners) if graph == "hierarchical" else GRAPHS[graph]
     work = Workload(iterations, step_time, jitter, seed=seed)
     period = max(2, iterations // 2)
-    chosen = {"staleness": staleness, "interval": interval}
-    more: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
+    more: dict[str, Any] = (
+        {"interval": interval} if staleness is None else {"interval": interval, "staleness": staleness}
+    )
     build: Callable[..., Program] = partial(
         architectures.pala, hosts=hosts, learners=learners, graph=wanted, couriers=1, loop=stand_in, **more
     )

@@ -185,7 +185,8 @@ def program(settings: Settings) -> Program:
             "mixing": MIXINGS[settings.mixing],
             "staleness": math.inf if never else settings.staleness,
             "lock_step": lock_step,
+            "interval": settings.interval,
         }
     if settings.architecture == "pala":
-        wiring |= {"hosts": settings.hosts, "interval": settings.interval, "form": settings.message}
+        wiring |= {"hosts": settings.hosts, "form": settings.message}
     return ARCHITECTURES[settings.architecture](what, **wiring)
