@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections import defaultdict
 from typing import Any
 
@@ -170,19 +171,49 @@ UNEVEN = Edges(((0, 1), (1, 2), (2, 3), (3, 0), (0, 2), (3, 1), (0, 3)))
     ],
     ids=str,
 )
+@pytest.mark.parametrize("interval", [1, 3])
 @pytest.mark.parametrize("name", ["gala", "pala"])
-def test_what_all_have_learned_is_conserved_in_lock_step(name: str, graph: Graph, mixing: Mixing) -> None:
+def test_what_all_have_learned_is_conserved_in_lock_step(
+    name: str, interval: int, graph: Graph, mixing: Mixing
+) -> None:
     # Doubly stochastic matrices, or push-sum on any graph: sum_i w_i x_i = sum of all displacements
     work = Workload(12)
     total = torch.stack([displacement(rank, k) for rank in range(4) for k in range(CUT)]).sum(0)
     for seed in range(10):
         order = Order()
-        Simulation(seed)(figure(name, work, graph=graph, mixing=mixing, lock_step=True, loop=walk), order)
+        mode = {"graph": graph, "mixing": mixing, "lock_step": True, "interval": interval}
+        Simulation(seed)(figure(name, work, loop=walk, **mode), order)
         points, weights = zip(*order.ended.values(), strict=True)
         together = sum(weight * point for weight, point in zip(weights, points, strict=True))
         torch.testing.assert_close(together, total, atol=1e-4, rtol=0)
         assert sum(weights) == pytest.approx(4)
     assert (max(weights) > 1.05) == (graph is UNEVEN)
+
+
+def march(ctx: Context, task: Workload, exchange: Exchange, *, envs: int, workers: int) -> None:
+    """Each member goes in a direction of its own."""
+    learner = StandIn(Point())
+    opt = torch.optim.SGD(learner.model.parameters(), 1.0)
+    (point,) = learner.model.parameters()
+    rng = random.Random(ctx.rank)
+    exchange.join(ctx, learner)
+    for _ in range(task.iterations):
+        ctx.sleep(task.step_time * rng.uniform(0.7, 1.3))
+        point.grad = torch.zeros(16)
+        point.grad[ctx.rank] = -1.0 / task.iterations
+        exchange.apply(learner.model, opt)
+    ctx.save(point.detach().clone())
+    exchange.leave()
+
+
+@pytest.mark.parametrize("interval", [1, 4])
+def test_every_member_of_a_ring_is_heard_as_often_whichever_host_its_neighbour_is_on(interval: int) -> None:
+    for seed in range(5):
+        order = Order()
+        simulation = Simulation(seed, Network(latency=0.01))
+        simulation(figure("pala", Workload(200, step_time=0.1), staleness=16, interval=interval, loop=march), order)
+        counts = torch.stack(list(order.ended.values())).mean(0)[:4]
+        torch.testing.assert_close(counts, torch.full((4,), 0.25), atol=0.08, rtol=0)  # some messages are overtaken
 
 
 def test_uniform_weights_do_not_conserve_on_an_uneven_graph() -> None:

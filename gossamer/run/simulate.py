@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.optim import SGD
 
 from gossamer import architectures
-from gossamer.exchange import Exchange, graphs
+from gossamer.exchange import Exchange, graphs, room
 from gossamer.exchange.records import Cut, Traffic
 from gossamer.exchange.wire import HEADER, PARCEL
 from gossamer.launch.simulation import Faults, Network, Simulation
@@ -165,6 +165,9 @@ def simulate(
             raise UserError(f"--{name} {value}: must be at least {least}")
         if finite and value == math.inf:
             raise UserError(f"--{name} {value}: must be finite")
+    bound = 16 if staleness is None else staleness
+    if interval is not None and interval > room(bound):
+        raise UserError(f"--interval {interval}: must be at most {room(bound):g}, a quarter of --staleness {bound:g}")
     if loss >= 1:
         raise UserError(f"--loss {loss}: must be below 1")
     hosts = members // learners

@@ -16,7 +16,7 @@ from torch.optim import SGD, Optimizer
 
 from gossamer.algorithms import A2C, PPO, Algorithm
 from gossamer.exchange import Alone, Gossip, Mailboxes
-from gossamer.exchange.graphs import Complete, Ring
+from gossamer.exchange.graphs import Complete, OnePeer, Ring
 from gossamer.exchange.message import Format, Message, Parcel
 from gossamer.exchange.mixing import PushSum
 from gossamer.exchange.records import Cut, Traffic
@@ -112,6 +112,47 @@ def test_step_then_publish_then_mix() -> None:
     assert torch.equal(other.value, torch.full((SIZE,), 7.0))  # (11 + 3) / 2
     assert float(post.sent[-1][0].parameters.max()) == 11.0
     assert (post.sent[-1][0].iteration, post.sent[-1][0].steps) == (2, 16)
+
+
+def test_between_exchanges_a_member_is_alone() -> None:
+    post = Post(2)
+    one, other = (Hand(post, rank, 0.0, interval=3, period=9, window=6) for rank in range(2))
+    for k in range(1, 8):
+        other.step(2.0)
+        one.step(1.0)
+        if k % 3:
+            assert len(post.sent) == 2 * (k // 3)
+    assert [(m.sender, m.iteration) for m, _ in post.sent] == [(1, 3), (0, 3), (1, 6), (0, 6)]
+    # `other` finds nothing at its third step; `one` goes on from (3 + 6) / 2 = 4.5 by three, then from (7.5 + 12) / 2
+    assert [float(m.parameters.max()) for m, _ in post.sent] == [6.0, 3.0, 12.0, 7.5]
+    assert float(one.value.max()) == 9.75 + 1
+    assert one.traffic().iterations == 7
+
+
+def test_graphs_that_change_do_so_from_exchange_to_exchange() -> None:
+    for interval in (1, 4):  # counted in steps, every fourth one of eight members would always tell the same neighbour
+        post = Post(8)
+        one = Hand(post, 0, 0.0, graph=OnePeer(), interval=interval)
+        for _ in range(3 * interval):
+            one.step()
+        assert len({to for _, to in post.sent}) == 3
+
+
+@pytest.mark.parametrize(("interval", "staleness"), [(0, 5), (7, 5), (2, 0)])
+def test_an_interval_longer_than_the_bound_would_hold_up_everybody(interval: int, staleness: int) -> None:
+    with pytest.raises(ValueError, match=f"interval {interval}: must be from 1 to staleness"):
+        Gossip(Mailboxes(2), staleness=staleness, interval=interval)
+    Gossip(Mailboxes(2), staleness=5, interval=6)
+    Gossip(Mailboxes(2), staleness=0, interval=6, lock_step=True)
+
+
+@pytest.mark.parametrize(("interval", "tau", "steps"), [(4, 16, 15), (4, 3, 3), (2, 5, 5), (3, 7, 5)])
+def test_one_waits_before_it_could_get_further_ahead_than_tau(interval: int, tau: int, steps: int) -> None:
+    one = Hand(Mailboxes(2), 0, 0.0, staleness=tau, interval=interval)
+    for _ in range(steps):
+        one.step()
+    with pytest.raises(WouldBlock):
+        one.step()
 
 
 def test_weights_are_one_over_one_and_the_degree() -> None:
