@@ -25,8 +25,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from benchmarks.provenance import keep, provenance
+from gossamer.run.knobs import option
 from gossamer.run.metrics import RECENT
-from gossamer.run.settings import option, resolve
+from gossamer.run.settings import resolve
 
 Row: TypeAlias = Mapping[str, Any]  # a line of metrics.jsonl, two seconds after the one before it
 

@@ -19,6 +19,7 @@ from gossamer.exchange import LayoutMismatch
 from gossamer.launch.ray import HostFailed
 from gossamer.learner import NonFiniteLoss
 from gossamer.run.errors import UserError
+from gossamer.run.scenario import Scenario
 from gossamer.run.settings import Settings
 
 if TYPE_CHECKING:
@@ -58,7 +59,24 @@ def _knobs(name: str, required: set[str]) -> type:
     return made
 
 
+def _scene() -> type:
+    """A dataclass of every `Scenario` field; quantities are text."""
+    types, typed = get_type_hints(Scenario), list[tuple[str, Any, Any]]()
+    for knob in fields(Scenario):
+        text, more = knob.metadata["help"], knob.metadata
+        if "unit" in more:
+            typed.append((knob.name, Annotated[str, help_text(text)], field(default=more["typed"])))
+        elif "hint" in more:
+            told = left_open(text, int, more["hint"])
+            typed.append((knob.name, Annotated[types[knob.name], told], field(default=None)))
+        else:
+            typed.append((knob.name, Annotated[types[knob.name], help_text(text)], field(default=knob.default)))
+    made: type = make_dataclass("Scene", typed)
+    return made
+
+
 Knobs: Any = _knobs("Knobs", {"env"})
+Scene: Any = _scene()
 Architecture = Annotated[str, tyro.conf.Positional, help_text("Parallel architecture; see `gossamer list`.")]
 Directory = Annotated[Path, tyro.conf.Positional, help_text("A run directory.")]
 Which = Annotated[str, help_text("last, best, or the name of a folder under checkpoints/.")]
@@ -226,48 +244,13 @@ class Simulate:
     """Run gossip in virtual time: the real exchange, small models that stand in, a network of your choice."""
 
     architecture: Architecture
-    members: Annotated[int, help_text("Learners on all hosts.")] = 64
-    learners: Annotated[int, help_text("Of them, on each host.")] = 8
-    graph: Annotated[str, help_text("Who sends to whom: ring, exponential, one-peer, complete, hierarchical.")] = "ring"
-    bandwidth: Annotated[str, help_text("Of each host, both ways: 1Gb (bits) or 125MB (bytes) a second.")] = "1Gb"
-    latency: Annotated[str, help_text("Between hosts, one way.")] = "40ms"
-    loss: Annotated[float, help_text("Probability that a call between hosts is lost.")] = 0.0
-    step_time: Annotated[str, help_text("Of computing one iteration.")] = "30ms"
-    jitter: Annotated[float, help_text("Relative deviation of it.")] = 0.1
-    message_size: Annotated[str, help_text("Of one member's parameters.")] = "6.8MB"
-    iterations: Annotated[int, help_text("Steps of each member.")] = 40
-    staleness: Annotated[
-        float | None, left_open("Bound tau on staleness; inf never blocks.", float, "(default: as pala has it, 16)")
-    ] = None
-    interval: Annotated[
-        int | None, left_open("Iterations from one exchange to the next.", int, "(default: as pala has it, 4)")
-    ] = None
-    crash_rate: Annotated[float, help_text("Crashes of each host and hour.")] = 0.0
-    down: Annotated[str, help_text("How long a crashed host is away.")] = "10s"
-    seed: int = 0
+    scenario: Annotated[Scene, tyro.conf.arg(name="")]
     json: AsJson = False
 
     def __call__(self) -> None:
-        from gossamer.run.simulate import quantity, simulate
+        from gossamer.run.simulate import simulate
 
-        found = simulate(
-            self.architecture,
-            members=self.members,
-            learners=self.learners,
-            graph=self.graph,
-            bandwidth=quantity("--bandwidth", self.bandwidth, "bytes"),
-            latency=quantity("--latency", self.latency, "seconds"),
-            loss=self.loss,
-            step_time=quantity("--step-time", self.step_time, "seconds"),
-            jitter=self.jitter,
-            message_size=quantity("--message-size", self.message_size, "bytes"),
-            iterations=self.iterations,
-            staleness=self.staleness,
-            interval=self.interval,
-            crash_rate=self.crash_rate,
-            down=quantity("--down", self.down, "seconds"),
-            seed=self.seed,
-        )
+        found = simulate(self.architecture, **asdict(self.scenario))
         if self.json:
             print(json.dumps(found))
             return

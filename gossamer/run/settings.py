@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args, get_type_hints
 
 from gossamer.envs import catalogue
@@ -13,20 +12,9 @@ from gossamer.envs.base import EnvFactory
 from gossamer.envs.gym import Custom, Gym
 from gossamer.exchange import graphs, room
 from gossamer.run.errors import UserError, near
+from gossamer.run.knobs import check_ranges, knob, option
 from gossamer.run.presets import preset
 from gossamer.run.wiring import ARCHITECTURES, GRAPHS, NETWORKS, device, graph
-
-
-def knob(
-    text: str,
-    *,
-    least: float = -math.inf,
-    most: float = math.inf,
-    above: float = -math.inf,
-    below: float = math.inf,
-) -> Any:
-    """A field with its help text and the range of its values."""
-    return field(metadata={"help": text, "least": least, "most": most, "above": above, "below": below})
 
 
 @dataclass(frozen=True)
@@ -104,11 +92,6 @@ ONLY_IN = {
 }
 
 
-def option(name: str) -> str:
-    """A knob as it is typed."""
-    return "--" + name.replace("_", "-")
-
-
 def resolve(given: Mapping[str, Any]) -> Settings:
     """Complete settings from what the user gave. `UserError` names the option, the value and what would do."""
     for name in given:
@@ -160,17 +143,7 @@ def check_kinds(given: Mapping[str, Any]) -> None:
 
 
 def _check(settings: Settings, given: Mapping[str, Any], env: EnvFactory) -> None:
-    for name, value in asdict(settings).items():
-        limits = KNOBS[name].metadata
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            if value < limits["least"]:
-                raise UserError(f"{option(name)} {value}: must be at least {limits['least']:g}")
-            if value <= limits["above"]:
-                raise UserError(f"{option(name)} {value}: must be above {limits['above']:g}")
-            if value >= limits["below"]:
-                raise UserError(f"{option(name)} {value}: must be below {limits['below']:g}")
-            if value > limits["most"] or math.isnan(value):
-                raise UserError(f"{option(name)} {value}: must be at most {limits['most']:g}")
+    check_ranges(settings)
     for name, algorithm in ONLY_FOR.items():
         if name in given and settings.algorithm != algorithm:
             raise UserError(f"{option(name)} {given[name]}: only {algorithm} has it; add --algorithm {algorithm}")

@@ -10,8 +10,9 @@ from rich.table import Table
 
 from gossamer.envs import catalogue
 from gossamer.program import Program
+from gossamer.run.knobs import option
 from gossamer.run.presets import PAPERS, TUNED, preset
-from gossamer.run.settings import KNOBS, check_architecture, option, resolve
+from gossamer.run.settings import KNOBS, check_architecture, resolve
 from gossamer.run.wiring import ARCHITECTURES, NETWORKS, OPTIMIZERS, program
 
 KINDS = {True: "pixels", False: "vector"}

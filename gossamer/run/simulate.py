@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import math
-import re
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -17,16 +14,15 @@ from torch import Tensor, nn
 from torch.optim import SGD
 
 from gossamer import architectures
-from gossamer.exchange import Exchange, graphs, room
+from gossamer.exchange import Exchange
 from gossamer.exchange.records import Cut, Traffic
 from gossamer.exchange.wire import HEADER, PARCEL
 from gossamer.launch.simulation import Faults, Network, Simulation
-from gossamer.program import Context, Program, Silent
-from gossamer.run.errors import UserError, near
-from gossamer.run.wiring import GRAPHS
+from gossamer.program import Context, Silent
+from gossamer.run.errors import UserError
+from gossamer.run.scenario import scenario
 
 ELEMENTS = 16  # of a stand-in model
-UNITS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "m": 1e-3, "u": 1e-6}
 
 
 @dataclass(frozen=True)
@@ -119,73 +115,34 @@ class Ledger(Silent):
         return float((vectors - mean).norm(dim=1).max() / mean.norm())
 
 
-def simulate(
-    architecture: str = "pala",
-    *,
-    members: int = 64,
-    learners: int = 8,
-    graph: str = "ring",
-    bandwidth: float = 1.25e8,
-    latency: float = 0.04,
-    loss: float = 0.0,
-    step_time: float = 0.03,
-    jitter: float = 0.1,
-    message_size: float = 6.8e6,
-    iterations: int = 40,
-    staleness: float | None = None,
-    interval: int | None = None,
-    crash_rate: float = 0.0,
-    down: float = 10.0,
-    seed: int = 0,
-) -> dict[str, Any]:
-    """Members in virtual time, `learners` on each host.
+def simulate(architecture: str = "pala", **given: Any) -> dict[str, Any]:
+    """Members in virtual time, as `Scenario` has it: bytes and seconds, or text such as "1Gb" and "40ms".
 
-    `bandwidth` bytes/s of each host, both ways; `latency`, `step_time`, `down` seconds; `message_size` bytes of one
-    message; `crash_rate` crashes of each host and hour; `staleness`, `interval` None: the architecture's default.
     What comes back: `efficiency` (steps/s against the same members computing alone), `staleness_max` and `_mean`
     (iterations that an averaged message was behind), `distance` (to consensus, relative), `waited` (share of the
     members' time held back by the process lock), `exchanged` (messages averaged in, of each iteration)."""
-    learners = min(learners, members)
-    _check(architecture, members, learners, graph)
-    for name, value, least, finite in (
-        ("bandwidth", bandwidth, 1, False),
-        ("latency", latency, 0, True),
-        ("loss", loss, 0, True),
-        ("step-time", step_time, 1e-6, True),
-        ("jitter", jitter, 0, True),
-        ("message-size", message_size, 0, True),
-        ("iterations", iterations, 4, True),
-        ("staleness", staleness or 0, 0, False),
-        ("interval", 1 if interval is None else interval, 1, True),
-        ("crash-rate", crash_rate, 0, True),
-        ("down", down, 0, False),
-        ("seed", seed, 0, True),
-    ):
-        if not value >= least:
-            raise UserError(f"--{name} {value}: must be at least {least}")
-        if finite and value == math.inf:
-            raise UserError(f"--{name} {value}: must be finite")
-    bound = 16 if staleness is None else staleness
-    if interval is not None and interval > room(bound):
-        raise UserError(f"--interval {interval}: must be at most {room(bound):g}, a quarter of --staleness {bound:g}")
-    if loss >= 1:
-        raise UserError(f"--loss {loss}: must be below 1")
-    hosts = members // learners
-    wanted = graphs.Hierarchical(learners) if graph == "hierarchical" else GRAPHS[graph]
-    work = Workload(iterations, step_time, jitter, seed=seed)
-    period = max(2, iterations // 2)
-    more: dict[str, Any] = (
-        {"interval": interval} if staleness is None else {"interval": interval, "staleness": staleness}
+    if architecture != "pala":
+        raise UserError(f"simulate {architecture}: only pala crosses a network today")
+    s = scenario(given)
+    period = max(2, s.iterations // 2)
+    program = architectures.pala(
+        Workload(s.iterations, s.step_time, s.jitter, seed=s.seed),  # type: ignore[arg-type]  # the stand-in's task
+        hosts=s.hosts,
+        learners=s.each,
+        graph=s.wired,
+        staleness=s.staleness,
+        interval=s.interval,
+        couriers=1,
+        period=period,
+        window=period // 2,
+        loop=stand_in,
     )
-    build: Callable[..., Program] = partial(
-        architectures.pala, hosts=hosts, learners=learners, graph=wanted, couriers=1, loop=stand_in, **more
-    )
-    network = Network(latency, bandwidth, loss, size=partial(_size, message_size))
-    faults = Faults(crash_rate=crash_rate / 3600, down_seconds=down)
+    network = Network(s.latency, s.bandwidth, s.loss, size=partial(_size, s.message_size))
+    faults = Faults(crash_rate=s.crash_rate / 3600, down_seconds=s.down)
     began = time.perf_counter()
-    simulation, ledger = Simulation(seed, network, faults), Ledger()
+    simulation, ledger = Simulation(s.seed, network, faults), Ledger()
     torch.set_num_threads(1)
-    simulation(build(work, envs=0, period=period, window=period // 2), ledger)
+    simulation(program, ledger)
     clocks = {name: clock for name, clock in simulation.clocks.items() if name.startswith("stand_in")}
     waited = sum(simulation.waited[name] for name in clocks)
     present = sum(clocks.values())
@@ -196,38 +153,17 @@ def simulate(
         "distance": None if (d := ledger.distance()) is None else round(d, 5),
         "waited": round(waited / present, 4) if present else None,
         "exchanged": round(ledger.mixed / max(1, ledger.iterations), 3),
-        "members": members,
-        "hosts": hosts,
-        "graph": graph,
-        "iterations": iterations,
+        "members": s.members,
+        "hosts": s.hosts,
+        "graph": s.graph,
+        "iterations": s.iterations,
         "virtual_seconds": round(max(clocks.values()), 3),
         "crashes": len(simulation.crashes),
         "seconds": round(time.perf_counter() - began, 1),
     }
 
 
-def _check(architecture: str, members: int, learners: int, graph: str) -> None:
-    if architecture != "pala":
-        raise UserError(f"simulate {architecture}: only pala crosses a network today")
-    if members < 2:
-        raise UserError(f"--members {members}: gossip needs at least two members")
-    if learners < 1 or members % learners:
-        raise UserError(f"--learners {learners}: must divide --members {members}, for each host has as many")
-    if graph not in GRAPHS:
-        raise UserError(f"--graph {graph}: no such graph{near(graph, GRAPHS)}; there is {', '.join(GRAPHS)}")
-
-
 def _size(message_size: float, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> float:
     """Bytes on the network: each parcel counts as one with a model of real size."""
     packets = [packet for packet in args if isinstance(packet, np.ndarray)]
     return 100.0 + sum(message_size + HEADER.size if p[5] == PARCEL else p.nbytes for p in packets)
-
-
-def quantity(option: str, text: str, unit: str) -> float:
-    """`1Gb` (bits) or `125MB` as bytes, `40ms` as seconds. `UserError` for anything else."""
-    found = re.fullmatch(r"([0-9]+\.?[0-9]*(?:e[+-]?[0-9]+)?|inf)\s*([kMGmu]?)(b|B|s)?(?:ps|/s)?", text.strip())
-    fits = {"bytes": ("b", "B", None), "seconds": ("s", None)}[unit]
-    if not found or found[3] not in fits:
-        example = "1Gb (bits), 125MB (bytes)" if unit == "bytes" else "40ms, 0.04s"
-        raise UserError(f"{option} {text}: not understood as {unit}; write it as {example}")
-    return float(found[1]) * UNITS[found[2]] / (8 if found[3] == "b" else 1)

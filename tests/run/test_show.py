@@ -8,8 +8,9 @@ import pytest
 from rich.console import Console
 
 from gossamer.run.errors import UserError
+from gossamer.run.knobs import option
 from gossamer.run.presets import PAPER, TUNED
-from gossamer.run.settings import KNOBS, option, resolve
+from gossamer.run.settings import KNOBS, resolve
 from gossamer.run.show import overview, parts, show
 from gossamer.run.wiring import NETWORKS, OPTIMIZERS, program
 

@@ -11,7 +11,8 @@ import pytest
 
 from gossamer import cli
 from gossamer.run.errors import UserError
-from gossamer.run.simulate import quantity, simulate
+from gossamer.run.scenario import quantity
+from gossamer.run.simulate import simulate
 
 KEYS = {
     "efficiency", "staleness_max", "staleness_mean", "distance", "waited", "exchanged", "members", "hosts", "graph",
