@@ -132,7 +132,6 @@ def simulate(architecture: str = "pala", **given: Any) -> dict[str, Any]:
         graph=s.wired,
         staleness=s.staleness,
         interval=s.interval,
-        couriers=1,
         period=period,
         window=period // 2,
         loop=stand_in,
