@@ -47,8 +47,10 @@ def watched(wired: Program, seed: int) -> Ball:
         {"mixing": Uniform(), "lock_step": True},
         {"mixing": Uniform(), "staleness": math.inf},
         {"mixing": PushSum(), "staleness": 3, "graph": Exponential()},
+        {"mixing": Uniform(), "interval": 5},
+        {"mixing": PushSum(), "interval": 3},
     ],
-    ids=["lock-step", "never", "push-sum"],
+    ids=["lock-step", "never", "push-sum", "every 5th", "every 3rd, push-sum"],
 )
 def test_the_bound_holds_on_one_host(monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], seed: int) -> None:
     monkeypatch.setattr(module, "WAITING", 100)
@@ -59,7 +61,7 @@ def test_the_bound_holds_on_one_host(monkeypatch: pytest.MonkeyPatch, given: dic
 @pytest.mark.parametrize("form", ["fp32", "int8"])
 def test_the_bound_holds_between_hosts(monkeypatch: pytest.MonkeyPatch, form: Any) -> None:
     monkeypatch.setattr(module, "WAITING", 100)
-    ball = watched(pala(TASK, hosts=2, learners=2, envs=2, period=40, staleness=3, form=form), seed=0)
+    ball = watched(pala(TASK, hosts=2, learners=2, envs=2, period=40, staleness=3, interval=3, form=form), seed=0)
     assert_the_bound_holds(ball)
 
 
