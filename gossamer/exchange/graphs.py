@@ -1,7 +1,7 @@
 """Who sends to whom. A graph knows nothing of weights (`mixing`) or of how messages travel (`mailboxes`, `proxy`).
 
 Members are ranks; `members` is the sorted tuple of those that take part now, so a graph closes the gap that one leaves.
-Some graphs change with the iteration k = 1, 2, ...; `cycle` is after how many they have shown every edge.
+Some graphs change from exchange to exchange, 1, 2, ...; `cycle` is after how many they have shown every edge.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ Members: TypeAlias = tuple[int, ...]
 
 
 class Graph(Protocol):
-    """Edges between members at an iteration."""
+    """Edges between members at an exchange."""
 
-    def out(self, rank: int, members: Members, iteration: int) -> Members:
+    def out(self, rank: int, members: Members, exchange: int) -> Members:
         """Whom `rank` sends to."""
 
-    def into(self, rank: int, members: Members, iteration: int) -> Members:
+    def into(self, rank: int, members: Members, exchange: int) -> Members:
         """Whose messages `rank` gets."""
 
     def cycle(self, members: int) -> int:
-        """After how many iterations every edge has been used."""
+        """After how many exchanges every edge has been used."""
 
 
 @dataclass(frozen=True)
 class Ring:
     """Directed: each sends to the next (GALA's published graph; PALA's too)."""
 
-    def out(self, rank: int, members: Members, iteration: int) -> Members:
+    def out(self, rank: int, members: Members, exchange: int) -> Members:
         return _hops(rank, members, [1])
 
-    def into(self, rank: int, members: Members, iteration: int) -> Members:
+    def into(self, rank: int, members: Members, exchange: int) -> Members:
         return _hops(rank, members, [-1])
 
     def cycle(self, members: int) -> int:
@@ -47,10 +47,10 @@ class Ring:
 class Exponential:
     """To those 1, 2, 4, 8, ... places on, all at once (Ying et al. 2021): log2 n messages, spectral gap O(1/log n)."""
 
-    def out(self, rank: int, members: Members, iteration: int) -> Members:
+    def out(self, rank: int, members: Members, exchange: int) -> Members:
         return _hops(rank, members, _powers(len(members)))
 
-    def into(self, rank: int, members: Members, iteration: int) -> Members:
+    def into(self, rank: int, members: Members, exchange: int) -> Members:
         return _hops(rank, members, [-hop for hop in _powers(len(members))])
 
     def cycle(self, members: int) -> int:
@@ -60,31 +60,31 @@ class Exponential:
 @dataclass(frozen=True)
 class OnePeer:
     """To one of those 1, 2, 4, 8, ... places on, in turn (Assran et al. 2019, SGP): one message, and in lock-step an
-    exact average after log2 n iterations where n is a power of two."""
+    exact average after log2 n exchanges where n is a power of two."""
 
-    def out(self, rank: int, members: Members, iteration: int) -> Members:
-        return _hops(rank, members, self._hop(members, iteration))
+    def out(self, rank: int, members: Members, exchange: int) -> Members:
+        return _hops(rank, members, self._hop(members, exchange))
 
-    def into(self, rank: int, members: Members, iteration: int) -> Members:
-        return _hops(rank, members, [-hop for hop in self._hop(members, iteration)])
+    def into(self, rank: int, members: Members, exchange: int) -> Members:
+        return _hops(rank, members, [-hop for hop in self._hop(members, exchange)])
 
     def cycle(self, members: int) -> int:
         return max(1, len(_powers(members)))
 
-    def _hop(self, members: Members, iteration: int) -> list[int]:
+    def _hop(self, members: Members, exchange: int) -> list[int]:
         powers = _powers(len(members))
-        return powers[(iteration - 1) % len(powers) :][:1] if powers else []
+        return powers[(exchange - 1) % len(powers) :][:1] if powers else []
 
 
 @dataclass(frozen=True)
 class Complete:
     """Each to all others."""
 
-    def out(self, rank: int, members: Members, iteration: int) -> Members:
+    def out(self, rank: int, members: Members, exchange: int) -> Members:
         return tuple(member for member in members if member != rank)
 
-    def into(self, rank: int, members: Members, iteration: int) -> Members:
-        return self.out(rank, members, iteration)
+    def into(self, rank: int, members: Members, exchange: int) -> Members:
+        return self.out(rank, members, exchange)
 
     def cycle(self, members: int) -> int:
         return 1
@@ -92,20 +92,20 @@ class Complete:
 
 @dataclass(frozen=True)
 class RandomPairs:
-    """A new random matching at each iteration, the same for everybody (Boyd et al. 2006); with an odd number of members
+    """A new random matching at each exchange, the same for everybody (Boyd et al. 2006); with an odd number of members
     one stays alone."""
 
     seed: int = 0
 
-    def out(self, rank: int, members: Members, iteration: int) -> Members:
+    def out(self, rank: int, members: Members, exchange: int) -> Members:
         order = list(members)
-        random.Random(f"{self.seed} {iteration}").shuffle(order)
+        random.Random(f"{self.seed} {exchange}").shuffle(order)
         place = order.index(rank)
         partner = place ^ 1
         return (order[partner],) if partner < len(order) else ()
 
-    def into(self, rank: int, members: Members, iteration: int) -> Members:
-        return self.out(rank, members, iteration)
+    def into(self, rank: int, members: Members, exchange: int) -> Members:
+        return self.out(rank, members, exchange)
 
     def cycle(self, members: int) -> int:
         return 16 * members  # every pair has met by then, but for a chance of about 1 in 10^6
@@ -113,31 +113,29 @@ class RandomPairs:
 
 @dataclass(frozen=True)
 class Hierarchical:
-    """Complete within a host of `group` members, and each to its like on the next host: dense where messages cost
-    nothing, one message from each member to another host."""
+    """Dense where messages cost nothing, sparse where they do: in turn complete within each host of `group` members,
+    and a ring of hosts, each spoken for by one of its members, another one every time. So one message leaves a host for
+    every two of its members' averages, however many they are, and the matrices are doubly stochastic."""
 
     group: int
 
-    def out(self, rank: int, members: Members, iteration: int) -> Members:
-        hosts = _by_host(members, self.group)
-        here, there = self._beside(rank, hosts, 1)
-        like = {there[rank % self.group % len(there)]} if there else set()
-        return tuple(sorted({*here, *like} - {rank}))
+    def out(self, rank: int, members: Members, exchange: int) -> Members:
+        return self._peers(rank, members, exchange, 1)
 
-    def into(self, rank: int, members: Members, iteration: int) -> Members:
-        hosts = _by_host(members, self.group)
-        here, before = self._beside(rank, hosts, -1)
-        like = {m for m in before if here[m % self.group % len(here)] == rank}
-        return tuple(sorted({*here, *like} - {rank}))
+    def into(self, rank: int, members: Members, exchange: int) -> Members:
+        return self._peers(rank, members, exchange, -1)
 
     def cycle(self, members: int) -> int:
-        return 1
+        return 2 * self.group
 
-    def _beside(self, rank: int, hosts: dict[int, Members], hop: int) -> tuple[Members, Members]:
-        """The members of its host, and those of the one so many hosts on; nobody where there is only one host."""
-        names = list(hosts)
-        home = rank // self.group
-        return hosts[home], hosts[names[(names.index(home) + hop) % len(names)]] if len(names) > 1 else ()
+    def _peers(self, rank: int, members: Members, exchange: int, hop: int) -> Members:
+        hosts, home = _by_host(members, self.group), rank // self.group
+        if (exchange % 2 and self.group > 1) or len(hosts) == 1:
+            return tuple(member for member in hosts[home] if member != rank)
+        turn, names = exchange // 2, list(hosts)
+        speakers = [here[turn % len(here)] for here in hosts.values()]
+        place = names.index(home)
+        return (speakers[(place + hop) % len(names)],) if speakers[place] == rank else ()
 
 
 @lru_cache(maxsize=64)
@@ -152,10 +150,10 @@ class Edges:
 
     edges: tuple[tuple[int, int], ...]
 
-    def out(self, rank: int, members: Members, iteration: int) -> Members:
+    def out(self, rank: int, members: Members, exchange: int) -> Members:
         return self._reach(rank, members, {a: [d for s, d in self.edges if s == a] for a, _ in self.edges})
 
-    def into(self, rank: int, members: Members, iteration: int) -> Members:
+    def into(self, rank: int, members: Members, exchange: int) -> Members:
         return self._reach(rank, members, {b: [s for s, d in self.edges if d == b] for _, b in self.edges})
 
     def cycle(self, members: int) -> int:
@@ -180,9 +178,9 @@ def strongly_connected(graph: Graph, members: Members) -> bool:
     """Whether news of each member reaches all others, over one cycle of the graph."""
     forward: dict[int, set[int]] = {m: set() for m in members}
     backward: dict[int, set[int]] = {m: set() for m in members}
-    for iteration in range(1, graph.cycle(len(members)) + 1):
+    for exchange in range(1, graph.cycle(len(members)) + 1):
         for member in members:
-            for other in graph.out(member, members, iteration):
+            for other in graph.out(member, members, exchange):
                 forward[member].add(other)
                 backward[other].add(member)
     return all(len(_reached(edges, members[0])) == len(members) for edges in (forward, backward))

@@ -67,11 +67,18 @@ def test_exponential_graphs_reach_powers_of_two() -> None:
 
 def test_hierarchical_is_dense_within_a_host_and_sparse_between() -> None:
     members = tuple(range(6))  # hosts {0, 1}, {2, 3}, {4, 5}
-    assert [Hierarchical(2).out(rank, members, 1) for rank in members] == [
-        (1, 2), (0, 3), (3, 4), (2, 5), (0, 5), (1, 4),
-    ]  # fmt: skip
-    # 3 has left: 1 sends to the only one there, and 2 to the next host's first
-    assert Hierarchical(2).out(1, (0, 1, 2, 4, 5), 1) == (0, 2)
+
+    def out(k: int, members: tuple[int, ...] = members) -> list[tuple[int, ...]]:
+        return [Hierarchical(2).out(rank, members, k) for rank in members]
+
+    assert out(1) == out(3) == [(1,), (0,), (3,), (2,), (5,), (4,)]
+    assert out(2) == [(), (3,), (), (5,), (), (1,)]
+    assert out(4) == [(2,), (), (4,), (), (0,), ()]
+    assert out(2, (0, 1, 2, 4, 5)) == [(), (2,), (5,), (), (1,)]  # 3 has left: 2 always speaks for its host
+    assert out(1, (0, 1, 2, 4, 5)) == [(1,), (0,), (), (5,), (4,)]
+    assert out(1, (4, 5)) == out(2, (4, 5)) == [(5,), (4,)]  # one host is left: nobody to speak to
+    ring = [Hierarchical(1).out(rank, (0, 1, 2), k) for k in (1, 2) for rank in range(3)]
+    assert ring == [(1,), (2,), (0,)] * 2
 
 
 def test_random_pairs_are_pairs_and_change() -> None:
@@ -97,10 +104,11 @@ def test_edges_bridge_the_missing() -> None:
 @pytest.mark.parametrize("graph", [Ring(), Exponential(), Complete(), Hierarchical(4)], ids=str)
 @pytest.mark.parametrize("members", [4, 8, 12])
 def test_uniform_weights_are_doubly_stochastic_on_a_regular_graph(graph: Graph, members: int) -> None:
-    rows = matrix(graph, members, 1)
     ones = torch.ones(members, dtype=torch.float64)
-    torch.testing.assert_close(rows.sum(0), ones)
-    torch.testing.assert_close(rows.sum(1), ones)
+    for k in (1, 2, 3, 4):
+        rows = matrix(graph, members, k)
+        torch.testing.assert_close(rows.sum(0), ones)
+        torch.testing.assert_close(rows.sum(1), ones)
 
 
 @pytest.mark.parametrize("members", [2, 3, 4, 6, 8, 16])
