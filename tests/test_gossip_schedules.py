@@ -38,6 +38,7 @@ class Order(Silent):
         self.order: list[str] = []
         self.staleness: set[int] = set()
         self.ended: dict[str, Any] = {}
+        self.gone: set[int] = set()
 
     def report(self, worker: str, record: Any) -> None:
         self.order.append(worker)
@@ -112,6 +113,67 @@ def test_a_member_three_times_slower(name: str, mode: dict[str, Any]) -> None:
             assert fast > slow * 0.6
         else:
             assert fast < slow * 0.6
+
+
+CHANGING: list[dict[str, Any]] = [
+    {"graph": graph, "mixing": mixing, **mode}
+    for graph in (OnePeer(), RandomPairs(1), Hierarchical(2))
+    for mixing, mode in ((Uniform(), {"staleness": 5, "interval": 3}), (PushSum(), {"lock_step": True}))
+]
+
+
+def within(seconds: float, work: Workload, order: Order, **mode: Any) -> Program:
+    """PALA or GALA that has to come to its end in time: members that wait for each other for ever, while couriers and
+    clocks go on, are no deadlock."""
+
+    def member(ctx: Context, task: Workload, exchange: Exchange, *, envs: int, workers: int) -> None:
+        stand_in(ctx, task, exchange, envs=envs, workers=workers)
+        order.gone.add(ctx.rank)
+
+    def guard(ctx: Context) -> None:
+        while not ctx.stopped and len(order.gone) < 4:
+            ctx.sleep(1.0)
+            if ctx.now() > seconds:
+                raise AssertionError(f"after {seconds} s only {sorted(order.gone)} have ended")
+
+    program = figure(work=work, loop=member, **mode)
+    program.worker(guard)()
+    return program
+
+
+@pytest.mark.parametrize("mode", CHANGING, ids=str)
+@pytest.mark.parametrize("name", ["gala", "pala"])
+def test_members_that_end_early_hold_nobody_up_where_the_graph_changes(name: str, mode: dict[str, Any]) -> None:
+    for seed in range(40):
+        early, order = {seed % 4: seed // 4, (seed + 1) % 4: 5}, Order()
+        work = Workload(14, step_time=0.3, jitter=0.3, early=early, seed=seed)
+        Simulation(seed)(within(100, work, order, name=name, **mode), order)
+        assert len(order.order) == 28 + seed // 4 + 5
+
+
+@pytest.mark.parametrize("down", [0.5, 3.0, 20.0])
+@pytest.mark.parametrize("mode", CHANGING, ids=str)
+def test_a_host_that_is_started_again_holds_nobody_up_where_the_graph_changes(
+    mode: dict[str, Any], down: float
+) -> None:
+    for seed in range(8):
+        order, faults = Order(), Faults(crashes=[(1.0 + seed / 2, f"host{seed % 2}", down)])
+        program = within(150, Workload(60, step_time=0.3, jitter=0.3, seed=seed), order, name="pala", **mode)
+        Simulation(seed, Network(latency=0.01 * seed), faults)(program, order)
+        assert order.gone == {0, 1, 2, 3}
+
+
+def test_who_has_given_its_weight_away_holds_nobody_up() -> None:
+    # Each leaver takes weight along: those that stay come below what they would send on
+    everybody = range(16)
+    for seed in range(5):
+        order, early = Order(), {rank: 2 + rank // 2 for rank in everybody[2:]}
+        program = pala(
+            Workload(60, early=early, seed=seed),  # type: ignore[arg-type]
+            hosts=4, learners=4, graph=Complete(), mixing=PushSum(), lock_step=True, interval=1, loop=stand_in,
+        )  # fmt: skip
+        Simulation(seed)(program, order)
+        assert order.order.count("stand_in[0]") == order.order.count("stand_in[1]") == 60
 
 
 class Published(Mailboxes):

@@ -23,7 +23,6 @@ from gossamer.exchange.tracker import Tracker
 from gossamer.exchange.wire import rounded
 from gossamer.program import Context
 
-VIEWS = 8  # changes of the members that are remembered
 RECOVERY = 30.0  # seconds that a member which starts again waits for its neighbours' parameters
 
 
@@ -59,8 +58,10 @@ class Gossip:
     def __post_init__(self) -> None:
         if not self.staleness >= 0:
             raise ValueError(f"staleness {self.staleness}: must be at least 0")
-        if self.interval < 1 or (self.staleness < self.interval - 1 and not self.lock_step):
-            raise ValueError(f"interval {self.interval}: must be from 1 to staleness + 1, {self.staleness + 1:g}")
+        if self.interval < 1:
+            raise ValueError(f"interval {self.interval}: must be at least 1")
+        if self.staleness < self.interval - 1 and not self.lock_step:
+            raise ValueError(f"interval {self.interval}: must be at most {self.staleness + 1:g}, staleness + 1")
         self.iteration: Version = 0
         self.weight = 1.0  # of push-sum
         self._before: Tensor | None = None  # [P] before the local step, where it is asked for afterwards
@@ -70,10 +71,9 @@ class Gossip:
         self.inner.join(ctx, learner)
         self.rank, self._learner, self._flat = ctx.rank, learner, Flat(learner.model)
         self._tracker = Tracker(self.rank, self.period, self.window)
-        self._found = self.post.join(self.rank, self._flat.layout)
+        self._found = self.post.join(self.rank, self._flat.layout, again=ctx.restarts > 0)
         if ctx.restarts:
             self._recover(ctx)
-        self._views, self._heard = [self._found.members], set[int]()
         self._tracker.cut(self.iteration, self._flat.vector.clone(), self._found.members)
         self._remember()
 
@@ -116,10 +116,9 @@ class Gossip:
         receivers = self._edges(self.graph.out, k // self.interval)
         each, kept = self.mixing.outgoing(self.weight, len(receivers))
         ready = torch.cuda.current_stream().record_event() if mine.is_cuda else None
-        if each > 0 and receivers:
-            epoch, steps = self._tracker.epoch, self._learner.steps
-            self.post.send(Message(self.rank, k, epoch, each, steps, time.time(), mine, ready=ready), receivers)
-            self._tracker.sent += len(receivers)
+        epoch, steps = self._tracker.epoch, self._learner.steps
+        self.post.send(Message(self.rank, k, epoch, each, steps, time.time(), mine, ready=ready), receivers)
+        self._tracker.sent += len(receivers)
         messages, view = list[Message](), -1
         while view != self._found.view:  # whom to wait for changes when members come or go
             view = self._found.view
@@ -130,32 +129,19 @@ class Gossip:
         """What has come, once as much has come as the bound on staleness asks for, now and until the next exchange."""
         behind = 0 if self.lock_step else self.staleness - self.interval + 1  # iterations
         due = math.ceil((k - behind) / self.interval) if behind < math.inf else 0
-        needed = self._needed(due) if due >= 1 else {}
+        needed = dict.fromkeys(self._edges(self.graph.into, due), due * self.interval) if due >= 1 else {}
         view, upto = self._found.view, k if self.lock_step else math.inf
         with self._tracker.waiting(bool(needed)):
             self._found = self.post.collect(self.rank, needed, view, upto)
         self._tracker.refused += self._found.refused
-        if self._found.view == view:
-            self._heard.update(m.sender for m in self._found.messages)
-        else:
-            self._heard, self._views = set(), [*self._views[-VIEWS:], self._found.members]
         return self._found.messages
-
-    def _needed(self, due: int) -> dict[int, int]:
-        """Whose message of that exchange is to be waited for, and of which iteration it is. Who has become an
-        in-neighbour because others came or went may not know it yet, and wait for us in turn: such a one counts from
-        its first message on."""
-        before = [set(self.graph.into(self.rank, members, due)) for members in self._views]
-        now = self._edges(self.graph.into, due)
-        return {j: due * self.interval for j in now if j in self._heard or all(j in b for b in before)}
 
     def _edges(self, direction: Callable[[int, Members, int], Members], exchange: int) -> Members:
         return direction(self.rank, self._found.members, exchange)
 
     def _mix(self, mine: Tensor, messages: Sequence[Message], kept: float) -> None:
         """The next parameters, in a buffer of their own: for the one message of a ring, one pass over memory."""
-        degree = len(self._edges(self.graph.into, self.iteration // self.interval))
-        self.weight, shares = self.mixing.incoming(kept, degree, [m.weight for m in messages])
+        messages, shares = self._shares(messages, kept)
         vectors, noise = [_here(m, mine) for m in messages], 0.0
         whole = [share for m, share in zip(messages, shares, strict=True) if m.format == "fp32"]
         if whole and len(messages) == 1:
@@ -171,6 +157,18 @@ class Gossip:
                 noise += share * (m.error + float((alike - mine).norm()))
         self._flat.swap(mixed)
         self._tracker.mixed(self.iteration, messages, shares, noise)
+
+    def _shares(self, messages: Sequence[Message], kept: float) -> tuple[list[Message], list[float]]:
+        """The messages and the share of each in the average. A late one has the share that it would have had in time:
+        where exchanges differ in how many messages they mean to come, those of one kind are averaged in first."""
+        by_degree, shares = dict[int, list[Message]](), list[float]()
+        for m in messages:
+            by_degree.setdefault(len(self._edges(self.graph.into, m.iteration // self.interval)), []).append(m)
+        self.weight = kept
+        for degree, alike in by_degree.items():
+            self.weight, new = self.mixing.incoming(self.weight, degree, [m.weight for m in alike])
+            shares = [*(share * (1 - sum(new)) for share in shares), *new]
+        return [m for alike in by_degree.values() for m in alike], shares
 
     def _remember(self) -> None:
         """Keep what the next local step starts from, where it is asked for afterwards."""

@@ -28,7 +28,7 @@ class Liveness:
         """`planned`: the members on every host; they count as taking part until it is known better."""
         self.host, self.now = host, 0.0
         self.patience = BEAT * (4 + 2 * math.log2(max(2, len(planned))))
-        self._pulses = {h: Pulse(h, 0, members) for h, members in planned.items()}
+        self._pulses = {h: Pulse(h, 0, members, (0,) * len(members)) for h, members in planned.items()}
         self._heard = dict.fromkeys(planned, 0.0)
         self._others = [h for h in planned if h != host]
         random.Random(host).shuffle(self._others)
@@ -36,12 +36,13 @@ class Liveness:
         self._away = 0.0  # until then nobody is said to take part here
         self._spoke: set[int] = set()  # hosts that parcels came from
 
-    def tick(self, now: float, members: tuple[int, ...]) -> list[int]:
-        """It is `now`, and these members take part here: whom to tell."""
+    def tick(self, now: float, sent: Mapping[int, int]) -> list[int]:
+        """It is `now`, and these members take part here, each with the iteration of its last message: whom to tell."""
         if self.now == 0.0:  # a beat may come before the clock does
             self._heard = dict.fromkeys(self._heard, now)
         self.now, self._beats = now, self._beats + 1
-        self._pulses[self.host] = Pulse(self.host, self._beats, members if now >= self._away else ())
+        here = dict(sent) if now >= self._away else {}
+        self._pulses[self.host] = Pulse(self.host, self._beats, tuple(here), tuple(here.values()))
         told = self._others[:FAN_OUT]
         self._others = self._others[FAN_OUT:] + told
         return told
@@ -64,6 +65,11 @@ class Liveness:
     def pulses(self) -> tuple[Pulse, ...]:
         """All that is known, for others."""
         return tuple(self._pulses.values())
+
+    def sent(self) -> dict[int, int]:
+        """Of members of other hosts, the iteration of the last message they are known to have sent to anybody."""
+        others = [pulse for pulse in self._pulses.values() if pulse.host != self.host]
+        return {member: k for pulse in others for member, k in zip(pulse.members, pulse.sent, strict=True)}
 
     def members(self, host: int) -> tuple[int, ...]:
         """Who takes part there: nobody where it is silent."""

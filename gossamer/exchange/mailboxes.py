@@ -29,20 +29,23 @@ class Collected:
 class Post(Protocol):
     """A service that takes a member's messages at once and keeps what comes for it."""
 
-    def join(self, rank: int, layout: bytes) -> Collected:
+    def join(self, rank: int, layout: bytes, *, again: bool = False) -> Collected:
         """Take part, with models of this layout (`Flat.layout`); what has come already stays to be collected.
 
-        Raises `LayoutMismatch` where others differ."""
+        `again`: after a restart, when it is not known how far the others are. Raises `LayoutMismatch` where they
+        differ."""
 
     def leave(self, rank: int) -> None:
         """Take part no more: nobody waits for this member from now on."""
 
     def send(self, message: Message, to: Sequence[int]) -> None:
-        """Hand over a message to these members; never waits."""
+        """Hand over a message to these members, be they none: whoever may wait for its sender hears how far it is.
+        Never waits."""
 
     def collect(self, rank: int, needed: Mapping[int, int], view: int, upto: float = math.inf) -> Collected:
-        """Take what is unread, of iterations `upto` and before. Waits until the message of iteration `needed[sender]`
-        or a later one has come from each of these senders that takes part; no longer than `view` is the present one."""
+        """Take what is unread, of iterations `upto` and before. Waits until each of these senders that takes part is
+        known to have sent its message of iteration `needed[sender]`, to whomever it was for; no longer than `view` is
+        the present one. Nobody waits for one that has come or come back until it has sent its first message."""
 
 
 class Mailboxes:
@@ -58,11 +61,17 @@ class Mailboxes:
         self.layout: bytes | None = None
         self._unread: dict[int, dict[int, list[Message]]] = {}  # receiver -> sender -> messages
         self._reached: dict[tuple[int, int], int] = {}  # (receiver, sender) -> iteration of its newest message
+        # Sender -> the iteration of the last message that it is known to have sent, to whomever. Messages of a sender
+        # come in order, so by then whatever it had for a member here has come: nobody waits for ever where graphs
+        # change, or members see each other come and go at different times. Who comes back is not in it at first.
+        self.last: dict[int, int] = dict.fromkeys(range(members), 0)
 
-    def join(self, rank: int, layout: bytes) -> Collected:
+    def join(self, rank: int, layout: bytes, *, again: bool = False) -> Collected:
         if self.layout not in (None, layout):
             raise LayoutMismatch(f"member {rank} has another model than the others: parameters differ in name or shape")
         self.layout = layout
+        if again:
+            self.last = {sender: k for sender, k in self.last.items() if k}
         self.admit([rank])
         return Collected((), self.members, self.view)
 
@@ -89,15 +98,21 @@ class Mailboxes:
                 box.clear()
             box.append(message)
             self._reached[edge] = message.iteration
+        self.last[message.sender] = max(message.iteration, self.last.get(message.sender, 0))
+
+    def passed(self, reached: Mapping[int, int]) -> None:
+        """Members are known to be this far (iterations), and what they have sent so far would have come by now."""
+        for sender in reached.keys() & self.last.keys():
+            self.last[sender] = max(reached[sender], self.last[sender])
 
     @waits
     def collect(self, rank: int, needed: Mapping[int, int], view: int, upto: float = math.inf) -> Wait[Collected]:
-        while view == self.view and not self._has(rank, needed):
+        while view == self.view and not self._has(needed):
             yield
         return self._take(rank, upto)
 
-    def _has(self, rank: int, needed: Mapping[int, int]) -> bool:
-        return all(self._reached.get((rank, sender), 0) >= k for sender, k in needed.items() if sender in self.members)
+    def _has(self, needed: Mapping[int, int]) -> bool:
+        return all(self.last.get(sender, k) >= k for sender, k in needed.items() if sender in self.members)
 
     def _take(self, rank: int, upto: float = math.inf) -> Collected:
         boxes = self._unread.pop(rank, {})
@@ -111,5 +126,7 @@ class Mailboxes:
 
     def _change(self, members: set[int]) -> None:
         now = tuple(sorted(members))
+        for member in set(now) ^ set(self.members):
+            self.last.pop(member, None)
         if now != self.members:
             self.members, self.view = now, self.view + 1

@@ -35,6 +35,7 @@ class Pulse:
     host: int
     beats: int  # how often its clock has been looked at
     members: tuple[int, ...]  # ranks that take part there
+    sent: tuple[int, ...]  # of each of them, the iteration of its last message; 0 before the first
 
 
 @dataclass(frozen=True)
@@ -58,5 +59,7 @@ def merge(messages: Sequence[Message]) -> Message:
     """Several messages of one sender as one: weights added, parameters averaged by them."""
     total = sum(m.weight for m in messages)
     newest = max(messages, key=lambda m: m.iteration)
+    if total == 0:
+        return newest
     parameters = sum((m.parameters * (m.weight / total) for m in messages), torch.zeros_like(newest.parameters))
     return replace(newest, weight=total, parameters=parameters, ready=None)

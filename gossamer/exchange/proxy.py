@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gossamer.data import Array
-from gossamer.exchange.liveness import Liveness
+from gossamer.exchange.liveness import BEAT, Liveness
 from gossamer.exchange.mailboxes import Collected, LayoutMismatch, Mailboxes
 from gossamer.exchange.message import Hello, Message, Parcel
 from gossamer.exchange.outbox import Outbox
@@ -65,18 +65,20 @@ class Proxy:
         self._began: float | None = None  # the first look at the clock
         planned = {h: tuple(range(h * learners, (h + 1) * learners)) for h in range(hosts)}
         self._alive = Liveness(host, planned)
+        self._told = deque[dict[int, int]](maxlen=math.ceil(self._alive.patience / BEAT))  # beat by beat
         self._outboxes = {h: Outbox(newest, adds) for h in range(hosts) if h != host}
         self._arrivals: deque[tuple[Array, ...]] = deque()
         self._early: deque[tuple[Array, ...]] = deque(maxlen=BACKLOG)  # that came before the first member of this host
+        self._ended = False  # whether the couriers have
         self._unpacking = False  # one courier at a time, so that what comes keeps its order
         self._odd: int | None = None  # a host whose members have another model
 
     # what members call: `mailboxes.Post`
 
-    def join(self, rank: int, layout: bytes) -> Collected:
+    def join(self, rank: int, layout: bytes, *, again: bool = False) -> Collected:
         self._own.add(rank)
         self._joined.add(rank)
-        collected = self.boxes.join(rank, layout)
+        collected = self.boxes.join(rank, layout, again=again)
         self._arrivals.extendleft(reversed(self._early))
         self._early.clear()
         self._say()
@@ -111,6 +113,7 @@ class Proxy:
         """The next thing to do; None once all members of this host have ended and the others have been told."""
         while (job := self._next()) is None and not self._over():
             yield
+        self._ended = self._ended or job is None
         return job
 
     def file(self, parcel: Parcel) -> None:
@@ -171,24 +174,32 @@ class Proxy:
     # what the watch calls
 
     def tick(self, now: float, restarts: int = 0) -> bool:
-        """Look at the clock: who has been silent too long, who is due a sign of life. False once nobody is here.
+        """Look at the clock: who has been silent too long, who is due a sign of life. False once nobody is here and the
+        others have been told: if the host dies before, its couriers are started again and need a clock to end by.
 
         `restarts` of this host: members that had ended before do not come back to say so, and are not waited for."""
         self._began = now if self._began is None else self._began
         if restarts and now - self._began > COMEBACK:
             self._own &= self._joined
-        if not self._own:
-            return False  # farewells need no clock, and those who carry them may have ended before this host died
-        for host in self._alive.tick(now, tuple(sorted(self._own))):
+        if not self._own:  # farewells need no clock; and after a restart those who carry them may have ended before
+            return not (restarts or self._ended or self._over())
+        for host in self._alive.tick(now, self._reached()):
             self._outboxes[host].greet = True
         self._agree()
+        self._told.append(self._alive.sent())
+        if len(self._told) == self._told.maxlen:  # so long ago that what was sent until then has come or never will
+            self.boxes.passed(self._told[0])
         return True
 
     def _say(self) -> None:
         """Tell the others at once who takes part here."""
-        self._alive.tick(self._alive.now, tuple(sorted(self._own)))
+        self._alive.tick(self._alive.now, self._reached())
         for host in self._alive.acquaintances:
             self._outboxes[host].greet, self._outboxes[host].after = True, 0.0
+
+    def _reached(self) -> dict[int, int]:
+        """The members of this host, and how far they are."""
+        return {rank: self.boxes.last.get(rank, 0) for rank in sorted(self._own)}
 
     def _agree(self) -> None:
         """Let the members be those of the hosts that are alive."""
@@ -216,5 +227,5 @@ class Proxy:
         return Transfer(host, (*outbox.take(), *items), self.token, self._layout)  # a farewell after the last parcel
 
     def _over(self) -> bool:
-        """Whether all members have ended, and whoever can be reached has been told."""
+        """Whether all members have ended, and whoever can be reached has been told; then couriers end."""
         return not self._own and not any(box.pending(self._alive.now) for box in self._outboxes.values())

@@ -48,7 +48,7 @@ def rounded(vector: Tensor, form: Format) -> Tensor:
 def encode(item: Parcel | Hello, token: bytes, layout: bytes, form: Format = "fp32") -> Array:
     """The packet, uint8. `token`: 16 bytes that only this run's hosts know; `layout`: of the models, 8 bytes."""
     if isinstance(item, Hello):
-        numbers = [n for p in item.pulses for n in (p.host, p.beats, len(p.members), *p.members)]
+        numbers = [n for p in item.pulses for n in (p.host, p.beats, len(p.members), *p.members, *p.sent)]
         head, body = _head(HELLO, 0, numbers, token, layout, (item.host, 0, 0, 0, 0, 0.0, 0.0, 0.0)), None
     else:
         m = item.message
@@ -99,9 +99,9 @@ def peek(packet: Array, token: bytes) -> int:
 
 def _pulses(numbers: tuple[int, ...]) -> tuple[Pulse, ...]:
     found, at = [], 0
-    while at + 3 <= len(numbers) and at + 3 + numbers[at + 2] <= len(numbers):
-        end = at + 3 + numbers[at + 2]
-        found.append(Pulse(numbers[at], numbers[at + 1], numbers[at + 3 : end]))
+    while at + 3 <= len(numbers) and at + 3 + 2 * numbers[at + 2] <= len(numbers):
+        middle, end = at + 3 + numbers[at + 2], at + 3 + 2 * numbers[at + 2]
+        found.append(Pulse(numbers[at], numbers[at + 1], numbers[at + 3 : middle], numbers[middle:end]))
         at = end
     if at != len(numbers):
         raise Refused("no sign of life")

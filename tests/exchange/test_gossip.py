@@ -140,7 +140,7 @@ def test_graphs_that_change_do_so_from_exchange_to_exchange() -> None:
 
 @pytest.mark.parametrize(("interval", "staleness"), [(0, 5), (7, 5), (2, 0)])
 def test_an_interval_longer_than_the_bound_would_hold_up_everybody(interval: int, staleness: int) -> None:
-    with pytest.raises(ValueError, match=f"interval {interval}: must be from 1 to staleness"):
+    with pytest.raises(ValueError, match=f"interval {interval}: must be at "):
         Gossip(Mailboxes(2), staleness=staleness, interval=interval)
     Gossip(Mailboxes(2), staleness=5, interval=6)
     Gossip(Mailboxes(2), staleness=0, interval=6, lock_step=True)

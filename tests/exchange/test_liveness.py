@@ -13,13 +13,17 @@ from gossamer.exchange.message import Pulse
 START = 1000.0  # of the clock, anything but 0
 
 
+def sent(*members: int) -> dict[int, int]:
+    return dict.fromkeys(members, 9)
+
+
 def plan(hosts: int) -> dict[int, tuple[int, ...]]:
     return {h: (2 * h, 2 * h + 1) for h in range(hosts)}
 
 
 def beat(known: list[Liveness], now: float, dead: set[int], rng: random.Random, loss: float = 0.0) -> int:
     """Everybody who is alive looks at the clock and tells some; the messages."""
-    told = [(h, to) for h in known if h.host not in dead for to in h.tick(now, plan(len(known))[h.host])]
+    told = [(h, to) for h in known if h.host not in dead for to in h.tick(now, sent(*plan(len(known))[h.host]))]
     for sender, to in told:
         if to not in dead and rng.random() >= loss:
             known[to].merge(sender.pulses())
@@ -29,15 +33,15 @@ def beat(known: list[Liveness], now: float, dead: set[int], rng: random.Random, 
 def test_silent_after_patience_and_back_when_heard() -> None:
     one = Liveness(0, plan(2))
     assert one.patience == 6 * BEAT
-    one.tick(START, (0, 1))
+    one.tick(START, sent(0, 1))
     for second in range(1, 7):
-        one.tick(START + second, (0, 1))
+        one.tick(START + second, sent(0, 1))
         assert (one.silent, one.members(1)) == ([], (2, 3))
-    one.tick(START + 6.1, (0, 1))
+    one.tick(START + 6.1, sent(0, 1))
     assert (one.silent, one.members(1)) == ([1], ())
-    one.merge([Pulse(1, 1, (3,))])
+    one.merge([Pulse(1, 1, (3,), (0,))])
     assert (one.silent, one.members(1)) == ([], (3,))  # as it says now
-    one.tick(START + 13, (0, 1))
+    one.tick(START + 13, sent(0, 1))
     assert one.silent == [1]
     one.heard(1)  # a parcel came
     assert one.silent == []
@@ -45,24 +49,25 @@ def test_silent_after_patience_and_back_when_heard() -> None:
 
 def test_old_news_is_no_news() -> None:
     one = Liveness(0, plan(3))
-    one.tick(START, (0, 1))
-    one.merge([Pulse(1, 5, (2, 3))])
-    one.tick(START + 8, (0, 1))
-    for stale in (Pulse(1, 5, ()), Pulse(1, 4, ()), Pulse(7, 9, ()), Pulse(0, 0, ())):
+    one.tick(START, sent(0, 1))
+    one.merge([Pulse(1, 5, (2, 3), (4, 7))])
+    one.tick(START + 8, sent(0, 1))
+    for stale in (Pulse(1, 5, (), ()), Pulse(1, 4, (), ()), Pulse(7, 9, (), ()), Pulse(0, 0, (), ())):
         one.merge([stale])
     assert 1 in one.silent
-    assert one.pulses()[1] == Pulse(1, 5, (2, 3))
-    assert one.pulses()[0] == Pulse(0, 2, (0, 1))
+    assert one.pulses()[1] == Pulse(1, 5, (2, 3), (4, 7))
+    assert one.pulses()[0] == Pulse(0, 2, (0, 1), (9, 9))
+    assert one.sent() == {2: 4, 3: 7, 4: 0, 5: 0}
     assert len(one.pulses()) == 3
 
 
 def test_a_beat_before_the_clock_is_known_makes_nobody_silent() -> None:
     # A member may join, which is told to the others, before the first look at the clock.
     one = Liveness(0, plan(2))
-    one.tick(0.0, (0, 1))
-    one.tick(START, (0, 1))
+    one.tick(0.0, sent(0, 1))
+    one.tick(START, sent(0, 1))
     assert one.silent == []
-    one.tick(START + 7, (0, 1))
+    one.tick(START + 7, sent(0, 1))
     assert one.silent == [1]
 
 
@@ -92,10 +97,10 @@ def test_news_reaches_200_hosts_in_a_few_beats(loss: float) -> None:
         assert messages == hosts * FAN_OUT
         assert not any(h.silent for h in known)
     # A host says that a member has ended: everybody knows it log2 n beats later.
-    known[17].tick(START + 30, (34,))
+    known[17].tick(START + 30, sent(34))
     for second in range(math.ceil(math.log2(hosts))):
         for h in known:
-            for to in h.tick(START + 30 + second, (34,) if h.host == 17 else plan(hosts)[h.host]):
+            for to in h.tick(START + 30 + second, sent(34) if h.host == 17 else sent(*plan(hosts)[h.host])):
                 if rng.random() >= loss:
                     known[to].merge(h.pulses())
     assert {h.members(17) for h in known} == {(34,)}
@@ -115,10 +120,10 @@ def test_a_dead_host_is_noticed_by_all_and_nobody_else_is() -> None:
 
 def test_everybody_is_told_in_turn() -> None:
     one = Liveness(5, plan(30))
-    rounds = [one.tick(START + i, (10, 11)) for i in range(8)]
+    rounds = [one.tick(START + i, sent(10, 11)) for i in range(8)]
     assert all(len(told) == FAN_OUT for told in rounds)
     assert set().union(*rounds) == set(range(30)) - {5}
-    assert Liveness(0, plan(1)).tick(START, (0, 1)) == []
+    assert Liveness(0, plan(1)).tick(START, sent(0, 1)) == []
 
 
 def test_few_are_told_at_once() -> None:

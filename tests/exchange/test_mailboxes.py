@@ -63,11 +63,32 @@ def test_one_waits_for_the_message_that_is_needed() -> None:
     for sender, k in ((0, 1), (1, 9)):
         post.send(a_message(sender, k), [2])
         next(call)  # not yet
-    post.send(a_message(0, 2), [1])  # not to us
-    next(call)
     post.send(a_message(0, 3), [2])  # later will do
     assert told(answer(call).messages) == [(0, 3), (1, 9)]
     assert post.collect(2, {0: 3, 1: 9}, 0).messages == ()  # has come, although it was read before
+
+
+@pytest.mark.parametrize("to", [[1], []])
+def test_one_does_not_wait_for_what_was_sent_to_others_or_to_nobody(to: list[int]) -> None:
+    post = Mailboxes(3)
+    call = begun(post, "collect", 2, {0: 4}, 0)
+    next(call)
+    post.send(a_message(0, 3), to)
+    next(call)
+    post.send(a_message(0, 4), to)
+    assert answer(call).messages == ()
+
+
+def test_how_far_others_are_may_be_known_without_a_message() -> None:
+    post = Mailboxes(3)
+    call = begun(post, "collect", 2, {0: 4}, 0)
+    next(call)
+    post.passed({0: 3})
+    next(call)
+    post.passed({0: 4, 7: 9})
+    post.passed({0: 1})  # old news
+    assert answer(call).messages == ()
+    assert post.last == {0: 4, 1: 0, 2: 0}
 
 
 def test_who_is_gone_is_not_waited_for() -> None:
@@ -102,10 +123,28 @@ def test_who_comes_back_starts_anew() -> None:
     post.collect(1, {}, 0)
     post.dismiss([0])
     post.admit([0])
-    with pytest.raises(WouldBlock):
-        post.collect(1, {0: 1}, 2)
+    assert post.collect(1, {0: 60}, 2).messages == ()  # not waited for until it says something
     post.send(a_message(0, 1), [1])
     assert told(post.collect(1, {0: 1}, 2).messages) == [(0, 1)]
+    with pytest.raises(WouldBlock):
+        post.collect(1, {0: 2}, 2)
+
+
+def test_after_a_restart_nobody_is_waited_for_that_has_said_nothing() -> None:
+    post = Mailboxes(3)
+    post.send(a_message(1, 40), [0])
+    post.join(0, LAYOUT, again=True)
+    assert post.collect(0, {2: 30}, 0).messages
+    with pytest.raises(WouldBlock):
+        post.collect(0, {1: 41}, 0)
+
+
+def test_what_comes_late_from_one_that_is_gone_makes_nobody_wait_for_it_when_it_is_back() -> None:
+    post = Mailboxes(2)
+    post.dismiss([0])
+    post.send(a_message(0, 5), [1])
+    post.admit([0])
+    assert told(post.collect(1, {0: 9}, 2).messages) == [(0, 5)]
 
 
 def test_refused_packets_are_told_to_one_member() -> None:

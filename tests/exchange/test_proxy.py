@@ -144,14 +144,17 @@ def test_after_the_last_member_has_left_and_said_farewell_the_jobs_end() -> None
     one.send(a_message(0, 9), [2])
     one.leave(0)
     one.leave(1)
-    assert not one.tick(51.0)  # the clock is not needed any more, the couriers are
+    assert one.tick(51.0)  # the couriers are still needed
+    assert not one.tick(51.0, restarts=1)  # after a restart they may have ended before
     job = one.job()
     assert isinstance(job, Transfer)
     one.done(job, arrived=False)
     one._outboxes[1].after = 0.0
     carry(Running(), one, [one, other])  # type: ignore[arg-type]  # comes to its end
     assert one.job() is None
+    one._outboxes[1].after, one._outboxes[1].greet = 0.0, True  # whatever there may be to do: nobody will
     assert not one.tick(52.0)
+    one._outboxes[1].greet = False
     work(other, [one, other])
     found = other.collect(2, {0: 10}, other.boxes.view)
     assert (told(found.messages), found.members) == ([(0, 9)], (2, 3))
@@ -169,7 +172,7 @@ def test_a_farewell_to_a_host_that_is_gone_holds_nobody_up() -> None:
 
 def test_what_comes_before_the_first_member_is_kept_for_it() -> None:
     proxy = a_proxy(0, joined=False)
-    proxy.deliver(hello(1, Pulse(1, 5, (3,))), parcel(a_message(3, 1), 0))
+    proxy.deliver(hello(1, Pulse(1, 5, (3,), (1,))), parcel(a_message(3, 1), 0))
     proxy.deliver(parcel(a_message(3, 2), 0))
     work(proxy, [proxy, Gone()])
     assert proxy.boxes.members == (0, 1, 3)  # what the sign of life said

@@ -60,7 +60,7 @@ def test_bfloat16_is_off_by_a_256th_at_most() -> None:
 
 
 def test_a_sign_of_life() -> None:
-    hello = Hello(2, (Pulse(2, 9, (4, 5)), Pulse(0, 7, ()), Pulse(1, 0, (2,))), LAYOUT)
+    hello = Hello(2, (Pulse(2, 9, (4, 5), (77, 0)), Pulse(0, 7, (), ()), Pulse(1, 0, (2,), (3,))), LAYOUT)
     assert decode(encode(hello, TOKEN, LAYOUT), TOKEN, b"another!") == hello  # who asks compares the layouts
 
 
