@@ -163,19 +163,6 @@ def test_a_host_that_is_started_again_holds_nobody_up_where_the_graph_changes(
         assert order.gone == {0, 1, 2, 3}
 
 
-def test_who_has_given_its_weight_away_holds_nobody_up() -> None:
-    # Each leaver takes weight along: those that stay come below what they would send on
-    everybody = range(16)
-    for seed in range(5):
-        order, early = Order(), {rank: 2 + rank // 2 for rank in everybody[2:]}
-        program = pala(
-            Workload(60, early=early, seed=seed),  # type: ignore[arg-type]
-            hosts=4, learners=4, graph=Complete(), mixing=PushSum(), lock_step=True, interval=1, loop=stand_in,
-        )  # fmt: skip
-        Simulation(seed)(program, order)
-        assert order.order.count("stand_in[0]") == order.order.count("stand_in[1]") == 60
-
-
 class Published(Mailboxes):
     """GALA's published protocol at the end of a run: who has finished says nothing."""
 
@@ -257,7 +244,7 @@ def march(ctx: Context, task: Workload, exchange: Exchange, *, envs: int, worker
     learner = StandIn(Point())
     opt = torch.optim.SGD(learner.model.parameters(), 1.0)
     (point,) = learner.model.parameters()
-    rng = random.Random(ctx.rank)
+    rng = random.Random(10 * task.seed + ctx.rank)
     exchange.join(ctx, learner)
     for _ in range(task.iterations):
         ctx.sleep(task.step_time * rng.uniform(0.7, 1.3))
@@ -273,7 +260,9 @@ def test_every_member_of_a_ring_is_heard_as_often_whichever_host_its_neighbour_i
     for seed in range(5):
         order = Order()
         simulation = Simulation(seed, Network(latency=0.01))
-        simulation(figure("pala", Workload(200, step_time=0.1), staleness=16, interval=interval, loop=march), order)
+        simulation(
+            figure("pala", Workload(200, step_time=0.1, seed=seed), staleness=16, interval=interval, loop=march), order
+        )
         counts = torch.stack(list(order.ended.values())).mean(0)[:4]
         torch.testing.assert_close(counts, torch.full((4,), 0.25), atol=0.08, rtol=0)  # some messages are overtaken
 

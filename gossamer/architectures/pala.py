@@ -10,8 +10,8 @@ process lock             `staleness`: a member waits, in its own host's proxy an
                          cut off releases those that wait
 serialisation of         `exchange.wire`: one flat buffer, from a GPU through pinned memory, with layout, version
 CUDA tensors             and checksum, as float32, bfloat16 or int8; never pickle
-model aggregation        `Gossip`: one fused average on the device after each step; at the end of a run the average
-                         of all members is evaluated and kept beside the best member (`run.members`)
+model aggregation        `Gossip`: one fused average on the device after every `interval`-th step; at the end of a run
+                         the average of all members is evaluated and kept beside the best member (`run.members`)
 """
 
 from __future__ import annotations
@@ -50,9 +50,11 @@ def pala(
 ) -> Program:
     """`learners` actor-learners on each of `hosts` hosts, each with `envs` environments of its own.
 
-    They gossip after every `interval`-th step; None: the fourth, or as the process lock leaves `room` for."""
+    They gossip after every `interval`-th step; None: the fourth, or as the process lock leaves `room` for; in lock-step
+    each."""
     p, token = Program("pala"), Token(secrets.token_bytes(16))
-    interval = interval or int(min(4, room(staleness)))
+    if interval is None:
+        interval = 1 if lock_step else int(min(4, room(staleness)))
     needs = {"cpus": learners * max(1, workers), "gpus": gpus}
     proxies = []
     for h in range(hosts):

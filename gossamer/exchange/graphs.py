@@ -115,7 +115,7 @@ class RandomPairs:
 class Hierarchical:
     """Dense where messages cost nothing, sparse where they do: in turn complete within each host of `group` members,
     and a ring of hosts, each spoken for by one of its members, another one every time. So one message leaves a host for
-    every two of its members' averages, however many they are, and the matrices are doubly stochastic."""
+    every two of its members' averages, however many they are, and in lock-step every matrix is doubly stochastic."""
 
     group: int
 

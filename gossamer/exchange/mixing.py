@@ -22,7 +22,7 @@ class Mixing(Protocol):
     def incoming(self, kept: float, degree: int, weights: Sequence[float]) -> tuple[float, list[float]]:
         """(the member's new weight, the share of each message in its new parameters); its own share is the rest.
 
-        `degree`: how many messages the graph means to come at an iteration; `weights`: those that came."""
+        `degree`: how many messages the graph means to come at an exchange; `weights`: those that came."""
 
 
 @dataclass(frozen=True)

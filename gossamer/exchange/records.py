@@ -5,9 +5,9 @@ only afterwards. Each member takes its part of a cut by itself (Lai and Yang 198
 epoch, and whoever is about to take in a message of a later epoch than its own first keeps its state. Epochs come in
 pairs: an even one opens a window, the next one closes it. Within a window every displacement and weight is kept.
 
-With p(i, k) the parameters that member i published at its iteration k, y = sum_j w_j p(j, s_j) what it mixed them to,
-and u(i, k + 1) = p(i, k + 1) - y what its optimiser then did, every p is a sum of earlier ones and of displacements,
-whatever the delays. The weights are the realised mixing matrices, row by row.
+With p(i, k) the parameters of member i after its local step k, y = sum_j w_j p(j, s_j) what it mixed them to (p(i, k)
+itself where it exchanged nothing) and u(i, k + 1) = p(i, k + 1) - y what its optimiser then did, every p is a sum of
+earlier ones and of displacements, whatever the delays. The weights are the realised mixing matrices, row by row.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class Tracker:
         return self._tracking
 
     def cut(self, k: int, mine: Tensor, members: Members, gradient: Tensor | None = None) -> None:
-        """Keep this member's part of the cut of the present epoch: its parameters [P] as published at iteration k,
+        """Keep this member's part of the cut of the present epoch: its parameters [P] after its local step k,
         which nobody changes any more."""
         if self.period:
             self._records.append(Cut(self.epoch, self.rank, k, members, mine.cpu(), gradient))

@@ -68,7 +68,8 @@ class Scenario:
                 f"--graph {self.graph}: no such graph{near(self.graph, GRAPHS)}; there is {', '.join(GRAPHS)}"
             )
         check_ranges(self)
-        if self.interval is not None and self.interval > (most := math.floor(room(self.staleness))):
+        if self.interval is not None and self.interval > room(self.staleness):
+            most = math.floor(room(self.staleness))
             raise UserError(
                 f"--interval {self.interval}: must be at most {most}, a quarter of --staleness {self.staleness:g}"
             )
@@ -89,7 +90,7 @@ class Scenario:
 
 
 def scenario(given: Mapping[str, Any]) -> Scenario:
-    """A scenario of numbers, or of quantities as text."""
+    """A scenario of numbers, or of quantities as text; None is the default."""
     units = {knob.name: knob.metadata.get("unit") for knob in fields(Scenario)}
     for name in given:
         if name not in units:
@@ -97,5 +98,6 @@ def scenario(given: Mapping[str, Any]) -> Scenario:
     numbers: dict[str, Any] = {
         name: quantity(option(name), value, str(units[name])) if units[name] and isinstance(value, str) else value
         for name, value in given.items()
+        if value is not None
     }
     return Scenario(**numbers)

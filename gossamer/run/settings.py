@@ -108,8 +108,9 @@ def resolve(given: Mapping[str, Any]) -> Settings:
     if "staleness" in given and "sync" not in given:
         defaults.values["sync"] = "bounded"
     settings = Settings(**{**defaults.values, **given})
-    if "interval" not in given and settings.sync == "bounded":
-        settings = replace(settings, interval=int(min(settings.interval, room(settings.staleness))))
+    if "interval" not in given and settings.sync != "never":  # in lock-step nobody expects to be alone for a step
+        most = 1 if settings.sync == "lock-step" else room(settings.staleness)
+        settings = replace(settings, interval=int(min(settings.interval, most)))
     _check(settings, given, env)
     return settings
 

@@ -30,7 +30,7 @@ class Workload:
     """In place of a `Task`: every member walks to a point of its own, near the others', by noisy gradient steps."""
 
     iterations: int  # of each member
-    step_time: float = 0.0  # seconds of computing between two exchanges
+    step_time: float = 0.0  # seconds of computing one of them
     jitter: float = 0.0  # relative deviation of it
     early: dict[int, int] = field(default_factory=dict)  # rank -> iterations after which that one ends
     rate: float = 0.1

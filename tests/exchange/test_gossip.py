@@ -16,9 +16,9 @@ from torch.optim import SGD, Optimizer
 
 from gossamer.algorithms import A2C, PPO, Algorithm
 from gossamer.exchange import Alone, Gossip, Mailboxes
-from gossamer.exchange.graphs import Complete, OnePeer, Ring
+from gossamer.exchange.graphs import Complete, Hierarchical, OnePeer, Ring
 from gossamer.exchange.message import Format, Message, Parcel
-from gossamer.exchange.mixing import PushSum
+from gossamer.exchange.mixing import LEAST, UNIFORM, Mixing, PushSum
 from gossamer.exchange.records import Cut, Traffic
 from gossamer.exchange.wire import decode, encode, rounded
 from gossamer.learner import Learner
@@ -170,14 +170,30 @@ def test_weights_are_one_over_one_and_the_degree() -> None:
     torch.testing.assert_close(one.value, torch.full((SIZE,), 2.0))  # what did not come stays with the member: 8 / 4
 
 
-def test_what_was_published_is_never_changed() -> None:
+@pytest.mark.parametrize("interval", [1, 3])
+@pytest.mark.parametrize("mixing", [UNIFORM, PushSum()])
+def test_what_was_published_is_never_changed(mixing: Mixing, interval: int) -> None:
     post = Post(3)
-    members = [Hand(post, rank, torch.randn(SIZE), graph=Complete()) for rank in range(3)]
-    for _ in range(5):
+    more = {"graph": Complete(), "mixing": mixing, "interval": interval}
+    members = [Hand(post, rank, torch.randn(SIZE), **more) for rank in range(3)]
+    for _ in range(5 * interval):
         for member in members:
             member.step(torch.randn(SIZE))
     assert len(post.sent) == 15
     assert [hash_of(m.parameters) for m, _ in post.sent] == post.hashes
+
+
+def test_a_late_message_has_the_share_it_would_have_had_in_time() -> None:
+    # Two hosts of three: at odd exchanges members average with those of their host, at even ones one of each host with
+    # one of the other. What 3 sent at exchange 2 comes to 0 at exchange 3 only, with what 1 and 2 sent there.
+    post = Mailboxes(6)
+    one = Hand(post, 0, 0.0, graph=Hierarchical(3))
+    one.gossip.iteration = 2
+    for sender, k, value in ((3, 2, 8.0), (1, 3, 6.0), (2, 3, 3.0)):
+        post.send(Message(sender, k, 0, 1.0, 0, 0.0, torch.full((SIZE,), value)), [0])
+    one.step()
+    # First half of 3's, then a third of each of the three on this host
+    torch.testing.assert_close(one.value, torch.full((SIZE,), (4.0 + 6.0 + 3.0) / 3))
 
 
 def test_what_is_kept_of_a_cut_is_never_changed() -> None:
@@ -367,6 +383,17 @@ def test_push_sum_counts_every_step_in_the_weighted_mean() -> None:
     torch.testing.assert_close(total, torch.full((SIZE,), done))
     assert hands[0].gossip.weight != 1.0
     assert hands[0].traffic().weight == hands[0].gossip.weight
+
+
+def test_who_has_little_weight_left_keeps_it_and_holds_nobody_up() -> None:
+    post = Mailboxes(2, newest=False)
+    poor, other = (Hand(post, rank, 4.0 * rank, mixing=PushSum(), lock_step=True) for rank in range(2))
+    poor.gossip.weight = LEAST / 2
+    with pytest.raises(WouldBlock):
+        poor.step()  # not for want of a message of its own: the other one has not sent any
+    other.step()  # has heard how far its neighbour is, and got nothing
+    assert torch.equal(other.value, torch.full((SIZE,), 4.0))
+    assert (other.gossip.weight, poor.gossip.weight) == (0.5, LEAST / 2)
 
 
 # A member whose host was started again
