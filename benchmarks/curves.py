@@ -62,6 +62,9 @@ def load(directory: Path, goal: float) -> dict[str, Any]:
     result = json.loads((directory / "result.json").read_text())
     rows = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
     steps, seconds = reached(rows, goal)
+    if result.get("stop_at_return") == goal and result["solved_steps"]:  # looked for in every report, not in every row
+        steps = result["solved_steps"]
+        seconds = next(row["seconds"] for row in rows if row["steps"] >= steps)
     return {
         "seed": result["settings"]["seed"],
         "ended": result["ended"],

@@ -90,6 +90,15 @@ def test_curves_are_built_from_run_directories(tmp_path: Path) -> None:
     assert found["seeds"][0]["curve"] == [[10, 1.0, 0.0], [20, 2.0, 0.9]]
 
 
+def test_a_run_that_was_to_end_there_knows_when_it_was_there(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", [row(10, 0.0), row(20, 0.7)])  # 0.8 was between two rows
+    result = json.loads((run / "result.json").read_text())
+    for stop, steps, seconds in ((0.8, 14, 2.0), (0.75, None, None)):
+        (run / "result.json").write_text(json.dumps({**result, "stop_at_return": stop, "solved_steps": 14}))
+        found = curves.load(run, goal=0.8)
+        assert (found["goal_steps"], found["goal_seconds"]) == (steps, seconds)
+
+
 def test_the_command_of_a_run_says_what_the_presets_do_not() -> None:
     said = curves.command(settings(algorithm="ppo", steps=500, clip=0.25, seed=7))
     assert said == (

@@ -220,6 +220,7 @@ def _result(settings: Settings, keeper: Keeper) -> dict[str, Any]:
         "steps_per_second": round(p.steps / p.elapsed, 1),
         "mean_return": p.mean_return,
         "protocol": PROTOCOL,
+        "stop_at_return": keeper.stop_at_return,
         "solved_steps": keeper.solved_steps,
         "checkpoint": keeper.store.get("last").path.name,
         "machine": machine(),
