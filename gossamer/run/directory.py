@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from gossamer.run.errors import UserError
-from gossamer.run.settings import Settings, check_kinds
+from gossamer.run.settings import Settings, check_kinds, check_values
 from gossamer.version import __version__
 
 CONFIG, RESULT, GOSSIP, PICTURE = "config.json", "result.json", "gossip.json", "gossip.png"
@@ -61,7 +61,8 @@ def load_settings(directory: Path) -> Settings:
         config = json.loads(file.read_text())
         config.pop("gossamer")
         check_kinds(config)
-        return Settings(**config)
+        check_values(settings := Settings(**config))
+        return settings
     except (FileNotFoundError, NotADirectoryError) as error:
         raise UserError(f"{directory}: not a run directory (no {CONFIG})") from error
     except (ValueError, TypeError, KeyError, AttributeError) as error:

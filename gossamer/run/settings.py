@@ -143,8 +143,15 @@ def check_kinds(given: Mapping[str, Any]) -> None:
             raise UserError(f"{option(name)} {value!r}: must be of type {kind.__name__}")
 
 
-def _check(settings: Settings, given: Mapping[str, Any], env: EnvFactory) -> None:
+def check_values(settings: Settings) -> None:
+    """What must hold of settings wherever they come from. `UserError` names the option, the value and what would do."""
     check_ranges(settings)
+    if settings.architecture in ("gala", "pala"):
+        _check_gossip(settings)
+
+
+def _check(settings: Settings, given: Mapping[str, Any], env: EnvFactory) -> None:
+    check_values(settings)
     for name, algorithm in ONLY_FOR.items():
         if name in given and settings.algorithm != algorithm:
             raise UserError(f"{option(name)} {given[name]}: only {algorithm} has it; add --algorithm {algorithm}")
@@ -152,8 +159,8 @@ def _check(settings: Settings, given: Mapping[str, Any], env: EnvFactory) -> Non
         if name in given and settings.architecture not in where:
             others = f"{' and '.join(where)} {'does' if len(where) == 1 else 'do'}"
             raise UserError(f"{option(name)} {given[name]}: {settings.architecture} has none; {others}")
-    if settings.architecture in ("gala", "pala"):
-        _check_gossip(settings, given)
+    if "staleness" in given and settings.sync != "bounded" and settings.architecture in ONLY_IN["staleness"]:
+        raise UserError(f"--staleness {settings.staleness}: means nothing with --sync {settings.sync}; give bounded")
     for name in ("size", "atari"):
         if name in given and not isinstance(env, Atari):
             raise UserError(f"{option(name)} {given[name]}: {settings.env} is not an Atari game")
@@ -172,14 +179,12 @@ def _check(settings: Settings, given: Mapping[str, Any], env: EnvFactory) -> Non
     device(settings.device)
 
 
-def _check_gossip(settings: Settings, given: Mapping[str, Any]) -> None:
+def _check_gossip(settings: Settings) -> None:
     members = settings.members
     if members < 2:
         raise UserError(f"--learners {settings.learners}: gossip needs at least two members; {members} would be alone")
-    if "staleness" in given and settings.sync != "bounded":
-        raise UserError(f"--staleness {settings.staleness}: means nothing with --sync {settings.sync}; give bounded")
     most = int(room(settings.staleness))
-    if "interval" in given and settings.sync == "bounded" and settings.interval > most:
+    if settings.sync == "bounded" and settings.interval > most:
         what = f"--interval {settings.interval}"
         raise UserError(f"{what}: must be at most {most}, a quarter of --staleness {settings.staleness}")
     wanted = graph(settings)

@@ -187,6 +187,7 @@ def test_a_config_that_is_damaged_is_named(tmp_path: Path) -> None:
         "{}",
         whole.replace('"steps"', '"stops"'),
         whole.replace('"steps": 80', '"steps": null'),
+        whole.replace('"steps": 80', '"steps": 0'),
     ):
         file.write_text(damaged)
         with pytest.raises(UserError, match=r"config\.json: truncated or altered"):
