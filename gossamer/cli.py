@@ -7,9 +7,9 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, fields, make_dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 from rich.console import Console
@@ -18,6 +18,7 @@ from gossamer.envs.base import MissingExtra, UnknownEnv, UnsupportedSpace
 from gossamer.exchange import LayoutMismatch
 from gossamer.launch.ray import HostFailed
 from gossamer.learner import NonFiniteLoss
+from gossamer.options import help_text, left_open, options
 from gossamer.run.errors import UserError
 from gossamer.run.scenario import Scenario
 from gossamer.run.settings import Settings
@@ -30,53 +31,8 @@ DESCRIPTION = "Train and compare parallel actor-learner architectures for deep r
 Protocol = Literal["noop", "sticky"]
 
 
-def help_text(text: str, **more: Any) -> Any:
-    """What tyro shows of an option."""
-    return tyro.conf.arg(help=text, **more)
-
-
-def left_open(text: str, kind: Any, hint: str) -> Any:
-    """The same for one that may be left out: `hint` in place of `(default: None)`."""
-    choices = get_args(kind)
-    metavar = "{" + ",".join(choices) + "}" if choices else kind.__name__.upper()
-    return help_text(text, metavar=metavar, help_behavior_hint=hint)
-
-
-def _knobs(name: str, required: set[str]) -> type:
-    """A dataclass of every `Settings` field but the architecture; what is not required may be left to a preset."""
-    types = get_type_hints(Settings)
-    first, rest = [], []
-    for knob in fields(Settings):
-        if knob.name == "architecture":
-            continue
-        text, kind = knob.metadata["help"], types[knob.name]
-        if knob.name in required:
-            first.append((knob.name, Annotated[kind, help_text(text)]))
-        else:
-            told = left_open(text, kind, "(default: by preset)")
-            rest.append((knob.name, Annotated[kind | None, told], field(default=None)))
-    made: type = make_dataclass(name, [*first, *rest])
-    return made
-
-
-def _scene() -> type:
-    """A dataclass of every `Scenario` field; quantities are text."""
-    types, typed = get_type_hints(Scenario), list[tuple[str, Any, Any]]()
-    for knob in fields(Scenario):
-        text, more = knob.metadata["help"], knob.metadata
-        if "unit" in more:
-            typed.append((knob.name, Annotated[str, help_text(text)], field(default=more["typed"])))
-        elif "hint" in more:
-            told = left_open(text, int, more["hint"])
-            typed.append((knob.name, Annotated[types[knob.name], told], field(default=None)))
-        else:
-            typed.append((knob.name, Annotated[types[knob.name], help_text(text)], field(default=knob.default)))
-    made: type = make_dataclass("Scene", typed)
-    return made
-
-
-Knobs: Any = _knobs("Knobs", {"env"})
-Scene: Any = _scene()
+Knobs: Any = options("Knobs", Settings, required={"env"}, skip={"architecture"}, hint="(default: by preset)")
+Scene: Any = options("Scene", Scenario)
 Architecture = Annotated[str, tyro.conf.Positional, help_text("Parallel architecture; see `gossamer list`.")]
 Directory = Annotated[Path, tyro.conf.Positional, help_text("A run directory.")]
 Which = Annotated[str, help_text("last, best, or the name of a folder under checkpoints/.")]
