@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from benchmarks.provenance import keep, provenance
-from gossamer.run.knobs import option
-from gossamer.run.metrics import RECENT
-from gossamer.run.settings import resolve
+from gossamer.config.settings import resolve
+from gossamer.options import flag
+from gossamer.training.metrics import RECENT
 
 Row: TypeAlias = Mapping[str, Any]  # a line of metrics.jsonl, two seconds after the one before it
 
@@ -85,7 +85,7 @@ def command(settings: Mapping[str, Any]) -> str:
     presets = asdict(resolve(named))
     changed = {name: value for name, value in settings.items() if value != presets[name] and name != "seed"}
     options = {**named, **changed}
-    words = [word for name, value in options.items() if name != "architecture" for word in (option(name), str(value))]
+    words = [word for name, value in options.items() if name != "architecture" for word in (flag(name), str(value))]
     return shlex.join(["gossamer", "train", settings["architecture"], *words]) + " --seed SEED"
 
 

@@ -28,20 +28,21 @@ import torch
 
 from benchmarks.curves import median
 from benchmarks.provenance import RESULTS, keep, provenance
+from gossamer.config.settings import Settings, resolve
+from gossamer.config.wiring import program, task
 from gossamer.exchange import Alone
-from gossamer.exchange.message import Format, Message, Parcel
-from gossamer.exchange.wire import FORMATS, decode, encode
-from gossamer.launch.ray import Ray
+from gossamer.exchange.gossip.formats import Format
+from gossamer.exchange.gossip.messages import Message, Parcel
+from gossamer.exchange.proxy.wire import FORMATS, decode, encode
+from gossamer.launch.ray.launcher import Ray
 from gossamer.launch.threads import threads
 from gossamer.loops import act_and_learn
+from gossamer.machine import KEEP_FREED_MEMORY, keep_freed_memory
 from gossamer.networks import ActorCritic, nature
 from gossamer.program import Context, Program, Silent
-from gossamer.run.experiment import train
-from gossamer.run.machine import KEEP_FREED_MEMORY, keep_freed_memory
-from gossamer.run.settings import Settings, resolve
-from gossamer.run.simulate import simulate
-from gossamer.run.wiring import program, task
 from gossamer.task import Report
+from gossamer.tools.simulate import simulate
+from gossamer.training.experiment import train
 
 WARM_UP = 2.0  # seconds of training before the first step that counts
 TOKEN, LAYOUT = bytes(16), bytes(8)

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 from gossamer.version import __version__
 
 if TYPE_CHECKING:
-    from gossamer.run.bench import bench
-    from gossamer.run.errors import UserError
-    from gossamer.run.evaluate import Evaluation, evaluate
-    from gossamer.run.experiment import Run, resume, train
-    from gossamer.run.video import Recording, record
+    from gossamer.errors import UserError
+    from gossamer.evaluation.evaluate import Evaluation, evaluate
+    from gossamer.evaluation.video import Recording, record
+    from gossamer.tools.bench import bench
+    from gossamer.training.experiment import Run, resume, train
 
 __all__ = [
     "Evaluation",
@@ -39,22 +39,22 @@ __all__ = [
 
 # Loaded when asked for: a process that only launches others, or simulates, starts in a tenth of the time.
 _HOMES = {
-    "bench": "bench",
+    "bench": "tools.bench",
     "UserError": "errors",
-    "Evaluation": "evaluate",
-    "evaluate": "evaluate",
-    "Run": "experiment",
-    "resume": "experiment",
-    "train": "experiment",
-    "Recording": "video",
-    "record": "video",
+    "Evaluation": "evaluation.evaluate",
+    "evaluate": "evaluation.evaluate",
+    "Run": "training.experiment",
+    "resume": "training.experiment",
+    "train": "training.experiment",
+    "Recording": "evaluation.video",
+    "record": "evaluation.video",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"gossamer.run.{_HOMES[name]}"), name)
+    return getattr(import_module(f"gossamer.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 from rich.console import Console
 
+from gossamer.config.command_line import help_text, left_open, options
+from gossamer.config.settings import Settings
 from gossamer.envs.base import MissingExtra, UnknownEnv, UnsupportedSpace
+from gossamer.errors import UserError
 from gossamer.exchange import LayoutMismatch
-from gossamer.launch.ray import HostFailed
+from gossamer.launch.ray.errors import HostFailed
 from gossamer.learner import NonFiniteLoss
-from gossamer.options import help_text, left_open, options
-from gossamer.run.errors import UserError
-from gossamer.run.scenario import Scenario
-from gossamer.run.settings import Settings
+from gossamer.tools.scenario import Scenario
 
 if TYPE_CHECKING:
-    from gossamer.run.experiment import Run
+    from gossamer.training.experiment import Run
 
 BAD_VALUE = 2
 DESCRIPTION = "Train and compare parallel actor-learner architectures for deep reinforcement learning."
@@ -73,7 +73,7 @@ class Train:
     cluster: Cluster = None
 
     def __call__(self) -> None:
-        from gossamer.run.experiment import train
+        from gossamer.training.experiment import train
 
         run = train(
             self.architecture,
@@ -98,7 +98,7 @@ class Resume:
     cluster: Cluster = None
 
     def __call__(self) -> None:
-        from gossamer.run.experiment import resume
+        from gossamer.training.experiment import resume
 
         run = resume(
             self.run_dir,
@@ -124,7 +124,7 @@ class Evaluate:
     json: AsJson = False
 
     def __call__(self) -> None:
-        from gossamer.run.evaluate import evaluate
+        from gossamer.evaluation.evaluate import evaluate
 
         result = evaluate(
             self.run_dir,
@@ -158,7 +158,7 @@ class Record:
     max_steps: Annotated[int, help_text("Agent steps to film at most.")] = 5_000
 
     def __call__(self) -> None:
-        from gossamer.run.video import record
+        from gossamer.evaluation.video import record
 
         film = record(
             self.run_dir,
@@ -184,7 +184,7 @@ class Bench:
     json: AsJson = False
 
     def __call__(self) -> None:
-        from gossamer.run.bench import bench
+        from gossamer.tools.bench import bench
 
         found = bench(self.architecture, seconds=self.seconds, rounds=self.rounds, **asdict(self.knobs))
         if self.json:
@@ -204,7 +204,7 @@ class Simulate:
     json: AsJson = False
 
     def __call__(self) -> None:
-        from gossamer.run.simulate import simulate
+        from gossamer.tools.simulate import simulate
 
         found = simulate(self.architecture, **asdict(self.scenario))
         if self.json:
@@ -221,7 +221,7 @@ class Show:
     architecture: Architecture
 
     def __call__(self) -> None:
-        from gossamer.run.show import show
+        from gossamer.tools.show import show
 
         show(self.architecture, Console())
 
@@ -231,7 +231,7 @@ class List:
     """List architectures, algorithms, networks and environments."""
 
     def __call__(self) -> None:
-        from gossamer.run.show import overview
+        from gossamer.tools.show import overview
 
         overview(Console())
 

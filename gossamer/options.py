@@ -1,48 +1,56 @@
-"""Knobs (`run.knobs`), which are fields of a dataclass with their texts, as options of the command line."""
+"""Options as fields of a dataclass: their help text, and which values will do."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import MISSING, field, fields, make_dataclass
-from types import NoneType
-from typing import Annotated, Any, get_args, get_type_hints
+import math
+from dataclasses import MISSING, asdict, field, fields
+from typing import Any
 
-import tyro
-
-
-def help_text(text: str, **more: Any) -> Any:
-    """What tyro shows of an option."""
-    return tyro.conf.arg(help=text, **more)
+from gossamer.errors import UserError
 
 
-def left_open(text: str, kind: Any, hint: str) -> Any:
-    """The same for one that may be left out: `hint` in place of `(default: None)`."""
-    choices = get_args(kind)
-    metavar = "{" + ",".join(choices) + "}" if choices else kind.__name__.upper()
-    return help_text(text, metavar=metavar, help_behavior_hint=hint)
+def option(
+    text: str,
+    default: Any = MISSING,
+    *,
+    least: float = -math.inf,
+    most: float = math.inf,
+    above: float = -math.inf,
+    below: float = math.inf,
+    infinite: bool = False,
+    **more: Any,
+) -> Any:
+    """A field with its help text and the range of its values; `infinite`: whether infinity is one."""
+    limits = {"least": least, "most": most, "above": above, "below": below, "infinite": infinite}
+    return field(default=default, metadata={"help": text, **limits, **more})
 
 
-def options(
-    name: str, source: Any, *, required: Collection[str] = (), skip: Collection[str] = (), hint: str = ""
-) -> type:
-    """A dataclass with the knobs of `source` but for `skip`. What is neither `required` nor has a default may be left
-    out, as `hint` or the knob's own one says; quantities are text."""
-    types = get_type_hints(source)
-    first, rest = list[Any](), list[Any]()
-    for knob in fields(source):
-        text, more, kind = knob.metadata["help"], knob.metadata, types[knob.name]
-        if NoneType in get_args(kind):
-            (kind,) = set(get_args(kind)) - {NoneType}
-        if knob.name in skip:
+def flag(name: str) -> str:
+    """A knob as it is typed."""
+    return "--" + name.replace("_", "-")
+
+
+def check_ranges(knobs: Any) -> None:
+    """`UserError` names the first option whose value is out of its range."""
+    values = asdict(knobs)
+    for knob in fields(knobs):
+        value, limits = values[knob.name], knob.metadata
+        if isinstance(value, bool) or not isinstance(value, int | float):
             continue
-        if knob.name in required:
-            first.append((knob.name, Annotated[kind, help_text(text)]))
-        elif "unit" in more:
-            rest.append((knob.name, Annotated[str, help_text(text)], field(default=more["typed"])))
-        elif knob.default in (MISSING, None):
-            told = left_open(text, kind, more.get("hint", hint))
-            rest.append((knob.name, Annotated[kind | None, told], field(default=None)))
-        else:
-            rest.append((knob.name, Annotated[kind, help_text(text)], field(default=knob.default)))
-    made: type = make_dataclass(name, [*first, *rest])
-    return made
+        if wrong := _wrong(value, **{name: limits[name] for name in ("least", "most", "above", "below", "infinite")}):
+            raise UserError(f"{flag(knob.name)} {value}: must be {wrong}")
+
+
+def _wrong(value: float, least: float, most: float, above: float, below: float, infinite: bool) -> str:
+    """What a value should be and is not."""
+    if math.isnan(value):
+        return "a number"
+    if value < least:
+        return f"at least {least:g}"
+    if value <= above and above > -math.inf:
+        return f"above {above:g}"
+    if value >= below and below < math.inf:
+        return f"below {below:g}"
+    if value > most:
+        return f"at most {most:g}"
+    return "finite" if math.isinf(value) and not infinite else ""

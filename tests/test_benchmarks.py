@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from benchmarks import curves, peers, provenance
-from gossamer.run.settings import resolve
+from gossamer.config.settings import resolve
 
 
 def row(steps: int, mean_return: float | None, episodes: int = 200) -> dict[str, Any]:

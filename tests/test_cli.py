@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from gossamer import cli
-from gossamer.run.checkpoint import Store
+from gossamer.storage.checkpoint import Store
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -318,7 +318,7 @@ def test_a_second_interrupt_ends_with_130(command: Command, monkeypatch: pytest.
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("gossamer.run.experiment.threads", interrupted)
+    monkeypatch.setattr("gossamer.training.experiment.threads", interrupted)
     code, _, err = command("train", "paac", *TINY, "--run-dir", "run")
     assert code == 130
     assert err.splitlines()[-1] == "gossamer: ended at once; the last checkpoint is kept"
@@ -328,7 +328,7 @@ def test_errors_that_nobody_foresaw_keep_their_traceback(command: Command, monke
     def broken(*_: object, **__: object) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("gossamer.run.experiment.threads", broken)
+    monkeypatch.setattr("gossamer.training.experiment.threads", broken)
     with pytest.raises(OSError, match="Input/output error"):
         command("train", "paac", *TINY, "--run-dir", "run")
 
@@ -379,7 +379,7 @@ def test_a_disk_that_fills_up_ends_with_2_and_leaves_the_last_checkpoint(command
 def test_a_disk_that_fills_up_while_training_ends_with_2(
     command: Command, small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gossamer.run.keeper.ROW_SECONDS", 0.0)
+    monkeypatch.setattr("gossamer.training.observer.ROW_SECONDS", 0.0)
     options = ("--env", "my_parts:Hoards", "--envs", 2, "--rollout", 4, "--threads", 1, "--run-dir", small_disk / "run")
     code, _, err = command("train", "paac", *options, "--steps", 10**7)
     assert code == 2

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from namespaces import Net, hosts, ip, missing
 
-from gossamer.launch.ray import ClusterUnreachable, LackOfResources, Ray
+from gossamer.launch.ray.errors import ClusterUnreachable, LackOfResources
+from gossamer.launch.ray.launcher import Ray
 from gossamer.program import Context, Program, Silent, Unreachable
 
 # Not by importing it: some of this is about what happens before that.

@@ -156,7 +156,7 @@ def test_a_loss_that_is_not_a_number_stops_and_keeps_what_was_good(command, tmp_
 
 
 def test_a_full_disk_gets_one_line(command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from gossamer.run import checkpoint
+    from gossamer.storage import checkpoint
 
     def full(handle: int) -> None:
         raise OSError(28, "No space left on device")

@@ -6,8 +6,8 @@ from some_parts import a_task
 
 from gossamer.architectures import gala, paac, pala
 from gossamer.exchange import Gossip
-from gossamer.exchange.couriers import carry, watch
-from gossamer.exchange.graphs import RING
+from gossamer.exchange.gossip.graphs import RING
+from gossamer.exchange.proxy.workers import carry, watch
 from gossamer.loops import act_and_learn
 
 

@@ -12,12 +12,21 @@ import torch
 
 from gossamer.architectures import gala, pala
 from gossamer.exchange import Exchange, Gossip, Mailboxes
-from gossamer.exchange.graphs import Complete, Edges, Exponential, Graph, Hierarchical, OnePeer, RandomPairs, Ring
-from gossamer.exchange.mixing import Mixing, PushSum, Uniform
-from gossamer.exchange.records import Traffic
+from gossamer.exchange.gossip.graphs import (
+    Complete,
+    Edges,
+    Exponential,
+    Graph,
+    Hierarchical,
+    OnePeer,
+    RandomPairs,
+    Ring,
+)
+from gossamer.exchange.gossip.mixing import Mixing, PushSum, Uniform
+from gossamer.exchange.gossip.records import Traffic
 from gossamer.launch.simulation import Deadlock, Faults, Network, Simulation
 from gossamer.program import Context, Program, Silent
-from gossamer.run.simulate import Point, StandIn, Workload, stand_in
+from gossamer.tools.simulate import Point, StandIn, Workload, stand_in
 
 SEEDS = range(200)
 MODES: list[dict[str, Any]] = [

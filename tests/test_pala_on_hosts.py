@@ -18,8 +18,8 @@ import pytest
 import torch
 from namespaces import Net, hosts, missing
 
-from gossamer.exchange.records import Cut
-from gossamer.launch.ray import Ray
+from gossamer.exchange.gossip.records import Cut
+from gossamer.launch.ray.launcher import Ray
 from gossamer.program import Silent
 from gossamer.task import Report
 
@@ -66,8 +66,8 @@ class Teller(Silent):
 def drive(cluster: str, end: str) -> None:
     """The driver of the tests, on the first host."""
     from gossamer.architectures import pala
-    from gossamer.run.settings import resolve
-    from gossamer.run.wiring import task
+    from gossamer.config.settings import resolve
+    from gossamer.config.wiring import task
 
     settings = resolve({"architecture": "pala", "env": "catch", "hosts": HOSTS, "steps": 10**9, "threads": 1})
     program = pala(task(settings), hosts=HOSTS, learners=2, envs=4, staleness=4, period=60, window=20)

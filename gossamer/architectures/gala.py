@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from gossamer.exchange import Gossip, Mailboxes
-from gossamer.exchange.graphs import RING, Graph
-from gossamer.exchange.mixing import UNIFORM, Mixing
+from gossamer.exchange.gossip.graphs import RING, Graph
+from gossamer.exchange.gossip.mixing import UNIFORM, Mixing
 from gossamer.loops import Loop, act_and_learn
 from gossamer.program import Program
 from gossamer.task import Task

@@ -19,11 +19,11 @@ from __future__ import annotations
 import secrets
 
 from gossamer.exchange import Gossip, Proxy, room
-from gossamer.exchange.couriers import carry, watch
-from gossamer.exchange.graphs import RING, Graph
-from gossamer.exchange.message import Format
-from gossamer.exchange.mixing import UNIFORM, Mixing
-from gossamer.exchange.wire import Token
+from gossamer.exchange.gossip.formats import Format
+from gossamer.exchange.gossip.graphs import RING, Graph
+from gossamer.exchange.gossip.mixing import UNIFORM, Mixing
+from gossamer.exchange.proxy.wire import Token
+from gossamer.exchange.proxy.workers import carry, watch
 from gossamer.loops import Loop, act_and_learn
 from gossamer.program import Program
 from gossamer.task import Task

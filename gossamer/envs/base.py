@@ -85,12 +85,12 @@ class EnvFactory(Protocol):
 
 def unknown_env(name: str, known: Iterable[str]) -> UnknownEnv:
     """The error for a name that is none of `known`, with the nearest of them."""
-    close = near(name, known)
+    close = near_names(name, known)
     hint = f"near: {', '.join(close)}" if close else "gossamer list shows all"
     return UnknownEnv(f"unknown environment {name!r}; {hint}")
 
 
-def near(name: str, known: Iterable[str]) -> list[str]:
+def near_names(name: str, known: Iterable[str]) -> list[str]:
     """At most three of `known` that `name` may have been meant to be, nearest first."""
     folded = {_fold(k): k for k in known}
     return [folded[k] for k in difflib.get_close_matches(_fold(name), folded, n=3, cutoff=0.6)]

@@ -6,7 +6,7 @@ import importlib.util
 import re
 
 from gossamer.envs.atari import PRESETS, Atari, AtariPreset, list_games
-from gossamer.envs.base import EnvFactory, missing_extra, near, unknown_env
+from gossamer.envs.base import EnvFactory, missing_extra, near_names, unknown_env
 from gossamer.envs.gym import Custom, Gym, find_spec, list_ids
 from gossamer.envs.toy import Catch, Counter, Identity
 
@@ -36,7 +36,7 @@ def resolve(name: str, *, preset: str | AtariPreset = "paac") -> EnvFactory:
     known = names()
     if name in known["atari"]:
         return Atari(name, PRESETS[preset] if isinstance(preset, str) else preset)
-    if not known["atari"] and re.fullmatch(r"[a-z][a-z0-9_]*", name) and not near(name, known["toy"]):
+    if not known["atari"] and re.fullmatch(r"[a-z][a-z0-9_]*", name) and not near_names(name, known["toy"]):
         raise missing_extra(f"{name!r} can only be an Atari game; the extra for these", "atari")
     raise unknown_env(name, [each for group in known.values() for each in group])
 

@@ -9,7 +9,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from gossamer.data import Version
-from gossamer.exchange.records import Record
+from gossamer.exchange.gossip.records import Record
 from gossamer.program import Context
 
 

@@ -13,7 +13,7 @@ from gossamer.program import Copy, Node, Observer, Ref, Stopped, Wait, bind
 
 POLL = 0.1  # seconds between looks at what nobody announces: a signal, an observer that asks to end
 
-Call = Callable[[str, tuple[Any, ...], dict[str, Any]], Any]  # (method, args, kwargs) -> answer
+MethodCall = Callable[[str, tuple[Any, ...], dict[str, Any]], Any]  # (method, args, kwargs) -> answer
 
 
 @cache
@@ -25,7 +25,7 @@ def methods(kind: Any) -> frozenset[str]:
 class Handle:
     """Stands for a live service: its public methods, and nothing else, each going through `call`."""
 
-    def __init__(self, name: str, service: object, call: Call) -> None:
+    def __init__(self, name: str, service: object, call: MethodCall) -> None:
         self._name, self._call = name, call
         self._methods = methods(type(service))  # type: ignore[arg-type]  # mypy knows no hash of a type[object]
 
@@ -40,7 +40,7 @@ class Handle:
 
 
 def build(node: Node, handle: Callable[[Ref], Any], *before: Any) -> Any:
-    """Call what the node makes, with live handles; `before` goes first (a worker's context)."""
+    """MethodCall what the node makes, with live handles; `before` goes first (a worker's context)."""
     args, kwargs = bind((node.args, node.kwargs), handle)
     return node.make(*before, *args, **kwargs)
 

@@ -15,9 +15,9 @@ import gossamer
 from gossamer.algorithms import A2C, PPO, Algorithm
 from gossamer.architectures import gala, pala
 from gossamer.exchange import Exchange
-from gossamer.exchange.graphs import Exponential
-from gossamer.exchange.mixing import PushSum
-from gossamer.exchange.records import Cut, Traffic
+from gossamer.exchange.gossip.graphs import Exponential
+from gossamer.exchange.gossip.mixing import PushSum
+from gossamer.exchange.gossip.records import Cut, Traffic
 from gossamer.launch.simulation import Simulation
 from gossamer.launch.threads import threads
 from gossamer.member import Member

@@ -13,17 +13,17 @@ from torch import nn
 from gossamer.algorithms import Network
 from gossamer.architectures import pala
 from gossamer.exchange import Gossip, LayoutMismatch, Proxy
-from gossamer.exchange.couriers import carry, watch
-from gossamer.exchange.message import Format
-from gossamer.exchange.mixing import PushSum
-from gossamer.exchange.records import Traffic
+from gossamer.exchange.gossip.formats import Format
+from gossamer.exchange.gossip.mixing import PushSum
+from gossamer.exchange.gossip.records import Traffic
+from gossamer.exchange.proxy.workers import carry, watch
 from gossamer.launch.simulation import Faults, Simulation
 from gossamer.launch.simulation import Network as Lines
 from gossamer.launch.threads import threads
 from gossamer.loops import act_and_learn
 from gossamer.program import Program, Silent
-from gossamer.run.simulate import Workload, stand_in
 from gossamer.task import Report
+from gossamer.tools.simulate import Workload, stand_in
 
 
 class Sums(Silent):

@@ -1,0 +1,1 @@
+"""What a run is made of: its options with their defaults, and how they become a program."""

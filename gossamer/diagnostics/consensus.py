@@ -1,0 +1,211 @@
+"""The epsilon-ball, live: how far gossiping members are from their mean, and how far they can be at most.
+
+Members report (`gossamer.exchange.gossip.records`); every window that all of them have delivered is measured in a
+thread of its own, so that no learner waits for it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import torch
+
+from gossamer.diagnostics.bound import Incomplete, Window, apart, cosines
+from gossamer.diagnostics.divergence import Policies
+from gossamer.diagnostics.traffic import Totals, median_age
+from gossamer.exchange.gossip.records import Cut, InTransit, Record, Tracked, Traffic
+from gossamer.task import Task
+
+OPEN = 4  # windows that are waited for at one time: one that a member never delivers must not stay for ever
+WAITING = 2  # complete windows that may wait to be measured; they hold every member's parameters
+SHOWN = ("distance", "bound", "kl", "kl_max", "gradient_cosine")  # of a window, in rows of metrics
+KL_SHARE = 0.05  # of one core's time, at most, to compare policies with: it is taken from the members
+
+
+class ConsensusMonitor:
+    """Takes what members report of their exchange and says how far apart they are. Any thread may call."""
+
+    def __init__(
+        self,
+        task: Task,
+        envs: int,
+        *,
+        when: Callable[[], tuple[int, float]] = lambda: (0, 0.0),
+        kl_share: float = KL_SHARE,
+    ) -> None:
+        """`envs` of each member; `when`: the run's environment steps and seconds so far; `kl_share`: see `KL_SHARE`."""
+        self._task, self._envs, self._when, self._kl_share = task, envs, when, kl_share
+        self.windows: list[dict[str, Any]] = []  # as `gossip.json` has them
+        self.totals = Totals()
+        self.incomplete = 0  # windows of which records are missing or contradict each other
+        self.late = 0  # windows that were not measured because later ones had come
+        self._since, self._row_at = Totals(), when()[1]  # since the last row
+        self._members: set[str] = set()
+        self._open: dict[int, Window] = {}
+        self._over: set[int] = set()  # epochs of windows done with, of the last few
+        self._newest = 0
+        self._policies: Policies | None = None
+        self._kl_from = 0.0  # no comparison of policies before this time
+        self._changed = threading.Condition()
+        self._waiting: deque[tuple[Window, int, float]] = deque()
+        self._ending = False
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._work, name="consensus", daemon=True)
+
+    def take(self, worker: str, record: Record) -> None:
+        """One record of a member. Raises what went wrong in measuring earlier ones."""
+        with self._changed:
+            self._check()
+            self._members.add(worker)
+            if isinstance(record, Traffic):
+                self.totals.add(record)
+                self._since.add(record)
+            else:
+                self._sort(record)
+
+    def _sort(self, record: Cut | InTransit | Tracked) -> None:
+        """Put it to its window, and the window where it can be measured once it is complete."""
+        epoch = record.epoch - record.epoch % 2
+        self._newest = max(self._newest, epoch)
+        oldest = self._newest - 2 * (OPEN - 1)
+        for old in [each for each in self._open if each < oldest]:
+            self._drop(old)
+        self._over = {each for each in self._over if each >= oldest}
+        if epoch < oldest or epoch in self._over:
+            return
+        window = self._open.setdefault(epoch, Window(epoch))
+        try:
+            window.take(record)
+        except Incomplete:
+            self._drop(epoch)
+            return
+        if window.complete:
+            self._over.add(epoch)
+            self._waiting.append((self._open.pop(epoch), *self._when()))
+            if len(self._waiting) > WAITING:
+                self._waiting.popleft()
+                self.late += 1
+            if self._thread.ident is None:  # it has not been started
+                self._thread.start()
+            self._changed.notify_all()
+
+    def _drop(self, epoch: int) -> None:
+        del self._open[epoch]
+        self._over.add(epoch)
+        self.incomplete += 1
+
+    def _work(self) -> None:
+        """Measure windows until the end, in a thread of its own."""
+        torch.set_num_threads(1)  # counts for the calling thread
+        while True:
+            with self._changed:
+                while not self._waiting and not self._ending:
+                    self._changed.wait()
+                if not self._waiting:
+                    return
+                window, steps, seconds = self._waiting.popleft()
+            try:
+                figures = {**_figures(window), **self._kl(window)}
+            except Incomplete:
+                with self._changed:
+                    self.incomplete += 1
+            except BaseException as error:  # kept, and raised by the next `take` or by `close`
+                self._failure = error
+                return
+            else:
+                with self._changed:
+                    self.windows.append({"steps": steps, "seconds": round(seconds, 3), **figures})
+
+    def _kl(self, window: Window) -> dict[str, float | None]:
+        """Mean and greatest KL over ordered pairs of members; None where it was left out to save time."""
+        if time.monotonic() < self._kl_from:
+            return {"kl": None, "kl_max": None}
+        if self._policies is None:
+            self._policies = Policies(self._task, self._envs)
+        start = time.monotonic()
+        members = sorted(window.members)
+        pairs = self._policies.divergence([window.closing[member].parameters for member in members])
+        end = time.monotonic()
+        self._kl_from = end + (end - start) * (1 / self._kl_share - 1)
+        return {"kl": float(pairs.sum()) / max(1, len(members) * (len(members) - 1)), "kl_max": float(pairs.max())}
+
+    def row(self) -> dict[str, float | None]:
+        """Metrics for `metrics.jsonl`: the last window's figures, and the traffic since the last row. None for what is
+        not known yet; nothing at all where nobody has ever reported an exchange. A message of a sender that is ahead of
+        its receiver is not stale: it counts as 0."""
+        with self._changed:
+            if not self._members:
+                return {}
+            since, self._since = self._since, Totals()
+            before, self._row_at = self._row_at, self._when()[1]
+            behind, all_the_time = since.staleness, (self._row_at - before) * len(self._members)
+            mean = sum(max(0, k) * count for k, count in behind.items()) / behind.total() if behind else None
+            figures = {f"gossip/{name}": self._last(name) for name in SHOWN}
+            return {
+                **figures,
+                "gossip/staleness_mean": mean,
+                "gossip/staleness_max": max(behind, default=None),
+                "gossip/age_ms_median": median_age(since.ages),
+                "gossip/waited": since.waited / all_the_time if all_the_time > 0 else 0.0,
+                "gossip/refused": since.refused,
+                "gossip/mixed": since.mixed,
+            }
+
+    def _last(self, name: str) -> float | None:
+        """Of the last window that has it."""
+        return next((window[name] for window in reversed(self.windows) if window[name] is not None), None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `gossip.json` has it: every window, and the traffic of the whole run; empty where there was none."""
+        with self._changed:
+            if not self._members and not self.windows:
+                return {}
+            dropped = {"incomplete": self.incomplete, "late": self.late}
+            return {"windows": list(self.windows), "dropped": dropped, "traffic": self.totals.to_dict()}
+
+    def load(self, state: dict[str, Any], until: int) -> None:
+        """Go on from what `to_dict` gave, without its windows later than so many steps."""
+        self.windows = [window for window in state["windows"] if window["steps"] <= until]
+        self.incomplete, self.late = int(state["dropped"]["incomplete"]), int(state["dropped"]["late"])
+        self.totals = Totals.from_dict(state["traffic"])
+
+    def close(self) -> None:
+        """Measure what waits, and end. Raises what went wrong in measuring."""
+        self._end()
+        self._check()
+
+    def abandon(self) -> None:
+        """End without what waits. Raises nothing: this is for where something else went wrong."""
+        with self._changed:
+            self._waiting.clear()
+        self._end()
+
+    def _end(self) -> None:
+        with self._changed:
+            self._ending = True
+            self._changed.notify_all()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+
+def _figures(window: Window) -> dict[str, Any]:
+    """What can be said of a window without its policies."""
+    found, cosine = apart(window), cosines(window)
+    return {
+        "epoch": window.epoch,
+        "members": len(window.members),
+        "iteration": sum(cut.iteration for cut in window.closing.values()) / len(window.closing),
+        **asdict(found),
+        "tightness": found.distance / found.bound if found.bound > 0 else None,
+        "gradient_cosine": cosine.all,
+        "gradient_cosine_neighbours": cosine.neighbours,
+        "gradient_cosine_others": cosine.others,
+    }

@@ -1,0 +1,51 @@
+"""Messages between members, added up over them and over time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from gossamer.exchange.gossip.records import Traffic
+
+
+@dataclass
+class Totals:
+    """Traffic of all members, added up."""
+
+    sent: int = 0
+    mixed: int = 0
+    refused: int = 0
+    waited: float = 0.0  # seconds of all members
+    staleness: Counter[int] = field(default_factory=Counter)  # iterations behind -> messages
+    ages: Counter[int] = field(default_factory=Counter)  # floor(log2 milliseconds) -> messages
+
+    def add(self, traffic: Traffic) -> None:
+        """What one member did since it last said so."""
+        self.sent += traffic.sent
+        self.mixed += traffic.mixed
+        self.refused += traffic.refused
+        self.waited += traffic.waited
+        self.staleness.update(traffic.staleness)
+        self.ages.update(traffic.ages)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it: keys of histograms are strings, in order."""
+        counts = {name: {str(k): n for k, n in sorted(getattr(self, name).items())} for name in ("staleness", "ages")}
+        return {"sent": self.sent, "mixed": self.mixed, "refused": self.refused, "waited": self.waited, **counts}
+
+    @staticmethod
+    def from_dict(state: dict[str, Any]) -> Totals:
+        """What `to_dict` gave."""
+        counts = {name: Counter({int(k): int(n) for k, n in state[name].items()}) for name in ("staleness", "ages")}
+        return Totals(state["sent"], state["mixed"], state["refused"], state["waited"], **counts)
+
+
+def median_age(ages: Counter[int]) -> float | None:
+    """Milliseconds: the middle, on a log scale, of the bin that holds the median."""
+    passed = 0
+    for bin_, count in sorted(ages.items()):
+        passed += count
+        if 2 * passed >= ages.total():
+            return float(2.0 ** (bin_ + 0.5))
+    return None

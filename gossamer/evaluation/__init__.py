@@ -1,0 +1,1 @@
+"""Whole games with what was learned, for figures and for videos."""

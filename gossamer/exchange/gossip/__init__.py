@@ -1,0 +1,1 @@
+"""Gossip: members average parameters with their neighbours."""

@@ -1,0 +1,62 @@
+"""Number formats of parameters on their way between hosts: float32, bfloat16, or int8 with one float32 scale for each
+BLOCK of elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+from gossamer.data import Array
+
+Format: TypeAlias = Literal["fp32", "bf16", "int8"]
+FORMATS: tuple[Format, ...] = ("fp32", "bf16", "int8")
+BLOCK = 256
+
+
+def rounded(vector: Tensor, form: Format) -> Tensor:
+    """The vector [P] as it arrives in that format."""
+    return vector if form == "fp32" else restore(pack(vector, form), form, vector.numel())
+
+
+def length(elements: int, form: Format) -> int:
+    """Bytes of a vector of so many elements in that format."""
+    if form == "int8":
+        blocks = -(-elements // BLOCK)
+        return blocks * (BLOCK + 4)
+    return elements * (4 if form == "fp32" else 2)
+
+
+def pack(vector: Tensor, form: Format) -> list[Tensor]:
+    """A vector [P] as the parts of a body."""
+    if form == "fp32":
+        return [vector]
+    if form == "bf16":
+        return [vector.bfloat16()]
+    blocks = torch.nn.functional.pad(vector, (0, -vector.numel() % BLOCK)).view(-1, BLOCK)
+    scales = blocks.abs().amax(1, keepdim=True) / 127
+    numbers = (blocks / scales.clamp_min(torch.finfo(torch.float32).tiny)).round_().to(torch.int8)
+    return [scales, numbers]  # [N, 1] float32, [N, BLOCK] int8
+
+
+def restore(parts: Sequence[Tensor], form: Format, size: int) -> Tensor:
+    """The vector [P] that these parts hold."""
+    if form == "int8":
+        scales, numbers = parts
+        return (numbers * scales).view(-1)[:size]
+    return parts[0].float()
+
+
+def unpack(body: Array, size: int, form: Format) -> Tensor:
+    """The vector [P] of a body; in float32 a view of it."""
+    if form == "int8":
+        blocks = -(-size // BLOCK)
+        scales = _tensor(body[: 4 * blocks], torch.float32).unsqueeze(1)
+        return restore([scales, _tensor(body[4 * blocks :], torch.int8).view(blocks, BLOCK)], form, size)
+    return restore([_tensor(body, torch.bfloat16 if form == "bf16" else torch.float32)], form, size)
+
+
+def _tensor(body: Array, dtype: torch.dtype) -> Tensor:
+    return torch.from_numpy(body).view(dtype)

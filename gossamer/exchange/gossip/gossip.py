@@ -1,0 +1,199 @@
+"""Gossip: step alone, tell some, average with what has come (GALA, Assran et al. 2019, alg. 1; PALA over messages)."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from gossamer.data import Version
+from gossamer.exchange.base import Alone, Exchange, Learning
+from gossamer.exchange.flat import Flat
+from gossamer.exchange.gossip.formats import rounded
+from gossamer.exchange.gossip.graphs import RING, Graph, Members
+from gossamer.exchange.gossip.mailboxes import Post
+from gossamer.exchange.gossip.messages import Message
+from gossamer.exchange.gossip.mixing import UNIFORM, Mixing
+from gossamer.exchange.gossip.records import Record
+from gossamer.exchange.gossip.tracker import Tracker
+from gossamer.program import Context
+
+RECOVERY = 30.0  # seconds that a member which starts again waits for its neighbours' parameters
+
+
+def room(staleness: float) -> float:
+    """The longest interval that a bound on staleness should have: a quarter of it, so that messages may be on their way
+    while three more are exchanged."""
+    return max(1.0, staleness / 4)
+
+
+@dataclass
+class Gossip:
+    """One member's end. Only parameters are averaged: policy and value, no gradient, no state of the optimiser.
+
+    `graph` says who sends to whom, `mixing` how much, `post` how; `inner` is the local step and may be any exchange.
+    Members publish and average after every `interval`-th step of the optimiser (iteration), all at the same ones, so
+    that everybody is heard as often as anybody else. How far a member may run ahead: `staleness` tau bounds it, at
+    iteration k the messages of iteration k - tau or later must have come (PALA's process lock); infinity never blocks
+    (GALA's published run); `lock_step` averages exactly the messages of iteration k. Every `period` iterations a
+    window of `window` is opened in which all is kept that the distance between members and its bound are computed from
+    (`records`); 0 keeps nothing. Raises ValueError for a staleness below 0 or below interval - 1, where all would wait
+    for what nobody has sent yet."""
+
+    post: Post
+    graph: Graph = RING
+    mixing: Mixing = UNIFORM
+    staleness: float = math.inf
+    lock_step: bool = False
+    interval: int = 1
+    inner: Exchange = field(default_factory=Alone)
+    period: int = 500
+    window: int = 32
+
+    def __post_init__(self) -> None:
+        if not self.staleness >= 0:
+            raise ValueError(f"staleness {self.staleness}: must be at least 0")
+        if self.interval < 1:
+            raise ValueError(f"interval {self.interval}: must be at least 1")
+        if self.staleness < self.interval - 1 and not self.lock_step:
+            raise ValueError(f"interval {self.interval}: must be at most {self.staleness + 1:g}, staleness + 1")
+        self.iteration: Version = 0
+        self.weight = 1.0  # of push-sum
+        self._before: Tensor | None = None  # [P] before the local step, where it is asked for afterwards
+
+    def join(self, ctx: Context, learner: Learning) -> None:
+        """Take part. A member whose host was started again goes on from the average of its neighbours' parameters."""
+        self.inner.join(ctx, learner)
+        self.rank, self._learner, self._flat = ctx.rank, learner, Flat(learner.model)
+        self._tracker = Tracker(self.rank, self.period, self.window)
+        self._found = self.post.join(self.rank, self._flat.layout, again=ctx.restarts > 0)
+        if ctx.restarts:
+            self._recover(ctx)
+        self._tracker.cut(self.iteration, self._flat.vector.clone(), self._found.members)
+        self._remember()
+
+    def leave(self) -> None:
+        """Take part no more."""
+        self.post.leave(self.rank)
+        self.inner.leave()
+
+    def refresh(self, model: nn.Module) -> Version:
+        return self.iteration
+
+    def apply(self, model: nn.Module, opt: Optimizer) -> None:
+        self.inner.apply(model, opt)
+        self.iteration += 1
+        mine = self._stepped()
+        if self.iteration % self.interval == 0:
+            messages, kept = self._talk(mine)
+            self._tracker.arrived(self.iteration, mine, messages, self._found.members, self._flat.gradient)
+            self._mix(mine, messages, kept)
+        else:
+            self._tracker.mixed(self.iteration, (), (), 0.0)
+        self._remember()
+
+    def take(self) -> tuple[Record, ...]:
+        """What has been kept since the last call."""
+        return (*self.inner.take(), *self._tracker.take(self.weight))
+
+    def _stepped(self) -> Tensor:
+        """The parameters after the local step [P]. Once they are published, nobody changes them any more."""
+        before = self._before
+        if before is not None and self.weight != 1.0:  # push-sum: the step is one of weight * parameters (SGP, alg. 1)
+            self._flat.swap(torch.lerp(before, self._flat.vector, 1 / self.weight))
+        if before is not None:
+            self._tracker.stepped(self.iteration, self._flat.vector, before)
+        return self._flat.vector
+
+    def _talk(self, mine: Tensor) -> tuple[list[Message], float]:
+        """Publish, and take what has come: the messages, and the push-sum weight that is kept."""
+        k = self.iteration
+        receivers = self._edges(self.graph.out, k // self.interval)
+        each, kept = self.mixing.outgoing(self.weight, len(receivers))
+        ready = torch.cuda.current_stream().record_event() if mine.is_cuda else None
+        epoch, steps = self._tracker.epoch, self._learner.steps
+        self.post.send(Message(self.rank, k, epoch, each, steps, time.time(), mine, ready=ready), receivers)
+        self._tracker.sent += len(receivers)
+        messages, view = list[Message](), -1
+        while view != self._found.view:  # whom to wait for changes when members come or go
+            view = self._found.view
+            messages += self._collect(k)
+        return messages, kept
+
+    def _collect(self, k: int) -> Sequence[Message]:
+        """What has come, once as much has come as the bound on staleness asks for, now and until the next exchange."""
+        behind = 0 if self.lock_step else self.staleness - self.interval + 1  # iterations
+        due = math.ceil((k - behind) / self.interval) if behind < math.inf else 0
+        needed = dict.fromkeys(self._edges(self.graph.into, due), due * self.interval) if due >= 1 else {}
+        view, upto = self._found.view, k if self.lock_step else math.inf
+        with self._tracker.waiting(bool(needed)):
+            self._found = self.post.collect(self.rank, needed, view, upto)
+        self._tracker.refused += self._found.refused
+        return self._found.messages
+
+    def _edges(self, direction: Callable[[int, Members, int], Members], exchange: int) -> Members:
+        return direction(self.rank, self._found.members, exchange)
+
+    def _mix(self, mine: Tensor, messages: Sequence[Message], kept: float) -> None:
+        """The next parameters, in a buffer of their own: for the one message of a ring, one pass over memory."""
+        messages, shares = self._shares(messages, kept)
+        vectors, noise = [_here(m, mine) for m in messages], 0.0
+        whole = [share for m, share in zip(messages, shares, strict=True) if m.format == "fp32"]
+        if whole and len(messages) == 1:
+            mixed = torch.lerp(mine, vectors[0], shares[0])
+        else:
+            mixed = mine * (1 - sum(whole))
+            for m, vector, share in zip(messages, vectors, shares, strict=True):
+                if m.format == "fp32":
+                    mixed.add_(vector, alpha=share)
+                    continue
+                alike = rounded(mine, m.format)  # set against it, what equal members exchange changes neither
+                mixed.add_(vector - alike, alpha=share)
+                noise += share * (m.error + float((alike - mine).norm()))
+        self._flat.swap(mixed)
+        self._tracker.mixed(self.iteration, messages, shares, noise)
+
+    def _shares(self, messages: Sequence[Message], kept: float) -> tuple[list[Message], list[float]]:
+        """The messages and the share of each in the average. A late one has the share that it would have had in time:
+        where exchanges differ in how many messages they mean to come, those of one kind are averaged in first."""
+        by_degree, shares = dict[int, list[Message]](), list[float]()
+        for m in messages:
+            by_degree.setdefault(len(self._edges(self.graph.into, m.iteration // self.interval)), []).append(m)
+        self.weight = kept
+        for degree, alike in by_degree.items():
+            self.weight, new = self.mixing.incoming(self.weight, degree, [m.weight for m in alike])
+            shares = [*(share * (1 - sum(new)) for share in shares), *new]
+        return [m for alike in by_degree.values() for m in alike], shares
+
+    def _remember(self) -> None:
+        """Keep what the next local step starts from, where it is asked for afterwards."""
+        self._before = self._flat.vector.clone() if self._tracker.open or self.weight != 1.0 else None
+
+    def _recover(self, ctx: Context) -> None:
+        """Take the average of the first neighbours that are heard of; after RECOVERY seconds go on without."""
+        until, messages = ctx.now() + RECOVERY, list[Message]()
+        while not messages and ctx.now() < until and not ctx.stopped and len(self._found.members) > 1:
+            ctx.sleep(0.1)
+            self._found = self.post.collect(self.rank, {}, self._found.view)
+            self._tracker.refused += self._found.refused
+            messages += self._found.messages
+        if messages:
+            newest = [_here(m, self._flat.vector) for m in messages]
+            self._flat.vector.copy_(torch.stack(newest).mean(0))
+            self.iteration = max(m.iteration for m in messages)
+            self._learner.steps = max(self._learner.steps, *(m.steps for m in messages))
+            self._tracker.epoch = max(m.epoch for m in messages)
+
+
+def _here(message: Message, mine: Tensor) -> Tensor:
+    """A message's parameters [P], where mine are and ready to be read."""
+    vector = message.parameters
+    if vector.is_cuda and message.ready is not None:
+        torch.cuda.current_stream().wait_event(message.ready)
+        vector.record_stream(torch.cuda.current_stream())
+    return vector.to(mine.device, non_blocking=True)

@@ -1,0 +1,64 @@
+"""What members send to each other, in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from gossamer.exchange.gossip.formats import Format
+
+
+@dataclass(frozen=True)
+class Message:
+    """A member's parameters after its own step. Immutable: members of one host share it by reference."""
+
+    sender: int  # rank
+    iteration: int  # k, the sender's optimiser steps
+    epoch: int  # the sender's, see `records`
+    weight: float  # push-sum weight it carries
+    steps: int  # environment steps the sender has learned from
+    published: float  # Unix time, seconds
+    parameters: Tensor  # [P] float32
+    error: float = 0.0  # || what arrived - what was published ||_2
+    format: Format = "fp32"  # how it came
+    ready: torch.cuda.Event | None = None  # on a GPU: when the parameters are computed
+
+
+@dataclass(frozen=True)
+class Pulse:
+    """What is known of a host: the more beats, the newer."""
+
+    host: int
+    beats: int  # how often its clock has been looked at
+    members: tuple[int, ...]  # ranks that take part there
+    sent: tuple[int, ...]  # of each of them, the iteration of its last message; 0 before the first
+
+
+@dataclass(frozen=True)
+class Hello:
+    """A host's sign of life, with all that it has heard of others."""
+
+    host: int
+    pulses: tuple[Pulse, ...]
+    layout: bytes  # of the models there
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """A message and the members of one host that it is for."""
+
+    message: Message
+    receivers: tuple[int, ...]
+
+
+def merge(messages: Sequence[Message]) -> Message:
+    """Several messages of one sender as one: weights added, parameters averaged by them."""
+    total = sum(m.weight for m in messages)
+    newest = max(messages, key=lambda m: m.iteration)
+    if total == 0:
+        return newest
+    parameters = sum((m.parameters * (m.weight / total) for m in messages), torch.zeros_like(newest.parameters))
+    return replace(newest, weight=total, parameters=parameters, ready=None)

@@ -1,0 +1,1 @@
+"""Data proxies: how messages of gossip cross hosts."""

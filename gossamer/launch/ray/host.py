@@ -1,0 +1,133 @@
+"""One host of a program as a Ray actor: its services, and its workers as threads."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+import ray
+from ray import cloudpickle
+
+from gossamer.launch.base import Crew, Handle, build
+from gossamer.launch.ray.calls import Calls, Remote, RemoteCall
+from gossamer.launch.ray.errors import HostFailed
+from gossamer.launch.ray.messages import HostObserver, HostState, Outcome, WorkerMessage
+from gossamer.launch.ray.rpc import Address, Server
+from gossamer.launch.threads import Monitor
+from gossamer.program import Copy, Program, Ref, Unreachable
+
+CONTROL = "control"  # threads of the actor that no call to a service can occupy
+CONTROL_THREADS = 4
+BUILD_SECONDS = 60.0  # that a call waits for a service that is not there yet
+
+
+class HostProcess:
+    """The actor. Ray starts it anew where its process or its machine fails; then it is empty until it is built."""
+
+    program: Program
+    calls: Calls  # of services on other hosts
+    observer: HostObserver
+
+    def __init__(self, name: str) -> None:
+        self.name, self.process, self.life = name, uuid4().hex, 0
+        self.crew: Crew | None = None
+        self._monitors: dict[int, Monitor] = {}  # by their service's index
+        self._built = threading.Condition()
+        self._starts = threading.Lock()
+        self._turn = 0
+        self._server: Server | None = None
+
+    @ray.method(concurrency_group=CONTROL)
+    def build(self, life: int, plan: bytes, peers: dict[str, Any], call_seconds: float) -> Outcome:
+        """Make this host's services, unless this process has done so; `life` counts its processes from 1."""
+        return Outcome.of(partial(self._build, life, plan, peers, call_seconds))
+
+    def _build(self, life: int, plan: bytes, peers: dict[str, Any], call_seconds: float) -> None:
+        with self._starts:
+            if self.life:
+                return
+            self.life = life
+            paths, key, rest = cloudpickle.loads(plan)
+            sys.path += [path for path in paths if path not in sys.path]  # for modules named in the program
+            self.program = cloudpickle.loads(rest)
+            self.calls = Calls(self.program, peers, key, call_seconds, self._stopped)
+            self._server = self._open(key, call_seconds)
+            for index, node in enumerate(self.program.services):
+                if node.host == self.name:
+                    service = build(node, partial(self._handle, may_wait=False))
+                    with self._built:
+                        self._monitors[index] = Monitor(node.name, service, self._stopped)
+                        self._built.notify_all()
+
+    def _open(self, key: bytes, seconds: float) -> Server:
+        here: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
+        try:
+            return Server(here, key, self._answer, seconds)
+        except (OSError, ValueError) as error:
+            raise HostFailed(f"host {self.name} on {here} cannot be called: {error}") from error
+
+    @ray.method(concurrency_group=CONTROL)
+    def work(self, workers: Collection[str], states: dict[str, Any]) -> None:
+        """Start these workers, with the states they saved last, unless this process has done so."""
+        with self._starts:
+            if self.crew is None:
+                self.observer = HostObserver(states)
+                self.crew = Crew(self.observer, self._wake)
+                for copy in self.program.crew:
+                    if copy.name in workers:
+                        threading.Thread(target=self._play, args=(copy, self.crew), name=copy.name, daemon=True).start()
+
+    def _play(self, copy: Copy, crew: Crew) -> None:
+        crew.work(copy, partial(self._handle, may_wait=True), self._stopped, restarts=self.life - 1)
+        self.observer.put(WorkerMessage("end", copy.name))
+
+    def _handle(self, ref: Ref, *, may_wait: bool) -> Handle | Remote:
+        if ref.index in self._monitors:
+            return self._monitors[ref.index].handle(may_wait=may_wait)
+        return Remote(self.calls, ref, may_wait)
+
+    def _stopped(self) -> bool:
+        return self.crew is not None and self.crew.stopped
+
+    def _wake(self) -> None:
+        self.observer.free()
+        for monitor in self._monitors.values():
+            monitor.wake()
+
+    @ray.method(concurrency_group=CONTROL)
+    def look(self, turn: int, seen: int, failures: int, due: Collection[str], stop: bool) -> HostState:
+        """What has happened after the `seen` news and the `failures` that the driver has; what it asks for."""
+        crew = self.crew
+        if crew is None or turn < self._turn:  # nothing yet; or a look that has been given up and comes late
+            return HostState(self.process, working=crew is not None)
+        self._turn = turn
+        if stop and not crew.stopped:
+            crew.stop()
+        first, news = self.observer.take(seen, due)
+        stopped = crew.stopped  # before the failures: who fails is noted first, and then stops the others
+        failed = tuple((where, Outcome.failed(error)) for where, error in crew.failures[failures:])
+        return HostState(self.process, True, first, news, stopped, failed)
+
+    @ray.method(concurrency_group=CONTROL)
+    def door(self) -> Address | None:
+        """Where calls of this host's services go to; None until it is built."""
+        return self._server.address if self._server else None
+
+    def _answer(self, call: RemoteCall, given_up: Callable[[], bool]) -> Any:
+        """A call of a service here, from another host."""
+        monitor = self._monitor(call.index)
+        if call.method is None:
+            return monitor.published()
+        if call.waits:
+            return monitor.call(call.method, call.args, call.kwargs, given_up)
+        return monitor.call_at_once(call.method, call.args, call.kwargs)
+
+    def _monitor(self, index: int) -> Monitor:
+        with self._built:
+            if not self._built.wait_for(lambda: index in self._monitors, timeout=BUILD_SECONDS):
+                raise Unreachable(f"host {self.name} has not been built")
+            return self._monitors[index]

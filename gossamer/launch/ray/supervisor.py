@@ -1,0 +1,197 @@
+"""The driver's part of a program on Ray: a thread for every host that starts it, listens to it, and starts it again."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+from ray.exceptions import GetTimeoutError
+
+from gossamer.launch.base import POLL, Crew
+from gossamer.launch.ray.errors import HostFailed
+from gossamer.launch.ray.messages import GONE, PATIENCE, HostState, Outcome, WorkerMessage
+
+PAUSE = 0.1  # seconds between two looks at a host that always has news: each costs both sides about a millisecond
+FAILURE_SECONDS = 600.0  # for which a failure of a host counts
+START_SECONDS = 120.0  # that a host has to be there for the first time
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long the driver waits, in seconds, and how often it tries."""
+
+    call_seconds: float
+    restarts: int
+    gone_seconds: float
+    stop_seconds: float
+
+
+class Deployment:
+    """One run of a program: what the supervisors of its hosts share."""
+
+    def __init__(self, crew: Crew, plan: Any, actors: dict[str, Any], limits: Limits) -> None:
+        """`plan`: an object reference of what hosts are built from, see `HostProcess.build`."""
+        self.crew, self.plan, self.actors, self.limits = crew, plan, actors, limits
+        self.supervisors: list[Supervisor] = []
+        self._built = set[str]()
+        self._changed = threading.Condition()
+
+    def over(self) -> bool:
+        """Whether no worker runs any more, or will again."""
+        return not any(supervisor.running for supervisor in self.supervisors)
+
+    def all_built(self, host: str) -> bool:
+        """Say that a host's services are there, and wait until all hosts' are; False where the program is stopped."""
+        with self._changed:
+            self._built.add(host)
+            self._changed.notify_all()
+            while len(self._built) < len(self.supervisors) and not self.crew.stopped:
+                self._changed.wait(timeout=POLL)
+            return not self.crew.stopped
+
+    def account(self) -> None:
+        """Raises HostFailed where hosts that did not come back took all workers with them; else the others did it."""
+        if lost := sorted(name for supervisor in self.supervisors for name in supervisor.lost):
+            text = f"never came back within {self.limits.gone_seconds:g} s: {', '.join(lost)}"
+            if not any(supervisor.ended for supervisor in self.supervisors):
+                raise HostFailed(text)
+            log.error("ended without workers whose hosts %s", text)
+
+
+class Supervisor:
+    """Looks after one host. Everything here belongs to its thread, but for `running` and `lost`, which others read."""
+
+    def __init__(self, run: Deployment, host: str, workers: Collection[str]) -> None:
+        self.host, self.running, self.lost = host, set(workers), frozenset[str]()
+        self.ended = set[str]()  # workers that came to their own end
+        self._deployment, self._crew, self._actor = run, run.crew, run.actors[host]
+        self._process, self._life, self._turn, self._seen, self._failures = "", 0, 0, 0, 0
+        self._saved: dict[str, Any] = {}  # worker -> what it saved last in this run
+        self._fell: list[float] = []  # when the host failed, since it last reported something
+        self._gone_since = self._stopped_since = float("inf")
+        self._begun = False  # whether its workers have been started at all
+
+    def watch(self) -> None:
+        """Until no worker of the whole program runs: others may need this host's services."""
+        self._gone_since = time.monotonic()
+        try:
+            while not self._deployment.over():
+                try:
+                    self._look()
+                except GONE as error:
+                    self._missing(error)
+                self._give_up()
+                time.sleep(PAUSE)
+        except BaseException as error:
+            self.running.clear()
+            self._crew.fail(f"host {self.host}", error)
+
+    def _ask(self, answer: Any, seconds: float | None = None) -> Any:
+        """Wait for an answer of the actor: for so long; without a limit, until the program is stopped."""
+        end = float("inf") if seconds is None else time.monotonic() + seconds
+        while not ray.wait([answer], timeout=min(POLL, max(0.0, end - time.monotonic())))[0]:
+            if self._crew.stopped and seconds is None:
+                end, seconds = time.monotonic() + self._deployment.limits.stop_seconds, 0.0
+            if time.monotonic() >= end:
+                ray.cancel(answer)
+                raise GetTimeoutError(f"no answer from host {self.host}")
+        return ray.get(answer)
+
+    def _look(self) -> None:
+        self._turn += 1
+        due = [name for name in self.running if self._crew.observer.due(name)]
+        look = self._actor.look.remote(self._turn, self._seen, self._failures, due, self._crew.stopped)
+        found: HostState = self._ask(look, self._deployment.limits.call_seconds + PATIENCE)
+        if self._life and self._gone_since < float("inf"):
+            log.warning("host %s is back after %.1f s", self.host, time.monotonic() - self._gone_since)
+        self._gone_since = float("inf")
+        if found.working:
+            self._hear(found)
+        elif self._crew.stopped:
+            self.running.clear()  # what died, or has not begun, is not started for an end
+        else:
+            self._start(found.process)
+
+    def _start(self, process: str) -> None:
+        if process != self._process:
+            if self._process:
+                self._failed()
+            self._process, self._life, self._seen, self._failures = process, self._life + 1, 0, 0
+        run = self._deployment
+        seconds = run.limits.call_seconds
+        outcome: Outcome = self._ask(self._actor.build.remote(self._life, run.plan, run.actors, seconds))
+        outcome.get()
+        if run.all_built(self.host):
+            restored = self._crew.observer.restored
+            states = {name: self._saved[name] if name in self._saved else restored(name) for name in self.running}
+            self._ask(self._actor.work.remote(frozenset(self.running), states))
+            self._begun = True
+
+    def _failed(self) -> None:
+        now, limits = time.monotonic(), self._deployment.limits
+        self._fell = [then for then in self._fell if now - then < FAILURE_SECONDS] + [now]
+        if len(self._fell) > limits.restarts:
+            raise HostFailed(
+                f"host {self.host} has failed {len(self._fell)} times within {FAILURE_SECONDS / 60:g} minutes and "
+                f"reported nothing in between (restarts={limits.restarts}): see the logs of Ray on its machine"
+            )
+        log.warning("host %s has failed and is started again (start %d)", self.host, self._life + 1)
+
+    def _hear(self, found: HostState) -> None:
+        for news in found.news[max(0, self._seen - found.first) :]:
+            self._tell(news)
+            self._seen += 1
+        for where, outcome in found.failures:
+            self._failures += 1
+            if outcome.error is not None:
+                self._crew.fail(where, outcome.raisable(outcome.error))
+        if found.stopped:
+            self._crew.stop()
+
+    def _tell(self, news: WorkerMessage) -> None:
+        """Hand it to the observer. What that raises is the worker's failure, as it is where both share a process."""
+        observer, worker = self._crew.observer, news.worker
+        try:
+            if news.kind == "report":
+                self._fell.clear()
+                observer.report(worker, news.content)
+            elif news.kind == "save":
+                self._saved[worker] = news.content
+                observer.save(worker, news.content)
+            else:
+                self.ended.add(worker)
+                self.running.discard(worker)
+        except BaseException as error:
+            self._crew.fail(f"worker {worker}", error)
+
+    def _missing(self, error: BaseException) -> None:
+        now = time.monotonic()
+        if self._gone_since == float("inf"):
+            self._gone_since = now
+            log.warning("host %s does not answer: %s", self.host, str(error).strip().split("\n")[0])
+        self._crew.sleep(POLL)
+
+    def _give_up(self) -> None:
+        """Let go of workers that nobody can expect to go on."""
+        now, limits = time.monotonic(), self._deployment.limits
+        if self._crew.stopped:
+            self._stopped_since = min(self._stopped_since, now)
+            if now - max(self._stopped_since, self._gone_since) > limits.stop_seconds:
+                self.running.clear()
+        elif not self._begun:
+            if now - self._gone_since > START_SECONDS:
+                raise HostFailed(
+                    f"host {self.host} could not be started within {START_SECONDS:g} s: "
+                    "the cluster may be busy with other programs (ray status)"
+                )
+        elif now - self._gone_since > limits.gone_seconds:
+            if not any(other.running for other in self._deployment.supervisors if other is not self):
+                self.lost = frozenset(self.running)
+                self.running.clear()

@@ -1,0 +1,1 @@
+"""Tools around training: benchmarks, simulated networks, descriptions."""

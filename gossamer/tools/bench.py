@@ -1,0 +1,152 @@
+"""How fast a program runs against the limit of its own parts on this machine, all measured in one run."""
+
+from __future__ import annotations
+
+import resource
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import replace
+from itertools import cycle
+from typing import Any
+
+import numpy as np
+import torch
+
+from gossamer.config.settings import resolve
+from gossamer.config.wiring import program, task
+from gossamer.data import Array, Step
+from gossamer.envs.base import VectorEnv
+from gossamer.errors import UserError
+from gossamer.exchange import Alone, Exchange
+from gossamer.launch.threads import threads
+from gossamer.machine import keep_freed_memory, machine
+from gossamer.member import Member
+from gossamer.program import Context, Program, Silent
+from gossamer.task import Report, Task
+from gossamer.training.experiment import probe
+
+WARM_UP_SECONDS = 1.0
+
+
+class Reports(Silent):
+    """Keeps what workers report; ends the program after some seconds of them."""
+
+    def __init__(self, seconds: float = float("inf")) -> None:
+        self.seconds = seconds
+        self.rates: dict[str, float] = {}  # part -> steps a second, of all members
+        self.begun: float | None = None
+        self.marks: list[tuple[float, int]] = []  # (second, steps of all members), once warm
+        self._steps: dict[str, int] = {}
+        self._lock = threading.Lock()  # workers are threads
+
+    def report(self, worker: str, record: Any) -> None:
+        with self._lock:
+            if isinstance(record, Report):
+                now = time.perf_counter()
+                self.begun = self.begun or now
+                self._steps[worker] = record.steps
+                if now - self.begun >= WARM_UP_SECONDS:
+                    self.marks.append((now, sum(self._steps.values())))
+            elif isinstance(record, dict):
+                self.rates = {part: self.rates.get(part, 0.0) + rate for part, rate in record.items()}
+
+    def stopping(self) -> bool:
+        return len(self.marks) > 1 and self.marks[-1][0] - self.marks[0][0] >= self.seconds
+
+    def rate(self) -> float:
+        """Steps a second."""
+        start, *_, end = self.marks
+        return (end[1] - start[1]) / (end[0] - start[0])
+
+
+class Still:
+    """Environments that stand still: they answer what they answered before, in no time."""
+
+    def __init__(self, env: VectorEnv, steps: Sequence[Step]) -> None:
+        self.spec, self.num_envs = env.spec, env.num_envs
+        self._steps = cycle(steps)
+        self.reset, self.frames, self.close = env.reset, env.frames, env.close
+
+    def step(self, action: Array) -> Step:
+        return next(self._steps)
+
+
+def parts(ctx: Context, task: Task, exchange: Exchange, *, envs: int, workers: int, seconds: float) -> None:
+    """A loop in place of `act_and_learn` that times its three parts apart, with the same objects and shapes; several
+    copies side by side, as they train.
+
+    `inference` is all of acting but the environments: they stand still. So a rollout's last forward pass, for the
+    bootstrap value, is in it, and the cast of new parameters where the network computes in bfloat16."""
+    with closing(task.env.make(envs, workers=workers)) as env:
+        member = Member(ctx, task, env, exchange)
+        slot = member.slot()
+        member.unroll(slot)
+        rng = np.random.default_rng(0)
+        actions = rng.integers(0, env.spec.actions, (64, envs))
+        steps = [env.step(action) for action in actions[:8]]
+        chosen = cycle(actions)
+        env_rate = _rate(lambda: env.step(next(chosen)), envs, seconds)
+        member.actor.env = Still(env, steps)
+
+        def act() -> None:
+            with torch.no_grad():
+                next(member.learner.model.parameters()).mul_(1.0)  # counts as new parameters
+            member.unroll(slot)
+
+        update_rate = _rate(lambda: member.learner.update(slot, exchange), slot.steps, seconds)
+        ctx.report({"env": env_rate, "inference": _rate(act, slot.steps, seconds), "update": update_rate})
+
+
+def _rate(call: Callable[[], object], steps: int, seconds: float) -> float:
+    """Steps a second of a call that does so many."""
+    for _ in range(3):
+        call()
+    start, count = time.perf_counter(), 0
+    while (passed := time.perf_counter() - start) < seconds:
+        call()
+        count += 1
+    return count * steps / passed
+
+
+def bench(architecture: str, *, seconds: float = 3.0, rounds: int = 5, **given: Any) -> dict[str, Any]:
+    """Rates in steps/s, medians of `rounds` rounds in turn of `seconds` each: `env`, `inference`, `update` alone, the
+    `whole`, and the serial `roofline` 1 / (1/env + 1/inference + 1/update); `ratio` = whole / roofline."""
+    if not seconds > 0 or rounds < 1:
+        raise UserError(f"--seconds {seconds} --rounds {rounds}: both must be positive")
+    settings = resolve({"architecture": architecture, **{k: v for k, v in given.items() if v is not None}})
+    probe(settings)
+    settings = replace(settings, steps=sys.maxsize)
+    keep_freed_memory()
+    found: dict[str, list[float]] = {"env": [], "inference": [], "update": [], "whole": [], "roofline": [], "ratio": []}
+    for _ in range(rounds):
+        apart = Program("parts")
+        apart.worker(parts, copies=settings.members)(
+            task(settings), Alone(), envs=settings.envs, workers=settings.workers, seconds=seconds
+        )
+        threads(apart, seen := Reports())
+        threads(program(settings), whole := Reports(seconds))
+        roofline = 1 / sum(1 / rate for rate in seen.rates.values())
+        row = {**seen.rates, "whole": whole.rate(), "roofline": roofline, "ratio": whole.rate() / roofline}
+        for name, value in row.items():
+            found[name].append(value)
+    median = {name: statistics.median(values) for name, values in found.items()}
+    what = task(settings)
+    return {
+        **{name: round(value, 3 if name == "ratio" else 1) for name, value in median.items()},
+        "bound_by": min(("env", "inference", "update"), key=lambda part: median[part]),
+        "range": {name: [round(min(values), 3), round(max(values), 3)] for name, values in found.items()},
+        "architecture": architecture,
+        "env_name": settings.env,
+        "algorithm": settings.algorithm,
+        "network": settings.network,
+        "learners": settings.members,
+        "envs": settings.envs,
+        "device": what.device,
+        "precision": str(what.network.dtype).removeprefix("torch."),
+        "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+        "machine": machine(),
+    }

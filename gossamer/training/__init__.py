@@ -1,0 +1,1 @@
+"""Training runs: start, resume, observe, record, show progress."""

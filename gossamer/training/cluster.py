@@ -1,0 +1,34 @@
+"""Where a run takes place: in this process, or on a Ray cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TypeAlias
+
+from gossamer.errors import UserError
+from gossamer.launch.ray.errors import ClusterUnreachable, LackOfResources
+from gossamer.launch.ray.launcher import Ray, check_room, connected, nodes
+from gossamer.machine import KEEP_FREED_MEMORY
+from gossamer.program import Observer, Program
+
+Launcher: TypeAlias = Callable[[Program, Observer], None]
+
+
+@contextmanager
+def on_cluster(cluster: str, wired: Program) -> Iterator[Launcher]:
+    """A launcher on a Ray cluster that is connected and has room for the program: `local` is one of this machine's own
+    that ends with the run, `auto` the one this machine is a node of, else `ip:port` of its head.
+
+    `UserError` where Ray is not installed, the cluster cannot be reached, or has not what the program needs."""
+    try:
+        ray = Ray(None if cluster == "local" else cluster, env=KEEP_FREED_MEMORY)
+    except ValueError as error:
+        raise UserError(f"--cluster {cluster}: {error}; or local") from error
+    with ExitStack() as stack:
+        try:
+            live = stack.enter_context(connected(ray.address, wired))
+            check_room(list(wired.hosts.values()), nodes(live))
+        except (ClusterUnreachable, LackOfResources, ImportError) as error:  # the last one says what to install
+            raise UserError(f"--cluster {cluster}: {str(error).removeprefix(f'cluster {ray.address}: ')}") from error
+        yield ray

@@ -1,0 +1,86 @@
+"""Presets are complete and say where they come from; the paper's is the paper's."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+
+from gossamer.config.presets import PAPERS, TUNED, preset
+from gossamer.config.settings import ONLY_FOR, Settings, resolve
+from gossamer.errors import UserError
+
+GIVEN = {"architecture", "env"}  # what no preset can know
+
+
+@pytest.mark.parametrize("architecture", ["paac", "gala", "pala"])
+@pytest.mark.parametrize("pixels", [False, True])
+@pytest.mark.parametrize(("name", "algorithm"), [("tuned", None), ("tuned", "a2c"), ("tuned", "ppo"), ("paper", None)])
+def test_a_preset_has_every_value(architecture: str, name: str, algorithm: str | None, pixels: bool) -> None:
+    values = preset(architecture, name, algorithm, pixels).values
+    assert set(values) == {f.name for f in fields(Settings)} - GIVEN
+    assert values["preset"] == name
+    assert values["algorithm"] == (algorithm or "a2c")
+
+
+@pytest.mark.parametrize("env", ["catch", "catch-pixels"])
+@pytest.mark.parametrize("given", [{}, {"algorithm": "ppo"}, {"preset": "paper"}])
+@pytest.mark.parametrize("architecture", ["paac", "gala", "pala"])
+def test_what_presets_say_can_be(architecture: str, env: str, given: dict[str, str]) -> None:
+    resolve({"architecture": architecture, "env": env, **given})
+
+
+def test_presets_set_nothing_that_their_algorithm_does_not_have() -> None:
+    for (algorithm, _), chosen in [*TUNED.items(), *((("a2c", True), paper) for paper in PAPERS.values())]:
+        assert chosen.why
+        assert not [name for name in chosen.values if ONLY_FOR.get(name, algorithm) != algorithm]
+
+
+def test_the_paper_s_settings() -> None:
+    # The defaults of the authors' train.py (github.com/Alfredvc/paac), and what their code has fixed
+    made = resolve({"architecture": "paac", "env": "catch-pixels", "preset": "paper"})
+    assert (made.envs, made.workers, made.rollout, made.steps) == (32, 8, 5, 80_000_000)
+    assert (made.learning_rate, made.anneal_steps, made.final_fraction) == (pytest.approx(0.0224), 80_000_000, 0.0)
+    assert (made.optimizer, made.decay, made.epsilon, made.clip_norm) == ("rmsprop-tf", 0.99, 0.1, 3.0)
+    assert (made.loss_scale, made.value_cost, made.entropy_cost) == (5.0, 0.25, 0.02)
+    assert (made.discount, made.trace) == (0.99, 1.0)
+    assert (made.network, made.input, made.initialisation, made.atari) == ("nips", "unit", "uniform", "paac")
+
+
+def test_the_settings_of_the_papers_on_gossip() -> None:
+    # gala: arguments.py and README of its code (4 learners x 16 simulators); pala: arguments.py of its code
+    gala = resolve({"architecture": "gala", "env": "catch-pixels", "preset": "paper"})
+    assert (gala.learners, gala.envs, gala.rollout, gala.steps) == (4, 16, 5, 40_000_000)
+    assert (gala.optimizer, gala.decay, gala.epsilon, gala.clip_norm) == ("rmsprop-torch", 0.99, 1e-5, 0.5)
+    assert (gala.learning_rate, gala.anneal_steps) == (pytest.approx(0.0014), 0)
+    assert (gala.graph, gala.mixing, gala.sync, gala.value_cost, gala.entropy_cost) == (
+        ("ring", "uniform", "never", 0.5, 0.01)
+    )
+    pala = resolve({"architecture": "pala", "env": "catch-pixels", "preset": "paper"})
+    assert (pala.hosts, pala.learners, pala.envs, pala.rollout) == (2, 2, 16, 20)
+    assert (pala.learning_rate, pala.sync, pala.staleness) == (0.0007, "bounded", 0)
+
+
+@pytest.mark.parametrize("name", ["tuned", "paper"])
+def test_the_learning_rate_grows_with_the_square_root_of_the_learners(name: str) -> None:
+    def rate(architecture: str, **given: int | float) -> float:
+        return resolve({"architecture": architecture, "env": "catch", "preset": name, **given}).learning_rate
+
+    assert rate("gala") == pytest.approx(2 * rate("gala", learners=2) / 2**0.5)
+    assert rate("gala", learners=9) == pytest.approx(1.5 * rate("gala"))
+    assert rate("gala", learners=9, learning_rate=0.5) == 0.5  # what is given is meant
+    if name == "tuned":
+        assert rate("gala") == pytest.approx(2 * rate("paac"))
+        assert rate("pala", hosts=3, learners=3) == pytest.approx(3 * rate("paac"))
+    else:
+        assert rate("pala", hosts=3, learners=3) == rate("pala") == 0.0007  # its code has the plain one
+
+
+def test_the_paper_on_vectors_has_a_network_that_fits_them() -> None:
+    made = resolve({"architecture": "paac", "env": "catch", "preset": "paper"})
+    assert (made.network, made.input, made.rollout) == ("mlp", "raw", 5)
+
+
+def test_the_paper_has_one_algorithm() -> None:
+    with pytest.raises(UserError, match="--algorithm ppo: PAAC's paper has a2c only; leave --preset paper away"):
+        preset("paac", "paper", "ppo", True)

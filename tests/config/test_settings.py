@@ -1,0 +1,256 @@
+"""Settings are complete, follow from little, become the right parts, and refuse by name what cannot be."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.optim import Adam
+
+from gossamer import networks
+from gossamer.algorithms import A2C, PPO
+from gossamer.config.settings import KNOBS, Settings, resolve
+from gossamer.config.wiring import device, precision, program, task
+from gossamer.envs.atari import Atari
+from gossamer.envs.base import UnknownEnv, UnsupportedSpace, cores
+from gossamer.errors import UserError
+from gossamer.optim import RMSProp
+
+
+def settings(env: str = "catch", **given: Any) -> Settings:
+    return resolve({"architecture": "paac", "env": env, **given})
+
+
+def test_everything_has_a_value_and_a_help_text() -> None:
+    made = asdict(settings())
+    assert set(made) == {knob.name for knob in fields(Settings)}
+    assert None not in made.values()
+    assert all(knob.metadata["help"] for knob in KNOBS.values())
+
+
+def test_settings_come_back_from_json() -> None:
+    made = settings(algorithm="ppo", learning_rate=1 / 3)
+    assert Settings(**json.loads(json.dumps(asdict(made)))) == made
+
+
+def test_defaults_fit_the_kind_of_environment() -> None:
+    assert (settings("catch").network, settings("catch").input) == ("mlp", "raw")
+    assert (settings("catch-pixels").network, settings("catch-pixels").input) == ("nips", "background")
+    assert settings("catch-pixels", algorithm="ppo").network == "small"
+
+
+def test_what_is_given_wins() -> None:
+    made = settings(envs=5, learning_rate=0.5, preset="paper")
+    assert (made.envs, made.learning_rate, made.rollout) == (5, 0.5, 5)
+    assert settings(network="small").network == "small"
+
+
+def test_a_whole_number_will_do_for_a_float() -> None:
+    assert settings(learning_rate=1).learning_rate == 1
+
+
+COUNTS = ["steps", "envs", "rollout", "passes", "minibatches"]
+ZERO_WILL_DO = ["workers", "threads", "anneal_steps", "seed"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        *[(name, value, f"--{name} {value}: must be at least 1") for name in COUNTS for value in (0, -1)],
+        *[(name, -1, f"--{name.replace('_', '-')} -1: must be at least 0") for name in ZERO_WILL_DO],
+        ("seed", 2**31, "--seed 2147483648: must be at most 2.14748e\\+09"),
+        ("learning_rate", 0.0, "--learning-rate 0.0: must be above 0"),
+        ("learning_rate", float("nan"), "--learning-rate nan: must be"),
+        ("clip_norm", 0, "--clip-norm 0: must be above 0"),
+        ("discount", 1.5, "--discount 1.5: must be at most 1"),
+        ("discount", -0.1, "--discount -0.1: must be at least 0"),
+        ("trace", 2.0, "--trace 2.0: must be at most 1"),
+        ("decay", 1.0, "--decay 1.0: must be below 1"),
+        ("epsilon", 0.0, "--epsilon 0.0: must be above 0"),
+        ("entropy_cost", -1.0, "--entropy-cost -1.0: must be at least 0"),
+        ("precision", "fp16", "--precision fp16: must be one of auto, fp32, bf16"),
+        ("optimizer", "sgd", "--optimizer sgd: must be one of adam, rmsprop-a3c"),
+        ("preset", "fast", "--preset fast: must be one of tuned, paper"),
+        ("steps", 1e6, "--steps 1000000.0: must be of type int"),
+        ("steps", "1000", "--steps '1000': must be of type int"),
+        ("steps", True, "--steps True: must be of type int"),
+        ("network", "natur", "--network natur: no such network; near: nature; there are: nips, nature, small, mlp"),
+        ("device", "gpu", "--device gpu: no such device; use auto, cpu, cuda or cuda:N"),
+        ("device", "meta", "--device meta: not supported; use auto, cpu"),
+        ("device", "cuda:99", r"--device cuda:99: this machine has \d+ CUDA devices; use auto or cpu"),
+        ("size", 84, "--size 84: catch is not an Atari game"),
+        ("atari", "gala", "--atari gala: catch is not an Atari game"),
+        ("learning_rat", 1.0, "unknown option --learning-rat; near: learning_rate"),
+    ],
+)
+def test_bad_values_are_refused_by_name(name: str, value: Any, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        settings(algorithm="ppo", **{name: value})
+
+
+@pytest.mark.parametrize("name", ["nowhere:make", "math:nothing", ":make", "math:"])
+def test_a_network_that_cannot_be_imported_is_refused_by_name(name: str) -> None:
+    with pytest.raises(UserError, match=rf"--network {name}: cannot be imported \(.*\); give module:factory"):
+        task(settings(network=name))
+
+
+def test_what_only_the_other_algorithm_has_is_refused() -> None:
+    for name, value in {"clip": 0.2, "passes": 3, "minibatches": 4, "normalise_advantages": True}.items():
+        with pytest.raises(UserError, match=rf"--{name.replace('_', '-')} .*: only ppo has it; add --algorithm ppo"):
+            settings(**{name: value})
+    with pytest.raises(UserError, match=r"--loss-scale 5\.0: only a2c has it; add --algorithm a2c"):
+        settings(algorithm="ppo", loss_scale=5.0)
+    with pytest.raises(UserError, match="--algorithm ppo: PAAC's paper has a2c only"):
+        settings(algorithm="ppo", preset="paper")
+
+
+def test_counts_must_fit_each_other() -> None:
+    with pytest.raises(UserError, match=r"--minibatches 7: a rollout has only 6 steps \(--envs 3 x --rollout 2\)"):
+        settings(algorithm="ppo", envs=3, rollout=2, minibatches=7)
+    with pytest.raises(UserError, match="--workers 5: must divide --envs 32"):
+        settings("CartPole-v1", workers=5)
+    assert settings(workers=5).workers == 5  # toys are stepped by nobody but themselves
+
+
+def test_names_that_are_not_are_answered_with_near_ones() -> None:
+    with pytest.raises(UserError, match="unknown architecture 'pac'; near: paac, pala; there is paac"):
+        resolve({"architecture": "pac", "env": "catch"})
+    with pytest.raises(UnknownEnv, match="unknown environment 'cacth'; near: catch"):
+        settings("cacth")
+    with pytest.raises(UserError, match="--env: must be given"):
+        resolve({"architecture": "paac"})
+
+
+def test_spaces_that_are_not_supported_yet_are_told() -> None:
+    with pytest.raises(UnsupportedSpace, match=r"Pendulum-v1: actions of Box.* are not supported, Discrete ones are"):
+        settings("Pendulum-v1")
+
+
+def test_a2c_becomes_its_task() -> None:
+    made = task(
+        settings(
+            discount=0.9,
+            trace=0.8,
+            value_cost=0.7,
+            entropy_cost=0.6,
+            loss_scale=0.5,
+            learning_rate=0.4,
+            anneal_steps=300,
+            final_fraction=0.2,
+            clip_norm=0.1,
+            rollout=11,
+            steps=12,
+            seed=13,
+            threads=3,
+            precision="fp32",
+            device="cpu",
+        )
+    )
+    assert made.algorithm == A2C(discount=0.9, trace=0.8, value_cost=0.7, entropy_cost=0.6, loss_scale=0.5)
+    plan = made.optimization
+    assert (plan.learning_rate, plan.anneal_steps, plan.final_fraction, plan.clip_norm) == (0.4, 300, 0.2, 0.1)
+    assert (made.rollout, made.steps, made.seed, made.threads, made.device) == (11, 12, 13, 3, "cpu")
+    assert (made.network.torso, made.network.dtype) == (networks.mlp, torch.float32)
+    assert (made.network.input_scale, made.network.centre, made.network.orthogonal) == (1.0, False, True)
+
+
+def test_ppo_becomes_its_task() -> None:
+    given = {
+        "discount": 0.9,
+        "trace": 0.8,
+        "value_cost": 0.7,
+        "entropy_cost": 0.6,
+        "clip": 0.5,
+        "passes": 6,
+        "minibatches": 7,
+        "normalise_advantages": False,
+    }
+    assert task(settings(algorithm="ppo", **given)).algorithm == PPO(**given)
+
+
+def test_inputs_and_initialisations() -> None:
+    def network(**given: Any) -> tuple[float, bool, bool]:
+        made = task(settings("catch-pixels", **given)).network
+        return made.input_scale, made.centre, made.orthogonal
+
+    assert network(input="background", initialisation="orthogonal") == (1 / 64, True, True)
+    assert network(input="unit", initialisation="uniform") == (1 / 255, False, False)
+    assert network(input="raw") == (1.0, False, True)
+
+
+def test_threads_are_those_of_the_machine_where_none_are_given() -> None:
+    assert task(settings("catch-pixels", threads=0)).threads == cores()
+
+
+@pytest.mark.parametrize(
+    ("name", "inside", "start", "centred"),
+    [
+        ("rmsprop-a3c", True, 0.0, False),
+        ("rmsprop-tf", True, 1.0, False),
+        ("rmsprop-torch", False, 0.0, False),
+        ("rmsprop-dqn", True, 0.0, True),
+    ],
+)
+def test_optimisers_by_name(name: str, inside: bool, start: float, centred: bool) -> None:
+    made = task(settings(optimizer=name, decay=0.75, epsilon=0.25)).optimization.make(
+        [nn.Parameter(torch.ones(1))], 0.5
+    )
+    assert isinstance(made, RMSProp)
+    (group,) = made.param_groups
+    assert (group["inside"], group["start"], group["centred"]) == (inside, start, centred)
+    assert (group["lr"], group["decay"], group["eps"]) == (0.5, 0.75, 0.25)
+
+
+def test_adam_by_name() -> None:
+    made = task(settings(optimizer="adam", epsilon=0.25)).optimization.make([nn.Parameter(torch.ones(1))], 0.5)
+    assert isinstance(made, Adam)
+    assert (made.defaults["lr"], made.defaults["eps"], made.defaults["betas"]) == (0.5, 0.25, (0.9, 0.999))
+
+
+def test_a_network_of_the_user_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_network.py").write_text(
+        "from torch import nn\ndef tiny(shape):\n    return nn.Sequential(nn.Flatten(), nn.Linear(shape[0], 3))\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    torso = task(settings(network="my_network:tiny")).network.torso((50,))
+    assert torso(torch.zeros(2, 50)).shape == (2, 3)
+
+
+def test_atari_is_preprocessed_as_asked() -> None:
+    pytest.importorskip("ale_py")
+    env = task(settings("pong", atari="machado", size=48)).env
+    assert isinstance(env, Atari)
+    assert (env.game, env.preset.size, env.preset.sticky) == ("pong", 48, 0.25)
+
+
+@pytest.mark.parametrize("where", ["cpu", "cuda"])
+def test_precision(where: str) -> None:
+    assert precision("fp32", where) == torch.float32
+    assert precision("bf16", where) == torch.bfloat16
+
+
+def test_precision_is_chosen_by_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    for native, expected in ((True, torch.bfloat16), (False, torch.float32)):
+        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation, native=native: native)
+        assert precision("auto", "cuda:0") == expected
+    assert precision("auto", "cpu") in (torch.float32, torch.bfloat16)
+
+
+def test_the_device_is_chosen_by_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    for there, expected in ((True, "cuda"), (False, "cpu")):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
+        assert device("auto") == expected
+    assert device("cpu") == "cpu"
+
+
+def test_settings_become_the_architecture_s_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = program(settings(envs=6, workers=3, device="cpu"))
+    assert made.workers[0].kwargs == {"envs": 6, "workers": 3}
+    assert made.hosts["machine"].gpus == 0
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    assert program(settings(device="cuda:0")).hosts["machine"].gpus == 1

@@ -1,0 +1,301 @@
+"""The consensus takes records in any order between members, measures whole windows, and says what it could not."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from some_gossip import Ring, windows
+from some_parts import a_task
+
+from gossamer.diagnostics import consensus as module
+from gossamer.diagnostics.bound import apart
+from gossamer.diagnostics.consensus import ConsensusMonitor
+from gossamer.envs.toy import Catch
+from gossamer.exchange.flat import Flat
+from gossamer.exchange.gossip.records import Cut, InTransit, Record, Tracked, Traffic
+from gossamer.learner import build
+
+TASK = a_task(Catch())
+VECTOR = Flat(build(TASK, TASK.env.make(1).spec)).vector  # [P]
+
+
+class When:
+    """The run's steps and seconds, as the test has them."""
+
+    def __init__(self) -> None:
+        self.steps, self.seconds = 0, 0.0
+
+    def __call__(self) -> tuple[int, float]:
+        return self.steps, self.seconds
+
+
+def window(epoch: int, members: int = 2, move: float = 0.0) -> list[tuple[str, Record]]:
+    """All members begin as one; the first then moves by so much in one direction."""
+    records: list[tuple[str, Record]] = []
+    for member in range(members):
+        k = 10 * epoch
+        vector = VECTOR.clone()
+        vector[0] += move * (member == 0)
+        gradient = torch.ones_like(vector) * (1 if member == 0 else -1)
+        moved = move * (member == 0)
+        made: list[Record] = [
+            Cut(epoch, member, k, tuple(range(members)), VECTOR, None),
+            Tracked(epoch, member, k + 1, ((member, k, 1.0),), moved),
+            Cut(epoch + 1, member, k + 1, tuple(range(members)), vector, gradient),
+        ]
+        records += [(f"act_and_learn[{member}]", record) for record in made]
+    return records
+
+
+def give(consensus: ConsensusMonitor, records: list[tuple[str, Record]]) -> None:
+    for worker, record in records:
+        consensus.take(worker, record)
+
+
+def test_a_window() -> None:
+    when = When()
+    when.steps, when.seconds = 1000, 7.5
+    consensus = ConsensusMonitor(TASK, 2, when=when, kl_share=1.0)
+    give(consensus, window(4, move=3.0))
+    consensus.close()
+    (found,) = consensus.windows
+    assert (found["epoch"], found["members"], found["iteration"]) == (4, 2, 41)
+    assert (found["steps"], found["seconds"]) == (1000, 7.5)
+    assert (found["opened"], found["opened_rms"]) == (0.0, 0.0)
+    assert found["distance"] == pytest.approx(1.5)  # two members 3 apart
+    assert found["bound"] == pytest.approx(1.5)
+    assert found["tightness"] == pytest.approx(1.0)
+    assert found["gradient_cosine"] == pytest.approx(-1.0)
+    assert found["gradient_cosine_neighbours"] == pytest.approx(-1.0)
+    assert found["gradient_cosine_others"] is None
+    assert 0 <= found["kl"] <= found["kl_max"]
+    assert (consensus.incomplete, consensus.late) == (0, 0)
+
+
+def test_policies_that_are_equal_have_no_divergence() -> None:
+    consensus = ConsensusMonitor(TASK, 2)
+    give(consensus, window(0, members=3))
+    consensus.close()
+    (found,) = consensus.windows
+    assert found["kl"] == pytest.approx(0.0, abs=1e-12)
+    assert found["kl_max"] == pytest.approx(0.0, abs=1e-12)
+    assert found["tightness"] is None  # 0 of at most 0
+
+
+def test_the_mean_divergence_is_over_pairs_of_different_members() -> None:
+    consensus = ConsensusMonitor(TASK, 2, kl_share=1.0)
+    give(consensus, window(0, members=2, move=1e3))
+    consensus.close()
+    (found,) = consensus.windows
+    policies = module.Policies(TASK, 2)
+    moved = VECTOR.clone()
+    moved[0] += 1e3
+    pairs = policies.divergence([moved, VECTOR])
+    assert found["kl"] == pytest.approx(float(pairs[0, 1] + pairs[1, 0]) / 2)
+    assert found["kl_max"] == pytest.approx(float(pairs.max()))
+    assert found["kl_max"] > found["kl"] > 0
+
+
+@settings(deadline=None, max_examples=40)
+@given(members=st.integers(1, 4), seed=st.integers(0, 2**32 - 1), order=st.randoms(use_true_random=False))
+def test_records_of_members_may_come_in_any_order(members: int, seed: int, order: Any) -> None:
+    ring = Ring(members, seed)
+    ring.run(60)
+    ring.settle()
+    consensus = ConsensusMonitor(TASK, 2)
+    consensus._kl_from = float("inf")  # vectors of 6 are no policies
+    expected = [apart(each).bound for each in windows(ring)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "WAITING", 100)
+        patch.setattr(module, "OPEN", 100)
+        left = {f"m[{m.rank}]": iter(m.records) for m in ring.members}
+        while left:
+            worker = order.choice(sorted(left))
+            record = next(left[worker], None)
+            if record is None:
+                del left[worker]
+            else:
+                consensus.take(worker, record)
+        consensus.close()
+    found = sorted(consensus.windows, key=lambda each: each["epoch"])
+    assert [each["bound"] for each in found] == pytest.approx(expected, rel=1e-9, abs=1e-12)
+    assert consensus.incomplete == consensus.late == 0
+
+
+def without(records: list[tuple[str, Record]], kind: type, member: int) -> Iterator[tuple[str, Record]]:
+    return (each for each in records if not (isinstance(each[1], kind) and each[1].member == member))  # type: ignore[attr-defined]
+
+
+def test_windows_that_cannot_be_measured_are_counted() -> None:
+    consensus = ConsensusMonitor(TASK, 2, kl_share=1.0)
+    lost = list(without(window(0), Tracked, 1))  # where member 1 came to is not known
+    strange = [(w, replace(r, members=(0, 1, 2)) if isinstance(r, Cut) and r.member else r) for w, r in window(2)]
+    twice = [each for each in window(4) for _ in range(2)]
+    for records in (lost, strange, twice, window(6)):
+        give(consensus, records)
+    consensus.close()
+    assert [found["epoch"] for found in consensus.windows] == [6]
+    assert consensus.incomplete == 3
+
+
+def test_a_window_that_a_member_never_delivers_is_let_go() -> None:
+    consensus = ConsensusMonitor(TASK, 2)
+    give(consensus, list(without(window(0), Cut, 1)))
+    for epoch in range(2, 2 * module.OPEN, 2):
+        give(consensus, window(epoch)[:3])
+    assert (consensus.incomplete, set(consensus._open)) == (0, {0, 2, 4, 6})
+    give(consensus, window(8)[:3])
+    assert (consensus.incomplete, set(consensus._open)) == (1, {2, 4, 6, 8})
+    give(consensus, window(0)[3:])  # too late
+    assert (consensus.incomplete, set(consensus._open)) == (1, {2, 4, 6, 8})
+    give(consensus, window(4)[3:])
+    consensus.close()
+    assert [found["epoch"] for found in consensus.windows] == [4]
+
+
+def test_what_arrives_after_its_window_was_measured_is_ignored() -> None:
+    consensus = ConsensusMonitor(TASK, 2)
+    give(consensus, window(0))
+    consensus.take("act_and_learn[0]", InTransit(1, 1, 1, VECTOR))
+    consensus.take("act_and_learn[0]", InTransit(0, 1, 1, VECTOR))
+    consensus.close()
+    assert len(consensus.windows) == 1
+    assert consensus._open == {}
+
+
+def test_the_oldest_of_too_many_windows_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy, go_on, figures = threading.Event(), threading.Event(), module._figures
+
+    def slow(window: Any) -> dict[str, Any]:
+        busy.set()
+        go_on.wait()
+        return figures(window)
+
+    monkeypatch.setattr(module, "_figures", slow)
+    consensus = ConsensusMonitor(TASK, 2)
+    give(consensus, window(0))
+    busy.wait()
+    for epoch in (2, 4, 6):  # two may wait
+        give(consensus, window(epoch))
+    go_on.set()
+    consensus.close()
+    assert [found["epoch"] for found in consensus.windows] == [0, 4, 6]
+    assert consensus.late == 1
+
+
+def test_the_time_for_comparing_policies_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    consensus = ConsensusMonitor(TASK, 2, kl_share=1e-9)  # one comparison, and then none for years
+    monkeypatch.setattr(module, "WAITING", 100)
+    for epoch in (0, 2, 4):
+        give(consensus, window(epoch))
+    consensus.close()
+    assert [found["kl"] is None for found in consensus.windows] == [False, True, True]
+    assert consensus.row()["gossip/kl"] == consensus.windows[0]["kl"]  # the last that is known
+
+
+def test_what_goes_wrong_in_measuring_surfaces() -> None:
+    class Broken:
+        name = "broken"
+
+        def make(self, *_: Any, **__: Any) -> Any:
+            raise RuntimeError("no such game")
+
+    consensus = ConsensusMonitor(replace(TASK, env=Broken()), 2)
+    give(consensus, window(0))
+    consensus._thread.join()
+    with pytest.raises(RuntimeError, match="no such game"):
+        give(consensus, window(2))
+    with pytest.raises(RuntimeError, match="no such game"):
+        consensus.close()
+
+
+def test_what_waits_is_left_where_something_else_went_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy, go_on, figures = threading.Event(), threading.Event(), module._figures
+
+    def slow(window: Any) -> dict[str, Any]:
+        busy.set()
+        go_on.wait()
+        return figures(window)
+
+    monkeypatch.setattr(module, "_figures", slow)
+    consensus = ConsensusMonitor(TASK, 2)
+    for epoch in (0, 2):
+        give(consensus, window(epoch))
+        busy.wait()
+    threading.Timer(0.05, go_on.set).start()
+    consensus.abandon()
+    assert [found["epoch"] for found in consensus.windows] == [0]
+
+
+def test_closing_before_anything_has_come() -> None:
+    consensus = ConsensusMonitor(TASK, 2)
+    consensus.close()
+    assert consensus.to_dict() == consensus.row() == {}
+
+
+def test_rows_have_the_traffic_since_the_last_one() -> None:
+    when = When()
+    consensus = ConsensusMonitor(TASK, 2, when=when)
+    when.seconds = 10.0
+    # ages: 1 message of 1 to 2 ms, 3 of 4 to 8: the median's bin is the second, its middle 4 * sqrt(2) ms
+    consensus.take("a", Traffic(5, 6, 3, 1, 0.5, {0: 1, 1: 2}, {0: 1}))
+    consensus.take("b", Traffic(5, 6, 1, 0, 1.5, {4: 1}, {2: 3}))
+    assert consensus.row() == {
+        "gossip/distance": None,
+        "gossip/bound": None,
+        "gossip/kl": None,
+        "gossip/kl_max": None,
+        "gossip/gradient_cosine": None,
+        "gossip/staleness_mean": 1.5,  # (0 + 1 + 1 + 4) / 4
+        "gossip/staleness_max": 4,
+        "gossip/age_ms_median": pytest.approx(4 * 2**0.5),
+        "gossip/waited": 0.1,  # 2 of the 20 seconds that two members had
+        "gossip/refused": 1,
+        "gossip/mixed": 4,
+    }
+    when.seconds = 12.0
+    consensus.take("a", Traffic(1, 1, 2, 0, 1.0, {4: 1, -7: 1}, {}))  # one of them by a sender that is ahead
+    row = consensus.row()
+    assert (row["gossip/staleness_mean"], row["gossip/mixed"], row["gossip/waited"]) == (2.0, 2, 0.25)
+    assert row["gossip/age_ms_median"] is None
+    assert consensus.row()["gossip/waited"] == 0.0  # no time has passed
+    give(consensus, window(0, move=3.0))
+    consensus.close()
+    assert consensus.row()["gossip/distance"] == pytest.approx(1.5)
+
+
+def test_what_is_kept_is_json_and_can_be_gone_on_from() -> None:
+    when = When()
+    consensus = ConsensusMonitor(TASK, 2, when=when)
+    consensus.take("a", Traffic(5, 6, 3, 1, 0.5, {10: 1, 2: 2}, {-3: 1, 12: 2}))
+    for epoch in (0, 2):
+        when.steps += 100
+        give(consensus, window(epoch))
+        give(consensus, list(without(window(epoch), Cut, 0)))
+    consensus.close()
+    kept = json.loads(json.dumps(consensus.to_dict(), allow_nan=False))
+    assert kept["traffic"] == {
+        "sent": 6,
+        "mixed": 3,
+        "refused": 1,
+        "waited": 0.5,
+        "staleness": {"2": 2, "10": 1},
+        "ages": {"-3": 1, "12": 2},
+    }
+    assert list(kept["traffic"]["staleness"]) == ["2", "10"]
+
+    again = ConsensusMonitor(TASK, 2)
+    again.load(kept, until=150)
+    assert [found["steps"] for found in again.windows] == [100]
+    again.take("a", Traffic(mixed=2, staleness={2: 2}))
+    assert again.totals.mixed == 5
+    assert again.totals.staleness == {2: 4, 10: 1}
+    again.close()

@@ -1,0 +1,77 @@
+"""The bound holds for what members really report, in whatever order things happen to them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from some_parts import a_task
+
+from gossamer.architectures import gala, pala
+from gossamer.diagnostics import consensus as module
+from gossamer.diagnostics.consensus import ConsensusMonitor
+from gossamer.exchange.gossip.graphs import Exponential
+from gossamer.exchange.gossip.mixing import PushSum, Uniform
+from gossamer.launch.simulation import Simulation
+from gossamer.program import Program, Silent
+from gossamer.task import Report
+
+UPDATES = 76  # of each of four members: two windows of 32, from 0 and from 40
+TASK = a_task(rollout=4, steps=4 * 2 * 4 * UPDATES)
+
+
+class Feeding(Silent):
+    """An observer that hands on to a consensus what members say of their exchange."""
+
+    def __init__(self, consensus: ConsensusMonitor) -> None:
+        self.consensus = consensus
+
+    def report(self, worker: str, record: Any) -> None:
+        if isinstance(record, Report):
+            for each in record.exchange:
+                self.consensus.take(worker, each)
+
+
+def watched(wired: Program, seed: int) -> ConsensusMonitor:
+    consensus = ConsensusMonitor(TASK, 2)
+    Simulation(seed)(wired, Feeding(consensus))
+    consensus.close()
+    return consensus
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"mixing": Uniform(), "lock_step": True},
+        {"mixing": Uniform(), "staleness": math.inf},
+        {"mixing": PushSum(), "staleness": 3, "graph": Exponential()},
+        {"mixing": Uniform(), "interval": 5},
+        {"mixing": PushSum(), "interval": 3},
+    ],
+    ids=["lock-step", "never", "push-sum", "every 5th", "every 3rd, push-sum"],
+)
+def test_the_bound_holds_on_one_host(monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], seed: int) -> None:
+    monkeypatch.setattr(module, "WAITING", 100)
+    consensus = watched(gala(TASK, learners=4, envs=2, period=40, **given), seed)
+    assert_the_bound_holds(consensus)
+
+
+@pytest.mark.parametrize("form", ["fp32", "int8"])
+def test_the_bound_holds_between_hosts(monkeypatch: pytest.MonkeyPatch, form: Any) -> None:
+    monkeypatch.setattr(module, "WAITING", 100)
+    consensus = watched(pala(TASK, hosts=2, learners=2, envs=2, period=40, staleness=3, interval=3, form=form), seed=0)
+    assert_the_bound_holds(consensus)
+
+
+def assert_the_bound_holds(consensus: ConsensusMonitor) -> None:
+    assert consensus.late == 0
+    assert len(consensus.windows) + consensus.incomplete == 2
+    assert consensus.windows[0]["epoch"] == 0  # the second one is lost where somebody leaves before all have closed it
+    for window in consensus.windows:
+        assert window["members"] == 4
+        assert 0 < window["distance"] <= window["bound"]
+        assert window["tightness"] > 0.05  # and it says something
+    assert 0 < consensus.totals.mixed <= consensus.totals.sent
+    assert consensus.totals.staleness.total() == consensus.totals.ages.total() == consensus.totals.mixed

@@ -1,0 +1,150 @@
+"""Whole games under a named protocol, each environment its share of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from some_runs import checkpoint, save_always, trained
+
+import gossamer
+from gossamer.envs.atari import GALA, PRESETS, Atari
+from gossamer.envs.toy import Catch
+from gossamer.errors import UserError
+from gossamer.evaluation.evaluate import Evaluation, under
+from gossamer.storage.checkpoint import Store
+
+KEYS = {"mean_return", "std_return", "episodes", "protocol", "returns", "steps", "checkpoint", "greedy", "member"}
+TWO_KINDS = """
+import gymnasium, numpy as np
+class TwoKinds(gymnasium.Env):
+    "Half of them play games of 1 step and lose them, the others games of 10 steps and win them."
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+    length = 0
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.length = self.length or (1 if self.np_random.random() < 0.5 else 10)
+        self.age = 0
+        return np.zeros(2, np.float32), {}
+    def step(self, action):
+        self.age += 1
+        over = self.age == self.length
+        return np.zeros(2, np.float32), float(over and self.length == 10), over, False, {}
+"""
+
+
+@pytest.fixture
+def counted(tmp_path: Path) -> Path:
+    """A run on Counter, which returns 0 + 1 + .. + 9 = 45 whatever is done."""
+    return trained(tmp_path / "run", env="counter").directory
+
+
+@pytest.mark.parametrize("episodes", [1, 3, 32, 33, 70])
+def test_so_many_whole_games(counted: Path, episodes: int) -> None:
+    found = gossamer.evaluate(counted, episodes=episodes)
+    assert found == Evaluation(
+        mean_return=45.0,
+        std_return=0.0,
+        episodes=episodes,
+        protocol="plain",
+        returns=[45.0] * episodes,
+        steps=80,
+        checkpoint="step_000000000080",
+        greedy=False,
+    )
+
+
+def test_quick_games_are_not_counted_more_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "two_kinds.py").write_text(TWO_KINDS)
+    monkeypatch.syspath_prepend(tmp_path)
+    run = trained(tmp_path / "run", env="two_kinds:TwoKinds")
+    returns = gossamer.evaluate(run.directory, episodes=96).returns
+    # 3 games of each of 32 environments; of the first 96 to end, nearly all would be lost ones. Of 32 fair coins fewer
+    # than 6 or more than 26 heads come up once in 10,000 times, and the seed is fixed.
+    assert returns.count(0.0) % 3 == 0
+    assert 6 * 3 <= returns.count(1.0) <= 26 * 3
+
+
+def test_the_spread_is_that_of_the_games(tmp_path: Path) -> None:
+    found = gossamer.evaluate(trained(tmp_path / "run").directory, episodes=40)
+    assert set(found.returns) == {-1.0, 1.0}
+    assert found.mean_return == pytest.approx(np.mean(found.returns))
+    assert found.std_return == pytest.approx(np.sqrt(1 - found.mean_return**2))  # all squares are 1
+
+
+def test_it_is_written_down_and_changes_nothing_else(counted: Path) -> None:
+    before = checkpoint(counted)
+    found = gossamer.evaluate(counted, episodes=2)
+    written = json.loads((counted / "evaluation-plain.json").read_text())
+    assert written == found.to_dict()
+    assert set(written) == KEYS
+    assert checkpoint(counted)["workers"].keys() == before["workers"].keys()
+    assert len(list((counted / "checkpoints").iterdir())) == 1
+
+
+def test_a_seed_decides_the_games(tmp_path: Path) -> None:
+    directory = trained(tmp_path / "run").directory
+
+    def returns(seed: int) -> list[float]:
+        return gossamer.evaluate(directory, episodes=40, seed=seed).returns
+
+    assert returns(1) == returns(1)
+    assert returns(1) != returns(2)
+
+
+def test_greedy_takes_the_likeliest_action(tmp_path: Path) -> None:
+    # Half learned: the right light is the likeliest of the four, and the others are still drawn now and then.
+    directory = trained(tmp_path / "run", env="identity", steps=8_000, envs=16, learning_rate=0.003).directory
+    greedy = gossamer.evaluate(directory, episodes=32, greedy=True)
+    assert greedy.greedy
+    assert greedy.mean_return == 10.0
+    assert 5.0 < gossamer.evaluate(directory, episodes=32).mean_return < 10.0
+
+
+def test_any_checkpoint_can_be_played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_always(monkeypatch)
+    directory = trained(tmp_path / "run", steps=80).directory
+    store = Store(directory / "checkpoints")
+    assert [c.steps for c in store.all()][-3:] == [64, 72, 80]
+    assert gossamer.evaluate(directory, episodes=1, checkpoint="step_000000000064").steps == 64
+    assert gossamer.evaluate(directory, episodes=1, checkpoint="best").steps == store.get("best").steps
+    with pytest.raises(UserError, match="no checkpoint 'first'"):
+        gossamer.evaluate(directory, episodes=1, checkpoint="first")
+
+
+def test_what_cannot_be_is_refused(counted: Path) -> None:
+    with pytest.raises(UserError, match="--episodes 0: must be at least 1"):
+        gossamer.evaluate(counted, episodes=0)
+    for seed in (-1, 2**31):
+        with pytest.raises(UserError, match=f"--seed {seed}: must be at least 0"):
+            gossamer.evaluate(counted, episodes=1, seed=seed)
+    with pytest.raises(UserError, match="not a run directory"):
+        gossamer.evaluate(counted / "checkpoints", episodes=1)
+    assert not list(counted.glob("evaluation*"))
+
+
+def test_parameters_of_another_network_are_refused(counted: Path) -> None:
+    config = json.loads((counted / "config.json").read_text())
+    (counted / "config.json").write_text(json.dumps({**config, "env": "catch"}))
+    with pytest.raises(UserError, match=r"step_000000000080: its parameters do not fit the run's config\.json"):
+        gossamer.evaluate(counted, episodes=1)
+
+
+@pytest.mark.parametrize("preset", PRESETS.values(), ids=PRESETS)
+def test_atari_is_played_in_whole_games_of_half_an_hour(preset: object) -> None:
+    for protocol, noops, sticky in (("noop", 30, 0.0), ("sticky", 0, 0.25)):
+        env, name = under(Atari("pong", preset), protocol)  # type: ignore[arg-type]
+        assert isinstance(env, Atari)
+        assert name == protocol
+        assert (env.preset.noop_max, env.preset.sticky) == (noops, sticky)
+        assert (env.preset.life_loss_ends, env.preset.frame_cap) == (False, 108_000)  # 30 minutes of 60 frames a second
+        assert env.preset.size == GALA.size == 84  # what the network sees stays as it was trained
+
+
+def test_other_environments_have_no_protocol(counted: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert under(Catch(), "sticky") == (Catch(), "plain")
+    gossamer.evaluate(counted, episodes=1, protocol="sticky")
+    assert "counter is no Atari game: it starts as it does, --protocol sticky means nothing" in capsys.readouterr().err

@@ -1,0 +1,78 @@
+"""Which member plays, and what their average is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from gossamer.errors import UserError
+from gossamer.evaluation.members import average, best, choose, rank, ranked
+
+
+def tree(weights: dict[str, float], scores: dict[str, list[float]] | None = None) -> dict[str, Any]:
+    """A checkpoint of members with one parameter w = weight * (1, 2) and a buffer of 9."""
+    workers = {
+        name: {"learner": {"model": {"w": weight * torch.tensor([1.0, 2.0]), "offset": torch.tensor(9)}}}
+        for name, weight in weights.items()
+    }
+    episodes = {name: [[score, 7] for score in each] for name, each in (scores or {}).items()}
+    return {"workers": workers, "progress": {"members": episodes}}
+
+
+MANY = {f"m[{i}]": float(i) for i in (0, 10, 2)}
+SCORES = {"m[0]": [1.0, 2.0], "m[2]": [5.0, 0.0], "m[10]": []}
+
+
+def test_members_have_the_order_of_their_ranks() -> None:
+    assert ranked(["m[10]", "m[2]", "m[0]"]) == ["m[0]", "m[2]", "m[10]"]
+    assert (rank("act_and_learn"), rank("act_and_learn[12]")) == (0, 12)
+
+
+def test_the_best_is_by_its_own_mean() -> None:
+    assert best({"m[0]": 1.5, "m[2]": 2.5, "m[10]": None}) == "m[2]"
+    assert best({"m[2]": 2.5, "m[0]": 2.5}) == "m[0]"  # the first of equals
+    assert best({"m[0]": None}) is None
+    assert best({}) is None
+
+
+def test_members_are_named_by_number_average_or_best() -> None:
+    many = tree(MANY, SCORES)
+    assert choose(many, "average") == {"m[0]": "0", "m[2]": "2", "m[10]": "10"}
+    assert choose(many, "best") == {"m[2]": "2"}
+    assert choose(many, "10") == {"m[10]": "10"}
+
+
+@pytest.mark.parametrize("member", ["average", "best", "0"])
+def test_one_member_is_all_there_is(member: str) -> None:
+    assert choose(tree({"act_and_learn": 1.0}), member) == {"act_and_learn": "0"}
+
+
+@pytest.mark.parametrize("member", ["1", "-1", "m[0]", "", "Best"])
+def test_a_member_that_is_not_there_is_refused(member: str) -> None:
+    with pytest.raises(UserError, match=r"--member .*: no such member; there are: average, best, 0, 2, 10"):
+        choose(tree(MANY, SCORES), member)
+
+
+def test_no_member_is_the_best_before_an_episode_has_ended() -> None:
+    with pytest.raises(UserError, match="--member best: no member has finished an episode"):
+        choose(tree(MANY), "best")
+    with pytest.raises(UserError, match="--member best: no member has finished an episode"):
+        choose({"workers": tree(MANY)["workers"], "progress": {}}, "best")  # a checkpoint of the first version
+
+
+def test_the_average_is_of_parameters_alone() -> None:
+    found = average(tree(MANY), MANY, ["w"])
+    assert found["w"].tolist() == [4.0, 8.0]  # (0 + 10 + 2) / 3 times (1, 2)
+    assert found["w"].dtype == torch.float32
+    assert found["offset"] == 9
+    assert found["offset"].dtype == torch.int64
+
+
+def test_the_average_is_exact_where_float32_would_not_be() -> None:
+    # 2^24 + 1 is no float32: added up in it, the ones would be lost
+    weights = {"m[0]": 2.0**24, **{f"m[{i}]": 1.0 for i in range(1, 8)}}
+    found = average(tree(weights), weights, ["w"])["w"][0]
+    assert found == torch.tensor((2.0**24 + 7) / 8)
+    assert found != 2.0**24 / 8

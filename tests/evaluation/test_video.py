@@ -1,0 +1,100 @@
+"""A film has a picture for every step, and is there whole or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import imageio.v2 as imageio
+import numpy as np
+import pytest
+from some_runs import trained
+
+import gossamer
+from gossamer.errors import UserError
+from gossamer.evaluation import video
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return trained(tmp_path / "run").directory
+
+
+def pictures(path: Path) -> list[np.ndarray]:
+    with imageio.get_reader(path) as reader:
+        return [np.asarray(picture) for picture in reader]
+
+
+def test_a_film_of_a_game(run: Path) -> None:
+    film = gossamer.record(run)
+    assert film.path == run / "video.mp4"
+    assert film.steps == 9
+    assert film.score in (-1.0, 1.0)
+    shown = pictures(film.path)
+    assert len(shown) == 9  # what each decision was made on
+    # Catch's board is 160 x 80: enlarged by 3, to the first multiple of 400 lines or more
+    assert {picture.shape[:2] for picture in shown} == {(480, 240)}
+
+
+def test_the_ball_falls(run: Path) -> None:
+    film = gossamer.record(run, out=run / "short.gif", max_steps=4)
+    assert (film.path, film.steps, film.score) == (run / "short.gif", 4, 0.0)
+    with imageio.get_reader(film.path) as reader:
+        assert reader.get_meta_data()["duration"] == pytest.approx(1000 / 15, abs=10)  # GIF counts hundredths
+    bright = [np.flatnonzero(picture[:400, :, 0].max(1) > 128) // 48 for picture in pictures(film.path)]
+    assert [set(rows.tolist()) for rows in bright] == [{0}, {1}, {2}, {3}, {4}]  # 48 lines to a row; not the paddle's
+
+
+def test_a_seed_decides_the_game(run: Path) -> None:
+    def film(seed: int) -> bytes:
+        return gossamer.record(run, out=run / "a.gif", seed=seed).path.read_bytes()
+
+    assert film(1) == film(1)
+    assert any(film(1) != film(seed) for seed in (2, 3, 4))
+
+
+def test_pixels_are_repeated_and_sides_even() -> None:
+    frame = np.arange(3 * 5 * 3, dtype=np.uint8).reshape(3, 5, 3)
+    large = video._enlarged(frame)
+    assert large.shape == (402, 670, 3)  # by 134, the first that makes 3 lines 400 or more
+    np.testing.assert_array_equal(large[::134, ::134], frame)
+    assert video._enlarged(np.zeros((401, 401, 3), np.uint8)).shape == (400, 400, 3)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"out": "film.avi"}, r"--out film\.avi: must end in \.mp4 or \.gif"),
+        ({"out": "nowhere/film.mp4"}, r"--out nowhere/film\.mp4: there is no directory nowhere"),
+        ({"max_steps": 0}, "--max-steps 0: must be at least 1"),
+        ({"seed": -1}, "--seed -1: must be at least 0"),
+        ({"checkpoint": "first"}, "no checkpoint 'first'"),
+    ],
+)
+def test_what_cannot_be_is_refused(run: Path, given: dict[str, Any], message: str) -> None:
+    before = sorted(run.rglob("*"))
+    with pytest.raises(UserError, match=message):
+        gossamer.record(run, **given)
+    assert sorted(run.rglob("*")) == before
+
+
+def test_a_film_that_fails_leaves_nothing(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Breaks:
+        def __init__(self, path: Path) -> None:
+            self.path = path
+
+        def __enter__(self) -> Breaks:
+            self.path.write_bytes(b"half a film")
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+        def append_data(self, picture: np.ndarray) -> None:
+            raise OSError("no coal left")
+
+    (run / "video.mp4").write_bytes(b"the film of yesterday")
+    monkeypatch.setattr(video, "_writer", Breaks)
+    before = sorted(run.rglob("*"))
+    with pytest.raises(OSError, match="no coal"):
+        gossamer.record(run)
+    assert sorted(run.rglob("*")) == before
+    assert (run / "video.mp4").read_bytes() == b"the film of yesterday"

@@ -1,0 +1,83 @@
+"""Short runs in a folder, and the `gossamer` command in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gossamer
+from gossamer.data import Tree
+from gossamer.storage.checkpoint import Store
+from gossamer.training import experiment
+from gossamer.training.observer import RunObserver
+
+QUICK = {"env": "catch", "envs": 2, "rollout": 4, "steps": 80, "threads": 1}  # ten updates
+NAN_ENV = """
+import gymnasium, numpy as np
+class Sours(gymnasium.Env):
+    "The 30th reward is not a number."
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+    age = 0
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+    def step(self, action):
+        self.age += 1
+        return np.zeros(2, np.float32), float("nan") if self.age == 30 else 1.0, self.age % 10 == 0, False, {}
+"""
+
+
+def trained(directory: Path, **given: Any) -> gossamer.Run:
+    return gossamer.train("paac", run_dir=directory, **{**QUICK, **given})
+
+
+def checkpoint(directory: Path, which: str = "last") -> Tree:
+    """What is in it, but for what no two runs have in common: the seconds they took."""
+    tree = Store(directory / "checkpoints").get(which).load()
+    del tree["progress"]["elapsed"]
+    return tree
+
+
+def rows(directory: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+
+
+def result(directory: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((directory / "result.json").read_text())
+    return found
+
+
+def save_always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every update be followed by a checkpoint."""
+    monkeypatch.setattr(experiment, "RunObserver", partial(RunObserver, checkpoint_seconds=0.0))
+
+
+def start(*arguments: str | Path, program: str | None = None) -> subprocess.Popen[str]:
+    """The command, or a script of its own, in the background."""
+    words = [sys.executable, *(["-m", "gossamer.cli"] if program is None else ["-c", program]), *map(str, arguments)]
+    quiet = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=quiet)
+
+
+def has_begun(directory: Path) -> bool:
+    """Whether the run has written its first row, two seconds in."""
+    file = directory / "metrics.jsonl"
+    return file.exists() and file.stat().st_size > 0
+
+
+def wait_until(there: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    """Until something has come to be; fails if the process ends before."""
+    while not there():
+        if process.poll() is not None:
+            raise AssertionError(f"it ended with {process.returncode}: {process.communicate()[1]}")
+        time.sleep(0.02)

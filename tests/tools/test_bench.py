@@ -1,0 +1,93 @@
+"""What a measurement consists of; not how fast anything is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gossamer.envs.base import UnknownEnv
+from gossamer.errors import UserError
+from gossamer.task import Report
+from gossamer.tools import bench as module
+from gossamer.tools.bench import Reports, bench
+
+
+@pytest.fixture
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WARM_UP_SECONDS", 0.02)
+
+
+@pytest.mark.usefixtures("_quick")
+@pytest.mark.parametrize("given", [{}, {"algorithm": "ppo"}, {"env": "catch-pixels", "algorithm": "ppo", "rollout": 4}])
+def test_a_measurement(given: dict[str, Any]) -> None:
+    found = bench("paac", seconds=0.05, rounds=1, **{"env": "catch", "envs": 4, "threads": 1, **given})
+    rates = {part: found[part] for part in ("env", "inference", "update", "whole", "roofline")}
+    assert all(rate > 0 for rate in rates.values())
+    parts = {part: found[part] for part in ("env", "inference", "update")}
+    assert found["roofline"] == pytest.approx(1 / sum(1 / rate for rate in parts.values()), rel=0.01)
+    assert found["ratio"] == pytest.approx(found["whole"] / found["roofline"], rel=0.01)
+    assert found["bound_by"] == min(parts, key=lambda part: parts[part])
+    assert (found["env_name"], found["envs"]) == (given.get("env", "catch"), 4)
+    assert set(found["range"]) == {*rates, "ratio"}
+    assert found["machine"]["cores"] >= 1
+    assert found["peak_memory_mb"] > 0
+
+
+@pytest.mark.usefixtures("_quick")
+def test_medians_are_within_what_was_seen() -> None:
+    found = bench("paac", seconds=0.02, rounds=3, env="catch", envs=4, threads=1)
+    for name, (low, high) in found["range"].items():
+        assert low <= high
+        assert low - 0.1 <= found[name] <= high + 0.1, name
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"seconds": 0.0}, UserError, r"--seconds 0\.0 --rounds 5: both must be positive"),
+        ({"seconds": float("nan")}, UserError, "--seconds nan"),
+        ({"rounds": 0}, UserError, "--rounds 0: both must be positive"),
+        ({"env": "cacth"}, UnknownEnv, "near: catch"),
+        ({"envs": 0}, UserError, "--envs 0: must be at least 1"),
+        ({"network": "nature"}, UserError, r"--network nature: does not fit observations \[50\]"),
+    ],
+)
+def test_what_cannot_be_is_refused(given: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        bench("paac", **{"env": "catch", **given})
+
+
+class Watch:
+    def __init__(self) -> None:
+        self.time = 7.0
+
+    def __call__(self) -> float:
+        return self.time
+
+
+def test_the_first_second_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = Watch()
+    monkeypatch.setattr(module.time, "perf_counter", watch)
+    seen, ended = Reports(seconds=2.0), []
+    # reports at 0, 0.5, 1.0, .. seconds; 10 steps in each half of the first second, 100 in each half after it
+    for half, steps in enumerate((10, 20, 120, 220, 320, 420, 520)):
+        watch.time = 7.0 + half / 2
+        seen.report("act_and_learn", Report(steps, 1))
+        ended.append(seen.stopping())
+    assert ended == [False] * 6 + [True]  # warm from second 1, and two seconds more
+    assert seen.rate() == (520 - 120) / 2
+
+
+def test_a_rate_needs_two_reports_however_slow_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = Watch()
+    monkeypatch.setattr(module.time, "perf_counter", watch)
+    seen = Reports(seconds=2.0)
+    for steps in (100, 200):
+        assert not seen.stopping()
+        seen.report("act_and_learn", Report(steps, 1))
+        watch.time += 10
+    assert not seen.stopping()  # one warm report only: there is nothing to take a rate between
+    seen.report("act_and_learn", Report(300, 1))
+    assert seen.stopping()
+    assert seen.rate() == 10

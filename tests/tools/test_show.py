@@ -1,0 +1,71 @@
+"""What is shown is what there is."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from gossamer.config.presets import PAPER, TUNED
+from gossamer.config.settings import KNOBS, resolve
+from gossamer.config.wiring import NETWORKS, OPTIMIZERS, program
+from gossamer.errors import UserError
+from gossamer.options import flag
+from gossamer.tools.show import overview, parts, show
+
+
+def console() -> tuple[Console, io.StringIO]:
+    screen = io.StringIO()
+    return Console(file=screen, width=200), screen
+
+
+def test_an_architecture_is_shown_with_its_figure_its_parts_and_where_its_defaults_come_from() -> None:
+    paper, screen = console()
+    show("paac", paper)
+    text = screen.getvalue()
+    wired = program(resolve({"architecture": "paac", "env": "catch"}))
+    assert wired.mermaid() in text
+    assert "exactly on policy, so any on-policy algorithm fits" in " ".join(text.split())
+    for line in parts(wired):
+        assert line in text
+    for chosen in (*TUNED.values(), PAPER):
+        assert chosen.why in text
+
+
+def test_every_default_is_in_the_table() -> None:
+    paper, screen = console()
+    show("paac", paper)
+    table = {line.split()[0]: line.split()[1:] for line in screen.getvalue().splitlines() if line.startswith("  --")}
+    assert {flag(name) for name in KNOBS} - set(table) == {"--architecture", "--env"}
+    columns = list(TUNED.values())
+    assert table["--rollout"] == [*(str(chosen.values["rollout"]) for chosen in columns), "5"]
+    assert table["--epsilon"][-1] == "0.1"
+
+
+def test_parts_name_workers_hosts_and_what_they_are_wired_with() -> None:
+    wired = program(resolve({"architecture": "paac", "env": "catch", "envs": 7, "workers": 2, "device": "cpu"}))
+    assert parts(wired) == [
+        "host machine: 2 cores, 0 GPUs",
+        "worker act_and_learn x1 on machine: Task, Alone, envs=7, workers=2",
+    ]
+
+
+def test_an_unknown_architecture_is_refused() -> None:
+    with pytest.raises(UserError, match="unknown architecture 'pacc'; near: paac"):
+        show("pacc", console()[0])
+
+
+def test_everything_that_can_be_named_is_listed() -> None:
+    paper, screen = console()
+    overview(paper)
+    words = set(screen.getvalue().replace(",", " ").split())
+    assert {"paac", "a2c", "ppo", "catch", "catch-pixels", "identity", "CartPole-v1"} <= words
+    assert {*NETWORKS, *OPTIMIZERS, "module:factory"} <= words
+
+
+def test_without_ale_py_the_list_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gossamer.envs.catalogue._has_atari", lambda: False)
+    paper, screen = console()
+    overview(paper)
+    assert 'none; run pip install "gossamer[atari]"' in screen.getvalue()

@@ -1,0 +1,231 @@
+"""A run and its directory: what is in it, and that nothing is written where something is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from some_parts import leaves
+from some_runs import NAN_ENV, checkpoint, result, rows, save_always, trained
+
+import gossamer
+from gossamer.config.settings import Settings, resolve
+from gossamer.errors import UserError
+from gossamer.learner import NonFiniteLoss
+from gossamer.storage.checkpoint import Store
+from gossamer.storage.directory import load_settings, write_json
+from gossamer.training import experiment
+
+
+def test_five_lines_of_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = gossamer.train("paac", env="catch", algorithm="ppo", steps=1_000)
+    mean = gossamer.evaluate(run.directory, episodes=30).mean_return
+    assert -1 <= mean <= 1
+    assert run.directory.parent == Path("runs")
+    assert run.directory.name.startswith("paac-catch-")
+    assert (tmp_path / run.directory / "result.json").is_file()
+
+
+def test_what_a_run_leaves(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run")
+    assert sorted(path.name for path in run.directory.iterdir()) == [
+        "checkpoints",
+        "config.json",
+        "metrics.jsonl",
+        "result.json",
+        "run.log",
+        "tensorboard",
+    ]
+    assert [path.name for path in (run.directory / "checkpoints").iterdir()] == ["step_000000000080"]
+    assert list((run.directory / "tensorboard").iterdir())
+    log = (run.directory / "run.log").read_text().splitlines()
+    assert log[0].endswith(f"started at step 0 with gossamer {gossamer.__version__}")
+    assert log[-1].endswith("ended at step 80: all steps done")
+
+
+def test_the_config_is_complete_and_can_be_read_again(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run")
+    config = json.loads((run.directory / "config.json").read_text())
+    assert config.pop("gossamer") == gossamer.__version__
+    expected = resolve({"architecture": "paac", "env": "catch", "envs": 2, "rollout": 4, "steps": 80, "threads": 1})
+    assert Settings(**config) == load_settings(run.directory) == expected
+
+
+def test_the_result_names_its_protocol_and_how_it_ended(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run", steps=400)
+    assert run.result == result(run.directory)
+    found = run.result
+    assert found["protocol"].startswith("training: mean of the last 100 training episodes")
+    assert (found["ended"], found["steps"], found["frames"]) == ("all steps done", 400, 400)
+    assert found["episodes"] == 44  # two environments, 200 steps each, 9 to an episode
+    assert -1 <= found["mean_return"] <= 1
+    assert found["checkpoint"] == "step_000000000400"
+    assert found["seconds"] > 0
+    assert found["settings"]["learning_rate"] == load_settings(run.directory).learning_rate
+    assert (found["solved_steps"], found["version"]) == (None, gossamer.__version__)
+    assert found["machine"]["cores"] == os.cpu_count()
+
+
+def test_rows_have_their_keys(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run", algorithm="ppo", passes=1, minibatches=1, clip=0.2)
+    (row,) = rows(run.directory)
+    counts = {"steps", "frames", "updates", "seconds", "steps_per_second", "episodes", "mean_return"}
+    learned = {"loss", "policy_loss", "value_loss", "entropy", "kl", "clip_fraction", "gradient_norm", "learning_rate"}
+    assert set(row) == counts | learned | {"time/env", "time/inference", "time/update", "time/other"}
+    assert (row["steps"], row["updates"]) == (80, 10)
+
+
+def test_it_ends_when_it_is_good_enough(tmp_path: Path) -> None:
+    # Counter gives 0 + 1 + .. + 9 = 45 whatever is done: 100 episodes of 10 steps by 2 environments, 1,000 steps
+    run = trained(tmp_path / "run", env="counter", rollout=10, steps=10**6, stop_at_return=45.0)
+    assert run.result["ended"] == "reached the return asked for"
+    assert run.result["solved_steps"] == 1000
+    assert 1000 <= run.result["steps"] < 10**6
+    assert run.result["mean_return"] == 45
+
+
+def test_it_does_not_end_before_it_is_good_enough(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run", env="counter", rollout=10, steps=1200, stop_at_return=45.1)
+    assert (run.result["ended"], run.result["steps"]) == ("all steps done", 1200)
+
+
+def before_and_after(folder: Path) -> list[tuple[str, bytes]]:
+    return [(str(path), path.read_bytes()) for path in sorted(folder.rglob("*")) if path.is_file()]
+
+
+def test_a_run_that_is_there_is_not_touched(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run")
+    before = before_and_after(tmp_path)
+    with pytest.raises(UserError, match=r"--run-dir .*run: exists already; go on with `gossamer resume .*run`, add"):
+        trained(tmp_path / "run")
+    assert before_and_after(tmp_path) == before
+    again = trained(tmp_path / "run", overwrite=True, seed=2)
+    assert len(rows(run.directory)) == 1
+    assert again.result["settings"]["seed"] == 2
+
+
+def test_a_folder_that_is_no_run_is_never_removed(tmp_path: Path) -> None:
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter1.tex").write_text("years of work")
+    for overwrite in (False, True):
+        with pytest.raises(UserError, match="thesis"):
+            trained(tmp_path / "thesis", overwrite=overwrite)
+    assert before_and_after(tmp_path) == [(str(tmp_path / "thesis" / "chapter1.tex"), b"years of work")]
+
+
+def test_an_empty_folder_will_do_and_a_file_will_not(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    trained(tmp_path / "empty")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"--run-dir .*file: is a file; give a directory"):
+        trained(tmp_path / "file", overwrite=True)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"env": "cacth"},
+        {"env": "Pendulum-v1"},
+        {"envs": 0},
+        {"network": "nature"},
+        {"network": "math:sqrt"},
+        {"network": "nowhere:make"},
+        {"device": "cuda:99"},
+        {"keep": 0},
+        {"env": "CartPole-v1", "envs": 4, "workers": 3},
+    ],
+    ids=str,
+)
+def test_nothing_is_written_where_something_is_refused(tmp_path: Path, given: dict[str, Any]) -> None:
+    with pytest.raises(ValueError):
+        trained(tmp_path / "run", **given)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_network_that_does_not_fit_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"--network nature: does not fit observations \[50\] .*use mlp"):
+        trained(tmp_path / "run", network="nature")
+
+
+def test_a_loss_that_is_nan_ends_the_run_and_keeps_the_last_good_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sours.py").write_text(NAN_ENV)
+    monkeypatch.syspath_prepend(tmp_path)
+    save_always(monkeypatch)
+    # the 30th step of both environments is in the 8th rollout of 4 steps: 64 steps in all
+    with pytest.raises(NonFiniteLoss, match="became NaN or infinite at step 64"):
+        trained(tmp_path / "run", env="sours:Sours", steps=1000)
+    kept = Store(tmp_path / "run" / "checkpoints").get("last")
+    assert kept.steps == 56
+    weights = leaves(kept.load()["workers"]["act_and_learn"]["learner"])
+    assert all(w.isfinite().all() for w in weights.values() if isinstance(w, torch.Tensor))
+    assert not (tmp_path / "run" / "result.json").exists()
+    assert "ended at step 56: NonFiniteLoss" in (tmp_path / "run" / "run.log").read_text().splitlines()[-1]
+
+
+@pytest.mark.parametrize("algorithm", ["a2c", "ppo"])
+def test_an_absurd_learning_rate_is_reported_too(tmp_path: Path, algorithm: str) -> None:
+    with pytest.raises(NonFiniteLoss, match="at step"):
+        trained(tmp_path / "run", algorithm=algorithm, learning_rate=1e39)
+
+
+def test_a_config_that_is_damaged_is_named(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run")
+    file = run.directory / "config.json"
+    whole = file.read_text()
+    for damaged in (
+        whole[:-20],
+        "[]",
+        "{}",
+        whole.replace('"steps"', '"stops"'),
+        whole.replace('"steps": 80', '"steps": null'),
+        whole.replace('"steps": 80', '"steps": 0'),
+    ):
+        file.write_text(damaged)
+        with pytest.raises(UserError, match=r"config\.json: truncated or altered"):
+            load_settings(run.directory)
+    for other in (tmp_path, tmp_path / "nothing", file):
+        with pytest.raises(UserError, match=r"not a run directory \(no config\.json\)"):
+            load_settings(other)
+
+
+def test_json_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    write_json(tmp_path / "a.json", {"a": 1})
+    with pytest.raises(TypeError):
+        write_json(tmp_path / "a.json", {"a": object()})
+    assert json.loads((tmp_path / "a.json").read_text()) == {"a": 1}
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_the_first_signal_saves_and_the_second_ends_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    class Quiet:
+        interrupted: str | None = None
+
+        class display:  # noqa: N801
+            note = staticmethod(print)
+
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    quiet = Quiet()
+    with experiment._signals(quiet):  # type: ignore[arg-type]
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert quiet.interrupted == "SIGTERM"
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert "SIGTERM: saving a checkpoint, then ending" in capsys.readouterr().out
+    assert {number: signal.getsignal(number) for number in handlers} == handlers
+
+
+def test_a_run_need_not_be_in_the_main_thread(tmp_path: Path) -> None:
+    found: list[gossamer.Run] = []
+    thread = threading.Thread(target=lambda: found.append(trained(tmp_path / "run")))
+    thread.start()
+    thread.join()
+    assert checkpoint(found[0].directory)["workers"]["act_and_learn"]["learner"]["steps"] == 80

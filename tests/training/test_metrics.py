@@ -1,0 +1,266 @@
+"""Rates, shares and means of a run, by a clock that the test turns; and the rows that are kept of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from gossamer.task import Episode, Report
+from gossamer.training.metrics import Progress, Recorder
+
+
+class Watch:
+    """A clock that stands until it is turned."""
+
+    def __init__(self) -> None:
+        self.time = 1000.0
+
+    def __call__(self) -> float:
+        return self.time
+
+
+def begun(total: int = 1000) -> tuple[Progress, Watch]:
+    watch = Watch()
+    return Progress(total, frames_per_step=4, now=watch), watch
+
+
+def go(progress: Progress, watch: Watch, seconds: float, steps: int, **seconds_in: float) -> None:
+    """Let time pass, then report so many more steps."""
+    watch.time += seconds
+    progress.update("act_and_learn", Report(progress.steps + steps, progress.updates + 1, seconds=seconds_in))
+
+
+def test_rates_are_those_of_their_windows() -> None:
+    progress, watch = begun(total=10_000)
+    for _ in range(60):
+        go(progress, watch, 1, 10)
+    for _ in range(10):
+        go(progress, watch, 1, 40)
+    assert progress.rate(10) == 40  # the last 10 s
+    assert progress.rate(60) == (50 * 10 + 10 * 40) / 60
+    assert progress.left == (10_000 - 1000) / progress.rate(60)
+
+
+def test_at_the_beginning_the_window_is_what_there_was() -> None:
+    progress, watch = begun()
+    assert progress.rate(10) == 0
+    assert progress.left is None
+    go(progress, watch, 2, 100)
+    assert progress.rate(10) == progress.rate(60) == 50
+    assert progress.left == 900 / 50
+    watch.time += 3  # nothing has been reported since, and time goes on
+    assert progress.rate(10) == 20
+
+
+def test_quick_reports_are_not_all_kept() -> None:
+    progress, watch = begun()
+    for _ in range(10_000):
+        go(progress, watch, 1 / 64, 1)
+    assert len(progress._marks) < 65 / 0.25 + 2
+    assert progress.rate(10) == pytest.approx(64, rel=0.03)  # within a mark's quarter of a second of ten
+
+
+def test_when_it_all_stands_still_the_rate_falls_to_nothing() -> None:
+    progress, watch = begun()
+    go(progress, watch, 1, 100)
+    watch.time += 1000
+    assert progress.rate(10) == 0
+    assert progress.left is None
+
+
+def test_shares_are_of_all_the_time_that_passed() -> None:
+    progress, watch = begun()
+    go(progress, watch, 2, 10, env=1.0, inference=0.25)
+    go(progress, watch, 2, 10, env=1.0, update=0.5)
+    assert progress.shares() == {"env": 0.5, "inference": 0.0625, "update": 0.125, "other": 0.3125}
+    assert list(begun()[0].shares().items()) == [("other", 1.0)]
+
+
+def test_shares_of_members_that_work_side_by_side_are_of_their_work() -> None:
+    progress, watch = begun()
+    go(progress, watch, 1, 10, env=3.0, update=1.0)  # 4 seconds of work within one
+    assert progress.shares() == {"env": 0.75, "update": 0.25, "other": 0.0}
+
+
+def test_the_mean_is_of_the_last_hundred_episodes() -> None:
+    progress, _ = begun()
+    assert progress.mean_return is None
+    episodes = tuple(Episode(score, 10) for score in (1000, *range(100)))
+    progress.update("act_and_learn", Report(10, 1, episodes[:1]))
+    assert progress.mean_return == 1000
+    progress.update("act_and_learn", Report(20, 2, episodes[1:]))
+    assert progress.mean_return == 99 / 2  # of 0 .. 99
+    assert progress.episodes == 101
+
+
+def test_steps_of_members_add_up() -> None:
+    progress, _ = begun()
+    progress.update("act_and_learn[0]", Report(10, 1))
+    progress.update("act_and_learn[1]", Report(20, 3))
+    progress.update("act_and_learn[0]", Report(30, 2))
+    assert (progress.steps, progress.updates) == (50, 5)
+
+
+def test_each_member_has_its_own_last_hundred_episodes() -> None:
+    progress, _ = begun()
+    progress.update("m[0]", Report(10, 1, tuple(Episode(score, 1) for score in (1000.0, *range(100)))))
+    progress.update("m[1]", Report(10, 1))
+    progress.update("m[2]", Report(10, 1, (Episode(3.0, 1), Episode(4.0, 1))))
+    assert progress.member_returns == {"m[0]": 99 / 2, "m[1]": None, "m[2]": 3.5}
+    assert progress.episodes == 103
+    assert len(progress.recent) == 100
+
+
+def test_totals_never_go_down_when_a_member_starts_again() -> None:
+    progress, watch = begun(total=1000)
+    progress.update("m[0]", Report(100, 10))
+    progress.update("m[1]", Report(200, 20))
+    progress.update("m[1]", Report(150, 15))  # from an older state: how much it has played since is not said
+    assert (progress.steps, progress.updates, progress.repeated) == (300, 30, 50)
+    watch.time += 10
+    progress.update("m[1]", Report(160, 16))
+    progress.update("m[1]", Report(210, 21))
+    assert (progress.steps, progress.updates, progress.repeated) == (360, 36, 50)
+    assert progress.left == (1000 + 50 - 360) / 36  # the 50 do not bring the end nearer; 360 steps in 10 seconds
+    progress.update("m[1]", Report(10, 1))  # from the beginning, and of the twice played
+    assert (progress.steps, progress.updates, progress.repeated) == (360, 36, 250)
+
+    after, _ = begun()
+    after.load_state_dict(json.loads(json.dumps(progress.state_dict())))
+    assert (after.steps, after.updates, after.repeated) == (360, 36, 250)
+
+
+def test_metrics_are_means_over_members() -> None:
+    progress, _ = begun()
+    progress.update("m[0]", Report(1, 1, metrics={"loss": 1.0, "entropy": 0.5}))
+    progress.update("m[1]", Report(1, 1, metrics={"loss": 7.0}))
+    progress.update("m[0]", Report(2, 2, metrics={"loss": 3.0, "entropy": 0.25}))
+    row = progress.row()
+    assert (row["loss"], row["entropy"]) == (5.0, 0.25)
+
+
+def test_shares_of_members_are_of_the_time_of_all_of_them() -> None:
+    progress, watch = begun()
+    watch.time += 2
+    progress.update("m[0]", Report(10, 1, seconds={"env": 1.0}))
+    progress.update("m[1]", Report(10, 1, seconds={"env": 0.5, "update": 0.5}))
+    assert progress.shares() == {"env": 1.5 / 4, "update": 0.5 / 4, "other": 0.5}
+
+
+def test_a_row_says_how_far_members_are_apart() -> None:
+    progress, _ = begun()
+    progress.gossip = {"gossip/distance": 0.5, "gossip/kl": None}
+    assert {"gossip/distance": 0.5, "gossip/kl": None}.items() <= progress.row().items()
+
+
+def test_a_row() -> None:
+    progress, watch = begun()
+    watch.time += 2
+    report = Report(100, 7, (Episode(3.0, 9),), {"loss": 0.5, "learning_rate": 1e-3}, {"env": 1.0})
+    progress.update("act_and_learn", report)
+    assert progress.row() == {
+        "steps": 100,
+        "frames": 400,
+        "updates": 7,
+        "seconds": 2.0,
+        "steps_per_second": 50.0,
+        "episodes": 1,
+        "mean_return": 3.0,
+        "loss": 0.5,
+        "learning_rate": 1e-3,
+        "time/env": 0.5,
+        "time/other": 0.5,
+    }
+
+
+def test_a_resumed_run_goes_on_counting() -> None:
+    before, watch = begun()
+    before.update("act_and_learn", Report(100, 5, (Episode(1.0, 9), Episode(2.0, 9))))
+    watch.time += 30
+    saved = json.loads(json.dumps(before.state_dict()))
+
+    after, later = begun()
+    after.load_state_dict(saved)
+    assert (after.steps, after.updates, after.episodes, after.mean_return) == (100, 5, 2, 1.5)
+    later.time += 10
+    assert after.elapsed == 40
+    assert after.rate(10) == 0  # the hundred steps were not made in this session
+    after.update("act_and_learn", Report(200, 9, (Episode(6.0, 9),)))
+    assert after.rate(10) == 10
+    assert (after.episodes, after.mean_return) == (3, 3.0)
+    assert after.member_returns == {"act_and_learn": 3.0}
+
+
+def test_a_run_of_the_first_version_can_be_gone_on_with() -> None:
+    saved = begun()[0].state_dict()
+    del saved["members"], saved["again"]
+    after, _ = begun()
+    after.load_state_dict({**saved, "counts": {"act_and_learn": [100, 5]}, "recent": [[1.0, 9]], "episodes": 1})
+    assert (after.steps, after.updates, after.mean_return) == (100, 5, 1.0)
+
+
+def rows(directory: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_a_row_is_on_disk_at_once(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path)
+    recorder.write({"steps": 10, "mean_return": None})
+    assert rows(tmp_path) == [{"steps": 10, "mean_return": None}]
+    recorder.close()
+
+
+def test_tensorboard_gets_the_numbers_at_their_steps(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path)
+    recorder.write({"steps": 10, "mean_return": None, "loss": 2.0, "time/env": 0.25})
+    recorder.write({"steps": 20, "mean_return": 1.5, "loss": 1.0, "time/env": 0.5})
+    recorder.close()
+    assert scalars(tmp_path) == {
+        "loss": [(10, 2.0), (20, 1.0)],
+        "mean_return": [(20, 1.5)],
+        "time/env": [(10, 0.25), (20, 0.5)],
+    }
+
+
+def scalars(directory: Path) -> dict[str, list[tuple[int, float]]]:
+    """As TensorBoard reads them."""
+    events = EventAccumulator(str(directory / "tensorboard"))
+    events.Reload()
+    return {tag: [(event.step, event.value) for event in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
+
+
+def test_tensorboard_sees_a_row_at_once_and_a_resumed_run_beside_it(tmp_path: Path) -> None:
+    first = Recorder(tmp_path)
+    first.write({"steps": 10, "loss": 2.0})
+    assert scalars(tmp_path) == {"loss": [(10, 2.0)]}
+    first.close()
+    second = Recorder(tmp_path, keep_until=10)
+    second.write({"steps": 20, "loss": 1.0})
+    second.close()
+    assert len(list((tmp_path / "tensorboard").iterdir())) == 2
+    assert scalars(tmp_path) == {"loss": [(10, 2.0), (20, 1.0)]}
+
+
+def test_rows_that_will_be_made_again_are_dropped(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path)
+    for steps in (10, 20, 30, 40):
+        recorder.write({"steps": steps})
+    recorder.close()
+    with open(tmp_path / "metrics.jsonl", "a") as file:
+        file.write('{"steps": 5')  # cut off by a crash
+    again = Recorder(tmp_path, keep_until=20)
+    again.write({"steps": 25})
+    again.close()
+    assert [row["steps"] for row in rows(tmp_path)] == [10, 20, 25]
+    assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize("line", ["", "[1]", "3", '{"loss": 1}', '{"steps": null}', "\x00\x00"])
+def test_lines_that_are_no_rows_are_dropped(tmp_path: Path, line: str) -> None:
+    (tmp_path / "metrics.jsonl").write_text(f'{{"steps": 10}}\n{line}\n')
+    Recorder(tmp_path, keep_until=20).close()
+    assert rows(tmp_path) == [{"steps": 10}]

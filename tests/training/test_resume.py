@@ -1,0 +1,188 @@
+"""N steps, then as many again, are 2 N steps: bit for bit, however the first half ended."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from some_parts import OPTIMIZERS, differences
+from some_runs import QUICK, checkpoint, has_begun, result, rows, save_always, start, trained, wait_until
+
+import gossamer
+from gossamer.errors import DamagedCheckpoint, UserError
+from gossamer.storage.checkpoint import Store
+
+FEW = ("--envs", "2", "--rollout", "4", "--threads", "1")
+algorithms = pytest.mark.parametrize("algorithm", ["a2c", "ppo"])
+
+
+def assert_half_and_half_are_the_whole(folder: Path, **given: Any) -> None:
+    whole = trained(folder / "whole", steps=80, **given)
+    half = trained(folder / "half", steps=40, **given)
+    assert differences(checkpoint(half.directory), checkpoint(whole.directory)) != []
+    resumed = gossamer.resume(half.directory, steps=80)
+    assert resumed.result["steps"] == 80
+    assert differences(checkpoint(half.directory), checkpoint(whole.directory)) == []
+
+
+@pytest.mark.parametrize("env", ["catch", "identity"])
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@algorithms
+def test_resuming_is_exact(tmp_path: Path, env: str, optimizer: str, algorithm: str) -> None:
+    assert_half_and_half_are_the_whole(tmp_path, env=env, optimizer=optimizer, algorithm=algorithm)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@algorithms
+def test_resuming_is_exact_on_pictures(tmp_path: Path, algorithm: str, precision: str) -> None:
+    assert_half_and_half_are_the_whole(tmp_path, env="catch-pixels", algorithm=algorithm, precision=precision)
+
+
+def test_resuming_is_exact_with_environments_of_the_user_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "envs")
+    assert_half_and_half_are_the_whole(tmp_path, env="some_envs:Walk")  # it can give its state
+
+
+def test_a_run_in_many_pieces_is_the_same_run(tmp_path: Path) -> None:
+    whole = trained(tmp_path / "whole", steps=80)
+    pieces = trained(tmp_path / "pieces", steps=8)
+    for steps in (16, 40, 48, 80):
+        gossamer.resume(pieces.directory, steps=steps)
+    assert differences(checkpoint(pieces.directory), checkpoint(whole.directory)) == []
+    counted = [row["steps"] for row in rows(pieces.directory)]
+    assert counted == [8, 16, 40, 48, 80]
+    assert [row["updates"] for row in rows(pieces.directory)] == [1, 2, 5, 6, 10]
+    seconds = [row["seconds"] for row in rows(pieces.directory)]
+    assert seconds == sorted(seconds)
+    log = (pieces.directory / "run.log").read_text()
+    assert "resumed at step 48" in log
+    assert "cannot give its state" not in log
+    assert result(pieces.directory)["episodes"] == 8  # two environments of 40 steps, 9 to an episode
+
+
+def test_resuming_without_a_number_goes_on_to_what_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = trained(tmp_path / "run", env="counter", rollout=10, steps=2000, stop_at_return=45.0)
+    assert run.result["steps"] < 2000
+    assert gossamer.resume(run.directory).result["steps"] == 2000
+    again = gossamer.resume(run.directory)  # there is nothing left to do
+    assert (again.result["ended"], again.result["steps"]) == ("all steps done", 2000)
+
+
+def test_the_total_stays_with_the_run(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run", steps=40)
+    gossamer.resume(run.directory, steps=80)
+    assert json.loads((run.directory / "config.json").read_text())["steps"] == 80
+
+
+@pytest.mark.parametrize("steps", [80, 79, 0, -1])
+def test_too_few_steps_are_refused(tmp_path: Path, steps: int) -> None:
+    run = trained(tmp_path / "run")
+    with pytest.raises(UserError, match=rf"--steps {steps}: the run has done 80 already; give the total to go on to"):
+        gossamer.resume(run.directory, steps=steps)
+    assert result(run.directory)["steps"] == 80
+    assert len(rows(run.directory)) == 1
+
+
+def test_where_there_is_nothing_to_resume(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="not a run directory"):
+        gossamer.resume(tmp_path, steps=100)
+    run = trained(tmp_path / "run")
+    with pytest.raises(UserError, match="--keep 0: must be at least 1"):
+        gossamer.resume(run.directory, steps=100, keep=0)
+    (run.directory / "checkpoints" / "step_000000000080" / "state.json").write_text("{}")
+    with pytest.raises(DamagedCheckpoint, match=r"state\.json is truncated or altered"):
+        gossamer.resume(run.directory, steps=100)
+
+
+def test_an_environment_that_cannot_give_its_state_is_said_so_in_the_log(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run", env="CartPole-v1", steps=40)
+    assert "cannot give its state" not in (run.directory / "run.log").read_text()
+    before = checkpoint(run.directory)["workers"]["act_and_learn"]["learner"]
+    gossamer.resume(run.directory, steps=80)
+    after = checkpoint(run.directory)["workers"]["act_and_learn"]["learner"]
+    assert (before["steps"], after["steps"]) == (40, 80)
+    assert differences(before["model"], after["model"]) != []
+    log = (run.directory / "run.log").read_text()
+    assert "CartPole-v1 cannot give its state: new episodes begin, all else goes on exactly" in log
+
+
+def test_rows_later_than_the_checkpoint_are_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = trained(tmp_path / "run", steps=40)
+    with open(run.directory / "metrics.jsonl", "a") as file:
+        file.write('{"steps": 48}\n{"steps": 56}\n{"st')  # as after a crash long since the last checkpoint
+    gossamer.resume(run.directory, steps=80)
+    assert [row["steps"] for row in rows(run.directory)] == [40, 80]
+
+
+def test_the_last_few_checkpoints_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_always(monkeypatch)
+    run = trained(tmp_path / "run", env="counter", keep=2)  # no episode ends: none is better than another
+    assert [c.steps for c in Store(run.directory / "checkpoints").all()] == [72, 80]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_first_and_nothing_is_lost(tmp_path: Path, number: signal.Signals) -> None:
+    directory = tmp_path / "run"
+    process = start("train", "paac", "--env", "catch", *FEW, "--steps", "10000000", "--run-dir", directory)
+    wait_until(lambda: has_begun(directory), process)
+    process.send_signal(number)
+    printed, told = process.communicate()
+    assert process.returncode == 0, told
+    done = result(directory)["steps"]
+    assert printed.startswith(f"{number.name}: {done:,} steps")
+    assert f"{number.name}: saving a checkpoint, then ending" in told
+    assert result(directory)["ended"] == number.name
+    assert Store(directory / "checkpoints").get("last").steps == done
+
+    gossamer.resume(directory, steps=done + 80)
+    whole = trained(tmp_path / "whole", steps=done + 80)
+    assert differences(checkpoint(directory), checkpoint(whole.directory)) == []
+
+
+ALWAYS = """
+import sys
+from functools import partial
+import gossamer
+from gossamer.training import experiment
+experiment.RunObserver = partial(experiment.RunObserver, checkpoint_seconds=0.0)
+gossamer.train("paac", env="catch", envs=2, rollout=4, threads=1, steps=10**7, run_dir=sys.argv[1])
+"""
+
+
+def test_kill_9_leaves_a_checkpoint_to_go_on_from(tmp_path: Path) -> None:
+    directory = tmp_path / "run"
+    checkpoints = directory / "checkpoints"
+    process = start(directory, program=ALWAYS)  # it writes checkpoints most of its time
+    wait_until(lambda: len(list(checkpoints.glob("step_*"))) >= 3, process)
+    time.sleep(0.2)
+    process.kill()
+    process.communicate()
+
+    last = Store(checkpoints).get("last")
+    last.load()
+    (directory / "checkpoints" / f".step_{last.steps + 8:012d}.1").mkdir()  # at the latest now there is a left-over
+    gossamer.resume(directory, steps=last.steps + 80)
+    assert not list(checkpoints.glob(".*"))
+    whole = trained(tmp_path / "whole", steps=last.steps + 80)
+    assert differences(checkpoint(directory), checkpoint(whole.directory)) == []
+    counted = [row["steps"] for row in rows(directory)]
+    assert counted == sorted(counted)
+
+
+def test_runs_differ_only_by_their_seeds(tmp_path: Path) -> None:
+    one, same, other = (trained(tmp_path / name, seed=seed) for name, seed in (("a", 1), ("b", 1), ("c", 2)))
+    assert differences(checkpoint(one.directory), checkpoint(same.directory)) == []
+    assert differences(checkpoint(one.directory), checkpoint(other.directory)) != []
+
+
+def test_training_leaves_torch_s_global_stream_alone(tmp_path: Path) -> None:
+    before = torch.random.get_rng_state()
+    trained(tmp_path / "run", **{**QUICK, "env": "catch-pixels"})
+    assert torch.equal(torch.random.get_rng_state(), before)
