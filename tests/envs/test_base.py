@@ -1,4 +1,4 @@
-from gossamer.envs.base import env_seeds, missing_extra, near, unknown_env
+from gossamer.envs.base import env_seeds, missing_extra, near_names, unknown_env
 
 
 def test_seeds_of_environments_are_distinct_and_shared_by_no_other_run() -> None:
@@ -10,10 +10,10 @@ def test_seeds_of_environments_are_distinct_and_shared_by_no_other_run() -> None
 
 def test_near_names_see_through_spellings() -> None:
     known = ["pong", "space_invaders", "CartPole-v0", "CartPole-v1"]
-    assert near("SpaceInvadersNoFrameskip-v4", known) == ["space_invaders"]
-    assert near("ALE/Pong-v5", known) == ["pong"]
-    assert near("cartpole", known) == ["CartPole-v1"]  # the latest version only
-    assert near("zzz", known) == []
+    assert near_names("SpaceInvadersNoFrameskip-v4", known) == ["space_invaders"]
+    assert near_names("ALE/Pong-v5", known) == ["pong"]
+    assert near_names("cartpole", known) == ["CartPole-v1"]  # the latest version only
+    assert near_names("zzz", known) == []
 
 
 def test_errors_say_what_would_do() -> None:

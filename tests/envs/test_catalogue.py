@@ -6,7 +6,7 @@ import pytest
 
 from gossamer.envs import MissingExtra, UnknownEnv, names, resolve
 from gossamer.envs.atari import GALA, PAAC, Atari, AtariPreset, list_games
-from gossamer.envs.base import near
+from gossamer.envs.base import near_names
 from gossamer.envs.gym import Custom, Gym
 from gossamer.envs.toy import Catch, Counter, Identity
 
@@ -57,7 +57,7 @@ def test_games_by_their_snake_case_names() -> None:
 
 @needs_atari
 def test_no_game_is_mistaken_for_a_misspelt_toy() -> None:
-    assert [game for game in list_games() if near(game, names()["toy"])] == []
+    assert [game for game in list_games() if near_names(game, names()["toy"])] == []
 
 
 @needs_atari

@@ -16,12 +16,12 @@ from torch.optim import SGD, Optimizer
 
 from gossamer.algorithms import A2C, PPO, Algorithm
 from gossamer.exchange import Alone, Gossip, Mailboxes
-from gossamer.exchange.gossip.formats import Format
+from gossamer.exchange.gossip.formats import Format, rounded
 from gossamer.exchange.gossip.graphs import Complete, Hierarchical, OnePeer, Ring
 from gossamer.exchange.gossip.messages import Message, Parcel
 from gossamer.exchange.gossip.mixing import LEAST, UNIFORM, Mixing, PushSum
 from gossamer.exchange.gossip.records import Cut, Traffic
-from gossamer.exchange.proxy.wire import decode, encode, rounded
+from gossamer.exchange.proxy.wire import decode, encode
 from gossamer.learner import Learner
 from gossamer.program import WouldBlock
 

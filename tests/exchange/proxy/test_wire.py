@@ -8,9 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gossamer.exchange.gossip.formats import Format
+from gossamer.exchange.gossip.formats import BLOCK, Format, rounded
 from gossamer.exchange.gossip.messages import Hello, Message, Parcel, Pulse, merge
-from gossamer.exchange.proxy.wire import BLOCK, HEADER, Refused, decode, encode, peek, rounded
+from gossamer.exchange.proxy.wire import HEADER, Refused, decode, encode, peek
 
 TOKEN, LAYOUT = b"0123456789abcdef", b"layout-1"
 
