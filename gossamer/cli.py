@@ -20,7 +20,7 @@ from gossamer.envs.base import MissingExtra, UnknownEnv, UnsupportedSpace
 from gossamer.errors import UserError
 from gossamer.exchange import LayoutMismatch
 from gossamer.launch.ray.errors import HostFailed
-from gossamer.learner import NonFiniteLoss
+from gossamer.learner import NonFinite
 from gossamer.tools.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -263,7 +263,7 @@ def main() -> int:
     command = tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="gossamer", description=DESCRIPTION)
     try:
         command()
-    except (UserError, UnknownEnv, MissingExtra, UnsupportedSpace, NonFiniteLoss, LayoutMismatch, HostFailed) as error:
+    except (UserError, UnknownEnv, MissingExtra, UnsupportedSpace, NonFinite, LayoutMismatch, HostFailed) as error:
         print("gossamer:", *str(error).split(), file=sys.stderr)  # on one line, whatever torch put into it
         return BAD_VALUE
     except OSError as error:

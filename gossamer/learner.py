@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from copy import deepcopy
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
 
 from gossamer.data import Trajectory, Tree
 from gossamer.envs.base import Spec
-from gossamer.exchange import Exchange
+from gossamer.exchange import Link, Stepped
+from gossamer.exchange.flat import Flat
+from gossamer.losses import Loss
 from gossamer.task import Task
 
 _SEEDING = threading.Lock()  # torch initialises from one global stream; members of one process must not share it
 
 
-class NonFiniteLoss(ArithmeticError):
-    """A loss or gradient was NaN or infinite."""
+class NonFinite(ArithmeticError):
+    """An observation, reward, loss or gradient was NaN or infinite."""
 
 
 def build(task: Task, spec: Spec) -> nn.Module:
@@ -32,23 +34,24 @@ def build(task: Task, spec: Spec) -> nn.Module:
 class Learner:
     """Turns trajectories into parameters."""
 
-    def __init__(self, task: Task, spec: Spec, *, rank: int = 0, copies: int = 1) -> None:
-        """One of `copies` learners that share the task's steps evenly."""
-        self.task, self.model, self.copies = task, build(task, spec), copies
+    def __init__(self, task: Task, spec: Spec, *, rank: int = 0) -> None:
+        self.task, self.model = task, build(task, spec)
         self.opt = task.optimization.make(self.model.parameters(), task.optimization.learning_rate)
         self.rng = task.generator("learn", rank)
         self.steps = 0  # environment steps learned from
         self.updates = 0  # optimiser steps
 
-    @property
-    def left(self) -> bool:
-        """Whether this learner's share of the task's steps is not done yet."""
-        return self.steps * self.copies < self.task.steps
+    @cached_property
+    def flat(self) -> Flat:
+        """The parameters as one vector; made when an exchange asks for it. From then on they are views of it."""
+        return Flat(self.model)
 
-    def update(self, batch: Trajectory, exchange: Exchange) -> dict[str, float]:
-        """Learn from a batch; the means of what its losses report. `NonFiniteLoss` if any is NaN or infinite."""
-        plan = self.task.optimization
-        rate = plan.rate(self.steps * self.copies)
+    def update(self, batch: Trajectory, link: Link, position: int) -> dict[str, float]:
+        """Learn from a batch that was acted at this position of the step budget; the means of what its losses report.
+
+        Raises `NonFinite` before a NaN or infinity reaches the parameters or another member: they are as they were
+        after the last good step."""
+        rate = self.task.optimization.rate(position)
         for group in self.opt.param_groups:
             group["lr"] = rate
         rows: list[Tensor] = []
@@ -56,17 +59,24 @@ class Learner:
         for loss in self.task.algorithm.losses(self.model, batch, self.rng):
             self.opt.zero_grad(set_to_none=True)
             loss.total.backward()  # type: ignore[no-untyped-call]
-            norm = nn.utils.clip_grad_norm_(self.model.parameters(), plan.clip_norm, foreach=True)
-            exchange.apply(self.model, self.opt)
+            stepped = link.step(self._step)
+            if not stepped.finite:
+                raise NonFinite(f"{culprit(batch, loss)} became NaN or infinite at step {position:,}")
             self.updates += 1
             names = ["loss", "gradient_norm", *loss.parts]
-            rows.append(torch.stack([loss.total.detach(), norm, *loss.parts.values()]))
+            rows.append(torch.stack([loss.total.detach(), stepped.norm, *loss.parts.values()]))
         self.steps += batch.steps
-        means = dict(zip(names, torch.stack(rows).mean(0).tolist(), strict=True))  # the one wait for the device
-        if not all(map(math.isfinite, means.values())):
-            bad = ", ".join(name for name, mean in means.items() if not math.isfinite(mean))
-            raise NonFiniteLoss(f"{bad} became NaN or infinite at step {self.steps:,}")
+        means = dict(zip(names, torch.stack(rows).mean(0).tolist(), strict=True))
         return {**means, "learning_rate": rate}
+
+    def _step(self) -> Stepped:
+        """The local step: clip, look whether the gradient is finite, step."""
+        parameters = self.model.parameters()
+        norm = nn.utils.clip_grad_norm_(parameters, self.task.optimization.clip_norm, foreach=True)
+        finite = bool(norm.isfinite())
+        if finite:
+            self.opt.step()
+        return Stepped(norm, finite)
 
     def state_dict(self) -> Tree:
         """Everything the next update depends on."""
@@ -89,3 +99,12 @@ class Learner:
                     kept[name] = torch.empty_like(parameter).copy_(tensor)
         self.rng.set_state(torch.as_tensor(state["rng"]).cpu())
         self.steps, self.updates = int(state["steps"]), int(state["updates"])
+
+
+def culprit(batch: Trajectory, loss: Loss) -> str:
+    """What of a batch was not finite first, and in which environments: observation, reward, loss or gradient."""
+    for name, values in (("observation", batch.obs), ("reward", batch.reward)):  # [T(+1), B, ...]
+        if values.is_floating_point() and not values.isfinite().all():
+            bad = (~values.isfinite()).movedim(1, 0).flatten(1).any(1).nonzero().flatten().tolist()
+            return f"the {name} of environment {', '.join(map(str, bad))}"
+    return "the gradient" if bool(loss.total.isfinite()) else "the loss"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import closing
 from typing import Concatenate, TypeAlias
 
 from gossamer.exchange import Exchange
@@ -21,14 +21,17 @@ def act_and_learn(ctx: Context, task: Task, exchange: Exchange, *, envs: int, wo
     `envs` environments side by side, stepped by `workers` threads or processes (0: what suits them)."""
     with closing(task.env.make(envs, workers=workers)) as env, closing(Member(ctx, task, env, exchange)) as member:
         experience = Direct(member.slot())
-        with suppress(Stopped):  # by an exchange that would have had to wait
-            while member.learner.left and not ctx.stopped:
+        try:
+            while (position := ctx.claim(task.rollout * envs, member.state_dict)) is not None:
                 with experience.slot() as slot:
                     member.unroll(slot)
                 batch = experience.batch(1)
-                metrics = member.update(batch.data)
+                metrics = member.update(batch.data, position)
                 experience.trained(batch)
                 ctx.report(member.report(metrics))
-                if ctx.due():
-                    ctx.save(member.state_dict())
+        except Stopped:  # by an exchange that would have had to wait
+            pass
+        except Exception:
+            ctx.save(member.state_dict(acting=False))  # the parameters are those of the last good step
+            raise
         ctx.save(member.state_dict())

@@ -23,34 +23,34 @@ class Member:
     def __init__(self, ctx: Context, task: Task, env: VectorEnv, exchange: Exchange) -> None:
         if task.threads:
             torch.set_num_threads(task.threads)  # counts for the calling thread: each member has its own
-        self.task, self.exchange, self.env, self.clock = task, exchange, env, Clock()
+        self.task, self.env, self.clock = task, env, Clock()
         if task.device.startswith("cuda") and ctx.copies > 1:  # the thread's own: members on one GPU run side by side
             torch.cuda.set_stream(torch.cuda.Stream(task.device))  # type: ignore[no-untyped-call]
-        self.learner = Learner(task, env.spec, rank=ctx.rank, copies=ctx.copies)
+        self.learner = Learner(task, env.spec, rank=ctx.rank)
         self._rng = task.generator("act", ctx.rank)
         saved = ctx.restored()
-        if saved is None and task.network.centre:
-            seed = task.stream("background")  # without the rank: all members see the same background
-            centre_on(self.learner.model, background(env, seed=seed, observations=BACKGROUND_OBSERVATIONS))
-        if saved is not None:
+        self._begin(ctx, saved)
+        self.link = exchange.join(ctx, self.learner, None if saved is None else saved.get("exchange", {}))
+        policy = Replica(self.learner.model, task.algorithm, self.link, self._rng)
+        seed = task.stream(f"env {self.learner.steps}", ctx.rank)
+        self.actor = Actor(env, policy, discount=task.algorithm.discount, seed=seed, clock=self.clock)
+        if saved is not None and saved.get("actor"):
+            self.actor.load_state_dict(saved["actor"])
+        elif saved is not None and "actor" in saved:
+            ctx.report(Note(f"{task.env.name} cannot give its state: new episodes begin, all else goes on exactly"))
+        self._acted = 0  # environment steps
+        self._reported = (0, self.learner.steps, self.learner.updates)  # at the last report
+
+    def _begin(self, ctx: Context, saved: Tree | None) -> None:
+        """Load what was saved: everything, or nothing but the parameters of other members."""
+        if saved is None and self.task.network.centre:
+            seed = self.task.stream("background")  # without the rank: all members see the same background
+            centre_on(self.learner.model, background(self.env, seed=seed, observations=BACKGROUND_OBSERVATIONS))
+        elif saved is not None and "learner" in saved:
             self.learner.load_state_dict(saved["learner"])
             self._rng.set_state(saved["rng"])
-        self._skipped = 0 if saved is None else int(saved["skipped"])
-        before = self.learner.steps
-        exchange.join(ctx, self.learner)  # who rejoins goes on where its neighbours are
-        self._skipped += self.learner.steps - before
-        policy = Replica(self.learner.model, task.algorithm, exchange, self._rng)
-        seed = task.stream(f"env {self.steps}", ctx.rank)
-        self.actor = Actor(env, policy, discount=task.algorithm.discount, seed=seed, clock=self.clock)
-        if saved is not None:
-            self.actor.load_state_dict(saved["actor"])
-        if saved is not None and not saved["actor"]:
-            ctx.report(Note(f"{task.env.name} cannot give its state: new episodes begin, all else goes on exactly"))
-
-    @property
-    def steps(self) -> int:
-        """How far it is: environment steps learned from, and those that it has skipped because neighbours took them."""
-        return self.learner.steps
+        elif saved is not None:
+            self.learner.model.load_state_dict(saved["parameters"])
 
     def slot(self) -> Trajectory:
         """An empty trajectory of the task's shapes, on its device."""
@@ -63,29 +63,32 @@ class Member:
         """Act for T steps into `slot`."""
         self.actor.unroll(slot)
 
-    def update(self, batch: Trajectory) -> dict[str, float]:
-        """Learn from a batch; the means of what its losses report."""
+    def update(self, batch: Trajectory, position: int) -> dict[str, float]:
+        """Learn from a batch acted at this position of the step budget; the means of what its losses report."""
         with self.clock("update"):
-            return self.learner.update(batch, self.exchange)
+            metrics = self.learner.update(batch, self.link, position)
+        self._acted += batch.steps
+        return metrics
 
     def report(self, metrics: dict[str, float]) -> Report:
         """What has happened since the last report."""
-        learner = self.learner
-        episodes, exchange = self.actor.episodes(), self.exchange.take()
-        steps = learner.steps - self._skipped  # its own
-        return Report(steps, learner.updates, episodes, metrics, self.clock.take(), exchange)
+        learner, before = self.learner, self._reported
+        self._reported = now = (self._acted, learner.steps, learner.updates)
+        acted, learned, updates = (n - b for n, b in zip(now, before, strict=True))
+        return Report(acted, learned, updates, self.actor.episodes(), metrics, self.clock.take(), self.link.take())
 
     def close(self) -> None:
         """Leave the others."""
-        self.exchange.leave()
+        self.link.leave()
 
-    def state_dict(self) -> Tree:
-        """Everything the future depends on: parameters, optimiser, random streams, counters, environments."""
+    def state_dict(self, *, acting: bool = True) -> Tree:
+        """Everything the future depends on: parameters, optimiser, random streams, exchange, and unless not `acting`
+        the environments."""
         return on_host(
             {
                 "learner": self.learner.state_dict(),
                 "rng": self._rng.get_state(),
-                "actor": self.actor.state_dict(),
-                "skipped": self._skipped,
+                "actor": self.actor.state_dict() if acting else {},
+                "exchange": self.link.state_dict(),
             }
         )

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from gossamer.algorithms import Algorithm
 from gossamer.data import Action, Tree, Version
-from gossamer.exchange import Exchange
+from gossamer.exchange import Link
 
 
 class Policy(Protocol):
@@ -32,12 +32,12 @@ class Replica:
 
     model: nn.Module
     algorithm: Algorithm
-    exchange: Exchange
+    link: Link
     rng: torch.Generator
     greedy: bool = False
 
     def refresh(self) -> Version:
-        return self.exchange.refresh(self.model)
+        return self.link.refresh(self.model)
 
     def __call__(self, obs: Tensor, state: Tree) -> tuple[Action, Tree]:
         return self.algorithm.act(self.model, obs, self.rng, greedy=self.greedy), state

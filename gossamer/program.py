@@ -16,6 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass, replace
+from enum import Enum
 from functools import wraps
 from inspect import isgeneratorfunction
 from itertools import count
@@ -62,8 +63,36 @@ def waits(method: Callable[P, Wait[R]]) -> Callable[P, R]:
     return at_once
 
 
+class Answer(Enum):
+    """What an observer answers to a claim that it does not grant now."""
+
+    WAIT = "wait"  # claim again: a checkpoint is being prepared
+    SAVE = "save"  # save your state, then claim again
+    END = "end"  # the budget is spent, or the run is to end
+
+
+class Stage(Enum):
+    """What a checkpoint wants of a saved service now. Workers do not act meanwhile."""
+
+    SETTLE = "settle"  # say when nothing is on its way between services any more
+    SAVE = "save"  # give the state
+
+
+class Saved(Protocol):
+    """A service whose state is part of a checkpoint. Workers that claim steps are idle while these are called."""
+
+    def settled(self) -> bool:
+        """Whether nothing is on its way between this service and others."""
+
+    def state_dict(self) -> Any:
+        """Nested dicts and lists of arrays, tensors, numbers and strings."""
+
+    def load_state_dict(self, state: Any) -> None:
+        """Continue from there. Called before any other method."""
+
+
 class Context(Protocol):
-    """What a running worker knows of its place, and its line to whoever watches the program."""
+    """A running worker's view of its place in the program, and its connection to the observer."""
 
     @property
     def name(self) -> str: ...  # unique, and the same in every run: `learn`, or `act[3]` where several run it
@@ -72,40 +101,62 @@ class Context(Protocol):
     @property
     def copies(self) -> int: ...  # how many workers run this loop, on all hosts together
     @property
-    def restarts(self) -> int: ...  # how often its host has been started again after a failure; 0 at first
+    def restarts(self) -> int: ...  # how often its host has been restarted after a failure; 0 at first
     @property
-    def stopped(self) -> bool: ...  # whether to end: a worker stopped the program, or whoever watches asked for it
+    def stopped(self) -> bool: ...  # whether to end: a worker stopped the program, or the observer asked for it
     def stop(self) -> None: ...  # ask every worker to end; those that wait in a service get `Stopped`
     def now(self) -> float: ...  # seconds on a clock that only goes forward; virtual time in a simulation
     def sleep(self, seconds: float) -> None: ...  # do nothing for so long, or until the program is stopped
-    def restored(self) -> Any | None: ...  # the state this worker saved last, None at a fresh start
-    def report(self, record: Any) -> None: ...  # tell whoever watches what happened
-    def due(self) -> bool: ...  # whether somebody wants this worker's state now
-    def save(self, state: Any) -> None: ...  # hand it over; it must not change afterwards
+    def restored(self) -> Any | None: ...  # the state that this worker starts from, None at a fresh start
+    def report(self, record: Any) -> None: ...  # send a record to the observer
+    def save(self, state: Any) -> None: ...  # hand over a state outside of checkpoints; it must not change afterwards
+    def claim(self, steps: int, state: Callable[[], Any] = lambda: None) -> int | None:
+        """Lease `steps` environment steps of the run's budget before acting them.
+
+        Returns how many steps of the budget were leased before these (their global position), or None once the budget
+        is spent or the program is stopped. Blocks while a checkpoint is taken, and calls `state` for it; the state
+        must not change afterwards. Steps that are leased but never reported return to the budget when the worker dies.
+        """
 
 
 class Observer(Protocol):
     """What surrounds a running program. Called by many threads at once; `worker` is a `Context.name`."""
 
-    def restored(self, worker: str) -> Any | None: ...  # the state that worker saved last, None at a fresh start
-    def report(self, worker: str, record: Any) -> None: ...  # something happened there
-    def due(self, worker: str) -> bool: ...  # whether that worker is to save its state now
-    def save(self, worker: str, state: Any) -> None: ...  # the state that was due
+    def restored(self, name: str) -> Any | None: ...  # the state that a worker or saved service starts from
+    def report(self, worker: str, record: Any) -> None: ...  # a worker's record
+    def claim(self, worker: str, steps: int, *, idle: bool = True) -> int | Answer:
+        """Lease steps of the budget: their position, or why not. Never blocks. `idle`: whether the worker does nothing
+        until it is answered; a launcher may lease ahead for one that still acts, and gets WAIT or END for it."""
+
+    def due(self, service: str) -> Stage | None: ...  # what a checkpoint wants of this saved service now
+    def settled(self, service: str) -> None: ...  # what SETTLE asks for
+    def save(self, name: str, state: Any) -> None: ...  # the state of a worker or service
+    def away(self, name: str) -> None: ...  # the host of a worker or service cannot be reached: do not wait for it
+    def died(self, worker: str) -> None: ...  # its process is gone: what it has not reported is lost
+    def ended(self, worker: str) -> None: ...  # it has come to its end
+    def host(self, name: str, where: str | None) -> None: ...  # a host runs at this address; None: it is away
     def stopping(self) -> bool: ...  # whether the program is asked to end; once true it stays true
 
 
-@dataclass(frozen=True)
 class Silent:
-    """An observer that wants nothing and keeps nothing."""
+    """An observer that keeps nothing and has an endless budget."""
 
-    def restored(self, worker: str) -> Any | None:
+    def restored(self, name: str) -> Any | None:
         return None
 
     def report(self, worker: str, record: Any) -> None: ...
-    def due(self, worker: str) -> bool:
-        return False
+    def claim(self, worker: str, steps: int, *, idle: bool = True) -> int | Answer:
+        return 0
 
-    def save(self, worker: str, state: Any) -> None: ...
+    def due(self, service: str) -> Stage | None:
+        return None
+
+    def settled(self, service: str) -> None: ...
+    def save(self, name: str, state: Any) -> None: ...
+    def away(self, name: str) -> None: ...
+    def died(self, worker: str) -> None: ...
+    def ended(self, worker: str) -> None: ...
+    def host(self, name: str, where: str | None) -> None: ...
     def stopping(self) -> bool:
         return False
 
@@ -143,6 +194,7 @@ class Node:
     kwargs: dict[str, Any]
     host: str
     copies: int = 1
+    saved: bool = False  # whether its state is part of a checkpoint
 
     @property
     def refs(self) -> list[Ref]:
@@ -194,25 +246,30 @@ class Program:
         finally:
             self._here = outer
 
-    def service(self, make: Callable[P, S]) -> Callable[P, S]:
-        """`queue = program.service(Fifo)(capacity=8)`: what comes back has the type of the service, to be wired on."""
+    def service(self, make: Callable[P, S], *, saved: bool = False) -> Callable[P, S]:
+        """`queue = program.service(Fifo)(capacity=8)`: what comes back has the type of the service, to be wired on.
+
+        `saved`: its state is part of a checkpoint; then it has the methods of `Saved`."""
 
         def wire(*args: P.args, **kwargs: P.kwargs) -> S:
-            self._services.append(self._node(make, args, kwargs))
+            self._services.append(replace(self._node(make, args, kwargs), saved=saved))
             return cast(S, Ref(len(self._services) - 1))
 
         return wire
 
-    def worker(self, loop: Callable[Concatenate[Context, P], None], *, copies: int = 1) -> Callable[P, None]:
+    def worker(
+        self, loop: Callable[Concatenate[Context, P], None], *, copies: int = 1, saved: bool = False
+    ) -> Callable[P, None]:
         """`program.worker(act, copies=32)(queue)`: arguments as `act` takes them after its context.
 
-        Raises ValueError unless copies >= 1.
+        `saved`: its state is part of a checkpoint, which it gives when it claims steps. Raises ValueError unless
+        copies >= 1.
         """
         if copies < 1:
             raise ValueError(f"worker {loop.__name__}: copies={copies}; at least 1")
 
         def wire(*args: P.args, **kwargs: P.kwargs) -> None:
-            self._workers.append(replace(self._node(loop, args, kwargs), copies=copies))
+            self._workers.append(replace(self._node(loop, args, kwargs), copies=copies, saved=saved))
 
         return wire
 
@@ -237,6 +294,16 @@ class Program:
         copies = Counter(node.name for node in places)
         ranks: defaultdict[str, Iterator[int]] = defaultdict(count)
         return tuple(Copy(node, next(ranks[node.name]), copies[node.name]) for node in places)
+
+    @property
+    def saved_workers(self) -> frozenset[str]:
+        """The workers whose states make a checkpoint."""
+        return frozenset(copy.name for copy in self.crew if copy.node.saved)
+
+    @property
+    def saved_services(self) -> frozenset[str]:
+        """The services whose states are part of a checkpoint."""
+        return frozenset(node.name for node in self.services if node.saved)
 
     def edges(self) -> list[tuple[str, str]]:
         """(worker, service) for every handle a worker holds, straight from the wiring: the paper's figure."""

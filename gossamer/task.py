@@ -69,8 +69,9 @@ class Episode:
 class Report:
     """What a member did since its last report. Loops report; who writes, prints or plots it is not their business."""
 
-    steps: int  # environment steps so far
-    updates: int  # optimiser steps so far
+    steps: int  # environment steps acted
+    learned: int = 0  # environment steps learned from
+    updates: int = 0  # optimiser steps
     episodes: tuple[Episode, ...] = ()
     metrics: dict[str, float] = field(default_factory=dict)  # of the last update
     seconds: dict[str, float] = field(default_factory=dict)  # env, inference, update: where the time went

@@ -17,7 +17,9 @@ from gossamer.envs.base import EnvFactory, Spec
 from gossamer.envs.toy import Catch
 from gossamer.networks import mlp, small
 from gossamer.optim import rmsprop_a3c, rmsprop_dqn, rmsprop_tf, rmsprop_torch
-from gossamer.task import Optimization, Task
+from gossamer.program import Answer, Silent
+from gossamer.task import Optimization, Report, Task
+from gossamer.training.budget import Budget
 
 OPTIMIZERS: dict[str, Callable[[Iterable[nn.Parameter], float], Optimizer]] = {
     "adam": partial(Adam, eps=1e-5, fused=True),
@@ -61,11 +63,14 @@ def a_trajectory(spec: Spec, rollout: int, envs: int, seed: int = 0) -> Trajecto
     return slot
 
 
-class Watcher:
-    """An observer that keeps what it is told."""
+class Watcher(Silent):
+    """An observer that keeps what it is told, with a budget of so many steps."""
 
-    def __init__(self, saved: dict[str, Any] | None = None, *, stop_after: int | None = None) -> None:
-        """`saved`: what workers go on from; `stop_after`: reports until it asks to end."""
+    def __init__(
+        self, saved: dict[str, Any] | None = None, *, steps: int = 64, acted: int = 0, stop_after: int | None = None
+    ) -> None:
+        """`saved`: what workers and services start from; `stop_after`: reports until it asks to end."""
+        self.budget = Budget(steps, acted)
         self.before, self.saved, self.stop_after = saved or {}, dict[str, Any](), stop_after
         self.records: list[Any] = []
 
@@ -74,9 +79,12 @@ class Watcher:
 
     def report(self, worker: str, record: Any) -> None:
         self.records.append(record)
+        if isinstance(record, Report):
+            self.budget.report(worker, record.steps)
 
-    def due(self, worker: str) -> bool:
-        return False
+    def claim(self, worker: str, steps: int, *, idle: bool = True) -> int | Answer:
+        position = self.budget.lease(worker, steps)
+        return Answer.END if position is None else position
 
     def save(self, worker: str, state: Any) -> None:
         self.saved[worker] = state

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from gossamer.program import Wait, waits
+from gossamer.program import Silent, Wait, waits
 
 
-class Reports:
+class Reports(Silent):
     """An observer that keeps reports and states."""
 
     def __init__(self, states: dict[str, Any] | None = None) -> None:
@@ -21,9 +21,6 @@ class Reports:
 
     def report(self, worker: str, record: Any) -> None:
         self.records.append((worker, record))
-
-    def due(self, worker: str) -> bool:
-        return False
 
     def save(self, worker: str, state: Any) -> None:
         self.states[worker] = state

@@ -18,13 +18,13 @@ import pytest
 from gossamer.launch import threads as threads_module
 from gossamer.launch.simulation import Simulation
 from gossamer.launch.threads import threads
-from gossamer.program import Context, Program, Stopped, Wait, WouldBlock, waits
+from gossamer.program import Answer, Context, Program, Silent, Stopped, Wait, WouldBlock, waits
 
 Launcher = Callable[..., None]
 on_every_launcher = pytest.mark.parametrize("launch", [threads, Simulation(3)], ids=["threads", "simulation"])
 
 
-class Watcher:
+class Watcher(Silent):
     """An observer that keeps what it is told; asks to end, and for states, when told to."""
 
     def __init__(self, states: dict[str, Any] | None = None) -> None:
@@ -38,8 +38,8 @@ class Watcher:
     def report(self, worker: str, record: Any) -> None:
         self.records.append((worker, record))
 
-    def due(self, worker: str) -> bool:
-        return self.wants_state
+    def claim(self, worker: str, steps: int, *, idle: bool = True) -> int | Answer:
+        return Answer.SAVE if self.wants_state and worker not in self.states else 0
 
     def save(self, worker: str, state: Any) -> None:
         self.states[worker] = state
@@ -373,9 +373,8 @@ def add_up(ctx: Context, until: int) -> None:
         total += step
         step += 1
         ctx.report(total)
-        if ctx.due():
-            ctx.save((step, total))
-            return
+        here = (step, total)
+        ctx.claim(0, lambda here=here: here)
 
 
 @on_every_launcher

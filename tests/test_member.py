@@ -21,7 +21,7 @@ from gossamer.task import Note, Task
 class Place:
     """The context of a worker that nobody watches but the test."""
 
-    name, copies, stopped = "act_and_learn", 1, False
+    name, copies, stopped, restarts = "act_and_learn", 1, False, 0
 
     def __init__(self, saved: Any = None, rank: int = 0) -> None:
         self.rank, self._saved = rank, saved
@@ -34,9 +34,6 @@ class Place:
     def report(self, record: Any) -> None:
         self.told.append(record)
 
-    def due(self) -> bool:
-        return False
-
     def save(self, state: Any) -> None: ...
 
 
@@ -48,7 +45,7 @@ def once(one: Member) -> None:
     """A rollout and what is learned from it."""
     slot = one.slot()
     one.unroll(slot)
-    one.update(slot)
+    one.update(slot, 0)
 
 
 def offset(one: Member) -> torch.Tensor:
@@ -82,7 +79,7 @@ def test_it_goes_on_bit_for_bit_where_it_was_saved(pixels: bool) -> None:
     for one in (straight, resumed):
         once(one)
         once(one)
-    assert resumed.steps == 36
+    assert resumed.learner.steps == 36
     assert differences(straight.state_dict(), resumed.state_dict()) == []
 
 
@@ -129,7 +126,7 @@ def test_an_environment_that_cannot_give_its_state_is_told_of_and_all_else_goes_
         ]
         assert differences(resumed.state_dict(), straight.state_dict()) == []
         once(resumed)
-        assert resumed.steps == 16
+        assert resumed.learner.steps == 16
 
 
 def test_the_new_episodes_of_a_resumed_run_are_not_its_first_ones_again() -> None:

@@ -287,5 +287,6 @@ def test_the_silent_observer_wants_nothing_and_never_asks_to_end() -> None:
     observer.report("act", 1)
     observer.save("act", 1)
     assert observer.restored("act") is None
-    assert not observer.due("act")
+    assert observer.due("act") is None
+    assert observer.claim("act", 5) == 0
     assert not observer.stopping()

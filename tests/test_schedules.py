@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from gossamer.launch.simulation import Deadlock, Simulation
-from gossamer.program import Context, Program, Stopped, Wait, waits
+from gossamer.program import Context, Program, Silent, Stopped, Wait, waits
 
 SEEDS = range(200)
 
 
-class Reports:
+class Reports(Silent):
     """An observer that keeps reports, in order."""
 
     def __init__(self) -> None:
@@ -23,9 +23,6 @@ class Reports:
 
     def report(self, worker: str, record: Any) -> None:
         self.records.append((worker, record))
-
-    def due(self, worker: str) -> bool:
-        return False
 
     def save(self, worker: str, state: Any) -> None: ...
 

@@ -37,7 +37,7 @@ def gala(
     its own stream."""
     p = Program("gala")
     with p.host("machine", cpus=learners * max(1, workers), gpus=gpus):
-        post = p.service(Mailboxes)(learners, newest=not (lock_step or mixing.adds))
+        post = p.service(Mailboxes, saved=True)(learners, newest=not (lock_step or mixing.adds))
         gossip = Gossip(post, graph, mixing, staleness, lock_step, interval, period=period, window=window)
-        p.worker(loop, copies=learners)(task, gossip, envs=envs, workers=workers)
+        p.worker(loop, copies=learners, saved=True)(task, gossip, envs=envs, workers=workers)
     return p

@@ -16,5 +16,5 @@ def paac(task: Task, *, envs: int = 32, workers: int = 8, gpus: float = 0) -> Pr
     is learned from, by the parameters that acted it: exactly on policy, so any on-policy algorithm fits."""
     p = Program("paac")
     with p.host("machine", cpus=max(1, workers), gpus=gpus):
-        p.worker(act_and_learn)(task, Alone(), envs=envs, workers=workers)
+        p.worker(act_and_learn, saved=True)(task, Alone(), envs=envs, workers=workers)
     return p

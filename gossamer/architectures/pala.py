@@ -59,13 +59,13 @@ def pala(
     proxies = []
     for h in range(hosts):
         with p.host(f"host{h}", **needs):
-            proxy = p.service(Proxy)
+            proxy = p.service(Proxy, saved=True)
             every = {"newest": not (lock_step or mixing.adds), "adds": mixing.adds and not lock_step}
             proxies.append(proxy(host=h, hosts=hosts, learners=learners, token=token, **every))
     for h, proxy_here in enumerate(proxies):
         with p.host(f"host{h}", **needs):
             gossip = Gossip(proxy_here, graph, mixing, staleness, lock_step, interval, period=period, window=window)
-            p.worker(loop, copies=learners)(task, gossip, envs=envs, workers=workers)
+            p.worker(loop, copies=learners, saved=True)(task, gossip, envs=envs, workers=workers)
             p.worker(carry, copies=couriers)(proxy_here, proxies, form=form)
             p.worker(watch)(proxy_here)
     return p

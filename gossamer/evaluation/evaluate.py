@@ -18,7 +18,7 @@ from gossamer.envs.base import EnvFactory, Spec
 from gossamer.errors import UserError
 from gossamer.evaluation.games import SIDE_BY_SIDE, play
 from gossamer.evaluation.members import AVERAGE, average, choose
-from gossamer.exchange import Alone
+from gossamer.exchange import AloneLink
 from gossamer.learner import build
 from gossamer.policy import Replica
 from gossamer.storage.checkpoint import Checkpoint, Store
@@ -69,7 +69,7 @@ def load_policy(
     _load(model, average(tree, whose, dict(model.named_parameters())), checkpoint)
     rng = torch.Generator(what.device).manual_seed(seed)
     label = None if len(tree["workers"]) == 1 else AVERAGE if len(whose) > 1 else next(iter(whose.values()))
-    return Replica(model, what.algorithm, Alone(), rng, greedy=greedy), label
+    return Replica(model, what.algorithm, AloneLink(), rng, greedy=greedy), label
 
 
 def _load(model: nn.Module, weights: dict[str, torch.Tensor], checkpoint: Checkpoint) -> None:

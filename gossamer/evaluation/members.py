@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor
@@ -64,3 +64,12 @@ def average(checkpoint: Tree, workers: Iterable[str], parameters: Iterable[str])
             whole += state[name]
         means[name] = (whole / (1 + len(others))).to(first[name].dtype)
     return means
+
+
+def newcomer(workers: Mapping[str, Tree]) -> Tree:
+    """The state of a member that joins these: the average of their parameters, as many iterations as the one that has
+    come farthest, nothing else."""
+    (*_, names) = [state["learner"]["model"] for state in workers.values()]
+    iteration = max(int(state.get("exchange", {}).get("iteration", 0)) for state in workers.values())
+    parameters = average({"workers": workers}, workers, names)
+    return {"parameters": parameters, "exchange": {"iteration": iteration}}

@@ -1,8 +1,21 @@
 """How parameters move between members."""
 
-from gossamer.exchange.base import Alone, Exchange
+from gossamer.exchange.base import Alone, AloneLink, Exchange, Learning, Link, LocalStep, Stepped
 from gossamer.exchange.gossip.gossip import Gossip, room
 from gossamer.exchange.gossip.mailboxes import LayoutMismatch, Mailboxes
 from gossamer.exchange.proxy.proxy import Proxy
 
-__all__ = ["Alone", "Exchange", "Gossip", "LayoutMismatch", "Mailboxes", "Proxy", "room"]
+__all__ = [
+    "Alone",
+    "AloneLink",
+    "Exchange",
+    "Gossip",
+    "LayoutMismatch",
+    "Learning",
+    "Link",
+    "LocalStep",
+    "Mailboxes",
+    "Proxy",
+    "Stepped",
+    "room",
+]

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from gossamer.program import Copy, Node, Observer, Ref, Stopped, Wait, bind
+from gossamer.program import Answer, Copy, Node, Observer, Ref, Stage, Stopped, Wait, bind
 
+CLAIM_POLL = 0.01  # seconds between two claims of a worker that waits for a checkpoint
 POLL = 0.1  # seconds between looks at what nobody announces: a signal, an observer that asks to end
 
 MethodCall = Callable[[str, tuple[Any, ...], dict[str, Any]], Any]  # (method, args, kwargs) -> answer
@@ -63,12 +64,52 @@ def advance(call: Wait[Any]) -> tuple[bool, Any]:
     return False, None
 
 
+def claim(
+    observer: Observer,
+    worker: str,
+    steps: int,
+    state: Callable[[], Any],
+    *,
+    stopped: Callable[[], bool],
+    pause: Callable[[], None],
+) -> int | None:
+    """A worker's claim where it shares a process with the observer: see `Context.claim`. `pause` waits a little."""
+    while not stopped():
+        answer = observer.claim(worker, steps)
+        if not isinstance(answer, Answer):
+            return answer
+        if answer is Answer.END:
+            break
+        if answer is Answer.SAVE:
+            observer.save(worker, state())
+        else:
+            pause()
+    return None
+
+
+def restore(service: Any, state: Any | None) -> None:
+    """Let a saved service continue from a state, if there is one."""
+    if state is not None:
+        service.load_state_dict(state)
+
+
+def serve(observer: Observer, name: str, call: Callable[[str], Any]) -> None:
+    """Do what a checkpoint wants of a saved service now, if anything; `call(method)` calls it."""
+    stage = observer.due(name)
+    if stage is Stage.SETTLE and call("settled"):
+        observer.settled(name)
+    elif stage is Stage.SAVE:
+        observer.save(name, call("state_dict"))
+
+
 class Crew:
     """The workers of one running program, a thread each. The first that fails stops the others."""
 
-    def __init__(self, observer: Observer, wake: Callable[[], None]) -> None:
-        """`wake` makes workers that wait in a service look at `stopped` again."""
+    def __init__(self, observer: Observer, wake: Callable[[], None], serve: Callable[[], None] = lambda: None) -> None:
+        """`wake` makes workers that wait in a service look at `stopped` again; `serve` does what a checkpoint wants of
+        the services, and is called again and again by workers that wait for it."""
         self.observer = observer
+        self.serve = serve
         self._wake = wake
         self._halted = threading.Event()
         self.failures: list[tuple[str, BaseException]] = []  # (where, what it failed with), the first first
@@ -96,6 +137,8 @@ class Crew:
             pass  # it would have waited in a program that was stopped: an end like any other
         except BaseException as error:  # a fault in one thread is everybody's: kept, and raised again by `run`
             self.fail(f"worker {copy.name}", error)
+        finally:
+            self.observer.ended(copy.name)
 
     def run(self, bodies: Iterable[tuple[str, Callable[[], None]]]) -> None:
         """Run each (name, body) in a thread and wait for all; in the main thread, so that signals are handled.
@@ -155,8 +198,12 @@ class Seat:
     def report(self, record: Any) -> None:
         self.crew.observer.report(self.name, record)
 
-    def due(self) -> bool:
-        return self.crew.observer.due(self.name)
-
     def save(self, state: Any) -> None:
         self.crew.observer.save(self.name, state)
+
+    def claim(self, steps: int, state: Callable[[], Any] = lambda: None) -> int | None:
+        return claim(self.crew.observer, self.name, steps, state, stopped=self.is_stopped, pause=self._pause)
+
+    def _pause(self) -> None:
+        self.crew.serve()
+        self.crew.sleep(CLAIM_POLL)

@@ -8,7 +8,7 @@ from contextlib import closing
 from functools import partial
 from typing import Any
 
-from gossamer.launch.base import POLL, Crew, Handle, advance, begin, build, methods
+from gossamer.launch.base import POLL, Crew, Handle, advance, begin, build, methods, restore, serve
 from gossamer.program import SILENT, Copy, Observer, Program, Stopped, Wait, WouldBlock
 
 
@@ -18,20 +18,37 @@ def threads(program: Program, observer: Observer = SILENT) -> None:
     Raises what the first failing worker raised, after all have ended.
     """
     monitors: list[Monitor] = []
+    saved: list[Monitor] = []
+    serving = threading.Lock()
 
     def wake() -> None:
         for monitor in monitors:
             monitor.wake()
 
-    crew = Crew(observer, wake)
+    def serve_all() -> None:
+        if serving.acquire(blocking=False):  # one worker at a time is enough
+            try:
+                for monitor in saved:
+                    serve(observer, monitor.name, monitor.ask)
+            finally:
+                serving.release()
+
+    crew = Crew(observer, wake, serve_all)
     for node in program.services:
         service = build(node, lambda ref: monitors[ref.index].handle(may_wait=False))
         monitors.append(Monitor(node.name, service, lambda: crew.stopped))
+        if node.saved:
+            saved.append(monitors[-1])
+            restore(service, observer.restored(node.name))
 
     def body(copy: Copy) -> None:
         crew.work(copy, lambda ref: monitors[ref.index].handle(), lambda: crew.stopped)
 
-    crew.run((copy.name, partial(body, copy)) for copy in program.crew)
+    try:
+        crew.run((copy.name, partial(body, copy)) for copy in program.crew)
+    finally:
+        for monitor in saved:
+            observer.save(monitor.name, monitor.ask("state_dict"))
 
 
 class Waiter:
@@ -125,6 +142,10 @@ class Monitor:
         if not ended:
             raise WouldBlock(f"{self.name}.{method} has to wait, and a service that called it must not")
         return answer
+
+    def ask(self, method: str) -> Any:
+        """Call a method that takes no arguments and never waits."""
+        return self.call_at_once(method, (), {})
 
     def _changed(self) -> None:
         """Let those who wait look, until nobody gets any further."""

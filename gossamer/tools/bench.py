@@ -48,7 +48,7 @@ class Reports(Silent):
             if isinstance(record, Report):
                 now = time.perf_counter()
                 self.begun = self.begun or now
-                self._steps[worker] = record.steps
+                self._steps[worker] = self._steps.get(worker, 0) + record.steps
                 if now - self.begun >= WARM_UP_SECONDS:
                     self.marks.append((now, sum(self._steps.values())))
             elif isinstance(record, dict):
@@ -97,7 +97,7 @@ def parts(ctx: Context, task: Task, exchange: Exchange, *, envs: int, workers: i
                 next(member.learner.model.parameters()).mul_(1.0)  # counts as new parameters
             member.unroll(slot)
 
-        update_rate = _rate(lambda: member.learner.update(slot, exchange), slot.steps, seconds)
+        update_rate = _rate(lambda: member.learner.update(slot, member.link, 0), slot.steps, seconds)
         ctx.report({"env": env_rate, "inference": _rate(act, slot.steps, seconds), "update": update_rate})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,8 @@ from torch.optim import SGD
 
 from gossamer import architectures
 from gossamer.errors import UserError
-from gossamer.exchange import Exchange
+from gossamer.exchange import Exchange, Stepped
+from gossamer.exchange.flat import Flat
 from gossamer.exchange.gossip.records import Cut, Traffic
 from gossamer.exchange.proxy.wire import HEADER, PARCEL
 from gossamer.launch.simulation import Faults, Network, Simulation
@@ -52,13 +53,17 @@ class StandIn:
     model: nn.Module
     steps: int = 0
 
+    @cached_property
+    def flat(self) -> Flat:
+        return Flat(self.model)
+
 
 def stand_in(ctx: Context, task: Workload, exchange: Exchange, *, envs: int = 0, workers: int = 0) -> None:
     """A loop in place of `act_and_learn`: compute for a step's time, let the exchange make it parameters."""
     rng = np.random.default_rng([task.seed, ctx.rank, ctx.restarts])
     learner = StandIn(Point(), ctx.restored() or 0)
     opt = SGD(learner.model.parameters(), task.rate)
-    exchange.join(ctx, learner)
+    link = exchange.join(ctx, learner)
     (point,) = learner.model.parameters()
     target = torch.from_numpy(rng.normal(1, 0.1, ELEMENTS).astype(np.float32))
     try:
@@ -69,11 +74,17 @@ def stand_in(ctx: Context, task: Workload, exchange: Exchange, *, envs: int = 0,
             noise = torch.from_numpy(rng.normal(0, 0.1, ELEMENTS).astype(np.float32))
             point.grad = point.detach() - target + noise
             learner.steps += 1
-            exchange.apply(learner.model, opt)
-            ctx.report((worked, *exchange.take()))
+            link.step(partial(_descend, opt))
+            ctx.report((worked, *link.take()))
             ctx.save(learner.steps)
     finally:
-        exchange.leave()
+        link.leave()
+
+
+def _descend(opt: SGD) -> Stepped:
+    """The local step of a stand-in."""
+    opt.step()
+    return Stepped(torch.zeros(()), True)
 
 
 class Ledger(Silent):

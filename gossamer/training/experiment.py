@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -17,6 +17,7 @@ from gossamer.data import Tree
 from gossamer.diagnostics.consensus import ConsensusMonitor
 from gossamer.errors import UserError
 from gossamer.evaluation.aggregate import aggregate
+from gossamer.evaluation.members import newcomer
 from gossamer.launch.threads import threads
 from gossamer.learner import build
 from gossamer.machine import keep_freed_memory, machine, single_threaded
@@ -33,7 +34,6 @@ from gossamer.storage.directory import (
     prepare,
     write_json,
 )
-from gossamer.task import Task
 from gossamer.training.display import ProgressDisplay
 from gossamer.training.metrics import Progress, Recorder
 from gossamer.training.observer import RunObserver, launcher_log
@@ -127,7 +127,7 @@ def _run(
         progress.load_state_dict(saved["progress"])
     title = f"gossamer {settings.architecture} · {settings.algorithm} · {settings.env} · seed {settings.seed}"
     log = logger(directory / "run.log")
-    members = learning(wired)
+    members = wired.saved_workers
     consensus = _consensus(settings, progress, directory, done) if len(members) > 1 else None
     recorder = Recorder(directory, keep_until=done if saved else None)
     observer = RunObserver(
@@ -137,7 +137,8 @@ def _run(
         ProgressDisplay(progress, title),
         log,
         members,
-        saved.get("workers", {}),
+        wired.saved_services,
+        _states(saved, members, log),
         stop_at_return,
         consensus=consensus,
         kept=lambda: _write_gossip(consensus, directory),
@@ -154,6 +155,8 @@ def _run(
         if consensus is not None:
             consensus.abandon()
         log(f"ended at step {progress.steps}: {type(error).__name__}: {error}")
+        if isinstance(error, Exception) and not isinstance(error, OSError):
+            _keep_after(error, observer)
         raise
     finally:
         recorder.close()
@@ -162,10 +165,15 @@ def _run(
     return Run(directory, result)
 
 
-def learning(wired: Program) -> frozenset[str]:
-    """The workers that learn, and so have a state to save: those that were wired with the task."""
-    given = {copy.name: (*copy.node.args, *copy.node.kwargs.values()) for copy in wired.crew}
-    return frozenset(name for name, arguments in given.items() if any(isinstance(each, Task) for each in arguments))
+def _states(saved: Tree, members: frozenset[str], log: Callable[[str], None]) -> dict[str, Tree]:
+    """What workers and services start from. A member that the checkpoint lacks starts from the others' average."""
+    if not saved:
+        return {}
+    workers, services = saved["workers"], saved.get("services", {})
+    missing = members - workers.keys()
+    for name in sorted(missing):
+        log(f"{name} is not in the checkpoint: it starts from the average of the other members' parameters")
+    return {**services, **workers, **dict.fromkeys(missing, newcomer(workers) if missing else None)}
 
 
 def _consensus(settings: Settings, progress: Progress, directory: Path, done: int) -> ConsensusMonitor:
@@ -218,12 +226,38 @@ def probe(settings: Settings) -> int:
         return env.spec.frames_per_step
 
 
+def _keep_after(error: Exception, observer: RunObserver) -> None:
+    """Keep what the members had learned when the run failed. A second failure is noted on the first."""
+    try:
+        observer.keep()
+    except Exception as second:
+        error.add_note(f"no checkpoint could be written afterwards: {second}")
+
+
+def _ended(observer: RunObserver) -> str:
+    """Why the run ended, for people."""
+    if observer.interrupted:
+        return observer.interrupted
+    if observer.solved_steps:
+        return "reached the return asked for"
+    if observer.out_of_time:
+        return "reached the time asked for"
+    if missing := observer.budget.missing:
+        reasons = ", ".join(map(str, observer.hosts.absences)) or "all members ended before"
+        return f"{missing:,} steps short: {reasons}"
+    return "all steps done"
+
+
 def _result(settings: Settings, observer: RunObserver) -> dict[str, Any]:
     p = observer.progress
-    ended = observer.interrupted or ("reached the return asked for" if observer.solved_steps else "all steps done")
+    observer.hosts.close()
+    ended = _ended(observer)
     return {
         "ended": ended,
         "steps": p.steps,
+        "short": observer.budget.missing if "short" in ended else 0,
+        "learned": p.learned,
+        "uncounted": observer.budget.unleased,
         "frames": p.steps * p.frames_per_step,
         "episodes": p.episodes,
         "seconds": round(p.elapsed, 1),
@@ -233,6 +267,7 @@ def _result(settings: Settings, observer: RunObserver) -> dict[str, Any]:
         "stop_at_return": observer.stop_at_return,
         "solved_steps": observer.solved_steps,
         "checkpoint": observer.store.get("last").path.name,
+        "failures": observer.hosts.to_list(),
         "machine": machine(),
         "version": __version__,
         "settings": asdict(settings),

@@ -20,19 +20,17 @@ RECENT = 100  # episodes that a mean return is taken over
 
 @dataclass
 class Progress:
-    """Counters and windows, brought up to date by reports.
+    """Counters and recent episodes, brought up to date by reports."""
 
-    Steps are those that were played. A member that starts again from an older state of its own reports fewer of them
-    than before: it plays some for a second time, and these count again, so that no total ever goes down."""
-
-    total: int  # agent steps to go to
+    total: int  # environment steps to go to
     frames_per_step: int
     now: Callable[[], float] = time.monotonic
-    counts: dict[str, tuple[int, int]] = field(default_factory=dict)  # worker -> its steps and updates
+    steps: int = 0  # environment steps acted that count, of all workers
+    learned: int = 0  # environment steps learned from
+    updates: int = 0  # optimiser steps of all members
     episodes: int = 0
     recent: deque[Episode] = field(default_factory=lambda: deque(maxlen=RECENT))  # of all members
     members: dict[str, deque[Episode]] = field(default_factory=dict)  # worker -> its own last 100
-    again: dict[str, tuple[int, int]] = field(default_factory=dict)  # worker -> steps and updates taken twice
     metrics: dict[str, dict[str, float]] = field(default_factory=dict)  # worker -> of its last update
     gossip: dict[str, float | None] = field(default_factory=dict)  # how far members are apart, as of the last row
     spent: dict[str, float] = field(default_factory=dict)  # seconds since the start, by part
@@ -42,26 +40,13 @@ class Progress:
         self.started = self.now()
         self._marks: deque[tuple[float, int]] = deque()  # (second, steps), the last minute of them
 
-    @property
-    def steps(self) -> int:
-        """Agent steps of all members."""
-        return sum(steps for steps, _ in self.counts.values()) + self.repeated
-
-    @property
-    def updates(self) -> int:
-        """Optimiser steps of all members."""
-        return sum(updates for _, updates in (*self.counts.values(), *self.again.values()))
-
-    @property
-    def repeated(self) -> int:
-        """Agent steps that members took for a second time."""
-        return sum(steps for steps, _ in self.again.values())
-
-    def update(self, worker: str, report: Report) -> None:
-        """Take a member's report in."""
+    def update(self, worker: str, report: Report, counted: int) -> None:
+        """Take a member's report in; `counted` of its steps count."""
         if not self._marks:
             self._marks.append((self.started, self.steps))
-        self._count(worker, report)
+        self.steps += counted
+        self.learned += report.learned
+        self.updates += report.updates
         self.episodes += len(report.episodes)
         self.recent.extend(report.episodes)
         self.members.setdefault(worker, deque(maxlen=RECENT)).extend(report.episodes)
@@ -73,13 +58,6 @@ class Progress:
             self._marks.append((now, self.steps))
             while now - self._marks[0][0] > 65:
                 self._marks.popleft()
-
-    def _count(self, worker: str, report: Report) -> None:
-        steps, updates = self.counts.get(worker, (0, 0))
-        self.counts[worker] = (report.steps, report.updates)
-        if report.steps < steps:  # from how far back it went on is not said: this one report's steps are not counted
-            more_steps, more_updates = self.again.get(worker, (0, 0))
-            self.again[worker] = (more_steps + steps - report.steps, more_updates + max(0, updates - report.updates))
 
     def rate(self, window: float) -> float:
         """Steps a second over the last `window` seconds."""
@@ -108,7 +86,7 @@ class Progress:
     def left(self) -> float | None:
         """Seconds until the end at the rate of the last minute."""
         rate = self.rate(60)
-        return (self.total + self.repeated - self.steps) / rate if rate > 0 else None
+        return max(0, self.total - self.steps) / rate if rate > 0 else None
 
     def shares(self) -> dict[str, float]:
         """Fractions of the members' time, by part; `other` is what none of them accounts for."""
@@ -122,6 +100,7 @@ class Progress:
         return {
             "steps": self.steps,
             "frames": self.steps * self.frames_per_step,
+            "learned": self.learned,
             "updates": self.updates,
             "seconds": round(self.elapsed, 3),
             "steps_per_second": round(self.rate(10), 1),
@@ -143,8 +122,9 @@ class Progress:
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run goes on counting from."""
         return {
-            "counts": {worker: list(counts) for worker, counts in self.counts.items()},
-            "again": {worker: list(counts) for worker, counts in self.again.items()},
+            "steps": self.steps,
+            "learned": self.learned,
+            "updates": self.updates,
             "episodes": self.episodes,
             "recent": _pairs(self.recent),
             "members": {worker: _pairs(episodes) for worker, episodes in self.members.items()},
@@ -153,12 +133,15 @@ class Progress:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there."""
-        self.counts = {worker: (int(steps), int(updates)) for worker, (steps, updates) in state["counts"].items()}
+        if "counts" in state:  # a checkpoint from before there was one budget: worker -> (steps, updates), and repeated
+            counts = [*state["counts"].values(), *state.get("again", {}).values()]
+            state = {**state, "steps": sum(c[0] for c in counts), "updates": sum(c[1] for c in counts)}
+        self.steps, self.updates = int(state["steps"]), int(state["updates"])
+        self.learned = int(state.get("learned", self.steps))
         self.episodes, self.elapsed_before = int(state["episodes"]), float(state["elapsed"])
         self.recent.extend(_episodes(state["recent"]))
         for worker, pairs in state.get("members", {}).items():  # checkpoints of 0.1 have no more than this
             self.members[worker] = deque(_episodes(pairs), maxlen=RECENT)
-        self.again = {worker: (int(steps), int(updates)) for worker, (steps, updates) in state.get("again", {}).items()}
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -1,4 +1,4 @@
-"""What watches a training program: it counts, records, shows, keeps checkpoints, and says when to end."""
+"""What surrounds a training program: it counts, records, shows, keeps checkpoints, and says when to end."""
 
 from __future__ import annotations
 
@@ -12,22 +12,26 @@ from typing import Any
 
 from gossamer.data import Tree
 from gossamer.diagnostics.consensus import ConsensusMonitor
+from gossamer.program import Answer, Stage
 from gossamer.storage.checkpoint import Store
 from gossamer.task import Note, Report
+from gossamer.training.barrier import PATIENCE_SECONDS, Barrier, Phase
+from gossamer.training.budget import Budget
 from gossamer.training.display import ProgressDisplay
+from gossamer.training.hosts import Hosts
 from gossamer.training.metrics import Progress, Recorder
 
 ROW_SECONDS = 2.0  # between two rows of metrics
 CHECKPOINT_SECONDS = 60.0  # between two checkpoints
-PATIENCE_SECONDS = 60.0  # that a checkpoint waits for its members; then it goes without those that are silent
+FENCE_SECONDS = 10.0  # that a worker must be away until others may take the steps that it has leased
 
 
 @dataclass
 class RunObserver:
-    """The program's observer: counts, records, shows, and keeps checkpoints.
+    """The program's observer: it owns the budget of steps, counts, records, shows, and keeps checkpoints.
 
-    A checkpoint holds the state of every member: of one that has ended its last, and of one that is silent (its host
-    has died, or starts again) the one it saved last."""
+    A checkpoint holds the state of every saved worker and service. A worker that has ended keeps the last state it
+    gave; so does one that cannot be reached."""
 
     progress: Progress
     recorder: Recorder
@@ -35,25 +39,31 @@ class RunObserver:
     display: ProgressDisplay
     log: Callable[[str], None]
     members: frozenset[str] = frozenset()  # the workers whose states make a checkpoint
-    saved: dict[str, Tree] = field(default_factory=dict)  # worker -> what it saved before a resume
+    services: frozenset[str] = frozenset()  # the services whose states are part of it
+    saved: dict[str, Tree] = field(default_factory=dict)  # worker or service -> the state that it starts from
     stop_at_return: float | None = None
     checkpoint_seconds: float = CHECKPOINT_SECONDS
+    checkpoint_steps: int | None = None  # a checkpoint each time so many steps have been acted, besides
+    max_seconds: float | None = None  # of this session
     consensus: ConsensusMonitor | None = None  # of members that gossip
     kept: Callable[[], None] = lambda: None  # called after each checkpoint
+    now: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
         self.interrupted: str | None = None  # the signal's name
         self.solved_steps: int | None = None
-        self._written = self._kept = self._asked_at = time.monotonic()
+        self.budget = Budget(self.progress.total, self.progress.steps)
+        self.hosts = Hosts(self.now)
+        self._barrier = Barrier(self.members, self.services, self.now)
+        self._began = self._written = self._kept = self.now()
+        self._kept_steps = self.progress.steps
         self._lock = threading.Lock()  # workers are threads
-        self._owing: set[str] = set()  # members that the checkpoint under way still waits for
-        self._asked: set[str] = set()  # those of them that know
-        self._gone: set[str] = set()  # members that saved a last state unasked or are silent, until they report again
+        self._away: dict[str, float] = {}  # worker -> since when
         self._states: dict[str, Tree] = {}
 
-    def restored(self, worker: str) -> Any | None:
+    def restored(self, name: str) -> Any | None:
         with self._lock:
-            return self._states.get(worker, self.saved.get(worker))
+            return self._states.get(name, self.saved.get(name))
 
     def report(self, worker: str, record: Any) -> None:
         if isinstance(record, Note):
@@ -61,13 +71,12 @@ class RunObserver:
             self.display.note(record.text)
         elif isinstance(record, Report):
             with self._lock:
-                self._gone.discard(worker)
-                self.progress.update(worker, record)
+                self.progress.update(worker, record, self.budget.report(worker, record.steps))
                 if self.consensus is not None:
                     for each in record.exchange:
                         self.consensus.take(worker, each)
                 self._look_for_success()
-                if time.monotonic() - self._written >= ROW_SECONDS:
+                if self.now() - self._written >= ROW_SECONDS:
                     self.write()
                 self.display.tick()
 
@@ -80,48 +89,104 @@ class RunObserver:
 
     def write(self) -> None:
         """One row of metrics."""
-        self._written = time.monotonic()
+        self._written = self.now()
         if self.consensus is not None:
             self.progress.gossip = self.consensus.row()
         self.recorder.write(self.progress.row())
 
-    def due(self, worker: str) -> bool:
+    def claim(self, worker: str, steps: int, *, idle: bool = True) -> int | Answer:
         with self._lock:
-            now = time.monotonic()
-            if self._owing and now - self._asked_at >= PATIENCE_SECONDS:
-                self._gone |= self._owing - {worker}
-                self._ask(now)  # the others anew, so that theirs are of one time
-            elif not self._owing and now - self._kept >= self.checkpoint_seconds:
-                self._ask(now)
-            owing = worker in self._owing
-            (self._asked.add if owing else self._asked.discard)(worker)
-            return owing
+            self._away.pop(worker, None)
+            if self._due() and worker in self.members:
+                self._barrier.begin()
+            if worker in self.members and (answer := self._barrier.claim(worker, idle)) is not None:
+                self._advance()
+                return answer
+            position = self.budget.lease(worker, steps)
+            if position is None and self._fence():
+                position = self.budget.lease(worker, steps)
+            return Answer.END if position is None else position
 
-    def _ask(self, now: float) -> None:
-        self._owing, self._asked_at = set(self.members - self._gone), now
+    def _due(self) -> bool:
+        """Whether it is time to begin a checkpoint."""
+        if self._barrier.phase is not Phase.OPEN:
+            return False
+        steps = self.checkpoint_steps is not None and self.progress.steps - self._kept_steps >= self.checkpoint_steps
+        return steps or self.now() - self._kept >= self.checkpoint_seconds
 
-    def save(self, worker: str, state: Any) -> None:
+    def _fence(self) -> bool:
+        """Take back leases of workers that have been away for long: whether there were any. What such a worker reports
+        for them when it comes back does not count."""
+        late = [worker for worker, since in self._away.items() if self.now() - since >= FENCE_SECONDS]
+        return sum([self.budget.release(worker) for worker in late]) > 0
+
+    def save(self, name: str, state: Any) -> None:
         with self._lock:
-            self._states[worker] = state
-            if worker in self._asked:
-                self._asked.remove(worker)
-            else:
-                self._gone.add(worker)
-            if worker in self._owing:
-                self._owing.remove(worker)
-                if not self._owing:
-                    self.keep()
+            self._states[name] = state
+            self._barrier.saved(name)
+            self._advance()
+
+    def due(self, service: str) -> Stage | None:
+        with self._lock:
+            stage = self._barrier.due(service)
+            self._advance()
+            return stage
+
+    def settled(self, service: str) -> None:
+        with self._lock:
+            self._barrier.settled(service)
+            self._advance()
+
+    def _advance(self) -> None:
+        if self._barrier.advance():
+            self.keep()
+            if self._barrier.missing:
+                names = ", ".join(sorted(self._barrier.missing))
+                self.log(f"checkpoint holds an older state of {names}: still acting after {PATIENCE_SECONDS:g} s")
+
+    def away(self, name: str) -> None:
+        with self._lock:
+            if name in self.members:
+                self._away.setdefault(name, self.now())
+            self._barrier.away(name)
+            self._advance()
+
+    def died(self, worker: str) -> None:
+        with self._lock:
+            self.budget.release(worker)
+            self._barrier.away(worker)
+            self._advance()
+
+    def ended(self, worker: str) -> None:
+        with self._lock:
+            self._away.pop(worker, None)
+            self._barrier.away(worker)
+            self._advance()
+
+    def host(self, name: str, where: str | None) -> None:
+        with self._lock:
+            self.hosts.update(name, where)
 
     def keep(self) -> None:
-        """Write a checkpoint of the states that the members saved last."""
-        before = {worker: state for worker, state in self.saved.items() if worker in self.members}
-        tree = {"workers": {**before, **self._states}, "progress": self.progress.state_dict()}
+        """Write a checkpoint of the states that were saved last."""
+        before = {name: state for name, state in self.saved.items() if name in self.members | self.services}
+        states = {**before, **self._states}
+        tree = {
+            "workers": {name: state for name, state in states.items() if name in self.members},
+            "services": {name: state for name, state in states.items() if name in self.services},
+            "progress": self.progress.state_dict(),
+        }
         self.store.save(tree, steps=self.progress.steps, score=self.progress.mean_return)
         self.kept()
-        self._kept = time.monotonic()
+        self._kept, self._kept_steps = self.now(), self.progress.steps
 
     def stopping(self) -> bool:
-        return self.interrupted is not None or self.solved_steps is not None
+        return self.interrupted is not None or self.solved_steps is not None or self.out_of_time
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether this session has taken the seconds that it was given."""
+        return self.max_seconds is not None and self.now() - self._began >= self.max_seconds
 
 
 class _LogHandler(logging.Handler):

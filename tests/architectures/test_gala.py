@@ -39,11 +39,12 @@ def figure(name: str, task: Task, **more: Any) -> Program:
 class ByMember(Watcher):
     """Keeps reports apart."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *, steps: int = 64) -> None:
+        super().__init__(steps=steps)
         self.reports: defaultdict[str, list[Report]] = defaultdict(list)
 
     def report(self, worker: str, record: Any) -> None:
+        super().report(worker, record)
         if isinstance(record, Report):
             self.reports[worker].append(record)
 
@@ -64,7 +65,9 @@ def begin(ctx: Context, task: Task, exchange: Exchange, *, envs: int, workers: i
 def test_learners_begin_alike_and_act_apart(name: str) -> None:
     watcher = Watcher()
     Simulation(1)(figure(name, a_task(rollout=30), envs=4, loop=begin), watcher)
-    models, observed, acted, streams = zip(*watcher.saved.values(), strict=True)
+    models, observed, acted, streams = zip(
+        *(state for state in watcher.saved.values() if isinstance(state, tuple)), strict=True
+    )
     assert len(models) == LEARNERS
     for model in models[1:]:
         assert all(torch.equal(model[key], models[0][key]) for key in models[0])
@@ -82,24 +85,23 @@ def test_steps_are_shared_and_so_is_the_schedule_of_the_learning_rate(
     name: str, launch: Any, algorithm: Algorithm
 ) -> None:
     # Rollouts of 4 steps of 2 environments; 4 learners of 10 rollouts each. The rate falls over all their steps.
-    watcher = ByMember()
-    task = a_task(algorithm=algorithm, rollout=4, steps=4 * 2 * LEARNERS * 10, rate=0.01, anneal_steps=400)
-    launch(figure(name, task), watcher)
+    watcher = ByMember(steps=4 * 2 * LEARNERS * 10)
+    launch(figure(name, a_task(algorithm=algorithm, rollout=4, rate=0.01, anneal_steps=400)), watcher)
     assert len(watcher.reports) == LEARNERS
-    for reports in watcher.reports.values():
-        assert [r.steps for r in reports] == [8 * (i + 1) for i in range(10)]
-        rates = [0.01 * (1 - 8 * LEARNERS * i / 400) for i in range(10)]
-        assert [r.metrics["learning_rate"] for r in reports] == pytest.approx(rates)
-        each = 1 if isinstance(algorithm, A2C) else 4
-        traffic = [part for r in reports for part in r.exchange if isinstance(part, Traffic)]
-        assert sum(part.iterations for part in traffic) == 10 * each  # an exchange after every step of the optimiser
-    assert sum(state["learner"]["steps"] for state in watcher.saved.values()) == task.steps
+    every = [report for reports in watcher.reports.values() for report in reports]
+    assert [r.steps for r in every] == [r.learned for r in every] == [8] * 10 * LEARNERS
+    rates = [0.01 * (1 - 8 * i / 400) for i in range(10 * LEARNERS)]  # each rollout at its position in the budget
+    assert sorted(r.metrics["learning_rate"] for r in every) == pytest.approx(sorted(rates))
+    traffic = [part for r in every for part in r.exchange if isinstance(part, Traffic)]
+    each = 1 if isinstance(algorithm, A2C) else 4
+    assert sum(part.iterations for part in traffic) == len(every) * each  # an exchange after every optimiser step
+    assert watcher.budget.acted == watcher.budget.total
 
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_what_is_given_reaches_the_exchange(name: str) -> None:
-    watcher = ByMember()
-    task = a_task(rollout=4, steps=4 * 2 * LEARNERS * 12)
+    watcher = ByMember(steps=4 * 2 * LEARNERS * 12)
+    task = a_task(rollout=4)
     options = {"graph": Exponential(), "mixing": PushSum(), "staleness": 1, "period": 6, "window": 2}
     Simulation(3)(figure(name, task, **options), watcher)
     traffic = [part for rs in watcher.reports.values() for r in rs for part in r.exchange if isinstance(part, Traffic)]
@@ -112,13 +114,14 @@ def test_what_is_given_reaches_the_exchange(name: str) -> None:
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_members_stay_together(name: str) -> None:
-    watcher = ByMember()
-    Simulation(2)(figure(name, a_task(rollout=4, steps=4 * 2 * LEARNERS * 40), lock_step=True), watcher)
-    models = [state["learner"]["model"] for state in watcher.saved.values()]
+    watcher = ByMember(steps=4 * 2 * LEARNERS * 40)
+    Simulation(2)(figure(name, a_task(rollout=4), lock_step=True), watcher)
+    states = [state for state in watcher.saved.values() if "learner" in state]
+    models = [state["learner"]["model"] for state in states]
     vectors = torch.stack([torch.cat([p.flatten() for p in model.values()]) for model in models])
     spread = (vectors - vectors.mean(0)).norm(dim=1).max() / vectors.mean(0).norm()
     assert 0 < spread < 0.05
-    optimisers = [state["learner"]["optimizer"]["0"]["exp_avg"] for state in watcher.saved.values()]
+    optimisers = [state["learner"]["optimizer"]["0"]["exp_avg"] for state in states]
     assert not torch.allclose(optimisers[0], optimisers[1])  # each one's own
 
 

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import pytest
-from some_parts import a_task
+from some_parts import Watcher, a_task
 
 from gossamer.architectures import gala, pala
 from gossamer.diagnostics import consensus as module
@@ -14,20 +14,22 @@ from gossamer.diagnostics.consensus import ConsensusMonitor
 from gossamer.exchange.gossip.graphs import Exponential
 from gossamer.exchange.gossip.mixing import PushSum, Uniform
 from gossamer.launch.simulation import Simulation
-from gossamer.program import Program, Silent
+from gossamer.program import Program
 from gossamer.task import Report
 
 UPDATES = 76  # of each of four members: two windows of 32, from 0 and from 40
-TASK = a_task(rollout=4, steps=4 * 2 * 4 * UPDATES)
+TASK = a_task(rollout=4)
 
 
-class Feeding(Silent):
+class Feeding(Watcher):
     """An observer that hands on to a consensus what members say of their exchange."""
 
     def __init__(self, consensus: ConsensusMonitor) -> None:
+        super().__init__(steps=4 * 2 * 4 * UPDATES)
         self.consensus = consensus
 
     def report(self, worker: str, record: Any) -> None:
+        super().report(worker, record)
         if isinstance(record, Report):
             for each in record.exchange:
                 self.consensus.take(worker, each)

@@ -9,11 +9,9 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
-from gossamer.data import Version
-from gossamer.exchange.base import Alone, Exchange, Learning
-from gossamer.exchange.flat import Flat
+from gossamer.data import Tree, Version
+from gossamer.exchange.base import Alone, Exchange, Learning, Link, LocalStep, Stepped
 from gossamer.exchange.gossip.formats import rounded
 from gossamer.exchange.gossip.graphs import RING, Graph, Members
 from gossamer.exchange.gossip.mailboxes import Post
@@ -32,9 +30,9 @@ def room(staleness: float) -> float:
     return max(1.0, staleness / 4)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Gossip:
-    """One member's end. Only parameters are averaged: policy and value, no gradient, no state of the optimiser.
+    """Gossip, to be wired. Only parameters are averaged: policy and value, no gradient, no state of the optimiser.
 
     `graph` says who sends to whom, `mixing` how much, `post` how; `inner` is the local step and may be any exchange.
     Members publish and average after every `interval`-th step of the optimiser (iteration), all at the same ones, so
@@ -62,19 +60,30 @@ class Gossip:
             raise ValueError(f"interval {self.interval}: must be at least 1")
         if self.staleness < self.interval - 1 and not self.lock_step:
             raise ValueError(f"interval {self.interval}: must be at most {self.staleness + 1:g}, staleness + 1")
-        self.iteration: Version = 0
-        self.weight = 1.0  # of push-sum
-        self._before: Tensor | None = None  # [P] before the local step, where it is asked for afterwards
 
-    def join(self, ctx: Context, learner: Learning) -> None:
-        """Take part. A member whose host was started again goes on from the average of its neighbours' parameters."""
-        self.inner.join(ctx, learner)
-        self.rank, self._learner, self._flat = ctx.rank, learner, Flat(learner.model)
-        self._tracker = Tracker(self.rank, self.period, self.window)
+    def join(self, ctx: Context, learner: Learning, state: Tree | None = None) -> Link:
+        """Take part. A member whose host was restarted continues from the average of its neighbours' parameters."""
+        state = state or {}
+        return GossipLink(self, ctx, learner, self.inner.join(ctx, learner, state.get("inner")), state)
+
+
+class GossipLink:
+    """One member's live end: see `Gossip`."""
+
+    def __init__(self, gossip: Gossip, ctx: Context, learner: Learning, inner: Link, state: Tree) -> None:
+        self._gossip, self.graph, self.mixing, self.post = gossip, gossip.graph, gossip.mixing, gossip.post
+        self.interval, self.rank, self.inner, self._flat = gossip.interval, ctx.rank, inner, learner.flat
+        self.iteration: Version = int(state.get("iteration", 0))
+        self.weight = float(state.get("weight", 1.0))  # of push-sum
+        self._before: Tensor | None = None  # [P] before the local step, where it is asked for afterwards
+        self._tracker = Tracker(self.rank, gossip.period, gossip.window)
         self._found = self.post.join(self.rank, self._flat.layout, again=ctx.restarts > 0)
         if ctx.restarts:
             self._recover(ctx)
-        self._tracker.cut(self.iteration, self._flat.vector.clone(), self._found.members)
+        if self.iteration:
+            self._tracker.resume(self.iteration)
+        else:
+            self._tracker.cut(self.iteration, self._flat.vector.clone(), self._found.members)
         self._remember()
 
     def leave(self) -> None:
@@ -85,8 +94,10 @@ class Gossip:
     def refresh(self, model: nn.Module) -> Version:
         return self.iteration
 
-    def apply(self, model: nn.Module, opt: Optimizer) -> None:
-        self.inner.apply(model, opt)
+    def step(self, local: LocalStep) -> Stepped:
+        stepped = self.inner.step(local)
+        if not stepped.finite:
+            return stepped
         self.iteration += 1
         mine = self._stepped()
         if self.iteration % self.interval == 0:
@@ -96,10 +107,14 @@ class Gossip:
         else:
             self._tracker.mixed(self.iteration, (), (), 0.0)
         self._remember()
+        return stepped
 
     def take(self) -> tuple[Record, ...]:
         """What has been kept since the last call."""
         return (*self.inner.take(), *self._tracker.take(self.weight))
+
+    def state_dict(self) -> Tree:
+        return {"iteration": self.iteration, "weight": self.weight, "inner": self.inner.state_dict()}
 
     def _stepped(self) -> Tensor:
         """The parameters after the local step [P]. Once they are published, nobody changes them any more."""
@@ -116,8 +131,8 @@ class Gossip:
         receivers = self._edges(self.graph.out, k // self.interval)
         each, kept = self.mixing.outgoing(self.weight, len(receivers))
         ready = torch.cuda.current_stream().record_event() if mine.is_cuda else None
-        epoch, steps = self._tracker.epoch, self._learner.steps
-        self.post.send(Message(self.rank, k, epoch, each, steps, time.time(), mine, ready=ready), receivers)
+        epoch = self._tracker.epoch
+        self.post.send(Message(self.rank, k, epoch, each, time.time(), mine, ready=ready), receivers)
         self._tracker.sent += len(receivers)
         messages, view = list[Message](), -1
         while view != self._found.view:  # whom to wait for changes when members come or go
@@ -127,10 +142,11 @@ class Gossip:
 
     def _collect(self, k: int) -> Sequence[Message]:
         """What has come, once as much has come as the bound on staleness asks for, now and until the next exchange."""
-        behind = 0 if self.lock_step else self.staleness - self.interval + 1  # iterations
+        lock_step = self._gossip.lock_step
+        behind = 0 if lock_step else self._gossip.staleness - self.interval + 1  # iterations
         due = math.ceil((k - behind) / self.interval) if behind < math.inf else 0
         needed = dict.fromkeys(self._edges(self.graph.into, due), due * self.interval) if due >= 1 else {}
-        view, upto = self._found.view, k if self.lock_step else math.inf
+        view, upto = self._found.view, k if lock_step else math.inf
         with self._tracker.waiting(bool(needed)):
             self._found = self.post.collect(self.rank, needed, view, upto)
         self._tracker.refused += self._found.refused
@@ -175,7 +191,8 @@ class Gossip:
         self._before = self._flat.vector.clone() if self._tracker.open or self.weight != 1.0 else None
 
     def _recover(self, ctx: Context) -> None:
-        """Take the average of the first neighbours that are heard of; after RECOVERY seconds go on without."""
+        """Take the average of the first messages that come, be they of members that have ended; after RECOVERY seconds
+        go on with the own state, as far as others are known to be, so that nobody waits for what is behind them."""
         until, messages = ctx.now() + RECOVERY, list[Message]()
         while not messages and ctx.now() < until and not ctx.stopped and len(self._found.members) > 1:
             ctx.sleep(0.1)
@@ -185,9 +202,9 @@ class Gossip:
         if messages:
             newest = [_here(m, self._flat.vector) for m in messages]
             self._flat.vector.copy_(torch.stack(newest).mean(0))
-            self.iteration = max(m.iteration for m in messages)
-            self._learner.steps = max(self._learner.steps, *(m.steps for m in messages))
             self._tracker.epoch = max(m.epoch for m in messages)
+            self.weight = 1.0
+        self.iteration = max([self.iteration, self._found.furthest, *(m.iteration for m in messages)])
 
 
 def _here(message: Message, mine: Tensor) -> Tensor:

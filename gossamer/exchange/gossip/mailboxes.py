@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from gossamer.data import Tree
 from gossamer.exchange.gossip.graphs import Members
 from gossamer.exchange.gossip.messages import Message
 from gossamer.program import Wait, waits
@@ -24,6 +25,7 @@ class Collected:
     members: Members  # who takes part
     view: int  # counts the changes of `members`
     refused: int = 0  # packets that could not be used, each told to one member
+    furthest: int = 0  # the largest iteration of which a message of another member is known to have been sent
 
 
 class Post(Protocol):
@@ -122,7 +124,25 @@ class Mailboxes:
                 break
             self._unread.setdefault(rank, {}).setdefault(late.sender, []).insert(0, messages.pop())
         refused, self.refused = self.refused, 0
-        return Collected(tuple(messages), self.members, self.view, refused)
+        furthest = max((k for sender, k in self.last.items() if sender != rank), default=0)
+        return Collected(tuple(messages), self.members, self.view, refused, furthest)
+
+    # part of checkpoints: `program.Saved`
+
+    def settled(self) -> bool:
+        return True
+
+    def state_dict(self) -> Tree:
+        unread = [[rank, m.state_dict()] for rank, boxes in self._unread.items() for box in boxes.values() for m in box]
+        reached = [[rank, sender, k] for (rank, sender), k in self._reached.items()]
+        return {"unread": unread, "reached": reached, "last": [list(pair) for pair in self.last.items()]}
+
+    def load_state_dict(self, state: Tree) -> None:
+        for rank, message in state["unread"]:
+            m = Message.from_state(message)
+            self._unread.setdefault(rank, {}).setdefault(m.sender, []).append(m)
+        self._reached = {(rank, sender): k for rank, sender, k in state["reached"]}
+        self.last |= dict(state["last"])
 
     def _change(self, members: set[int]) -> None:
         now = tuple(sorted(members))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
 
+from gossamer.data import Tree, on_host
 from gossamer.exchange.gossip.formats import Format
 
 
@@ -19,12 +20,20 @@ class Message:
     iteration: int  # k, the sender's optimiser steps
     epoch: int  # the sender's, see `records`
     weight: float  # push-sum weight it carries
-    steps: int  # environment steps the sender has learned from
     published: float  # Unix time, seconds
     parameters: Tensor  # [P] float32
     error: float = 0.0  # || what arrived - what was published ||_2
     format: Format = "fp32"  # how it came
     ready: torch.cuda.Event | None = None  # on a GPU: when the parameters are computed
+
+    def state_dict(self) -> Tree:
+        """For checkpoints, the parameters in host memory."""
+        return {f.name: on_host(getattr(self, f.name)) for f in fields(self) if f.name != "ready"}
+
+    @staticmethod
+    def from_state(state: Tree) -> Message:
+        """The message that `state_dict` was taken of."""
+        return Message(**state)
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,15 @@ class Tracker:
         """Whether a window is open, so that the next step is to be kept."""
         return self._tracking
 
+    def resume(self, k: int) -> None:
+        """Continue at iteration k without an open window: what happened before is not known."""
+        if self.period:
+            self.epoch = max(self.epoch, self._due(k)) | 1
+
+    def _due(self, k: int) -> int:
+        """The epoch that iteration k belongs to."""
+        return 2 * (k // self.period) + (k % self.period >= self.window)
+
     def cut(self, k: int, mine: Tensor, members: Members, gradient: Tensor | None = None) -> None:
         """Keep this member's part of the cut of the present epoch: its parameters [P] after its local step k,
         which nobody changes any more."""
@@ -56,8 +65,7 @@ class Tracker:
         """These messages are about to be taken in, at iteration k: is it time for a cut first?"""
         if not self.period:
             return
-        due = 2 * (k // self.period) + (k % self.period >= self.window)
-        latest = max([due, *(m.epoch for m in messages)])
+        latest = max([self._due(k), *(m.epoch for m in messages)])
         while self.epoch < latest:
             self.epoch += 1
             self.cut(k, mine, members, gradient().cpu() if self.epoch % 2 else None)

@@ -17,6 +17,7 @@ class Outbox:
     adds: bool = False  # whether messages of one sender may be added up
     parcels: list[Parcel] = field(default_factory=list)
     tried: list[Parcel] = field(default_factory=list)  # not to be added up: they may have arrived, whatever it seemed
+    carried: list[Parcel] = field(default_factory=list)  # on their way now
     greet: bool = True
     busy: bool = False  # whether a courier is on its way there
     after: float = 0.0  # not to be tried before then, in seconds
@@ -40,12 +41,12 @@ class Outbox:
         parcels, self.tried = self.tried, []
         if not parcels:
             parcels, self.parcels = self.parcels, []
-        self.busy, self.greet, self.turn = True, False, self.turn + 1
+        self.busy, self.greet, self.turn, self.carried = True, False, self.turn + 1, parcels
         return parcels
 
     def back(self, parcels: list[Parcel], *, arrived: bool, now: float) -> None:
         """The courier is back, with those parcels that did not arrive."""
-        self.busy = False
+        self.busy, self.carried = False, []
         if not arrived:
             self.after, self.greet = now + RETRY, True
         if not arrived and self.adds:
@@ -54,6 +55,11 @@ class Outbox:
             since, self.parcels = self.parcels, []
             for parcel in [*parcels, *since]:
                 self.put(parcel)
+
+    @property
+    def undelivered(self) -> list[Parcel]:
+        """All parcels that may not have arrived, oldest first."""
+        return [*self.carried, *self.tried, *self.parcels]
 
     def clear(self) -> None:
         """Forget the parcels."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
-from gossamer.data import Array
+from gossamer.data import Array, Tree
 from gossamer.exchange.gossip.mailboxes import Collected, LayoutMismatch, Mailboxes
 from gossamer.exchange.gossip.messages import Hello, Message, Parcel
 from gossamer.exchange.proxy.liveness import BEAT, Liveness
@@ -37,6 +38,26 @@ class Transfer:
     items: tuple[Parcel | Hello, ...]
     token: bytes
     layout: bytes
+
+
+@dataclass(frozen=True)
+class Search:
+    """Work for a courier: ask the other proxies for the last messages of members that have ended."""
+
+    token: bytes
+    layout: bytes
+
+
+@dataclass(frozen=True)
+class Remains:
+    """Work for a courier: pack the last messages of this host's members, which have all ended."""
+
+    items: tuple[Parcel, ...]
+    token: bytes
+    layout: bytes
+
+
+Job: TypeAlias = Arrival | Transfer | Search | Remains
 
 
 class Proxy:
@@ -71,6 +92,10 @@ class Proxy:
         self._early: deque[tuple[Array, ...]] = deque(maxlen=BACKLOG)  # that came before the first member of this host
         self._ended = False  # whether the couriers have
         self._unpacking = False  # one courier at a time, so that what comes keeps its order
+        self._newest: dict[int, Message] = {}  # member of this host -> its newest message
+        self._remains: tuple[Array, ...] | None = None  # of members that have ended, packed
+        self._search = False  # whether to ask for those of other hosts
+        self._packing = False  # whether a courier packs them
         self._odd: int | None = None  # a host whose members have another model
 
     # what members call: `mailboxes.Post`
@@ -78,6 +103,7 @@ class Proxy:
     def join(self, rank: int, layout: bytes, *, again: bool = False) -> Collected:
         self._own.add(rank)
         self._joined.add(rank)
+        self._search |= again
         collected = self.boxes.join(rank, layout, again=again)
         self._arrivals.extendleft(reversed(self._early))
         self._early.clear()
@@ -91,6 +117,7 @@ class Proxy:
         self._say()
 
     def send(self, message: Message, to: Sequence[int]) -> None:
+        self._newest[message.sender] = message
         by_host: dict[int, list[int]] = {}
         for rank in to:
             by_host.setdefault(rank // self._learners, []).append(rank)
@@ -104,12 +131,12 @@ class Proxy:
         collected: Collected = yield from waiting(self.boxes, rank, needed, view, upto)
         if self._odd is not None:
             raise LayoutMismatch(f"host {self._odd} has another model than host {self.host}: not the same program?")
-        return collected
+        return replace(collected, furthest=max([collected.furthest, *self._alive.sent().values()]))
 
     # what couriers call
 
     @waits
-    def job(self) -> Wait[Arrival | Transfer | None]:
+    def job(self) -> Wait[Job | None]:
         """The next thing to do; None once all members of this host have ended and the others have been told."""
         while (job := self._next()) is None and not self._over():
             yield
@@ -125,6 +152,14 @@ class Proxy:
         self._alive.heard(home)
         self._agree()
         self.boxes.send(parcel.message, [rank for rank in parcel.receivers if rank in self._own])
+
+    def inherit(self, parcel: Parcel) -> None:
+        """The last message of a member that has ended: for the members here, which have been restarted."""
+        self.boxes.send(parcel.message, sorted(self._own))
+
+    def bequeath(self, packets: Sequence[Array]) -> None:
+        """The end of `Remains`: keep them for hosts that are restarted."""
+        self._remains = tuple(packets)
 
     def greeted(self, hello: Hello) -> None:
         """A sign of life that was found in order."""
@@ -150,6 +185,10 @@ class Proxy:
         self._outboxes[transfer.host].back(parcels, arrived=arrived, now=self._alive.now)
 
     # what other hosts' couriers call
+
+    def remains(self) -> tuple[Array, ...]:
+        """Packed last messages of this host's members, once all of them have ended."""
+        return self._remains or ()
 
     def deliver(self, *packets: Array) -> None:
         """The door: packets as `wire.encode` makes them. Whatever else comes is refused and counted."""
@@ -214,7 +253,33 @@ class Proxy:
     def _layout(self) -> bytes:
         return self.boxes.layout or UNKNOWN
 
-    def _next(self) -> Arrival | Transfer | None:
+    # part of checkpoints: `program.Saved`
+
+    def settled(self) -> bool:
+        here = self._arrivals or self._early or self._unpacking
+        return not here and not any(box.busy or box.laden for box in self._outboxes.values())
+
+    def state_dict(self) -> Tree:
+        parcels = [
+            [host, list(parcel.receivers), parcel.message.state_dict()]
+            for host, box in self._outboxes.items()
+            for parcel in box.undelivered
+        ]
+        return {"boxes": self.boxes.state_dict(), "parcels": parcels}
+
+    def load_state_dict(self, state: Tree) -> None:
+        self.boxes.load_state_dict(state["boxes"])
+        for host, receivers, message in state["parcels"]:
+            self._outboxes[host].put(Parcel(Message.from_state(message), tuple(receivers)))
+
+    def _next(self) -> Job | None:
+        if self._search:
+            self._search = False
+            return Search(self.token, self._layout)
+        if not self._own and self._newest and not self._packing:
+            self._packing = True
+            last = tuple(Parcel(message, ()) for message in self._newest.values())
+            return Remains(last, self.token, self._layout)
         if self._arrivals and not self._unpacking:
             self._unpacking = True
             return Arrival(self._arrivals.popleft(), self.token, self._layout)
@@ -228,4 +293,5 @@ class Proxy:
 
     def _over(self) -> bool:
         """Whether all members have ended, and whoever can be reached has been told; then couriers end."""
-        return not self._own and not any(box.pending(self._alive.now) for box in self._outboxes.values())
+        packed = self._remains is not None or not self._newest
+        return not self._own and packed and not any(box.pending(self._alive.now) for box in self._outboxes.values())

@@ -20,10 +20,10 @@ from gossamer.data import Array
 from gossamer.exchange.gossip.formats import FORMATS, Format, length, pack, restore, unpack
 from gossamer.exchange.gossip.messages import Hello, Message, Parcel, Pulse
 
-# magic, format version, kind, number format, receivers, token, layout, sender, epoch, iteration, steps, elements,
+# magic, format version, kind, number format, receivers, token, layout, sender, epoch, iteration, elements,
 # weight, published, error, checksum (XXH3 of all that is not itself)
-HEADER = struct.Struct("<4sBBBxI16s8sIIQQQdddQ")
-MAGIC, VERSION, PARCEL, HELLO = b"GSMR", 1, 1, 2
+HEADER = struct.Struct("<4sBBBxI16s8sIIQQdddQ")
+MAGIC, VERSION, PARCEL, HELLO = b"GSMR", 2, 1, 2
 
 
 class Token(bytes):
@@ -43,13 +43,13 @@ def encode(item: Parcel | Hello, token: bytes, layout: bytes, form: Format = "fp
     """The packet, uint8. `token`: 16 bytes that only this run's hosts know; `layout`: of the models, 8 bytes."""
     if isinstance(item, Hello):
         numbers = [n for p in item.pulses for n in (p.host, p.beats, len(p.members), *p.members, *p.sent)]
-        head, body = _head(HELLO, 0, numbers, token, layout, (item.host, 0, 0, 0, 0, 0.0, 0.0, 0.0)), None
+        head, body = _head(HELLO, 0, numbers, token, layout, (item.host, 0, 0, 0, 0.0, 0.0, 0.0)), None
     else:
         m = item.message
         vector = _on_host(m)
         parts = pack(vector, form)
         error = 0.0 if form == "fp32" else float((restore(parts, form, vector.numel()) - vector).norm())
-        fields = (m.sender, m.epoch, m.iteration, m.steps, vector.numel(), m.weight, m.published, error)
+        fields = (m.sender, m.epoch, m.iteration, vector.numel(), m.weight, m.published, error)
         head, body = _head(PARCEL, FORMATS.index(form), item.receivers, token, layout, fields), parts
     return _sealed(head, body or [])
 
@@ -60,9 +60,7 @@ def decode(packet: Array, token: bytes, layout: bytes) -> Parcel | Hello:
     Raises `Refused` for anything that is not whole, not from this run or, but for a `Hello`, of another layout."""
     peek(packet, token)
     fields = HEADER.unpack_from(packet.data)
-    _, _, kind, number, count, _, theirs, sender, epoch, iteration, steps, size, weight, published, error, checksum = (
-        fields
-    )
+    _, _, kind, number, count, _, theirs, sender, epoch, iteration, size, weight, published, error, checksum = fields
     if _checksum(packet) != checksum:
         raise Refused("wrong checksum")
     receivers = tuple(np.frombuffer(packet, np.uint32, count, HEADER.size).tolist())
@@ -71,7 +69,7 @@ def decode(packet: Array, token: bytes, layout: bytes) -> Parcel | Hello:
     if theirs != layout:
         raise Refused("another layout")
     vector = unpack(packet[_start(count) :], size, FORMATS[number])
-    message = Message(sender, iteration, epoch, weight, steps, published, vector, error, FORMATS[number])
+    message = Message(sender, iteration, epoch, weight, published, vector, error, FORMATS[number])
     return Parcel(message, receivers)
 
 

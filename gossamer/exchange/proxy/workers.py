@@ -8,9 +8,9 @@ from contextlib import suppress
 import torch
 
 from gossamer.exchange.gossip.formats import Format
-from gossamer.exchange.gossip.messages import Hello
+from gossamer.exchange.gossip.messages import Hello, Parcel
 from gossamer.exchange.proxy.liveness import BEAT
-from gossamer.exchange.proxy.proxy import Arrival, Proxy
+from gossamer.exchange.proxy.proxy import Arrival, Proxy, Remains, Search, Transfer
 from gossamer.exchange.proxy.wire import Refused, decode, encode
 from gossamer.program import Context, Stopped, Unreachable
 
@@ -24,14 +24,33 @@ def carry(ctx: Context, proxy: Proxy, others: Sequence[Proxy], *, form: Format =
         while (job := proxy.job()) is not None:
             if isinstance(job, Arrival):
                 _unpack(proxy, job)
-                continue
-            packets = [encode(item, job.token, job.layout, form) for item in job.items]
-            try:
-                others[job.host].deliver(*packets)
-            except Unreachable:
-                proxy.done(job, arrived=False)
+            elif isinstance(job, Search):
+                _search(proxy, others, job)
+            elif isinstance(job, Remains):
+                proxy.bequeath([encode(item, job.token, job.layout) for item in job.items])
             else:
-                proxy.done(job, arrived=True)
+                _transfer(proxy, others, job, form)
+
+
+def _transfer(proxy: Proxy, others: Sequence[Proxy], job: Transfer, form: Format) -> None:
+    """Pack, and take to another host."""
+    packets = [encode(item, job.token, job.layout, form) for item in job.items]
+    try:
+        others[job.host].deliver(*packets)
+    except Unreachable:
+        proxy.done(job, arrived=False)
+    else:
+        proxy.done(job, arrived=True)
+
+
+def _search(proxy: Proxy, others: Sequence[Proxy], job: Search) -> None:
+    """Ask every host that can be reached for the last messages of members that have ended."""
+    for other in others:
+        with suppress(Unreachable, Refused):
+            for packet in other.remains():
+                item = decode(packet, job.token, job.layout)
+                if isinstance(item, Parcel):
+                    proxy.inherit(item)
 
 
 def _unpack(proxy: Proxy, job: Arrival) -> None:

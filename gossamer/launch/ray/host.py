@@ -12,13 +12,14 @@ from uuid import uuid4
 import ray
 from ray import cloudpickle
 
-from gossamer.launch.base import Crew, Handle, build
+from gossamer.launch.base import Crew, Handle, build, restore
 from gossamer.launch.ray.calls import Calls, Remote, RemoteCall
 from gossamer.launch.ray.errors import HostFailed
-from gossamer.launch.ray.messages import HostObserver, HostState, Outcome, WorkerMessage
+from gossamer.launch.ray.leases import Grant
+from gossamer.launch.ray.messages import HostObserver, HostState, Outcome
 from gossamer.launch.ray.rpc import Address, Server
 from gossamer.launch.threads import Monitor
-from gossamer.program import Copy, Program, Ref, Unreachable
+from gossamer.program import Copy, Program, Ref, Stage, Unreachable
 
 CONTROL = "control"  # threads of the actor that no call to a service can occupy
 CONTROL_THREADS = 4
@@ -42,11 +43,16 @@ class HostProcess:
         self._server: Server | None = None
 
     @ray.method(concurrency_group=CONTROL)
-    def build(self, life: int, plan: bytes, peers: dict[str, Any], call_seconds: float) -> Outcome:
-        """Make this host's services, unless this process has done so; `life` counts its processes from 1."""
-        return Outcome.of(partial(self._build, life, plan, peers, call_seconds))
+    def build(
+        self, life: int, plan: bytes, peers: dict[str, Any], call_seconds: float, states: dict[str, Any]
+    ) -> Outcome:
+        """Make this host's services, unless this process has done so; `life` counts its processes from 1, `states` are
+        what saved services continue from."""
+        return Outcome.of(partial(self._build, life, plan, peers, call_seconds, states))
 
-    def _build(self, life: int, plan: bytes, peers: dict[str, Any], call_seconds: float) -> None:
+    def _build(
+        self, life: int, plan: bytes, peers: dict[str, Any], call_seconds: float, states: dict[str, Any]
+    ) -> None:
         with self._starts:
             if self.life:
                 return
@@ -59,6 +65,7 @@ class HostProcess:
             for index, node in enumerate(self.program.services):
                 if node.host == self.name:
                     service = build(node, partial(self._handle, may_wait=False))
+                    restore(service, states.get(node.name))
                     with self._built:
                         self._monitors[index] = Monitor(node.name, service, self._stopped)
                         self._built.notify_all()
@@ -83,7 +90,6 @@ class HostProcess:
 
     def _play(self, copy: Copy, crew: Crew) -> None:
         crew.work(copy, partial(self._handle, may_wait=True), self._stopped, restarts=self.life - 1)
-        self.observer.put(WorkerMessage("end", copy.name))
 
     def _handle(self, ref: Ref, *, may_wait: bool) -> Handle | Remote:
         if ref.index in self._monitors:
@@ -99,18 +105,47 @@ class HostProcess:
             monitor.wake()
 
     @ray.method(concurrency_group=CONTROL)
-    def look(self, turn: int, seen: int, failures: int, due: Collection[str], stop: bool) -> HostState:
-        """What has happened after the `seen` news and the `failures` that the driver has; what it asks for."""
+    def look(
+        self,
+        turn: int,
+        seen: int,
+        failures: int,
+        stop: bool,
+        grants: dict[str, Grant],
+        stages: dict[str, Stage],
+    ) -> HostState:
+        """What has happened after the `seen` messages and the `failures` that the driver has. `grants`: leases for the
+        workers; `stages`: what a checkpoint wants of saved services."""
         crew = self.crew
         if crew is None or turn < self._turn:  # nothing yet; or a look that has been given up and comes late
             return HostState(self.process, working=crew is not None)
         self._turn = turn
         if stop and not crew.stopped:
             crew.stop()
-        first, news = self.observer.take(seen, due)
+        self.observer.grant(grants)
+        settled = tuple(name for name, stage in stages.items() if self._serve(name, stage))
+        first, news = self.observer.take(seen)
         stopped = crew.stopped  # before the failures: who fails is noted first, and then stops the others
         failed = tuple((where, Outcome.failed(error)) for where, error in crew.failures[failures:])
-        return HostState(self.process, True, first, news, stopped, failed)
+        address = self._server.address[0] if self._server else ""
+        return HostState(self.process, True, first, news, stopped, failed, self.observer.demands(), address, settled)
+
+    def _serve(self, name: str, stage: Stage) -> bool:
+        """Do what a checkpoint wants of a service; whether it has settled."""
+        monitor = self._by_name(name)
+        if stage is Stage.SETTLE:
+            return bool(monitor.ask("settled"))
+        if not self.observer.saving(name):
+            self.observer.save(name, monitor.ask("state_dict"))
+        return False
+
+    def _by_name(self, name: str) -> Monitor:
+        return next(monitor for monitor in self._monitors.values() if monitor.name == name)
+
+    @ray.method(concurrency_group=CONTROL)
+    def states(self, services: Collection[str]) -> dict[str, Any]:
+        """The states of these services, once no worker runs any more."""
+        return {name: self._by_name(name).ask("state_dict") for name in services}
 
     @ray.method(concurrency_group=CONTROL)
     def door(self) -> Address | None:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ray import cloudpickle
 from ray import exceptions as faults
 
+from gossamer.launch.ray.leases import Demand, Grant, Leases
+from gossamer.program import Answer, Silent
+
 PATIENCE = 0.2  # seconds that a look at a host waits for news
+PATIENCE_IDLE = 0.02  # where a worker waits for the driver's answer
 CAPACITY = 10_000  # reports that a host keeps for the driver before its workers have to wait
 
 GONE = (  # the other side does not answer, for now or for ever; anything else that Ray raises is a mistake of ours
@@ -81,7 +85,7 @@ class WorkerMessage:
 
 @dataclass(frozen=True)
 class HostState:
-    """What the driver sees when it looks at a host."""
+    """What the driver gets when it polls a host."""
 
     process: str  # differs after every start
     working: bool = False  # whether its workers have been started
@@ -89,58 +93,79 @@ class HostState:
     news: tuple[WorkerMessage, ...] = ()
     stopped: bool = False  # whether a worker there has stopped the program, or failed
     failures: tuple[tuple[str, Outcome], ...] = ()  # that the driver does not know yet
+    demands: dict[str, Demand] = field(default_factory=dict)  # by worker
+    address: str = ""  # of its machine
+    settled: tuple[str, ...] = ()  # services that have done what `Stage.SETTLE` asks for
 
 
-class HostObserver:
-    """A host's observer: it keeps what workers say until the driver says that it has it, so that nothing is lost."""
+class HostObserver(Silent):
+    """A host's observer: it keeps what workers say until the driver confirms that it has it."""
 
     def __init__(self, states: dict[str, Any]) -> None:
         self._states = states
         self._changed = threading.Condition()
         self._news = deque[WorkerMessage]()
         self._first = 0  # the number of `_news[0]`
-        self._due = frozenset[str]()
+        self._leases: dict[str, Leases] = {}
         self._free = False
 
-    def restored(self, worker: str) -> Any | None:
-        return self._states.get(worker)
+    def restored(self, name: str) -> Any | None:
+        return self._states.get(name)
 
     def report(self, worker: str, record: Any) -> None:
         with self._changed:
             self._changed.wait_for(lambda: self._free or len(self._news) < CAPACITY)
         self.put(WorkerMessage("report", worker, record))
 
-    def due(self, worker: str) -> bool:
-        return worker in self._due
-
-    def save(self, worker: str, state: Any) -> None:
+    def claim(self, worker: str, steps: int, *, idle: bool = True) -> int | Answer:
         with self._changed:
-            self._due -= {worker}
-        self.put(WorkerMessage("save", worker, state))
+            leases = self._leases.setdefault(worker, Leases())
+            return leases.claim(steps)
 
-    def stopping(self) -> bool:
-        return False  # the driver says so by stopping the crew
-
-    def put(self, news: WorkerMessage) -> None:
+    def save(self, name: str, state: Any) -> None:
         with self._changed:
-            self._news.append(news)
+            if name in self._leases:
+                self._leases[name].saved()
+        self.put(WorkerMessage("save", name, state))
+
+    def ended(self, worker: str) -> None:
+        self.put(WorkerMessage("end", worker))
+
+    def put(self, message: WorkerMessage) -> None:
+        with self._changed:
+            self._news.append(message)
             self._changed.notify_all()
 
     def free(self) -> None:
-        """Keep no worker waiting any more: the program is being stopped."""
+        """Block no worker any more: the program is being stopped."""
         with self._changed:
             self._free = True
             self._changed.notify_all()
 
-    def take(self, seen: int, due: Collection[str]) -> tuple[int, tuple[WorkerMessage, ...]]:
-        """What is numbered `seen` or later, once there is some, or after a while; and the number of the first.
+    def saving(self, name: str) -> bool:
+        """Whether a state of this service is on its way to the driver."""
+        with self._changed:
+            return any(message.kind == "save" and message.worker == name for message in self._news)
 
-        A state is due only where none is on its way: the driver asks until it has it."""
+    def grant(self, grants: Mapping[str, Grant]) -> None:
+        """Take the driver's answers."""
+        with self._changed:
+            for worker, grant in grants.items():
+                self._leases.setdefault(worker, Leases()).take(grant)
+            self._changed.notify_all()
+
+    def demands(self) -> dict[str, Demand]:
+        """What workers want, since this was last asked."""
+        with self._changed:
+            return {worker: leases.demand() for worker, leases in self._leases.items()}
+
+    def take(self, seen: int) -> tuple[int, tuple[WorkerMessage, ...]]:
+        """Messages numbered `seen` or later, once there are some or after a while; and the number of the first."""
         with self._changed:
             while self._news and self._first < seen:
                 self._news.popleft()
                 self._first += 1
-            self._due = frozenset(due) - {news.worker for news in self._news if news.kind == "save"}
             self._changed.notify_all()  # there is room for more
-            self._changed.wait_for(lambda: len(self._news) > 0, timeout=PATIENCE)
+            idle = any(leases.idle for leases in self._leases.values())
+            self._changed.wait_for(lambda: len(self._news) > 0, timeout=PATIENCE_IDLE if idle else PATIENCE)
             return self._first, tuple(self._news)

@@ -14,8 +14,10 @@ from ray.exceptions import GetTimeoutError
 
 from gossamer.launch.base import POLL, Crew
 from gossamer.launch.ray.errors import HostFailed
+from gossamer.launch.ray.leases import Granted
 from gossamer.launch.ray.messages import GONE, PATIENCE, HostState, Outcome, WorkerMessage
 
+PAUSE_IDLE = 0.005  # seconds between two looks at a host where a worker waits for an answer
 PAUSE = 0.1  # seconds between two looks at a host that always has news: each costs both sides about a millisecond
 FAILURE_SECONDS = 600.0  # for which a failure of a host counts
 START_SECONDS = 120.0  # that a host has to be there for the first time
@@ -68,8 +70,10 @@ class Deployment:
 class Supervisor:
     """Looks after one host. Everything here belongs to its thread, but for `running` and `lost`, which others read."""
 
-    def __init__(self, run: Deployment, host: str, workers: Collection[str]) -> None:
+    def __init__(self, run: Deployment, host: str, workers: Collection[str], services: Collection[str] = ()) -> None:
+        """`workers` of the host, and its saved `services`."""
         self.host, self.running, self.lost = host, set(workers), frozenset[str]()
+        self._services = tuple(services)
         self.ended = set[str]()  # workers that came to their own end
         self._deployment, self._crew, self._actor = run, run.crew, run.actors[host]
         self._process, self._life, self._turn, self._seen, self._failures = "", 0, 0, 0, 0
@@ -77,6 +81,9 @@ class Supervisor:
         self._fell: list[float] = []  # when the host failed, since it last reported something
         self._gone_since = self._stopped_since = float("inf")
         self._begun = False  # whether its workers have been started at all
+        self._address = ""
+        self._granted: dict[str, Granted] = {}  # by worker, in this process of the host
+        self._hurry = False  # whether a worker there waits for an answer
 
     def watch(self) -> None:
         """Until no worker of the whole program runs: others may need this host's services."""
@@ -88,7 +95,8 @@ class Supervisor:
                 except GONE as error:
                     self._missing(error)
                 self._give_up()
-                time.sleep(PAUSE)
+                time.sleep(PAUSE_IDLE if self._hurry else PAUSE)
+            self._last_states()
         except BaseException as error:
             self.running.clear()
             self._crew.fail(f"host {self.host}", error)
@@ -106,33 +114,70 @@ class Supervisor:
 
     def _look(self) -> None:
         self._turn += 1
-        due = [name for name in self.running if self._crew.observer.due(name)]
-        look = self._actor.look.remote(self._turn, self._seen, self._failures, due, self._crew.stopped)
+        crew, observer = self._crew, self._crew.observer
+        grants = {worker: granted.grant() for worker, granted in self._granted.items() if worker in self.running}
+        stages = {name: stage for name in self._services if (stage := observer.due(name)) is not None}
+        look = self._actor.look.remote(self._turn, self._seen, self._failures, crew.stopped, grants, stages)
         found: HostState = self._ask(look, self._deployment.limits.call_seconds + PATIENCE)
-        if self._life and self._gone_since < float("inf"):
+        back = self._gone_since < float("inf")
+        if self._life and back:
             log.warning("host %s is back after %.1f s", self.host, time.monotonic() - self._gone_since)
         self._gone_since = float("inf")
         if found.working:
+            if back or found.address != self._address:
+                self._address = found.address
+                observer.host(self.host, found.address)
             self._hear(found)
+            self._lease(found)
         elif self._crew.stopped:
             self.running.clear()  # what died, or has not begun, is not started for an end
         else:
             self._start(found.process)
 
+    def _lease(self, found: HostState) -> None:
+        """Answer what workers want of the budget, and say which services have settled."""
+        observer = self._crew.observer
+        for name in found.settled:
+            observer.settled(name)
+        demands = {worker: demand for worker, demand in found.demands.items() if worker in self.running}
+        for worker, demand in demands.items():
+            self._granted.setdefault(worker, Granted()).meet(worker, demand, observer)
+        self._hurry = any(demand.idle for demand in demands.values())
+
+    def _last_states(self) -> None:
+        """Save the services of this host as they are after the run."""
+        if self._services and self._begun and self._gone_since == float("inf"):
+            try:
+                states = self._ask(self._actor.states.remote(self._services), self._deployment.limits.call_seconds)
+            except GONE as error:
+                self._missing(error)
+                return
+            for name, state in states.items():
+                self._crew.observer.save(name, state)
+
     def _start(self, process: str) -> None:
         if process != self._process:
             if self._process:
                 self._failed()
+                self._died()
             self._process, self._life, self._seen, self._failures = process, self._life + 1, 0, 0
         run = self._deployment
         seconds = run.limits.call_seconds
-        outcome: Outcome = self._ask(self._actor.build.remote(self._life, run.plan, run.actors, seconds))
+        first = self._life == 1  # afterwards services start empty: others know more than what was saved
+        states = {name: self._crew.observer.restored(name) for name in self._services if first}
+        outcome: Outcome = self._ask(self._actor.build.remote(self._life, run.plan, run.actors, seconds, states))
         outcome.get()
         if run.all_built(self.host):
             restored = self._crew.observer.restored
             states = {name: self._saved[name] if name in self._saved else restored(name) for name in self.running}
             self._ask(self._actor.work.remote(frozenset(self.running), states))
             self._begun = True
+
+    def _died(self) -> None:
+        """The process of this host is gone, with all that it had not reported."""
+        self._granted.clear()
+        for worker in self.running:
+            self._crew.observer.died(worker)
 
     def _failed(self) -> None:
         now, limits = time.monotonic(), self._deployment.limits
@@ -163,11 +208,13 @@ class Supervisor:
                 self._fell.clear()
                 observer.report(worker, news.content)
             elif news.kind == "save":
-                self._saved[worker] = news.content
+                if worker not in self._services:
+                    self._saved[worker] = news.content
                 observer.save(worker, news.content)
             else:
                 self.ended.add(worker)
                 self.running.discard(worker)
+                observer.ended(worker)
         except BaseException as error:
             self._crew.fail(f"worker {worker}", error)
 
@@ -176,6 +223,9 @@ class Supervisor:
         if self._gone_since == float("inf"):
             self._gone_since = now
             log.warning("host %s does not answer: %s", self.host, str(error).strip().split("\n")[0])
+            self._crew.observer.host(self.host, None)
+            for name in (*self.running, *self._services):
+                self._crew.observer.away(name)
         self._crew.sleep(POLL)
 
     def _give_up(self) -> None:
@@ -194,4 +244,5 @@ class Supervisor:
         elif now - self._gone_since > limits.gone_seconds:
             if not any(other.running for other in self._deployment.supervisors if other is not self):
                 self.lost = frozenset(self.running)
+                self._died()
                 self.running.clear()

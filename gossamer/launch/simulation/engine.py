@@ -9,7 +9,7 @@ from functools import partial
 from math import inf
 from typing import Any
 
-from gossamer.launch.base import Crew, Handle, advance, begin, build
+from gossamer.launch.base import Crew, Handle, advance, begin, build, restore, serve
 from gossamer.launch.simulation.faults import Event, Faults, FaultSchedule
 from gossamer.launch.simulation.network import Links, Network
 from gossamer.launch.simulation.scheduler import Scheduler, SimulatedWorker
@@ -23,7 +23,9 @@ class Engine:
         self, program: Program, observer: Observer, seed: int, network: Network, faults: Faults, patience: float
     ) -> None:
         faults.check(program)
-        self.crew = Crew(observer, wake=lambda: None)  # whoever has the turn sees it when passing it on
+        self.crew = Crew(
+            observer, wake=lambda: None, serve=self.serve
+        )  # whoever has the turn sees it when passing it on
         self.trace: list[tuple[str, str]] = []
         self.crashes: list[tuple[float, str]] = []
         self.links = Links(network, faults.partitions, random.Random(f"{seed} network"))
@@ -36,12 +38,29 @@ class Engine:
         self.services: list[Any] = []
         for node in self.nodes:
             self.services.append(build(node, partial(self.handle_for_service, node.host)))
+            if node.saved:
+                restore(self.services[-1], observer.restored(node.name))
         for copy in program.crew:
             self.scheduler.join(SimulatedWorker(self.scheduler, copy, faults.slow.get(copy.name, 1.0)))
 
     def run(self) -> None:
         self.scheduler.pass_on()
-        self.crew.run((worker.name, partial(self.play, worker)) for worker in self.scheduler.workers)
+        try:
+            self.crew.run((worker.name, partial(self.play, worker)) for worker in self.scheduler.workers)
+        finally:
+            for service, node in zip(self.services, self.nodes, strict=True):
+                if node.saved and node.host not in self.down:
+                    self.crew.observer.save(node.name, service.state_dict())
+
+    def serve(self) -> None:
+        """Do what a checkpoint wants of the services, in the turn of a worker that waits for it."""
+        for index, node in enumerate(self.nodes):
+            if node.saved and node.host not in self.down:
+                serve(self.crew.observer, node.name, partial(self.ask, index))
+
+    def ask(self, service: int, method: str) -> Any:
+        """Call a method of a service that takes no arguments and never waits, from nowhere."""
+        return getattr(self.services[service], method)()
 
     def play(self, me: SimulatedWorker) -> None:
         """The thread of a worker: its lives, one after another."""
@@ -50,6 +69,7 @@ class Engine:
             if self.crew.stopped or me.host in self.gone:
                 break  # no other life
             self.scheduler.absent(me)
+        self.crew.observer.ended(me.name)
         self.scheduler.leave(me)
 
     def live(self, me: SimulatedWorker) -> bool:
@@ -161,15 +181,20 @@ class Engine:
         host = event.host
         self.crashes.append((event.when, host))
         self.down.add(host)
+        self.crew.observer.host(host, None)
         self.lives[host] += 1
         self.scheduler.faults_due.down(event)
         if event.down == inf:
             self.gone.add(host)
         for worker in self.scheduler.workers:
             if worker.host == host and not worker.ended:
+                self.crew.observer.died(worker.name)
                 worker.dead, worker.moves = True, 0
                 self.scheduler.rouse(worker)
-        self.scheduler.wake(*(i for i, node in enumerate(self.nodes) if node.host == host))
+        here = [i for i, node in enumerate(self.nodes) if node.host == host]
+        for i in here:
+            self.crew.observer.away(self.nodes[i].name)
+        self.scheduler.wake(*here)
 
     def come_back(self, host: str) -> None:
         """A host starts again: new services, and its workers from the start."""
@@ -180,6 +205,7 @@ class Engine:
             self.crew.fail(f"host {host!r}, started again", error)
             return
         self.down.remove(host)
+        self.crew.observer.host(host, host)
         for worker in self.scheduler.workers:
             if worker.host == host and not worker.ended:
                 worker.dead, worker.moves = False, 0

@@ -63,6 +63,6 @@ class Simulation:
             engine.run()
         finally:
             workers = engine.scheduler.workers
-            self.now, self.scheduler = engine.scheduler.now, engine.scheduler.count
+            self.now, self.turns = engine.scheduler.now, engine.scheduler.count
             self.clocks = {worker.name: worker.clock for worker in workers}
             self.waited = {worker.name: worker.waited for worker in workers}

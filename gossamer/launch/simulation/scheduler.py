@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from math import inf
 from typing import Any
 
-from gossamer.launch.base import Crew
+from gossamer.launch.base import CLAIM_POLL, Crew, claim
 from gossamer.launch.simulation.event_queue import EventQueue
 from gossamer.launch.simulation.faults import Crashed, Event, FaultSchedule
 from gossamer.program import Copy
@@ -71,11 +71,16 @@ class SimulatedWorker:
     def report(self, record: Any) -> None:
         self.live().scheduler.crew.observer.report(self.name, record)
 
-    def due(self) -> bool:
-        return self.live().scheduler.crew.observer.due(self.name)
-
     def save(self, state: Any) -> None:
         self.live().scheduler.crew.observer.save(self.name, state)
+
+    def claim(self, steps: int, state: Callable[[], Any] = lambda: None) -> int | None:
+        observer = self.live().scheduler.crew.observer
+        return claim(observer, self.name, steps, state, stopped=lambda: self.stopped, pause=self._pause)
+
+    def _pause(self) -> None:
+        self.scheduler.crew.serve()
+        self.sleep(CLAIM_POLL)
 
 
 class Scheduler:

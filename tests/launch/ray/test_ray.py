@@ -22,7 +22,7 @@ from gossamer.config import settings, wiring
 from gossamer.launch.ray import launcher as launcher
 from gossamer.launch.ray.errors import ClusterUnreachable, HostFailed, LackOfResources
 from gossamer.launch.ray.launcher import Ray, check_room
-from gossamer.program import Context, Host, Program, Stopped, Unreachable, Wait, WouldBlock, waits
+from gossamer.program import Answer, Context, Host, Program, Silent, Stopped, Unreachable, Wait, WouldBlock, waits
 from gossamer.task import Report
 
 pytest.importorskip("ray", reason="Ray is not installed (the extra `ray`)")
@@ -52,7 +52,7 @@ pytestmark = pytest.mark.usefixtures("local")
 QUICK = Ray(call_seconds=2.0, stop_seconds=2.0)
 
 
-class Watcher:
+class Watcher(Silent):
     """An observer that keeps what it is told; asks to end, and for states, when told to."""
 
     def __init__(self, states: dict[str, Any] | None = None) -> None:
@@ -68,8 +68,8 @@ class Watcher:
     def report(self, worker: str, record: Any) -> None:
         self.records.append((worker, record))
 
-    def due(self, worker: str) -> bool:
-        return worker in self.wanted
+    def claim(self, worker: str, steps: int, *, idle: bool = True) -> int | Answer:
+        return 0 if worker not in self.wanted else Answer.SAVE if idle else Answer.WAIT
 
     def save(self, worker: str, state: Any) -> None:
         self.states[worker] = state
@@ -369,10 +369,8 @@ def test_a_state_that_is_due_is_saved_once_and_restored_in_the_next_run() -> Non
         while step < until and not ctx.stopped:
             total += step
             step += 1
-            if ctx.due():
-                ctx.save((step, total))
-                ctx.report("saved")
-            time.sleep(0.001)
+            here = (step, total)
+            ctx.claim(0, lambda here=here: (ctx.report("saved"), here)[1])
 
     class Twice(Watcher):
         """Wants two states of each, the second after it has the first."""
@@ -471,8 +469,7 @@ def survive(ctx: Context, counter: Counter) -> None:
     while not ctx.stopped:
         step += 1
         counter.add()
-        if ctx.due():
-            ctx.save(step)
+        ctx.claim(0, lambda here=step: here)
         ctx.sleep(0.01)
 
 
@@ -706,7 +703,7 @@ def test_neither_the_package_nor_threads_import_ray() -> None:
     script = """
         import sys, gossamer, gossamer.cli, gossamer.launch.ray.launcher
         from gossamer.launch.threads import threads
-        from gossamer.program import Program
+        from gossamer.program import Answer, Program, Silent
         program = Program("one")
         program.worker(lambda ctx: None)()
         threads(program)
@@ -719,7 +716,7 @@ def test_a_ray_of_its_own_has_room_for_all_hosts_and_ends_with_the_program(tmp_p
     script = """
         import os, signal, pathlib
         from gossamer.launch.ray.launcher import Ray
-        from gossamer.program import Program, Silent
+        from gossamer.program import Answer, Program, Silent
         class Watcher(Silent):
             def report(self, worker, record):
                 print(worker, record)

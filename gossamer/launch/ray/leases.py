@@ -1,0 +1,115 @@
+"""Leases of the step budget on their way from the driver to the workers of a host, some ahead of their use."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gossamer.program import Answer, Observer
+
+AHEAD_SECONDS = 1.0  # of acting that a host has leases for in advance
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What a worker has used of its leases and wants next. Leases are numbered from 0 in each process."""
+
+    steps: int  # of one lease
+    received: int  # leases that its host has got
+    used: int  # leases that it has begun to act
+    ahead: int  # leases that its host wants to have beyond those
+    idle: bool  # whether it waits for an answer
+
+
+@dataclass(frozen=True)
+class Grant:
+    """The driver's answer to a `Demand`."""
+
+    first: int  # the number of the first lease in `positions`
+    positions: tuple[int, ...] = ()  # of leases that the host may not have yet
+    limit: int | None = None  # how many leases the worker may use in all; None: all of them
+    answer: Answer | None = None  # what it gets where there is no lease to use
+
+
+class Leases:
+    """The host's end, of one worker. The caller locks."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now, self._asked_at = now, now()
+        self._positions = deque[int]()  # of leases that wait to be used
+        self._steps = self._used = self._used_before = 0
+        self._limit: int | None = None
+        self._answer: Answer | None = None
+        self.idle = False  # whether the worker waits for an answer
+
+    def claim(self, steps: int) -> int | Answer:
+        """The worker's claim: see `Observer.claim`."""
+        self._steps = steps
+        if self._answer is Answer.SAVE:
+            return Answer.SAVE
+        if self._positions and (self._limit is None or self._used < self._limit):
+            self._used, self.idle = self._used + 1, False
+            return self._positions.popleft()
+        if self._answer is Answer.END and not self._positions:
+            return Answer.END
+        self.idle = True
+        return Answer.WAIT
+
+    def saved(self) -> None:
+        """The worker has given the state that it was asked for."""
+        self._answer = None
+
+    def take(self, grant: Grant) -> None:
+        """The driver's answer; leases that are here already are skipped."""
+        received = self._used + len(self._positions)
+        self._positions.extend(grant.positions[max(0, received - grant.first) :])
+        self._limit, self._answer = grant.limit, grant.answer
+
+    def demand(self) -> Demand:
+        """What the driver is to know; used leases per second tell how many are wanted in advance."""
+        now = self._now()
+        rate = (self._used - self._used_before) / max(1e-3, now - self._asked_at)
+        self._used_before, self._asked_at = self._used, now
+        received = self._used + len(self._positions)
+        return Demand(self._steps, received, self._used, 1 + math.ceil(rate * AHEAD_SECONDS), self.idle)
+
+
+class Granted:
+    """The driver's end, of one worker in one process of its host."""
+
+    def __init__(self) -> None:
+        self._positions = deque[int]()  # that the host has not confirmed
+        self._first = 0  # the number of the first of them
+        self._limit: int | None = None
+        self._answer: Answer | None = None
+
+    @property
+    def _total(self) -> int:
+        return self._first + len(self._positions)
+
+    def meet(self, worker: str, demand: Demand, observer: Observer) -> None:
+        """Lease what is wanted from the observer."""
+        while self._first < demand.received:
+            self._positions.popleft()
+            self._first += 1
+        new = demand.steps if self._total <= demand.used else 0  # a claim of 0 asks only whether to go on
+        answer = observer.claim(worker, new, idle=demand.idle)
+        if isinstance(answer, Answer):
+            self._answer, self._limit = answer, demand.used
+            return
+        self._answer, self._limit = None, demand.used + 1 if demand.idle else None
+        if new:
+            self._positions.append(answer)
+        while self._total < demand.used + demand.ahead:
+            more = observer.claim(worker, demand.steps, idle=False)
+            if isinstance(more, Answer):
+                self._answer = more if more is Answer.END else None
+                return
+            self._positions.append(more)
+
+    def grant(self) -> Grant:
+        """What the host is told; the same until it confirms."""
+        return Grant(self._first, tuple(self._positions), self._limit, self._answer)

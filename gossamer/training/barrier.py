@@ -1,0 +1,109 @@
+"""A checkpoint as a barrier: all workers are idle when their states are saved, so the states belong together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection
+from enum import IntEnum
+
+from gossamer.program import Answer, Stage
+
+STALL_SECONDS = 0.3  # without another worker becoming idle, until one that is idle may act once more
+PATIENCE_SECONDS = 10.0  # until a checkpoint goes without the workers that are not idle yet
+SETTLE_SECONDS = 5.0  # until a checkpoint goes without what is still on its way between services
+
+
+class Phase(IntEnum):
+    OPEN = 0  # no checkpoint is being taken
+    PAUSING = 1  # workers finish what they have leased
+    WORKERS = 2  # workers save
+    SETTLING = 3  # services let arrive what is on its way
+    SERVICES = 4  # services save
+
+
+class Barrier:
+    """Where workers wait for a checkpoint. The caller locks, and calls `advance` after every other method.
+
+    A worker that waits in a service for one that is idle here would never become idle itself. So where nothing moves
+    for `STALL_SECONDS`, the idle worker that has made the fewest claims may act once more, and so on: it is the one
+    that others wait for, as each waits only for workers behind it."""
+
+    def __init__(self, workers: Collection[str], services: Collection[str], now: Callable[[], float]) -> None:
+        self.phase = Phase.OPEN
+        self.active = set(workers)  # that are running and can be reached
+        self._services, self._lost = frozenset(services), set[str]()
+        self._now = now
+        self._idle, self._todo = set[str](), set[str]()
+        self._claims = Counter[str]()
+        self._began = self._moved = 0.0
+        self.missing: frozenset[str] = frozenset()  # workers that the last checkpoint went without
+
+    def begin(self) -> None:
+        """Ask all workers to become idle."""
+        self.phase, self._idle, self.missing = Phase.PAUSING, set(), frozenset()
+        self._began = self._moved = self._now()
+
+    def claim(self, worker: str, idle: bool) -> Answer | None:
+        """The answer to a claim; None where it may be granted."""
+        self.active.add(worker)
+        if self.phase is Phase.OPEN or (self.phase is Phase.PAUSING and self._released(worker, idle)):
+            self._claims[worker] += idle
+            return None
+        return Answer.SAVE if idle and self.phase is Phase.WORKERS and worker in self._todo else Answer.WAIT
+
+    def _released(self, worker: str, idle: bool) -> bool:
+        if not idle:
+            return False
+        if worker not in self._idle:
+            self._idle.add(worker)
+            self._moved = self._now()
+        stalled = self._now() - self._moved >= STALL_SECONDS and not self.active <= self._idle
+        if not stalled or worker != min(self._idle & self.active, key=lambda each: (self._claims[each], each)):
+            return False
+        self._idle.discard(worker)
+        self._moved = self._now()
+        return True
+
+    def saved(self, name: str) -> None:
+        """A worker or service has saved."""
+        self._todo.discard(name)
+
+    def due(self, service: str) -> Stage | None:
+        """What is wanted of a service now."""
+        self._lost.discard(service)
+        if service not in self._todo:
+            return None
+        return {Phase.SETTLING: Stage.SETTLE, Phase.SERVICES: Stage.SAVE}.get(self.phase)
+
+    def settled(self, service: str) -> None:
+        """Nothing is on its way there any more."""
+        if self.phase is Phase.SETTLING:
+            self._todo.discard(service)
+
+    def away(self, name: str) -> None:
+        """A worker has ended or cannot be reached, or a service cannot: nobody waits for it."""
+        self.active.discard(name)
+        self._idle.discard(name)
+        self._todo.discard(name)
+        if name in self._services:
+            self._lost.add(name)
+
+    def advance(self) -> bool:
+        """Go on to the next phase where the present one is done. Whether that ends a checkpoint: all have saved."""
+        before = self.phase
+        if self.phase is Phase.PAUSING and (self.active <= self._idle or self._late(PATIENCE_SECONDS)):
+            self.missing = frozenset(self.active - self._idle)
+            self._next(self.active & self._idle)
+        if self.phase is Phase.WORKERS and not self._todo:
+            self._next(self._services - self._lost)
+        if self.phase is Phase.SETTLING and (not self._todo or self._late(SETTLE_SECONDS)):
+            self._next(self._services - self._lost)
+        if self.phase is Phase.SERVICES and not self._todo:
+            self.phase = Phase.OPEN
+        return before is not Phase.OPEN and self.phase is Phase.OPEN
+
+    def _next(self, todo: Collection[str]) -> None:
+        self.phase, self._todo, self._began = Phase(self.phase + 1), set(todo), self._now()
+
+    def _late(self, seconds: float) -> bool:
+        return self._now() - self._began >= seconds

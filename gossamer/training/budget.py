@@ -1,0 +1,48 @@
+"""The one budget of environment steps of a run: leased before they are acted, counted once they are reported."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+
+class Budget:
+    """`total` steps, of which some have been `acted` before. The caller locks.
+
+    The budget is spent in whole leases: the last one may go beyond `total`, by less than its own size. No step is
+    counted twice: a worker's reports count up to what it has leased.
+    """
+
+    def __init__(self, total: int, acted: int = 0) -> None:
+        self.total, self.acted = total, acted
+        self.unleased = 0  # steps reported beyond what was leased, after a lease had been taken back; not in `acted`
+        self._leased = Counter[str]()  # worker -> steps leased and not reported yet
+
+    @property
+    def granted(self) -> int:
+        """Steps acted or leased."""
+        return self.acted + self._leased.total()
+
+    @property
+    def missing(self) -> int:
+        """Steps that have not been acted."""
+        return max(0, self.total - self.acted)
+
+    def lease(self, worker: str, steps: int) -> int | None:
+        """Lease so many steps; their position, or None where all steps are acted or leased."""
+        position = self.granted
+        if steps and position >= self.total:
+            return None
+        self._leased[worker] += steps
+        return position
+
+    def report(self, worker: str, steps: int) -> int:
+        """The worker has acted so many steps; how many of them count."""
+        counted = min(steps, self._leased[worker])
+        self._leased[worker] -= counted
+        self.acted += counted
+        self.unleased += steps - counted
+        return counted
+
+    def release(self, worker: str) -> int:
+        """Take back what the worker has leased and not reported; how many steps."""
+        return self._leased.pop(worker, 0)
