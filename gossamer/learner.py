@@ -72,7 +72,7 @@ class Learner:
     def _step(self) -> Stepped:
         """The local step: clip, look whether the gradient is finite, step."""
         parameters = self.model.parameters()
-        norm = nn.utils.clip_grad_norm_(parameters, self.task.optimization.clip_norm, foreach=True)
+        norm = nn.utils.clip_grad_norm_(parameters, self.task.optimization.max_grad_norm, foreach=True)
         finite = bool(norm.isfinite())
         if finite:
             self.opt.step()

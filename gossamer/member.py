@@ -33,7 +33,7 @@ class Member:
         self.link = exchange.join(ctx, self.learner, None if saved is None else saved.get("exchange", {}))
         policy = Replica(self.learner.model, task.algorithm, self.link, self._rng)
         seed = task.stream(f"env {self.learner.steps}", ctx.rank)
-        self.actor = Actor(env, policy, discount=task.algorithm.discount, seed=seed, clock=self.clock)
+        self.actor = Actor(env, policy, gamma=task.algorithm.gamma, seed=seed, clock=self.clock)
         if saved is not None and saved.get("actor"):
             self.actor.load_state_dict(saved["actor"])
         elif saved is not None and "actor" in saved:
@@ -56,7 +56,12 @@ class Member:
         """An empty trajectory of the task's shapes, on its device."""
         spec, task = self.env.spec, self.task
         return Trajectory.empty(
-            task.rollout, self.env.num_envs, spec.obs_shape, numpy_dtype(spec.obs_dtype), spec.actions, task.device
+            task.rollout_length,
+            self.env.num_envs,
+            spec.obs_shape,
+            numpy_dtype(spec.obs_dtype),
+            spec.actions,
+            task.device,
         )
 
     def unroll(self, slot: Trajectory) -> None:

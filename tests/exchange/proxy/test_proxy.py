@@ -303,7 +303,7 @@ def test_a_host_with_other_models_makes_members_fail() -> None:
 
 NOISE = 160  # packets
 STEPS = 4 * 2 * 4 * 120
-TASK = a_task(rollout=4)
+TASK = a_task(rollout_length=4)
 
 
 def rogue(ctx: Context, proxy: Any, token: bytes) -> None:
@@ -314,7 +314,7 @@ def rogue(ctx: Context, proxy: Any, token: bytes) -> None:
 
 
 def noisy() -> Program:
-    program = pala(TASK, hosts=2, learners=2, envs=2, staleness=4, period=0, couriers=1)
+    program = pala(TASK, hosts=2, learners=2, num_envs=2, staleness=4, period=0, couriers=1)
     with program.host("elsewhere"):
         program.worker(rogue)(Ref(0), program.services[0].kwargs["token"])
     return program
