@@ -61,7 +61,7 @@ class Learner:
             loss.total.backward()  # type: ignore[no-untyped-call]
             stepped = link.step(self._step)
             if not stepped.finite:
-                raise NonFinite(f"{culprit(batch, loss)} became NaN or infinite at step {position:,}")
+                raise NonFinite(f"{self._culprit(batch, loss)} became NaN or infinite at step {position:,}")
             self.updates += 1
             names = ["loss", "gradient_norm", *loss.parts]
             rows.append(torch.stack([loss.total.detach(), stepped.norm, *loss.parts.values()]))
@@ -77,6 +77,16 @@ class Learner:
         if finite:
             self.opt.step()
         return Stepped(norm, finite)
+
+    def _culprit(self, batch: Trajectory, loss: Loss) -> str:
+        """What was not finite first, and in which environments: observation, reward, loss, gradient or parameter."""
+        for name, values in (("observation", batch.obs), ("reward", batch.reward)):  # [T(+1), B, ...]
+            if values.is_floating_point() and not values.isfinite().all():
+                bad = (~values.isfinite()).movedim(1, 0).flatten(1).any(1).nonzero().flatten().tolist()
+                return f"the {name} of environment {', '.join(map(str, bad))}"
+        if not all(bool(p.isfinite().all()) for p in self.model.parameters()):
+            return "a parameter"
+        return "the gradient" if bool(loss.total.isfinite()) else "the loss"
 
     def state_dict(self) -> Tree:
         """Everything the next update depends on."""
@@ -99,12 +109,3 @@ class Learner:
                     kept[name] = torch.empty_like(parameter).copy_(tensor)
         self.rng.set_state(torch.as_tensor(state["rng"]).cpu())
         self.steps, self.updates = int(state["steps"]), int(state["updates"])
-
-
-def culprit(batch: Trajectory, loss: Loss) -> str:
-    """What of a batch was not finite first, and in which environments: observation, reward, loss or gradient."""
-    for name, values in (("observation", batch.obs), ("reward", batch.reward)):  # [T(+1), B, ...]
-        if values.is_floating_point() and not values.isfinite().all():
-            bad = (~values.isfinite()).movedim(1, 0).flatten(1).any(1).nonzero().flatten().tolist()
-            return f"the {name} of environment {', '.join(map(str, bad))}"
-    return "the gradient" if bool(loss.total.isfinite()) else "the loss"

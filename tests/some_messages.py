@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
+from gossamer.exchange import LocalStep, Stepped
+from gossamer.exchange.flat import Flat
 from gossamer.exchange.gossip.messages import Message
 
 TOKEN, LAYOUT = b"0123456789abcdef", b"layout-1"
@@ -17,7 +21,7 @@ SIZE = 32  # P
 
 def a_message(sender: int, iteration: int, value: float | None = None, **more: Any) -> Message:
     """`value`: of all its parameters; its iteration where none is given."""
-    parts: dict[str, Any] = {"epoch": 0, "weight": 1.0, "steps": 10 * iteration, "published": 0.0, **more}
+    parts: dict[str, Any] = {"epoch": 0, "weight": 1.0, "published": 0.0, **more}
     vector = torch.full((SIZE,), float(iteration if value is None else value))
     return Message(sender, iteration, parameters=vector, **parts)
 
@@ -54,7 +58,20 @@ class Learns:
     """What an exchange sees of a member."""
 
     model: nn.Module
-    steps: int = 0
+
+    @cached_property
+    def flat(self) -> Flat:
+        return Flat(self.model)
+
+
+def local(opt: Optimizer) -> LocalStep:
+    """A local step that is nothing but the optimiser's."""
+
+    def step() -> Stepped:
+        opt.step()
+        return Stepped(torch.zeros(()), True)
+
+    return step
 
 
 @dataclass

@@ -15,8 +15,8 @@ from gossamer.algorithms import A2C, PPO
 from gossamer.data import Trajectory
 from gossamer.envs.base import Spec
 from gossamer.envs.toy import Catch
-from gossamer.exchange import Alone
-from gossamer.learner import Learner, NonFiniteLoss, build
+from gossamer.exchange import AloneLink
+from gossamer.learner import Learner, NonFinite, build
 from gossamer.networks import ActorCritic
 from gossamer.task import Task
 
@@ -55,7 +55,7 @@ def test_parameters_arrive_where_one_acts(optimizer: str, dtype: torch.dtype) ->
     obs = torch.randn(5, 50)
     before = acted(learner, obs)
     for batch in batches(VECTOR, 3):
-        learner.update(batch, Alone())
+        learner.update(batch, AloneLink(), 0)
         now = acted(learner, obs)
         assert all(map(torch.equal, now, from_scratch(learner, VECTOR, obs)))
         assert not any(map(torch.equal, now, before))
@@ -68,7 +68,7 @@ def test_loaded_parameters_arrive_where_one_acts(dtype: torch.dtype) -> None:
     obs = torch.randn(5, 50)
     acted(learner, obs)  # whatever is kept for acting has been made
     for batch in batches(VECTOR, 3):
-        other.update(batch, Alone())
+        other.update(batch, AloneLink(), 0)
     learner.load_state_dict(other.state_dict())
     assert all(map(torch.equal, acted(learner, obs), acted(other, obs)))
 
@@ -82,23 +82,23 @@ def test_it_goes_on_bit_for_bit_where_it_was_saved(optimizer: str, dtype: torch.
     task, spec = a_task(Catch(pixels=pixels), optimizer=optimizer, dtype=dtype), PICTURE if pixels else VECTOR
     first, second = batches(spec, 2)
     straight = Learner(task, spec)
-    straight.update(first, Alone())
+    straight.update(first, AloneLink(), 0)
     saved = straight.state_dict()
     contiguous = {"optimizer": {k: {n: t.contiguous() for n, t in v.items()} for k, v in saved["optimizer"].items()}}
     resumed = Learner(task, spec)
     resumed.load_state_dict({**saved, **contiguous})  # as safetensors gives them back
     for learner in (straight, resumed):
-        learner.update(second, Alone())
+        learner.update(second, AloneLink(), 0)
     assert differences(straight.state_dict(), resumed.state_dict()) == []
 
 
 def test_a_saved_state_does_not_change_afterwards() -> None:
     learner = Learner(a_task(), VECTOR)
     first, second = batches(VECTOR, 2)
-    learner.update(first, Alone())
+    learner.update(first, AloneLink(), 0)
     saved, as_it_was = learner.state_dict(), Learner(a_task(), VECTOR)
-    as_it_was.update(first, Alone())
-    learner.update(second, Alone())
+    as_it_was.update(first, AloneLink(), 0)
+    learner.update(second, AloneLink(), 0)
     assert differences(saved, as_it_was.state_dict()) == []
 
 
@@ -107,7 +107,7 @@ def test_a_state_saved_before_the_first_update_can_be_gone_on_from() -> None:
     straight, resumed = (Learner(a_task(), VECTOR) for _ in range(2))
     resumed.load_state_dict(straight.state_dict())
     for learner in (straight, resumed):
-        learner.update(batch, Alone())
+        learner.update(batch, AloneLink(), 0)
     assert differences(straight.state_dict(), resumed.state_dict()) == []
 
 
@@ -130,22 +130,22 @@ def test_building_leaves_the_callers_stream_alone() -> None:
 
 def test_an_update_reports_what_it_did() -> None:
     learner = Learner(a_task(algorithm=PPO(epochs=2, num_minibatches=3), rate=0.5, anneal_steps=24), VECTOR)
-    exchange = Alone()
-    found = [learner.update(batch, exchange) for batch in batches(VECTOR, 3)]
+    link = AloneLink()
+    found = [learner.update(batch, link, 12 * i) for i, batch in enumerate(batches(VECTOR, 3))]
     expected = {"loss", "gradient_norm", "policy_loss", "value_loss", "entropy", "kl", "clip_fraction", "learning_rate"}
     assert all(set(metrics) == expected for metrics in found)
     # 12 steps a batch; the rate falls from 0.5 to 0 in 24
     assert [metrics["learning_rate"] for metrics in found] == [0.5, 0.25, 0.0]
-    assert (learner.steps, learner.updates, exchange.version) == (36, 18, 18)
+    assert (learner.steps, learner.updates, link.version) == (36, 18, 18)
 
 
 def test_steps_are_taken_at_the_rate_that_is_reported() -> None:
     # A step of SGD is the rate times the gradient. The rate falls from 1 to 0 in 24 steps, 12 to a batch.
     task = with_sgd(math.inf)
     learner = Learner(replace(task, optimization=replace(task.optimization, anneal_steps=24)), VECTOR)
-    for batch, rate in zip(batches(VECTOR, 3), (1.0, 0.5, 0.0), strict=True):
+    for batch, position, rate in zip(batches(VECTOR, 3), (0, 12, 24), (1.0, 0.5, 0.0), strict=True):
         before = weights(learner)
-        metrics = learner.update(batch, Alone())
+        metrics = learner.update(batch, AloneLink(), position)
         assert metrics["learning_rate"] == rate
         moved = (weights(learner) - before).norm().item()
         assert moved == pytest.approx(rate * metrics["gradient_norm"], rel=1e-3)
@@ -156,7 +156,7 @@ def test_what_is_reported_is_the_mean_over_the_minibatches() -> None:
     # size, the mean is the loss of all.)
     batch = a_trajectory(VECTOR, rollout_length=4, num_envs=3)
     means = [
-        Learner(a_task(algorithm=PPO(epochs=1, num_minibatches=parts), rate=0.0), VECTOR).update(batch, Alone())
+        Learner(a_task(algorithm=PPO(epochs=1, num_minibatches=parts), rate=0.0), VECTOR).update(batch, AloneLink(), 0)
         for parts in (1, 3)
     ]
     assert means[0]["value_loss"] == pytest.approx(means[1]["value_loss"], rel=1e-4)
@@ -179,7 +179,7 @@ def test_gradients_are_clipped_by_their_global_norm_and_the_norm_is_reported_as_
     for clip in (math.inf, 0.125):
         learner = Learner(with_sgd(clip), VECTOR)
         before = weights(learner)
-        norms.append(learner.update(batch, Alone())["gradient_norm"])
+        norms.append(learner.update(batch, AloneLink(), 0)["gradient_norm"])
         moved.append(weights(learner) - before)
     assert norms[0] == norms[1] > 0.125
     assert moved[0].norm().item() == pytest.approx(norms[0], rel=1e-3)
@@ -191,10 +191,10 @@ def test_gradients_are_clipped_by_their_global_norm_and_the_norm_is_reported_as_
 def test_a_loss_that_is_not_finite_stops_and_says_where(bad: float) -> None:
     learner = Learner(a_task(), VECTOR)
     good, worse = batches(VECTOR, 2)
-    learner.update(good, Alone())
+    learner.update(good, AloneLink(), 0)
     worse.reward[1, 1] = bad
-    with pytest.raises(NonFiniteLoss, match=r"loss, gradient_norm, .* became NaN or infinite at step 24"):
-        learner.update(worse, Alone())
+    with pytest.raises(NonFinite, match=r"the reward of environment 1 became NaN or infinite at step 12"):
+        learner.update(worse, AloneLink(), 12)
 
 
 @pytest.mark.parametrize("algorithm", [A2C(), PPO()], ids=["a2c", "ppo"])
@@ -204,10 +204,10 @@ def test_weights_that_explode_are_reported_by_the_next_update(algorithm: A2C | P
 
     def go_on() -> None:
         for _ in range(2):
-            learner.update(batch, Alone())
+            learner.update(batch, AloneLink(), 0)
             acted(learner, batch.obs[0])
 
-    with pytest.raises(NonFiniteLoss, match="at step"):
+    with pytest.raises(NonFinite, match="at step"):
         go_on()
 
 

@@ -6,18 +6,18 @@ import torch
 from torch import nn
 
 from gossamer.algorithms import A2C
-from gossamer.exchange import Alone
+from gossamer.exchange import AloneLink
 from gossamer.networks import ActorCritic, mlp
 from gossamer.policy import Replica
 
 
-def replica(model: nn.Module, exchange: Alone, *, greedy: bool = False) -> Replica:
-    return Replica(model, A2C(), exchange, torch.Generator().manual_seed(1), greedy=greedy)
+def replica(model: nn.Module, link: AloneLink, *, greedy: bool = False) -> Replica:
+    return Replica(model, A2C(), link, torch.Generator().manual_seed(1), greedy=greedy)
 
 
 def test_a_replica_answers_what_its_model_does() -> None:
     model, obs = ActorCritic((4,), 3, mlp), torch.randn(7, 4)
-    policy = replica(model, Alone(), greedy=True)
+    policy = replica(model, AloneLink(), greedy=True)
     answer, state = policy(obs, {})
     logits, value = model(obs)
     assert torch.equal(answer.action, logits.argmax(-1))
@@ -29,7 +29,7 @@ def test_a_replica_answers_what_its_model_does() -> None:
 
 def test_it_draws_from_its_own_stream() -> None:
     model, obs = ActorCritic((4,), 3, mlp), torch.randn(20, 4)
-    one, other = replica(model, Alone()), replica(model, Alone())
+    one, other = replica(model, AloneLink()), replica(model, AloneLink())
     first = one(obs, {})[0].action
     assert not torch.equal(one(obs, {})[0].action, first)
     torch.manual_seed(99)
@@ -37,4 +37,4 @@ def test_it_draws_from_its_own_stream() -> None:
 
 
 def test_its_version_is_its_exchange_s() -> None:
-    assert replica(ActorCritic((4,), 3, mlp), Alone(version=7)).refresh() == 7
+    assert replica(ActorCritic((4,), 3, mlp), AloneLink(version=7)).refresh() == 7

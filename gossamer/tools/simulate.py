@@ -51,7 +51,6 @@ class StandIn:
     """What an exchange sees of a member."""
 
     model: nn.Module
-    steps: int = 0
 
     @cached_property
     def flat(self) -> Flat:
@@ -61,22 +60,21 @@ class StandIn:
 def stand_in(ctx: Context, task: Workload, exchange: Exchange, *, num_envs: int = 0, env_workers: int = 0) -> None:
     """A loop in place of `act_and_learn`: compute for a step's time, let the exchange make it parameters."""
     rng = np.random.default_rng([task.seed, ctx.rank, ctx.restarts])
-    learner = StandIn(Point(), ctx.restored() or 0)
+    learner = StandIn(Point())
     opt = SGD(learner.model.parameters(), task.rate)
-    link = exchange.join(ctx, learner)
+    link = exchange.join(ctx, learner, ctx.restored())
     (point,) = learner.model.parameters()
     target = torch.from_numpy(rng.normal(1, 0.1, ELEMENTS).astype(np.float32))
     try:
-        while learner.steps < task.early.get(ctx.rank, task.iterations) and not ctx.stopped:
+        while link.refresh(learner.model) < task.early.get(ctx.rank, task.iterations) and not ctx.stopped:
             start = ctx.now()
             ctx.sleep(task.step_time * max(0.1, 1 + task.jitter * rng.normal()))
             worked = ctx.now() - start
             noise = torch.from_numpy(rng.normal(0, 0.1, ELEMENTS).astype(np.float32))
             point.grad = point.detach() - target + noise
-            learner.steps += 1
             link.step(partial(_descend, opt))
             ctx.report((worked, *link.take()))
-            ctx.save(learner.steps)
+            ctx.save(link.state_dict())
     finally:
         link.leave()
 

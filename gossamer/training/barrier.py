@@ -57,7 +57,8 @@ class Barrier:
         if worker not in self._idle:
             self._idle.add(worker)
             self._moved = self._now()
-        stalled = self._now() - self._moved >= STALL_SECONDS and not self.active <= self._idle
+        stalled = self._now() - self._moved >= STALL_SECONDS and not self._late(PATIENCE_SECONDS)
+        stalled = stalled and not self.active <= self._idle
         if not stalled or worker != min(self._idle & self.active, key=lambda each: (self._claims[each], each)):
             return False
         self._idle.discard(worker)
@@ -91,7 +92,8 @@ class Barrier:
     def advance(self) -> bool:
         """Go on to the next phase where the present one is done. Whether that ends a checkpoint: all have saved."""
         before = self.phase
-        if self.phase is Phase.PAUSING and (self.active <= self._idle or self._late(PATIENCE_SECONDS)):
+        enough = self.active <= self._idle or (self._idle and self._late(PATIENCE_SECONDS))
+        if self.phase is Phase.PAUSING and enough:
             self.missing = frozenset(self.active - self._idle)
             self._next(self.active & self._idle)
         if self.phase is Phase.WORKERS and not self._todo:

@@ -98,6 +98,8 @@ class GossipLink:
         stepped = self.inner.step(local)
         if not stepped.finite:
             return stepped
+        if not bool(self._flat.vector.sum().isfinite()):  # a finite gradient can still be too much for float32
+            return Stepped(stepped.norm, False)
         self.iteration += 1
         mine = self._stepped()
         if self.iteration % self.interval == 0:
@@ -194,7 +196,7 @@ class GossipLink:
         """Take the average of the first messages that come, be they of members that have ended; after RECOVERY seconds
         go on with the own state, as far as others are known to be, so that nobody waits for what is behind them."""
         until, messages = ctx.now() + RECOVERY, list[Message]()
-        while not messages and ctx.now() < until and not ctx.stopped and len(self._found.members) > 1:
+        while not messages and ctx.now() < until and not ctx.stopped and not self._found.alone:
             ctx.sleep(0.1)
             self._found = self.post.collect(self.rank, {}, self._found.view)
             self._tracker.refused += self._found.refused

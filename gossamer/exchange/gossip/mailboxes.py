@@ -25,6 +25,7 @@ class Collected:
     members: Members  # who takes part
     view: int  # counts the changes of `members`
     refused: int = 0  # packets that could not be used, each told to one member
+    alone: bool = False  # whether all others that take part have been restarted too, and have sent nothing yet
     furthest: int = 0  # the largest iteration of which a message of another member is known to have been sent
 
 
@@ -61,6 +62,7 @@ class Mailboxes:
         self.view = 0
         self.refused = 0
         self.layout: bytes | None = None
+        self._recovering = set[int]()  # members that were restarted and have not sent anything since
         self._unread: dict[int, dict[int, list[Message]]] = {}  # receiver -> sender -> messages
         self._reached: dict[tuple[int, int], int] = {}  # (receiver, sender) -> iteration of its newest message
         # Sender -> the iteration of the last message that it is known to have sent, to whomever. Messages of a sender
@@ -74,8 +76,9 @@ class Mailboxes:
         self.layout = layout
         if again:
             self.last = {sender: k for sender, k in self.last.items() if k}
+            self._recovering.add(rank)
         self.admit([rank])
-        return Collected((), self.members, self.view)
+        return Collected((), self.members, self.view, alone=self._alone(rank))
 
     def leave(self, rank: int) -> None:
         self.dismiss([rank])
@@ -87,10 +90,12 @@ class Mailboxes:
     def dismiss(self, ranks: Iterable[int]) -> None:
         """These do not; what they sent before stays to be read."""
         gone = set(ranks)
+        self._recovering -= gone
         self._change(set(self.members) - gone)
         self._reached = {edge: k for edge, k in self._reached.items() if edge[1] not in gone}
 
     def send(self, message: Message, to: Sequence[int]) -> None:
+        self._recovering.discard(message.sender)
         for rank in to:
             box = self._unread.setdefault(rank, {}).setdefault(message.sender, [])
             edge = (rank, message.sender)
@@ -125,7 +130,7 @@ class Mailboxes:
             self._unread.setdefault(rank, {}).setdefault(late.sender, []).insert(0, messages.pop())
         refused, self.refused = self.refused, 0
         furthest = max((k for sender, k in self.last.items() if sender != rank), default=0)
-        return Collected(tuple(messages), self.members, self.view, refused, furthest)
+        return Collected(tuple(messages), self.members, self.view, refused, self._alone(rank), furthest)
 
     # part of checkpoints: `program.Saved`
 
@@ -143,6 +148,9 @@ class Mailboxes:
             self._unread.setdefault(rank, {}).setdefault(m.sender, []).append(m)
         self._reached = {(rank, sender): k for rank, sender, k in state["reached"]}
         self.last |= dict(state["last"])
+
+    def _alone(self, rank: int) -> bool:
+        return set(self.members) - {rank} <= self._recovering
 
     def _change(self, members: set[int]) -> None:
         now = tuple(sorted(members))

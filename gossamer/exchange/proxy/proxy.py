@@ -276,20 +276,23 @@ class Proxy:
         if self._search:
             self._search = False
             return Search(self.token, self._layout)
-        if not self._own and self._newest and not self._packing:
-            self._packing = True
-            last = tuple(Parcel(message, ()) for message in self._newest.values())
-            return Remains(last, self.token, self._layout)
         if self._arrivals and not self._unpacking:
             self._unpacking = True
             return Arrival(self._arrivals.popleft(), self.token, self._layout)
         ready = [h for h, box in self._outboxes.items() if box.ready(self._alive.now)]
         if not ready:
-            return None
+            return self._bequest()
         host = min(ready, key=lambda h: (not self._outboxes[h].laden, self._outboxes[h].turn))
         outbox = self._outboxes[host]
         items: list[Parcel | Hello] = [Hello(self.host, self._alive.pulses(), self._layout)] if outbox.greet else []
         return Transfer(host, (*outbox.take(), *items), self.token, self._layout)  # a farewell after the last parcel
+
+    def _bequest(self) -> Remains | None:
+        """The last messages of the members here, once all of them have ended."""
+        if self._own or not self._newest or self._packing:
+            return None
+        self._packing = True
+        return Remains(tuple(Parcel(m, ()) for m in self._newest.values()), self.token, self._layout)
 
     def _over(self) -> bool:
         """Whether all members have ended, and whoever can be reached has been told; then couriers end."""

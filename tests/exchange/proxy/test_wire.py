@@ -17,7 +17,7 @@ TOKEN, LAYOUT = b"0123456789abcdef", b"layout-1"
 
 def a_message(size: int = 1000, seed: int = 0, **more: object) -> Message:
     vector = torch.randn(size, generator=torch.Generator().manual_seed(seed))
-    return Message(3, 17, 4, 0.5, 12_345, 1_700_000_000.25, vector, **more)  # type: ignore[arg-type]
+    return Message(3, 17, 4, 0.5, 1_700_000_000.25, vector, **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("size", [1, 64, BLOCK, BLOCK + 1, 1000])
@@ -28,7 +28,7 @@ def test_float32_arrives_as_it_was(size: int) -> None:
     assert got.receivers == (0, 7)
     assert torch.equal(got.message.parameters, sent.message.parameters)
     m = got.message
-    assert (m.sender, m.iteration, m.epoch, m.weight, m.steps, m.published) == (3, 17, 4, 0.5, 12_345, 1_700_000_000.25)
+    assert (m.sender, m.iteration, m.epoch, m.weight, m.published) == (3, 17, 4, 0.5, 1_700_000_000.25)
     assert (m.error, m.format) == (0.0, "fp32")
 
 

@@ -1,0 +1,164 @@
+"""One budget in seeded schedules: with crashes, checkpoints and a resume, the steps add up and no mass is lost."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from some_messages import local
+
+from gossamer.architectures import gala, pala
+from gossamer.exchange import Exchange
+from gossamer.exchange.gossip.mixing import PushSum
+from gossamer.launch.simulation import Faults, Network, Simulation
+from gossamer.program import Context, Program
+from gossamer.storage.checkpoint import Store
+from gossamer.task import Report
+from gossamer.tools.simulate import Point, StandIn, Workload
+from gossamer.training.display import ProgressDisplay
+from gossamer.training.metrics import Progress, Recorder
+from gossamer.training.observer import RunObserver
+
+LEASE = 8  # steps
+FIGURES = ["gala", "pala"]
+
+
+def worker(ctx: Context, task: Workload, exchange: Exchange, *, num_envs: int, env_workers: int) -> None:
+    """Leases, takes its time, exchanges, reports: what `act_and_learn` does, with a model of 16 numbers."""
+    learner, saved = StandIn(Point()), ctx.restored() or {}
+    opt = torch.optim.SGD(learner.model.parameters(), 1.0)
+    (point,) = learner.model.parameters()
+    if "point" in saved:
+        point.data.copy_(saved["point"])
+    link = exchange.join(ctx, learner, saved.get("exchange"))
+
+    def state() -> dict[str, Any]:
+        return {"point": point.detach().clone(), "exchange": link.state_dict()}
+
+    try:
+        while ctx.claim(LEASE, state) is not None:
+            ctx.sleep(task.step_time)
+            point.grad = -torch.ones(16)  # every step moves a member by 1: the sum over members counts the steps
+            link.step(local(opt))
+            ctx.report(Report(LEASE, LEASE, 1, exchange=link.take()))
+        ctx.save(state())
+    finally:
+        link.leave()
+
+
+def figure(name: str, *, step_time: float = 0.0, **mode: Any) -> Program:
+    more: dict[str, Any] = {"period": 0, "loop": worker, "interval": 1, "staleness": math.inf, **mode}
+    work: Any = Workload(0, step_time=step_time)
+    if name == "gala":
+        return gala(work, learners=4, **more)
+    return pala(work, hosts=2, learners=2, couriers=1, **more)
+
+
+class Time:
+    """A clock for the observer that goes on whenever it is looked at, the same in every run."""
+
+    def __init__(self, tick: float) -> None:
+        self.tick, self.now = tick, 0.0
+
+    def __call__(self) -> float:
+        self.now += self.tick
+        return self.now
+
+
+def observer(folder: Path, program: Program, steps: int, *, saved: Any = None, every: int | None = None) -> RunObserver:
+    """As a training run has it; `every`: a checkpoint each time so many steps have been acted."""
+    folder.mkdir(exist_ok=True)
+    now = Time(0.001)
+    progress = Progress(steps, 1, now=now)
+    if saved:
+        progress.load_state_dict(saved["progress"])
+    return RunObserver(
+        progress,
+        Recorder(folder),
+        Store(folder / "checkpoints", keep=100),
+        ProgressDisplay(progress, "title"),
+        lambda text: None,
+        program.saved_workers,
+        program.saved_services,
+        {**saved["workers"], **saved["services"]} if saved else {},
+        checkpoint_seconds=math.inf,
+        checkpoint_steps=every,
+        now=now,
+    )
+
+
+class Counted:
+    """An observer that checks that no step counts twice: every lease is answered once, by one report at most."""
+
+    def __init__(self, inner: RunObserver) -> None:
+        self.inner, self.leased, self.reported = inner, Counter[str](), Counter[str]()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def claim(self, who: str, steps: int, *, idle: bool = True) -> Any:
+        answer = self.inner.claim(who, steps, idle=idle)
+        self.leased[who] += steps if isinstance(answer, int) else 0
+        return answer
+
+    def report(self, who: str, record: Any) -> None:
+        self.reported[who] += record.steps if isinstance(record, Report) else 0
+        self.inner.report(who, record)
+
+
+@pytest.mark.parametrize("part", range(2))
+@pytest.mark.parametrize("name", FIGURES)
+def test_with_crashes_the_steps_acted_are_the_budget_exactly(name: str, part: int, tmp_path: Path) -> None:
+    """100 seeds of each figure; a host dies every 100 seconds of a run that takes about 80."""
+    crashes = 0
+    for seed in range(50 * part, 50 * part + 50):
+        mode: dict[str, Any] = [{}, {"staleness": 2}, {"lock_step": True}, {"mixing": PushSum()}][seed % 4]
+        program = figure(name, step_time=4.0, **mode)
+        watch = Counted(observer(tmp_path / str(seed), program, steps=LEASE * 80, every=LEASE * 25))
+        simulation = Simulation(seed, Network(latency=0.01), Faults(crash_rate=0.01, down_seconds=1.0))
+        simulation(program, watch)
+        crashes += len(simulation.crashes)
+        budget = watch.inner.budget
+        assert (budget.acted, budget.missing, budget.granted) == (LEASE * 80, 0, LEASE * 80)
+        assert watch.reported.total() == budget.acted + budget.unleased
+        assert watch.leased.total() >= budget.acted
+        assert watch.inner.progress.steps == budget.acted
+        watch.inner.recorder.close()
+    assert crashes > 25
+
+
+def mass(tree: Any) -> tuple[float, torch.Tensor]:
+    """Push-sum weight, and weight times parameters, of all members and unread messages in a checkpoint."""
+    members = [(s["exchange"]["weight"], s["point"]) for s in tree["workers"].values()]
+    boxes = [service.get("boxes", service) for service in tree["services"].values()]
+    unread = [message for box in boxes for _, message in box["unread"]]
+    parcels = [p for service in tree["services"].values() for _, _, p in service.get("parcels", [])]
+    members += [(m["weight"], m["parameters"]) for m in (*unread, *parcels)]
+    return sum(w for w, _ in members), sum((w * x for w, x in members), torch.zeros(16))
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_checkpoint_and_a_resumed_run_conserve_push_sum_s_mass(name: str, seed: int, tmp_path: Path) -> None:
+    program = figure(name, step_time=0.1, mixing=PushSum())
+    first = observer(tmp_path / "run", program, LEASE * 40, every=LEASE * 15)
+    Simulation(seed, Network(latency=0.05))(program, first)
+    first.keep()
+    kept = first.store.all()
+    assert len(kept) >= 3
+    for checkpoint in kept[:-1]:  # in the midst of the run: while nobody acts, everything is somewhere
+        weight, total = mass(checkpoint.load())
+        assert weight == pytest.approx(4)
+        torch.testing.assert_close(total, torch.full((16,), checkpoint.steps / LEASE))
+    saved = kept[1].load()
+    again = observer(tmp_path / "again", program, LEASE * 80, saved=saved, every=LEASE * 15)
+    Simulation(seed + 1, Network(latency=0.05))(program, again)
+    assert again.budget.acted == LEASE * 80
+    later = again.store.all()[1]
+    weight, total = mass(later.load())
+    assert weight == pytest.approx(4)
+    torch.testing.assert_close(total, torch.full((16,), later.steps / LEASE))

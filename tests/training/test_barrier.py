@@ -1,0 +1,113 @@
+"""A checkpoint waits until all are idle, lets who is waited for act once more, and does not wait for who is gone."""
+
+from __future__ import annotations
+
+from gossamer.program import Answer, Stage
+from gossamer.training.barrier import PATIENCE_SECONDS, SETTLE_SECONDS, STALL_SECONDS, Barrier, Phase
+
+
+class Kept:
+    """A barrier, and a clock that the test turns."""
+
+    def __init__(self, *services: str) -> None:
+        self.time = 0.0
+        self.barrier = Barrier({"a", "b"}, services, lambda: self.time)
+
+    def claim(self, worker: str, *, idle: bool = True) -> Answer | None:
+        answer = self.barrier.claim(worker, idle)
+        self.barrier.advance()
+        return answer
+
+    def save(self, name: str) -> bool:
+        self.barrier.saved(name)
+        return self.barrier.advance()
+
+
+def test_claims_are_granted_while_no_checkpoint_is_taken() -> None:
+    assert Kept().claim("a") is None
+
+
+def test_workers_save_once_all_are_idle() -> None:
+    kept = Kept()
+    kept.barrier.begin()
+    assert kept.claim("a") is Answer.WAIT
+    assert kept.claim("a") is Answer.WAIT  # b still acts
+    assert kept.claim("b") is Answer.WAIT
+    assert [kept.claim("a"), kept.claim("b")] == [Answer.SAVE, Answer.SAVE]
+    assert not kept.save("a")
+    assert kept.claim("a") is Answer.WAIT
+    assert kept.save("b")
+    assert kept.claim("a") is None
+
+
+def test_one_that_is_waited_for_acts_once_more() -> None:
+    kept = Kept()
+    for _ in range(3):
+        kept.claim("b")
+    kept.claim("a")  # one claim, so the farthest behind
+    kept.barrier.begin()
+    assert kept.claim("a") is Answer.WAIT  # b waits for a in some service, and does not claim
+    kept.time += STALL_SECONDS
+    assert kept.claim("a") is None
+    assert kept.claim("a") is Answer.WAIT
+    assert kept.claim("b") is Answer.WAIT
+    assert kept.claim("a") is Answer.SAVE
+
+
+def test_leases_in_advance_are_not_granted_and_make_nobody_idle() -> None:
+    kept = Kept()
+    kept.barrier.begin()
+    assert [kept.claim("a", idle=False), kept.claim("b", idle=False)] == [Answer.WAIT, Answer.WAIT]
+    assert kept.barrier.phase is Phase.PAUSING
+
+
+def test_services_settle_and_then_save() -> None:
+    kept = Kept("Post")
+    kept.barrier.begin()
+    assert kept.barrier.due("Post") is None
+    kept.claim("a")
+    kept.claim("b")
+    kept.save("a")
+    assert not kept.save("b")
+    assert kept.barrier.due("Post") is Stage.SETTLE
+    assert kept.claim("a") is Answer.WAIT
+    kept.barrier.settled("Post")
+    kept.barrier.advance()
+    assert kept.barrier.due("Post") is Stage.SAVE
+    assert kept.save("Post")
+
+
+def test_a_service_that_does_not_settle_saves_after_a_while() -> None:
+    kept = Kept("Post")
+    kept.barrier.begin()
+    for name in ("a", "b"):
+        kept.claim(name)
+    for name in ("a", "b"):
+        kept.save(name)
+    kept.time += SETTLE_SECONDS
+    kept.claim("a")
+    assert kept.barrier.due("Post") is Stage.SAVE
+
+
+def test_nobody_waits_for_a_worker_that_is_away_or_has_ended() -> None:
+    kept = Kept()
+    kept.barrier.begin()
+    kept.claim("a")
+    kept.barrier.away("b")
+    kept.barrier.advance()
+    assert kept.claim("a") is Answer.SAVE
+    assert kept.claim("b") is Answer.WAIT  # it is back, and waits until this checkpoint is written
+    assert kept.save("a")
+    assert kept.claim("b") is None
+
+
+def test_a_worker_that_never_becomes_idle_is_left_out_after_a_while() -> None:
+    kept = Kept()
+    kept.barrier.begin()
+    while kept.barrier.phase is Phase.PAUSING:
+        kept.claim("a")  # acts once more now and then: it may be what b waits for
+        kept.time += STALL_SECONDS / 2
+    assert kept.time > PATIENCE_SECONDS
+    assert kept.barrier.missing == {"b"}
+    assert kept.claim("a") is Answer.SAVE
+    assert kept.save("a")
