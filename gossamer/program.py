@@ -68,6 +68,7 @@ class Answer(Enum):
 
     WAIT = "wait"  # claim again: a checkpoint is being prepared
     SAVE = "save"  # save your state, then claim again
+    GO = "go"  # claim again: a checkpoint has ended; told to one worker while all others are still idle
     END = "end"  # the budget is spent, or the run is to end
 
 

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 import torch
 from some_messages import local
+from some_parts import a_task, differences
 
-from gossamer.architectures import gala, pala
+from gossamer.architectures import gala, paac, pala
 from gossamer.exchange import Exchange
 from gossamer.exchange.gossip.mixing import PushSum
 from gossamer.launch.simulation import Faults, Network, Simulation
@@ -69,7 +70,9 @@ class Time:
         return self.now
 
 
-def observer(folder: Path, program: Program, steps: int, *, saved: Any = None, every: int | None = None) -> RunObserver:
+def observer(
+    folder: Path, program: Program, steps: int, *, saved: Any = None, every: int | None = None, together: bool = False
+) -> RunObserver:
     """As a training run has it; `every`: a checkpoint each time so many steps have been acted."""
     folder.mkdir(exist_ok=True)
     now = Time(0.001)
@@ -87,6 +90,7 @@ def observer(folder: Path, program: Program, steps: int, *, saved: Any = None, e
         {**saved["workers"], **saved["services"]} if saved else {},
         checkpoint_seconds=math.inf,
         checkpoint_steps=every,
+        together=together,
         now=now,
     )
 
@@ -162,3 +166,35 @@ def test_a_checkpoint_and_a_resumed_run_conserve_push_sum_s_mass(name: str, seed
     weight, total = mass(later.load())
     assert weight == pytest.approx(4)
     torch.testing.assert_close(total, torch.full((16,), later.steps / LEASE))
+
+
+def trained(folder: Path, program: Program, steps: int, saved: Any = None) -> list[Any]:
+    """The checkpoints of a run, the first half way, the last at the end."""
+    watch = observer(folder, program, steps, saved=saved, every=steps // 2, together=True)
+    Simulation(5, Network(latency=0.01, bandwidth=1e7))(program, watch)
+    watch.keep()
+    return [checkpoint.load() for checkpoint in watch.store.all()]
+
+
+@pytest.mark.parametrize(
+    "mode", [{}, {"staleness": 4, "interval": 2}, {"lock_step": True}, {"mixing": PushSum()}], ids=str
+)
+@pytest.mark.parametrize("name", ["paac", *FIGURES])
+def test_a_resumed_run_ends_as_the_uninterrupted_one(name: str, mode: dict[str, Any], tmp_path: Path) -> None:
+    """To the bit, in any mode: who goes on when is decided anew at every checkpoint, by the seed and the position."""
+
+    def program() -> Program:
+        task = a_task(rollout_length=4, anneal_steps=1_000)
+        options: dict[str, Any] = {"num_envs": 2, "env_workers": 1}
+        if name == "paac":
+            return paac(task, **options)
+        if name == "gala":
+            return gala(task, learners=4, period=0, **options, **mode)
+        return pala(task, hosts=2, learners=2, couriers=1, period=0, **options, **mode)
+
+    whole = trained(tmp_path / "whole", program(), 8 * 4 * 16)
+    resumed = trained(tmp_path / "resumed", program(), 8 * 4 * 16, saved=whole[0])
+    assert whole[0]["progress"]["steps"] < 8 * 4 * 12
+    assert resumed[-1]["progress"]["steps"] == whole[-1]["progress"]["steps"] == 8 * 4 * 16
+    for member, state in whole[-1]["workers"].items():
+        assert differences(resumed[-1]["workers"][member], state) == [], member

@@ -72,8 +72,10 @@ def claim(
     *,
     stopped: Callable[[], bool],
     pause: Callable[[], None],
+    go: Callable[[], None] = lambda: None,
 ) -> int | None:
-    """A worker's claim where it shares a process with the observer: see `Context.claim`. `pause` waits a little."""
+    """A worker's claim where it shares a process with the observer: see `Context.claim`. `pause` waits a little, `go`
+    is called at the end of a checkpoint, while everybody is idle."""
     while not stopped():
         answer = observer.claim(worker, steps)
         if not isinstance(answer, Answer):
@@ -82,6 +84,8 @@ def claim(
             break
         if answer is Answer.SAVE:
             observer.save(worker, state())
+        elif answer is Answer.GO:
+            go()
         else:
             pause()
     return None

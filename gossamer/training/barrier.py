@@ -34,18 +34,22 @@ class Barrier:
         self._services, self._lost = frozenset(services), set[str]()
         self._now = now
         self._idle, self._todo = set[str](), set[str]()
+        self._saving = self._opened = False
         self._claims = Counter[str]()
         self._began = self._moved = 0.0
         self.missing: frozenset[str] = frozenset()  # workers that the last checkpoint went without
 
-    def begin(self) -> None:
-        """Ask all workers to become idle."""
-        self.phase, self._idle, self.missing = Phase.PAUSING, set(), frozenset()
+    def begin(self, *, save: bool = True) -> None:
+        """Ask all workers to become idle. Without `save` they only wait for each other, and for what is on its way."""
+        self.phase, self._idle, self.missing, self._saving = Phase.PAUSING, set(), frozenset(), save
         self._began = self._moved = self._now()
 
     def claim(self, worker: str, idle: bool) -> Answer | None:
         """The answer to a claim; None where it may be granted."""
         self.active.add(worker)
+        if self._opened and idle and self.phase is Phase.OPEN:
+            self._opened = False
+            return Answer.GO
         if self.phase is Phase.OPEN or (self.phase is Phase.PAUSING and self._released(worker, idle)):
             self._claims[worker] += idle
             return None
@@ -95,14 +99,14 @@ class Barrier:
         enough = self.active <= self._idle or (self._idle and self._late(PATIENCE_SECONDS))
         if self.phase is Phase.PAUSING and enough:
             self.missing = frozenset(self.active - self._idle)
-            self._next(self.active & self._idle)
+            self._next(self.active & self._idle if self._saving else ())
         if self.phase is Phase.WORKERS and not self._todo:
             self._next(self._services - self._lost)
         if self.phase is Phase.SETTLING and (not self._todo or self._late(SETTLE_SECONDS)):
-            self._next(self._services - self._lost)
+            self._next(self._services - self._lost if self._saving else ())
         if self.phase is Phase.SERVICES and not self._todo:
-            self.phase = Phase.OPEN
-        return before is not Phase.OPEN and self.phase is Phase.OPEN
+            self.phase, self._opened = Phase.OPEN, True
+        return self._saving and before is not Phase.OPEN and self.phase is Phase.OPEN
 
     def _next(self, todo: Collection[str]) -> None:
         self.phase, self._todo, self._began = Phase(self.phase + 1), set(todo), self._now()

@@ -47,6 +47,7 @@ class RunObserver:
     max_seconds: float | None = None  # of this session
     consensus: ConsensusMonitor | None = None  # of members that gossip
     kept: Callable[[], None] = lambda: None  # called after each checkpoint
+    together: bool = False  # whether all members wait for each other before their first steps (for exact simulations)
     now: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
@@ -55,6 +56,8 @@ class RunObserver:
         self.budget = Budget(self.progress.total, self.progress.steps)
         self.hosts = Hosts(self.now)
         self._barrier = Barrier(self.members, self.services, self.now)
+        if self.together:
+            self._barrier.begin(save=False)
         self._began = self._written = self._kept = self.now()
         self._kept_steps = self.progress.steps
         self._lock = threading.Lock()  # workers are threads

@@ -23,9 +23,8 @@ class Engine:
         self, program: Program, observer: Observer, seed: int, network: Network, faults: Faults, patience: float
     ) -> None:
         faults.check(program)
-        self.crew = Crew(
-            observer, wake=lambda: None, serve=self.serve
-        )  # whoever has the turn sees it when passing it on
+        # Nobody has to be woken at a stop: the next to have the turn sees it when passing it on.
+        self.crew = Crew(observer, wake=lambda: None, serve=self.serve)
         self.trace: list[tuple[str, str]] = []
         self.crashes: list[tuple[float, str]] = []
         self.links = Links(network, faults.partitions, random.Random(f"{seed} network"))
@@ -33,7 +32,8 @@ class Engine:
         self.down: set[str] = set()
         self.gone: set[str] = set()  # down for ever
         faults_due = FaultSchedule(faults, program.hosts, seed)
-        self.scheduler = Scheduler(self.crew, faults_due, self.happen, random.Random(seed), patience)
+        self._seed, self._rng = seed, random.Random(seed)
+        self.scheduler = Scheduler(self.crew, faults_due, self.happen, self._rng, patience, self.reseed)
         self.nodes = program.services
         self.services: list[Any] = []
         for node in self.nodes:
@@ -51,6 +51,11 @@ class Engine:
             for service, node in zip(self.services, self.nodes, strict=True):
                 if node.saved and node.host not in self.down:
                     self.crew.observer.save(node.name, service.state_dict())
+
+    def reseed(self, position: object) -> None:
+        """Let order and network follow from the seed and a position in the run from now on."""
+        self._rng.seed(f"{self._seed} {position}")
+        self.links.reset(f"{self._seed} network {position}")
 
     def serve(self) -> None:
         """Do what a checkpoint wants of the services, in the turn of a worker that waits for it."""

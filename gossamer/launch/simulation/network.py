@@ -72,6 +72,12 @@ class Links:
         self._up: defaultdict[str, float] = defaultdict(float)  # host -> when its uplink is free, in seconds
         self._down: defaultdict[str, float] = defaultdict(float)
 
+    def reset(self, seed: str) -> None:
+        """Begin anew: all links are free, losses follow from this seed."""
+        self._rng.seed(seed)
+        self._up.clear()
+        self._down.clear()
+
     def seconds(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> float:
         """How long a link is taken by a message."""
         bandwidth = self.network.bandwidth

@@ -75,8 +75,15 @@ class SimulatedWorker:
         self.live().scheduler.crew.observer.save(self.name, state)
 
     def claim(self, steps: int, state: Callable[[], Any] = lambda: None) -> int | None:
-        observer = self.live().scheduler.crew.observer
-        return claim(observer, self.name, steps, state, stopped=lambda: self.stopped, pause=self._pause)
+        crew = self.live().scheduler.crew
+        if self.stopped:  # lets others have their turn first; those that wait below do so in `_pause` alone
+            return None
+        stopped = lambda: crew.stopped  # noqa: E731
+        return claim(crew.observer, self.name, steps, state, stopped=stopped, pause=self._pause, go=self._align)
+
+    def _align(self) -> None:
+        """Let what follows depend on nothing but how many steps have been acted."""
+        self.scheduler.align(self, self.scheduler.crew.observer.claim(self.name, 0))
 
     def _pause(self) -> None:
         self.scheduler.crew.serve()
@@ -103,12 +110,14 @@ class Scheduler:
         happen: Callable[[Event], None],
         rng: random.Random,
         patience: float,
+        reseed: Callable[[object], None],
     ) -> None:
+        """`happen` carries out a fault; `reseed` lets all randomness follow from the seed and a position."""
         self.crew, self.faults_due, self.patience = crew, faults_due, patience
         self.workers: list[SimulatedWorker] = []
         self.now = 0.0  # seconds; the clock of who has the turn
         self.count = 0
-        self._happen = happen
+        self._happen, self._reseed = happen, reseed
         self._queue: EventQueue[SimulatedWorker] = EventQueue(rng)
         self._parked: dict[int, list[SimulatedWorker]] = {}  # by the service they wait in
         self._running = 0  # workers that have not ended
@@ -159,6 +168,25 @@ class Scheduler:
         """Give others their turn until it is mine again, at `second`. Raises Crashed."""
         me.live()
         self._queue.add(me, second)
+        self.pass_on()
+        me.turn.acquire()
+        me.live()
+
+    def align(self, me: SimulatedWorker, position: object) -> None:
+        """Begin anew, as a run that is resumed at this position does: nobody asleep, all clocks at this second, the
+        order decided by the seed and the position."""
+        self._reseed(position)
+        self._stirred.clear()
+        self._fresh.clear()
+        self._news = True
+        self.gain()
+        going = [w for w in self.workers if w.parked is None and not w.ended and not w.dead and w is not me]
+        for worker in sorted([*going, me], key=lambda each: each.name):
+            self._queue.remove(worker)
+            worker.clock = self.now
+            self._queue.add(worker, self.now)
+        for others in self._parked.values():
+            others.sort(key=lambda each: each.name)
         self.pass_on()
         me.turn.acquire()
         me.live()
