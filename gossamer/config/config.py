@@ -38,7 +38,7 @@ class RunOptions:
 class OptimizationOptions:
     """Options that every optimiser has."""
 
-    learning_rate: float = option("At the start.", 1e-3, above=0, most=1e6)
+    learning_rate: float = option("At the start.", 1e-3, above=0)
     anneal_steps: int | None = option(
         "Over which the learning rate falls linearly; 0: it is constant.", None, least=0, most=10**15, measure="steps",
         unset="the run's steps",

@@ -1,6 +1,6 @@
 """What can be named where the command line is read: the list that a new architecture or algorithm is added to.
 
-Each name stands for `module:Name`, which is also how a user names a part of their own; it is loaded when it is chosen."""
+Each name stands for `module:Name`, as a part of the user's own does; it is loaded when it is chosen."""
 
 from __future__ import annotations
 

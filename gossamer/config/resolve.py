@@ -50,6 +50,19 @@ class Choices:
         return {**found, **{name: value for name, value in self.given.items() if value is not None}}
 
 
+def configure(
+    architecture: str | Architecture,
+    *,
+    env: str,
+    algorithm: str | Algorithm | None = None,
+    optimizer: str | StepRule | None = None,
+    preset: str = "tuned",
+    **given: Any,
+) -> Config:
+    """The complete configuration of what is given as keywords, as `gossamer.train` takes them."""
+    return resolve(Choices(architecture, env, algorithm, optimizer, preset, given))
+
+
 def resolve(choices: Choices) -> Config:
     """The complete configuration."""
     return Composition(choices).config()
@@ -186,8 +199,10 @@ def refused(name: str, value: Any, known: Iterable[str], chosen: Collection[str]
     """The error for an option that the composition does not have: which one does, or what was meant."""
     owners = [owner for owner, kind in _built_in() if name in declared(kind)]
     if owners:
-        verb = "does" if len(owners) == 1 else "do"
-        return UserError(f"{flag(name)} {value}: {', '.join(chosen)} has no such option; {' and '.join(owners)} {verb}")
+        have = "has" if len(owners) == 1 else "have"
+        return UserError(
+            f"{flag(name)} {value}: not an option of {', '.join(chosen)}; {' and '.join(owners)} {have} it"
+        )
     if meant := suggestion(name):
         return UserError(f"unknown option {flag(name)}; use {flag(meant)}")
     return UserError(f"unknown option {flag(name)}{near(flag(name), map(flag, known))}")

@@ -19,7 +19,7 @@ from gossamer.config.build import learners, num_envs, program, task
 from gossamer.config.config import Architecture
 from gossamer.config.file import flat
 from gossamer.config.names import Keywords
-from gossamer.config.resolve import Choices, resolve
+from gossamer.config.resolve import configure
 from gossamer.data import Array, Step
 from gossamer.envs.base import VectorEnv
 from gossamer.errors import UserError
@@ -130,7 +130,7 @@ def bench(
     `whole`, and the serial `roofline` 1 / (1/env + 1/inference + 1/update); `ratio` = whole / roofline."""
     if not seconds > 0 or rounds < 1:
         raise UserError(f"--seconds {seconds} --rounds {rounds}: both must be positive")
-    config = resolve(Choices(architecture, env, algorithm, optimizer, preset, dict(options)))
+    config = configure(architecture, env=env, algorithm=algorithm, optimizer=optimizer, preset=preset, **options)
     probe(config)
     config = config.with_run(steps=10**15)  # it ends by the clock
     settings = flat(config)

@@ -16,7 +16,7 @@ from gossamer.config.build import check_memory, environment, learning, num_envs,
 from gossamer.config.config import Architecture, Config, Control
 from gossamer.config.file import to_dict
 from gossamer.config.names import ALGORITHMS, Keywords, name_of
-from gossamer.config.resolve import Choices, resolve
+from gossamer.config.resolve import configure
 from gossamer.data import Tree
 from gossamer.diagnostics.consensus import ConsensusMonitor
 from gossamer.errors import UserError
@@ -81,7 +81,7 @@ def train(
     Raises `UserError` for a value that cannot be used, `NonFiniteLoss` when a loss is NaN (the last good checkpoint
     stays), `OSError` on a full disk."""
     control = Control(stop_at_return=stop_at_return, max_seconds=max_seconds, cluster=cluster)
-    config = resolve(Choices(architecture, env, algorithm, optimizer, preset, dict(options)))
+    config = configure(architecture, env=env, algorithm=algorithm, optimizer=optimizer, preset=preset, **options)
     wired, frames = program(config), probe(config)  # what is wrong shows before anything is written
     with _launcher(cluster, wired) as launch:
         directory = prepare(config, run_dir, overwrite)
