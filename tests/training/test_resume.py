@@ -78,7 +78,7 @@ def test_resuming_without_a_number_goes_on_to_what_was_asked_for(
 def test_the_total_stays_with_the_run(tmp_path: Path) -> None:
     run = trained(tmp_path / "run", steps=40)
     gossamer.resume(run.directory, steps=80)
-    assert json.loads((run.directory / "config.json").read_text())["steps"] == 80
+    assert json.loads((run.directory / "config.json").read_text())["run"]["steps"] == 80
 
 
 @pytest.mark.parametrize("steps", [80, 79, 0, -1])
