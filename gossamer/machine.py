@@ -53,6 +53,13 @@ def single_threaded() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+def resolve_device(name: str) -> str:
+    """The device that `auto` means in this process: cuda if it sees a GPU, else cpu. Other names stay as they are."""
+    if name != "auto":
+        return name
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
 def machine() -> dict[str, Any]:
     """What a figure was measured on."""
     model = platform.processor() or platform.machine()

@@ -44,7 +44,7 @@ class Task:
     rollout_length: int  # T, steps of each environment between two updates
     steps: int  # of all environments together, until the end
     seed: int = 0
-    device: str = "cpu"
+    device: str = "cpu"  # `auto` is resolved where a member runs
     threads: int = 0  # torch threads of one member; 0: leave torch's own choice
 
     def stream(self, purpose: str, rank: int = 0) -> int:

@@ -20,6 +20,7 @@ from gossamer.envs.atari import Atari
 from gossamer.envs.base import EnvFactory, cores
 from gossamer.errors import UserError, near
 from gossamer.exchange.gossip import graphs, mixing
+from gossamer.machine import resolve_device
 from gossamer.program import Program
 from gossamer.task import Optimization, Task
 
@@ -72,7 +73,7 @@ def graph(settings: Settings) -> graphs.Graph:
 def device(name: str) -> str:
     """`auto` becomes what the machine has; `UserError` where the device is not there."""
     if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
+        return resolve_device(name)
     try:
         wanted = torch.device(name)
     except RuntimeError as error:
@@ -81,6 +82,13 @@ def device(name: str) -> str:
         raise UserError(f"--device {name}: not supported; use auto, cpu, cuda or cuda:N")
     if wanted.type == "cuda" and (wanted.index or 0) >= torch.cuda.device_count():
         raise UserError(f"--device {name}: this machine has {torch.cuda.device_count()} CUDA devices; use auto or cpu")
+    return name
+
+
+def device_of_hosts(name: str) -> str:
+    """The device for the hosts of a cluster; each host resolves `auto` itself. Raises UserError for an ordinal."""
+    if name not in ("auto", "cpu", "cuda"):
+        raise UserError(f"--device {name}: each host of a cluster numbers its own GPUs; use auto, cpu or cuda")
     return name
 
 
@@ -172,10 +180,12 @@ def _optimizer(s: Settings, parameters: Iterable[nn.Parameter], rate: float) -> 
             return optim.rmsprop_dqn(parameters, rate, decay=s.decay, eps=s.epsilon)
 
 
-def program(settings: Settings) -> Program:
-    """The architecture, wired for these settings."""
+def program(settings: Settings, *, cluster: bool = False) -> Program:
+    """The architecture, wired for these settings; `cluster`: for hosts on other machines than this one."""
     what = task(settings)
     gpus = 1.0 if what.device.startswith("cuda") else 0.0
+    if cluster:
+        what = replace(what, device=device_of_hosts(settings.device))
     wiring: dict[str, Any] = {"num_envs": settings.num_envs, "env_workers": settings.env_workers, "gpus": gpus}
     if settings.architecture in ("gala", "pala"):
         never, lock_step = settings.sync == "never", settings.sync == "lock-step"

@@ -70,7 +70,10 @@ def train(
     stays), `OSError` on a full disk."""
     settings = resolve({"architecture": architecture, **{k: v for k, v in given.items() if v is not None}})
     _check_keep(keep)
-    wired, frames = program(settings), probe(settings)  # what is wrong shows before anything is written
+    wired, frames = (
+        program(settings, cluster=cluster is not None),
+        probe(settings),
+    )  # what is wrong shows before anything is written
     with _launcher(cluster, wired) as launch:
         directory = prepare(settings, run_dir, overwrite)
         return _run(settings, wired, directory, frames, launch, keep=keep, stop_at_return=stop_at_return)
@@ -94,7 +97,7 @@ def resume(
     _check_keep(keep)
     saved = checkpoint.load()
     before = (saved, checkpoint.steps)
-    wired, frames = program(settings), probe(settings)
+    wired, frames = program(settings, cluster=cluster is not None), probe(settings)
     with _launcher(cluster, wired) as launch:
         write_json(directory / CONFIG, config(settings))
         return _run(settings, wired, directory, frames, launch, keep=keep, stop_at_return=stop_at_return, before=before)
