@@ -15,7 +15,7 @@ QUICK = Ray(call_seconds=2.0, stop_seconds=2.0)
 
 @pytest.mark.parametrize("architecture", wiring.ARCHITECTURES)
 def test_every_architecture_runs_unchanged(architecture: str) -> None:
-    given = {"architecture": architecture, "env": "catch", "envs": 4, "steps": 200, "threads": 1}
+    given = {"architecture": architecture, "env": "catch", "num_envs": 4, "steps": 200, "threads": 1}
     program, watcher = wiring.program(settings.resolve(given)), Watcher()
     QUICK(program, watcher)
     reports = [record for _, record in watcher.records if isinstance(record, Report)]
