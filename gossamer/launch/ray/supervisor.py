@@ -14,6 +14,7 @@ from ray.exceptions import GetTimeoutError
 
 from gossamer.launch.base import POLL, Crew
 from gossamer.launch.ray.errors import HostFailed
+from gossamer.launch.ray.faults import describe
 from gossamer.launch.ray.messages import GONE, PATIENCE, HostState, Outcome, WorkerMessage
 
 PAUSE = 0.1  # seconds between two looks at a host that always has news: each costs both sides about a millisecond
@@ -175,7 +176,7 @@ class Supervisor:
         now = time.monotonic()
         if self._gone_since == float("inf"):
             self._gone_since = now
-            log.warning("host %s does not answer: %s", self.host, str(error).strip().split("\n")[0])
+            log.warning("host %s does not answer: %s", self.host, describe(error))
         self._crew.sleep(POLL)
 
     def _give_up(self) -> None:

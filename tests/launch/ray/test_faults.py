@@ -11,9 +11,12 @@ pytest.importorskip("ray", reason="Ray is not installed (the extra `ray`)")
 
 from ray import exceptions
 
+from gossamer.launch.base import Crew
 from gossamer.launch.ray import launcher
 from gossamer.launch.ray.faults import describe
 from gossamer.launch.ray.messages import GONE
+from gossamer.launch.ray.supervisor import Deployment, Limits, Supervisor
+from gossamer.program import SILENT
 
 GRPC = (
     "The actor e3ac is unavailable: rpc error: code = 14, failed to connect to all addresses; last error: UNKNOWN: "
@@ -63,3 +66,11 @@ def test_every_error_of_ray_that_is_survived_has_plain_words() -> None:
 )
 def test_what_ray_says_of_a_cluster_is_one_plain_line(text: str, plain: str) -> None:
     assert launcher._plain(text, "otherwise").startswith(plain)
+
+
+def test_a_host_that_does_not_answer_is_logged_in_one_plain_line(caplog: pytest.LogCaptureFixture) -> None:
+    crew = Crew(SILENT, lambda: None)
+    crew.stop()  # so that it does not wait between two attempts
+    run = Deployment(crew, None, {"one": None}, Limits(1.0, 1, 1.0, 1.0))
+    Supervisor(run, "one", ["work"])._missing(exceptions.ActorUnavailableError(GRPC, None))
+    assert caplog.messages == ["host one does not answer: not reachable"]
