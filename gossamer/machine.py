@@ -90,6 +90,13 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     return "; ".join(f"{name} {old}, now {now[name]}" for name, old in before.items() if now.get(name, old) != old)
 
 
+def resolve_device(name: str) -> str:
+    """The device that `auto` means in this process: cuda if it sees a GPU, else cpu. Other names stay as they are."""
+    if name != "auto":
+        return name
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
 def machine() -> dict[str, Any]:
     """What a figure was measured on."""
     model = platform.processor() or platform.machine()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 from gossamer.actor import Actor, Clock, background
@@ -9,6 +11,7 @@ from gossamer.data import Trajectory, Tree, numpy_dtype, on_host
 from gossamer.envs.base import VectorEnv
 from gossamer.exchange import Exchange
 from gossamer.learner import Learner
+from gossamer.machine import resolve_device
 from gossamer.networks import centre_on
 from gossamer.policy import Replica
 from gossamer.program import Context
@@ -21,6 +24,7 @@ class Member:
     """One synchronous actor-learner: the actor acts with the very network that learns."""
 
     def __init__(self, ctx: Context, task: Task, env: VectorEnv, exchange: Exchange) -> None:
+        task = replace(task, device=resolve_device(task.device))
         if task.threads:
             torch.set_num_threads(task.threads)  # counts for the calling thread: each member has its own
         self.task, self.env, self.clock = task, env, Clock()

@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 
 from gossamer.algorithms import Algorithm, Network
 from gossamer.envs.base import EnvFactory
+from gossamer.machine import resolve_device
 
 
 @dataclass(frozen=True)
@@ -44,13 +45,13 @@ class Task:
     rollout_length: int  # T, steps of each environment between two updates
     steps: int  # of all environments together, until the end
     seed: int = 0
-    device: str = "cpu"
+    device: str = "cpu"  # `auto` is resolved where a member runs
     threads: int = 0  # torch threads of one member; 0: leave torch's own choice
 
     @property
     def gpus(self) -> float:
         """GPUs that a host needs which learns it."""
-        return 1.0 if self.device.startswith("cuda") else 0.0
+        return 1.0 if resolve_device(self.device).startswith("cuda") else 0.0
 
     def stream(self, purpose: str, rank: int = 0) -> int:
         """A seed of its own for each purpose and member, all from `seed`."""

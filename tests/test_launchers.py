@@ -7,187 +7,150 @@ import signal
 import threading
 import time
 import traceback
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from some_programs import (
+    Barrier,
+    Counter,
+    Desk,
+    Fifo,
+    Impatient,
+    Watcher,
+    add_up,
+    break_down,
+    consume,
+    count,
+    produce,
+    send_signal,
+    wait_for_ever,
+    work,
+)
 
 from gossamer.launch import threads as threads_module
+from gossamer.launch.ray.launcher import Ray
 from gossamer.launch.simulation import Simulation
 from gossamer.launch.threads import threads
-from gossamer.program import Answer, Context, Program, Silent, Stopped, Wait, WouldBlock, waits
+from gossamer.program import Context, Program, Stopped, Wait, WouldBlock, waits
 
 Launcher = Callable[..., None]
-on_every_launcher = pytest.mark.parametrize("launch", [threads, Simulation(3)], ids=["threads", "simulation"])
-
-
-class Watcher(Silent):
-    """An observer that keeps what it is told; asks to end, and for states, when told to."""
-
-    def __init__(self, states: dict[str, Any] | None = None) -> None:
-        self.states = dict(states or {})
-        self.records: list[tuple[str, Any]] = []
-        self.wants_state = self.wants_end = False
-
-    def restored(self, worker: str) -> Any | None:
-        return self.states.get(worker)
-
-    def report(self, worker: str, record: Any) -> None:
-        self.records.append((worker, record))
-
-    def claim(self, worker: str, steps: int, *, idle: bool = True) -> int | Answer:
-        return Answer.SAVE if self.wants_state and worker not in self.states else 0
-
-    def save(self, worker: str, state: Any) -> None:
-        self.states[worker] = state
-
-    def stopping(self) -> bool:
-        return self.wants_end
-
-
-class Counter:
-    def __init__(self) -> None:
-        self.count, self._secret = 0, 0
-
-    def add(self) -> int:
-        before = self.count
-        time.sleep(0)  # invites another thread: only one call at a time keeps the count right
-        self.count = before + 1
-        return self.count
-
-    @waits
-    def until(self, count: int) -> Wait[int]:
-        while self.count < count:
-            yield
-        return self.count
-
-    def _hidden(self) -> None: ...
-
-
-class Fifo:
-    def __init__(self, capacity: int) -> None:
-        self.capacity, self.items = capacity, deque[Any]()
-
-    @waits
-    def put(self, item: Any) -> Wait[int]:
-        while len(self.items) >= self.capacity:
-            yield
-        self.items.append(item)
-        return len(self.items)
-
-    @waits
-    def put_all(self, items: list[Any]) -> Wait[None]:
-        for item in items:
-            while len(self.items) >= self.capacity:
-                yield
-            self.items.append(item)
-
-    @waits
-    def get(self) -> Wait[Any]:
-        while not self.items:
-            yield
-        return self.items.popleft()
-
-
-class Desk:
-    """A service that holds another."""
-
-    def __init__(self, queue: Fifo) -> None:
-        self.queue = queue
-
-    def hand_in(self, item: Any) -> None:
-        self.queue.put(item)
-
-    def hand_out(self) -> Any:
-        return self.queue.get()
-
-
-def count(ctx: Context, counter: Counter, times: int) -> None:
-    for _ in range(times):
-        ctx.report(counter.add())
+ON_RAY = Ray(call_seconds=5.0, stop_seconds=2.0)
+on_every_launcher = pytest.mark.parametrize(
+    "launch",
+    [
+        pytest.param(threads, id="threads"),
+        pytest.param(Simulation(3), id="simulation"),
+        pytest.param(ON_RAY, id="ray", marks=pytest.mark.ray),
+    ],
+)
 
 
 @on_every_launcher
 def test_a_service_takes_one_call_at_a_time(launch: Launcher) -> None:
     program, watcher = Program("counter"), Watcher()
-    program.worker(count, copies=4)(program.service(Counter)(), times=25)
+    counter = program.service(Counter)()
+    program.worker(count, copies=2)(counter, times=25)
+    with program.host("second"):
+        program.worker(count, copies=2)(counter, times=25)
     launch(program, watcher)
     assert sorted(answer for _, answer in watcher.records) == list(range(1, 101))  # 4 x 25, none lost
 
 
-def produce(ctx: Context, queue: Fifo, items: int) -> None:
-    for item in range(items):
-        ctx.report(queue.put((ctx.rank, item)))
-
-
-def consume(ctx: Context, queue: Fifo, items: int) -> None:
-    for _ in range(items):
-        ctx.report(queue.get())
+@on_every_launcher
+def test_a_queue_passes_everything_on_once_in_order_and_within_capacity(launch: Launcher) -> None:
+    program, watcher = Program("queue"), Watcher()
+    with program.host("queue"):
+        queue = program.service(Fifo)(capacity=2)
+        program.worker(produce)(queue, items=20)
+    with program.host("producers"):
+        program.worker(produce, copies=2)(queue, items=20)
+    with program.host("consumers"):
+        program.worker(consume, copies=2)(queue, items=30)
+    launch(program, watcher)
+    lengths = [record for who, record in watcher.records if who.startswith("produce")]
+    assert len(lengths) == 60
+    assert max(lengths) <= 2
+    received = [record for who, record in watcher.records if who.startswith("consume")]
+    assert sorted(received) == [(rank, item) for rank in range(3) for item in range(20)]
+    for consumer in ("consume[0]", "consume[1]"):
+        for rank in range(3):
+            mine = [item for sender, item in watcher.of(consumer) if sender == rank]
+            assert mine == sorted(mine)
 
 
 @on_every_launcher
-def test_producers_and_consumers_pass_everything_on_once_in_order_and_within_capacity(launch: Launcher) -> None:
-    program, watcher = Program("queue"), Watcher()
-    queue = program.service(Fifo)(capacity=2)
-    program.worker(produce, copies=3)(queue, items=10)
-    program.worker(consume, copies=2)(queue, items=15)
+def test_a_barrier_keeps_members_together(launch: Launcher) -> None:
+    def march(ctx: Context, barrier: Barrier, counter: Counter) -> None:
+        for step in range(1, 4):
+            counter.add()
+            barrier.meet()
+            ctx.report(counter.until(3 * step) >= 3 * step)
+            barrier.meet()
+            ctx.report(counter.until(0))  # no member has begun the next step: exactly 3 for each
+            barrier.meet()
+
+    program, watcher = Program("march"), Watcher()
+    barrier, counter = program.service(Barrier)(3), program.service(Counter)()
+    for host in ("main", "second", "third"):
+        with program.host(host):
+            program.worker(march)(barrier, counter)
     launch(program, watcher)
-    lengths = [record for who, record in watcher.records if who.startswith("produce")]
-    assert len(lengths) == 30
-    assert max(lengths) <= 2
-    received = [record for who, record in watcher.records if who.startswith("consume")]
-    assert sorted(received) == [(rank, item) for rank in range(3) for item in range(10)]
-    for consumer in ("consume[0]", "consume[1]"):
-        seen = [record for who, record in watcher.records if who == consumer]
-        for rank in range(3):
-            mine = [item for sender, item in seen if sender == rank]
-            assert mine == sorted(mine)
+    for rank in range(3):
+        assert watcher.of(f"march[{rank}]") == [True, 3, True, 6, True, 9]
 
 
 @on_every_launcher
 def test_workers_know_their_place(launch: Launcher) -> None:
     def introduce(ctx: Context) -> None:
-        ctx.report((ctx.name, ctx.rank, ctx.copies, ctx.restored()))
+        ctx.report((ctx.name, ctx.rank, ctx.copies, ctx.restarts, ctx.restored(), os.getpid()))
 
     program, watcher = Program("places"), Watcher({"introduce[1]": "state"})
     program.worker(introduce, copies=2)()
     with program.host("elsewhere"):
         program.worker(introduce)()
     launch(program, watcher)
-    assert sorted(watcher.records) == [
-        ("introduce[0]", ("introduce[0]", 0, 3, None)),
-        ("introduce[1]", ("introduce[1]", 1, 3, "state")),
-        ("introduce[2]", ("introduce[2]", 2, 3, None)),
-    ]
-
-
-def wait_for_ever(ctx: Context, queue: Fifo) -> None:
-    try:
-        queue.get()
-    except Stopped:
-        ctx.report("stopped")
-        raise
-
-
-def break_down(ctx: Context, counter: Counter) -> None:
-    counter.until(0)
-    raise ZeroDivisionError("broke down")
+    first, second, third = sorted(record for _, record in watcher.records)
+    assert first[:5] == ("introduce[0]", 0, 3, 0, None)
+    assert second[:5] == ("introduce[1]", 1, 3, 0, "state")
+    assert third[:5] == ("introduce[2]", 2, 3, 0, None)
+    assert first[5] == second[5]  # a host is one process,
+    assert len({os.getpid(), first[5], third[5]}) == (3 if launch is ON_RAY else 1)  # on Ray its own
 
 
 @on_every_launcher
-def test_the_first_failure_ends_all_and_is_raised_with_its_own_traceback(launch: Launcher) -> None:
+def test_the_first_failure_ends_all_and_is_raised_with_its_traceback(launch: Launcher) -> None:
     program, watcher = Program("failure"), Watcher()
     queue = program.service(Fifo)(1)
-    program.worker(wait_for_ever, copies=3)(queue)
-    program.worker(break_down)(program.service(Counter)())
+    with program.host("second"):
+        program.worker(wait_for_ever, copies=2)(queue)
+    with program.host("third"):
+        program.worker(wait_for_ever)(queue)
+        program.worker(break_down)(program.service(Counter)())
     with pytest.raises(ZeroDivisionError, match="broke down") as caught:
         launch(program, watcher)
-    assert "break_down" in [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
     assert caught.value.__notes__ == ["in worker break_down"]
+    assert "in break_down" in "".join(traceback.format_exception(caught.value))
     assert [record for _, record in watcher.records] == ["stopped"] * 3
+
+
+@on_every_launcher
+def test_later_failures_are_noted_on_the_first(launch: Launcher) -> None:
+    def clumsy(ctx: Context, queue: Fifo) -> None:
+        try:
+            queue.get()
+        except Stopped:
+            raise OSError("while cleaning up") from None
+
+    program = Program("failures")
+    with program.host("second"):
+        program.worker(clumsy)(program.service(Fifo)(1))
+    program.worker(break_down)(program.service(Counter)())
+    with pytest.raises(ZeroDivisionError) as caught:
+        launch(program)
+    assert caught.value.__notes__ == ["in worker break_down", "later in worker clumsy: OSError('while cleaning up')"]
 
 
 @on_every_launcher
@@ -215,26 +178,11 @@ def test_a_failure_inside_a_service_is_the_callers(launch: Launcher) -> None:
 
     program, watcher = Program("broken"), Watcher()
     broken = program.service(Broken)()
-    program.worker(survive)(broken)
     program.worker(wait)(broken)
+    with program.host("second"):
+        program.worker(survive)(broken)
     launch(program, watcher)
     assert watcher.records == [("wait", True)]
-
-
-@on_every_launcher
-def test_later_failures_are_noted_on_the_first(launch: Launcher) -> None:
-    def clumsy(ctx: Context, queue: Fifo) -> None:
-        try:
-            queue.get()
-        except Stopped:
-            raise OSError("while cleaning up") from None
-
-    program = Program("failures")
-    program.worker(clumsy)(program.service(Fifo)(1))
-    program.worker(break_down)(program.service(Counter)())
-    with pytest.raises(ZeroDivisionError) as caught:
-        launch(program)
-    assert caught.value.__notes__ == ["in worker break_down", "later in worker clumsy: OSError('while cleaning up')"]
 
 
 @on_every_launcher
@@ -243,7 +191,9 @@ def test_a_service_that_cannot_be_made_is_an_error_before_any_worker_runs(launch
         raise ValueError("impossible")
 
     program, watcher = Program("no service"), Watcher()
-    program.worker(count)(program.service(impossible)(), times=1)
+    program.service(impossible)()
+    with program.host("second"):
+        program.worker(work)()
     with pytest.raises(ValueError, match="impossible"):
         launch(program, watcher)
     assert watcher.records == []
@@ -253,16 +203,22 @@ def test_a_service_that_cannot_be_made_is_an_error_before_any_worker_runs(launch
 def test_stop_ends_those_who_wait_and_those_who_look(launch: Launcher) -> None:
     def look(ctx: Context) -> None:
         while not ctx.stopped:
-            pass
+            ctx.sleep(60.0)  # ends with the program
         ctx.report("looked")
 
-    def stop(ctx: Context) -> None:
+    def stop(ctx: Context, queue: Fifo) -> None:
+        while queue.waiters() < 2:
+            ctx.sleep(0.01)
         ctx.stop()
 
     program, watcher = Program("stop"), Watcher()
-    program.worker(wait_for_ever, copies=2)(program.service(Fifo)(1))
-    program.worker(look)()
-    program.worker(stop)()
+    queue = program.service(Fifo)(1)
+    program.worker(wait_for_ever)(queue)
+    with program.host("second"):
+        program.worker(wait_for_ever)(queue)
+        program.worker(look)()
+    with program.host("third"):
+        program.worker(stop)(queue)
     launch(program, watcher)
     assert sorted(record for _, record in watcher.records) == ["looked", "stopped", "stopped"]
 
@@ -343,52 +299,55 @@ def test_calls_that_need_not_wait_still_work_after_stop(launch: Launcher) -> Non
         ctx.report(counter.until(1))
 
     program, watcher = Program("last words"), Watcher()
-    program.worker(last_words)(program.service(Counter)())
+    counter = program.service(Counter)()
+    with program.host("second"):
+        program.worker(last_words)(counter)
     launch(program, watcher)
     assert [record for _, record in watcher.records] == [1, 1]
 
 
 @on_every_launcher
 def test_an_observer_that_asks_to_end_ends_those_who_wait_and_those_who_look(launch: Launcher) -> None:
-    class Impatient(Watcher):
-        def report(self, worker: str, record: Any) -> None:
-            super().report(worker, record)
-            self.wants_end = self.wants_end or len(self.records) == 10
-
-    def work(ctx: Context) -> None:
-        while not ctx.stopped:
-            ctx.report("work")
-
     program, watcher = Program("end"), Impatient()
-    program.worker(work)()
+    with program.host("second"):
+        program.worker(work)()
     program.worker(wait_for_ever)(program.service(Fifo)(1))
     launch(program, watcher)
     assert watcher.records[:9] == [("work", "work")] * 9
     assert ("wait_for_ever", "stopped") in watcher.records
 
 
-def add_up(ctx: Context, until: int) -> None:
-    step, total = ctx.restored() or (0, 0)
-    while step < until and not ctx.stopped:
-        total += step
-        step += 1
-        ctx.report(total)
-        here = (step, total)
-        ctx.claim(0, lambda here=here: here)
+@on_every_launcher
+def test_what_an_observer_raises_is_the_workers_failure(launch: Launcher) -> None:
+    class Full(Watcher):
+        def report(self, worker: str, record: Any) -> None:
+            raise OSError(28, "No space left on device")
+
+    program = Program("full")
+    program.worker(work)()
+    with pytest.raises(OSError, match="No space left") as caught:
+        launch(program, Full())
+    assert caught.value.__notes__[0] == "in worker work"
 
 
 @on_every_launcher
 def test_a_state_saved_when_due_is_restored_in_the_next_run(launch: Launcher) -> None:
     program, first = Program("sums"), Watcher()
-    program.worker(add_up, copies=2)(until=5)
-    first.wants_state = True
+    for host in ("one", "two"):
+        with program.host(host):
+            program.worker(add_up)()
+    names = {"add_up[0]", "add_up[1]"}
+    first.wanted = set(names)
     launch(program, first)
-    assert first.states == {"add_up[0]": (1, 0), "add_up[1]": (1, 0)}  # both saved after step 0
     second = Watcher(first.states)
+    second.wanted = set(names)
     launch(program, second)
-    # from step 1 with total 0: 1, 1 + 2, 3 + 3, 6 + 4; at a fresh start there would be five totals
-    assert [total for who, total in second.records if who == "add_up[0]"] == [1, 3, 6, 10]
-    assert [total for who, total in second.records if who == "add_up[1]"] == [1, 3, 6, 10]
+    for name in names:
+        (before, _), (after, total) = first.states[name], second.states[name]
+        assert first.of(name) == [0]
+        assert second.of(name) == [before]  # went on from there
+        assert after > before >= 1
+        assert total == after * (after - 1) // 2
 
 
 @on_every_launcher
@@ -400,33 +359,32 @@ def test_a_handle_passes_public_methods_and_nothing_else(launch: Launcher) -> No
         ctx.report(counter.add())
 
     program, watcher = Program("handles"), Watcher()
-    program.worker(pry)(program.service(Counter)())
+    counter = program.service(Counter)()
+    with program.host("second"):
+        program.worker(pry)(counter)
     launch(program, watcher)
     assert watcher.records == [("pry", 1)]
 
 
 @on_every_launcher
-def test_a_service_calls_another_and_wakes_those_who_wait_there(launch: Launcher) -> None:
-    def hand_in(ctx: Context, desk: Desk) -> None:
-        desk.hand_in("letter")
+def test_a_service_calls_another_but_must_not_wait_there(launch: Launcher) -> None:
+    def ask(ctx: Context, desk: Desk) -> None:
+        with pytest.raises(WouldBlock, match=r"Fifo\.get"):
+            desk.hand_out()
+        ctx.report("refused")
+        while desk.count() == 0:
+            ctx.sleep(0.01)
+        desk.hand_in("letter")  # wakes the one who waits there
 
     program, watcher = Program("desk"), Watcher()
-    queue = program.service(Fifo)(1)
+    with program.host("queue"):
+        queue = program.service(Fifo)(1)
+    with program.host("desk"):
+        desk = program.service(Desk)(queue)
+    program.worker(ask)(desk)
     program.worker(consume)(queue, items=1)
-    program.worker(hand_in)(program.service(Desk)(queue))
     launch(program, watcher)
-    assert watcher.records == [("consume", "letter")]
-
-
-@on_every_launcher
-def test_a_service_that_would_have_to_wait_for_another_is_refused(launch: Launcher) -> None:
-    def ask(ctx: Context, desk: Desk) -> None:
-        desk.hand_out()
-
-    program = Program("desk")
-    program.worker(ask)(program.service(Desk)(program.service(Fifo)(1)))
-    with pytest.raises(WouldBlock, match=r"Fifo\.get"):
-        launch(program)
+    assert sorted(watcher.records) == [("ask", "refused"), ("consume", "letter")]
 
 
 @pytest.mark.parametrize("launch", [threads, *map(Simulation, range(10))], ids=["threads", *map(str, range(10))])
@@ -478,35 +436,27 @@ def on_signal(handler: Callable[[], None]) -> Iterator[None]:
         signal.signal(signal.SIGUSR1, before)
 
 
-def signal_itself(ctx: Context) -> None:
-    assert threading.current_thread() is not threading.main_thread()
-    os.kill(os.getpid(), signal.SIGUSR1)
-    while not ctx.stopped:
-        time.sleep(0.001)
-    ctx.report("ended")
-
-
 @on_every_launcher
 def test_signals_are_handled_while_a_lone_worker_runs(launch: Launcher) -> None:
     program, watcher = Program("signal"), Watcher()
-    program.worker(signal_itself)()
+    program.worker(send_signal)(os.getpid())
 
     def ask_to_end() -> None:
         watcher.wants_end = True
 
     with on_signal(ask_to_end):
         launch(program, watcher)
-    assert watcher.records == [("signal_itself", "ended")]
+    assert watcher.records == [("send_signal", "ended")]
 
 
 @on_every_launcher
 def test_an_error_raised_by_a_signal_handler_ends_the_workers_and_comes_out(launch: Launcher) -> None:
     program, watcher = Program("interrupt"), Watcher()
-    program.worker(signal_itself)()
+    program.worker(send_signal)(os.getpid())
 
     def interrupt() -> None:
         raise InterruptedError("by hand")
 
     with on_signal(interrupt), pytest.raises(InterruptedError, match="by hand"):
         launch(program, watcher)
-    assert watcher.records == [("signal_itself", "ended")]
+    assert watcher.records == [("send_signal", "ended")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -51,6 +52,13 @@ def once(one: Member) -> None:
 def offset(one: Member) -> torch.Tensor:
     assert isinstance(one.learner.model, ActorCritic)
     return one.learner.model.centre.offset
+
+
+def test_it_chooses_its_device_where_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    one = member(replace(a_task(), device="auto"), Catch().make(2))
+    once(one)
+    assert one.task.device == "cpu"
 
 
 def test_its_slot_has_the_shapes_of_the_task() -> None:

@@ -39,7 +39,8 @@ def gala(
     its own stream."""
     p = Program("gala")
     with p.host("machine", cpus=learners * max(1, env_workers), gpus=gpus):
-        post = p.service(Mailboxes, saved=True)(learners, newest=not (lock_step or mixing.adds))
+        every = {"newest": not (lock_step or mixing.adds), "adds": mixing.adds and not lock_step}
+        post = p.service(Mailboxes, saved=True)(learners, **every)
         exchange = Gossip(post, graph, mixing, staleness, lock_step, interval, period=period, window=window)
         p.worker(loop, copies=learners, saved=True)(task, exchange, num_envs=num_envs, env_workers=env_workers)
     return p

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 
@@ -11,6 +12,7 @@ from gossamer.config.config import Config
 from gossamer.config.names import NETWORKS, load
 from gossamer.envs.base import EnvFactory, Spec, cores
 from gossamer.errors import UserError
+from gossamer.machine import resolve_device
 from gossamer.networks import INPUT_SCALES
 from gossamer.program import Program
 from gossamer.task import Optimization, Task
@@ -19,7 +21,7 @@ from gossamer.task import Optimization, Task
 def device(name: str) -> str:
     """`auto` becomes what the machine has; `UserError` where the device is not there."""
     if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
+        return resolve_device(name)
     try:
         wanted = torch.device(name)
     except RuntimeError as error:
@@ -66,14 +68,21 @@ def task(config: Config) -> Task:
     return _task(config, config.run.threads or max(1, cores() // learners(config)))
 
 
-def program(config: Config) -> Program:
-    """The architecture, wired for this configuration."""
-    return config.architecture.program(task(config))
+def program(config: Config, *, cluster: bool = False) -> Program:
+    """The architecture, wired for this configuration. `cluster`: for hosts that each resolve `--device auto`.
+
+    Raises `UserError` for an ordinal of a device on a cluster."""
+    what = task(config)
+    if cluster and config.run.device not in ("auto", "cpu", "cuda"):
+        raise UserError(
+            f"--device {config.run.device}: each host of a cluster numbers its own GPUs; use auto, cpu or cuda"
+        )
+    return config.architecture.program(replace(what, device=config.run.device) if cluster else what)
 
 
 def learners(config: Config) -> int:
     """Learners on all hosts together."""
-    return len(learning(config.architecture.program(_task(config, 1))))
+    return len(config.architecture.program(_task(config, 1)).saved_workers)
 
 
 def num_envs(config: Config) -> int:

@@ -106,6 +106,30 @@ def serve(observer: Observer, name: str, call: Callable[[str], Any]) -> None:
         observer.save(name, call("state_dict"))
 
 
+@dataclass(frozen=True)
+class Strand:
+    """A thread whose end the main thread can wait for.
+
+    `Thread.join` is not used: in CPython up to 3.12, a signal handler that raises during a join marks the thread as
+    ended although it still runs.
+    """
+
+    thread: threading.Thread
+    ended: threading.Event
+
+    @staticmethod
+    def of(name: str, body: Callable[[], None]) -> Strand:
+        ended = threading.Event()
+
+        def run() -> None:
+            try:
+                body()
+            finally:
+                ended.set()
+
+        return Strand(threading.Thread(target=run, name=name, daemon=True), ended)
+
+
 class Crew:
     """The workers of one running program, a thread each. The first that fails stops the others."""
 
@@ -149,20 +173,19 @@ class Crew:
 
         Raises what failed first, as it was raised there; what failed after it is noted on it.
         """
-        crew = [threading.Thread(target=body, name=name, daemon=True) for name, body in bodies]
+        crew = [Strand.of(name, body) for name, body in bodies]
         try:
-            for thread in crew:
-                thread.start()
-            for thread in crew:
-                while thread.is_alive():
-                    thread.join(timeout=POLL)
+            for strand in crew:
+                strand.thread.start()
+            for strand in crew:
+                while not strand.ended.wait(timeout=POLL):
                     if self.observer.stopping():
                         self.stop()
         except BaseException:  # from a signal handler or the observer: workers must not outlive this call
             self.stop()
-            for thread in crew:
-                if thread.ident is not None:  # it has been started
-                    thread.join()
+            for strand in crew:
+                if strand.thread.ident is not None:  # it has been started
+                    strand.ended.wait()
             raise
         if self.failures:
             (where, first), *later = self.failures

@@ -83,7 +83,10 @@ def train(
     stays), `OSError` on a full disk."""
     control = Control(stop_at_return=stop_at_return, max_seconds=max_seconds, cluster=cluster)
     config = configure(architecture, env=env, algorithm=algorithm, optimizer=optimizer, preset=preset, **options)
-    wired, frames = program(config), probe(config)  # what is wrong shows before anything is written
+    wired, frames = (
+        program(config, cluster=cluster is not None),
+        probe(config),
+    )  # what is wrong shows before anything is written
     with _launcher(cluster, wired) as launch:
         directory = prepare(config, run_dir, overwrite)
         return _run(config, wired, directory, frames, launch, control)
@@ -112,7 +115,7 @@ def resume(
     config = config.with_run(**{name: value for name, value in changes.items() if value is not None})
     saved = checkpoint.load()
     before = (saved, checkpoint.steps)
-    wired, frames = program(config), probe(config)
+    wired, frames = program(config, cluster=cluster is not None), probe(config)
     with _launcher(cluster, wired) as launch:
         write_json(directory / CONFIG, to_dict(config))
         return _run(config, wired, directory, frames, launch, control, before=before)
@@ -223,7 +226,8 @@ def _initial(config: Config, members: frozenset[str]) -> dict[str, Tree]:
     if config.run.init_from is None:
         return {}
     workers = Store(Path(config.run.init_from) / "checkpoints").get("last").load()["workers"]
-    return dict.fromkeys(members, {"parameters": newcomer(workers)["parameters"]})
+    parameters = newcomer(workers)["parameters"]
+    return {member: {"parameters": parameters} for member in members}
 
 
 def _consensus(config: Config, progress: Progress, directory: Path, done: int) -> ConsensusMonitor:

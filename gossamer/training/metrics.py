@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,7 +21,7 @@ RECENT = 100  # episodes that a mean return is taken over
 
 @dataclass
 class Progress:
-    """Counters and recent episodes, brought up to date by reports."""
+    """Counters and recent episodes, brought up to date by reports. Any thread may read while another one reports."""
 
     total: int  # environment steps to go to
     frames_per_step: int
@@ -38,10 +39,15 @@ class Progress:
 
     def __post_init__(self) -> None:
         self.started = self.now()
+        self._lock = threading.RLock()  # for what is iterated over: it must not change meanwhile
         self._marks: deque[tuple[float, int]] = deque()  # (second, steps), the last minute of them
 
     def update(self, worker: str, report: Report, counted: int) -> None:
         """Take a member's report in; `counted` of its steps count."""
+        with self._lock:
+            self._update(worker, report, counted)
+
+    def _update(self, worker: str, report: Report, counted: int) -> None:
         if not self._marks:
             self._marks.append((self.started, self.steps))
         self.steps += counted
@@ -62,7 +68,8 @@ class Progress:
     def rate(self, window: float) -> float:
         """Steps a second over the last `window` seconds."""
         now = self.now()
-        inside = [mark for mark in self._marks if now - mark[0] <= window] or list(self._marks)[-1:]
+        with self._lock:
+            inside = [mark for mark in self._marks if now - mark[0] <= window] or list(self._marks)[-1:]
         if not inside or now <= inside[0][0]:
             return 0.0
         return (self.steps - inside[0][1]) / (now - inside[0][0])
@@ -75,12 +82,14 @@ class Progress:
     @property
     def mean_return(self) -> float | None:
         """Of the last 100 episodes; None before the first."""
-        return _mean([e.score for e in self.recent])
+        with self._lock:
+            return _mean([e.score for e in self.recent])
 
     @property
     def member_returns(self) -> dict[str, float | None]:
         """Mean return of each member's own last 100 episodes, by worker; None before its first."""
-        return {worker: _mean([e.score for e in episodes]) for worker, episodes in self.members.items()}
+        with self._lock:
+            return {worker: _mean([e.score for e in episodes]) for worker, episodes in self.members.items()}
 
     @property
     def left(self) -> float | None:
@@ -90,9 +99,11 @@ class Progress:
 
     def shares(self) -> dict[str, float]:
         """Fractions of the members' time, by part; `other` is what none of them accounts for."""
+        with self._lock:
+            spent = dict(self.spent)
         time_of_all = (self.now() - self.started) * max(1, len(self.members))
-        whole = max(time_of_all, sum(self.spent.values()), 1e-9)
-        shares = {part: seconds / whole for part, seconds in sorted(self.spent.items())}
+        whole = max(time_of_all, sum(spent.values()), 1e-9)
+        shares = {part: seconds / whole for part, seconds in sorted(spent.items())}
         return {**shares, "other": 1 - sum(shares.values())}
 
     def row(self) -> dict[str, Any]:
@@ -114,13 +125,19 @@ class Progress:
     def _metrics(self) -> dict[str, float]:
         """Of the members' last updates, the mean over those that have them."""
         found: dict[str, list[float]] = {}
-        for metrics in self.metrics.values():
+        with self._lock:
+            last = list(self.metrics.values())
+        for metrics in last:
             for name, value in metrics.items():
                 found.setdefault(name, []).append(value)
         return {name: sum(values) / len(values) for name, values in found.items()}
 
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run goes on counting from."""
+        with self._lock:
+            return self._state()
+
+    def _state(self) -> dict[str, Any]:
         return {
             "steps": self.steps,
             "learned": self.learned,

@@ -49,6 +49,22 @@ class ByMember(Watcher):
             self.reports[worker].append(record)
 
 
+@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize(
+    ("given", "newest", "adds"),
+    [
+        ({}, True, False),
+        ({"lock_step": True}, False, False),
+        ({"mixing": PushSum()}, False, True),
+        ({"mixing": PushSum(), "lock_step": True}, False, False),
+    ],
+    ids=["uniform", "lock-step", "push-sum", "push-sum in lock-step"],
+)
+def test_what_an_unread_message_becomes(name: str, given: dict[str, Any], newest: bool, adds: bool) -> None:
+    for service in figure(name, a_task(), **given).services:
+        assert (service.kwargs["newest"], service.kwargs["adds"]) == (newest, adds)
+
+
 def begin(ctx: Context, task: Task, exchange: Exchange, *, num_envs: int, env_workers: int) -> None:
     """The start of `act_and_learn`: parameters, and what is played first."""
     env = task.env.make(num_envs, workers=env_workers)

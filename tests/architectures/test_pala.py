@@ -100,13 +100,3 @@ def test_a_token_for_every_run() -> None:
     program = pala(a_task(), hosts=3)
     assert len({s.kwargs["token"] for s in program.services}) == 1
     assert all(len(s.kwargs["token"]) == 16 for s in program.services)
-
-
-@pytest.mark.parametrize(
-    ("given", "newest", "adds"),
-    [({}, True, False), ({"lock_step": True}, False, False), ({"mixing": PushSum()}, False, True)],
-    ids=str,
-)
-def test_what_an_unread_message_becomes(given: dict[str, Any], newest: bool, adds: bool) -> None:
-    for service in pala(a_task(), **given).services:
-        assert (service.kwargs["newest"], service.kwargs["adds"]) == (newest, adds)

@@ -285,6 +285,15 @@ def test_the_device_is_chosen_by_the_machine(monkeypatch: pytest.MonkeyPatch) ->
     assert device("cpu") == "cpu"
 
 
+def test_hosts_of_a_cluster_choose_their_devices_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    for given in ("auto", "cpu", "cuda"):
+        assert program(settings(device=given), cluster=True).workers[0].args[0].device == given
+    with pytest.raises(UserError, match=r"^--device cuda:1: each host .* its own GPUs; use auto, cpu or cuda$"):
+        program(settings(device="cuda:1"), cluster=True)
+    assert program(settings(device="cuda:1")).workers[0].args[0].device == "cuda:1"
+
+
 def test_settings_become_the_architecture_s_program(monkeypatch: pytest.MonkeyPatch) -> None:
     made = program(settings(num_envs=6, env_workers=3, device="cpu"))
     assert made.workers[0].kwargs == {"num_envs": 6, "env_workers": 3}

@@ -268,6 +268,15 @@ def test_so_is_one_that_does_not_let_us_in(
     assert_nothing_is_touched(tmp_path, f"--cluster auto: {error}", "auto")
 
 
+def test_a_gpu_of_the_driver_is_none_of_the_hosts(
+    tmp_path: Path, fake_ray: type[FakeRay], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(UserError, match="--device cuda:1: each host"):
+        gala(tmp_path / "run", cluster="auto", device="cuda:1")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_so_is_one_that_has_no_room(tmp_path: Path, fake_ray: type[FakeRay], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_module, "nodes", lambda ray: {"node": (0.0, 0.0)})
     assert_nothing_is_touched(tmp_path, "--cluster auto: host 'machine' needs 3 cpus", "auto")

@@ -9,8 +9,10 @@ from typing import Protocol
 
 from gossamer.data import Tree
 from gossamer.exchange.gossip.graphs import Members
-from gossamer.exchange.gossip.messages import Message
+from gossamer.exchange.gossip.messages import Message, merge
 from gossamer.program import Wait, waits
+
+UNREAD = 8  # messages of one sender to one receiver that are kept apart before they are merged
 
 
 class LayoutMismatch(ValueError):
@@ -55,9 +57,11 @@ class Mailboxes:
     """Service: mailboxes of members that share memory (GALA). What changes hands is a reference to a message that
     nobody changes any more, so nothing is copied or serialised, and the lock is held for no computation."""
 
-    def __init__(self, members: int, *, newest: bool = True) -> None:
-        """`newest`: an unread message is replaced by its sender's next one; else all are kept, in order."""
-        self.newest = newest
+    def __init__(self, members: int, *, newest: bool = True, adds: bool = False) -> None:
+        """`newest`: an unread message is replaced by its sender's next one; else all are kept, in order. `adds`: when
+        more than `UNREAD` messages are kept, the older ones are merged, so that a stalled receiver's mailbox stays
+        bounded; weights and weighted parameters are conserved."""
+        self.newest, self.adds = newest, adds
         self.members: Members = tuple(range(members))  # all count from the start: nobody runs ahead of who comes late
         self.view = 0
         self.refused = 0
@@ -103,6 +107,8 @@ class Mailboxes:
                 continue  # overtaken on its way, or come twice: a call that got no answer is made again
             if self.newest:
                 box.clear()
+            elif self.adds and len(box) >= UNREAD:
+                box[:] = [merge(box)]
             box.append(message)
             self._reached[edge] = message.iteration
         self.last[message.sender] = max(message.iteration, self.last.get(message.sender, 0))

@@ -64,10 +64,17 @@ class Parcel:
 
 
 def merge(messages: Sequence[Message]) -> Message:
-    """Several messages of one sender as one: weights added, parameters averaged by them."""
+    """Several messages of one sender as one: weights added, parameters and errors averaged by them."""
     total = sum(m.weight for m in messages)
     newest = max(messages, key=lambda m: m.iteration)
     if total == 0:
         return newest
+    stream = torch.cuda.current_stream(newest.parameters.device) if newest.parameters.is_cuda else None
+    for m in messages:
+        if stream is not None and m.ready is not None:
+            stream.wait_event(m.ready)
+            m.parameters.record_stream(stream)
     parameters = sum((m.parameters * (m.weight / total) for m in messages), torch.zeros_like(newest.parameters))
-    return replace(newest, weight=total, parameters=parameters, ready=None)
+    error = sum(m.error * (m.weight / total) for m in messages)
+    ready = stream.record_event() if stream is not None else None
+    return replace(newest, weight=total, parameters=parameters, error=error, ready=ready)

@@ -79,7 +79,7 @@ class Proxy:
         """`learners` on each of `hosts` hosts; `token`: 16 bytes that all proxies of this run know, and nobody else;
         `newest`, `adds`: as the members' exchange has it (`Gossip`)."""
         self.host, self.token = host, token
-        self.boxes = Mailboxes(hosts * learners, newest=newest)
+        self.boxes = Mailboxes(hosts * learners, newest=newest, adds=adds)
         self._learners = learners
         self._own = set(range(host * learners, (host + 1) * learners))  # that have not ended
         self._joined: set[int] = set()

@@ -10,16 +10,17 @@ from typing import Any
 
 import ray
 
+from gossamer.launch.ray.faults import describe
 from gossamer.launch.ray.messages import GONE, Outcome
 from gossamer.launch.ray.rpc import Address, Client
 from gossamer.program import Program, Ref, Stopped, Unreachable
 
-LOOK_SECONDS = 0.5  # between looks whether the program has been stopped, while an answer is waited for
+POLL_SECONDS = 0.5  # while waiting for an answer: how often to check whether the program has been stopped
 
 
 @dataclass(frozen=True)
 class RemoteCall:
-    """Of a service, by its place in `Program.services`; without a method it asks which there are."""
+    """A call of a service, given by its index in `Program.services`. Without a method: which methods it has."""
 
     index: int
     method: str | None = None
@@ -29,15 +30,15 @@ class RemoteCall:
 
 
 class Remote:
-    """Stands for a service on another host: its public methods, and nothing else, each a remote call."""
+    """A handle of a service on another host. Its public methods are remote calls; it has nothing else."""
 
     def __init__(self, calls: Calls, ref: Ref, may_wait: bool) -> None:
         self._calls, self._ref, self._may_wait = calls, ref, may_wait
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
-        # The first test also keeps copy and pickle, which ask half-made objects, from asking without end.
+        # Without the first test, copy and pickle would recurse on an object that is not yet initialised.
         if method.startswith("_") or method not in (published := self._calls.published(self._ref)):
-            raise AttributeError(f"{method!r} is no public method of a service; a handle passes nothing else")
+            raise AttributeError(f"{method!r} is not a public method of the service; a handle has only those")
         waits = self._may_wait and published[method]
         return lambda *args, **kwargs: self._calls.make(RemoteCall(self._ref.index, method, args, kwargs, waits))
 
@@ -46,30 +47,30 @@ class Remote:
 
 
 class Calls:
-    """Of all threads of one host, each over connections of its own."""
+    """Makes the remote calls of one host. Each of its threads has its own connections."""
 
     def __init__(
         self, program: Program, peers: Mapping[str, Any], key: bytes, seconds: float, stopped: Callable[[], bool]
     ) -> None:
-        """`peers`: the actors of all hosts; `seconds`: until a call that need not wait is given up."""
+        """`peers`: the actors of all hosts; `seconds`: timeout of calls that do not wait."""
         self.program = program
         self._peers, self._key, self._seconds, self._stopped = peers, key, seconds, stopped
         self._published: dict[int, dict[str, bool]] = {}
         self._local = threading.local()
-        self._addresses: dict[str, Address] = {}  # of the others' servers
-        self._doubted = set[str]()  # hosts that did not answer there
+        self._addresses: dict[str, Address] = {}  # host -> address of its server
+        self._doubted = set[str]()  # hosts that did not answer at that address
 
     def published(self, ref: Ref) -> dict[str, bool]:
-        """A service's public methods, and whether a call of each may have to wait. Raises Unreachable."""
+        """A service's public methods, and whether each may wait. Raises Unreachable."""
         if ref.index not in self._published:
             self._published[ref.index] = self.make(RemoteCall(ref.index))
         return self._published[ref.index]
 
     def make(self, call: RemoteCall) -> Any:
-        """RemoteCall a service on another host.
+        """Call a service on another host.
 
-        Raises what the service raised, Unreachable where that host does not answer, and Stopped where it has to
-        wait in a program that is being stopped.
+        Raises the service's own error; Unreachable if the host does not answer; Stopped if the call is still waiting
+        when the program is stopped.
         """
         node = self.program.services[call.index]
         return self._outcome(node.host, call, f"{node.name}.{call.method or 'methods'}").get()
@@ -83,26 +84,27 @@ class Calls:
             if call.waits:
                 self._await(clients[host], what)
             return clients[host].outcome()
-        except BaseException as error:  # whatever it was, the next answer on this connection would be this call's
+        except BaseException as error:  # the next answer on this connection might belong to this call
             if host in clients:
                 clients.pop(host).close()
             if isinstance(error, (OSError, *GONE)):
-                reason = str(error).strip().split("\n")[0]
                 raise Unreachable(
-                    f"{what}: no answer within {self._seconds:g} s, or its host is gone: {reason}"
+                    f"{what}: call to host {host} failed (timeout {self._seconds:g} s): {describe(error)}"
                 ) from None
             raise
 
     def _clients(self) -> dict[str, Client]:
-        """This thread's connections, by host."""
+        """This thread's connections: host -> client."""
         if not hasattr(self._local, "clients"):
             self._local.clients = {}
         clients: dict[str, Client] = self._local.clients
         return clients
 
     def _connect(self, host: str) -> Client:
-        """Where a host does not answer at the address that is known, Ray is asked next: a process that was started
-        again has another one. Then the known one is tried again: after a cut, Ray needs longer to find its way."""
+        """Connect to a host's server at its last known address.
+
+        After a failure the next call asks Ray for the address, because a restarted process has a new one. If that fails
+        too, the call after it tries the known address: after a network cut, Ray needs longer to recover."""
         if host not in self._addresses or host in self._doubted:
             self._doubted.discard(host)
             self._addresses[host] = self._address(host)
@@ -113,21 +115,22 @@ class Calls:
             raise
 
     def _address(self, host: str) -> Address:
-        """Where Ray finds a host's services."""
+        """The address of a host's server, from Ray."""
         answer = self._peers[host].door.remote()
         try:
             address: Address | None = ray.get(answer, timeout=self._seconds)
         except GONE:
-            ray.cancel(answer)  # or it would be carried out later, in a cut network perhaps many times
+            ray.cancel(answer)  # otherwise Ray would execute it later, after a network cut perhaps many times
             raise
         if address is None:
-            raise ConnectionRefusedError("it has not been built")
+            raise ConnectionRefusedError("host not built yet")
         return address
 
     def _await(self, client: Client, what: str) -> None:
-        """Until there is an answer. The other host tells those who wait there of an end; it may be gone by then."""
+        """Block until there is an answer. When the program is stopped, the other host ends the calls that wait there.
+        Raises Stopped if it does not do so within the timeout."""
         end = float("inf")
-        while not client.answered(LOOK_SECONDS):
+        while not client.answered(POLL_SECONDS):
             if self._stopped():
                 end = min(end, time.monotonic() + self._seconds)
             if time.monotonic() > end:

@@ -3,8 +3,8 @@
     Ray()(program, observer)                   # processes of this machine
     Ray("10.0.0.1:6379")(program, observer)    # of a cluster that this machine has been joined to (`ray start`)
 
-Hosts may fail: Ray starts them again, their workers go on from what they saved last, and the others get `Unreachable`
-meanwhile. Reports and states have to be made of what can be pickled. The driver, this process, keeps the observer.
+Hosts may fail. Ray restarts them, and their workers continue from the state they saved last. Calls from other hosts
+raise `Unreachable` meanwhile. Reports and states must be picklable. The observer stays in this process, the driver.
 """
 
 from __future__ import annotations
@@ -29,24 +29,30 @@ from gossamer.launch.ray.errors import ClusterUnreachable, LackOfResources
 from gossamer.program import SILENT, Host, Observer, Program
 
 CONNECT_SECONDS = 15
-TOKEN_FILE = Path("~/.ray/auth_token")  # Ray's own place for it
+TOKEN_FILE = Path("~/.ray/auth_token")  # where Ray keeps it
+MEANINGS = {  # parts of Ray's error texts
+    "Could not find any running Ray instance": "no Ray instance runs on this machine (ray start)",
+    "Found multiple active Ray instances": "several Ray instances run on this machine: give ip:port of one",
+    "Version mismatch": "its versions of Ray or Python differ from this machine's",
+}
 
 
 @dataclass(frozen=True)
 class Ray:
     """A launcher: `Ray(address)(program, observer)`.
 
-    `address`: None for a Ray of our own on this machine, which ends with the program; `auto` for the cluster that
-    this machine is a node of; or `ip:port` of its head. A Ray that this process is connected to already is used as it
-    is. The cluster's token is found as Ray finds it: RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH, ~/.ray/auth_token.
+    `address`: None starts a local Ray instance, which ends with the program; `auto` is the cluster that this machine is
+    a node of; `ip:port` is the address of a cluster's head. If this process is connected to Ray already, that
+    connection is used. The cluster's token is read where Ray reads it: RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH,
+    ~/.ray/auth_token.
     """
 
     address: str | None = None
-    call_seconds: float = 5.0  # until a call to another host that need not wait is given up: Unreachable
-    restarts: int = 5  # failures of one host within 10 minutes, nothing reported in between, that are survived
-    gone_seconds: float = 120.0  # until a host that does not come back is given up, once all others have ended
-    stop_seconds: float = 10.0  # that a host which does not answer has once the program is being stopped
-    env: Mapping[str, str] = field(default_factory=dict)  # variables that hosts' processes start with
+    call_seconds: float = 5.0  # timeout of calls to other hosts, except of methods that wait
+    restarts: int = 5  # of one host within 10 minutes without a report in between; one more ends the program
+    gone_seconds: float = 120.0  # how long to wait for a missing host once all others have ended
+    stop_seconds: float = 10.0  # how long to wait for a host that does not answer once the program is stopped
+    env: Mapping[str, str] = field(default_factory=dict)  # environment variables of the hosts' processes
 
     def __post_init__(self) -> None:
         for name in ("call_seconds", "gone_seconds", "stop_seconds"):
@@ -58,9 +64,9 @@ class Ray:
             _host_and_port(self.address)
 
     def __call__(self, program: Program, observer: Observer = SILENT) -> None:
-        """Run `program` until all its workers have ended. Call it from the main thread: only there are signals handled.
+        """Run `program` until all its workers have ended. Signals are handled only if called from the main thread.
 
-        Raises what the first failing worker raised, after all have ended; ClusterUnreachable and LackOfResources
+        Raises the error of the first worker that failed, after all have ended; ClusterUnreachable and LackOfResources
         before anything runs; HostFailed.
         """
         with connected(self.address, program) as ray:
@@ -87,7 +93,7 @@ class Ray:
                 ).remote(host.name)
             crew = Crew(observer, wake=lambda: None)
             limits = Limits(self.call_seconds, self.restarts, self.gone_seconds, self.stop_seconds)
-            key = secrets.token_bytes(32)  # of this program's processes
+            key = secrets.token_bytes(32)  # known to this program's processes only
             plan = cloudpickle.dumps((sys.path, key, cloudpickle.dumps(program)))  # type: ignore[no-untyped-call]
             run = Deployment(crew, ray.put(plan), actors, limits)
             for name in program.hosts:
@@ -102,12 +108,12 @@ class Ray:
 
 
 def by_need(hosts: Any) -> list[Host]:
-    """Those with the greatest needs first, for they find room only where nobody is yet."""
+    """The hosts, those with the largest needs first: they fit only on nodes that are still free."""
     return sorted(hosts, key=lambda host: (-host.gpus, -host.cpus))
 
 
 def check_room(hosts: Sequence[Host], nodes: dict[str, tuple[float, float]]) -> None:
-    """Raises LackOfResources where the hosts, each on one node, do not fit: `nodes` are name -> (cpus, gpus)."""
+    """Raises LackOfResources unless all hosts fit, each on one node. `nodes`: name -> (cpus, gpus)."""
     there = ", ".join(f"{name} with {cpus:g} cpus, {gpus:g} gpus" for name, (cpus, gpus) in nodes.items())
     free = dict(nodes)
     for host in by_need(hosts):
@@ -117,12 +123,12 @@ def check_room(hosts: Sequence[Host], nodes: dict[str, tuple[float, float]]) -> 
             alone = any(cpus >= host.cpus and gpus >= host.gpus for cpus, gpus in nodes.values())
             beside = " beside the program's other hosts" if alone else ""
             raise LackOfResources(f"{need}{beside}, which the cluster does not have: there is {there or 'no node'}")
-        name = min(fits, key=fits.__getitem__)  # where it fits most closely, to keep room for others
+        name = min(fits, key=fits.__getitem__)  # best fit, to keep room for others
         free[name] = (free[name][0] - host.cpus, free[name][1] - host.gpus)
 
 
 def nodes(ray: Any) -> dict[str, tuple[float, float]]:
-    """The machines of the cluster: name -> (cpus, gpus)."""
+    """The nodes of the cluster: name -> (cpus, gpus)."""
     alive = [node for node in ray.nodes() if node["Alive"]]
     return {
         f"{node['NodeManagerAddress']} ({node['NodeID'][:6]})": (
@@ -135,7 +141,7 @@ def nodes(ray: Any) -> dict[str, tuple[float, float]]:
 
 @contextmanager
 def connected(address: str | None, program: Program) -> Iterator[ModuleType]:
-    """Ray, connected; what was begun here ends here."""
+    """The module `ray`, connected. A connection made here is closed at the end."""
     if address is not None and "ray" not in sys.modules:
         _before_import()
     try:
@@ -156,9 +162,7 @@ def connected(address: str | None, program: Program) -> Iterator[ModuleType]:
             try:
                 ray.init(address=address, **quiet)
             except (ConnectionError, RuntimeError, ValueError) as error:
-                text = (
-                    f"{str(error).strip().splitlines()[0]} (this machine has to be a node of it: ray start --address)"
-                )
+                text = _plain(str(error), "this machine has to be a node of it (ray start --address=ip:port)")
                 raise ClusterUnreachable(f"cluster {address}: {text}") from error
     try:
         yield ray
@@ -167,25 +171,31 @@ def connected(address: str | None, program: Program) -> Iterator[ModuleType]:
 
 
 def _knock(address: str) -> None:
-    """Whether a cluster answers and lets us in, asked by a process that can be ended: Ray itself tries for minutes."""
+    """Check that the cluster answers and accepts our token; in a subprocess, because Ray itself retries for minutes."""
     if address != "auto":
         try:
             socket.create_connection(_host_and_port(address), timeout=CONNECT_SECONDS / 3).close()
         except OSError as error:
-            raise ClusterUnreachable(f"cluster {address}: nobody listens there ({error})") from error
+            reason = (error.strerror or str(error)).lower()
+            raise ClusterUnreachable(f"cluster {address}: not reachable ({reason})") from error
     where = ["--address", address] if address != "auto" else []
     command = [sys.executable, "-m", "ray.scripts.scripts", "health-check", *where]
     try:
         asked = subprocess.run(command, capture_output=True, text=True, timeout=CONNECT_SECONDS)
     except subprocess.TimeoutExpired:
-        raise ClusterUnreachable(f"cluster {address}: no answer of Ray within {CONNECT_SECONDS} s") from None
+        raise ClusterUnreachable(f"cluster {address}: no answer from Ray within {CONNECT_SECONDS} s") from None
     if asked.returncode and "RAY_AUTH_TOKEN" in asked.stderr:  # it says where it looked for one
         raise ClusterUnreachable(
             f"cluster {address}: the token is missing or wrong: give the cluster's in RAY_AUTH_TOKEN, "
             f"in the file of RAY_AUTH_TOKEN_PATH, or in {TOKEN_FILE}, and RAY_AUTH_MODE=token"
         )
     if asked.returncode:
-        raise ClusterUnreachable(f"cluster {address}: {(asked.stderr.strip().splitlines() or ['is not healthy'])[-1]}")
+        raise ClusterUnreachable(f"cluster {address}: {_plain(asked.stderr, 'no healthy Ray head there')}")
+
+
+def _plain(text: str, otherwise: str) -> str:
+    """What Ray's error text means, in one line and without its gRPC details."""
+    return next((meaning for part, meaning in MEANINGS.items() if part in text), otherwise)
 
 
 def _host_and_port(address: str) -> tuple[str, int]:
@@ -196,8 +206,7 @@ def _host_and_port(address: str) -> tuple[str, int]:
 
 
 def _before_import() -> None:
-    """What Ray reads only while it is imported: whether to use a token with a cluster that is given by its address,
-    and how long to look for the node that this machine is."""
+    """Set what Ray reads at import only: whether to use a token, and how long to look for this machine's node."""
     there = "RAY_AUTH_TOKEN" in os.environ or "RAY_AUTH_TOKEN_PATH" in os.environ or TOKEN_FILE.expanduser().is_file()
     if there:
         os.environ.setdefault("RAY_AUTH_MODE", "token")
@@ -205,7 +214,7 @@ def _before_import() -> None:
 
 
 def _keep_token_private() -> None:
-    """Ray writes the token of a new cluster where all users of the machine may read it."""
+    """Make the token file readable by its owner only; Ray creates it readable by all users of the machine."""
     file = TOKEN_FILE.expanduser()
     if file.is_file() and file.owner() == Path.home().owner():
         file.chmod(0o600)
@@ -213,7 +222,7 @@ def _keep_token_private() -> None:
 
 @contextmanager
 def _own_signals() -> Iterator[None]:
-    """Ray takes SIGTERM for itself; whoever runs the program has handled it before."""
+    """Restore the handler of SIGTERM, which Ray replaces."""
     before = signal.getsignal(signal.SIGTERM)
     try:
         yield

@@ -14,6 +14,7 @@ from ray.exceptions import GetTimeoutError
 
 from gossamer.launch.base import POLL, Crew
 from gossamer.launch.ray.errors import HostFailed
+from gossamer.launch.ray.faults import describe
 from gossamer.launch.ray.leases import Granted
 from gossamer.launch.ray.messages import GONE, PATIENCE, HostState, Outcome, WorkerMessage
 
@@ -222,10 +223,10 @@ class Supervisor:
         now = time.monotonic()
         if self._gone_since == float("inf"):
             self._gone_since = now
-            log.warning("host %s does not answer: %s", self.host, str(error).strip().split("\n")[0])
             self._crew.observer.host(self.host, None)
             for name in (*self.running, *self._services):
                 self._crew.observer.away(name)
+            log.warning("host %s does not answer: %s", self.host, describe(error))
         self._crew.sleep(POLL)
 
     def _give_up(self) -> None:

@@ -6,6 +6,7 @@ import pytest
 from some_messages import LAYOUT, a_message, answer, begun, told
 
 from gossamer.exchange import LayoutMismatch, Mailboxes
+from gossamer.exchange.gossip.mailboxes import UNREAD
 from gossamer.program import WouldBlock
 
 
@@ -23,6 +24,38 @@ def test_all_messages_count_in_the_order_of_iterations() -> None:
     for sender, k in ((0, 1), (0, 2), (1, 1), (0, 3), (1, 3)):
         post.send(a_message(sender, k), [2])
     assert told(post.collect(2, {}, 0).messages) == [(0, 1), (1, 1), (0, 2), (0, 3), (1, 3)]
+
+
+def test_the_mailbox_of_a_stalled_receiver_is_bounded_and_conserves_mass() -> None:
+    post = Mailboxes(3, newest=False, adds=True)
+    for k in range(1, 101):
+        for sender in (0, 1):
+            post.send(a_message(sender, k, value=2.0 * k, weight=0.5 * k, error=0.25), [2])
+    found = post.collect(2, {}, 0).messages
+    for sender in (0, 1):
+        mine = [m for m in found if m.sender == sender]
+        assert len(mine) <= UNREAD
+        assert mine[-1].iteration == 100
+        # sum of k / 2 over 1..100: 5050 / 2; of k / 2 * 2k: 100 * 101 * 201 / 6; all whole numbers or halves
+        assert sum(m.weight for m in mine) == pytest.approx(2525)
+        assert float(sum(m.weight * m.parameters for m in mine)[0]) == pytest.approx(338_350)
+        assert [m.error for m in mine] == pytest.approx([0.25] * len(mine))
+    assert found[0].iteration > 1  # merged ones count as the newest of them
+
+
+def test_a_few_unread_messages_are_kept_apart() -> None:
+    post = Mailboxes(2, newest=False, adds=True)
+    for k in range(1, UNREAD + 1):
+        post.send(a_message(0, k), [1])
+    assert told(post.collect(1, {}, 0).messages) == [(0, k) for k in range(1, UNREAD + 1)]
+
+
+def test_in_lock_step_all_messages_are_kept() -> None:
+    post = Mailboxes(2, newest=False)
+    for k in range(1, 4 * UNREAD):
+        post.send(a_message(0, k), [1])
+    for k in range(1, 4 * UNREAD):
+        assert told(post.collect(1, {}, 0, k).messages) == [(0, k)]
 
 
 def test_a_message_goes_to_whom_it_is_for() -> None:

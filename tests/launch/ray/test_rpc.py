@@ -1,4 +1,4 @@
-"""Calls over TCP: what goes in comes out, who lacks the key gets nothing, and who hangs up has given up."""
+"""Calls over TCP: answers and errors, peers without the key, closed connections, limits."""
 
 from __future__ import annotations
 
@@ -15,6 +15,10 @@ import pytest
 
 pytest.importorskip("ray", reason="Ray is not installed (the extra `ray`)")
 
+from ray import cloudpickle
+
+from gossamer.launch.ray import rpc
+from gossamer.launch.ray.channel import HEADER, MAC, MESSAGE_MB, MessageTooLarge
 from gossamer.launch.ray.rpc import PORTS, Client, Server, ports
 
 KEY, HERE, SECONDS = bytes(32), "127.0.0.1", 5.0
@@ -166,6 +170,72 @@ def test_who_mirrors_the_challenge_is_not_believed() -> None:
         thread.join(SECONDS)
 
 
+RAN: list[str] = []
+
+
+class Bomb:
+    """Runs code when it is unpickled."""
+
+    def __reduce__(self) -> Any:
+        return RAN.append, ("unpickled",)
+
+
+def test_a_pickle_injected_after_the_greeting_is_not_read() -> None:
+    """By someone on the path, who sees and writes bytes but does not have the key."""
+    RAN.clear()
+    pickle = cloudpickle.dumps(Bomb())
+    with serving(echo) as server, calling(server) as client:
+        client._connection.sendall(HEADER.pack(0, len(pickle)) + bytes(MAC) + pickle)
+        with pytest.raises(ConnectionResetError, match="closed by peer"):
+            client.outcome()
+    assert RAN == []
+
+
+def test_messages_over_the_limit_are_errors_and_the_connection_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def zeros(asked: Any, given_up: Callable[[], bool]) -> Any:
+        return np.zeros(asked if isinstance(asked, int) else 1, np.uint8)
+
+    monkeypatch.setenv(MESSAGE_MB, "1")
+    with serving(zeros) as server, calling(server) as client:
+        with pytest.raises(MessageTooLarge, match=r"exceeds the limit of 1,000,000 bytes \(GOSSAMER_MESSAGE_MB\)"):
+            client.ask(np.zeros(1_000_001, np.uint8))
+        client.ask(1_000_001)
+        with pytest.raises(MessageTooLarge, match="exceeds the limit"):
+            client.outcome().get()
+        assert ask(client, 3).size == 3
+
+
+def test_connections_that_do_not_greet_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rpc, "MAX_GREETINGS", 2)
+    with serving(echo) as server, socket.create_connection(server.address):
+        with socket.create_connection(server.address), pytest.raises(TimeoutError, match="greeting timed out"):
+            Client(server.address, KEY, 0.3)
+        with calling(server) as client:  # as soon as one of them has ended
+            assert ask(client, 1) == 1
+
+
+def test_a_connection_that_does_not_greet_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rpc, "GREETING_SECONDS", 0.1)
+    with serving(echo) as server, socket.create_connection(server.address, timeout=SECONDS) as silent:
+        while silent.recv(1000):
+            pass  # a challenge, and the end
+
+
+def test_a_failure_to_accept_does_not_end_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    failures = [OSError(24, "Too many open files")]
+    accept = socket.socket.accept
+
+    def accepted(listener: socket.socket) -> Any:
+        if failures:
+            raise failures.pop()
+        return accept(listener)
+
+    monkeypatch.setattr(socket.socket, "accept", accepted)
+    with serving(echo) as server, calling(server) as client:
+        assert ask(client, 1) == 1
+    assert not failures
+
+
 def test_who_hangs_up_has_given_up() -> None:
     told = threading.Event()
 
@@ -190,7 +260,7 @@ def test_a_server_that_says_nothing_is_given_up() -> None:
 
     with serving(wait) as server, calling(server, seconds=0.2) as client:
         client.ask("something")
-        with pytest.raises(TimeoutError, match="says nothing"):
+        with pytest.raises(TimeoutError, match="receive timed out"):
             client.outcome()
         release.set()
 
@@ -203,7 +273,7 @@ def test_a_server_that_takes_nothing_is_given_up() -> None:
 
     with serving(wait) as server, calling(server, seconds=0.2) as client:
         client.ask("something")  # it is busy with this
-        with pytest.raises(TimeoutError, match="takes nothing"):
+        with pytest.raises(TimeoutError, match="send timed out"):
             client.ask(np.zeros(100_000_000, np.uint8))
         release.set()
 
