@@ -75,6 +75,13 @@ def has_begun(directory: Path) -> bool:
     return file.exists() and file.stat().st_size > 0
 
 
+def has_played(directory: Path) -> bool:
+    """Whether an episode has ended, and stands in a row."""
+    return (
+        has_begun(directory) and '"mean_return": null' not in (directory / "metrics.jsonl").read_text().splitlines()[-1]
+    )
+
+
 def wait_until(there: Callable[[], bool], process: subprocess.Popen[str]) -> None:
     """Until something has come to be; fails if the process ends before."""
     while not there():

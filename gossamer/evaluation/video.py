@@ -16,7 +16,9 @@ from gossamer.errors import UserError
 from gossamer.evaluation.evaluate import Protocol, load_policy, under
 from gossamer.evaluation.members import AVERAGE
 from gossamer.storage.checkpoint import Store
+from gossamer.storage.contents import CHECKPOINTS, FILM
 from gossamer.storage.directory import load_settings
+from gossamer.storage.files import atomic_write
 
 MIN_HEIGHT = 400  # pixels; small screens are enlarged by a whole factor
 STEPS_A_SECOND = 15  # Atari's own pace: 60 frames a second, 4 to a step
@@ -48,31 +50,31 @@ def record(
         raise UserError(f"--max-steps {max_steps}: must be at least 1")
     directory = Path(run_dir)
     settings = load_settings(directory)
-    path = Path(out) if out else directory / "video.mp4"
+    path = Path(out) if out else directory / FILM
     if path.suffix.lower() not in (".mp4", ".gif"):
         raise UserError(f"--out {path}: must end in .mp4 or .gif")
     if not path.parent.is_dir():
         raise UserError(f"--out {path}: there is no directory {path.parent}")
-    found = Store(directory / "checkpoints").get(checkpoint)
+    found = Store(directory / CHECKPOINTS).get(checkpoint)
     what = task(settings)
     factory, _ = under(environment(settings), protocol)
     with closing(factory.make(1, workers=1, render=True)) as env:
         policy, _ = load_policy(found, what, env.spec, member=member, greedy=greedy, seed=seed)
         obs, score, steps = env.reset(what.stream("record") ^ seed), 0.0, 0
-        beside = path.with_name(f".{path.stem}.part{path.suffix}")
-        try:
-            with _writer(beside) as film:
-                film.append_data(_enlarged(env.frames()[0]))
+
+        def film(beside: Path) -> None:
+            nonlocal obs, score, steps
+            with _writer(beside) as frames:
+                frames.append_data(_enlarged(env.frames()[0]))
                 for steps in range(1, max_steps + 1):  # noqa: B007  steps is read after the loop
                     answer, _ = policy(torch.from_numpy(obs).to(what.device), {})
                     step = env.step(answer.action.cpu().numpy())
                     obs, score = step.obs, score + float(step.score[0])
                     if step.over[0]:
                         break
-                    film.append_data(_enlarged(env.frames()[0]))
-            beside.replace(path)
-        finally:
-            beside.unlink(missing_ok=True)
+                    frames.append_data(_enlarged(env.frames()[0]))
+
+        atomic_write(path, film)
     return Recording(path, score, steps)
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+import math
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,21 +20,16 @@ from gossamer.learner import build
 from gossamer.machine import keep_freed_memory, machine, single_threaded
 from gossamer.program import Program
 from gossamer.storage.checkpoint import Store
-from gossamer.storage.directory import (
-    CONFIG,
-    GOSSIP,
-    PICTURE,
-    RESULT,
-    config,
-    load_settings,
-    logger,
-    prepare,
-    write_json,
-)
+from gossamer.storage.contents import CHECKPOINTS, CONFIG, GOSSIP, LOG, PICTURE, RESULT
+from gossamer.storage.directory import config, load_settings, logger, prepared
+from gossamer.storage.events import EventLog, earlier
+from gossamer.storage.files import write_json
+from gossamer.storage.lock import RunLock, held
 from gossamer.task import Task
 from gossamer.training.display import ProgressDisplay
 from gossamer.training.metrics import Progress, Recorder
 from gossamer.training.observer import RunObserver, launcher_log
+from gossamer.training.signals import Abandoned, Signals
 from gossamer.version import __version__
 
 if TYPE_CHECKING:
@@ -67,13 +60,12 @@ def train(
 
     `cluster`: None runs in this process; else on Ray: `local` on processes of this machine, or a cluster's address.
     Raises `UserError` for a value that cannot be used, `NonFiniteLoss` when a loss is NaN (the last good checkpoint
-    stays), `OSError` on a full disk."""
+    stays), `OSError` on a full disk, `KeyboardInterrupt` on a second Ctrl-C."""
     settings = resolve({"architecture": architecture, **{k: v for k, v in given.items() if v is not None}})
-    _check_keep(keep)
+    _check(keep, stop_at_return)
     wired, frames = program(settings), probe(settings)  # what is wrong shows before anything is written
-    with _launcher(cluster, wired) as launch:
-        directory = prepare(settings, run_dir, overwrite)
-        return _run(settings, wired, directory, frames, launch, keep=keep, stop_at_return=stop_at_return)
+    with _launcher(cluster, wired) as launch, prepared(settings, run_dir, overwrite) as lock:
+        return _run(settings, wired, lock, frames, launch, keep=keep, stop_at_return=stop_at_return)
 
 
 def resume(
@@ -85,19 +77,25 @@ def resume(
     cluster: str | None = None,
 ) -> Run:
     """Go on from the last checkpoint of a run, to `steps` in all (default: what it was started with)."""
-    directory = Path(run_dir)
+    load_settings(Path(run_dir))  # before the lock: this may be no run at all
+    with held(Path(run_dir)) as lock:
+        return _resume(lock, steps=steps, keep=keep, stop_at_return=stop_at_return, cluster=cluster)
+
+
+def _resume(lock: RunLock, *, steps: int | None, keep: int, stop_at_return: float | None, cluster: str | None) -> Run:
+    directory = lock.directory
     settings = load_settings(directory)
-    checkpoint = Store(directory / "checkpoints").get("last")
+    checkpoint = Store(directory / CHECKPOINTS).get("last")
     if steps is not None and steps <= checkpoint.steps:
         raise UserError(f"--steps {steps}: the run has done {checkpoint.steps} already; give the total to go on to")
     settings = replace(settings, steps=steps or settings.steps)
-    _check_keep(keep)
+    _check(keep, stop_at_return)
     saved = checkpoint.load()
     before = (saved, checkpoint.steps)
     wired, frames = program(settings), probe(settings)
     with _launcher(cluster, wired) as launch:
         write_json(directory / CONFIG, config(settings))
-        return _run(settings, wired, directory, frames, launch, keep=keep, stop_at_return=stop_at_return, before=before)
+        return _run(settings, wired, lock, frames, launch, keep=keep, stop_at_return=stop_at_return, before=before)
 
 
 def _launcher(cluster: str | None, wired: Program) -> AbstractContextManager[Launcher]:
@@ -111,7 +109,7 @@ def _launcher(cluster: str | None, wired: Program) -> AbstractContextManager[Lau
 def _run(
     settings: Settings,
     wired: Program,
-    directory: Path,
+    lock: RunLock,
     frames_per_step: int,
     launch: Launcher,
     *,
@@ -120,20 +118,22 @@ def _run(
     before: tuple[Tree, int] | None = None,
 ) -> Run:
     """`before`: the checkpoint that is gone on from, and its steps."""
+    directory = lock.directory
     saved, done = before or ({}, 0)
     keep_freed_memory()
     progress = Progress(settings.steps, frames_per_step)
     if saved:
         progress.load_state_dict(saved["progress"])
     title = f"gossamer {settings.architecture} · {settings.algorithm} · {settings.env} · seed {settings.seed}"
-    log = logger(directory / "run.log")
+    log = logger(directory / LOG)
     members = learning(wired)
     consensus = _consensus(settings, progress, directory, done) if len(members) > 1 else None
-    recorder = Recorder(directory, keep_until=done if saved else None)
+    settings_text = (directory / CONFIG).read_text()
+    recorder = Recorder(directory, keep_until=done if saved else None, settings=settings_text)
     observer = RunObserver(
         progress,
         recorder,
-        Store(directory / "checkpoints", keep),
+        Store(directory / CHECKPOINTS, keep, lock.check),
         ProgressDisplay(progress, title),
         log,
         members,
@@ -143,21 +143,33 @@ def _run(
         kept=lambda: _write_gossip(consensus, directory),
     )
     log(f"{'resumed' if saved else 'started'} at step {done} with gossamer {__version__}")
-    try:
-        with observer.display, _signals(observer), launcher_log(observer):
-            launch(wired, observer)
-        if consensus is not None:
-            consensus.close()
-        observer.keep()
-        observer.write()
-    except BaseException as error:
-        if consensus is not None:
-            consensus.abandon()
-        log(f"ended at step {progress.steps}: {type(error).__name__}: {error}")
-        raise
-    finally:
-        recorder.close()
-    result = _finish(settings, observer, directory)
+    events = earlier(directory / RESULT) if saved else EventLog()
+
+    def end(name: str) -> None:
+        observer.interrupted = name
+        events.add("signal", steps=progress.steps, name=name)
+        observer.display.note(
+            f"{name}: saving a checkpoint, then ending (a second Ctrl-C, a second later, ends at once)"
+        )
+
+    signals = Signals(end, observer.store.last)
+    with signals.handled():
+        try:
+            with observer.display, launcher_log(observer):
+                launch(wired, observer)
+            if consensus is not None:
+                consensus.close()
+            observer.keep()
+            observer.write()
+        except BaseException as error:
+            if consensus is not None:
+                consensus.abandon()
+            with suppress(OSError):  # the disk may be full, the directory gone: the error is what is told
+                log(f"ended at step {progress.steps}: {type(error).__name__}: {error}")
+            raise
+        finally:
+            recorder.close()
+        result = _finish(settings, observer, events, signals, directory)
     log(f"ended at step {progress.steps}: {result['ended']}")
     return Run(directory, result)
 
@@ -186,24 +198,39 @@ def _write_gossip(consensus: ConsensusMonitor | None, directory: Path) -> None:
         write_json(directory / GOSSIP, found)
 
 
-def _finish(settings: Settings, observer: RunObserver, directory: Path) -> dict[str, Any]:
+def _finish(
+    settings: Settings, observer: RunObserver, events: EventLog, signals: Signals, directory: Path
+) -> dict[str, Any]:
     """`result.json`, and of many members the picture of how far they were apart, and what they play together."""
-    result = _result(settings, observer)
+    result = _result(settings, observer, events)
     write_json(directory / RESULT, result)
     if (directory / GOSSIP).exists():
         from gossamer.diagnostics.plots import draw  # matplotlib takes a second
 
         draw(json.loads((directory / GOSSIP).read_text()), directory / PICTURE)
     if len(observer.members) > 1:
-        games = not observer.interrupted  # who asks it to end may not wait for whole games
-        result |= aggregate(settings, observer.store.get("last"), observer.progress.member_returns, games=games)
+        result |= _aggregated(settings, observer, signals)
         write_json(directory / RESULT, result)
     return result
 
 
-def _check_keep(keep: int) -> None:
+def _aggregated(settings: Settings, observer: RunObserver, signals: Signals) -> dict[str, Any]:
+    """What the members play together; without whole games where a signal asks the run to end, also during them."""
+    last, returns = observer.store.get("last"), observer.progress.member_returns
+    if observer.interrupted is None:
+        try:
+            with signals.may_be_left_out():
+                return aggregate(settings, last, returns, games=True)
+        except Abandoned:
+            observer.log("the final games were left out: a signal came during them")
+    return aggregate(settings, last, returns, games=False)
+
+
+def _check(keep: int, stop_at_return: float | None) -> None:
     if keep < 1:
         raise UserError(f"--keep {keep}: must be at least 1")
+    if stop_at_return is not None and not math.isfinite(stop_at_return):
+        raise UserError(f"--stop-at-return {stop_at_return}: must be a finite number; leave it out to never stop early")
 
 
 def probe(settings: Settings) -> int:
@@ -218,12 +245,14 @@ def probe(settings: Settings) -> int:
         return env.spec.frames_per_step
 
 
-def _result(settings: Settings, observer: RunObserver) -> dict[str, Any]:
+def _result(settings: Settings, observer: RunObserver, events: EventLog) -> dict[str, Any]:
     p = observer.progress
-    ended = observer.interrupted or ("reached the return asked for" if observer.solved_steps else "all steps done")
+    short = 0 if observer.stopping() else max(0, p.total + p.repeated - p.steps)
+    done = f"{short:,} steps short" if short else "all steps done"
     return {
-        "ended": ended,
+        "ended": observer.interrupted or ("reached the return asked for" if observer.solved_steps else done),
         "steps": p.steps,
+        "steps_short": short,
         "frames": p.steps * p.frames_per_step,
         "episodes": p.episodes,
         "seconds": round(p.elapsed, 1),
@@ -235,26 +264,6 @@ def _result(settings: Settings, observer: RunObserver) -> dict[str, Any]:
         "checkpoint": observer.store.get("last").path.name,
         "machine": machine(),
         "version": __version__,
+        **events.to_dict(),
         "settings": asdict(settings),
     }
-
-
-@contextmanager
-def _signals(observer: RunObserver) -> Iterator[None]:
-    """SIGINT and SIGTERM end the run after a checkpoint; a second one ends it at once."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def on_signal(number: int, frame: object) -> None:
-        if observer.interrupted:
-            raise KeyboardInterrupt
-        observer.interrupted = signal.Signals(number).name
-        observer.display.note(f"{observer.interrupted}: saving a checkpoint, then ending (once more to end at once)")
-
-    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

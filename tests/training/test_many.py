@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import Any
 import imageio.v2 as imageio
 import pytest
 import torch
-from some_runs import checkpoint, has_begun, result, rows, start, trained, wait_until
+from some_runs import checkpoint, has_played, result, rows, start, trained, wait_until
 
 import gossamer
 from gossamer.config.settings import resolve
@@ -26,6 +28,7 @@ from gossamer.program import Observer, Program
 from gossamer.storage.checkpoint import Store
 from gossamer.storage.directory import load_settings
 from gossamer.training import cluster as cluster_module
+from gossamer.training import experiment
 from gossamer.training.experiment import learning
 
 LOCKED = {"sync": "bounded", "staleness": 2}  # nobody leaves before the others have closed the window of 32 updates
@@ -177,10 +180,10 @@ def test_a_signal_ends_many_with_a_checkpoint_of_all(tmp_path: Path) -> None:
     directory = tmp_path / "run"
     given = [word for name, value in MANY.items() for word in (f"--{name}", str(value))]
     process = start("train", "gala", *given, "--steps", "10000000", "--run-dir", directory)
-    wait_until(lambda: has_begun(directory), process)
+    wait_until(lambda: has_played(directory), process)
     process.terminate()
     printed, told = process.communicate()
-    assert process.returncode == 0, told
+    assert process.returncode == 143, told
     found = result(directory)
     assert printed.startswith(f"SIGTERM: {found['steps']:,} steps")
     assert found["average"] == {}
@@ -189,6 +192,22 @@ def test_a_signal_ends_many_with_a_checkpoint_of_all(tmp_path: Path) -> None:
     assert sorted(saved) == NAMES
     assert sum(member["learner"]["steps"] for member in saved.values()) == found["steps"]
     assert (directory / "gossip.json").is_file()
+
+
+def test_a_signal_during_the_final_games_leaves_them_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole_games = aggregate
+
+    def interrupted(*given: Any, games: bool) -> dict[str, Any]:
+        if games:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return whole_games(*given, games=games)
+
+    monkeypatch.setattr(experiment, "aggregate", interrupted)
+    found = gala(tmp_path / "run", steps=48).result
+    assert (found["ended"], found["average"]) == ("all steps done", {})
+    assert found["best_member"].keys() <= {"member", "training_return"}
+    assert result(tmp_path / "run") == found
+    assert "the final games were left out: a signal came" in (tmp_path / "run" / "run.log").read_text()
 
 
 def test_only_those_that_learn_are_members() -> None:

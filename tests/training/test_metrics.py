@@ -264,3 +264,20 @@ def test_lines_that_are_no_rows_are_dropped(tmp_path: Path, line: str) -> None:
     (tmp_path / "metrics.jsonl").write_text(f'{{"steps": 10}}\n{line}\n')
     Recorder(tmp_path, keep_until=20).close()
     assert rows(tmp_path) == [{"steps": 10}]
+
+
+def test_rows_are_strict_json(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path)
+    recorder.write({"steps": 10, "kl": float("nan"), "bound": float("inf")})
+    recorder.close()
+    assert (tmp_path / "metrics.jsonl").read_text() == '{"steps": 10, "kl": null, "bound": null}\n'
+
+
+def test_tensorboard_shows_the_settings(tmp_path: Path) -> None:
+    Recorder(tmp_path, settings='{\n  "env": "catch"\n}\n').close()
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    assert events.Tags()["tensors"] == ["config"]
+    assert events.SummaryMetadata("config").plugin_data.plugin_name == "text"
+    (event,) = events.Tensors("config")
+    assert event.tensor_proto.string_val == [b'    {\n      "env": "catch"\n    }\n']

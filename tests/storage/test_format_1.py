@@ -1,0 +1,31 @@
+"""Runs that version 0.1.0 wrote (`tests/data/format_1`) go on, and play."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from some_runs import checkpoint, result
+
+import gossamer
+
+FORMAT_1 = Path(__file__).parents[1] / "data" / "format_1"
+
+
+@pytest.mark.parametrize("name", ["paac", "gala", "pala"])
+def test_a_run_of_format_1_goes_on_and_plays(tmp_path: Path, name: str) -> None:
+    run = tmp_path / name
+    shutil.copytree(FORMAT_1 / name, run)
+    first = run / "checkpoints" / "step_000000000400"
+    assert json.loads((first / "manifest.json").read_text())["format"] == 1
+    before = gossamer.evaluate(run, episodes=2)
+    assert (before.steps, before.checkpoint) == (400, first.name)
+
+    gossamer.resume(run, steps=480)
+    assert result(run)["steps"] == 480
+    assert json.loads((run / "checkpoints" / "step_000000000480" / "manifest.json").read_text())["format"] == 2
+    workers = checkpoint(run)["workers"].values()
+    assert sum(int(worker["learner"]["steps"]) for worker in workers) == 480
+    assert gossamer.evaluate(run, episodes=2).steps == 480
