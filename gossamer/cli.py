@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import json
 import os
 import sys
 from collections.abc import Callable
@@ -16,17 +14,13 @@ from rich.console import Console
 
 from gossamer.config.command_line import help_text, left_open, options
 from gossamer.config.settings import Settings
-from gossamer.envs.base import MissingExtra, UnknownEnv, UnsupportedSpace
-from gossamer.errors import UserError
-from gossamer.exchange import LayoutMismatch
-from gossamer.launch.ray.errors import HostFailed
-from gossamer.learner import NonFiniteLoss
+from gossamer.exits import guarded, leave
+from gossamer.storage.files import to_json
 from gossamer.tools.scenario import Scenario
 
 if TYPE_CHECKING:
     from gossamer.training.experiment import Run
 
-BAD_VALUE = 2
 DESCRIPTION = "Train and compare parallel actor-learner architectures for deep reinforcement learning."
 Protocol = Literal["noop", "sticky"]
 
@@ -72,7 +66,7 @@ class Train:
     keep: Keep = 3
     cluster: Cluster = None
 
-    def __call__(self) -> None:
+    def __call__(self) -> int:
         from gossamer.training.experiment import train
 
         run = train(
@@ -84,7 +78,7 @@ class Train:
             cluster=self.cluster,
             **asdict(self.knobs),
         )
-        _print_end(run)
+        return _ended(run)
 
 
 @dataclass(frozen=True)
@@ -97,7 +91,7 @@ class Resume:
     keep: Keep = 3
     cluster: Cluster = None
 
-    def __call__(self) -> None:
+    def __call__(self) -> int:
         from gossamer.training.experiment import resume
 
         run = resume(
@@ -107,7 +101,7 @@ class Resume:
             stop_at_return=self.stop_at_return,
             cluster=self.cluster,
         )
-        _print_end(run)
+        return _ended(run)
 
 
 @dataclass(frozen=True)
@@ -136,7 +130,7 @@ class Evaluate:
             seed=self.seed,
         )
         if self.json:
-            print(json.dumps(result.to_dict()))
+            print(to_json(result.to_dict()))
         else:
             print(
                 f"mean return {result.mean_return:.2f}, standard deviation {result.std_return:.2f}, "
@@ -188,7 +182,7 @@ class Bench:
 
         found = bench(self.architecture, seconds=self.seconds, rounds=self.rounds, **asdict(self.knobs))
         if self.json:
-            print(json.dumps(found))
+            print(to_json(found))
             return
         for part in ("env", "inference", "update", "roofline", "whole"):
             print(f"{part:>10} {found[part]:>10,.0f} steps/s")
@@ -208,7 +202,7 @@ class Simulate:
 
         found = simulate(self.architecture, **asdict(self.scenario))
         if self.json:
-            print(json.dumps(found))
+            print(to_json(found))
             return
         for name, value in found.items():
             print(f"{name:>16} {value}")
@@ -236,7 +230,7 @@ class List:
         overview(Console())
 
 
-COMMANDS: dict[str, Callable[..., Callable[[], None]]] = {
+COMMANDS: dict[str, Callable[..., Callable[[], int | None]]] = {
     "train": Train,
     "resume": Resume,
     "evaluate": Evaluate,
@@ -248,42 +242,30 @@ COMMANDS: dict[str, Callable[..., Callable[[], None]]] = {
 }
 
 
-def _print_end(run: Run) -> None:
+def _ended(run: Run) -> int:
+    """Print how a run ended; the exit code that says it."""
+    from gossamer.training.signals import exit_code
+
     result = run.result
     mean = "no episode ended" if result["mean_return"] is None else f"mean return {result['mean_return']:.2f}"
     print(
         f"{result['ended']}: {result['steps']:,} steps ({result['frames']:,} frames) in {result['seconds']:,.0f} s, "
-        f"{mean}; everything is in {run.directory}"
+        f"{mean}; checkpoint {result['checkpoint']}, everything is in {run.directory}"
     )
+    return exit_code(result)
 
 
 def main() -> int:
     """The `gossamer` command; its exit code."""
     sys.path.insert(0, os.getcwd())  # so that module:factory finds the user's module, as `python -m` would
-    command = tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="gossamer", description=DESCRIPTION)
-    try:
-        command()
-    except (UserError, UnknownEnv, MissingExtra, UnsupportedSpace, NonFiniteLoss, LayoutMismatch, HostFailed) as error:
-        print("gossamer:", *str(error).split(), file=sys.stderr)  # on one line, whatever torch put into it
-        return BAD_VALUE
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.ENOTDIR):
-            raise
-        where = f" ({error.filename})" if error.filename else ""
-        print(
-            f"gossamer: cannot write{where}: {error.strerror}; free some room or give another directory",
-            file=sys.stderr,
-        )
-        return BAD_VALUE
-    except KeyboardInterrupt:
-        print("gossamer: ended at once; the last checkpoint is kept", file=sys.stderr)
-        return 130
-    return 0
+    return guarded(
+        lambda: tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="gossamer", description=DESCRIPTION)() or 0
+    )
 
 
 def run() -> None:
     """Entry point of the installed command."""
-    sys.exit(main())
+    leave(main())
 
 
 if __name__ == "__main__":

@@ -159,7 +159,20 @@ BAD = {
     "no env": (("train", "paac", "--env", "my_parts:nothing"), "must give a gymnasium.Env, not int"),
     "a colon": (("train", "paac", "--env", ":foo"), "unknown environment 'foo'"),
     "a file": (("train", "paac", *TINY, "--run-dir", "my_parts.py"), "--run-dir my_parts.py: is a file"),
-    "in a file": (("train", "paac", *TINY, "--run-dir", "my_parts.py/run"), "cannot write (my_parts.py/run)"),
+    "a long name": (("train", "paac", *TINY, "--run-dir", 300 * "x"), "xxx: cannot be used (File name too long)"),
+    "in /proc": (("train", "paac", *TINY, "--run-dir", "/proc/run"), "--run-dir /proc/run: cannot be used ("),
+    "not our run": (
+        ("train", "paac", *TINY, "--run-dir", ".", "--overwrite"),
+        "--overwrite: . has files and is not a run",
+    ),
+    "stop at nan": (
+        ("train", "paac", *TINY, "--stop-at-return", "nan"),
+        "--stop-at-return nan: must be a finite number",
+    ),
+    "in a file": (
+        ("train", "paac", *TINY, "--run-dir", "my_parts.py/run"),
+        "--run-dir my_parts.py/run: cannot be used (Not a directory)",
+    ),
     "preset": (("train", "paac", *TINY, "--algorithm", "ppo", "--preset", "paper"), "--algorithm ppo"),
     "bench": (("bench", "paac", *TINY, "--rounds", 0), "--rounds 0"),
     "bench seconds": (("bench", "paac", *TINY, "--seconds", -1), "--seconds -1"),
@@ -312,16 +325,6 @@ def test_a_loss_that_is_nan_ends_with_2_and_says_at_which_step(command: Command,
     assert re.fullmatch(r"gossamer: loss, .*value_loss became NaN or infinite at step 120", err.splitlines()[-1])
     assert Store(tmp_path / "run" / "checkpoints").get("last").steps == 56
     assert command("evaluate", "run", "--episodes", 1)[0] == 0
-
-
-def test_a_second_interrupt_ends_with_130(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("gossamer.training.experiment.threads", interrupted)
-    code, _, err = command("train", "paac", *TINY, "--run-dir", "run")
-    assert code == 130
-    assert err.splitlines()[-1] == "gossamer: ended at once; the last checkpoint is kept"
 
 
 def test_errors_that_nobody_foresaw_keep_their_traceback(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:

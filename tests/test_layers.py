@@ -14,6 +14,7 @@ PACKAGE = Path(__file__).parent.parent / "gossamer"
 # From top to bottom; what stands side by side does not know of each other. A new module has to be given its place.
 ROWS = [
     {"cli"},
+    {"exits"},
     {"tools"},
     {"training"},
     {"evaluation"},

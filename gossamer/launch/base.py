@@ -13,6 +13,8 @@ from gossamer.program import Copy, Node, Observer, Ref, Stopped, Wait, bind
 
 POLL = 0.1  # seconds between looks at what nobody announces: a signal, an observer that asks to end
 
+AT_ONCE_SECONDS = 1.0  # that workers have to end after a KeyboardInterrupt; one may hang in its environment
+
 MethodCall = Callable[[str, tuple[Any, ...], dict[str, Any]], Any]  # (method, args, kwargs) -> answer
 
 
@@ -111,11 +113,10 @@ class Crew:
                     thread.join(timeout=POLL)
                     if self.observer.stopping():
                         self.stop()
-        except BaseException:  # from a signal handler or the observer: workers must not outlive this call
+        except BaseException as fault:  # from a signal handler or the observer: workers must not outlive this call
             self.stop()
-            for thread in crew:
-                if thread.ident is not None:  # it has been started
-                    thread.join()
+            started = [thread for thread in crew if thread.ident is not None]
+            _join(started, AT_ONCE_SECONDS if isinstance(fault, KeyboardInterrupt) else None)
             raise
         if self.failures:
             (where, first), *later = self.failures
@@ -123,6 +124,13 @@ class Crew:
             for where, error in later:
                 first.add_note(f"later in {where}: {error!r}")
             raise first
+
+
+def _join(threads: Iterable[threading.Thread], seconds: float | None) -> None:
+    """Wait for all of them to end; with `seconds`, for so long at most."""
+    end = None if seconds is None else time.monotonic() + seconds
+    for thread in threads:
+        thread.join(None if end is None else max(0.0, end - time.monotonic()))
 
 
 @dataclass(frozen=True)
