@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -88,3 +89,12 @@ def wait_until(there: Callable[[], bool], process: subprocess.Popen[str]) -> Non
         if process.poll() is not None:
             raise AssertionError(f"it ended with {process.returncode}: {process.communicate()[1]}")
         time.sleep(0.02)
+
+
+def fill(path: Path) -> None:
+    """Take all the room there is."""
+    file = os.open(path, os.O_CREAT | os.O_WRONLY)
+    with contextlib.suppress(OSError):
+        while True:
+            os.write(file, bytes(4096))
+    os.close(file)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from some_runs import fill
 
 from gossamer import cli
 from gossamer.storage.checkpoint import Store
@@ -334,31 +333,6 @@ def test_errors_that_nobody_foresaw_keep_their_traceback(command: Command, monke
     monkeypatch.setattr("gossamer.training.experiment.threads", broken)
     with pytest.raises(OSError, match="Input/output error"):
         command("train", "paac", *TINY, "--run-dir", "run")
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 1 MiB."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)]
-    try:
-        mounted = subprocess.run(mount, capture_output=True, check=False).returncode == 0
-    except FileNotFoundError:
-        mounted = False
-    if not mounted:
-        pytest.skip("needs the right to mount a file system")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
-
-
-def fill(path: Path) -> None:
-    """Take all the room there is."""
-    file = os.open(path, os.O_CREAT | os.O_WRONLY)
-    with contextlib.suppress(OSError):
-        while True:
-            os.write(file, bytes(4096))
-    os.close(file)
 
 
 def test_a_disk_that_fills_up_ends_with_2_and_leaves_the_last_checkpoint(command: Command, small_disk: Path) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+import errno
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -64,24 +67,49 @@ def record(
 
         def film(beside: Path) -> None:
             nonlocal obs, score, steps
-            with _writer(beside) as frames:
-                frames.append_data(_enlarged(env.frames()[0]))
+            with _film(beside) as add:
+                add(env.frames()[0])
                 for steps in range(1, max_steps + 1):  # noqa: B007  steps is read after the loop
                     answer, _ = policy(torch.from_numpy(obs).to(what.device), {})
                     step = env.step(answer.action.cpu().numpy())
                     obs, score = step.obs, score + float(step.score[0])
                     if step.over[0]:
                         break
-                    frames.append_data(_enlarged(env.frames()[0]))
+                    add(env.frames()[0])
 
         atomic_write(path, film)
     return Recording(path, score, steps)
 
 
-def _writer(path: Path) -> Any:
+@contextmanager
+def _film(path: Path) -> Iterator[Callable[[Any], None]]:
+    """Write a film; yields what adds a picture [H, W, 3]. A film that cannot be written raises `OSError`."""
+    path.touch()  # where nothing can be written, this says so in one line; the writers do not
     if path.suffix.lower() == ".gif":
-        return imageio.get_writer(path, duration=1000 / STEPS_A_SECOND, loop=0)  # milliseconds
-    return imageio.get_writer(path, fps=STEPS_A_SECOND, macro_block_size=2, codec="libx264", quality=8)
+        buffer = BytesIO()  # its writer would try again, and print what went wrong, when it is deleted
+        options: Any = {"format": "gif", "duration": 1000 / STEPS_A_SECOND, "loop": 0}  # milliseconds
+        with imageio.get_writer(buffer, **options) as writer:
+            yield lambda frame: _add(writer, _enlarged(frame))
+        path.write_bytes(buffer.getvalue())
+        return
+    options = {"fps": STEPS_A_SECOND, "macro_block_size": 2, "codec": "libx264", "quality": 8}
+    with imageio.get_writer(path, ffmpeg_log_level="quiet", **options) as writer:
+        yield lambda frame: _add(writer, _enlarged(frame))
+    try:
+        imageio.get_reader(path).close()  # ffmpeg does not say that it could not end the file
+    except (OSError, IndexError) as error:
+        raise _broken(path) from error
+
+
+def _add(writer: Any, frame: Any) -> None:
+    try:
+        writer.append_data(frame)
+    except OSError as error:  # a pipe that broke, with all that ffmpeg printed
+        raise _broken(Path(writer.request.filename)) from error
+
+
+def _broken(path: Path) -> OSError:
+    return OSError(errno.ENOSPC, "ffmpeg failed, probably no space left on device", str(path))
 
 
 def _enlarged(frame: Any) -> Any:
