@@ -10,14 +10,9 @@ import threading
 from collections.abc import Callable
 from typing import NoReturn
 
-from gossamer.envs.base import MissingExtra, UnknownEnv, UnsupportedSpace
 from gossamer.errors import UserError
-from gossamer.exchange import LayoutMismatch
-from gossamer.launch.ray.errors import HostFailed
-from gossamer.learner import NonFiniteLoss
 
 BAD_VALUE, INTERRUPTED = 2, 130
-USER_ERRORS = (UserError, UnknownEnv, MissingExtra, UnsupportedSpace, NonFiniteLoss, LayoutMismatch, HostFailed)
 CANNOT_WRITE = (
     errno.ENOSPC,
     errno.EDQUOT,
@@ -34,8 +29,6 @@ def guarded(command: Callable[[], int]) -> int:
     """The exit code of a command. What a user can mend is told in one line on stderr; other errors pass."""
     try:
         return command()
-    except USER_ERRORS as error:
-        return _told(str(error), BAD_VALUE)
     except OSError as error:
         if error.errno not in CANNOT_WRITE:
             raise
@@ -44,6 +37,22 @@ def guarded(command: Callable[[], int]) -> int:
         return _told(told, BAD_VALUE)
     except KeyboardInterrupt as error:
         return _told(str(error) or "interrupted", INTERRUPTED)
+    except Exception as error:
+        if not _for_the_user(error):
+            raise
+        return _told(str(error), BAD_VALUE)
+
+
+def _for_the_user(error: Exception) -> bool:
+    """Whether its message is meant for users. Most commands end without these modules: torch takes seconds to load."""
+    if isinstance(error, UserError):
+        return True
+    from gossamer.envs.base import MissingExtra, UnknownEnv, UnsupportedSpace
+    from gossamer.exchange import LayoutMismatch
+    from gossamer.launch.ray.errors import HostFailed
+    from gossamer.learner import NonFiniteLoss
+
+    return isinstance(error, MissingExtra | UnknownEnv | UnsupportedSpace | LayoutMismatch | HostFailed | NonFiniteLoss)
 
 
 def _told(text: str, code: int) -> int:

@@ -29,7 +29,7 @@ from gossamer.task import Task
 from gossamer.training.display import ProgressDisplay
 from gossamer.training.metrics import Progress, Recorder
 from gossamer.training.observer import RunObserver, launcher_log
-from gossamer.training.signals import Abandoned, Signals
+from gossamer.training.signals import Abandoned, Signals, naming
 from gossamer.version import __version__
 
 if TYPE_CHECKING:
@@ -152,8 +152,8 @@ def _run(
             f"{name}: saving a checkpoint, then ending (a second Ctrl-C, a second later, ends at once)"
         )
 
-    signals = Signals(end, observer.store.last)
-    with signals.handled():
+    signals = Signals(end)
+    with signals.handled(), naming(observer.store.last):
         try:
             with observer.display, launcher_log(observer):
                 launch(wired, observer)
@@ -252,7 +252,7 @@ def _result(settings: Settings, observer: RunObserver, events: EventLog) -> dict
     return {
         "ended": observer.interrupted or ("reached the return asked for" if observer.solved_steps else done),
         "steps": p.steps,
-        "steps_short": short,
+        "short": short,
         "frames": p.steps * p.frames_per_step,
         "episodes": p.episodes,
         "seconds": round(p.elapsed, 1),

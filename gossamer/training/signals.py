@@ -22,18 +22,15 @@ class Signals:
     """What a run does about signals. Job schedulers and `timeout` send SIGTERM to a process and again to its group, so
     every SIGTERM after the first request means the same request."""
 
-    def __init__(
-        self, request: Callable[[str], None], last: Callable[[], str], now: Callable[[], float] = time.monotonic
-    ) -> None:
-        """`request` is called once, with the name of the first signal: it has the run save a checkpoint and end.
-        `last` says which checkpoint there is, for where the run ends at once."""
-        self._request, self._last, self._now = request, last, now
+    def __init__(self, request: Callable[[str], None], now: Callable[[], float] = time.monotonic) -> None:
+        """`request` is called once, with the name of the first signal: it has the run save a checkpoint and end."""
+        self._request, self._now = request, now
         self._requested = self._may_be_left_out = False
         self._interrupted_at: float | None = None  # second of the first Ctrl-C
 
     def __call__(self, number: int, frame: object) -> None:
         if number == signal.SIGINT and self._is_second():
-            raise KeyboardInterrupt(f"ended at once: {self._last()}")
+            raise KeyboardInterrupt("ended at once")
         if self._may_be_left_out:
             self._may_be_left_out = False
             raise Abandoned
@@ -70,7 +67,16 @@ class Signals:
             self._may_be_left_out = False
 
 
+@contextmanager
+def naming(last: Callable[[], str]) -> Iterator[None]:
+    """Have a `KeyboardInterrupt` say which checkpoint there is, as `last` does once everything inside has ended."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise KeyboardInterrupt("; ".join([*map(str, error.args), last()])) from None
+
+
 def exit_code(result: Mapping[str, Any]) -> int:
     """Of a process whose run gave this `result.json`: 0 where it did what it was to do, 3 where steps are missing, 130
     and 143 after Ctrl-C and SIGTERM, with a checkpoint saved."""
-    return EXIT_CODES.get(result["ended"], ENDED_SHORT if result["steps_short"] else 0)
+    return EXIT_CODES.get(result["ended"], ENDED_SHORT if result["short"] else 0)

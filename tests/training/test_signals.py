@@ -12,7 +12,7 @@ import pytest
 from some_runs import has_begun, result, start, wait_until
 
 from gossamer.storage.checkpoint import Store
-from gossamer.training.signals import Abandoned, Signals, exit_code
+from gossamer.training.signals import Abandoned, Signals, exit_code, naming
 
 INT, TERM = signal.SIGINT, signal.SIGTERM
 
@@ -23,7 +23,7 @@ class Asked:
     def __init__(self) -> None:
         self.requests: list[str] = []
         self.time = 100.0
-        self.signals = Signals(self.requests.append, lambda: "there is no checkpoint", now=lambda: self.time)
+        self.signals = Signals(self.requests.append, now=lambda: self.time)
 
 
 def test_the_first_signal_is_a_request_and_more_of_it_are_the_same() -> None:
@@ -44,7 +44,7 @@ def test_a_second_interrupt_a_second_later_ends_at_once(first: tuple[signal.Sign
     asked.signals(INT, None)
     asked.time += 0.1
     for _ in range(2):  # each from then on, for something may hold up the first
-        with pytest.raises(KeyboardInterrupt, match="ended at once: there is no checkpoint"):
+        with pytest.raises(KeyboardInterrupt, match="ended at once"):
             asked.signals(INT, None)
     assert asked.requests == [first[0].name]
 
@@ -54,6 +54,12 @@ def test_the_handlers_of_before_come_back() -> None:
     with Asked().signals.handled():
         assert signal.getsignal(INT) is signal.getsignal(TERM) is not before[0]
     assert [signal.getsignal(number) for number in (INT, TERM)] == before
+
+
+def test_it_says_which_checkpoint_there_is_at_the_end() -> None:
+    told = pytest.raises(KeyboardInterrupt, match=r"^ended at once; there is no checkpoint$")
+    with told, naming(lambda: "there is no checkpoint"):
+        raise KeyboardInterrupt("ended at once")
 
 
 def test_other_threads_leave_signals_alone() -> None:
@@ -85,7 +91,7 @@ def test_a_part_that_may_be_left_out_is_left_out_once() -> None:
     [("all steps done", 0, 0), ("231,520 steps short", 231520, 3), ("SIGINT", 0, 130), ("SIGTERM", 0, 143)],
 )
 def test_exit_codes(ended: str, short: int, code: int) -> None:
-    assert exit_code({"ended": ended, "steps_short": short}) == code
+    assert exit_code({"ended": ended, "short": short}) == code
 
 
 SLOW = """
@@ -115,7 +121,7 @@ from functools import partial
 from gossamer.training import experiment
 experiment.RunObserver = partial(experiment.RunObserver, checkpoint_seconds=0.0)
 """
-BRIEF = ("--envs", "1", "--rollout", "4", "--threads", "1", "--run-dir", "run")
+BRIEF = ("--num-envs", "1", "--rollout-length", "4", "--threads", "1", "--run-dir", "run")
 
 
 @pytest.mark.parametrize(("more", "told"), [("", "there is no checkpoint"), (ALWAYS, "the last checkpoint is step_")])
@@ -139,7 +145,7 @@ def test_a_second_interrupt_ends_though_an_environment_hangs(
     assert process.returncode == 130, err
     assert "terminate called" not in err
     assert "Traceback" not in err
-    assert err.splitlines()[-1].startswith(f"gossamer: ended at once: {told}")
+    assert err.splitlines()[-1].startswith(f"gossamer: ended at once; {told}")
     if more:
         named = err.split()[-1]
         Store(tmp_path / "run" / "checkpoints").get(named).load()
