@@ -22,9 +22,9 @@ from pathlib import Path
 from gossamer.storage.lock import held
 with held(Path(sys.argv[1])):
     if os.fork() == 0:  # a child, as environments have them: it outlives its parent
+        print("held", flush=True)
         time.sleep(60)
         os._exit(0)
-    print("held", flush=True)
     sys.stdin.read()
 """
 
