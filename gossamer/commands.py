@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from gossamer.config.command_line import asks_for_help, dataclass_of, help_text,
 from gossamer.config.names import ALGORITHMS, ARCHITECTURES, NETWORKS, OPTIMIZERS, PRESETS
 from gossamer.errors import UserError
 from gossamer.options import option, options
+from gossamer.storage.files import to_json
 
 if TYPE_CHECKING:
     from gossamer.training.experiment import Run
@@ -98,10 +98,10 @@ def _brief(command: str, words: Sequence[str], description: str, own: str) -> bo
     return True
 
 
-def train(words: Sequence[str]) -> None:
+def train(words: Sequence[str]) -> int:
     """Train an agent."""
     if _brief("train", words, TRAIN, OFTEN_TRAIN):
-        return
+        return 0
     from gossamer.config.composing import compose
     from gossamer.config.config import Control
 
@@ -111,7 +111,7 @@ def train(words: Sequence[str]) -> None:
     c = composed.choices
     parts = {"algorithm": c.algorithm, "optimizer": c.optimizer, "preset": c.preset}
     made: dict[str, Any] = {**parts, **composed.command, **c.given}
-    _print_end(train(c.architecture, env=c.env, **made))
+    return _ended(train(c.architecture, env=c.env, **made))
 
 
 def bench(words: Sequence[str]) -> None:
@@ -127,7 +127,7 @@ def bench(words: Sequence[str]) -> None:
     made: dict[str, Any] = {"algorithm": c.algorithm, "optimizer": c.optimizer, "preset": c.preset, **c.given}
     found = bench(c.architecture, env=c.env, seconds=how.seconds, rounds=how.rounds, **made)
     if how.json:
-        print(json.dumps(found))
+        print(to_json(found))
         return
     for part in ("env", "inference", "update", "roofline", "whole"):
         print(f"{part:>10} {found[part]:>10,.0f} steps/s")
@@ -156,7 +156,7 @@ class Resume:
         ),
     ] = None
 
-    def __call__(self) -> None:
+    def __call__(self) -> int:
         from gossamer.training.experiment import resume
 
         run = resume(
@@ -168,7 +168,7 @@ class Resume:
             max_seconds=self.max_seconds,
             cluster=self.cluster,
         )
-        _print_end(run)
+        return _ended(run)
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ class Evaluate:
             seed=self.seed,
         )
         if self.json:
-            print(json.dumps(result.to_dict()))
+            print(to_json(result.to_dict()))
         else:
             print(
                 f"mean return {result.mean_return:.2f}, standard deviation {result.std_return:.2f}, "
@@ -245,7 +245,7 @@ def simulate(words: Sequence[str]) -> None:
 
     found = run(made.architecture, **vars(made.scenario))
     if made.json:
-        print(json.dumps(found))
+        print(to_json(found))
         return
     for name, value in found.items():
         print(f"{name:>16} {value}")
@@ -284,18 +284,23 @@ class List:
         overview(console())
 
 
-def call(command: Any, name: str, words: Sequence[str]) -> None:
-    """Parse the words of a command that is a dataclass, and do it."""
-    parse(command, words, prog=f"gossamer {name}", description=command.__doc__)()
+def call(command: Any, name: str, words: Sequence[str]) -> int | None:
+    """Parse the words of a command that is a dataclass, and do it; its exit code, None for 0."""
+    code: int | None = parse(command, words, prog=f"gossamer {name}", description=command.__doc__)()
+    return code
 
 
-def _print_end(run: Run) -> None:
+def _ended(run: Run) -> int:
+    """Print how a run ended; the exit code that says it."""
+    from gossamer.training.signals import exit_code
+
     result = run.result
     mean = "no episode ended" if result["mean_return"] is None else f"mean return {result['mean_return']:.2f}"
     print(
         f"{result['ended']}: {result['steps']:,} steps ({result['frames']:,} frames) in {result['seconds']:,.0f} s, "
-        f"{mean}; everything is in {run.directory}"
+        f"{mean}; checkpoint {result['checkpoint']}, everything is in {run.directory}"
     )
+    return exit_code(result)
 
 
 COMMANDS: dict[str, Any] = {
@@ -310,17 +315,16 @@ COMMANDS: dict[str, Any] = {
 }
 
 
-def run(name: str, words: Sequence[str]) -> None:
-    """One command with the words after it. `UserError` where they cannot be used."""
+def run(name: str, words: Sequence[str]) -> int:
+    """One command with the words after it; its exit code. `UserError` where they cannot be used."""
     if name not in COMMANDS:
         from gossamer.errors import near
 
         raise UserError(f"unknown command {name}{near(name, COMMANDS)}; there is {', '.join(COMMANDS)}")
     command = COMMANDS[name]
     if isinstance(command, type):
-        call(command, name, words)
-    else:
-        command(words)
+        return call(command, name, words) or 0
+    return command(words) or 0
 
 
 def overview() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -75,9 +76,25 @@ def has_begun(directory: Path) -> bool:
     return file.exists() and file.stat().st_size > 0
 
 
+def has_played(directory: Path) -> bool:
+    """Whether an episode has ended, and stands in a row."""
+    return (
+        has_begun(directory) and '"mean_return": null' not in (directory / "metrics.jsonl").read_text().splitlines()[-1]
+    )
+
+
 def wait_until(there: Callable[[], bool], process: subprocess.Popen[str]) -> None:
     """Until something has come to be; fails if the process ends before."""
     while not there():
         if process.poll() is not None:
             raise AssertionError(f"it ended with {process.returncode}: {process.communicate()[1]}")
         time.sleep(0.02)
+
+
+def fill(path: Path) -> None:
+    """Take all the room there is."""
+    file = os.open(path, os.O_CREAT | os.O_WRONLY)
+    with contextlib.suppress(OSError):
+        while True:
+            os.write(file, bytes(4096))
+    os.close(file)

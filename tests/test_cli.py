@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from some_runs import fill
 
 from gossamer import cli, commands
 from gossamer.storage.checkpoint import Store
@@ -179,7 +178,20 @@ BAD = {
     "no env": (("train", "paac", "--env", "my_parts:nothing"), "must give a gymnasium.Env, not int"),
     "a colon": (("train", "paac", "--env", ":foo"), "unknown environment 'foo'"),
     "a file": (("train", "paac", *TINY, "--run-dir", "my_parts.py"), "--run-dir my_parts.py: is a file"),
-    "in a file": (("train", "paac", *TINY, "--run-dir", "my_parts.py/run"), "cannot write (my_parts.py/run)"),
+    "a long name": (("train", "paac", *TINY, "--run-dir", 300 * "x"), "xxx: cannot be used (File name too long)"),
+    "in /proc": (("train", "paac", *TINY, "--run-dir", "/proc/run"), "--run-dir /proc/run: cannot be used ("),
+    "not our run": (
+        ("train", "paac", *TINY, "--run-dir", ".", "--overwrite"),
+        "--overwrite: . has files and is not a run",
+    ),
+    "stop at nan": (
+        ("train", "paac", *TINY, "--stop-at-return", "nan"),
+        "--stop-at-return nan: must be a finite number",
+    ),
+    "in a file": (
+        ("train", "paac", *TINY, "--run-dir", "my_parts.py/run"),
+        "--run-dir my_parts.py/run: cannot be used (Not a directory)",
+    ),
     "preset": (("train", "paac", *TINY, "--algorithm", "ppo", "--preset", "paper"), "--algorithm ppo"),
     "bench": (("bench", "paac", *TINY, "--rounds", 0), "--rounds 0"),
     "bench seconds": (("bench", "paac", *TINY, "--seconds", -1), "--seconds -1"),
@@ -397,16 +409,6 @@ def test_a_loss_that_is_nan_ends_with_2_and_says_at_which_step(command: Command,
     assert command("evaluate", "run", "--episodes", 1)[0] == 0
 
 
-def test_a_second_interrupt_ends_with_130(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("gossamer.training.experiment.threads", interrupted)
-    code, _, err = command("train", "paac", *TINY, "--run-dir", "run")
-    assert code == 130
-    assert err.splitlines()[-1] == "gossamer: ended at once; the last checkpoint is kept"
-
-
 def test_errors_that_nobody_foresaw_keep_their_traceback(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object, **__: object) -> None:
         raise OSError(5, "Input/output error")
@@ -414,31 +416,6 @@ def test_errors_that_nobody_foresaw_keep_their_traceback(command: Command, monke
     monkeypatch.setattr("gossamer.training.experiment.threads", broken)
     with pytest.raises(OSError, match="Input/output error"):
         command("train", "paac", *TINY, "--run-dir", "run")
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 1 MiB."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)]
-    try:
-        mounted = subprocess.run(mount, capture_output=True, check=False).returncode == 0
-    except FileNotFoundError:
-        mounted = False
-    if not mounted:
-        pytest.skip("needs the right to mount a file system")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
-
-
-def fill(path: Path) -> None:
-    """Take all the room there is."""
-    file = os.open(path, os.O_CREAT | os.O_WRONLY)
-    with contextlib.suppress(OSError):
-        while True:
-            os.write(file, bytes(4096))
-    os.close(file)
 
 
 def test_a_disk_that_fills_up_ends_with_2_and_leaves_the_last_checkpoint(command: Command, small_disk: Path) -> None:

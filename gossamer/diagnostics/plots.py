@@ -11,6 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
+from gossamer.storage.files import atomic_write
+
 BLUE, ORANGE, GREEN, GREY = "#1f77b4", "#d95f02", "#1b9e77", "#888888"
 STYLE: Any = {
     "axes.grid": True,
@@ -42,12 +44,7 @@ def draw(gossip: dict[str, Any], path: Path) -> None:
         _ages(figure.add_subplot(grid[1, 9:]), traffic["ages"])
         members = f"{windows[-1]['members']} members, {len(windows)} windows" if windows else "no window was measured"
         figure.suptitle(f"Gossip: {members}", x=0.01, ha="left", fontsize=12)
-        beside = path.with_name(f".{path.name}.part")
-        try:
-            figure.savefig(beside, format="png")
-            beside.replace(path)
-        finally:
-            beside.unlink(missing_ok=True)
+        atomic_write(path, lambda beside: figure.savefig(beside, format="png"))
 
 
 def _curve(axes: Axes, windows: Sequence[dict[str, Any]], name: str, label: str, colour: str, style: str = "-") -> None:

@@ -22,7 +22,9 @@ from gossamer.exchange import AloneLink
 from gossamer.learner import build
 from gossamer.policy import Replica
 from gossamer.storage.checkpoint import Checkpoint, Store
-from gossamer.storage.directory import load_config, write_json
+from gossamer.storage.contents import CHECKPOINTS
+from gossamer.storage.directory import load_config
+from gossamer.storage.files import write_json
 from gossamer.task import Task
 
 Protocol = Literal["noop", "sticky"]
@@ -100,7 +102,7 @@ def evaluate(
         raise UserError(f"--episodes {episodes}: must be at least 1")
     directory = Path(run_dir)
     config = load_config(directory)
-    found = Store(directory / "checkpoints").get(checkpoint)
+    found = Store(directory / CHECKPOINTS).get(checkpoint)
     what = task(config.with_run(device=device or config.run.device))
     factory, name = under(environment(config), protocol)
     if name == "plain":
@@ -124,5 +126,13 @@ def evaluate(
         member=whose,
     )
     of_one = "" if whose in (None, AVERAGE) else f"-{whose}"
-    write_json(directory / f"evaluation-{name}{of_one}.json", result.to_dict())
+    _keep(directory / f"evaluation-{name}{of_one}.json", result)
     return result
+
+
+def _keep(file: Path, result: Evaluation) -> None:
+    """Write the result to the run directory; where that is read-only or full, say so: the games are played."""
+    try:
+        write_json(file, result.to_dict())
+    except OSError as error:
+        print(f"{file} is not written: {error.strerror}", file=sys.stderr)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+import errno
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,9 @@ from gossamer.errors import UserError
 from gossamer.evaluation.evaluate import Protocol, load_policy, under
 from gossamer.evaluation.members import AVERAGE
 from gossamer.storage.checkpoint import Store
+from gossamer.storage.contents import CHECKPOINTS, FILM
 from gossamer.storage.directory import load_config
+from gossamer.storage.files import atomic_write
 
 MIN_HEIGHT = 400  # pixels; small screens are enlarged by a whole factor
 STEPS_A_SECOND = 15  # Atari's own pace: 60 frames a second, 4 to a step
@@ -48,38 +53,63 @@ def record(
         raise UserError(f"--max-steps {max_steps}: must be at least 1")
     directory = Path(run_dir)
     config = load_config(directory)
-    path = Path(out) if out else directory / "video.mp4"
+    path = Path(out) if out else directory / FILM
     if path.suffix.lower() not in (".mp4", ".gif"):
         raise UserError(f"--out {path}: must end in .mp4 or .gif")
     if not path.parent.is_dir():
         raise UserError(f"--out {path}: there is no directory {path.parent}")
-    found = Store(directory / "checkpoints").get(checkpoint)
+    found = Store(directory / CHECKPOINTS).get(checkpoint)
     what = task(config)
     factory, _ = under(environment(config), protocol)
     with closing(factory.make(1, workers=1, render=True)) as env:
         policy, _ = load_policy(found, what, env.spec, member=member, greedy=greedy, seed=seed)
         obs, score, steps = env.reset(what.stream("record") ^ seed), 0.0, 0
-        beside = path.with_name(f".{path.stem}.part{path.suffix}")
-        try:
-            with _writer(beside) as film:
-                film.append_data(_enlarged(env.frames()[0]))
+
+        def film(beside: Path) -> None:
+            nonlocal obs, score, steps
+            with _film(beside) as add:
+                add(env.frames()[0])
                 for steps in range(1, max_steps + 1):  # noqa: B007  steps is read after the loop
                     answer, _ = policy(torch.from_numpy(obs).to(what.device), {})
                     step = env.step(answer.action.cpu().numpy())
                     obs, score = step.obs, score + float(step.score[0])
                     if step.over[0]:
                         break
-                    film.append_data(_enlarged(env.frames()[0]))
-            beside.replace(path)
-        finally:
-            beside.unlink(missing_ok=True)
+                    add(env.frames()[0])
+
+        atomic_write(path, film)
     return Recording(path, score, steps)
 
 
-def _writer(path: Path) -> Any:
+@contextmanager
+def _film(path: Path) -> Iterator[Callable[[Any], None]]:
+    """Write a film; yields what adds a picture [H, W, 3]. A film that cannot be written raises `OSError`."""
+    path.touch()  # where nothing can be written, this says so in one line; the writers do not
     if path.suffix.lower() == ".gif":
-        return imageio.get_writer(path, duration=1000 / STEPS_A_SECOND, loop=0)  # milliseconds
-    return imageio.get_writer(path, fps=STEPS_A_SECOND, macro_block_size=2, codec="libx264", quality=8)
+        buffer = BytesIO()  # its writer would try again, and print what went wrong, when it is deleted
+        options: Any = {"format": "gif", "duration": 1000 / STEPS_A_SECOND, "loop": 0}  # milliseconds
+        with imageio.get_writer(buffer, **options) as writer:
+            yield lambda frame: _add(writer, _enlarged(frame))
+        path.write_bytes(buffer.getvalue())
+        return
+    options = {"fps": STEPS_A_SECOND, "macro_block_size": 2, "codec": "libx264", "quality": 8}
+    with imageio.get_writer(path, ffmpeg_log_level="quiet", **options) as writer:
+        yield lambda frame: _add(writer, _enlarged(frame))
+    try:
+        imageio.get_reader(path).close()  # ffmpeg does not say that it could not end the file
+    except (OSError, IndexError) as error:
+        raise _broken(path) from error
+
+
+def _add(writer: Any, frame: Any) -> None:
+    try:
+        writer.append_data(frame)
+    except OSError as error:  # a pipe that broke, with all that ffmpeg printed
+        raise _broken(Path(writer.request.filename)) from error
+
+
+def _broken(path: Path) -> OSError:
+    return OSError(errno.ENOSPC, "ffmpeg failed, probably no space left on device", str(path))
 
 
 def _enlarged(frame: Any) -> Any:

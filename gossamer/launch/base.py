@@ -14,6 +14,8 @@ from gossamer.program import Answer, Copy, Node, Observer, Ref, Stage, Stopped, 
 CLAIM_POLL = 0.01  # seconds between two claims of a worker that waits for a checkpoint
 POLL = 0.1  # seconds between looks at what nobody announces: a signal, an observer that asks to end
 
+AT_ONCE_SECONDS = 1.0  # that workers have to end after a KeyboardInterrupt; one may hang in its environment
+
 MethodCall = Callable[[str, tuple[Any, ...], dict[str, Any]], Any]  # (method, args, kwargs) -> answer
 
 
@@ -181,11 +183,12 @@ class Crew:
                 while not strand.ended.wait(timeout=POLL):
                     if self.observer.stopping():
                         self.stop()
-        except BaseException:  # from a signal handler or the observer: workers must not outlive this call
+        except BaseException as fault:  # from a signal handler or the observer: workers must not outlive this call
             self.stop()
+            until = time.monotonic() + (AT_ONCE_SECONDS if isinstance(fault, KeyboardInterrupt) else float("inf"))
             for strand in crew:
                 if strand.thread.ident is not None:  # it has been started
-                    strand.ended.wait()
+                    strand.ended.wait(None if until == float("inf") else max(0.0, until - time.monotonic()))
             raise
         if self.failures:
             (where, first), *later = self.failures

@@ -1,65 +1,34 @@
 """Checkpoints: safetensors for tensors, JSON for the rest, SHA-256 for trust. Never pickle.
 
-A checkpoint is a folder, written beside its place and renamed into it: it is there whole or not at all."""
+A checkpoint is a folder that exists completely or not at all. Its manifest has a format number:
+
+1  written by 0.1.0: `state.json` may hold the words NaN and Infinity, which are not JSON
+2  `state.json` is strict JSON; no parameter is NaN or infinite
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
+import math
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
-import numpy as np
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
 from gossamer.data import Tree
-from gossamer.errors import DamagedCheckpoint, UserError
+from gossamer.errors import DamagedCheckpoint, NewerCheckpoint, NonFiniteParameter, UserError
+from gossamer.storage.files import atomic_write, sync, to_json
+from gossamer.storage.tree import flatten, non_finite, unflatten
 
+FORMAT = 2
 TENSORS, STATE, MANIFEST = "tensors.safetensors", "state.json", "manifest.json"
-_TENSOR, _ARRAY = "tensor", "array"
-
-
-def flatten(tree: Tree, path: str = "") -> tuple[Any, dict[str, Tensor]]:
-    """A tree as JSON with `{"tensor": path}` or `{"array": path}` in place of its tensors, and these by path."""
-    if isinstance(tree, Tensor):  # a copy: safetensors refuses tensors that share memory, as tied weights do
-        return {_TENSOR: path}, {path: tree.detach().clone(memory_format=torch.contiguous_format).cpu()}
-    if isinstance(tree, np.ndarray):
-        return {_ARRAY: path}, {path: torch.from_numpy(np.array(tree, order="C"))}
-    if isinstance(tree, np.generic):
-        return tree.item(), {}
-    if isinstance(tree, dict):
-        parts = {str(key): flatten(value, f"{path}/{quote(str(key), safe='')}") for key, value in tree.items()}
-        return {"dict": {key: part for key, (part, _) in parts.items()}}, _union(t for _, t in parts.values())
-    if isinstance(tree, list | tuple):
-        items = [flatten(value, f"{path}/{i}") for i, value in enumerate(tree)]
-        return [part for part, _ in items], _union(t for _, t in items)
-    if tree is None or isinstance(tree, bool | int | float | str):
-        return tree, {}
-    raise TypeError(f"{path}: a checkpoint holds tensors, arrays, numbers and strings, not {type(tree).__name__}")
-
-
-def unflatten(data: Any, tensors: dict[str, Tensor]) -> Tree:
-    """The tree that `flatten` took apart (tuples come back as lists)."""
-    if isinstance(data, list):
-        return [unflatten(item, tensors) for item in data]
-    if not isinstance(data, dict):
-        return data
-    ((kind, content),) = data.items()
-    if kind == "dict":
-        return {key: unflatten(value, tensors) for key, value in content.items()}
-    return tensors[content] if kind == _TENSOR else tensors[content].numpy()
-
-
-def _union(parts: Iterator[dict[str, Tensor]]) -> dict[str, Tensor]:
-    return {key: value for part in parts for key, value in part.items()}
 
 
 @dataclass(frozen=True)
@@ -71,7 +40,14 @@ class Checkpoint:
     score: float | None  # mean return of the last 100 training episodes when it was written
 
     def load(self) -> Tree:
-        """The tree that was saved; `DamagedCheckpoint` names the file that is not as it was written."""
+        """The tree that was saved. `DamagedCheckpoint` names the file that is not as it was written, `NewerCheckpoint`
+        a format of a later version, `NonFiniteParameter` a parameter that is NaN or infinite (format 1 allowed it)."""
+        data, tensors = self._read()
+        if (bad := non_finite(tensors)) is not None:
+            raise NonFiniteParameter(f"{self.path}: {bad} is NaN or infinite; {self._advice()}")
+        return unflatten(data, tensors)
+
+    def _read(self) -> tuple[Any, dict[str, Tensor]]:
         for name, digest in _manifest(self.path)["sha256"].items():
             file = self.path / name
             if not file.is_file():
@@ -82,9 +58,23 @@ class Checkpoint:
                     f"use another checkpoint of {self.path.parent}, or remove this folder"
                 )
         try:
-            return unflatten(json.loads((self.path / STATE).read_text()), load_file(self.path / TENSORS))
+            data, tensors = json.loads((self.path / STATE).read_text()), load_file(self.path / TENSORS)
+            unflatten(data, tensors)
         except (SafetensorError, json.JSONDecodeError, KeyError, ValueError) as error:
             raise DamagedCheckpoint(f"{self.path} cannot be read ({error}): use another checkpoint") from error
+        return data, tensors
+
+    def _advice(self) -> str:
+        good = [each.path.name for each in Store(self.path.parent).all() if each._good()]
+        if not good:
+            return "no checkpoint of this run is good: train again"
+        return f"the last good checkpoint is {good[-1]}: use that, or remove this folder to go on from it"
+
+    def _good(self) -> bool:
+        try:
+            return non_finite(self._read()[1]) is None
+        except UserError:
+            return False
 
 
 def _digest(content: bytes) -> str:
@@ -93,47 +83,54 @@ def _digest(content: bytes) -> str:
 
 def _manifest(path: Path) -> dict[str, Any]:
     file = path / MANIFEST
+    damaged = DamagedCheckpoint(f"{file} is missing, truncated or altered: use another checkpoint")
     try:
         manifest: dict[str, Any] = json.loads(file.read_text())
-        if manifest["sha256"].keys() != {TENSORS, STATE} or path.name != _name(manifest["steps"]):
+        written = int(manifest["format"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise damaged from error
+    if written > FORMAT:
+        raise NewerCheckpoint(
+            f"{path} has format {written}, written by a newer version; this one reads up to {FORMAT}: update gossamer"
+        )
+    try:
+        if manifest["sha256"].keys() != {TENSORS, STATE} or path.name != _name(manifest["steps"]) or written < 1:
             raise ValueError("not what was written")
-        manifest["score"] = None if manifest["score"] is None else float(manifest["score"])
-    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
-        raise DamagedCheckpoint(f"{file} is missing, truncated or altered: use another checkpoint") from error
-    return manifest
+        score = None if manifest["score"] is None else float(manifest["score"])
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise damaged from error
+    return {**manifest, "score": score if score is not None and math.isfinite(score) else None}
 
 
 class Store:
     """The checkpoints of a run: the last `keep` of them, and the best."""
 
-    def __init__(self, directory: Path, keep: int = 3) -> None:
-        self.directory, self.keep = directory, keep
+    def __init__(self, directory: Path, keep: int = 3, check: Callable[[], None] = lambda: None) -> None:
+        """`check` is called before a checkpoint is written; it raises where the run may not write any more."""
+        self.directory, self.keep, self._check = directory, keep, check
 
     def save(self, tree: Tree, *, steps: int, score: float | None) -> Path:
-        """Write one, then let go of those no longer wanted. `OSError` (a full disk) leaves the others as they were."""
+        """Write a checkpoint, then remove those that are no longer wanted. Where it raises (`OSError` on a full disk,
+        `NonFiniteParameter` for a parameter that is NaN or infinite) the others stay as they were."""
+        self._check()
         path = self.directory / _name(steps)
         if path.exists():
             return path
-        beside = self.directory / f".{path.name}.{os.getpid()}"
-        shutil.rmtree(beside, ignore_errors=True)  # of a killed process that had our number: containers give it again
-        try:
-            beside.mkdir(parents=True)
-            data, tensors = flatten(tree)
-            contents = {TENSORS: save(tensors), STATE: json.dumps(data).encode()}
-            digests = {name: _digest(content) for name, content in contents.items()}
-            manifest = {"format": 1, "steps": steps, "score": score, "sha256": digests}
-            for name, content in {**contents, MANIFEST: json.dumps(manifest, indent=1).encode()}.items():
-                with open(beside / name, "wb") as file:
-                    file.write(content)
-                    file.flush()
-                    os.fsync(file.fileno())
-            beside.rename(path)
-            _sync(self.directory)
-        except BaseException:
-            shutil.rmtree(beside, ignore_errors=True)
-            raise
+        data, tensors = flatten(tree)
+        if (bad := non_finite(tensors)) is not None:
+            raise NonFiniteParameter(f"no checkpoint at step {steps:,}: {bad} is NaN or infinite; {self.last()}")
+        contents = {TENSORS: save(tensors), STATE: to_json(data).encode()}
+        digests = {name: _digest(content) for name, content in contents.items()}
+        manifest = to_json({"format": FORMAT, "steps": steps, "score": score, "sha256": digests}, indent=1)
+        self.directory.mkdir(exist_ok=True)  # without parents: a run directory that was removed is not made again
+        atomic_write(path, partial(_write_folder, {**contents, MANIFEST: manifest.encode()}))
         self._prune()
         return path
+
+    def last(self) -> str:
+        """Which checkpoint a run that ends here leaves, as a part of a message."""
+        found = self.all()
+        return f"the last checkpoint is {found[-1].path.name}" if found else "there is no checkpoint"
 
     def all(self) -> list[Checkpoint]:
         """Whole checkpoints, oldest first. One with a damaged manifest is listed too, so that loading it says so."""
@@ -142,7 +139,7 @@ class Store:
             try:
                 manifest = _manifest(path)
                 found.append(Checkpoint(path, int(manifest["steps"]), manifest["score"]))
-            except DamagedCheckpoint:
+            except (DamagedCheckpoint, NewerCheckpoint):
                 found.append(Checkpoint(path, int(path.name.removeprefix("step_")), None))
         return found
 
@@ -177,10 +174,8 @@ def _names(found: list[Checkpoint]) -> str:
     return ", ".join(c.path.name for c in found) or "none"
 
 
-def _sync(directory: Path) -> None:
-    """Make the rename itself durable."""
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def _write_folder(contents: dict[str, bytes], folder: Path) -> None:
+    folder.mkdir()
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+        sync(folder / name)

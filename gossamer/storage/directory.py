@@ -1,55 +1,104 @@
-"""The directory of a run: what lies where, and that nothing in it is half written or lost unasked.
+"""The directory of a run: what lies where, and how it is made, taken over and read.
 
 config.json       every option, resolved           metrics.jsonl, tensorboard/   what happened
 checkpoints/      the last few and the best        result.json                   how it ended
 run.log           notes                            gossip.json, gossip.png       how far members were apart, if many
-hosts.json        what each host computes with
+hosts.json        what each host computes with     .lock                         held by the process that trains
 """
 
 from __future__ import annotations
 
+import itertools
 import json
-import os
-import shutil
+import re
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from gossamer.config.config import Config
 from gossamer.config.file import from_dict, to_dict
 from gossamer.config.names import ARCHITECTURES, name_of
 from gossamer.errors import UserError
+from gossamer.storage.contents import CONFIG, clear, is_empty, is_run, listed
+from gossamer.storage.files import write_json
+from gossamer.storage.lock import RunLock, held
 
-CONFIG, RESULT, GOSSIP, PICTURE = "config.json", "result.json", "gossip.json", "gossip.png"
-HOSTS, LOG = "hosts.json", "run.log"
+
+@contextmanager
+def prepared(config: Config, run_dir: str | Path | None, overwrite: bool) -> Iterator[RunLock]:
+    """Hold the lock of a run directory that has a new `config.json` and nothing else of a run.
+
+    `run_dir`: None for a new directory under `runs/`. Raises `UserError` where something is there already, unless it is
+    a run and `overwrite` is given; then what that run wrote is removed, and all else is left and named."""
+    with _named(run_dir):
+        directory, made = (Path(run_dir), _make(Path(run_dir))) if run_dir else _new(config)
+    try:
+        with _named(run_dir):
+            _check_free(directory, overwrite)  # before a lock file is written: this may be somebody else's directory
+        with held(directory) as lock:
+            _check_free(directory, overwrite)
+            if not is_empty(directory) and (left := clear(directory)):
+                print(f"--overwrite: left in {directory}, as no run writes it: {listed(left)}", file=sys.stderr)
+            write_json(directory / CONFIG, to_dict(config))
+            made.clear()
+            yield lock
+    finally:
+        for folder in reversed(made):  # nothing is left where the run could not begin
+            with suppress(OSError):
+                folder.rmdir()
 
 
-def prepare(config: Config, run_dir: str | Path | None, overwrite: bool) -> Path:
-    """An empty run directory with its `config.json`; `UserError` if a run is there already."""
-    stamp = time.strftime("%Y%m%d-%H%M%S")
-    directory = Path(run_dir or f"runs/{title(config).replace(':', '-')}-{stamp}")
+def _new(config: Config) -> tuple[Path, list[Path]]:
+    """A directory that no other process has, and those that were made for it."""
+    stem = f"{re.sub(r'[^A-Za-z0-9.]+', '-', title(config))}-{time.strftime('%Y%m%d-%H%M%S')}"
+    made = _make(Path("runs"))
+    for number in itertools.count(1):
+        directory = Path("runs") / (stem if number == 1 else f"{stem}-{number}")
+        with suppress(FileExistsError):  # several runs start within a second
+            directory.mkdir()
+            return directory, [*made, directory]
+    raise AssertionError("there is always a number left")
+
+
+def _make(directory: Path) -> list[Path]:
+    """Make a directory where there is none; those that were made, the outermost first."""
+    if directory.is_symlink() and not directory.exists():
+        raise UserError(f"--run-dir {directory}: is a link to {directory.readlink()}, which does not exist")
     if directory.exists() and not directory.is_dir():
         raise UserError(f"--run-dir {directory}: is a file; give a directory")
-    if directory.is_dir() and any(directory.iterdir()):
-        if not overwrite:
-            raise UserError(
-                f"--run-dir {directory}: exists already; go on with `gossamer resume {directory}`, "
-                "add --overwrite, or give another directory"
-            )
-        if not (directory / CONFIG).is_file():
-            raise UserError(f"--overwrite: {directory} is not a run (no {CONFIG}); it is left as it is")
-        shutil.rmtree(directory)
-    existed = directory.is_dir()
+    missing = [each for each in (directory, *directory.parents) if not each.exists()]
     directory.mkdir(parents=True, exist_ok=True)
+    return missing[::-1]
+
+
+def _check_free(directory: Path, overwrite: bool) -> None:
+    """`UserError` unless the directory is empty, or a run that may be overwritten."""
+    if is_empty(directory):
+        return
+    if not is_run(directory):
+        told = "--overwrite" if overwrite else "--run-dir"
+        raise UserError(
+            f"{told}: {directory} has files and is not a run ({CONFIG} is missing or not ours); it is left as it is"
+        )
+    if not overwrite:
+        raise UserError(
+            f"--run-dir {directory}: exists already; go on with `gossamer resume {directory}`, "
+            "add --overwrite, or give another directory"
+        )
+
+
+@contextmanager
+def _named(run_dir: str | Path | None) -> Iterator[None]:
+    """Have an error name the option: a name that is too long, a place where nothing can be made."""
     try:
-        write_json(directory / CONFIG, to_dict(config))
-    except OSError:
-        if not existed:
-            directory.rmdir()
-        raise
-    return directory
+        yield
+    except (OSError, ValueError) as error:
+        if isinstance(error, UserError):
+            raise
+        why = error.strerror if isinstance(error, OSError) else error
+        raise UserError(f"--run-dir {run_dir or 'runs'}: cannot be used ({why}); give another directory") from error
 
 
 def title(config: Config) -> str:
@@ -75,16 +124,6 @@ def load_config(directory: Path, note: Callable[[str], None] | None = None) -> C
 
 def _to_stderr(text: str) -> None:
     print(text, file=sys.stderr)
-
-
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Whole or not at all: written beside and renamed."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        beside.write_text(json.dumps(content, indent=2) + "\n")
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def logger(path: Path) -> Callable[[str], None]:

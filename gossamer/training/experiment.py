@@ -1,63 +1,34 @@
-"""A training run: what surrounds a program while it learns. What it leaves is listed in `directory`."""
+"""Start a training run, or go on with one. What a run leaves is listed in `storage.directory`."""
 
 from __future__ import annotations
 
-import json
-import signal
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from dataclasses import asdict, dataclass
+from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Literal, Unpack
 
 from gossamer.algorithms import Algorithm
-from gossamer.config.build import check_memory, environment, num_envs, program, task
+from gossamer.config.build import check_memory, environment, program, task
 from gossamer.config.config import Architecture, Config, Control
 from gossamer.config.file import to_dict
-from gossamer.config.names import ALGORITHMS, Keywords, name_of
+from gossamer.config.names import Keywords
 from gossamer.config.resolve import configure
-from gossamer.data import Tree
-from gossamer.diagnostics.consensus import ConsensusMonitor
 from gossamer.errors import UserError
-from gossamer.evaluation.aggregate import aggregate
-from gossamer.evaluation.members import newcomer
 from gossamer.launch.threads import threads
 from gossamer.learner import build
-from gossamer.machine import differences, keep_freed_memory, machine, ran, single_threaded
+from gossamer.machine import single_threaded
 from gossamer.optim import StepRule
 from gossamer.program import Program
 from gossamer.storage.checkpoint import Store
-from gossamer.storage.directory import (
-    CONFIG,
-    GOSSIP,
-    HOSTS,
-    LOG,
-    PICTURE,
-    RESULT,
-    load_config,
-    logger,
-    prepare,
-    title,
-    write_json,
-)
-from gossamer.training.display import ProgressDisplay
-from gossamer.training.metrics import Progress, Recorder
-from gossamer.training.observer import RunObserver, launcher_log
-from gossamer.version import __version__
+from gossamer.storage.contents import CHECKPOINTS, CONFIG, LOG
+from gossamer.storage.directory import load_config, logger, prepared
+from gossamer.storage.files import write_json
+from gossamer.storage.lock import RunLock, held
+from gossamer.training.session import Run, Session
 
 if TYPE_CHECKING:
     from gossamer.training.cluster import Launcher
 
-PROTOCOL = "training: mean of the last 100 training episodes, sampled actions, whole games, unclipped scores"
-
-
-@dataclass(frozen=True)
-class Run:
-    """A finished run."""
-
-    directory: Path
-    result: dict[str, Any]
+__all__ = ["Run", "probe", "resume", "train"]
 
 
 def train(
@@ -83,13 +54,10 @@ def train(
     stays), `OSError` on a full disk."""
     control = Control(stop_at_return=stop_at_return, max_seconds=max_seconds, cluster=cluster)
     config = configure(architecture, env=env, algorithm=algorithm, optimizer=optimizer, preset=preset, **options)
-    wired, frames = (
-        program(config, cluster=cluster is not None),
-        probe(config),
-    )  # what is wrong shows before anything is written
-    with _launcher(cluster, wired) as launch:
-        directory = prepare(config, run_dir, overwrite)
-        return _run(config, wired, directory, frames, launch, control)
+    wired = program(config, cluster=cluster is not None)
+    frames = probe(config)  # what is wrong shows before anything is written
+    with _launcher(cluster, wired) as launch, prepared(config, run_dir, overwrite) as lock:
+        return Session(config, control, wired, lock, frames).run(launch)
 
 
 def resume(
@@ -105,20 +73,25 @@ def resume(
     """Go on from the last checkpoint of a run, to `steps` in all. What is left open is as the run was started, but for
     `stop_at_return`, `max_seconds` and `cluster`, which each call has of its own. The learning rate keeps the schedule
     that the run was started with."""
+    load_config(Path(run_dir))  # before the lock: this may be no run at all
     control = Control(stop_at_return=stop_at_return, max_seconds=max_seconds, cluster=cluster)
-    directory = Path(run_dir)
+    changes = {"steps": steps, "keep": keep, "checkpoint_every": checkpoint_every}
+    with held(Path(run_dir)) as lock:
+        return _resume(lock, {name: value for name, value in changes.items() if value is not None}, control)
+
+
+def _resume(lock: RunLock, changes: dict[str, float], control: Control) -> Run:
+    directory = lock.directory
     config = load_config(directory, logger(directory / LOG))
-    checkpoint = Store(directory / "checkpoints").get("last")
+    checkpoint = Store(directory / CHECKPOINTS).get("last")
+    steps = changes.get("steps")
     if steps is not None and steps <= checkpoint.steps:
         raise UserError(f"--steps {steps}: the run has done {checkpoint.steps} already; give the total to go on to")
-    changes = {"steps": steps, "keep": keep, "checkpoint_every": checkpoint_every}
-    config = config.with_run(**{name: value for name, value in changes.items() if value is not None})
-    saved = checkpoint.load()
-    before = (saved, checkpoint.steps)
-    wired, frames = program(config, cluster=cluster is not None), probe(config)
-    with _launcher(cluster, wired) as launch:
+    config, saved = config.with_run(**changes), checkpoint.load()
+    wired, frames = program(config, cluster=control.cluster is not None), probe(config)
+    with _launcher(control.cluster, wired) as launch:
         write_json(directory / CONFIG, to_dict(config))
-        return _run(config, wired, directory, frames, launch, control, before=before)
+        return Session(config, control, wired, lock, frames, saved).run(launch)
 
 
 def _launcher(cluster: str | None, wired: Program) -> AbstractContextManager[Launcher]:
@@ -127,140 +100,6 @@ def _launcher(cluster: str | None, wired: Program) -> AbstractContextManager[Lau
     from gossamer.training.cluster import on_cluster  # only where it is asked for
 
     return on_cluster(cluster, wired)
-
-
-def _run(
-    config: Config,
-    wired: Program,
-    directory: Path,
-    frames_per_step: int,
-    launch: Launcher,
-    control: Control,
-    *,
-    before: tuple[Tree, int] | None = None,
-) -> Run:
-    """`before`: the checkpoint that is gone on from, and its steps."""
-    saved, done = before or ({}, 0)
-    keep_freed_memory()
-    progress = Progress(config.run.steps, frames_per_step)
-    if saved:
-        progress.load_state_dict(saved["progress"])
-    log = logger(directory / LOG)
-    members = wired.saved_workers
-    consensus = _consensus(config, progress, directory, done) if len(members) > 1 else None
-    recorder = Recorder(directory, keep_until=done if saved else None)
-    observer = RunObserver(
-        progress,
-        recorder,
-        Store(directory / "checkpoints", config.run.keep),
-        ProgressDisplay(progress, _headline(config)),
-        log,
-        members,
-        wired.saved_services,
-        _states(saved, members, log) if saved else _initial(config, members),
-        control.stop_at_return,
-        checkpoint_seconds=config.run.checkpoint_every,
-        max_seconds=control.max_seconds,
-        consensus=consensus,
-        kept=lambda: _write_gossip(consensus, directory),
-    )
-    log(f"{'resumed' if saved else 'started'} at step {done} with gossamer {__version__}; {asdict(control)}")
-    hosts = {} if control.cluster else _hosts(config, wired, directory, log)
-    try:
-        with observer.display, _signals(observer), launcher_log(observer):
-            launch(wired, observer)
-        if consensus is not None:
-            consensus.close()
-        observer.keep()
-        observer.write()
-    except BaseException as error:
-        if consensus is not None:
-            consensus.abandon()
-        log(f"ended at step {progress.steps}: {type(error).__name__}: {error}")
-        if isinstance(error, Exception) and not isinstance(error, OSError):
-            _keep_after(error, observer)
-        raise
-    finally:
-        recorder.close()
-    result = _finish(config, observer, directory, hosts)
-    log(f"ended at step {progress.steps}: {result['ended']}")
-    return Run(directory, result)
-
-
-def _headline(config: Config) -> str:
-    """What is shown above the progress of a run."""
-    algorithm = name_of(type(config.algorithm), ALGORITHMS)
-    architecture = title(config).removesuffix(f"-{config.env.name}")
-    return f"gossamer {architecture} · {algorithm} · {config.env.name} · seed {config.run.seed}"
-
-
-def _hosts(config: Config, wired: Program, directory: Path, log: Callable[[str], None]) -> dict[str, Any]:
-    """What each host of a program in this process computes with: kept in `hosts.json`, and logged where the run before
-    was on something else."""
-    what = task(config)
-    here = asdict(ran(device=what.device, dtype=what.network.dtype, threads=what.threads))
-    found = dict.fromkeys(wired.hosts, here)
-    file = directory / HOSTS
-    before = json.loads(file.read_text()) if file.exists() else {}
-    for host, now in found.items():
-        log(f"{host} computes with {', '.join(f'{name} {value}' for name, value in now.items())}")
-        if changed := differences(before.get(host, {}), now):
-            log(f"{host} differs from the run before: {changed}")
-    write_json(file, found)
-    return found
-
-
-def _states(saved: Tree, members: frozenset[str], log: Callable[[str], None]) -> dict[str, Tree]:
-    """What workers and services start from. A member that the checkpoint lacks starts from the others' average."""
-    if not saved:
-        return {}
-    workers, services = saved["workers"], saved.get("services", {})
-    missing = members - workers.keys()
-    for name in sorted(missing):
-        log(f"{name} is not in the checkpoint: it starts from the average of the other members' parameters")
-    return {**services, **workers, **dict.fromkeys(missing, newcomer(workers) if missing else None)}
-
-
-def _initial(config: Config, members: frozenset[str]) -> dict[str, Tree]:
-    """What members start from in a new run: nothing, or the parameters of another run (`--init-from`)."""
-    if config.run.init_from is None:
-        return {}
-    workers = Store(Path(config.run.init_from) / "checkpoints").get("last").load()["workers"]
-    parameters = newcomer(workers)["parameters"]
-    return {member: {"parameters": parameters} for member in members}
-
-
-def _consensus(config: Config, progress: Progress, directory: Path, done: int) -> ConsensusMonitor:
-    """What watches how far members are apart; it goes on from `gossip.json` where the run does, and raises `UserError`
-    where that is damaged."""
-    consensus = ConsensusMonitor(task(config), num_envs(config), when=lambda: (progress.steps, progress.elapsed))
-    file = directory / GOSSIP
-    if file.exists():
-        try:
-            consensus.load(json.loads(file.read_text()), done)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UserError(f"{file}: truncated or altered ({error}); restore or remove it") from error
-    return consensus
-
-
-def _write_gossip(consensus: ConsensusMonitor | None, directory: Path) -> None:
-    if consensus is not None and (found := consensus.to_dict()):
-        write_json(directory / GOSSIP, found)
-
-
-def _finish(config: Config, observer: RunObserver, directory: Path, hosts: dict[str, Any]) -> dict[str, Any]:
-    """`result.json`, and of many members the picture of how far they were apart, and what they play together."""
-    result = _result(config, observer, hosts)
-    write_json(directory / RESULT, result)
-    if (directory / GOSSIP).exists():
-        from gossamer.diagnostics.plots import draw  # matplotlib takes a second
-
-        draw(json.loads((directory / GOSSIP).read_text()), directory / PICTURE)
-    if len(observer.members) > 1:
-        games = not observer.interrupted  # who asks it to end may not wait for whole games
-        result |= aggregate(config, observer.store.get("last"), observer.progress.member_returns, games=games)
-        write_json(directory / RESULT, result)
-    return result
 
 
 def probe(config: Config) -> int:
@@ -274,73 +113,3 @@ def probe(config: Config) -> int:
             shape = list(env.spec.obs_shape)
             raise UserError(f"--network {config.network.torso}: does not fit observations {shape} ({error})") from error
         return env.spec.frames_per_step
-
-
-def _keep_after(error: Exception, observer: RunObserver) -> None:
-    """Keep what the members had learned when the run failed. A second failure is noted on the first."""
-    try:
-        observer.keep()
-    except Exception as second:
-        error.add_note(f"no checkpoint could be written afterwards: {second}")
-
-
-def _ended(observer: RunObserver) -> str:
-    """Why the run ended, for people."""
-    if observer.interrupted:
-        return observer.interrupted
-    if observer.solved_steps:
-        return "reached the return asked for"
-    if observer.out_of_time:
-        return "reached the time asked for"
-    if missing := observer.budget.missing:
-        reasons = ", ".join(map(str, observer.hosts.absences)) or "all members ended before"
-        return f"{missing:,} steps short: {reasons}"
-    return "all steps done"
-
-
-def _result(config: Config, observer: RunObserver, hosts: dict[str, Any]) -> dict[str, Any]:
-    p = observer.progress
-    observer.hosts.close()
-    ended = _ended(observer)
-    return {
-        "ended": ended,
-        "steps": p.steps,
-        "short": observer.budget.missing if "short" in ended else 0,
-        "learned": p.learned,
-        "uncounted": observer.budget.unleased,
-        "frames": p.steps * p.frames_per_step,
-        "episodes": p.episodes,
-        "seconds": round(p.elapsed, 1),
-        "steps_per_second": round(p.steps / p.elapsed, 1),
-        "mean_return": p.mean_return,
-        "protocol": PROTOCOL,
-        "stop_at_return": observer.stop_at_return,
-        "solved_steps": observer.solved_steps,
-        "checkpoint": observer.store.get("last").path.name,
-        "failures": observer.hosts.to_list(),
-        "machine": machine(),
-        "version": __version__,
-        "hosts": hosts,
-        "config": to_dict(config),
-    }
-
-
-@contextmanager
-def _signals(observer: RunObserver) -> Iterator[None]:
-    """SIGINT and SIGTERM end the run after a checkpoint; a second one ends it at once."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def on_signal(number: int, frame: object) -> None:
-        if observer.interrupted:
-            raise KeyboardInterrupt
-        observer.interrupted = signal.Signals(number).name
-        observer.display.note(f"{observer.interrupted}: saving a checkpoint, then ending (once more to end at once)")
-
-    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -14,8 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gossamer.storage.contents import METRICS, TENSORBOARD
+from gossamer.storage.files import atomic_write, to_json
 from gossamer.task import Episode, Report
 
+DT_STRING = 7  # TensorFlow's number of the type
 RECENT = 100  # episodes that a mean return is taken over
 
 
@@ -176,17 +179,20 @@ def _episodes(pairs: Iterable[Sequence[float]]) -> Iterator[Episode]:
 class Recorder:
     """Writes rows. A row is on disk when `write` returns; a full disk raises `OSError`."""
 
-    def __init__(self, directory: Path, *, keep_until: int | None = None) -> None:
-        """`keep_until`: rows of later steps are dropped (a resumed run does those again)."""
-        path = directory / "metrics.jsonl"
+    def __init__(self, directory: Path, *, keep_until: int | None = None, settings: str | None = None) -> None:
+        """`keep_until`: rows of later steps are dropped (a resumed run does those again). `settings`: the text of
+        `config.json`, for TensorBoard to show."""
+        path = directory / METRICS
         if keep_until is not None and path.exists():
             _keep(path, keep_until)
         self._file = open(path, "a", buffering=1)  # noqa: SIM115  closed by close()
-        self._events = Events(directory / "tensorboard")
+        self._events = Events(directory / TENSORBOARD)
+        if settings is not None:
+            self._events.text("config", settings, keep_until or 0)
 
     def write(self, row: dict[str, Any]) -> None:
         """Add one row."""
-        self._file.write(json.dumps(row) + "\n")
+        self._file.write(to_json(row) + "\n")
         scalars = {name: float(v) for name, v in row.items() if isinstance(v, int | float) and name != "steps"}
         self._events.write(scalars, row["steps"])
 
@@ -216,6 +222,17 @@ class Events:
         self._records.write(event.SerializeToString())
         self._records.flush()
 
+    def text(self, tag: str, text: str, steps: int) -> None:
+        """Add a text, shown as it is: TensorBoard reads Markdown, where four spaces mean code."""
+        event = self._event(wall_time=time.time(), step=steps)
+        value = event.summary.value.add(tag=tag)
+        value.metadata.plugin_data.plugin_name = "text"
+        value.tensor.dtype = DT_STRING
+        value.tensor.tensor_shape.SetInParent()  # one text
+        value.tensor.string_val.append("".join(f"    {line}\n" for line in text.splitlines()).encode())
+        self._records.write(event.SerializeToString())
+        self._records.flush()
+
     def close(self) -> None:
         """Close the file."""
         self._records.close()
@@ -224,12 +241,7 @@ class Events:
 def _keep(path: Path, steps: int) -> None:
     """Drop the rows later than that step; written beside and renamed, so that a full disk loses none."""
     rows = [line + "\n" for line in path.read_text().splitlines() if _until(line, steps)]
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        beside.write_text("".join(rows))
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
+    atomic_write(path, "".join(rows))
 
 
 def _until(line: str, steps: int) -> bool:

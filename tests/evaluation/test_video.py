@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import Any
 
 import imageio.v2 as imageio
 import numpy as np
 import pytest
-from some_runs import trained
+from some_runs import fill, trained
 
 import gossamer
 from gossamer.errors import UserError
@@ -78,23 +79,29 @@ def test_what_cannot_be_is_refused(run: Path, given: dict[str, Any], message: st
     assert sorted(run.rglob("*")) == before
 
 
-def test_a_film_that_fails_leaves_nothing(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Breaks:
-        def __init__(self, path: Path) -> None:
-            self.path = path
+@pytest.mark.parametrize("name", ["video.mp4", "video.gif"])
+def test_a_film_that_fails_leaves_nothing(run: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pictures = iter(range(3))
 
-        def __enter__(self) -> Breaks:
-            self.path.write_bytes(b"half a film")
-            return self
-
-        def __exit__(self, *_: object) -> None: ...
-        def append_data(self, picture: np.ndarray) -> None:
+    def breaks(picture: np.ndarray) -> np.ndarray:
+        if next(pictures) == 2:
             raise OSError("no coal left")
+        return picture
 
-    (run / "video.mp4").write_bytes(b"the film of yesterday")
-    monkeypatch.setattr(video, "_writer", Breaks)
+    (run / name).write_bytes(b"the film of yesterday")
+    monkeypatch.setattr(video, "_enlarged", breaks)
     before = sorted(run.rglob("*"))
     with pytest.raises(OSError, match="no coal"):
-        gossamer.record(run)
+        gossamer.record(run, out=run / name)
     assert sorted(run.rglob("*")) == before
-    assert (run / "video.mp4").read_bytes() == b"the film of yesterday"
+    assert (run / name).read_bytes() == b"the film of yesterday"
+
+
+@pytest.mark.parametrize("name", ["video.mp4", "video.gif"])
+def test_a_full_disk_leaves_no_film(run: Path, small_disk: Path, name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    fill(small_disk / "other")
+    with pytest.raises(OSError, match=r"[Nn]o space left on device"):
+        gossamer.record(run, out=small_disk / name)
+    assert [path.name for path in small_disk.iterdir()] == ["other"]
+    gc.collect()  # writers that are deleted have nothing to say
+    assert capfd.readouterr().err == ""

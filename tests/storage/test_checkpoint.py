@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +13,9 @@ import pytest
 import torch
 from some_parts import differences
 
-from gossamer.errors import DamagedCheckpoint, UserError
-from gossamer.storage import checkpoint as module
-from gossamer.storage.checkpoint import Checkpoint, Store, flatten, unflatten
+from gossamer.errors import DamagedCheckpoint, NewerCheckpoint, NonFiniteParameter, UserError
+from gossamer.storage.checkpoint import FORMAT, Checkpoint, Store
+from gossamer.storage.tree import flatten, unflatten
 
 FILES = ("tensors.safetensors", "state.json", "manifest.json")
 
@@ -229,7 +227,7 @@ def test_what_a_killed_process_left_is_cleared_away(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["step_000000000200"]
 
 
-@pytest.mark.parametrize("at", range(3))
+@pytest.mark.parametrize("at", range(4))
 def test_a_write_that_fails_leaves_nothing_and_harms_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
@@ -241,7 +239,7 @@ def test_a_write_that_fails_leaves_nothing_and_harms_nothing(
         if next(calls) == at:
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(module.os, "fsync", full)  # where a full disk shows at the latest
+    monkeypatch.setattr(os, "fsync", full)  # where a full disk shows at the latest
     with pytest.raises(OSError, match="No space left"):
         stored(store, 200)
     monkeypatch.undo()
@@ -250,27 +248,128 @@ def test_a_write_that_fails_leaves_nothing_and_harms_nothing(
     stored(store, 200).load()
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 256 KiB."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(place)]
-    try:
-        mounted = subprocess.run(mount, capture_output=True, check=False).returncode == 0
-    except FileNotFoundError:
-        mounted = False
-    if not mounted:
-        pytest.skip("needs the right to mount a file system")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
-
-
 def test_a_full_disk_leaves_nothing_and_harms_nothing(small_disk: Path) -> None:
     store = Store(small_disk / "checkpoints")
     before = stored(store, 100)
     with pytest.raises(OSError, match="No space left"):
-        store.save({"large": torch.zeros(100_000)}, steps=200, score=None)
+        store.save({"large": torch.zeros(400_000)}, steps=200, score=None)
     assert [path.name for path in store.directory.iterdir()] == ["step_000000000100"]
     before.load()
     stored(store, 200).load()  # there is room for a small one
+
+
+def with_manifest(checkpoint: Checkpoint, **changed: Any) -> None:
+    file = checkpoint.path / "manifest.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changed}))
+
+
+def test_the_manifest_has_the_format(tmp_path: Path) -> None:
+    found = stored(Store(tmp_path))
+    assert json.loads((found.path / "manifest.json").read_text())["format"] == FORMAT
+
+
+def test_a_newer_format_is_refused_and_kept(tmp_path: Path) -> None:
+    store = Store(tmp_path, keep=2)
+    with_manifest(stored(store, 100), format=FORMAT + 1, sha256={"another": "file"})
+    with pytest.raises(
+        NewerCheckpoint, match=rf"step_.*100 has format {FORMAT + 1}, .* newer version; .*: update goss"
+    ):
+        store.get("last").load()
+    stored(store, 200)
+    assert names(store) == [100, 200]
+
+
+@pytest.mark.parametrize("value", [0, -1, None, "two", []])
+def test_a_format_that_never_was_is_damage(tmp_path: Path, value: Any) -> None:
+    found = stored(Store(tmp_path))
+    with_manifest(found, format=value)
+    with pytest.raises(DamagedCheckpoint, match=r"manifest\.json is .*altered"):
+        found.load()
+
+
+def refuse(constant: str) -> None:
+    raise AssertionError(f"{constant} is not JSON")
+
+
+def test_all_json_of_a_checkpoint_is_strict(tmp_path: Path) -> None:
+    numbers = {"nan": float("nan"), "most": [float("inf"), float("-inf")], "numpy": np.float32("inf")}
+    path = Store(tmp_path).save(numbers, steps=1, score=float("nan"))
+    for name in ("state.json", "manifest.json"):
+        json.loads((path / name).read_text(), parse_constant=refuse)
+    loaded = Checkpoint(path, 1, None).load()
+    assert np.isnan(loaded["nan"])
+    assert (loaded["most"], loaded["numpy"]) == ([float("inf"), float("-inf")], float("inf"))
+
+
+def test_a_score_that_is_nan_is_never_the_best(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    stored(store, 100, 3.0)
+    with_manifest(stored(store, 200), score=float("nan"))  # as 0.1.0 could write it
+    assert store.get("best").steps == 100
+
+
+def members(*weights: float) -> dict[str, Any]:
+    """The state of learners with these parameters."""
+    return {
+        "workers": {
+            f"act_and_learn[{i}]": {"learner": {"model": {"policy.weight": torch.tensor([1.0, weight])}}}
+            for i, weight in enumerate(weights)
+        }
+    }
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
+def test_a_parameter_that_is_not_finite_is_never_written(tmp_path: Path, bad: float) -> None:
+    store = Store(tmp_path)
+    store.save(members(1.0, 2.0), steps=100, score=None)
+    told = r"step 1,200: parameter policy\.weight of act_and_learn\[1\] is NaN or infinite; the last .* step_0+100"
+    with pytest.raises(NonFiniteParameter, match=told):
+        store.save(members(1.0, bad), steps=1200, score=None)
+    assert os.listdir(tmp_path) == ["step_000000000100"]
+
+
+def test_other_tensors_may_be_infinite(tmp_path: Path) -> None:
+    tree = members(1.0)
+    tree["workers"]["act_and_learn[0]"]["actor"] = {"obs": np.array([np.nan]), "limit": torch.tensor(float("inf"))}
+    assert Store(tmp_path).save(tree, steps=1, score=None).is_dir()
+
+
+def test_one_of_format_1_that_is_not_finite_names_the_last_good_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path, keep=9)
+    store.save(members(1.0), steps=100, score=None)
+    stored_badly(store, monkeypatch, 200)
+    (store.get("last").path / "state.json").write_bytes(b"")
+    stored_badly(store, monkeypatch, 300)
+    told = (
+        r"step_0+300: parameter policy\.weight of act_and_learn\[0\] is NaN .*; the last good checkpoint is step_0+100"
+    )
+    with pytest.raises(NonFiniteParameter, match=told):
+        store.get("last").load()
+    (tmp_path / "step_000000000100" / "state.json").unlink()
+    with pytest.raises(NonFiniteParameter, match="no checkpoint of this run is good: train again"):
+        store.get("last").load()
+
+
+def stored_badly(store: Store, monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
+    """Write a parameter that is NaN, as 0.1.0 did."""
+    with monkeypatch.context() as patch:
+        patch.setattr("gossamer.storage.checkpoint.non_finite", lambda tensors: None)
+        patch.setattr("gossamer.storage.checkpoint.FORMAT", 1)
+        store.save(members(float("nan")), steps=steps, score=None)
+
+
+def test_nothing_is_written_once_the_run_may_not(tmp_path: Path) -> None:
+    def gone() -> None:
+        raise UserError("gone")
+
+    with pytest.raises(UserError, match="gone"):
+        Store(tmp_path, check=gone).save(a_tree(), steps=1, score=None)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_run_directory_that_was_removed_is_not_made_again(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        stored(Store(tmp_path / "run" / "checkpoints"))
+    assert os.listdir(tmp_path) == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import threading
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,7 @@ from gossamer.config.resolve import configure
 from gossamer.errors import UserError
 from gossamer.learner import NonFinite
 from gossamer.storage.checkpoint import Store
-from gossamer.storage.directory import load_config, write_json
-from gossamer.training import experiment
+from gossamer.storage.directory import load_config
 
 
 def test_five_lines_of_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,32 +198,6 @@ def test_a_config_that_is_damaged_is_named(tmp_path: Path) -> None:
     for other in (tmp_path, tmp_path / "nothing", file):
         with pytest.raises(UserError, match=r"not a run directory \(no config\.json\)"):
             load_config(other)
-
-
-def test_json_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
-    write_json(tmp_path / "a.json", {"a": 1})
-    with pytest.raises(TypeError):
-        write_json(tmp_path / "a.json", {"a": object()})
-    assert json.loads((tmp_path / "a.json").read_text()) == {"a": 1}
-    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
-
-
-def test_the_first_signal_saves_and_the_second_ends_at_once(capsys: pytest.CaptureFixture[str]) -> None:
-    class Quiet:
-        interrupted: str | None = None
-
-        class display:  # noqa: N801
-            note = staticmethod(print)
-
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    quiet = Quiet()
-    with experiment._signals(quiet):  # type: ignore[arg-type]
-        os.kill(os.getpid(), signal.SIGTERM)
-        assert quiet.interrupted == "SIGTERM"
-        with pytest.raises(KeyboardInterrupt):
-            os.kill(os.getpid(), signal.SIGINT)
-    assert "SIGTERM: saving a checkpoint, then ending" in capsys.readouterr().out
-    assert {number: signal.getsignal(number) for number in handlers} == handlers
 
 
 def test_a_run_need_not_be_in_the_main_thread(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,10 +13,10 @@ from typing import Any
 import imageio.v2 as imageio
 import pytest
 import torch
-from some_runs import checkpoint, has_begun, result, rows, start, trained, wait_until
+from some_runs import checkpoint, has_played, result, rows, start, trained, wait_until
 
 import gossamer
-from gossamer.config.build import learning, program, task
+from gossamer.config.build import program, task
 from gossamer.config.resolve import configure
 from gossamer.envs.toy import Catch
 from gossamer.errors import UserError
@@ -26,6 +28,7 @@ from gossamer.program import Observer, Program
 from gossamer.storage.checkpoint import Store
 from gossamer.storage.directory import load_config
 from gossamer.training import cluster as cluster_module
+from gossamer.training import experiment
 
 LOCKED = {"sync": "bounded", "staleness": 2}  # nobody leaves before the others have closed the window of 32 updates
 MANY: dict[str, Any] = {
@@ -184,10 +187,10 @@ def test_a_signal_ends_many_with_a_checkpoint_of_all(tmp_path: Path) -> None:
     directory = tmp_path / "run"
     given = [word for name, value in MANY.items() for word in (f"--{name}", str(value))]
     process = start("train", "gala", *given, "--steps", "10000000", "--run-dir", directory)
-    wait_until(lambda: has_begun(directory), process)
+    wait_until(lambda: has_played(directory), process)
     process.terminate()
     printed, told = process.communicate()
-    assert process.returncode == 0, told
+    assert process.returncode == 143, told
     found = result(directory)
     assert printed.startswith(f"SIGTERM: {found['steps']:,} steps")
     assert found["average"] == {}
@@ -198,10 +201,26 @@ def test_a_signal_ends_many_with_a_checkpoint_of_all(tmp_path: Path) -> None:
     assert (directory / "gossip.json").is_file()
 
 
+def test_a_signal_during_the_final_games_leaves_them_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole_games = aggregate
+
+    def interrupted(*given: Any, games: bool) -> dict[str, Any]:
+        if games:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return whole_games(*given, games=games)
+
+    monkeypatch.setattr(experiment, "aggregate", interrupted)
+    found = gala(tmp_path / "run", steps=48).result
+    assert (found["ended"], found["average"]) == ("all steps done", {})
+    assert found["best_member"].keys() <= {"member", "training_return"}
+    assert result(tmp_path / "run") == found
+    assert "the final games were left out: a signal came" in (tmp_path / "run" / "run.log").read_text()
+
+
 def test_only_those_that_learn_are_members() -> None:
     wired = program(configure("pala", **{**MANY, "steps": 100, "hosts": 2, "learners": 2}))
     assert {copy.node.name for copy in wired.crew} > {"act_and_learn"}
-    assert learning(wired) == {f"act_and_learn[{i}]" for i in range(4)}
+    assert wired.saved_workers == {f"act_and_learn[{i}]" for i in range(4)}
 
 
 class FakeRay:

@@ -44,7 +44,7 @@ def test_resuming_is_exact_on_pictures(tmp_path: Path, algorithm: str, precision
 
 
 def test_resuming_is_exact_with_environments_of_the_user_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "num_envs")
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "envs")
     assert_half_and_half_are_the_whole(tmp_path, env="some_envs:Walk")  # it can give its state
 
 
@@ -134,11 +134,15 @@ def test_a_signal_saves_first_and_nothing_is_lost(tmp_path: Path, number: signal
     wait_until(lambda: has_begun(directory), process)
     process.send_signal(number)
     printed, told = process.communicate()
-    assert process.returncode == 0, told
+    assert process.returncode == 128 + number, told  # as shells have it
     done = result(directory)["steps"]
     assert printed.startswith(f"{number.name}: {done:,} steps")
     assert f"{number.name}: saving a checkpoint, then ending" in told
+    assert f"; checkpoint step_{done:012d}, everything is in " in printed
     assert result(directory)["ended"] == number.name
+    assert [(e["kind"], e["name"], e["steps"] <= done) for e in result(directory)["events"]] == [
+        ("signal", number.name, True)
+    ]
     assert Store(directory / "checkpoints").get("last").steps == done
 
     gossamer.resume(directory, steps=done + 80)

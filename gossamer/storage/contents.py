@@ -1,0 +1,104 @@
+"""What a run writes into its directory, so that nothing else is ever removed from there."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gossamer.errors import UserError
+from gossamer.storage.lock import LOCK
+
+CONFIG, RESULT, GOSSIP, PICTURE = "config.json", "result.json", "gossip.json", "gossip.png"
+METRICS, LOG, FILM, HOSTS = "metrics.jsonl", "run.log", "video.mp4", "hosts.json"
+TENSORBOARD, CHECKPOINTS = "tensorboard", "checkpoints"
+
+_NAMES = "|".join(map(re.escape, (CONFIG, RESULT, GOSSIP, PICTURE, METRICS, LOG, FILM, HOSTS, LOCK)))
+_STEP = r"checkpoints/(step_\d{12}|\.step_\d{12}[^/]*)"  # whole, or left by a process that was killed
+_FILE = re.compile(
+    rf"{_NAMES}"
+    r"|evaluation-[a-z]+(-\d+)?\.json"
+    r"|tensorboard/events\.out\.tfevents\.[^/]+"
+    rf"|{_STEP}/(tensors\.safetensors|state\.json|manifest\.json)"
+    r"|\.[^/]+\.part(\.[a-z0-9]+)?"  # left by a process that was killed while it wrote
+    r"|\.[^/]+\.jsonl?\.\d+"  # the same, of 0.1.0
+)
+_FOLDER = re.compile(rf"{TENSORBOARD}|{CHECKPOINTS}|{_STEP}")
+_IN_A_CHECKPOINT = re.compile(rf"{_STEP}/.+")
+SHOWN = 5  # names in a message
+
+
+@dataclass
+class Survey:
+    """What lies in a run directory."""
+
+    files: list[Path] = field(default_factory=list)  # that a run writes
+    folders: list[Path] = field(default_factory=list)  # that a run makes, each before those in it
+    others: list[str] = field(default_factory=list)  # all else: names relative to the directory
+
+    @property
+    def blocking(self) -> list[str]:
+        """Those of the others that a new run would write to or take for its own."""
+        kinds = (_FILE, _FOLDER, _IN_A_CHECKPOINT)
+        return [name for name in self.others if any(kind.fullmatch(name) for kind in kinds)]
+
+
+def survey(directory: Path) -> Survey:
+    """Look through a run directory, without following links and without looking into folders that no run makes."""
+    found, pending = Survey(), [directory]
+    while pending:
+        with os.scandir(pending.pop()) as entries:
+            for entry in sorted(entries, key=lambda each: each.name):
+                name = Path(entry.path).relative_to(directory).as_posix()
+                if _FILE.fullmatch(name) and entry.is_file(follow_symlinks=False):
+                    found.files.append(Path(entry.path))
+                elif _FOLDER.fullmatch(name) and entry.is_dir(follow_symlinks=False):
+                    found.folders.append(Path(entry.path))
+                    pending.append(Path(entry.path))
+                else:
+                    found.others.append(name)
+    return found
+
+
+def is_empty(directory: Path) -> bool:
+    """Whether nothing is there but a lock and temporary files."""
+    found = survey(directory)
+    return not found.others and not found.folders and all(path.name.startswith(".") for path in found.files)
+
+
+def is_run(directory: Path) -> bool:
+    """Whether `config.json` is one that this library wrote: of format 1, which has no format number, or later."""
+    try:
+        config: Any = json.loads((directory / CONFIG).read_text())
+    except (OSError, ValueError):
+        return False
+    if not isinstance(config, dict) or not isinstance(config.get("gossamer"), str):
+        return False
+    return isinstance(config.get("format"), int) or {"architecture", "env", "steps"} <= config.keys()
+
+
+def clear(directory: Path) -> list[str]:
+    """Remove what a run wrote, but not `config.json`, which is replaced later, nor the lock. Returns the names of what
+    is left because no run writes it. `UserError`, and nothing removed, where such a thing is in a new run's way."""
+    found = survey(directory)
+    if found.blocking:
+        raise UserError(
+            f"--overwrite: {directory} has {listed(found.blocking)} where a run has its own files; move it away first"
+        )
+    for path in found.files:
+        if path.name not in (CONFIG, LOCK):
+            path.unlink()
+    for folder in reversed(found.folders):
+        with suppress(OSError):  # something else lies in it
+            folder.rmdir()
+    return found.others
+
+
+def listed(names: list[str]) -> str:
+    """The first few names."""
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more

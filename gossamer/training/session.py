@@ -1,0 +1,263 @@
+"""One session of a training run: from its start or a checkpoint until it ends, and what it leaves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gossamer.config.build import num_envs, task
+from gossamer.config.config import Config, Control
+from gossamer.config.file import to_dict
+from gossamer.config.names import ALGORITHMS, name_of
+from gossamer.data import Tree
+from gossamer.diagnostics.consensus import ConsensusMonitor
+from gossamer.errors import UserError
+from gossamer.evaluation.aggregate import aggregate
+from gossamer.evaluation.members import newcomer
+from gossamer.machine import differences, keep_freed_memory, machine, ran
+from gossamer.program import Program
+from gossamer.storage.checkpoint import Store
+from gossamer.storage.contents import CHECKPOINTS, CONFIG, GOSSIP, HOSTS, LOG, PICTURE, RESULT
+from gossamer.storage.directory import logger, title
+from gossamer.storage.events import EventLog, earlier
+from gossamer.storage.files import write_json
+from gossamer.storage.lock import RunLock
+from gossamer.training.display import ProgressDisplay
+from gossamer.training.metrics import Progress, Recorder
+from gossamer.training.observer import RunObserver, launcher_log
+from gossamer.training.signals import Abandoned, Signals, naming
+from gossamer.version import __version__
+
+if TYPE_CHECKING:
+    from gossamer.training.cluster import Launcher
+
+PROTOCOL = "training: mean of the last 100 training episodes, sampled actions, whole games, unclipped scores"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run."""
+
+    directory: Path
+    result: dict[str, Any]
+
+
+class Session:
+    """What surrounds a program while it trains."""
+
+    def __init__(
+        self,
+        config: Config,
+        control: Control,
+        wired: Program,
+        lock: RunLock,
+        frames_per_step: int,
+        saved: Tree | None = None,
+    ) -> None:
+        """`saved`: the content of the checkpoint that the session goes on from, None at the start of a run."""
+        self.config, self.control, self.wired, self.directory = config, control, wired, lock.directory
+        self.log = logger(self.directory / LOG)
+        progress = Progress(config.run.steps, frames_per_step)
+        if saved:
+            progress.load_state_dict(saved["progress"])
+        self.progress, self.done = progress, progress.steps
+        self.events = earlier(self.directory / RESULT) if saved else EventLog()
+        members = wired.saved_workers
+        self.consensus = _consensus(config, progress, self.directory, self.done) if len(members) > 1 else None
+        states = _states(saved, members, self.log) if saved else _initial(config, members)
+        settings = (self.directory / CONFIG).read_text()
+        self.recorder = Recorder(self.directory, keep_until=self.done if saved else None, settings=settings)
+        self.observer = RunObserver(
+            progress,
+            self.recorder,
+            Store(self.directory / CHECKPOINTS, config.run.keep, lock.check),
+            ProgressDisplay(progress, _headline(config)),
+            self.log,
+            members,
+            wired.saved_services,
+            states,
+            control.stop_at_return,
+            checkpoint_seconds=config.run.checkpoint_every,
+            max_seconds=control.max_seconds,
+            consensus=self.consensus,
+            kept=lambda: _write_gossip(self.consensus, self.directory),
+        )
+        what = {name: value for name, value in asdict(control).items() if value is not None}
+        began = "resumed" if saved else "started"
+        self.log(f"{began} at step {self.done} with gossamer {__version__}" + (f"; {what}" if what else ""))
+
+    def run(self, launch: Launcher) -> Run:
+        """Train until the end. Raises what the program raised, after a checkpoint of what had been learned."""
+        keep_freed_memory()
+        hosts = {} if self.control.cluster else _hosts(self.config, self.wired, self.directory, self.log)
+        signals = Signals(self._end)
+        with signals.handled(), naming(self.observer.store.last):
+            self._train(launch)
+            result = self._finish(signals, hosts)
+        self.log(f"ended at step {self.progress.steps}: {result['ended']}")
+        return Run(self.directory, result)
+
+    def _train(self, launch: Launcher) -> None:
+        observer = self.observer
+        try:
+            with observer.display, launcher_log(observer):
+                launch(self.wired, observer)
+            if self.consensus is not None:
+                self.consensus.close()
+            observer.keep()
+            observer.write()
+        except BaseException as error:
+            self._failed(error)
+            raise
+        finally:
+            self.recorder.close()
+
+    def _failed(self, error: BaseException) -> None:
+        """Keep what the members had learned, and say in the log what went wrong."""
+        if self.consensus is not None:
+            self.consensus.abandon()
+        with suppress(OSError):  # the disk may be full, the directory gone: the first error is what is told
+            self.log(f"ended at step {self.progress.steps}: {type(error).__name__}: {error}")
+        if isinstance(error, Exception) and not isinstance(error, OSError):
+            try:
+                self.observer.keep()
+            except Exception as second:
+                error.add_note(f"no checkpoint could be written afterwards: {second}")
+
+    def _end(self, name: str) -> None:
+        """A signal asks the run to end."""
+        self.observer.interrupted = name
+        self.events.add("signal", steps=self.progress.steps, name=name)
+        self.observer.display.note(
+            f"{name}: saving a checkpoint, then ending (a second Ctrl-C, a second later, ends at once)"
+        )
+
+    def _finish(self, signals: Signals, hosts: dict[str, Any]) -> dict[str, Any]:
+        """`result.json`, and of many members the picture of how far they were apart, and what they play together."""
+        result = self._result(hosts)
+        write_json(self.directory / RESULT, result)
+        if (self.directory / GOSSIP).exists():
+            from gossamer.diagnostics.plots import draw  # matplotlib takes a second
+
+            draw(json.loads((self.directory / GOSSIP).read_text()), self.directory / PICTURE)
+        if len(self.observer.members) > 1:
+            result |= self._aggregated(signals)
+            write_json(self.directory / RESULT, result)
+        return result
+
+    def _aggregated(self, signals: Signals) -> dict[str, Any]:
+        """What the members play together; without whole games where a signal asks the run to end, also during them."""
+        last, returns = self.observer.store.get("last"), self.progress.member_returns
+        if self.observer.interrupted is None:
+            try:
+                with signals.may_be_left_out():
+                    return aggregate(self.config, last, returns, games=True)
+            except Abandoned:
+                self.log("the final games were left out: a signal came during them")
+        return aggregate(self.config, last, returns, games=False)
+
+    def _result(self, hosts: dict[str, Any]) -> dict[str, Any]:
+        p, observer = self.progress, self.observer
+        observer.hosts.close()
+        ended = _ended(observer)
+        return {
+            "ended": ended,
+            "steps": p.steps,
+            "short": observer.budget.missing if "short" in ended else 0,
+            "learned": p.learned,
+            "uncounted": observer.budget.unleased,
+            "frames": p.steps * p.frames_per_step,
+            "episodes": p.episodes,
+            "seconds": round(p.elapsed, 1),
+            "steps_per_second": round(p.steps / p.elapsed, 1),
+            "mean_return": p.mean_return,
+            "protocol": PROTOCOL,
+            "stop_at_return": observer.stop_at_return,
+            "solved_steps": observer.solved_steps,
+            "checkpoint": observer.store.get("last").path.name,
+            "failures": observer.hosts.to_list(),
+            **self.events.to_dict(),
+            "machine": machine(),
+            "version": __version__,
+            "hosts": hosts,
+            "config": to_dict(self.config),
+        }
+
+
+def _headline(config: Config) -> str:
+    """What is shown above the progress of a run."""
+    algorithm = name_of(type(config.algorithm), ALGORITHMS)
+    architecture = title(config).removesuffix(f"-{config.env.name}")
+    return f"gossamer {architecture} · {algorithm} · {config.env.name} · seed {config.run.seed}"
+
+
+def _hosts(config: Config, wired: Program, directory: Path, log: Callable[[str], None]) -> dict[str, Any]:
+    """What each host of a program in this process computes with: kept in `hosts.json`, and logged where the run before
+    was on something else."""
+    what = task(config)
+    here = asdict(ran(device=what.device, dtype=what.network.dtype, threads=what.threads))
+    found = dict.fromkeys(wired.hosts, here)
+    file = directory / HOSTS
+    before = json.loads(file.read_text()) if file.exists() else {}
+    for host, now in found.items():
+        log(f"{host} computes with {', '.join(f'{name} {value}' for name, value in now.items())}")
+        if changed := differences(before.get(host, {}), now):
+            log(f"{host} differs from the run before: {changed}")
+    write_json(file, found)
+    return found
+
+
+def _states(saved: Tree, members: frozenset[str], log: Callable[[str], None]) -> dict[str, Tree]:
+    """What workers and services start from. A member that the checkpoint lacks starts from the others' average."""
+    if not saved:
+        return {}
+    workers, services = saved["workers"], saved.get("services", {})
+    missing = members - workers.keys()
+    for name in sorted(missing):
+        log(f"{name} is not in the checkpoint: it starts from the average of the other members' parameters")
+    return {**services, **workers, **dict.fromkeys(missing, newcomer(workers) if missing else None)}
+
+
+def _initial(config: Config, members: frozenset[str]) -> dict[str, Tree]:
+    """What members start from in a new run: nothing, or the parameters of another run (`--init-from`)."""
+    if config.run.init_from is None:
+        return {}
+    workers = Store(Path(config.run.init_from) / CHECKPOINTS).get("last").load()["workers"]
+    parameters = newcomer(workers)["parameters"]
+    return {member: {"parameters": parameters} for member in members}
+
+
+def _consensus(config: Config, progress: Progress, directory: Path, done: int) -> ConsensusMonitor:
+    """What watches how far members are apart; it goes on from `gossip.json` where the run does, and raises `UserError`
+    where that is damaged."""
+    consensus = ConsensusMonitor(task(config), num_envs(config), when=lambda: (progress.steps, progress.elapsed))
+    file = directory / GOSSIP
+    if file.exists():
+        try:
+            consensus.load(json.loads(file.read_text()), done)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UserError(f"{file}: truncated or altered ({error}); restore or remove it") from error
+    return consensus
+
+
+def _write_gossip(consensus: ConsensusMonitor | None, directory: Path) -> None:
+    if consensus is not None and (found := consensus.to_dict()):
+        write_json(directory / GOSSIP, found)
+
+
+def _ended(observer: RunObserver) -> str:
+    """Why the run ended, for people."""
+    if observer.interrupted:
+        return observer.interrupted
+    if observer.solved_steps:
+        return "reached the return asked for"
+    if observer.out_of_time:
+        return "reached the time asked for"
+    if missing := observer.budget.missing:
+        reasons = ", ".join(map(str, observer.hosts.absences)) or "all members ended before"
+        return f"{missing:,} steps short: {reasons}"
+    return "all steps done"

@@ -1,0 +1,82 @@
+"""SIGINT (Ctrl-C) and SIGTERM end a run after a checkpoint; a second Ctrl-C ends it at once."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+AGAIN_SECONDS = 1.0  # from the first Ctrl-C, until another one is a second one: a terminal and `timeout` send several
+EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143}
+ENDED_SHORT = 3
+
+
+class Abandoned(KeyboardInterrupt):
+    """A signal came in a part of a run that may be left out."""
+
+
+class Signals:
+    """What a run does about signals. Job schedulers and `timeout` send SIGTERM to a process and again to its group, so
+    every SIGTERM after the first request means the same request."""
+
+    def __init__(self, request: Callable[[str], None], now: Callable[[], float] = time.monotonic) -> None:
+        """`request` is called once, with the name of the first signal: it has the run save a checkpoint and end."""
+        self._request, self._now = request, now
+        self._requested = self._may_be_left_out = False
+        self._interrupted_at: float | None = None  # second of the first Ctrl-C
+
+    def __call__(self, number: int, frame: object) -> None:
+        if number == signal.SIGINT and self._is_second():
+            raise KeyboardInterrupt("ended at once")
+        if self._may_be_left_out:
+            self._may_be_left_out = False
+            raise Abandoned
+        if not self._requested:
+            self._requested = True
+            self._request(signal.Signals(number).name)
+
+    def _is_second(self) -> bool:
+        if self._interrupted_at is None:
+            self._interrupted_at = self._now()
+            return False
+        return self._now() - self._interrupted_at >= AGAIN_SECONDS
+
+    @contextmanager
+    def handled(self) -> Iterator[None]:
+        """Handle signals meanwhile. Only the main thread of a process can; another one leaves them alone."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    @contextmanager
+    def may_be_left_out(self) -> Iterator[None]:
+        """A signal raises `Abandoned` in here, once."""
+        self._may_be_left_out = True
+        try:
+            yield
+        finally:
+            self._may_be_left_out = False
+
+
+@contextmanager
+def naming(last: Callable[[], str]) -> Iterator[None]:
+    """Have a `KeyboardInterrupt` say which checkpoint there is, as `last` does once everything inside has ended."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise KeyboardInterrupt("; ".join([*map(str, error.args), last()])) from None
+
+
+def exit_code(result: Mapping[str, Any]) -> int:
+    """Of a process whose run gave this `result.json`: 0 where it did what it was to do, 3 where steps are missing, 130
+    and 143 after Ctrl-C and SIGTERM, with a checkpoint saved."""
+    return EXIT_CODES.get(result["ended"], ENDED_SHORT if result["short"] else 0)

@@ -1,0 +1,67 @@
+"""How the command ends."""
+
+from __future__ import annotations
+
+import errno
+import subprocess
+import sys
+
+import pytest
+
+from gossamer.errors import UserError
+from gossamer.exits import guarded
+
+
+def raising(error: BaseException) -> int:
+    def command() -> int:
+        raise error
+
+    return guarded(command)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "told"),
+    [
+        (UserError("--steps 0:\nmust be  more"), 2, "--steps 0: must be more"),
+        (OSError(errno.EROFS, "Read-only file system", "run/.lock"), 2, "cannot write (run/.lock): Read-only file"),
+        (OSError(errno.ENAMETOOLONG, "File name too long"), 2, "cannot write: File name too long"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (KeyboardInterrupt("ended at once: there is no checkpoint"), 130, "ended at once: there is no checkpoint"),
+    ],
+)
+def test_one_line_and_a_code(error: BaseException, code: int, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert raising(error) == code
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"gossamer: {told}")
+    assert err.count("\n") == 1
+
+
+def test_the_code_of_a_command_is_passed_on() -> None:
+    assert guarded(lambda: 3) == 3
+
+
+def test_errors_that_nobody_foresaw_pass() -> None:
+    with pytest.raises(OSError, match="Input/output"):
+        raising(OSError(errno.EIO, "Input/output error"))
+
+
+BUSY = """
+import sys, threading, torch
+from gossamer.exits import leave
+begun = threading.Event()
+def work():
+    weight = torch.ones(200, 200, requires_grad=True)
+    while True:
+        (weight @ weight).sum().backward()
+        begun.set()
+threading.Thread(target=work, daemon=True).start()
+begun.wait()
+print("told")
+leave(int(sys.argv[1]))
+"""
+
+
+def test_threads_in_torch_do_not_abort_the_end() -> None:
+    done = subprocess.run([sys.executable, "-c", BUSY, "130"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "told\n", "")

@@ -1,0 +1,31 @@
+"""An editable install works from every folder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+BUILD = "import sys; from setuptools import build_meta; build_meta.build_editable(sys.argv[1])"
+IMPORT = "import site, sys; site.addsitedir(sys.argv[1]); import gossamer; print(gossamer.__file__)"
+
+
+def test_the_folder_above_a_clone_imports_the_package_and_not_the_clone(tmp_path: Path) -> None:
+    pytest.importorskip("setuptools", minversion="77")  # what builds the package
+    clone, installed = tmp_path / "gossamer", tmp_path / "site"
+    (clone / "gossamer").mkdir(parents=True)
+    for name in ("pyproject.toml", "README.md", "LICENSE", "gossamer/__init__.py", "gossamer/version.py"):
+        shutil.copy(ROOT / name, clone / name)
+    subprocess.run([sys.executable, "-c", BUILD, str(tmp_path)], cwd=clone, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(installed)
+    command = [sys.executable, "-S", "-c", IMPORT, str(installed)]  # -S: without what is installed here
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(command, cwd=tmp_path, env=env, check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == str(clone / "gossamer" / "__init__.py")
