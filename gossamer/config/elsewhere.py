@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-# option -> names in Stable-Baselines3, CleanRL and RLlib; those of one library are separated by |
+from gossamer.options import flag
+
+# option -> names in Stable-Baselines3 (arguments), CleanRL (of its command lines) and RLlib (of its AlgorithmConfig)
 ELSEWHERE: dict[str, tuple[str, str, str]] = {
-    "steps": ("total_timesteps", "total-timesteps", "num_env_steps_sampled_lifetime"),
+    "env": ("env", "env-id", "env"),
+    "steps": ("total_timesteps", "total-timesteps", ""),
     "seed": ("seed", "seed", "seed"),
     "device": ("device", "cuda", "num_gpus_per_learner"),
-    "threads": ("", "", "torch_num_threads"),
     "rollout_length": ("n_steps", "num-steps", "rollout_fragment_length"),
     "num_envs": ("n_envs", "num-envs", "num_envs_per_env_runner"),
     "learners": ("", "", "num_learners"),
@@ -17,20 +19,15 @@ ELSEWHERE: dict[str, tuple[str, str, str]] = {
     "entropy_coef": ("ent_coef", "ent-coef", "entropy_coeff"),
     "clip_range": ("clip_range", "clip-coef", "clip_param"),
     "epochs": ("n_epochs", "update-epochs", "num_epochs"),
-    "num_minibatches": ("batch_size", "num-minibatches", "minibatch_size"),
+    "num_minibatches": ("batch_size (a size)", "num-minibatches", "minibatch_size (a size)"),
     "normalize_advantage": ("normalize_advantage", "norm-adv", ""),
     "max_grad_norm": ("max_grad_norm", "max-grad-norm", "grad_clip"),
     "learning_rate": ("learning_rate", "learning-rate", "lr"),
-    "anneal_steps": ("learning_rate (a schedule)", "anneal-lr", "lr (a schedule)"),
-    "epsilon": ("rms_prop_eps", "", "adam_epsilon"),
-    "screen_size": ("screen_size", "", "dim"),
+    "anneal_steps": ("learning_rate (a function)", "anneal-lr", "lr (a schedule)"),
+    "epsilon": ("rms_prop_eps", "", ""),
+    "screen_size": ("screen_size", "", ""),
     "initialization": ("ortho_init", "", ""),
-    "init_from": ("", "", "restore"),
-    "checkpoint_every": ("save_freq", "", "checkpoint_frequency"),
-    "keep": ("", "", "num_to_keep"),
-    "max_seconds": ("", "", "time_total_s"),
-    "run_dir": ("tensorboard_log", "", "storage_path"),
-    "env": ("env", "env-id", "environment"),
+    "checkpoint_every": ("save_freq", "", ""),
 }
 
 
@@ -38,9 +35,22 @@ def suggestion(name: str) -> str | None:
     """Our option for a name of another library; None where it is not known."""
     wanted = _plain(name)
     for ours, names in ELSEWHERE.items():
-        if wanted in {_plain(each.split(" ")[0]) for each in names if each} - {_plain(ours)}:
-            return ours
+        if wanted in {_plain(each.split(" ")[0]) for each in names if each}:
+            return None if wanted == ours else ours
     return None
+
+
+def table() -> str:
+    """The table of docs/options.md."""
+    rows = [("Gossamer", "Stable-Baselines3", "CleanRL", "RLlib"), ("---",) * 4]
+    for ours, (sb3, cleanrl, rllib) in ELSEWHERE.items():
+        rows.append((f"`{flag(ours)}`", _code(sb3), _code(f"--{cleanrl}" if cleanrl else ""), _code(rllib)))
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _code(name: str) -> str:
+    word, _, remark = name.partition(" ")
+    return f"`{word}` {remark}".strip() if word else ""
 
 
 def _plain(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field, make_dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, get_type_hints
 
@@ -180,14 +180,14 @@ def _of_function(function: Any) -> type:
     """A dataclass whose fields are the keywords of `function(task, *, ...) -> Program`."""
     kinds, (_, *rest) = get_type_hints(function), inspect.signature(function).parameters.values()
     simple = [each for each in rest if each.kind is each.KEYWORD_ONLY]
-    fields = [(each.name, kinds.get(each.name, Any), field(default=each.default)) for each in simple]
+    annotations = {each.name: kinds.get(each.name, Any) for each in simple}
 
     def program(self: Any, task: Any) -> Any:
         return function(task, **{each.name: getattr(self, each.name) for each in simple})
 
-    made = make_dataclass(function.__name__, fields, namespace={"program": program, "__doc__": function.__doc__})
-    made.__module__, made.__qualname__ = function.__module__, function.__qualname__
-    return options(made)
+    about = {"__doc__": function.__doc__, "__module__": function.__module__, "__qualname__": function.__qualname__}
+    given = {each.name: each.default for each in simple if each.default is not each.empty}
+    return options(type(function.__name__, (), {**about, **given, "__annotations__": annotations, "program": program}))
 
 
 def _pixels(env: EnvFactory) -> bool:
@@ -199,10 +199,8 @@ def refused(name: str, value: Any, known: Iterable[str], chosen: Collection[str]
     """The error for an option that the composition does not have: which one does, or what was meant."""
     owners = [owner for owner, kind in _built_in() if name in declared(kind)]
     if owners:
-        have = "has" if len(owners) == 1 else "have"
-        return UserError(
-            f"{flag(name)} {value}: not an option of {', '.join(chosen)}; {' and '.join(owners)} {have} it"
-        )
+        have = f"{' and '.join(owners)} {'has' if len(owners) == 1 else 'have'} it"
+        return UserError(f"{flag(name)} {value}: not an option of {', '.join(chosen)}; {have}")
     if meant := suggestion(name):
         return UserError(f"unknown option {flag(name)}; use {flag(meant)}")
     return UserError(f"unknown option {flag(name)}{near(flag(name), map(flag, known))}")

@@ -37,6 +37,7 @@ def test_what_a_run_leaves(tmp_path: Path) -> None:
     assert sorted(path.name for path in run.directory.iterdir()) == [
         "checkpoints",
         "config.json",
+        "hosts.json",
         "metrics.jsonl",
         "result.json",
         "run.log",
