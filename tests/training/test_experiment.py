@@ -17,7 +17,7 @@ from some_runs import NAN_ENV, checkpoint, result, rows, save_always, trained
 import gossamer
 from gossamer.config.settings import Settings, resolve
 from gossamer.errors import UserError
-from gossamer.learner import NonFiniteLoss
+from gossamer.learner import NonFinite
 from gossamer.storage.checkpoint import Store
 from gossamer.storage.directory import load_settings, write_json
 from gossamer.training import experiment
@@ -163,19 +163,19 @@ def test_a_loss_that_is_nan_ends_the_run_and_keeps_the_last_good_checkpoint(
     monkeypatch.syspath_prepend(tmp_path)
     save_always(monkeypatch)
     # the 30th step of both environments is in the 8th rollout of 4 steps: 64 steps in all
-    with pytest.raises(NonFiniteLoss, match="became NaN or infinite at step 64"):
+    with pytest.raises(NonFinite, match="became NaN or infinite at step 64"):
         trained(tmp_path / "run", env="sours:Sours", steps=1000)
     kept = Store(tmp_path / "run" / "checkpoints").get("last")
     assert kept.steps == 56
     weights = leaves(kept.load()["workers"]["act_and_learn"]["learner"])
     assert all(w.isfinite().all() for w in weights.values() if isinstance(w, torch.Tensor))
     assert not (tmp_path / "run" / "result.json").exists()
-    assert "ended at step 56: NonFiniteLoss" in (tmp_path / "run" / "run.log").read_text().splitlines()[-1]
+    assert "ended at step 56: NonFinite" in (tmp_path / "run" / "run.log").read_text().splitlines()[-1]
 
 
 @pytest.mark.parametrize("algorithm", ["a2c", "ppo"])
 def test_an_absurd_learning_rate_is_reported_too(tmp_path: Path, algorithm: str) -> None:
-    with pytest.raises(NonFiniteLoss, match="at step"):
+    with pytest.raises(NonFinite, match="at step"):
         trained(tmp_path / "run", algorithm=algorithm, learning_rate=1e39)
 
 
