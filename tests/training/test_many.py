@@ -26,7 +26,6 @@ from gossamer.program import Observer, Program
 from gossamer.storage.checkpoint import Store
 from gossamer.storage.directory import load_settings
 from gossamer.training import cluster as cluster_module
-from gossamer.training.experiment import learning
 
 LOCKED = {"sync": "bounded", "staleness": 2}  # nobody leaves before the others have closed the window of 32 updates
 MANY: dict[str, Any] = {
@@ -202,7 +201,7 @@ def test_a_signal_ends_many_with_a_checkpoint_of_all(tmp_path: Path) -> None:
 def test_only_those_that_learn_are_members() -> None:
     wired = program(resolve({"architecture": "pala", **MANY, "steps": 100, "hosts": 2, "learners": 2}))
     assert {copy.node.name for copy in wired.crew} > {"act_and_learn"}
-    assert learning(wired) == {f"act_and_learn[{i}]" for i in range(4)}
+    assert wired.saved_workers == {f"act_and_learn[{i}]" for i in range(4)}
 
 
 class FakeRay:

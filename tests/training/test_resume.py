@@ -44,7 +44,7 @@ def test_resuming_is_exact_on_pictures(tmp_path: Path, algorithm: str, precision
 
 
 def test_resuming_is_exact_with_environments_of_the_user_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "num_envs")
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "envs")
     assert_half_and_half_are_the_whole(tmp_path, env="some_envs:Walk")  # it can give its state
 
 
