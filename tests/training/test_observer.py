@@ -195,12 +195,12 @@ def test_a_member_that_is_away_is_not_waited_for_until_it_is_back(tmp_path: Path
     kept.claim("a")
     kept.claim("a")
     assert kept.workers() == {"a": "a at 10", "b": "b at 0"}
-    kept.claim("b")  # it is back
+    kept.act("b")  # it is back
     kept.time += 60
     assert [kept.claim("a"), kept.claim("a")] == [Answer.WAIT] * 2
     for member in "bab":
         kept.claim(member)
-    assert kept.workers() == {"a": "a at 10", "b": "b at 10"}
+    assert kept.workers() == {"a": "a at 20", "b": "b at 20"}
 
 
 def test_a_member_that_is_still_acting_after_a_while_is_named(tmp_path: Path) -> None:
