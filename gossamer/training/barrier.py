@@ -18,14 +18,15 @@ class Phase(IntEnum):
     PAUSING = 1  # workers finish what they have leased
     WORKERS = 2  # workers save
     SETTLING = 3  # services let arrive what is on its way
-    SERVICES = 4  # services save
+    SETTLED = 4  # once more: what another service had sent may have arrived after a service had answered
+    SERVICES = 5  # services save
 
 
 class Barrier:
     """Where workers wait for a checkpoint. The caller locks, and calls `advance` after every other method.
 
     A worker that waits in a service for one that is idle here would never become idle itself. So where nothing moves
-    for `STALL_SECONDS`, the idle worker that has made the fewest claims may act once more, and so on: it is the one
+    for `STALL_SECONDS`, the idle worker that has acted the fewest steps may act once more, and so on: it is the one
     that others wait for, as each waits only for workers behind it."""
 
     def __init__(self, workers: Collection[str], services: Collection[str], now: Callable[[], float]) -> None:
@@ -35,7 +36,7 @@ class Barrier:
         self._now = now
         self._idle, self._todo = set[str](), set[str]()
         self._saving = self._opened = False
-        self._claims = Counter[str]()
+        self._acted = Counter[str]()  # worker -> steps; one that restarts is as far as those that have come farthest
         self._began = self._moved = 0.0
         self.missing: frozenset[str] = frozenset()  # workers that the last checkpoint went without
 
@@ -51,7 +52,6 @@ class Barrier:
             self._opened = False
             return Answer.GO
         if self.phase is Phase.OPEN or (self.phase is Phase.PAUSING and self._released(worker, idle)):
-            self._claims[worker] += idle
             return None
         return Answer.SAVE if idle and self.phase is Phase.WORKERS and worker in self._todo else Answer.WAIT
 
@@ -63,11 +63,20 @@ class Barrier:
             self._moved = self._now()
         stalled = self._now() - self._moved >= STALL_SECONDS and not self._late(PATIENCE_SECONDS)
         stalled = stalled and not self.active <= self._idle
-        if not stalled or worker != min(self._idle & self.active, key=lambda each: (self._claims[each], each)):
+        if not stalled or worker != min(self._idle & self.active, key=lambda each: (self._acted[each], each)):
             return False
         self._idle.discard(worker)
         self._moved = self._now()
         return True
+
+    def acted(self, worker: str, steps: int) -> None:
+        """A worker has acted so many steps more."""
+        self._acted[worker] += steps
+
+    def died(self, worker: str) -> None:
+        """The worker's process is gone. If it is restarted, it continues where its neighbours are."""
+        self._acted[worker] = max(self._acted.values(), default=0)
+        self.away(worker)
 
     def saved(self, name: str) -> None:
         """A worker or service has saved."""
@@ -78,11 +87,12 @@ class Barrier:
         self._lost.discard(service)
         if service not in self._todo:
             return None
-        return {Phase.SETTLING: Stage.SETTLE, Phase.SERVICES: Stage.SAVE}.get(self.phase)
+        stages = {Phase.SETTLING: Stage.SETTLE, Phase.SETTLED: Stage.SETTLE, Phase.SERVICES: Stage.SAVE}
+        return stages.get(self.phase)
 
     def settled(self, service: str) -> None:
         """Nothing is on its way there any more."""
-        if self.phase is Phase.SETTLING:
+        if self.phase in (Phase.SETTLING, Phase.SETTLED):
             self._todo.discard(service)
 
     def away(self, name: str) -> None:
@@ -102,8 +112,10 @@ class Barrier:
             self._next(self.active & self._idle if self._saving else ())
         if self.phase is Phase.WORKERS and not self._todo:
             self._next(self._services - self._lost)
-        if self.phase is Phase.SETTLING and (not self._todo or self._late(SETTLE_SECONDS)):
-            self._next(self._services - self._lost if self._saving else ())
+        for phase in (Phase.SETTLING, Phase.SETTLED):
+            if self.phase is phase and (not self._todo or self._late(SETTLE_SECONDS)):
+                last = phase is Phase.SETTLED
+                self._next(self._services - self._lost if self._saving or not last else ())
         if self.phase is Phase.SERVICES and not self._todo:
             self.phase, self._opened = Phase.OPEN, True
         return self._saving and before is not Phase.OPEN and self.phase is Phase.OPEN

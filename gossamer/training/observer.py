@@ -74,6 +74,8 @@ class RunObserver:
             self.display.note(record.text)
         elif isinstance(record, Report):
             with self._lock:
+                self._away.pop(worker, None)
+                self._barrier.acted(worker, record.steps)
                 self.progress.update(worker, record, self.budget.report(worker, record.steps))
                 if self.consensus is not None:
                     for each in record.exchange:
@@ -157,7 +159,7 @@ class RunObserver:
     def died(self, worker: str) -> None:
         with self._lock:
             self.budget.release(worker)
-            self._barrier.away(worker)
+            self._barrier.died(worker)
             self._advance()
 
     def ended(self, worker: str) -> None:

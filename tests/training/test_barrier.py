@@ -18,6 +18,10 @@ class Kept:
         self.barrier.advance()
         return answer
 
+    def settle(self, service: str) -> None:
+        self.barrier.settled(service)
+        self.barrier.advance()
+
     def save(self, name: str) -> bool:
         self.barrier.saved(name)
         return self.barrier.advance()
@@ -42,9 +46,8 @@ def test_workers_save_once_all_are_idle() -> None:
 
 def test_one_that_is_waited_for_acts_once_more() -> None:
     kept = Kept()
-    for _ in range(3):
-        kept.claim("b")
-    kept.claim("a")  # one claim, so the farthest behind
+    kept.barrier.acted("b", 24)
+    kept.barrier.acted("a", 8)  # the farthest behind
     kept.barrier.begin()
     assert kept.claim("a") is Answer.WAIT  # b waits for a in some service, and does not claim
     kept.time += STALL_SECONDS
@@ -52,6 +55,42 @@ def test_one_that_is_waited_for_acts_once_more() -> None:
     assert kept.claim("a") is Answer.WAIT
     assert kept.claim("b") is Answer.WAIT
     assert kept.claim("a") is Answer.SAVE
+
+
+def three(a: int, b: int) -> Kept:
+    """Three workers; a and b have acted so many steps and are idle, c has acted 24 and is not."""
+    kept = Kept()
+    kept.claim("c")
+    for worker, steps in (("a", a), ("b", b), ("c", 24)):
+        kept.barrier.acted(worker, steps)
+    kept.barrier.begin()
+    for worker in "ab":
+        assert kept.claim(worker) is Answer.WAIT
+    kept.time += STALL_SECONDS
+    return kept
+
+
+def test_it_is_the_one_that_has_acted_least() -> None:
+    kept = three(16, 8)
+    assert [kept.claim("a"), kept.claim("b")] == [Answer.WAIT, None]
+    kept.barrier.acted("b", 8)
+    assert kept.claim("b") is Answer.WAIT
+    kept.time += STALL_SECONDS
+    assert [kept.claim("b"), kept.claim("a")] == [Answer.WAIT, None]  # as far as each other: by name
+
+
+def test_a_restarted_worker_counts_as_far_as_the_others() -> None:
+    kept = Kept()
+    for worker in "abc":
+        kept.claim(worker)
+        kept.barrier.acted(worker, 16)
+    kept.barrier.died("a")
+    kept.barrier.acted("a", 8)  # it has restarted where the others are, and acted: 24, not 8
+    kept.barrier.begin()
+    for worker in "ab":
+        kept.claim(worker)
+    kept.time += STALL_SECONDS
+    assert [kept.claim("a"), kept.claim("b")] == [Answer.WAIT, None]
 
 
 def test_leases_in_advance_are_not_granted_and_make_nobody_idle() -> None:
@@ -71,10 +110,44 @@ def test_services_settle_and_then_save() -> None:
     assert not kept.save("b")
     assert kept.barrier.due("Post") is Stage.SETTLE
     assert kept.claim("a") is Answer.WAIT
-    kept.barrier.settled("Post")
-    kept.barrier.advance()
+    kept.settle("Post")
+    kept.settle("Post")
     assert kept.barrier.due("Post") is Stage.SAVE
     assert kept.save("Post")
+
+
+def test_services_are_asked_again_once_all_have_settled() -> None:
+    """What one of them had on its way when another one answered has arrived there meanwhile."""
+    kept = Kept("Post", "Post[1]")
+    kept.barrier.begin()
+    for name in ("a", "b"):
+        kept.claim(name)
+    for name in ("a", "b"):
+        kept.save(name)
+    kept.settle("Post")
+    assert kept.barrier.due("Post") is None
+    kept.settle("Post[1]")
+    assert [kept.barrier.due(name) for name in ("Post", "Post[1]")] == [Stage.SETTLE] * 2
+    kept.settle("Post[1]")
+    assert kept.barrier.due("Post") is Stage.SETTLE
+    kept.settle("Post")
+    assert [kept.barrier.due(name) for name in ("Post", "Post[1]")] == [Stage.SAVE] * 2
+
+
+def test_nobody_waits_for_a_service_that_is_away() -> None:
+    kept = Kept("Post")
+    kept.barrier.begin()
+    kept.claim("a")
+    kept.claim("b")
+    kept.save("a")
+    kept.save("b")
+    kept.barrier.away("Post")
+    assert kept.barrier.advance()
+    kept.barrier.begin()
+    kept.claim("a")
+    kept.claim("b")
+    kept.save("a")
+    assert kept.save("b")  # it is still away: nothing has asked for it
 
 
 def test_a_service_that_does_not_settle_saves_after_a_while() -> None:
@@ -84,8 +157,9 @@ def test_a_service_that_does_not_settle_saves_after_a_while() -> None:
         kept.claim(name)
     for name in ("a", "b"):
         kept.save(name)
-    kept.time += SETTLE_SECONDS
-    kept.claim("a")
+    for _ in range(2):
+        kept.time += SETTLE_SECONDS
+        kept.claim("a")
     assert kept.barrier.due("Post") is Stage.SAVE
 
 

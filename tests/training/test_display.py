@@ -26,7 +26,7 @@ def progress(watch: Watch | None = None) -> Progress:
     watch = watch or Watch()
     made = Progress(1_000_000, frames_per_step=4, now=watch)
     watch.time += 2
-    made.update("act_and_learn", Report(5_000, 1, (Episode(-20.5, 900),), {}, {"env": 1.0}))
+    made.update("act_and_learn", Report(5_000, 5_000, 1, (Episode(-20.5, 900),), {}, {"env": 1.0}), 5_000)
     return made
 
 
@@ -57,7 +57,7 @@ GOSSIP = {
 def test_members_that_gossip_have_a_line() -> None:
     shown = progress()
     assert gossip(shown) == ""
-    shown.update("another", Report(1, 1))
+    shown.update("another", Report(1, 1, 1), 1)
     shown.gossip = dict(GOSSIP)
     line = "2 members, 1.23 apart of at most 20, KL 0.0012, 2.5 stale, waited 3%"
     assert gossip(shown) == line
@@ -106,7 +106,7 @@ def test_on_a_terminal_there_is_a_panel(monkeypatch: pytest.MonkeyPatch, capsys:
     with ProgressDisplay(shown, "the title", Console(file=screen, force_terminal=True, width=100)) as display:
         for score in (0.0, 10.0):
             watch.time += 2
-            shown.update("act_and_learn", Report(6_000, 2, (Episode(score, 9),)))
+            shown.update("act_and_learn", Report(500, 500, 1, (Episode(score, 9),)), 500)
             display.tick()
         shown.gossip = dict(GOSSIP)
         display.note("a note")

@@ -31,7 +31,7 @@ def begun(total: int = 1000) -> tuple[Progress, Watch]:
 def go(progress: Progress, watch: Watch, seconds: float, steps: int, **seconds_in: float) -> None:
     """Let time pass, then report so many more steps."""
     watch.time += seconds
-    progress.update("act_and_learn", Report(progress.steps + steps, progress.updates + 1, seconds=seconds_in))
+    progress.update("act_and_learn", Report(steps, steps, 1, seconds=seconds_in), steps)
 
 
 def test_rates_are_those_of_their_windows() -> None:
@@ -90,55 +90,46 @@ def test_the_mean_is_of_the_last_hundred_episodes() -> None:
     progress, _ = begun()
     assert progress.mean_return is None
     episodes = tuple(Episode(score, 10) for score in (1000, *range(100)))
-    progress.update("act_and_learn", Report(10, 1, episodes[:1]))
+    progress.update("act_and_learn", Report(10, 10, 1, episodes[:1]), 10)
     assert progress.mean_return == 1000
-    progress.update("act_and_learn", Report(20, 2, episodes[1:]))
+    progress.update("act_and_learn", Report(10, 10, 1, episodes[1:]), 10)
     assert progress.mean_return == 99 / 2  # of 0 .. 99
     assert progress.episodes == 101
 
 
 def test_steps_of_members_add_up() -> None:
     progress, _ = begun()
-    progress.update("act_and_learn[0]", Report(10, 1))
-    progress.update("act_and_learn[1]", Report(20, 3))
-    progress.update("act_and_learn[0]", Report(30, 2))
-    assert (progress.steps, progress.updates) == (50, 5)
+    progress.update("act_and_learn[0]", Report(10, 10, 1), 10)
+    progress.update("act_and_learn[1]", Report(20, 15, 3), 20)
+    progress.update("act_and_learn[0]", Report(20, 20, 1), 20)
+    assert (progress.steps, progress.learned, progress.updates) == (50, 45, 5)
+
+
+def test_steps_that_do_not_count_bring_the_end_no_nearer() -> None:
+    """As the budget has it: what was leased to others meanwhile."""
+    progress, watch = begun(total=1000)
+    progress.update("m[0]", Report(100, 100, 10), 100)
+    watch.time += 10
+    progress.update("m[1]", Report(50, 50, 5), 20)
+    assert (progress.steps, progress.learned, progress.updates) == (120, 150, 15)
+    assert progress.left == (1000 - 120) / 12  # 120 steps in 10 seconds
 
 
 def test_each_member_has_its_own_last_hundred_episodes() -> None:
     progress, _ = begun()
-    progress.update("m[0]", Report(10, 1, tuple(Episode(score, 1) for score in (1000.0, *range(100)))))
-    progress.update("m[1]", Report(10, 1))
-    progress.update("m[2]", Report(10, 1, (Episode(3.0, 1), Episode(4.0, 1))))
+    progress.update("m[0]", Report(10, 10, 1, tuple(Episode(score, 1) for score in (1000.0, *range(100)))), 10)
+    progress.update("m[1]", Report(10, 10, 1), 10)
+    progress.update("m[2]", Report(10, 10, 1, (Episode(3.0, 1), Episode(4.0, 1))), 10)
     assert progress.member_returns == {"m[0]": 99 / 2, "m[1]": None, "m[2]": 3.5}
     assert progress.episodes == 103
     assert len(progress.recent) == 100
 
 
-def test_totals_never_go_down_when_a_member_starts_again() -> None:
-    progress, watch = begun(total=1000)
-    progress.update("m[0]", Report(100, 10))
-    progress.update("m[1]", Report(200, 20))
-    progress.update("m[1]", Report(150, 15))  # from an older state: how much it has played since is not said
-    assert (progress.steps, progress.updates, progress.repeated) == (300, 30, 50)
-    watch.time += 10
-    progress.update("m[1]", Report(160, 16))
-    progress.update("m[1]", Report(210, 21))
-    assert (progress.steps, progress.updates, progress.repeated) == (360, 36, 50)
-    assert progress.left == (1000 + 50 - 360) / 36  # the 50 do not bring the end nearer; 360 steps in 10 seconds
-    progress.update("m[1]", Report(10, 1))  # from the beginning, and of the twice played
-    assert (progress.steps, progress.updates, progress.repeated) == (360, 36, 250)
-
-    after, _ = begun()
-    after.load_state_dict(json.loads(json.dumps(progress.state_dict())))
-    assert (after.steps, after.updates, after.repeated) == (360, 36, 250)
-
-
 def test_metrics_are_means_over_members() -> None:
     progress, _ = begun()
-    progress.update("m[0]", Report(1, 1, metrics={"loss": 1.0, "entropy": 0.5}))
-    progress.update("m[1]", Report(1, 1, metrics={"loss": 7.0}))
-    progress.update("m[0]", Report(2, 2, metrics={"loss": 3.0, "entropy": 0.25}))
+    progress.update("m[0]", Report(1, 1, 1, metrics={"loss": 1.0, "entropy": 0.5}), 1)
+    progress.update("m[1]", Report(1, 1, 1, metrics={"loss": 7.0}), 1)
+    progress.update("m[0]", Report(1, 1, 1, metrics={"loss": 3.0, "entropy": 0.25}), 1)
     row = progress.row()
     assert (row["loss"], row["entropy"]) == (5.0, 0.25)
 
@@ -146,8 +137,8 @@ def test_metrics_are_means_over_members() -> None:
 def test_shares_of_members_are_of_the_time_of_all_of_them() -> None:
     progress, watch = begun()
     watch.time += 2
-    progress.update("m[0]", Report(10, 1, seconds={"env": 1.0}))
-    progress.update("m[1]", Report(10, 1, seconds={"env": 0.5, "update": 0.5}))
+    progress.update("m[0]", Report(10, 10, 1, seconds={"env": 1.0}), 10)
+    progress.update("m[1]", Report(10, 10, 1, seconds={"env": 0.5, "update": 0.5}), 10)
     assert progress.shares() == {"env": 1.5 / 4, "update": 0.5 / 4, "other": 0.5}
 
 
@@ -160,11 +151,12 @@ def test_a_row_says_how_far_members_are_apart() -> None:
 def test_a_row() -> None:
     progress, watch = begun()
     watch.time += 2
-    report = Report(100, 7, (Episode(3.0, 9),), {"loss": 0.5, "learning_rate": 1e-3}, {"env": 1.0})
-    progress.update("act_and_learn", report)
+    report = Report(100, 80, 7, (Episode(3.0, 9),), {"loss": 0.5, "learning_rate": 1e-3}, {"env": 1.0})
+    progress.update("act_and_learn", report, 100)
     assert progress.row() == {
         "steps": 100,
         "frames": 400,
+        "learned": 80,
         "updates": 7,
         "seconds": 2.0,
         "steps_per_second": 50.0,
@@ -179,28 +171,30 @@ def test_a_row() -> None:
 
 def test_a_resumed_run_goes_on_counting() -> None:
     before, watch = begun()
-    before.update("act_and_learn", Report(100, 5, (Episode(1.0, 9), Episode(2.0, 9))))
+    before.update("act_and_learn", Report(100, 90, 5, (Episode(1.0, 9), Episode(2.0, 9))), 100)
     watch.time += 30
     saved = json.loads(json.dumps(before.state_dict()))
 
     after, later = begun()
     after.load_state_dict(saved)
-    assert (after.steps, after.updates, after.episodes, after.mean_return) == (100, 5, 2, 1.5)
+    assert (after.steps, after.learned, after.updates) == (100, 90, 5)
+    assert (after.episodes, after.mean_return) == (2, 1.5)
     later.time += 10
     assert after.elapsed == 40
     assert after.rate(10) == 0  # the hundred steps were not made in this session
-    after.update("act_and_learn", Report(200, 9, (Episode(6.0, 9),)))
+    after.update("act_and_learn", Report(100, 100, 4, (Episode(6.0, 9),)), 100)
     assert after.rate(10) == 10
     assert (after.episodes, after.mean_return) == (3, 3.0)
     assert after.member_returns == {"act_and_learn": 3.0}
 
 
-def test_a_run_of_the_first_version_can_be_gone_on_with() -> None:
-    saved = begun()[0].state_dict()
-    del saved["members"], saved["again"]
+@pytest.mark.parametrize(("again", "steps"), [({}, 100), ({"again": {"act_and_learn": [50, 2]}}, 150)])
+def test_a_run_from_before_there_was_one_budget_can_be_gone_on_with(again: dict[str, Any], steps: int) -> None:
+    saved = {"counts": {"act_and_learn": [100, 5]}, "recent": [[1.0, 9]], "episodes": 1, "elapsed": 3.0, **again}
     after, _ = begun()
-    after.load_state_dict({**saved, "counts": {"act_and_learn": [100, 5]}, "recent": [[1.0, 9]], "episodes": 1})
-    assert (after.steps, after.updates, after.mean_return) == (100, 5, 1.0)
+    after.load_state_dict(saved)
+    assert (after.steps, after.learned, after.updates) == (steps, steps, 7 if again else 5)
+    assert (after.mean_return, after.member_returns) == (1.0, {})
 
 
 def rows(directory: Path) -> list[dict[str, Any]]:

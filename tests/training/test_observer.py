@@ -8,24 +8,47 @@ from typing import Any
 
 import pytest
 
+from gossamer.program import Answer, Stage
 from gossamer.storage.checkpoint import Store
 from gossamer.task import Episode, Note, Report
-from gossamer.training import observer as module
 from gossamer.training.display import ProgressDisplay
 from gossamer.training.metrics import Progress, Recorder
-from gossamer.training.observer import RunObserver
+from gossamer.training.observer import FENCE_SECONDS, RunObserver
+
+STEPS = 10  # of one lease
 
 
 class Kept:
-    """A observer of a run of `members` in a folder, and a clock that the test turns."""
+    """An observer of a run of `members` in a folder, and a clock that the test turns."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, members: tuple[str, ...] = ("m",)) -> None:
+    def __init__(
+        self, folder: Path, members: tuple[str, ...] = ("m",), services: tuple[str, ...] = (), **given: Any
+    ) -> None:
         self.time, self.notes, self.folder = 0.0, list[str](), folder
-        monkeypatch.setattr(module.time, "monotonic", lambda: self.time)
-        progress = Progress(1000, 1, now=lambda: self.time)
+
+        def now() -> float:
+            return self.time
+
+        self.progress = Progress(1000, 1, now=now)
         recorder, store = Recorder(folder), Store(folder / "checkpoints")
-        display = ProgressDisplay(progress, "title")
-        self.observer = RunObserver(progress, recorder, store, display, self.notes.append, frozenset(members))
+        display = ProgressDisplay(self.progress, "title")
+        saved, run = frozenset(members), frozenset(services)
+        self.observer = RunObserver(
+            self.progress, recorder, store, display, self.notes.append, saved, run, now=now, **given
+        )
+
+    def act(self, member: str = "m", steps: int = STEPS, *episodes: Episode) -> None:
+        """The member claims steps, acts them, and says so."""
+        assert isinstance(self.observer.claim(member, steps), int)
+        self.observer.report(member, Report(steps, steps, 1, episodes))
+
+    def claim(self, member: str) -> int | Answer:
+        """A claim; where a state is asked for, one that says how far all have come is given, then claimed again."""
+        answer = self.observer.claim(member, STEPS)
+        if answer is Answer.SAVE:
+            self.observer.save(member, f"{member} at {self.progress.steps}")
+            answer = self.observer.claim(member, STEPS)
+        return answer
 
     def rows(self) -> list[int]:
         return [json.loads(line)["steps"] for line in (self.folder / "metrics.jsonl").read_text().splitlines()]
@@ -38,122 +61,189 @@ class Kept:
         return found
 
 
-def test_rows_are_two_seconds_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = Kept(tmp_path, monkeypatch)
-    for steps in range(1, 11):
+def test_rows_are_two_seconds_apart(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    for _ in range(10):
         kept.time += 0.5
-        kept.observer.report("m", Report(steps, steps))
+        kept.act(steps=1)
     assert kept.rows() == [4, 8]
     kept.observer.write()
     assert kept.rows() == [4, 8, 10]
 
 
-def test_checkpoints_are_a_minute_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = Kept(tmp_path, monkeypatch)
-    due = []
-    for steps in range(1, 14):
-        kept.time += 10
-        kept.observer.report("m", Report(steps, steps))
-        due.append(kept.observer.due("m"))
-        if due[-1]:
-            kept.observer.save("m", {"steps": steps})
-    assert [i + 1 for i, each in enumerate(due) if each] == [6, 12]
-    assert kept.saved() == [6, 12]
-    assert kept.workers() == {"m": {"steps": 12}}
+def test_steps_count_once_and_only_those_that_were_leased(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    kept.observer.report("m", Report(STEPS, STEPS, 1))
+    assert (kept.progress.steps, kept.progress.learned, kept.observer.budget.unleased) == (0, STEPS, STEPS)
+    positions = [kept.claim("m") for _ in range(2)]
+    assert positions == [0, STEPS]
+    kept.observer.report("m", Report(3 * STEPS, 3 * STEPS, 1))
+    assert (kept.progress.steps, kept.observer.budget.unleased) == (2 * STEPS, 2 * STEPS)
 
 
-def test_a_checkpoint_of_many_members_waits_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = Kept(tmp_path, monkeypatch, ("a", "b"))
-    observer = kept.observer
-    for member in "ab":
-        observer.report(member, Report(10, 1))
-    kept.time += 60
-    assert observer.due("a")
-    observer.save("a", 1)
-    assert not observer.due("a")
-    assert observer.due("b")
-    assert kept.saved() == []
-    observer.save("b", 2)
-    assert kept.saved() == [20]
-    assert kept.workers() == {"a": 1, "b": 2}
-    assert not observer.due("a")
+def test_the_end_is_when_all_steps_are_leased(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    assert [kept.observer.claim("m", 400) for _ in range(4)] == [0, 400, 800, Answer.END]
+    kept.observer.died("m")
+    assert kept.observer.claim("m", 400) == 0
 
 
-def test_members_that_have_ended_are_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = Kept(tmp_path, monkeypatch, ("a", "b", "c"))
-    observer = kept.observer
-    for member in "abc":
-        observer.report(member, Report(10, 1))
-    observer.save("c", "its end")  # nobody had asked
-    kept.time += 60
-    assert observer.due("a")
-    observer.save("b", "its end, too")  # before it knew that it was asked
-    assert kept.saved() == []
-    observer.save("a", "under way")
-    assert kept.workers() == {"a": "under way", "b": "its end, too", "c": "its end"}
-    observer.report("a", Report(20, 2))
-    kept.time += 60
-    assert observer.due("a")
-    observer.save("a", "later")
-    assert kept.saved() == [30, 40]
-    assert kept.workers() == {"a": "later", "b": "its end, too", "c": "its end"}
-
-
-def test_a_member_that_is_silent_is_waited_for_a_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = Kept(tmp_path, monkeypatch, ("a", "b"))
-    observer = kept.observer
-
-    def goes_on(member: str, steps: int, *, due: bool) -> None:
-        observer.report(member, Report(steps, 1))
-        assert observer.due(member) == due
-        if due:
-            observer.save(member, f"{member} at {steps}")
-
-    kept.time += 60
-    goes_on("a", 10, due=True)
-    goes_on("b", 10, due=True)
-    assert kept.saved() == [20]
-    kept.time += 60
-    goes_on("a", 20, due=True)  # and b has died
-    kept.time += 59
-    goes_on("a", 30, due=False)
+def test_steps_of_a_worker_that_has_been_away_for_long_go_to_others(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, ("a", "b"))
+    kept.observer.claim("a", 600)
+    kept.observer.claim("b", 400)
+    kept.observer.away("b")
+    kept.time += FENCE_SECONDS - 1
+    assert kept.observer.claim("a", 400) is Answer.END
     kept.time += 1
-    goes_on("a", 40, due=True)  # anew: what it saved a minute ago is of another time
-    assert kept.saved() == [20, 50]
-    assert kept.workers() == {"a": "a at 40", "b": "b at 10"}
+    assert kept.observer.claim("a", 400) == 600
+    kept.observer.report("b", Report(400, 400, 1))  # it is back: too late
+    assert kept.progress.steps == 0
+    kept.observer.report("a", Report(1000, 1000, 1))
+    assert kept.progress.steps == 1000
+
+
+def test_a_worker_that_is_heard_of_again_keeps_its_steps(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, ("a", "b"))
+    kept.observer.claim("a", 600)
+    kept.observer.claim("b", 400)
+    kept.observer.away("b")
+    kept.observer.report("b", Report(100, 100, 1))
+    kept.time += 2 * FENCE_SECONDS
+    assert kept.observer.claim("a", 400) is Answer.END
+
+
+def test_checkpoints_are_a_minute_apart(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    asked = []
+    for minute in range(1, 14):
+        kept.time += 10
+        asked += [minute] if kept.observer.claim("m", STEPS) is Answer.WAIT else []
+        kept.claim("m")
+        kept.observer.report("m", Report(STEPS, STEPS, 1))
+    assert asked == [6, 12]
+    assert kept.saved() == [50, 110]
+    assert kept.workers() == {"m": "m at 110"}
+
+
+def test_checkpoints_can_be_so_many_steps_apart(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, checkpoint_steps=3 * STEPS)
+    for _ in range(7):
+        kept.claim("m")
+        kept.claim("m")
+        kept.observer.report("m", Report(STEPS, STEPS, 1))
+    assert kept.saved() == [3 * STEPS, 6 * STEPS]
+
+
+def test_a_checkpoint_of_many_members_waits_for_all(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, ("a", "b"))
+    for member in "ab":
+        kept.act(member)
     kept.time += 60
-    goes_on("a", 50, due=True)  # b is not waited for again
-    assert kept.saved() == [20, 50, 60]
+    assert kept.claim("a") is Answer.WAIT
+    assert kept.claim("a") is Answer.WAIT  # b is acting still
+    kept.observer.report("b", Report(0))
+    assert kept.saved() == []
+    assert kept.claim("b") is Answer.WAIT
+    assert kept.claim("a") is Answer.WAIT
+    assert kept.saved() == []
+    assert kept.claim("b") == 20
+    assert kept.saved() == [20]
+    assert kept.workers() == {"a": "a at 20", "b": "b at 20"}
+    assert kept.claim("a") == 30
 
-    goes_on("b", 15, due=False)  # it has been started again
+
+def test_services_save_once_all_members_have(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, ("m",), ("Post",))
     kept.time += 60
-    goes_on("b", 20, due=True)
-    goes_on("a", 60, due=True)
-    assert kept.workers() == {"a": "a at 60", "b": "b at 20"}
+    kept.claim("m")
+    assert kept.observer.due("Post") is None
+    assert kept.claim("m") is Answer.WAIT
+    while (stage := kept.observer.due("Post")) is Stage.SETTLE:
+        kept.observer.settled("Post")
+    assert (stage, kept.saved()) == (Stage.SAVE, [])
+    kept.observer.save("Post", "letters")
+    assert kept.observer.store.get("last").load()["services"] == {"Post": "letters"}
+    assert kept.claim("m") == 0
 
 
-def test_a_member_that_is_started_again_goes_on_from_what_it_saved_last(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kept = Kept(tmp_path, monkeypatch)
+def test_members_that_have_ended_are_not_waited_for(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, ("a", "b", "c"))
+    for member in "abc":
+        kept.act(member)
+    kept.observer.save("c", "its end")
+    kept.observer.ended("c")
+    kept.time += 60
+    assert kept.claim("a") is Answer.WAIT
+    kept.observer.save("b", "its end, too")
+    kept.observer.ended("b")
+    assert kept.saved() == []
+    assert kept.claim("a") == 30
+    assert kept.workers() == {"a": "a at 30", "b": "its end, too", "c": "its end"}
+
+
+def test_a_member_that_is_away_is_not_waited_for_until_it_is_back(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, ("a", "b"))
+
+    kept.time += 60
+    for member in "abab":
+        kept.claim(member)
+    assert kept.workers() == {"a": "a at 0", "b": "b at 0"}
+    kept.act("a")
+    kept.observer.away("b")
+    kept.time += 60
+    kept.claim("a")
+    kept.claim("a")
+    assert kept.workers() == {"a": "a at 10", "b": "b at 0"}
+    kept.act("b")  # it is back
+    kept.time += 60
+    assert [kept.claim("a"), kept.claim("a")] == [Answer.WAIT] * 2
+    for member in "bab":
+        kept.claim(member)
+    assert kept.workers() == {"a": "a at 20", "b": "b at 20"}
+
+
+def test_a_member_that_is_still_acting_after_a_while_is_named(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, ("a", "b"))
+    kept.time += 60
+    kept.claim("a")
+    while not kept.saved():
+        kept.time += 0.1
+        kept.claim("a")
+    assert kept.notes == ["checkpoint holds an older state of b: still acting after 10 s"]
+
+
+def test_a_member_that_is_started_again_goes_on_from_what_it_saved_last(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
     kept.observer.saved = {"m": "of the run before"}
     kept.observer.save("m", "of this run")
     assert kept.observer.restored("m") == "of this run"
 
 
-def test_a_member_that_never_came_back_keeps_its_state_of_the_run_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kept = Kept(tmp_path, monkeypatch, ("a", "b"))
-    kept.observer.saved = {"a": "before", "b": "before", "of another wiring": "before"}
-    kept.observer.report("a", Report(10, 1))
+def test_a_member_that_never_came_back_keeps_its_state_of_the_run_before(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, ("a", "b"), ("Post",))
+    kept.observer.saved = {"a": "before", "b": "before", "Post": "before", "of another wiring": "before"}
     kept.observer.save("a", "now")
     kept.observer.keep()
     assert kept.workers() == {"a": "now", "b": "before"}
+    assert kept.observer.store.get("last").load()["services"] == {"Post": "before"}
 
 
-def test_what_members_exchange_goes_to_the_ball_and_into_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = Kept(tmp_path, monkeypatch, ("a", "b"))
+def test_hosts_that_were_away_are_listed(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    kept.observer.host("one", "10.0.0.1")
+    kept.time += 5
+    kept.observer.host("one", None)
+    kept.observer.host("one", None)
+    assert kept.observer.hosts.away == ["one"]
+    kept.time += 22
+    kept.observer.host("one", "10.0.0.1")
+    assert kept.observer.hosts.to_list() == [{"host": "one", "at_seconds": 5.0, "away_seconds": 22.0}]
+    assert [str(each) for each in kept.observer.hosts.absences] == ["one away 22 s"]
+
+
+def test_what_members_exchange_goes_to_the_ball_and_into_rows(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, ("a", "b"))
     taken, written = list[tuple[str, object]](), list[int]()
 
     class Taker:
@@ -165,8 +255,8 @@ def test_what_members_exchange_goes_to_the_ball_and_into_rows(tmp_path: Path, mo
 
     kept.observer.consensus = Taker()  # type: ignore[assignment]
     kept.observer.kept = lambda: written.append(len(kept.saved()))
-    kept.observer.report("a", Report(10, 1, exchange=("one", "two")))
-    kept.observer.report("b", Report(10, 1, exchange=("three",)))
+    kept.observer.report("a", Report(10, 10, 1, exchange=("one", "two")))
+    kept.observer.report("b", Report(10, 10, 1, exchange=("three",)))
     assert taken == [("a", "one"), ("a", "two"), ("b", "three")]
     kept.observer.write()
     row = json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[-1])
@@ -175,9 +265,9 @@ def test_what_members_exchange_goes_to_the_ball_and_into_rows(tmp_path: Path, mo
     assert written == [1]  # once the checkpoint is there
 
 
-def test_what_members_save_at_their_end_is_kept_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = Kept(tmp_path, monkeypatch)
-    kept.observer.report("m", Report(10, 1, (Episode(3.0, 5),)))
+def test_what_members_save_at_their_end_is_kept_at_the_end(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    kept.act("m", STEPS, Episode(3.0, 5))
     kept.observer.save("m", "the end")
     assert kept.saved() == []
     kept.observer.keep()
@@ -185,34 +275,38 @@ def test_what_members_save_at_their_end_is_kept_at_the_end(tmp_path: Path, monke
     assert kept.observer.store.get("last").score == 3.0
 
 
-def test_it_asks_to_end_once_a_hundred_episodes_are_good_enough(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    observer = Kept(tmp_path, monkeypatch).observer
-    observer.stop_at_return = 5.0
-    observer.report("m", Report(10, 1, tuple(Episode(9.0, 1) for _ in range(99))))
+def test_it_asks_to_end_once_a_hundred_episodes_are_good_enough(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, stop_at_return=5.0)
+    observer = kept.observer
+    kept.act("m", STEPS, *(Episode(9.0, 1) for _ in range(99)))
     assert not observer.stopping()  # not yet a hundred
-    observer.report("m", Report(20, 2, tuple(Episode(0.0, 1) for _ in range(50))))
+    kept.act("m", STEPS, *(Episode(0.0, 1) for _ in range(50)))
     assert not observer.stopping()  # a mean of 4.5
-    observer.report("m", Report(30, 3, tuple(Episode(9.0, 1) for _ in range(60))))
+    kept.act("m", STEPS, *(Episode(9.0, 1) for _ in range(60)))
     assert observer.stopping()
     assert observer.solved_steps == 30
-    observer.report("m", Report(40, 4, tuple(Episode(0.0, 1) for _ in range(100))))
+    kept.act("m", STEPS, *(Episode(0.0, 1) for _ in range(100)))
     assert observer.stopping()  # once true it stays true
     assert observer.solved_steps == 30
 
 
-def test_notes_are_logged_and_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    kept = Kept(tmp_path, monkeypatch)
+def test_it_asks_to_end_after_the_seconds_given(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, max_seconds=90.0)
+    kept.time += 89
+    assert not kept.observer.stopping()
+    kept.time += 1
+    assert kept.observer.stopping()
+
+
+def test_notes_are_logged_and_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = Kept(tmp_path)
     kept.observer.report("m", Note("something to know"))
     assert kept.notes == ["something to know"]
     assert capsys.readouterr().err == "something to know\n"
 
 
-def test_members_go_on_from_what_was_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    observer = Kept(tmp_path, monkeypatch).observer
+def test_members_go_on_from_what_was_saved(tmp_path: Path) -> None:
+    observer = Kept(tmp_path).observer
     assert observer.restored("m") is None
     observer.saved = {"m": {"steps": 3}}
     assert observer.restored("m") == {"steps": 3}

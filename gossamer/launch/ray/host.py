@@ -122,7 +122,7 @@ class HostProcess:
         self._turn = turn
         if stop and not crew.stopped:
             crew.stop()
-        self.observer.grant(grants)
+        self.observer.grant(grants, seen)
         settled = tuple(name for name, stage in stages.items() if self._serve(name, stage))
         first, news = self.observer.take(seen)
         stopped = crew.stopped  # before the failures: who fails is noted first, and then stops the others

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from gossamer.program import Answer, Observer
 
 AHEAD_SECONDS = 1.0  # of acting that a host has leases for in advance
+RATE_SECONDS = 0.25  # over which used leases are counted at least
 
 
 @dataclass(frozen=True)
@@ -35,12 +36,13 @@ class Grant:
 
 
 class Leases:
-    """The host's end, of one worker. The caller locks."""
+    """The host's end, of one worker, which claims the same number of steps each time. The caller locks."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        self._now, self._asked_at = now, now()
+        self._now, self._counted_at = now, now()
         self._positions = deque[int]()  # of leases that wait to be used
         self._steps = self._used = self._used_before = 0
+        self._rate = 0.0  # leases used per second
         self._limit: int | None = None
         self._answer: Answer | None = None
         self.idle = False  # whether the worker waits for an answer
@@ -50,13 +52,17 @@ class Leases:
         self._steps = steps
         if self._answer is Answer.SAVE:
             return Answer.SAVE
-        if self._positions and (self._limit is None or self._used < self._limit):
+        if self._usable:
             self._used, self.idle = self._used + 1, False
             return self._positions.popleft()
         if self._answer is Answer.END and not self._positions:
             return Answer.END
         self.idle = True
         return Answer.WAIT
+
+    @property
+    def _usable(self) -> bool:
+        return bool(self._positions) and (self._limit is None or self._used < self._limit)
 
     def saved(self) -> None:
         """The worker has given the state that it was asked for."""
@@ -67,14 +73,16 @@ class Leases:
         received = self._used + len(self._positions)
         self._positions.extend(grant.positions[max(0, received - grant.first) :])
         self._limit, self._answer = grant.limit, grant.answer
+        self.idle = self.idle and not self._usable  # it has its answer, even if it has not looked yet
 
     def demand(self) -> Demand:
         """What the driver is to know; used leases per second tell how many are wanted in advance."""
         now = self._now()
-        rate = (self._used - self._used_before) / max(1e-3, now - self._asked_at)
-        self._used_before, self._asked_at = self._used, now
+        if (seconds := now - self._counted_at) >= RATE_SECONDS:
+            self._rate = (self._used - self._used_before) / seconds
+            self._used_before, self._counted_at = self._used, now
         received = self._used + len(self._positions)
-        return Demand(self._steps, received, self._used, 1 + math.ceil(rate * AHEAD_SECONDS), self.idle)
+        return Demand(self._steps, received, self._used, 1 + math.ceil(self._rate * AHEAD_SECONDS), self.idle)
 
 
 class Granted:
@@ -95,15 +103,17 @@ class Granted:
         while self._first < demand.received:
             self._positions.popleft()
             self._first += 1
-        new = demand.steps if self._total <= demand.used else 0  # a claim of 0 asks only whether to go on
-        answer = observer.claim(worker, new, idle=demand.idle)
+        wanted = self._total <= demand.used  # else there are leases: the claim asks only whether it may use them
+        answer = observer.claim(worker, demand.steps if wanted else 0, idle=demand.idle)
         if isinstance(answer, Answer):
-            self._answer, self._limit = answer, demand.used
+            self._answer = answer
+            self._limit = demand.used if self._limit is None else max(demand.used, self._limit)
             return
-        self._answer, self._limit = None, demand.used + 1 if demand.idle else None
-        if new:
+        if wanted:
             self._positions.append(answer)
-        while self._total < demand.used + demand.ahead:
+        paused = demand.idle and observer.claim(worker, 0, idle=False) is Answer.WAIT
+        self._answer, self._limit = None, demand.used + 1 if paused else None  # one lease more, for those that wait
+        while not paused and self._total < demand.used + demand.ahead:
             more = observer.claim(worker, demand.steps, idle=False)
             if isinstance(more, Answer):
                 self._answer = more if more is Answer.END else None

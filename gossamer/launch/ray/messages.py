@@ -6,7 +6,7 @@ import threading
 import traceback
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from ray import cloudpickle
@@ -120,7 +120,11 @@ class HostObserver(Silent):
     def claim(self, worker: str, steps: int, *, idle: bool = True) -> int | Answer:
         with self._changed:
             leases = self._leases.setdefault(worker, Leases())
-            return leases.claim(steps)
+            before = leases.idle
+            answer = leases.claim(steps)
+            if leases.idle and not before:
+                self._changed.notify_all()  # the driver is to know at once
+            return answer
 
     def save(self, name: str, state: Any) -> None:
         with self._changed:
@@ -129,6 +133,8 @@ class HostObserver(Silent):
         self.put(WorkerMessage("save", name, state))
 
     def ended(self, worker: str) -> None:
+        with self._changed:
+            self._leases.pop(worker, None)
         self.put(WorkerMessage("end", worker))
 
     def put(self, message: WorkerMessage) -> None:
@@ -147,12 +153,16 @@ class HostObserver(Silent):
         with self._changed:
             return any(message.kind == "save" and message.worker == name for message in self._news)
 
-    def grant(self, grants: Mapping[str, Grant]) -> None:
-        """Take the driver's answers."""
+    def grant(self, grants: Mapping[str, Grant], seen: int) -> None:
+        """Take the answers of a driver that has the messages before number `seen`. It may not know yet that a worker
+        has saved what it asks for."""
         with self._changed:
+            later = [news for number, news in enumerate(self._news, self._first) if number >= seen]
+            saved = {news.worker for news in later if news.kind == "save"}
             for worker, grant in grants.items():
-                self._leases.setdefault(worker, Leases()).take(grant)
-            self._changed.notify_all()
+                if worker in self._leases:
+                    stale = grant.answer is Answer.SAVE and worker in saved
+                    self._leases[worker].take(replace(grant, answer=None) if stale else grant)
 
     def demands(self) -> dict[str, Demand]:
         """What workers want, since this was last asked."""
@@ -166,6 +176,12 @@ class HostObserver(Silent):
                 self._news.popleft()
                 self._first += 1
             self._changed.notify_all()  # there is room for more
-            idle = any(leases.idle for leases in self._leases.values())
-            self._changed.wait_for(lambda: len(self._news) > 0, timeout=PATIENCE_IDLE if idle else PATIENCE)
+            idle = self._idle()
+            self._changed.wait_for(
+                lambda: self._news or self._idle() > idle, timeout=PATIENCE_IDLE if idle else PATIENCE
+            )
             return self._first, tuple(self._news)
+
+    def _idle(self) -> int:
+        """Workers that wait for the driver's answer."""
+        return sum(leases.idle for leases in self._leases.values())

@@ -81,8 +81,8 @@ class Supervisor:
         self._saved: dict[str, Any] = {}  # worker -> what it saved last in this run
         self._fell: list[float] = []  # when the host failed, since it last reported something
         self._gone_since = self._stopped_since = float("inf")
+        self._up = False  # whether its workers run, as far as is known
         self._begun = False  # whether its workers have been started at all
-        self._address = ""
         self._granted: dict[str, Granted] = {}  # by worker, in this process of the host
         self._hurry = False  # whether a worker there waits for an answer
 
@@ -117,16 +117,16 @@ class Supervisor:
         self._turn += 1
         crew, observer = self._crew, self._crew.observer
         grants = {worker: granted.grant() for worker, granted in self._granted.items() if worker in self.running}
-        stages = {name: stage for name in self._services if (stage := observer.due(name)) is not None}
+        here = self._services if self._up else ()  # a checkpoint does not wait for services that are away
+        stages = {name: stage for name in here if (stage := observer.due(name)) is not None}
         look = self._actor.look.remote(self._turn, self._seen, self._failures, crew.stopped, grants, stages)
         found: HostState = self._ask(look, self._deployment.limits.call_seconds + PATIENCE)
-        back = self._gone_since < float("inf")
-        if self._life and back:
+        if self._life and self._gone_since < float("inf"):
             log.warning("host %s is back after %.1f s", self.host, time.monotonic() - self._gone_since)
         self._gone_since = float("inf")
         if found.working:
-            if back or found.address != self._address:
-                self._address = found.address
+            if not self._up:
+                self._up = True
                 observer.host(self.host, found.address)
             self._hear(found)
             self._lease(found)
@@ -176,6 +176,7 @@ class Supervisor:
 
     def _died(self) -> None:
         """The process of this host is gone, with all that it had not reported."""
+        self._away()
         self._granted.clear()
         for worker in self.running:
             self._crew.observer.died(worker)
@@ -223,11 +224,17 @@ class Supervisor:
         now = time.monotonic()
         if self._gone_since == float("inf"):
             self._gone_since = now
+            log.warning("host %s does not answer: %s", self.host, describe(error))
+            self._away()
+        self._crew.sleep(POLL)
+
+    def _away(self) -> None:
+        """Say once that this host is away, until its workers run again."""
+        if self._up:
+            self._up = False
             self._crew.observer.host(self.host, None)
             for name in (*self.running, *self._services):
                 self._crew.observer.away(name)
-            log.warning("host %s does not answer: %s", self.host, describe(error))
-        self._crew.sleep(POLL)
 
     def _give_up(self) -> None:
         """Let go of workers that nobody can expect to go on."""
