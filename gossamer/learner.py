@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from gossamer.data import Trajectory, Tree
 from gossamer.envs.base import Spec
 from gossamer.exchange import Exchange
+from gossamer.exchange.gossip.records import PolicyOutputs
+from gossamer.reference import policy_outputs
 from gossamer.task import Task
 
 _SEEDING = threading.Lock()  # torch initialises from one global stream; members of one process must not share it
@@ -67,6 +69,10 @@ class Learner:
             bad = ", ".join(name for name, mean in means.items() if not math.isfinite(mean))
             raise NonFiniteLoss(f"{bad} became NaN or infinite at step {self.steps:,}")
         return {**means, "learning_rate": rate}
+
+    def policy_outputs(self) -> PolicyOutputs | None:
+        """The present policy on the reference observations."""
+        return policy_outputs(self.task, self.model)
 
     def state_dict(self) -> Tree:
         """Everything the next update depends on."""

@@ -56,6 +56,9 @@ class Learns:
     model: nn.Module
     steps: int = 0
 
+    def policy_outputs(self) -> None:
+        return None
+
 
 @dataclass
 class Place:

@@ -24,7 +24,7 @@ ROWS = [
     {"loops"},
     {"member"},
     {"actor", "learner"},
-    {"policy"},
+    {"policy", "reference"},
     {"experience", "exchange"},
     {"task"},
     {"algorithms"},

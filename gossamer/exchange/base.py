@@ -9,7 +9,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from gossamer.data import Version
-from gossamer.exchange.gossip.records import Record
+from gossamer.exchange.gossip.records import PolicyOutputs, Record
 from gossamer.program import Context
 
 
@@ -18,6 +18,9 @@ class Learning(Protocol):
 
     model: nn.Module
     steps: int  # environment steps learned from
+
+    def policy_outputs(self) -> PolicyOutputs | None:
+        """The present policy on the reference observations; None for a member without a policy."""
 
 
 class Exchange(Protocol):

@@ -52,6 +52,9 @@ class StandIn:
     model: nn.Module
     steps: int = 0
 
+    def policy_outputs(self) -> None:
+        """It has no policy."""
+
 
 def stand_in(ctx: Context, task: Workload, exchange: Exchange, *, envs: int = 0, workers: int = 0) -> None:
     """A loop in place of `act_and_learn`: compute for a step's time, let the exchange make it parameters."""

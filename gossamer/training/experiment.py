@@ -128,7 +128,7 @@ def _run(
     title = f"gossamer {settings.architecture} · {settings.algorithm} · {settings.env} · seed {settings.seed}"
     log = logger(directory / "run.log")
     members = learning(wired)
-    consensus = _consensus(settings, progress, directory, done) if len(members) > 1 else None
+    consensus = _consensus(progress, directory, done) if len(members) > 1 else None
     recorder = Recorder(directory, keep_until=done if saved else None)
     observer = RunObserver(
         progress,
@@ -168,10 +168,10 @@ def learning(wired: Program) -> frozenset[str]:
     return frozenset(name for name, arguments in given.items() if any(isinstance(each, Task) for each in arguments))
 
 
-def _consensus(settings: Settings, progress: Progress, directory: Path, done: int) -> ConsensusMonitor:
+def _consensus(progress: Progress, directory: Path, done: int) -> ConsensusMonitor:
     """What watches how far members are apart; it goes on from `gossip.json` where the run does, and raises `UserError`
     where that is damaged."""
-    consensus = ConsensusMonitor(task(settings), settings.envs, when=lambda: (progress.steps, progress.elapsed))
+    consensus = ConsensusMonitor(when=lambda: (progress.steps, progress.elapsed))
     file = directory / GOSSIP
     if file.exists():
         try:

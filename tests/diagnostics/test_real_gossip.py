@@ -34,7 +34,7 @@ class Feeding(Silent):
 
 
 def watched(wired: Program, seed: int) -> ConsensusMonitor:
-    consensus = ConsensusMonitor(TASK, 2)
+    consensus = ConsensusMonitor()
     Simulation(seed)(wired, Feeding(consensus))
     consensus.close()
     return consensus
@@ -54,14 +54,16 @@ def watched(wired: Program, seed: int) -> ConsensusMonitor:
 )
 def test_the_bound_holds_on_one_host(monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], seed: int) -> None:
     monkeypatch.setattr(module, "WAITING", 100)
-    consensus = watched(gala(TASK, learners=4, envs=2, period=40, **given), seed)
+    consensus = watched(gala(TASK, learners=4, envs=2, period=40, window=32, **given), seed)
     assert_the_bound_holds(consensus)
 
 
 @pytest.mark.parametrize("form", ["fp32", "int8"])
 def test_the_bound_holds_between_hosts(monkeypatch: pytest.MonkeyPatch, form: Any) -> None:
     monkeypatch.setattr(module, "WAITING", 100)
-    consensus = watched(pala(TASK, hosts=2, learners=2, envs=2, period=40, staleness=3, interval=3, form=form), seed=0)
+    consensus = watched(
+        pala(TASK, hosts=2, learners=2, envs=2, period=40, window=32, staleness=3, interval=3, form=form), seed=0
+    )
     assert_the_bound_holds(consensus)
 
 
@@ -73,5 +75,7 @@ def assert_the_bound_holds(consensus: ConsensusMonitor) -> None:
         assert window["members"] == 4
         assert 0 < window["distance"] <= window["bound"]
         assert window["tightness"] > 0.05  # and it says something
+        assert 0 < window["projection_error"] < 3 * window["standard_error"]  # of 7,620 parameters
+        assert 0 < window["kl"] <= window["kl_max"]
     assert 0 < consensus.totals.mixed <= consensus.totals.sent
     assert consensus.totals.staleness.total() == consensus.totals.ages.total() == consensus.totals.mixed
