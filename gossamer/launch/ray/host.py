@@ -15,7 +15,7 @@ from ray import cloudpickle
 from gossamer.launch.base import Crew, Handle, build
 from gossamer.launch.ray.calls import Calls, Remote, RemoteCall
 from gossamer.launch.ray.errors import HostFailed
-from gossamer.launch.ray.messages import HostObserver, HostState, Outcome, WorkerMessage
+from gossamer.launch.ray.messages import HostObserver, HostState, Outcome
 from gossamer.launch.ray.rpc import Address, Server
 from gossamer.launch.threads import Monitor
 from gossamer.program import Copy, Program, Ref, Unreachable
@@ -83,7 +83,7 @@ class HostProcess:
 
     def _play(self, copy: Copy, crew: Crew) -> None:
         crew.work(copy, partial(self._handle, may_wait=True), self._stopped, restarts=self.life - 1)
-        self.observer.put(WorkerMessage("end", copy.name))
+        self.observer.end(copy.name)
 
     def _handle(self, ref: Ref, *, may_wait: bool) -> Handle | Remote:
         if ref.index in self._monitors:
@@ -99,15 +99,15 @@ class HostProcess:
             monitor.wake()
 
     @ray.method(concurrency_group=CONTROL)
-    def look(self, turn: int, seen: int, failures: int, due: Collection[str], stop: bool) -> HostState:
-        """What has happened after the `seen` news and the `failures` that the driver has; what it asks for."""
+    def look(self, turn: int, seen: int, failures: int, due: Collection[str], stop: bool, most: int) -> HostState:
+        """What has happened after the `seen` news and the `failures` that the driver has, in at most `most` bytes."""
         crew = self.crew
         if crew is None or turn < self._turn:  # nothing yet; or a look that has been given up and comes late
             return HostState(self.process, working=crew is not None)
         self._turn = turn
         if stop and not crew.stopped:
             crew.stop()
-        first, news = self.observer.take(seen, due)
+        first, news = self.observer.take(seen, due, most)
         stopped = crew.stopped  # before the failures: who fails is noted first, and then stops the others
         failed = tuple((where, Outcome.failed(error)) for where, error in crew.failures[failures:])
         return HostState(self.process, True, first, news, stopped, failed)

@@ -14,7 +14,16 @@ from ray.exceptions import GetTimeoutError
 
 from gossamer.launch.base import POLL, Crew
 from gossamer.launch.ray.errors import HostFailed
-from gossamer.launch.ray.messages import GONE, PATIENCE, HostState, Outcome, WorkerMessage
+from gossamer.launch.ray.messages import (
+    GONE,
+    LOOK_BYTES,
+    PATIENCE,
+    PIECE_BYTES,
+    HostState,
+    Outcome,
+    Pieces,
+    WorkerMessage,
+)
 
 PAUSE = 0.1  # seconds between two looks at a host that always has news: each costs both sides about a millisecond
 FAILURE_SECONDS = 600.0  # for which a failure of a host counts
@@ -73,6 +82,7 @@ class Supervisor:
         self.ended = set[str]()  # workers that came to their own end
         self._deployment, self._crew, self._actor = run, run.crew, run.actors[host]
         self._process, self._life, self._turn, self._seen, self._failures = "", 0, 0, 0, 0
+        self._most, self._pieces = LOOK_BYTES, Pieces()
         self._saved: dict[str, Any] = {}  # worker -> what it saved last in this run
         self._fell: list[float] = []  # when the host failed, since it last reported something
         self._gone_since = self._stopped_since = float("inf")
@@ -107,8 +117,13 @@ class Supervisor:
     def _look(self) -> None:
         self._turn += 1
         due = [name for name in self.running if self._crew.observer.due(name)]
-        look = self._actor.look.remote(self._turn, self._seen, self._failures, due, self._crew.stopped)
-        found: HostState = self._ask(look, self._deployment.limits.call_seconds + PATIENCE)
+        look = self._actor.look.remote(self._turn, self._seen, self._failures, due, self._crew.stopped, self._most)
+        try:
+            found: HostState = self._ask(look, self._deployment.limits.call_seconds + PATIENCE)
+        except GetTimeoutError:  # it may have had too much to carry: ask for less until it comes
+            self._most = max(PIECE_BYTES, self._most // 2)
+            raise
+        self._most = min(LOOK_BYTES, self._most + PIECE_BYTES)
         if self._life and self._gone_since < float("inf"):
             log.warning("host %s is back after %.1f s", self.host, time.monotonic() - self._gone_since)
         self._gone_since = float("inf")
@@ -124,6 +139,7 @@ class Supervisor:
             if self._process:
                 self._failed()
             self._process, self._life, self._seen, self._failures = process, self._life + 1, 0, 0
+            self._pieces = Pieces()
         run = self._deployment
         seconds = run.limits.call_seconds
         outcome: Outcome = self._ask(self._actor.build.remote(self._life, run.plan, run.actors, seconds))
@@ -159,13 +175,13 @@ class Supervisor:
         """Hand it to the observer. What that raises is the worker's failure, as it is where both share a process."""
         observer, worker = self._crew.observer, news.worker
         try:
-            if news.kind == "report":
+            if news.kind == "report" and self._pieces.add(news):
                 self._fell.clear()
-                observer.report(worker, news.content)
-            elif news.kind == "save":
-                self._saved[worker] = news.content
-                observer.save(worker, news.content)
-            else:
+                observer.report(worker, self._pieces.take())
+            elif news.kind == "save" and self._pieces.add(news):
+                self._saved[worker] = self._pieces.take()
+                observer.save(worker, self._saved[worker])
+            elif news.kind == "end":
                 self.ended.add(worker)
                 self.running.discard(worker)
         except BaseException as error:
