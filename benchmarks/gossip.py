@@ -4,6 +4,7 @@
     python -m benchmarks.gossip message        # one message between two hosts: bytes and milliseconds
     python -m benchmarks.gossip scale          # efficiency and staleness from 4 to 1,024 members, in virtual time
     python -m benchmarks.gossip rate           # steps until Catch is learned: one learner, GALA at two learning rates
+    python -m benchmarks.gossip diagnostics    # bytes and processor time of what members report of their exchange
 
 Each writes `results/gossip-WHAT.json`; `scale` a plot beside it. `message --address IP:PORT` measures between two
 machines of a Ray cluster instead of two processes of this one.
@@ -27,6 +28,7 @@ import numpy as np
 import torch
 
 from benchmarks.curves import median
+from benchmarks.diagnostics import diagnostics
 from benchmarks.provenance import RESULTS, keep, provenance
 from gossamer.config.settings import Settings, resolve
 from gossamer.config.wiring import program, task
@@ -95,7 +97,9 @@ def exchange(
         p, learners = Program("alone"), 4 // hosts
         for h in range(hosts):
             with p.host(f"host{h}", cpus=learners):
-                p.worker(act_and_learn, copies=learners)(task(gala), Alone(), envs=gala.envs, workers=gala.workers)
+                p.worker(act_and_learn, copies=learners)(
+                    task(gala), Alone(), num_envs=gala.num_envs, env_workers=gala.workers
+                )
         return p
 
     ways: dict[str, Callable[[Any], None]] = {
@@ -123,7 +127,13 @@ def _ratios(gala: Settings, rates: Mapping[str, list[float]]) -> dict[str, Any]:
         return {"median": statistics.median(each), "rounds": each}
 
     return {
-        "settings": {"env": gala.env, "algorithm": gala.algorithm, "network": gala.network, "learners": 4, "envs": 16},
+        "settings": {
+            "env": gala.env,
+            "algorithm": gala.algorithm,
+            "network": gala.network,
+            "learners": 4,
+            "num_envs": 16,
+        },
         "steps_per_second": {name: {"median": statistics.median(r), "rounds": r} for name, r in rates.items()},
         "gala / threads without exchange": ratio("gala", "threads, no exchange"),
         "pala / processes without exchange": ratio("pala, two Ray hosts", "two processes, no exchange"),
@@ -210,7 +220,7 @@ def rate(seeds: int, algorithm: str) -> dict[str, Any]:
     """Agent steps until the mean return of the last 100 games of Catch is 0.8 or more, for several seeds."""
     plain = resolve({"architecture": "paac", "env": "catch", "algorithm": algorithm}).learning_rate
     ways: dict[str, dict[str, Any]] = {
-        "one learner, 64 environments": {"architecture": "paac", "envs": 64},
+        "one learner, 64 environments": {"architecture": "paac", "num_envs": 64},
         "gala, 4 x 16, its rate": {"architecture": "gala", "learning_rate": plain},
         "gala, 4 x 16, twice its rate (the default)": {"architecture": "gala"},
         "gala, 4 x 16, lock-step, its rate": {"architecture": "gala", "sync": "lock-step", "learning_rate": plain},
@@ -258,7 +268,7 @@ def plot(found: Mapping[str, Any], path: Path) -> None:
 def main() -> None:
     """Measure, and write it down."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["exchange", "message", "scale", "rate"])
+    parser.add_argument("what", choices=["exchange", "message", "scale", "rate", "diagnostics"])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=15.0)
     parser.add_argument("--env", default="pong")
@@ -267,8 +277,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=8)
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--address", default=None)
+    parser.add_argument("--learners", type=int, default=16, help="of diagnostics")
     parser.add_argument("--most", type=int, default=1024)
-    parser.add_argument("--iterations", type=int, default=60)
+    parser.add_argument("--iterations", type=int, help="of scale (default: 60) and diagnostics (default: 1,000)")
     parser.add_argument("--name", default=None, help="of the file under results/ (default: gossip-WHAT)")
     options = parser.parse_args()
     origin = provenance()
@@ -283,9 +294,12 @@ def main() -> None:
         found = message(options.count, options.address)
     elif options.what == "rate":
         found = rate(options.seeds, options.algorithm)
+    elif options.what == "diagnostics":
+        given = {"env": options.env, "algorithm": options.algorithm, "network": options.network or "nature"}
+        found = diagnostics(options.learners, options.iterations or 1000, given)
     else:
         torch.set_num_threads(1)
-        scale(options.most, 8, options.iterations, lambda found: keep(name, {**origin, "figures": found}))
+        scale(options.most, 8, options.iterations or 60, lambda found: keep(name, {**origin, "figures": found}))
         found = json.loads((RESULTS / f"{name}.json").read_text())["figures"]
         plot(found, RESULTS / f"{name}.png")
     print(keep(name, {**origin, "figures": found}))
