@@ -54,7 +54,7 @@ def weigh(records: list[Cut | InTransit | Tracked]) -> dict[str, int]:
 def diagnostics(learners: int, iterations: int, given: dict[str, Any]) -> dict[str, Any]:
     """Run GALA with so many learners for so many iterations of each."""
     settings = resolve({"architecture": "gala", "learners": learners, "threads": 1, **given})
-    updates = settings.epochs * settings.minibatches
+    updates = settings.epochs * settings.num_minibatches
     steps = learners * settings.num_envs * settings.rollout_length * -(-iterations // updates)
     settings = resolve({"architecture": "gala", "learners": learners, "threads": 1, **given, "steps": steps})
     monitor = ConsensusMonitor()
