@@ -4,6 +4,7 @@
     python -m benchmarks.gossip message        # one message between two hosts: bytes and milliseconds
     python -m benchmarks.gossip scale          # efficiency and staleness from 4 to 1,024 members, in virtual time
     python -m benchmarks.gossip rate           # steps until Catch is learned: one learner, GALA at two learning rates
+    python -m benchmarks.gossip diagnostics    # bytes and processor time of what members report of their exchange
 
 Each writes `results/gossip-WHAT.json`; `scale` a plot beside it. `message --address IP:PORT` measures between two
 machines of a Ray cluster instead of two processes of this one.
@@ -25,6 +26,7 @@ import numpy as np
 import torch
 
 from benchmarks.curves import median
+from benchmarks.diagnostics import diagnostics
 from benchmarks.provenance import RESULTS, keep, provenance
 from gossamer.config.build import num_envs, program, task
 from gossamer.config.config import Config
@@ -264,7 +266,7 @@ def plot(found: Mapping[str, Any], path: Path) -> None:
 def main() -> None:
     """Measure, and write it down."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["exchange", "message", "scale", "rate"])
+    parser.add_argument("what", choices=["exchange", "message", "scale", "rate", "diagnostics"])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=15.0)
     parser.add_argument("--env", default="pong")
@@ -273,8 +275,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=8)
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--address", default=None)
+    parser.add_argument("--learners", type=int, default=16, help="of diagnostics")
     parser.add_argument("--most", type=int, default=1024)
-    parser.add_argument("--iterations", type=int, default=60)
+    parser.add_argument("--iterations", type=int, help="of scale (default: 60) and diagnostics (default: 1,000)")
     parser.add_argument("--name", default=None, help="of the file under results/ (default: gossip-WHAT)")
     options = parser.parse_args()
     origin = provenance()
@@ -289,9 +292,12 @@ def main() -> None:
         found = message(options.count, options.address)
     elif options.what == "rate":
         found = rate(options.seeds, options.algorithm)
+    elif options.what == "diagnostics":
+        given = {"env": options.env, "algorithm": options.algorithm, "network": options.network or "nature"}
+        found = diagnostics(options.learners, options.iterations or 1000, given)
     else:
         torch.set_num_threads(1)
-        scale(options.most, 8, options.iterations, lambda found: keep(name, {**origin, "figures": found}))
+        scale(options.most, 8, options.iterations or 60, lambda found: keep(name, {**origin, "figures": found}))
         found = json.loads((RESULTS / f"{name}.json").read_text())["figures"]
         plot(found, RESULTS / f"{name}.png")
     print(keep(name, {**origin, "figures": found}))

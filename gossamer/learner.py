@@ -13,7 +13,9 @@ from gossamer.data import Trajectory, Tree
 from gossamer.envs.base import Spec
 from gossamer.exchange import Link, Stepped
 from gossamer.exchange.flat import Flat
+from gossamer.exchange.gossip.records import PolicyOutputs
 from gossamer.losses import Loss
+from gossamer.reference import policy_outputs
 from gossamer.task import Task
 
 _SEEDING = threading.Lock()  # torch initialises from one global stream; members of one process must not share it
@@ -87,6 +89,10 @@ class Learner:
         if not all(bool(p.isfinite().all()) for p in self.model.parameters()):
             return "a parameter"
         return "the gradient" if bool(loss.total.isfinite()) else "the loss"
+
+    def policy_outputs(self) -> PolicyOutputs | None:
+        """The present policy on the reference observations."""
+        return policy_outputs(self.task, self.model)
 
     def state_dict(self) -> Tree:
         """Everything the next update depends on."""

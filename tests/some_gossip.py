@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
 
 from gossamer.diagnostics.bound import Window
+from gossamer.exchange.gossip.projection import project
 from gossamer.exchange.gossip.records import Cut, InTransit, Record, Tracked
 
-SIZE = 6  # P
+SIZE = 6  # P, where a test asks for no other
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class Member:
     rank: int
     vector: np.ndarray  # p(rank, iteration)
     mixed: np.ndarray  # y
+    opened: np.ndarray  # its parameters at its last cut
     iteration: int = 0
     epoch: int = -1
     parents: tuple[tuple[int, int, float], ...] = ()
@@ -40,10 +43,10 @@ class Ring:
 
     Member 0 opens and closes windows; the others learn of it by letters, as Lai and Yang have it."""
 
-    def __init__(self, members: int, seed: int) -> None:
-        self.rng = np.random.default_rng(seed)
-        vectors = [self.rng.normal(size=SIZE) for _ in range(members)]
-        self.members = [Member(rank, vector, vector) for rank, vector in enumerate(vectors)]
+    def __init__(self, members: int, seed: int, size: int = SIZE) -> None:
+        self.rng, self.size = np.random.default_rng(seed), size
+        vectors = [self.rng.normal(size=size) for _ in range(members)]
+        self.members = [Member(rank, vector, vector, vector) for rank, vector in enumerate(vectors)]
         self.displacements: dict[tuple[int, int], np.ndarray] = {}
         self.vectors = {(rank, 0): vector for rank, vector in enumerate(vectors)}
 
@@ -60,7 +63,7 @@ class Ring:
                 self.step(member, everything=True)
 
     def step(self, member: Member, *, everything: bool = False) -> None:
-        displacement = self.rng.normal(size=SIZE) * self.rng.choice([0.0, 0.1, 1.0])
+        displacement = self.rng.normal(size=self.size) * self.rng.choice([0.0, 0.1, 1.0])
         member.iteration += 1
         member.vector = member.mixed + displacement
         event = (member.rank, member.iteration)
@@ -86,13 +89,16 @@ class Ring:
     def cut(self, member: Member) -> None:
         member.epoch += 1
         everybody = tuple(range(len(self.members)))
-        vector = torch.from_numpy(member.vector)
-        member.records.append(Cut(member.epoch, member.rank, member.iteration, everybody, vector, None))
+        vector = project(torch.from_numpy(member.vector))
+        moved = float(np.linalg.norm(member.vector - member.opened)) if member.epoch % 2 else None
+        member.opened = member.vector
+        cut = Cut(member.epoch, member.rank, member.iteration, everybody, self.size, vector, moved=moved)
+        member.records.append(cut)
 
     def mix(self, member: Member, letters: list[Letter]) -> None:
         for letter in letters:
             if letter.epoch < member.epoch:
-                vector = torch.from_numpy(letter.vector)
+                vector = project(torch.from_numpy(letter.vector))
                 member.records.append(InTransit(member.epoch, letter.sender, letter.iteration, vector))
         weights = self.rng.dirichlet(np.ones(1 + len(letters)))
         member.mixed = weights[0] * member.vector + sum(
@@ -113,7 +119,9 @@ def windows(ring: Ring) -> list[Window]:
     return [window for _, window in sorted(found.items()) if window.complete]
 
 
-def cut(epoch: int, member: int, iteration: int, vector: list[float], members: int = 2, **more: list[float]) -> Cut:
+def cut(epoch: int, member: int, iteration: int, vector: list[float], members: int = 2, **more: Any) -> Cut:
     """A cut of vectors given as lists."""
     gradient = torch.tensor(more["gradient"]) if "gradient" in more else None
-    return Cut(epoch, member, iteration, tuple(range(members)), torch.tensor(vector), gradient)
+    parameters = torch.tensor(vector)
+    size = more.get("size", len(vector))
+    return Cut(epoch, member, iteration, tuple(range(members)), size, parameters, gradient, more.get("moved"))

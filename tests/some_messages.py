@@ -73,6 +73,9 @@ def local(opt: Optimizer) -> LocalStep:
 
     return step
 
+    def policy_outputs(self) -> None:
+        return None
+
 
 @dataclass
 class Place:

@@ -26,7 +26,7 @@ ROWS = [
     {"loops"},
     {"member"},
     {"actor", "learner"},
-    {"policy"},
+    {"policy", "reference"},
     {"experience", "exchange"},
     {"task"},
     {"algorithms"},

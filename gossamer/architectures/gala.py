@@ -27,7 +27,7 @@ def gala(
     lock_step: bool = False,
     interval: int = 1,
     period: int = 500,
-    window: int = 32,
+    window: int = 16,
     loop: Loop = act_and_learn,
 ) -> Program:
     """`learners` actor-learners as threads of one process, each with `num_envs` environments of its own. After each of

@@ -47,7 +47,7 @@ def pala(
     interval: int | None = None,
     couriers: int = 2,
     period: int = 500,
-    window: int = 32,
+    window: int = 16,
     loop: Loop = act_and_learn,
 ) -> Program:
     """`learners` actor-learners on each of `hosts` hosts, each with `num_envs` environments of its own.

@@ -1,7 +1,7 @@
-"""The epsilon-ball, live: how far gossiping members are from their mean, and how far they can be at most.
+"""How far gossiping members are from their mean, and how far they can be at most, while they train.
 
-Members report (`gossamer.exchange.gossip.records`); every window that all of them have delivered is measured in a
-thread of its own, so that no learner waits for it."""
+Members report (`gossamer.exchange.gossip.records`); every observation window that all of them have delivered is
+evaluated in a thread of its own, so that no learner waits for it."""
 
 from __future__ import annotations
 
@@ -14,42 +14,40 @@ from typing import Any
 
 import torch
 
-from gossamer.diagnostics.bound import Incomplete, Window, apart, cosines
-from gossamer.diagnostics.divergence import Policies
+from gossamer.diagnostics.bound import (
+    MARGIN,
+    Incomplete,
+    Window,
+    consensus_distance,
+    cosines,
+    projection_error,
+)
+from gossamer.diagnostics.divergence import policy_divergence
 from gossamer.diagnostics.traffic import Totals, median_age
+from gossamer.exchange.gossip.projection import DIMENSIONS
 from gossamer.exchange.gossip.records import Cut, InTransit, Record, Tracked, Traffic
-from gossamer.task import Task
 
 OPEN = 4  # windows that are waited for at one time: one that a member never delivers must not stay for ever
-WAITING = 2  # complete windows that may wait to be measured; they hold every member's parameters
-SHOWN = ("distance", "bound", "kl", "kl_max", "gradient_cosine")  # of a window, in rows of metrics
-KL_SHARE = 0.05  # of one core's time, at most, to compare policies with: it is taken from the members
+WAITING = 2  # complete windows that may wait to be evaluated; they hold every member's projections
+SHOWN = ("distance", "bound", "projection_error", "kl", "kl_max", "gradient_cosine")  # of a window, in rows of metrics
 
 
 class ConsensusMonitor:
     """Takes what members report of their exchange and says how far apart they are. Any thread may call."""
 
-    def __init__(
-        self,
-        task: Task,
-        envs: int,
-        *,
-        when: Callable[[], tuple[int, float]] = lambda: (0, 0.0),
-        kl_share: float = KL_SHARE,
-    ) -> None:
-        """`envs` of each member; `when`: the run's environment steps and seconds so far; `kl_share`: see `KL_SHARE`."""
-        self._task, self._envs, self._when, self._kl_share = task, envs, when, kl_share
+    def __init__(self, *, when: Callable[[], tuple[int, float]] = lambda: (0, 0.0)) -> None:
+        """`when`: the run's environment steps and seconds so far."""
+        self._when = when
         self.windows: list[dict[str, Any]] = []  # as `gossip.json` has them
         self.totals = Totals()
         self.incomplete = 0  # windows of which records are missing or contradict each other
-        self.late = 0  # windows that were not measured because later ones had come
+        self.late = 0  # windows that were not evaluated because later ones had come
+        self.cpu = 0.0  # seconds of processor time of the thread that evaluates
         self._since, self._row_at = Totals(), when()[1]  # since the last row
         self._members: set[str] = set()
         self._open: dict[int, Window] = {}
         self._over: set[int] = set()  # epochs of windows done with, of the last few
         self._newest = 0
-        self._policies: Policies | None = None
-        self._kl_from = 0.0  # no comparison of policies before this time
         self._changed = threading.Condition()
         self._waiting: deque[tuple[Window, int, float]] = deque()
         self._ending = False
@@ -57,7 +55,7 @@ class ConsensusMonitor:
         self._thread = threading.Thread(target=self._work, name="consensus", daemon=True)
 
     def take(self, worker: str, record: Record) -> None:
-        """One record of a member. Raises what went wrong in measuring earlier ones."""
+        """One record of a member. Raises what went wrong in evaluating earlier ones."""
         with self._changed:
             self._check()
             self._members.add(worker)
@@ -68,7 +66,7 @@ class ConsensusMonitor:
                 self._sort(record)
 
     def _sort(self, record: Cut | InTransit | Tracked) -> None:
-        """Put it to its window, and the window where it can be measured once it is complete."""
+        """Add it to its window, and queue the window for evaluation once it is complete."""
         epoch = record.epoch - record.epoch % 2
         self._newest = max(self._newest, epoch)
         oldest = self._newest - 2 * (OPEN - 1)
@@ -99,7 +97,7 @@ class ConsensusMonitor:
         self.incomplete += 1
 
     def _work(self) -> None:
-        """Measure windows until the end, in a thread of its own."""
+        """Evaluate windows until the end, in a thread of its own."""
         torch.set_num_threads(1)  # counts for the calling thread
         while True:
             with self._changed:
@@ -109,7 +107,7 @@ class ConsensusMonitor:
                     return
                 window, steps, seconds = self._waiting.popleft()
             try:
-                figures = {**_figures(window), **self._kl(window)}
+                figures = _figures(window)
             except Incomplete:
                 with self._changed:
                     self.incomplete += 1
@@ -119,19 +117,7 @@ class ConsensusMonitor:
             else:
                 with self._changed:
                     self.windows.append({"steps": steps, "seconds": round(seconds, 3), **figures})
-
-    def _kl(self, window: Window) -> dict[str, float | None]:
-        """Mean and greatest KL over ordered pairs of members; None where it was left out to save time."""
-        if time.monotonic() < self._kl_from:
-            return {"kl": None, "kl_max": None}
-        if self._policies is None:
-            self._policies = Policies(self._task, self._envs)
-        start = time.monotonic()
-        members = sorted(window.members)
-        pairs = self._policies.divergence([window.closing[member].parameters for member in members])
-        end = time.monotonic()
-        self._kl_from = end + (end - start) * (1 / self._kl_share - 1)
-        return {"kl": float(pairs.sum()) / max(1, len(members) * (len(members) - 1)), "kl_max": float(pairs.max())}
+                    self.cpu = time.thread_time()
 
     def row(self) -> dict[str, float | None]:
         """Metrics for `metrics.jsonl`: the last window's figures, and the traffic since the last row. None for what is
@@ -157,15 +143,37 @@ class ConsensusMonitor:
 
     def _last(self, name: str) -> float | None:
         """Of the last window that has it."""
-        return next((window[name] for window in reversed(self.windows) if window[name] is not None), None)
+        return next((window[name] for window in reversed(self.windows) if window.get(name) is not None), None)
 
     def to_dict(self) -> dict[str, Any]:
         """As `gossip.json` has it: every window, and the traffic of the whole run; empty where there was none."""
         with self._changed:
             if not self._members and not self.windows:
                 return {}
-            dropped = {"incomplete": self.incomplete, "late": self.late}
-            return {"windows": list(self.windows), "dropped": dropped, "traffic": self.totals.to_dict()}
+            return {
+                "projection": self._projection(),
+                "windows": list(self.windows),
+                "dropped": {"incomplete": self.incomplete, "late": self.late},
+                "traffic": self.totals.to_dict(),
+                "cost": self._cost(),
+            }
+
+    def _projection(self) -> dict[str, Any]:
+        """The error of what is estimated from projections: as it can be expected, and as it was measured."""
+        errors = [e for window in self.windows if (e := window.get("projection_error")) is not None]
+        return {
+            "dimensions": DIMENSIONS,
+            "standard_error": max((window.get("standard_error", 0.0) for window in self.windows), default=None),
+            "measured_error": (sum(e**2 for e in errors) / len(errors)) ** 0.5 if errors else None,
+            "margin": MARGIN,
+        }
+
+    def _cost(self) -> dict[str, Any]:
+        """Seconds of processor time since this process has watched the run: all of the members' threads, what they
+        spent of it on records, and what evaluating took here; `share` is the part of the last two."""
+        all_, members = self.totals.cpu, self.totals.cpu_diagnostics
+        share = (members + self.cpu) / (all_ + self.cpu) if all_ > 0 else None
+        return {"members": all_, "members_diagnostics": members, "driver_diagnostics": self.cpu, "share": share}
 
     def load(self, state: dict[str, Any], until: int) -> None:
         """Go on from what `to_dict` gave, without its windows later than so many steps."""
@@ -174,7 +182,7 @@ class ConsensusMonitor:
         self.totals = Totals.from_dict(state["traffic"])
 
     def close(self) -> None:
-        """Measure what waits, and end. Raises what went wrong in measuring."""
+        """Evaluate what waits, and end. Raises what went wrong in it."""
         self._end()
         self._check()
 
@@ -197,14 +205,20 @@ class ConsensusMonitor:
 
 
 def _figures(window: Window) -> dict[str, Any]:
-    """What can be said of a window without its policies."""
-    found, cosine = apart(window), cosines(window)
+    """All that can be said of a window."""
+    found, cosine = consensus_distance(window), cosines(window)
+    kl = policy_divergence([window.closing[member].policy for member in sorted(window.members)])
     return {
         "epoch": window.epoch,
         "members": len(window.members),
         "iteration": sum(cut.iteration for cut in window.closing.values()) / len(window.closing),
         **asdict(found),
         "tightness": found.distance / found.bound if found.bound > 0 else None,
+        "standard_error": window.standard_error,
+        "projection_error": projection_error(window),
+        "kl": kl.mean,
+        "kl_max": kl.greatest,
+        "kl_observations": kl.observations,
         "gradient_cosine": cosine.all,
         "gradient_cosine_neighbours": cosine.neighbours,
         "gradient_cosine_others": cosine.others,

@@ -1,4 +1,4 @@
-"""The picture of `gossip.json`: how far members were apart, how far they could be, and how old what they heard was."""
+"""The plot of `gossip.json`: the consensus distance and its bound, policies, gradients, and the age of messages."""
 
 from __future__ import annotations
 
@@ -42,14 +42,26 @@ def draw(gossip: dict[str, Any], path: Path) -> None:
         _cosine(figure.add_subplot(grid[1, 3:6]), windows)
         _staleness(figure.add_subplot(grid[1, 6:9]), traffic["staleness"])
         _ages(figure.add_subplot(grid[1, 9:]), traffic["ages"])
-        members = f"{windows[-1]['members']} members, {len(windows)} windows" if windows else "no window was measured"
-        figure.suptitle(f"Gossip: {members}", x=0.01, ha="left", fontsize=12)
+        figure.suptitle(f"Gossip: {_title(gossip)}", x=0.01, ha="left", fontsize=11)
         atomic_write(path, lambda beside: figure.savefig(beside, format="png"))
+
+
+def _title(gossip: dict[str, Any]) -> str:
+    """What was observed, and how exactly."""
+    windows, projection = gossip["windows"], gossip.get("projection", {})
+    if not windows:
+        return "no observation window was completed"
+    title = f"{windows[-1]['members']} members, {len(windows)} observation window{'s' * (len(windows) > 1)}"
+    if not projection.get("standard_error"):
+        return title  # networks that are not projected, and records from before there were projections
+    expected, measured = projection["standard_error"], projection["measured_error"]
+    seen = "" if measured is None else f", measured {measured:.1%}"
+    return f"{title}; distances from {projection['dimensions']:,} random projections (error {expected:.1%}{seen})"
 
 
 def _curve(axes: Axes, windows: Sequence[dict[str, Any]], name: str, label: str, colour: str, style: str = "-") -> None:
     """One figure of the windows against steps, where it is known."""
-    known = [(window["steps"], window[name]) for window in windows if window[name] is not None]
+    known = [(window["steps"], window[name]) for window in windows if window.get(name) is not None]
     if known:
         dots = "." if len(known) <= 60 else ""
         axes.plot(*zip(*known, strict=True), style, marker=dots, color=colour, label=label, linewidth=1.4, markersize=5)
@@ -74,10 +86,10 @@ def _empty(axes: Axes, why: str) -> None:
 
 
 def _distance(axes: Axes, windows: Sequence[dict[str, Any]]) -> None:
-    _curve(axes, windows, "bound", "bound: the epsilon-ball, from weights and steps", ORANGE, "--")
+    _curve(axes, windows, "bound", "consensus bound, from mixing weights and steps", ORANGE, "--")
     _curve(axes, windows, "distance", "distance of the farthest member", BLUE)
     _curve(axes, windows, "distance_rms", "root mean square over members", GREY)
-    _against_steps(axes, "Distance of members from their mean, $\\|x_i - \\bar x\\|_2$", logarithmic=True)
+    _against_steps(axes, "Consensus distance: members from their mean, $\\|x_i - \\bar x\\|_2$", logarithmic=True)
 
 
 def _tightness(axes: Axes, windows: Sequence[dict[str, Any]]) -> None:

@@ -19,6 +19,9 @@ class Totals:
     waited: float = 0.0  # seconds of all members
     staleness: Counter[int] = field(default_factory=Counter)  # iterations behind -> messages
     ages: Counter[int] = field(default_factory=Counter)  # floor(log2 milliseconds) -> messages
+    # Not part of `to_dict`: of this process's time, not of the whole run's
+    cpu: float = 0.0  # seconds of processor time of the members' threads
+    cpu_diagnostics: float = 0.0  # of them, spent on records
 
     def add(self, traffic: Traffic) -> None:
         """What one member did since it last said so."""
@@ -28,6 +31,8 @@ class Totals:
         self.waited += traffic.waited
         self.staleness.update(traffic.staleness)
         self.ages.update(traffic.ages)
+        self.cpu += traffic.cpu
+        self.cpu_diagnostics += traffic.cpu_diagnostics
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it: keys of histograms are strings, in order."""
@@ -37,8 +42,10 @@ class Totals:
     @staticmethod
     def from_dict(state: dict[str, Any]) -> Totals:
         """What `to_dict` gave."""
-        counts = {name: Counter({int(k): int(n) for k, n in state[name].items()}) for name in ("staleness", "ages")}
-        return Totals(state["sent"], state["mixed"], state["refused"], state["waited"], **counts)
+        staleness, ages = ({int(k): int(n) for k, n in state[name].items()} for name in ("staleness", "ages"))
+        return Totals(
+            state["sent"], state["mixed"], state["refused"], state["waited"], Counter(staleness), Counter(ages)
+        )
 
 
 def median_age(ages: Counter[int]) -> float | None:

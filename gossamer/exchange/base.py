@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from gossamer.data import Tree, Version
 from gossamer.exchange.flat import Flat
-from gossamer.exchange.gossip.records import Record
+from gossamer.exchange.gossip.records import PolicyOutputs, Record
 from gossamer.program import Context
 
 
@@ -33,6 +33,9 @@ class Learning(Protocol):
     @property
     def flat(self) -> Flat:
         """The learner's only flat buffer of parameters; exchanges within each other share it."""
+
+    def policy_outputs(self) -> PolicyOutputs | None:
+        """The present policy on the reference observations; None for a member without a policy."""
 
 
 class Exchange(Protocol):

@@ -6,6 +6,7 @@ import hashlib
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import increment_version
 
 ALIGN = 16  # elements; a parameter starts at a multiple of 64 bytes
 
@@ -46,6 +47,7 @@ class Flat:
         self.vector = vector
         for parameter, view in zip(self._parameters.values(), self.views(vector), strict=True):
             parameter.data = view
+            increment_version(parameter)  # or a cast of the values before would be taken for the present ones
 
     def gradient(self) -> Tensor:
         """The gradients, as one new vector [P]; zero where there is none."""

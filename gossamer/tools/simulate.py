@@ -56,6 +56,9 @@ class StandIn:
     def flat(self) -> Flat:
         return Flat(self.model)
 
+    def policy_outputs(self) -> None:
+        """It has no policy."""
+
 
 def stand_in(ctx: Context, task: Workload, exchange: Exchange, *, num_envs: int = 0, env_workers: int = 0) -> None:
     """A loop in place of `act_and_learn`: compute for a step's time, let the exchange make it parameters."""

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gossamer.config.build import num_envs, task
+from gossamer.config.build import task
 from gossamer.config.config import Config, Control
 from gossamer.config.file import to_dict
 from gossamer.config.names import ALGORITHMS, name_of
@@ -67,7 +67,7 @@ class Session:
         self.progress, self.done = progress, progress.steps
         self.events = earlier(self.directory / RESULT) if saved else EventLog()
         members = wired.saved_workers
-        self.consensus = _consensus(config, progress, self.directory, self.done) if len(members) > 1 else None
+        self.consensus = _consensus(progress, self.directory, self.done) if len(members) > 1 else None
         states = _states(saved, members, self.log) if saved else _initial(config, members)
         settings = (self.directory / CONFIG).read_text()
         self.recorder = Recorder(self.directory, keep_until=self.done if saved else None, settings=settings)
@@ -231,10 +231,10 @@ def _initial(config: Config, members: frozenset[str]) -> dict[str, Tree]:
     return {member: {"parameters": parameters} for member in members}
 
 
-def _consensus(config: Config, progress: Progress, directory: Path, done: int) -> ConsensusMonitor:
+def _consensus(progress: Progress, directory: Path, done: int) -> ConsensusMonitor:
     """What watches how far members are apart; it goes on from `gossip.json` where the run does, and raises `UserError`
     where that is damaged."""
-    consensus = ConsensusMonitor(task(config), num_envs(config), when=lambda: (progress.steps, progress.elapsed))
+    consensus = ConsensusMonitor(when=lambda: (progress.steps, progress.elapsed))
     file = directory / GOSSIP
     if file.exists():
         try:

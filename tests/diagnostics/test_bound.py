@@ -11,8 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from some_gossip import SIZE, Ring, cut, windows
 
-from gossamer.diagnostics import bound as module
-from gossamer.diagnostics.bound import Apart, Cosines, Event, Incomplete, Window, apart, cosines, deviations
+from gossamer.diagnostics.bound import (
+    MARGIN,
+    ConsensusDistance,
+    Cosines,
+    Event,
+    Incomplete,
+    Window,
+    consensus_distance,
+    cosines,
+    deviations,
+    projection_error,
+)
+from gossamer.exchange.gossip.projection import standard_error
 from gossamer.exchange.gossip.records import Cut, InTransit, Record, Tracked
 
 programs = given(members=st.integers(1, 5), steps=st.integers(0, 120), seed=st.integers(0, 2**32 - 1))
@@ -46,7 +57,7 @@ def test_the_simplest_bound_is_met() -> None:
         cut(1, 1, 10, [1.0]),
     )
     assert window.complete
-    assert apart(window) == Apart(1.0, 1.0, 1.5, 1.5, 1.5, 1.5)
+    assert consensus_distance(window) == ConsensusDistance(1.0, 1.0, 1.5, 1.5, 1.5, 1.5)
 
 
 def test_what_was_on_its_way_counts_too() -> None:
@@ -61,7 +72,7 @@ def test_what_was_on_its_way_counts_too() -> None:
         cut(1, 0, 2, [1.0]),
         cut(1, 1, 3, [0.0]),
     )
-    assert apart(window) == Apart(0.0, 0.0, 0.5, 0.5, 0.5, 0.5)
+    assert consensus_distance(window) == ConsensusDistance(0.0, 0.0, 0.5, 0.5, 0.5, 0.5)
 
 
 def test_displacements_in_other_directions_leave_the_bound_above_the_distance() -> None:
@@ -74,7 +85,7 @@ def test_displacements_in_other_directions_leave_the_bound_above_the_distance() 
         *(Tracked(0, i, 1, ((i, 0, 1.0),), float(np.linalg.norm(move))) for i, move in enumerate(moves)),
         *(cut(1, i, 1, move, 3) for i, move in enumerate(moves)),
     )
-    found = apart(window)
+    found = consensus_distance(window)
     assert found.distance == pytest.approx(73**0.5 / 3)
     assert found.bound == pytest.approx(11 / 3)
     assert found.bound_rms == pytest.approx(((121 + 100 + 49) / 9 / 3) ** 0.5)
@@ -84,7 +95,7 @@ def test_displacements_in_other_directions_leave_the_bound_above_the_distance() 
 @programs
 def test_the_bound_holds_for_whatever_members_do(members: int, steps: int, seed: int) -> None:
     for window in windows(after(members, steps, seed)):
-        found = apart(window)
+        found = consensus_distance(window)
         x = np.stack([window.closing[i].parameters.numpy() for i in range(members)])
         distances = np.linalg.norm(x - x.mean(0), axis=1)
         assert found.distance == pytest.approx(distances.max(), abs=1e-12)
@@ -98,7 +109,51 @@ def test_the_bound_holds_for_whatever_members_do(members: int, steps: int, seed:
 def test_the_bound_is_the_formula_s(members: int, steps: int, seed: int) -> None:
     ring = after(members, steps, seed)
     for window in windows(ring):
-        assert apart(window).bound == pytest.approx(slow_bound(ring, window), rel=1e-9, abs=1e-12)
+        assert consensus_distance(window).bound == pytest.approx(slow_bound(ring, window), rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_bound_holds_for_projected_vectors_too(seed: int) -> None:
+    """Vectors of 12,000 elements as projections of 4,096: the estimate is near the true distance, both are bounded."""
+    ring = Ring(4, seed, size=12_000)
+    ring.run(80)
+    ring.settle()
+    found = windows(ring)
+    assert found
+    for window in found:
+        assert all(len(cut.parameters) == 4096 for cut in window.closing.values())
+        ends = np.stack([ring.vectors[m, window.closing[m].iteration] for m in range(4)])
+        true = np.linalg.norm(ends - ends.mean(0), axis=1).max()
+        apart = consensus_distance(window)
+        assert apart.distance == pytest.approx(true, rel=MARGIN * standard_error(12_000))
+        assert true <= apart.bound
+        assert apart.distance <= apart.bound
+
+
+def test_the_bound_is_raised_by_the_error_of_the_projection() -> None:
+    # One member has moved by 3, the other not: 3/2 from their mean each, and a bound of 3/2 where vectors are exact.
+    records = [
+        cut(0, 0, 0, [0.0], size=4097),
+        cut(0, 1, 0, [0.0], size=4097),
+        Tracked(0, 0, 1, ((0, 0, 1.0),), 3.0),
+        cut(1, 0, 1, [3.1], size=4097),
+        cut(1, 1, 0, [0.0], size=4097),
+    ]
+    found = consensus_distance(window_of(*records))
+    assert found.distance == pytest.approx(1.55)
+    assert found.bound == pytest.approx(1.5 * (1 + 4 * standard_error(4097)))
+    assert found.bound > 1.5 * 1.04
+
+
+def test_the_error_of_the_projection_is_measured_on_the_members_own_changes() -> None:
+    # Members of true changes 2 and 5 whose projections are 2.2 and 4.75 long: errors of 10 % and -5 %, in the
+    # root mean square sqrt((0.01 + 0.0025) / 2). A member that has not moved says nothing.
+    opening = [cut(0, i, 0, [1.0, 1.0], 3) for i in range(3)]
+    ends = ([3.2, 1.0], [1.0, -3.75], [1.0, 1.0])
+    closing = [cut(1, i, 1, end, 3, moved=moved) for i, (end, moved) in enumerate(zip(ends, (2, 5, 0), strict=True))]
+    assert projection_error(window_of(*opening, *closing)) == pytest.approx(0.00625**0.5, rel=1e-6)
+    still = [cut(1, i, 1, [1.0, 1.0], 3, moved=0.0) for i in range(3)]
+    assert projection_error(window_of(*opening, *still)) is None
 
 
 def slow_bound(ring: Ring, window: Window) -> float:
@@ -149,23 +204,25 @@ def test_weights_that_do_not_sum_to_one_are_charged_for() -> None:
         cut(1, 0, 1, [20.0]),
         cut(1, 1, 0, [10.0]),
     )
-    assert apart(window) == Apart(0.0, 0.0, 5.0, 5.0, 5.0, 5.0)
+    assert consensus_distance(window) == ConsensusDistance(0.0, 0.0, 5.0, 5.0, 5.0, 5.0)
 
 
 def test_a_step_of_unknown_origin_makes_a_window_incomplete() -> None:
     cuts = [cut(0, 0, 1, [0.0]), cut(0, 1, 1, [0.0]), cut(1, 0, 2, [1.0]), cut(1, 1, 1, [0.0])]
     with pytest.raises(Incomplete, match="where member 0 had step 2 from is not known"):
-        apart(window_of(*cuts))
+        consensus_distance(window_of(*cuts))
     with pytest.raises(Incomplete, match="where member 1 had step 9 from is not known"):
-        apart(window_of(*cuts, Tracked(0, 0, 2, ((0, 1, 0.5), (1, 9, 0.5)), 1.0)))
+        consensus_distance(window_of(*cuts, Tracked(0, 0, 2, ((0, 1, 0.5), (1, 9, 0.5)), 1.0)))
     with pytest.raises(Incomplete, match="own ancestors"):
-        apart(window_of(*cuts, Tracked(0, 0, 2, ((0, 3, 1.0),), 1.0), Tracked(0, 0, 3, ((0, 2, 1.0),), 1.0)))
+        consensus_distance(
+            window_of(*cuts, Tracked(0, 0, 2, ((0, 3, 1.0),), 1.0), Tracked(0, 0, 3, ((0, 2, 1.0),), 1.0))
+        )
 
 
 def test_a_step_that_nobody_has_a_part_of_need_not_be_known() -> None:
     lost = Tracked(0, 1, 2, ((5, 5, 1.0),), 1.0)
     cuts = [cut(0, 0, 1, [0.0]), cut(0, 1, 1, [0.0]), cut(1, 0, 1, [0.0]), cut(1, 1, 1, [0.0])]
-    assert apart(window_of(*cuts, lost)).bound == 0.0
+    assert consensus_distance(window_of(*cuts, lost)).bound == 0.0
 
 
 def test_records_that_contradict_each_other_are_refused() -> None:
@@ -184,8 +241,7 @@ def test_a_window_is_complete_when_all_have_opened_and_closed_it() -> None:
     assert [window_of(*records[:n]).complete for n in range(7)] == [False] * 6 + [True]
 
 
-def test_cosines_are_means_over_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CHUNK", 1)  # vectors are taken piece by piece
+def test_cosines_are_means_over_pairs() -> None:
     # On a ring of four 0-1, 1-2, 2-3 and 3-0 are neighbours. Directions east, north, east, west, of any length:
     # 0-1 0, 1-2 0, 2-3 -1, 3-0 -1; the others 0-2 1, 1-3 0.
     gradients = ([2.0, 0.0], [0.0, 5.0], [0.1, 0.0], [-3.0, 0.0])
@@ -209,8 +265,7 @@ def test_a_gradient_of_zero_has_no_direction() -> None:
     assert cosines(window_of(*(cut(1, i, 0, [0.0], gradient=[float(i)]) for i in range(2)))).all == 0.0
 
 
-def test_deviations_are_from_the_mean_of_the_members_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CHUNK", 2)
+def test_deviations_are_from_the_mean_of_the_members_alone() -> None:
     # Members (0, 0, 3) and (0, 0, 5), mean (0, 0, 4); another vector (3, 0, 8) is (3, 0, 4) from it: 5.
     found, centre = deviations([torch.tensor(v) for v in ([0.0, 0.0, 3.0], [0.0, 0.0, 5.0], [3.0, 0.0, 8.0])], 2)
     assert found.tolist() == [1.0, 1.0, 5.0]

@@ -8,23 +8,21 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from some_gossip import Ring, windows
-from some_parts import a_task
 
 from gossamer.diagnostics import consensus as module
-from gossamer.diagnostics.bound import apart
+from gossamer.diagnostics.bound import consensus_distance
 from gossamer.diagnostics.consensus import ConsensusMonitor
-from gossamer.envs.toy import Catch
-from gossamer.exchange.flat import Flat
-from gossamer.exchange.gossip.records import Cut, InTransit, Record, Tracked, Traffic
-from gossamer.learner import build
+from gossamer.exchange.gossip.projection import standard_error
+from gossamer.exchange.gossip.records import Cut, InTransit, PolicyOutputs, Record, Tracked, Traffic
 
-TASK = a_task(Catch())
-VECTOR = Flat(build(TASK, TASK.env.make(1).spec)).vector  # [P]
+VECTOR = torch.zeros(8)  # of parameters
+SIZE = len(VECTOR)
 
 
 class When:
@@ -37,6 +35,11 @@ class When:
         return self.steps, self.seconds
 
 
+def coin(heads: float) -> PolicyOutputs:
+    """A policy that answers every observation with a toss of this coin."""
+    return PolicyOutputs(np.arange(3, dtype=np.uint32), torch.tensor([heads, 1 - heads]).log().expand(3, 2))
+
+
 def window(epoch: int, members: int = 2, move: float = 0.0) -> list[tuple[str, Record]]:
     """All members begin as one; the first then moves by so much in one direction."""
     records: list[tuple[str, Record]] = []
@@ -46,10 +49,11 @@ def window(epoch: int, members: int = 2, move: float = 0.0) -> list[tuple[str, R
         vector[0] += move * (member == 0)
         gradient = torch.ones_like(vector) * (1 if member == 0 else -1)
         moved = move * (member == 0)
+        everybody = tuple(range(members))
         made: list[Record] = [
-            Cut(epoch, member, k, tuple(range(members)), VECTOR, None),
+            Cut(epoch, member, k, everybody, SIZE, VECTOR),
             Tracked(epoch, member, k + 1, ((member, k, 1.0),), moved),
-            Cut(epoch + 1, member, k + 1, tuple(range(members)), vector, gradient),
+            Cut(epoch + 1, member, k + 1, everybody, SIZE, vector, gradient, moved, coin(0.75 if moved else 0.5)),
         ]
         records += [(f"act_and_learn[{member}]", record) for record in made]
     return records
@@ -63,7 +67,7 @@ def give(consensus: ConsensusMonitor, records: list[tuple[str, Record]]) -> None
 def test_a_window() -> None:
     when = When()
     when.steps, when.seconds = 1000, 7.5
-    consensus = ConsensusMonitor(TASK, 2, when=when, kl_share=1.0)
+    consensus = ConsensusMonitor(when=when)
     give(consensus, window(4, move=3.0))
     consensus.close()
     (found,) = consensus.windows
@@ -76,12 +80,17 @@ def test_a_window() -> None:
     assert found["gradient_cosine"] == pytest.approx(-1.0)
     assert found["gradient_cosine_neighbours"] == pytest.approx(-1.0)
     assert found["gradient_cosine_others"] is None
-    assert 0 <= found["kl"] <= found["kl_max"]
+    # Coins of 3/4 and 1/2: KL is 3/4 ln(3/2) + 1/4 ln(1/2) one way and 1/2 ln(2/3) + 1/2 ln 2 the other
+    there, back = 0.75 * np.log(1.5) + 0.25 * np.log(0.5), 0.5 * np.log(2 / 3) + 0.5 * np.log(2)
+    assert found["kl"] == pytest.approx((there + back) / 2, abs=1e-7)
+    assert found["kl_max"] == pytest.approx(back, abs=1e-7)
+    assert found["kl_observations"] == 3
+    assert (found["standard_error"], found["projection_error"]) == (0.0, pytest.approx(0.0, abs=1e-12))
     assert (consensus.incomplete, consensus.late) == (0, 0)
 
 
 def test_policies_that_are_equal_have_no_divergence() -> None:
-    consensus = ConsensusMonitor(TASK, 2)
+    consensus = ConsensusMonitor()
     give(consensus, window(0, members=3))
     consensus.close()
     (found,) = consensus.windows
@@ -90,18 +99,51 @@ def test_policies_that_are_equal_have_no_divergence() -> None:
     assert found["tightness"] is None  # 0 of at most 0
 
 
-def test_the_mean_divergence_is_over_pairs_of_different_members() -> None:
-    consensus = ConsensusMonitor(TASK, 2, kl_share=1.0)
-    give(consensus, window(0, members=2, move=1e3))
+def test_a_member_without_a_policy_leaves_the_divergence_open() -> None:
+    consensus = ConsensusMonitor()
+    give(consensus, window(0, move=1.0))
+    silent = [(w, replace(r, policy=None) if isinstance(r, Cut) and r.member else r) for w, r in window(2, move=1.0)]
+    give(consensus, silent)
     consensus.close()
-    (found,) = consensus.windows
-    policies = module.Policies(TASK, 2)
-    moved = VECTOR.clone()
-    moved[0] += 1e3
-    pairs = policies.divergence([moved, VECTOR])
-    assert found["kl"] == pytest.approx(float(pairs[0, 1] + pairs[1, 0]) / 2)
-    assert found["kl_max"] == pytest.approx(float(pairs.max()))
-    assert found["kl_max"] > found["kl"] > 0
+    assert [found["kl"] is None for found in consensus.windows] == [False, True]
+    assert consensus.row()["gossip/kl"] == consensus.windows[0]["kl"]  # the last that is known
+
+
+def test_the_error_of_projections_is_stated_and_measured() -> None:
+    consensus = ConsensusMonitor()
+    for epoch, true in ((0, 3.0), (2, 4.0)):  # the projected change is 3
+        records = window(epoch, move=3.0)
+        give(
+            consensus,
+            [(w, replace(r, size=10**6, moved=r.moved and true) if isinstance(r, Cut) else r) for w, r in records],
+        )
+    consensus.close()
+    found = consensus.to_dict()
+    assert [each["projection_error"] for each in found["windows"]] == pytest.approx([0.0, 0.25])
+    assert found["projection"] == {
+        "dimensions": 4096,
+        "standard_error": standard_error(10**6),
+        "measured_error": pytest.approx((0.25**2 / 2) ** 0.5),
+        "margin": 4.0,
+    }
+    assert consensus.row()["gossip/projection_error"] == pytest.approx(0.25)
+
+
+def test_what_it_costs_is_stated() -> None:
+    consensus = ConsensusMonitor()
+    consensus.take("a", Traffic(cpu=6.0, cpu_diagnostics=0.25))
+    consensus.take("b", Traffic(cpu=4.0, cpu_diagnostics=0.25))
+    assert consensus.to_dict()["cost"] == {
+        "members": 10.0,
+        "members_diagnostics": 0.5,
+        "driver_diagnostics": 0.0,
+        "share": 0.05,
+    }
+    give(consensus, window(0))
+    consensus.close()
+    cost = consensus.to_dict()["cost"]
+    assert cost["driver_diagnostics"] > 0
+    assert cost["share"] == pytest.approx((0.5 + cost["driver_diagnostics"]) / (10.0 + cost["driver_diagnostics"]))
 
 
 @settings(deadline=None, max_examples=40)
@@ -110,9 +152,8 @@ def test_records_of_members_may_come_in_any_order(members: int, seed: int, order
     ring = Ring(members, seed)
     ring.run(60)
     ring.settle()
-    consensus = ConsensusMonitor(TASK, 2)
-    consensus._kl_from = float("inf")  # vectors of 6 are no policies
-    expected = [apart(each).bound for each in windows(ring)]
+    consensus = ConsensusMonitor()
+    expected = [consensus_distance(each).bound for each in windows(ring)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "WAITING", 100)
         patch.setattr(module, "OPEN", 100)
@@ -135,7 +176,7 @@ def without(records: list[tuple[str, Record]], kind: type, member: int) -> Itera
 
 
 def test_windows_that_cannot_be_measured_are_counted() -> None:
-    consensus = ConsensusMonitor(TASK, 2, kl_share=1.0)
+    consensus = ConsensusMonitor()
     lost = list(without(window(0), Tracked, 1))  # where member 1 came to is not known
     strange = [(w, replace(r, members=(0, 1, 2)) if isinstance(r, Cut) and r.member else r) for w, r in window(2)]
     twice = [each for each in window(4) for _ in range(2)]
@@ -147,7 +188,7 @@ def test_windows_that_cannot_be_measured_are_counted() -> None:
 
 
 def test_a_window_that_a_member_never_delivers_is_let_go() -> None:
-    consensus = ConsensusMonitor(TASK, 2)
+    consensus = ConsensusMonitor()
     give(consensus, list(without(window(0), Cut, 1)))
     for epoch in range(2, 2 * module.OPEN, 2):
         give(consensus, window(epoch)[:3])
@@ -162,7 +203,7 @@ def test_a_window_that_a_member_never_delivers_is_let_go() -> None:
 
 
 def test_what_arrives_after_its_window_was_measured_is_ignored() -> None:
-    consensus = ConsensusMonitor(TASK, 2)
+    consensus = ConsensusMonitor()
     give(consensus, window(0))
     consensus.take("act_and_learn[0]", InTransit(1, 1, 1, VECTOR))
     consensus.take("act_and_learn[0]", InTransit(0, 1, 1, VECTOR))
@@ -180,7 +221,7 @@ def test_the_oldest_of_too_many_windows_is_not_measured(monkeypatch: pytest.Monk
         return figures(window)
 
     monkeypatch.setattr(module, "_figures", slow)
-    consensus = ConsensusMonitor(TASK, 2)
+    consensus = ConsensusMonitor()
     give(consensus, window(0))
     busy.wait()
     for epoch in (2, 4, 6):  # two may wait
@@ -191,29 +232,17 @@ def test_the_oldest_of_too_many_windows_is_not_measured(monkeypatch: pytest.Monk
     assert consensus.late == 1
 
 
-def test_the_time_for_comparing_policies_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    consensus = ConsensusMonitor(TASK, 2, kl_share=1e-9)  # one comparison, and then none for years
-    monkeypatch.setattr(module, "WAITING", 100)
-    for epoch in (0, 2, 4):
-        give(consensus, window(epoch))
-    consensus.close()
-    assert [found["kl"] is None for found in consensus.windows] == [False, True, True]
-    assert consensus.row()["gossip/kl"] == consensus.windows[0]["kl"]  # the last that is known
+def test_what_goes_wrong_in_evaluating_surfaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(window: Any) -> dict[str, Any]:
+        raise RuntimeError("no such figure")
 
-
-def test_what_goes_wrong_in_measuring_surfaces() -> None:
-    class Broken:
-        name = "broken"
-
-        def make(self, *_: Any, **__: Any) -> Any:
-            raise RuntimeError("no such game")
-
-    consensus = ConsensusMonitor(replace(TASK, env=Broken()), 2)
+    monkeypatch.setattr(module, "_figures", broken)
+    consensus = ConsensusMonitor()
     give(consensus, window(0))
     consensus._thread.join()
-    with pytest.raises(RuntimeError, match="no such game"):
+    with pytest.raises(RuntimeError, match="no such figure"):
         give(consensus, window(2))
-    with pytest.raises(RuntimeError, match="no such game"):
+    with pytest.raises(RuntimeError, match="no such figure"):
         consensus.close()
 
 
@@ -226,7 +255,7 @@ def test_what_waits_is_left_where_something_else_went_wrong(monkeypatch: pytest.
         return figures(window)
 
     monkeypatch.setattr(module, "_figures", slow)
-    consensus = ConsensusMonitor(TASK, 2)
+    consensus = ConsensusMonitor()
     for epoch in (0, 2):
         give(consensus, window(epoch))
         busy.wait()
@@ -236,14 +265,14 @@ def test_what_waits_is_left_where_something_else_went_wrong(monkeypatch: pytest.
 
 
 def test_closing_before_anything_has_come() -> None:
-    consensus = ConsensusMonitor(TASK, 2)
+    consensus = ConsensusMonitor()
     consensus.close()
     assert consensus.to_dict() == consensus.row() == {}
 
 
 def test_rows_have_the_traffic_since_the_last_one() -> None:
     when = When()
-    consensus = ConsensusMonitor(TASK, 2, when=when)
+    consensus = ConsensusMonitor(when=when)
     when.seconds = 10.0
     # ages: 1 message of 1 to 2 ms, 3 of 4 to 8: the median's bin is the second, its middle 4 * sqrt(2) ms
     consensus.take("a", Traffic(5, 6, 3, 1, 0.5, {0: 1, 1: 2}, {0: 1}))
@@ -251,6 +280,7 @@ def test_rows_have_the_traffic_since_the_last_one() -> None:
     assert consensus.row() == {
         "gossip/distance": None,
         "gossip/bound": None,
+        "gossip/projection_error": None,
         "gossip/kl": None,
         "gossip/kl_max": None,
         "gossip/gradient_cosine": None,
@@ -274,7 +304,7 @@ def test_rows_have_the_traffic_since_the_last_one() -> None:
 
 def test_what_is_kept_is_json_and_can_be_gone_on_from() -> None:
     when = When()
-    consensus = ConsensusMonitor(TASK, 2, when=when)
+    consensus = ConsensusMonitor(when=when)
     consensus.take("a", Traffic(5, 6, 3, 1, 0.5, {10: 1, 2: 2}, {-3: 1, 12: 2}))
     for epoch in (0, 2):
         when.steps += 100
@@ -292,7 +322,7 @@ def test_what_is_kept_is_json_and_can_be_gone_on_from() -> None:
     }
     assert list(kept["traffic"]["staleness"]) == ["2", "10"]
 
-    again = ConsensusMonitor(TASK, 2)
+    again = ConsensusMonitor()
     again.load(kept, until=150)
     assert [found["steps"] for found in again.windows] == [100]
     again.take("a", Traffic(mixed=2, staleness={2: 2}))

@@ -1,22 +1,13 @@
-"""Equal policies do not differ; others differ as their definition says; all on what the members themselves see."""
+"""Equal policies do not differ; others differ as their definition says, on the observations that all members have."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import torch
-from some_parts import Watcher, a_task
 
-from gossamer.diagnostics.divergence import OBSERVATIONS, Policies, divergence
-from gossamer.envs.toy import Catch
-from gossamer.exchange import Alone
-from gossamer.exchange.flat import Flat
-from gossamer.launch.threads import threads
-from gossamer.learner import build
-from gossamer.loops import act_and_learn
-from gossamer.program import Program
-
-ENVS = 3
+from gossamer.diagnostics.divergence import PolicyDivergence, common_logits, divergence, policy_divergence
+from gossamer.exchange.gossip.records import PolicyOutputs
 
 
 def test_two_coins() -> None:
@@ -29,43 +20,36 @@ def test_two_coins() -> None:
     np.testing.assert_allclose(found.numpy(), [[0, there / 2], [back / 2, 0]], atol=1e-7)
 
 
-@pytest.mark.parametrize("pixels", [False, True])
-def test_equal_policies_do_not_differ_and_others_do(pixels: bool) -> None:
-    task = a_task(Catch(pixels))
-    policies = Policies(task, ENVS)
-    vector = Flat(build(task, task.env.make(1).spec)).vector
-    other = vector + 0.1 * torch.randn(len(vector))
-    found = policies.divergence([vector, vector.clone(), other])
-    assert found.shape == (3, 3)
-    assert found[:2, :2].max() < 1e-12
-    assert found[2, :2].min() > 1e-4
-    assert found[:2, 2].min() > 1e-4
-    assert found[2, 2] == 0.0
+def test_equal_policies_do_not_differ() -> None:
+    logits = torch.randn(1, 5, 3, generator=torch.Generator().manual_seed(0))
+    assert divergence(logits.expand(3, 5, 3)).max() < 1e-12
 
 
-def test_the_observations_are_many_different_ones_of_the_task_and_the_same_each_time() -> None:
-    task = a_task(Catch())
-    obs = Policies(task, ENVS).obs
-    assert obs.shape == (OBSERVATIONS, 50)
-    assert obs.dtype == torch.float32
-    assert torch.equal(obs, Policies(task, ENVS).obs)
-    assert not torch.equal(obs, Policies(a_task(Catch(), seed=2), ENVS).obs)
-    assert len(obs.unique(dim=0)) > 30
-    assert set(obs.sum(1).tolist()) <= {1.0, 2.0}  # boards with a ball and a paddle, which may be in one place
+def outputs(observations: list[int], *rows: float) -> PolicyOutputs:
+    """Of a policy that answers the i-th observation with logits (rows[i], 0)."""
+    return PolicyOutputs(np.array(observations, np.uint32), torch.tensor([[row, 0.0] for row in rows]))
 
 
-def test_the_background_is_the_members_own() -> None:
-    task = a_task(Catch(pixels=True), steps=12, dtype=torch.bfloat16)
-    program, watcher = Program("one"), Watcher()
-    program.worker(act_and_learn)(task, Alone(), envs=ENVS)
-    threads(program, watcher)
-    weights = watcher.saved["act_and_learn"]["learner"]["model"]
-    policies = Policies(task, ENVS)
-    assert weights["centre.offset"].any()
-    assert torch.equal(dict(policies.model.named_buffers())["centre.offset"], weights["centre.offset"])
-    # and so its policy is the member's own, in float32 whatever the member computes in
-    member = build(policies.task, task.env.make(1).spec)
-    member.load_state_dict(weights)
-    with torch.no_grad():
-        logits = member(policies.obs)[0]
-    assert torch.equal(policies.logits(Flat(member).vector), logits)
+def test_only_observations_that_all_members_have_are_used() -> None:
+    # The first has stopped after three, the second has seen 7 where the others saw 9, the third has seen 5 twice
+    one = outputs([5, 9, 3], 0.5, 0.9, 0.3)
+    other = outputs([5, 7, 3, 8], 1.5, 1.7, 1.3, 1.8)
+    third = outputs([3, 5, 9, 5], 2.3, 2.5, 2.9, 2.5)
+    logits = common_logits([one, other, third])  # in the order of their checksums: 3, then 5
+    torch.testing.assert_close(logits[..., 0], torch.tensor([[0.3, 0.5], [1.3, 1.5], [2.3, 2.5]]))
+    assert policy_divergence([one, other, third]).observations == 2
+
+
+def test_the_mean_is_over_pairs_of_different_members() -> None:
+    one, other = outputs([1], 0.0), outputs([1], 1.0)
+    pairs = divergence(torch.stack([one.logits, other.logits]))
+    found = policy_divergence([one, other])
+    assert found.mean == pytest.approx(float(pairs[0, 1] + pairs[1, 0]) / 2)
+    assert found.greatest == pytest.approx(float(pairs.max()))
+    assert policy_divergence([one]).mean == 0.0
+
+
+def test_nothing_is_said_where_policies_cannot_be_compared() -> None:
+    one = outputs([1], 0.0)
+    assert policy_divergence([one, None]) == PolicyDivergence()
+    assert policy_divergence([one, outputs([2], 0.0)]) == PolicyDivergence()

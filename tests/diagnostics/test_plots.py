@@ -43,6 +43,19 @@ def test_a_picture_of_whatever_there_is(tmp_path: Path, windows: list[Any], traf
     assert [path.name for path in tmp_path.iterdir()] == ["gossip.png"]
 
 
+def test_the_title_says_how_exact_the_distances_are() -> None:
+    projection = {"dimensions": 4096, "standard_error": 0.0114, "measured_error": None}
+    assert plots._title({"windows": [], "projection": projection}) == "no observation window was completed"
+    found = plots._title({"windows": [window(10)], "projection": projection})
+    assert found == "3 members, 1 observation window; distances from 4,096 random projections (error 1.1%)"
+    projection["measured_error"] = 0.0093
+    found = plots._title({"windows": [window(10)] * 2, "projection": projection})
+    assert found.endswith("from 4,096 random projections (error 1.1%, measured 0.9%)")
+    exact = {**projection, "standard_error": 0.0}
+    assert plots._title({"windows": [window(10)], "projection": exact}) == "3 members, 1 observation window"
+    assert plots._title({"windows": [window(10)]}) == "3 members, 1 observation window"  # written before 0.2
+
+
 def bars(traffic: dict[str, int]) -> dict[str, float]:
     """Labelled bars of the histogram of staleness: where they begin -> percent."""
     axes = Figure().add_subplot()

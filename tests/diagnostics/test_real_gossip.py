@@ -36,7 +36,7 @@ class Feeding(Watcher):
 
 
 def watched(wired: Program, seed: int) -> ConsensusMonitor:
-    consensus = ConsensusMonitor(TASK, 2)
+    consensus = ConsensusMonitor()
     Simulation(seed)(wired, Feeding(consensus))
     consensus.close()
     return consensus
@@ -56,7 +56,7 @@ def watched(wired: Program, seed: int) -> ConsensusMonitor:
 )
 def test_the_bound_holds_on_one_host(monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], seed: int) -> None:
     monkeypatch.setattr(module, "WAITING", 100)
-    consensus = watched(gala(TASK, learners=4, num_envs=2, period=40, **given), seed)
+    consensus = watched(gala(TASK, learners=4, num_envs=2, period=40, window=32, **given), seed)
     assert_the_bound_holds(consensus)
 
 
@@ -64,7 +64,8 @@ def test_the_bound_holds_on_one_host(monkeypatch: pytest.MonkeyPatch, given: dic
 def test_the_bound_holds_between_hosts(monkeypatch: pytest.MonkeyPatch, form: Any) -> None:
     monkeypatch.setattr(module, "WAITING", 100)
     consensus = watched(
-        pala(TASK, hosts=2, learners=2, num_envs=2, period=40, staleness=3, interval=3, message_format=form), seed=0
+        pala(TASK, hosts=2, learners=2, num_envs=2, period=40, window=32, staleness=3, interval=3, message_format=form),
+        seed=0,
     )
     assert_the_bound_holds(consensus)
 
@@ -77,5 +78,7 @@ def assert_the_bound_holds(consensus: ConsensusMonitor) -> None:
         assert window["members"] == 4
         assert 0 < window["distance"] <= window["bound"]
         assert window["tightness"] > 0.05  # and it says something
+        assert 0 < window["projection_error"] < 3 * window["standard_error"]  # of 7,620 parameters
+        assert 0 < window["kl"] <= window["kl_max"]
     assert 0 < consensus.totals.mixed <= consensus.totals.sent
     assert consensus.totals.staleness.total() == consensus.totals.ages.total() == consensus.totals.mixed

@@ -15,7 +15,7 @@ from gossamer.exchange.base import Alone, Exchange, Learning, Link, LocalStep, S
 from gossamer.exchange.gossip.formats import rounded
 from gossamer.exchange.gossip.graphs import RING, Graph, Members
 from gossamer.exchange.gossip.mailboxes import Post
-from gossamer.exchange.gossip.messages import Message
+from gossamer.exchange.gossip.messages import Message, on_device
 from gossamer.exchange.gossip.mixing import UNIFORM, Mixing
 from gossamer.exchange.gossip.records import Record
 from gossamer.exchange.gossip.tracker import Tracker
@@ -38,10 +38,10 @@ class Gossip:
     Members publish and average after every `interval`-th step of the optimiser (iteration), all at the same ones, so
     that everybody is heard as often as anybody else. How far a member may run ahead: `staleness` tau bounds it, at
     iteration k the messages of iteration k - tau or later must have come (PALA's process lock); infinity never blocks
-    (GALA's published run); `lock_step` averages exactly the messages of iteration k. Every `period` iterations a
-    window of `window` is opened in which all is kept that the distance between members and its bound are computed from
-    (`records`); 0 keeps nothing. Raises ValueError for a staleness below 0 or below interval - 1, where all would wait
-    for what nobody has sent yet."""
+    (GALA's published run); `lock_step` averages exactly the messages of iteration k. Every `period` iterations an
+    observation window of `window` iterations opens, in which the records for the distance between members and its bound
+    are kept (`records`); `period` 0 switches these diagnostics off. Raises ValueError for a staleness below 0 or below
+    interval - 1, where all would wait for what nobody has sent yet."""
 
     post: Post
     graph: Graph = RING
@@ -51,7 +51,7 @@ class Gossip:
     interval: int = 1
     inner: Exchange = field(default_factory=Alone)
     period: int = 500
-    window: int = 32
+    window: int = 16
 
     def __post_init__(self) -> None:
         if not self.staleness >= 0:
@@ -76,7 +76,7 @@ class GossipLink:
         self.iteration: Version = int(state.get("iteration", 0))
         self.weight = float(state.get("weight", 1.0))  # of push-sum
         self._before: Tensor | None = None  # [P] before the local step, where it is asked for afterwards
-        self._tracker = Tracker(self.rank, gossip.period, gossip.window)
+        self._tracker = Tracker(self.rank, gossip.period, gossip.window, self._flat.gradient, learner.policy_outputs)
         self._found = self.post.join(self.rank, self._flat.layout, again=ctx.restarts > 0)
         if ctx.restarts:
             self._recover(ctx)
@@ -104,7 +104,7 @@ class GossipLink:
         mine = self._stepped()
         if self.iteration % self.interval == 0:
             messages, kept = self._talk(mine)
-            self._tracker.arrived(self.iteration, mine, messages, self._found.members, self._flat.gradient)
+            self._tracker.arrived(self.iteration, mine, messages, self._found.members)
             self._mix(mine, messages, kept)
         else:
             self._tracker.mixed(self.iteration, (), (), 0.0)
@@ -160,7 +160,7 @@ class GossipLink:
     def _mix(self, mine: Tensor, messages: Sequence[Message], kept: float) -> None:
         """The next parameters, in a buffer of their own: for the one message of a ring, one pass over memory."""
         messages, shares = self._shares(messages, kept)
-        vectors, noise = [_here(m, mine) for m in messages], 0.0
+        vectors, noise = [on_device(m, mine.device) for m in messages], 0.0
         whole = [share for m, share in zip(messages, shares, strict=True) if m.format == "fp32"]
         if whole and len(messages) == 1:
             mixed = torch.lerp(mine, vectors[0], shares[0])
@@ -190,7 +190,8 @@ class GossipLink:
 
     def _remember(self) -> None:
         """Keep what the next local step starts from, where it is asked for afterwards."""
-        self._before = self._flat.vector.clone() if self._tracker.open or self.weight != 1.0 else None
+        needed = self._tracker.open or self.weight != 1.0
+        self._before = self._tracker.start(self._flat.vector) if needed else None
 
     def _recover(self, ctx: Context) -> None:
         """Take the average of the first messages that come, be they of members that have ended; after RECOVERY seconds
@@ -202,17 +203,8 @@ class GossipLink:
             self._tracker.refused += self._found.refused
             messages += self._found.messages
         if messages:
-            newest = [_here(m, self._flat.vector) for m in messages]
+            newest = [on_device(m, self._flat.vector.device) for m in messages]
             self._flat.vector.copy_(torch.stack(newest).mean(0))
             self._tracker.epoch = max(m.epoch for m in messages)
             self.weight = 1.0
         self.iteration = max([self.iteration, self._found.furthest, *(m.iteration for m in messages)])
-
-
-def _here(message: Message, mine: Tensor) -> Tensor:
-    """A message's parameters [P], where mine are and ready to be read."""
-    vector = message.parameters
-    if vector.is_cuda and message.ready is not None:
-        torch.cuda.current_stream().wait_event(message.ready)
-        vector.record_stream(torch.cuda.current_stream())
-    return vector.to(mine.device, non_blocking=True)

@@ -63,6 +63,15 @@ class Parcel:
     receivers: tuple[int, ...]
 
 
+def on_device(message: Message, device: torch.device) -> Tensor:
+    """A message's parameters [P] on this device, ready to be read."""
+    vector = message.parameters
+    if vector.is_cuda and message.ready is not None:
+        torch.cuda.current_stream().wait_event(message.ready)
+        vector.record_stream(torch.cuda.current_stream())
+    return vector.to(device, non_blocking=True)
+
+
 def merge(messages: Sequence[Message]) -> Message:
     """Several messages of one sender as one: weights added, parameters and errors averaged by them."""
     total = sum(m.weight for m in messages)

@@ -113,9 +113,10 @@ class HostProcess:
         stop: bool,
         grants: dict[str, Grant],
         stages: dict[str, Stage],
+        most: int,
     ) -> HostState:
-        """What has happened after the `seen` messages and the `failures` that the driver has. `grants`: leases for the
-        workers; `stages`: what a checkpoint wants of saved services."""
+        """What has happened after the `seen` messages and the `failures` that the driver has, in at most `most` bytes.
+        `grants`: leases for the workers; `stages`: what a checkpoint wants of saved services."""
         crew = self.crew
         if crew is None or turn < self._turn:  # nothing yet; or a look that has been given up and comes late
             return HostState(self.process, working=crew is not None)
@@ -124,7 +125,7 @@ class HostProcess:
             crew.stop()
         self.observer.grant(grants, seen)
         settled = tuple(name for name, stage in stages.items() if self._serve(name, stage))
-        first, news = self.observer.take(seen)
+        first, news = self.observer.take(seen, most)
         stopped = crew.stopped  # before the failures: who fails is noted first, and then stops the others
         failed = tuple((where, Outcome.failed(error)) for where, error in crew.failures[failures:])
         address = self._server.address[0] if self._server else ""

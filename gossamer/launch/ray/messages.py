@@ -1,4 +1,7 @@
-"""What crosses between the driver and the hosts of a program on Ray: outcomes of calls, and news of workers."""
+"""What crosses between the driver and the hosts of a program on Ray: outcomes of calls, and messages of workers.
+
+A worker's report or state is pickled in the worker's thread and cut into pieces. The driver fetches what is new from a
+host in looks of a bounded number of bytes, so a look can be small enough to cross any network in time."""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import accumulate, islice, takewhile
 from typing import Any, Literal
 
 from ray import cloudpickle
@@ -17,7 +21,10 @@ from gossamer.program import Answer, Silent
 
 PATIENCE = 0.2  # seconds that a look at a host waits for news
 PATIENCE_IDLE = 0.02  # where a worker waits for the driver's answer
-CAPACITY = 10_000  # reports that a host keeps for the driver before its workers have to wait
+CAPACITY = 10_000  # messages that a host keeps for the driver before its workers have to wait
+PIECE_BYTES = 1 << 16  # of a message; longer ones are cut
+LOOK_BYTES = 1 << 22  # that a look at a host may return
+OVERHEAD_BYTES = 200  # of a message beside its content, about
 
 GONE = (  # the other side does not answer, for now or for ever; anything else that Ray raises is a mistake of ours
     faults.RayActorError,
@@ -76,11 +83,12 @@ class Outcome:
 
 @dataclass(frozen=True)
 class WorkerMessage:
-    """Something that a worker said, or that it has come to its end."""
+    """A report or a state of a worker, or that it has ended; or a piece of that."""
 
     kind: Literal["report", "save", "end"]
     worker: str
-    content: Any = None
+    content: bytes = b""  # of a pickle
+    more: bool = False  # whether the next message is the rest of this one
 
 
 @dataclass(frozen=True)
@@ -90,7 +98,7 @@ class HostState:
     process: str  # differs after every start
     working: bool = False  # whether its workers have been started
     first: int = 0  # the number of the first of `news`
-    news: tuple[WorkerMessage, ...] = ()
+    news: tuple[WorkerMessage, ...] = ()  # the oldest that the driver does not have, as many as it asked for
     stopped: bool = False  # whether a worker there has stopped the program, or failed
     failures: tuple[tuple[str, Outcome], ...] = ()  # that the driver does not know yet
     demands: dict[str, Demand] = field(default_factory=dict)  # by worker
@@ -115,7 +123,7 @@ class HostObserver(Silent):
     def report(self, worker: str, record: Any) -> None:
         with self._changed:
             self._changed.wait_for(lambda: self._free or len(self._news) < CAPACITY)
-        self.put(WorkerMessage("report", worker, record))
+        self._send("report", worker, record)
 
     def claim(self, worker: str, steps: int, *, idle: bool = True) -> int | Answer:
         with self._changed:
@@ -130,16 +138,24 @@ class HostObserver(Silent):
         with self._changed:
             if name in self._leases:
                 self._leases[name].saved()
-        self.put(WorkerMessage("save", name, state))
+        self._send("save", name, state)
 
     def ended(self, worker: str) -> None:
         with self._changed:
             self._leases.pop(worker, None)
-        self.put(WorkerMessage("end", worker))
+        self._put([WorkerMessage("end", worker)])
 
-    def put(self, message: WorkerMessage) -> None:
+    def _send(self, kind: Literal["report", "save"], worker: str, content: Any) -> None:
+        pickled: bytes = cloudpickle.dumps(content)  # type: ignore[no-untyped-call]
+        cuts = range(0, len(pickled), PIECE_BYTES)
+        pieces = [pickled[cut : cut + PIECE_BYTES] for cut in cuts]
+        self._put(
+            [WorkerMessage(kind, worker, piece, more=cut < cuts[-1]) for cut, piece in zip(cuts, pieces, strict=True)]
+        )
+
+    def _put(self, news: list[WorkerMessage]) -> None:
         with self._changed:
-            self._news.append(message)
+            self._news += news
             self._changed.notify_all()
 
     def free(self) -> None:
@@ -169,8 +185,9 @@ class HostObserver(Silent):
         with self._changed:
             return {worker: leases.demand() for worker, leases in self._leases.items()}
 
-    def take(self, seen: int) -> tuple[int, tuple[WorkerMessage, ...]]:
-        """Messages numbered `seen` or later, once there are some or after a while; and the number of the first."""
+    def take(self, seen: int, most: int = LOOK_BYTES) -> tuple[int, tuple[WorkerMessage, ...]]:
+        """Messages numbered `seen` or later, once there are some or after a while, the oldest ones of at most `most`
+        bytes together, at least one; and the number of the first."""
         with self._changed:
             while self._news and self._first < seen:
                 self._news.popleft()
@@ -180,8 +197,27 @@ class HostObserver(Silent):
             self._changed.wait_for(
                 lambda: self._news or self._idle() > idle, timeout=PATIENCE_IDLE if idle else PATIENCE
             )
-            return self._first, tuple(self._news)
+            sizes = accumulate(len(news.content) + OVERHEAD_BYTES for news in self._news)
+            fitting = sum(1 for _ in takewhile(lambda size: size <= most, sizes))
+            return self._first, tuple(islice(self._news, max(1, fitting)))
 
     def _idle(self) -> int:
         """Workers that wait for the driver's answer."""
         return sum(leases.idle for leases in self._leases.values())
+
+
+class Pieces:
+    """Puts the messages of one host together again."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+
+    def add(self, news: WorkerMessage) -> bool:
+        """Take the next piece; whether the message is complete."""
+        self._pieces.append(news.content)
+        return not news.more
+
+    def take(self) -> Any:
+        """The content of the message that is complete."""
+        pickled, self._pieces = b"".join(self._pieces), []
+        return cloudpickle.loads(pickled)

@@ -16,7 +16,16 @@ from gossamer.launch.base import POLL, Crew
 from gossamer.launch.ray.errors import HostFailed
 from gossamer.launch.ray.faults import describe
 from gossamer.launch.ray.leases import Granted
-from gossamer.launch.ray.messages import GONE, PATIENCE, HostState, Outcome, WorkerMessage
+from gossamer.launch.ray.messages import (
+    GONE,
+    LOOK_BYTES,
+    PATIENCE,
+    PIECE_BYTES,
+    HostState,
+    Outcome,
+    Pieces,
+    WorkerMessage,
+)
 
 PAUSE_IDLE = 0.005  # seconds between two looks at a host where a worker waits for an answer
 PAUSE = 0.1  # seconds between two looks at a host that always has news: each costs both sides about a millisecond
@@ -78,6 +87,7 @@ class Supervisor:
         self.ended = set[str]()  # workers that came to their own end
         self._deployment, self._crew, self._actor = run, run.crew, run.actors[host]
         self._process, self._life, self._turn, self._seen, self._failures = "", 0, 0, 0, 0
+        self._most, self._pieces = LOOK_BYTES, Pieces()
         self._saved: dict[str, Any] = {}  # worker -> what it saved last in this run
         self._fell: list[float] = []  # when the host failed, since it last reported something
         self._gone_since = self._stopped_since = float("inf")
@@ -119,8 +129,13 @@ class Supervisor:
         grants = {worker: granted.grant() for worker, granted in self._granted.items() if worker in self.running}
         here = self._services if self._up else ()  # a checkpoint does not wait for services that are away
         stages = {name: stage for name in here if (stage := observer.due(name)) is not None}
-        look = self._actor.look.remote(self._turn, self._seen, self._failures, crew.stopped, grants, stages)
-        found: HostState = self._ask(look, self._deployment.limits.call_seconds + PATIENCE)
+        look = self._actor.look.remote(self._turn, self._seen, self._failures, crew.stopped, grants, stages, self._most)
+        try:
+            found: HostState = self._ask(look, self._deployment.limits.call_seconds + PATIENCE)
+        except GetTimeoutError:  # it may have had too much to carry: ask for less until it comes
+            self._most = max(PIECE_BYTES, self._most // 2)
+            raise
+        self._most = min(LOOK_BYTES, self._most + PIECE_BYTES)
         if self._life and self._gone_since < float("inf"):
             log.warning("host %s is back after %.1f s", self.host, time.monotonic() - self._gone_since)
         self._gone_since = float("inf")
@@ -162,6 +177,7 @@ class Supervisor:
                 self._failed()
                 self._died()
             self._process, self._life, self._seen, self._failures = process, self._life + 1, 0, 0
+            self._pieces = Pieces()
         run = self._deployment
         seconds = run.limits.call_seconds
         first = self._life == 1  # afterwards services start empty: others know more than what was saved
@@ -206,14 +222,15 @@ class Supervisor:
         """Hand it to the observer. What that raises is the worker's failure, as it is where both share a process."""
         observer, worker = self._crew.observer, news.worker
         try:
-            if news.kind == "report":
+            if news.kind == "report" and self._pieces.add(news):
                 self._fell.clear()
-                observer.report(worker, news.content)
-            elif news.kind == "save":
+                observer.report(worker, self._pieces.take())
+            elif news.kind == "save" and self._pieces.add(news):
+                state = self._pieces.take()
                 if worker not in self._services:
-                    self._saved[worker] = news.content
-                observer.save(worker, news.content)
-            else:
+                    self._saved[worker] = state
+                observer.save(worker, state)
+            elif news.kind == "end":
                 self.ended.add(worker)
                 self.running.discard(worker)
                 observer.ended(worker)

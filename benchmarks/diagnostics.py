@@ -1,0 +1,82 @@
+"""What the diagnostics of gossip cost: bytes that members report for each observation window, and processor time.
+
+Processor time is that of the threads that do the work (members, and the thread that evaluates), as the operating system
+counts it, so other work on the machine changes it little."""
+
+from __future__ import annotations
+
+import pickle
+import statistics
+import threading
+import time
+from collections import defaultdict
+from typing import Any
+
+from gossamer.config.settings import resolve
+from gossamer.config.wiring import program
+
+from gossamer.diagnostics.consensus import ConsensusMonitor
+from gossamer.exchange.gossip.records import Cut, InTransit, Tracked
+from gossamer.launch.threads import threads
+from gossamer.program import Silent
+from gossamer.task import Report
+
+
+class Reports(Silent):
+    """Passes the members' records on to a monitor, and keeps those of windows to be weighed afterwards."""
+
+    def __init__(self, monitor: ConsensusMonitor) -> None:
+        self.monitor, self._lock = monitor, threading.Lock()
+        self.windows: dict[int, list[Cut | InTransit | Tracked]] = defaultdict(list)  # by the window's first epoch
+
+    def report(self, worker: str, record: Any) -> None:
+        if not isinstance(record, Report):
+            return
+        for each in record.exchange:
+            self.monitor.take(worker, each)
+            if isinstance(each, Cut | InTransit | Tracked):
+                with self._lock:
+                    self.windows[each.epoch - each.epoch % 2].append(each)
+
+
+def weigh(records: list[Cut | InTransit | Tracked]) -> dict[str, int]:
+    """Bytes of one window's records as they are sent, and of the parameter vectors that their projections stand for."""
+    cuts = [record for record in records if isinstance(record, Cut)]
+    transits = [record for record in records if isinstance(record, InTransit)]
+    vectors = len(cuts) + sum(cut.gradient is not None for cut in cuts) + len(transits)
+    parameters = max(cut.size for cut in cuts)
+    return {
+        "bytes": sum(len(pickle.dumps(record)) for record in records),
+        "vectors": vectors,
+        "bytes_of_whole_vectors": 4 * parameters * vectors,
+    }
+
+
+def diagnostics(learners: int, iterations: int, given: dict[str, Any]) -> dict[str, Any]:
+    """Run GALA with so many learners for so many iterations of each."""
+    settings = resolve({"architecture": "gala", "learners": learners, "threads": 1, **given})
+    updates = settings.epochs * settings.num_minibatches
+    steps = learners * settings.num_envs * settings.rollout_length * -(-iterations // updates)
+    settings = resolve({"architecture": "gala", "learners": learners, "threads": 1, **given, "steps": steps})
+    monitor = ConsensusMonitor()
+    reports, start = Reports(monitor), time.perf_counter()
+    threads(program(settings), reports)
+    seconds = time.perf_counter() - start
+    monitor.close()
+    kept = monitor.to_dict()
+    measured = {window["epoch"] for window in kept["windows"]}
+    windows = [{"epoch": epoch, **weigh(reports.windows[epoch])} for epoch in sorted(measured)]
+    return {
+        "settings": {name: getattr(settings, name) for name in ("env", "algorithm", "network", "learners", "num_envs")},
+        "iterations": iterations,
+        "seconds": round(seconds, 1),
+        "cpu_seconds": kept["cost"],
+        "cpu_ms_per_iteration": round(1e3 * kept["cost"]["members"] / (learners * iterations), 2),
+        "windows": windows,
+        "bytes_per_window": statistics.median([window["bytes"] for window in windows]) if windows else None,
+        "projection": kept["projection"],
+        "consensus": [
+            {name: window[name] for name in ("distance", "bound", "projection_error", "kl")}
+            for window in kept["windows"]
+        ],
+    }
