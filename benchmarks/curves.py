@@ -24,7 +24,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from benchmarks.provenance import keep, provenance
+from benchmarks.provenance import add_out, keep, provenance
 from gossamer.config.settings import resolve
 from gossamer.options import flag
 from gossamer.training.metrics import RECENT
@@ -163,7 +163,8 @@ def _parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(dest="verb", required=True)
     for verb, form in (("train", '"LABEL: OPTIONS of gossamer train"'), ("build", "LABEL=DIR[,DIR...]")):
         made = verbs.add_parser(verb)
-        made.add_argument("name", help="of the files under benchmarks/results/")
+        made.add_argument("name", help="of the result files")
+        add_out(made)
         made.add_argument("--run", action="append", required=True, metavar=form, help="may be given several times")
         made.add_argument("--goal", type=float, default=18.0, help="return whose first steps and seconds are noted")
     verbs.choices["train"].add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
@@ -191,7 +192,7 @@ def main() -> None:
         for seed, directory in zip(given.seeds, runs[label], strict=True):
             train(shlex.split(rest), seed, directory, given.stop_at_return)
     found = build(runs, given.goal)
-    path = keep(given.name, {**origin, **found})
+    path = keep(given.name, {**origin, **found}, given.out)
     plot(found, path.with_suffix(".png"))
     print(f"{path} and {path.with_suffix('.png').name}")
     for label, curve in found["curves"].items():

@@ -31,7 +31,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from benchmarks.provenance import ROOT, keep, provenance
+from benchmarks.provenance import ROOT, add_out, keep, provenance
 from gossamer.config.wiring import precision
 
 Mark: TypeAlias = tuple[float, int]  # seconds on some clock, steps done by then
@@ -171,7 +171,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=30.0, help="of training measured, after the warm-up")
     parser.add_argument("--warm-up", type=float, default=6.0, help="seconds of training before")
-    parser.add_argument("--name", default="peers", help="of the file under benchmarks/results/")
+    parser.add_argument("--name", default="peers", help="of the result file (default: peers)")
+    add_out(parser)
     given = parser.parse_args()
     if given.rounds < 1 or given.seconds < 5 or given.warm_up < 0:
         parser.error("--rounds must be 1 or more, --seconds 5 or more (ours has a mark every 2 s), --warm-up 0 or more")
@@ -179,7 +180,7 @@ def main() -> None:
         parser.error("Stable-Baselines3 is not there yet: make bench-install")
     origin = provenance()
     found = measure(given.rounds, given.seconds, given.warm_up, say=lambda text: print(text, flush=True))
-    print(keep(given.name, {**origin, **found}))
+    print(keep(given.name, {**origin, **found}, given.out))
     for side, ratio in found["ratio"].items():
         print(f"{side}: {ratio['median']:.2f} times {found['peer']}")
 
