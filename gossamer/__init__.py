@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gossamer.evaluation.evaluate import Evaluation, evaluate
     from gossamer.evaluation.video import Recording, record
     from gossamer.tools.bench import bench
+    from gossamer.tools.simulate import simulate
     from gossamer.training.experiment import Run, resume, train
 
 __all__ = [
@@ -34,12 +35,14 @@ __all__ = [
     "evaluate",
     "record",
     "resume",
+    "simulate",
     "train",
 ]
 
 # Loaded when asked for: a process that only launches others, or simulates, starts in a tenth of the time.
 _HOMES = {
     "bench": "tools.bench",
+    "simulate": "tools.simulate",
     "UserError": "errors",
     "Evaluation": "evaluation.evaluate",
     "evaluate": "evaluation.evaluate",

@@ -32,7 +32,8 @@ def measure(given: argparse.Namespace, results: Results) -> None:
     for graph, bound, members in _cases(given.most):
         learners = min(LEARNERS, members // 2)
         shape = {"members": members, "learners": learners, "iterations": given.iterations}
-        rows.append({"bound": bound, **simulate(**shape, graph=graph, staleness=BOUNDS[bound])})
+        found = simulate(**shape, graph=graph, staleness=BOUNDS[bound])
+        rows.append({"bound": bound, "graph": graph, **{name: found[name] for name in found["units"]}})
         print(rows[-1], flush=True)
         results.write({**NETWORK, "rows": rows})
     plot(rows, results.path.with_suffix(".png"))
