@@ -6,6 +6,7 @@ import json
 import math
 import re
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -256,3 +257,9 @@ def test_every_parcel_of_a_call_takes_its_time() -> None:
     assert found["staleness_max"] >= 8
     alone = simulate(members=4, learners=2, graph="ring", bandwidth=1e6, message_size=1e6, step_time=1.0)
     assert alone["staleness_max"] <= 6
+
+
+def test_the_page_on_clusters_documents_every_key() -> None:
+    page = (Path(gossamer.__file__).parent.parent / "docs" / "cluster.md").read_text()
+    rows = [line.split("|")[1] for line in page.partition("Its keys:")[2].splitlines() if line.startswith("| `")]
+    assert {key for row in rows for key in re.findall(r"`(\w+)`", row)} == KEYS
