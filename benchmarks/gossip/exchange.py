@@ -107,7 +107,7 @@ def _alone(settings: Settings, *, hosts: int) -> Program:
     for h in range(hosts):
         with p.host(f"host{h}", cpus=learners):
             p.worker(act_and_learn, copies=learners)(
-                task(settings), Alone(), envs=settings.envs, workers=settings.workers
+                task(settings), Alone(), num_envs=settings.num_envs, env_workers=settings.env_workers
             )
     return p
 
@@ -121,7 +121,7 @@ def figures(gala: Settings, rates: Mapping[str, list[float]]) -> dict[str, Any]:
 
     chosen = {"env": gala.env, "algorithm": gala.algorithm, "network": gala.network}
     return {
-        "settings": {**chosen, "learners": LEARNERS, "envs": gala.envs},
+        "settings": {**chosen, "learners": LEARNERS, "num_envs": gala.num_envs},
         "steps_per_second": {name: {"median": statistics.median(r), "rounds": r} for name, r in rates.items()},
         "gala / threads without exchange": ratio("gala", "threads, no exchange"),
         "pala / processes without exchange": ratio("pala, two Ray hosts", "two processes, no exchange"),

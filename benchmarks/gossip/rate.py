@@ -23,7 +23,7 @@ def measure(given: argparse.Namespace, results: Results) -> None:
     """Agent steps until the mean return of the last 100 games is 0.8 or more, for several seeds; None for never."""
     plain = resolve({"architecture": "paac", "env": "catch", "algorithm": given.algorithm}).learning_rate
     ways: dict[str, dict[str, Any]] = {
-        "one learner, 64 environments": {"architecture": "paac", "envs": 64},
+        "one learner, 64 environments": {"architecture": "paac", "num_envs": 64},
         "gala, 4 x 16, its rate": {"architecture": "gala", "learning_rate": plain},
         "gala, 4 x 16, twice its rate (the default)": {"architecture": "gala"},
         "gala, 4 x 16, lock-step, its rate": {"architecture": "gala", "sync": "lock-step", "learning_rate": plain},
