@@ -184,9 +184,12 @@ class Bench:
     json: AsJson = False
 
     def __call__(self) -> None:
-        from gossamer.tools.bench import bench
+        from gossamer.tools.bench import bench, round_seconds
+        from gossamer.tools.rounds import Rounds, RoundsDisplay
 
-        found = bench(self.architecture, seconds=self.seconds, rounds=self.rounds, **asdict(self.knobs))
+        with RoundsDisplay(Rounds(self.rounds, round_seconds(self.seconds))) as progress:
+            given = asdict(self.knobs)
+            found = bench(self.architecture, seconds=self.seconds, rounds=self.rounds, progress=progress, **given)
         if self.json:
             print(json.dumps(found))
             return
