@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,9 +19,19 @@ from gossamer.task import Episode, Report
 RECENT = 100  # episodes that a mean return is taken over
 
 
+@dataclass(frozen=True)
+class HostStatus:
+    """One host of a run, as the launcher sees it."""
+
+    name: str
+    address: str  # of the machine; empty where it is this one
+    up: bool
+    workers: tuple[str, ...] = ()  # the learners on it: they are away while the host is down
+
+
 @dataclass
 class Progress:
-    """Counters and windows, brought up to date by reports.
+    """Counters and windows, brought up to date by reports. Threads that read several of them hold `lock`.
 
     Steps are those that were played. A member that starts again from an older state of its own reports fewer of them
     than before: it plays some for a second time, and these count again, so that no total ever goes down."""
@@ -37,9 +48,12 @@ class Progress:
     gossip: dict[str, float | None] = field(default_factory=dict)  # how far members are apart, as of the last row
     spent: dict[str, float] = field(default_factory=dict)  # seconds since the start, by part
     elapsed_before: float = 0.0  # seconds of the sessions before a resume
+    phase: str = ""  # what workers do before they train
+    hosts: dict[str, HostStatus] = field(default_factory=dict)  # by name; empty where one process runs everything
+    lock: threading.RLock = field(default_factory=threading.RLock, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        self.started = self.now()
+        self.started = self._acting_since = self.now()
         self._marks: deque[tuple[float, int]] = deque()  # (second, steps), the last minute of them
 
     @property
@@ -57,10 +71,27 @@ class Progress:
         """Agent steps that members took for a second time."""
         return sum(steps for steps, _ in self.again.values())
 
+    def enter(self, phase: str) -> None:
+        """A worker begins something else than training; empty where it begins to train."""
+        with self.lock:
+            self.phase = phase
+            if not self._marks:
+                self._acting_since = self.now()
+
+    @property
+    def away(self) -> list[str]:
+        """Members whose host is down."""
+        return [worker for host in self.hosts.values() if not host.up for worker in host.workers]
+
     def update(self, worker: str, report: Report) -> None:
-        """Take a member's report in."""
+        """Add a member's report."""
+        with self.lock:
+            self._update(worker, report)
+
+    def _update(self, worker: str, report: Report) -> None:
+        self.phase = ""
         if not self._marks:
-            self._marks.append((self.started, self.steps))
+            self._marks.append((self._acting_since, self.steps))
         self._count(worker, report)
         self.episodes += len(report.episodes)
         self.recent.extend(report.episodes)

@@ -13,7 +13,7 @@ from typing import Any
 from gossamer.data import Tree
 from gossamer.diagnostics.consensus import ConsensusMonitor
 from gossamer.storage.checkpoint import Store
-from gossamer.task import Note, Report
+from gossamer.task import Note, Phase, Report
 from gossamer.training.display import ProgressDisplay
 from gossamer.training.metrics import Progress, Recorder
 
@@ -59,6 +59,10 @@ class RunObserver:
         if isinstance(record, Note):
             self.log(record.text)
             self.display.note(record.text)
+        elif isinstance(record, Phase):
+            with self._lock:
+                self.progress.enter(record.text)
+                self.display.tick()
         elif isinstance(record, Report):
             with self._lock:
                 self._gone.discard(worker)

@@ -10,7 +10,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from gossamer.task import Episode, Report
-from gossamer.training.metrics import Progress, Recorder
+from gossamer.training.metrics import HostStatus, Progress, Recorder
 
 
 class Watch:
@@ -62,6 +62,37 @@ def test_quick_reports_are_not_all_kept() -> None:
         go(progress, watch, 1 / 64, 1)
     assert len(progress._marks) < 65 / 0.25 + 2
     assert progress.rate(10) == pytest.approx(64, rel=0.03)  # within a mark's quarter of a second of ten
+
+
+def test_what_comes_before_training_counts_for_no_rate() -> None:
+    progress, watch = begun()
+    progress.enter("measuring the background")
+    watch.time += 22
+    assert (progress.phase, progress.rate(10), progress.left) == ("measuring the background", 0, None)
+    progress.enter("")
+    go(progress, watch, 2, 100)
+    assert progress.rate(60) == 50  # not 100 steps in 24 s
+    assert progress.left == 900 / 50
+    progress.enter("starting again")  # of one member, while the others train
+    go(progress, watch, 2, 100)
+    assert (progress.phase, progress.rate(60)) == ("", 50)
+
+
+def test_after_a_resume_the_rate_is_that_of_the_new_session() -> None:
+    progress, watch = begun()
+    go(progress, watch, 100, 400)
+    resumed = Progress(1000, 1, now=watch)
+    resumed.load_state_dict(progress.state_dict())
+    go(resumed, watch, 2, 100)
+    assert (resumed.steps, resumed.elapsed) == (500, 102)
+    assert resumed.rate(60) == 50  # 100 steps in 2 s; the 400 before are no steps of this session
+    assert resumed.left == 500 / 50
+
+
+def test_members_of_a_host_that_is_down_are_away() -> None:
+    progress, _ = begun()
+    progress.hosts = {name: HostStatus(name, "", up, (f"m{name}",)) for name, up in (("a", True), ("b", False))}
+    assert progress.away == ["mb"]
 
 
 def test_when_it_all_stands_still_the_rate_falls_to_nothing() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gossamer.storage.checkpoint import Store
-from gossamer.task import Episode, Note, Report
+from gossamer.task import Episode, Note, Phase, Report
 from gossamer.training import observer as module
 from gossamer.training.display import ProgressDisplay
 from gossamer.training.metrics import Progress, Recorder
@@ -46,6 +46,14 @@ def test_rows_are_two_seconds_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert kept.rows() == [4, 8]
     kept.observer.write()
     assert kept.rows() == [4, 8, 10]
+
+
+def test_a_phase_is_shown_until_a_member_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = Kept(tmp_path, monkeypatch)
+    kept.observer.report("m", Phase("measuring the background"))
+    assert kept.observer.progress.phase == "measuring the background"
+    kept.observer.report("m", Report(1, 1))
+    assert kept.observer.progress.phase == ""
 
 
 def test_checkpoints_are_a_minute_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
