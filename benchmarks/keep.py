@@ -1,4 +1,4 @@
-"""Runs a command that prints one JSON object and keeps that under `results/`, with where it comes from.
+"""Run a command that prints one JSON object, and write the object and its origin to `results/NAME.json`.
 
 python -m benchmarks.keep bench-paac-pong -- gossamer bench paac --env pong --json
 """
@@ -17,7 +17,7 @@ from benchmarks.provenance import add_out, keep, provenance
 
 
 def main() -> None:
-    """Write `results/NAME.json`: where the figures come from, and under `figures` what the command printed."""
+    """Write the origin, and under `figures` what the command printed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", help="of the file under results/")
     add_out(parser)

@@ -1,4 +1,4 @@
-"""Where a figure comes from: the command, the machine, the commit, the date and the versions it was measured with."""
+"""Origin of a figure: the command, machine, commit, date and versions that it was measured with."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PACKAGES = ("gossamer", "torch", "numpy", "gymnasium", "ale-py")
 
 
 def provenance() -> dict[str, Any]:
-    """Of what this process measures. `load` is that of the machine before: near 0, or the figures mean little."""
+    """The origin of what this process measures. `load` is the machine's load before; figures need it near 0."""
     return {
         "command": shlex.join(["python", *sys.orig_argv[1:]]),
         "machine": {**machine(), "memory_gb": memory_gb(), "system": platform.platform(), "load": os.getloadavg()[0]},
@@ -35,12 +35,12 @@ def provenance() -> dict[str, Any]:
 
 
 def memory_gb() -> float:
-    """Of the machine, in GiB."""
+    """Memory of the machine, in GiB."""
     return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
 
 
 def commit() -> str:
-    """The commit that is checked out, `-dirty` where tracked files other than results differ from it."""
+    """The checked-out commit, with `-dirty` where tracked files other than results differ from it."""
 
     def git(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
