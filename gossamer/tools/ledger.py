@@ -31,7 +31,7 @@ class Computed:
 
 class Ledger(Silent):
     """Observer: adds up steps, messages and staleness, and keeps where every member was at which time. It ends the
-    program once all members have taken their steps: what is on its way then reaches nobody."""
+    program once all members have taken their steps: messages that are still on their way have no receiver."""
 
     def __init__(self, members: int, iterations: int) -> None:
         """`iterations`: of each member."""
