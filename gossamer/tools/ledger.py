@@ -23,6 +23,7 @@ POINTS = 60  # of a curve, at most
 class Computed:
     """One iteration of one member, in virtual seconds."""
 
+    iteration: int  # 1, 2, ..
     start: float
     worked: float  # of them computing
     end: float  # after the exchange
@@ -35,7 +36,8 @@ class Ledger(Silent):
 
     def __init__(self, members: int, iterations: int) -> None:
         """`iterations`: of each member."""
-        self._total = members * iterations
+        self._members, self._iterations = members, iterations
+        self._done: set[str] = set()  # workers that have taken all of them
         self.staleness = Counter[int]()
         self.iterations = self.mixed = self.sent = 0
         self.worked = 0.0  # virtual seconds of computing, of all members
@@ -52,12 +54,14 @@ class Ledger(Silent):
         self.steps[worker] = state
 
     def stopping(self) -> bool:
-        return sum(self.steps.values()) >= self._total
+        return len(self._done) == self._members
 
     def report(self, worker: str, record: Any) -> None:
         computed, *kept = record
         self.computed.setdefault(worker, []).append(computed)
         self.worked += computed.worked
+        if computed.iteration >= self._iterations:
+            self._done.add(worker)
         for part in kept:
             if isinstance(part, Traffic):
                 self._add(part, computed.end)

@@ -73,7 +73,7 @@ def stand_in(ctx: Context, task: Workload, exchange: Exchange, *, num_envs: int 
             point.grad = point.detach() - target + noise
             learner.steps += 1
             exchange.apply(learner.model, opt)
-            ctx.report((Computed(start, worked, ctx.now(), point.detach().clone()), *exchange.take()))
+            ctx.report((Computed(learner.steps, start, worked, ctx.now(), point.detach().clone()), *exchange.take()))
             ctx.save(learner.steps)
     finally:
         exchange.leave()

@@ -65,7 +65,7 @@ def hosts(progress: Progress) -> str:
 
 def members(progress: Progress) -> str:
     """How many members are present, and how many are away because their host is down; nothing of a single one."""
-    known = {*progress.members, *(worker for host in progress.hosts.values() for worker in host.workers)}
+    known = {*progress.members, *(worker for host in list(progress.hosts.values()) for worker in host.workers)}
     away = len(progress.away)
     if len(known) < 2:
         return ""
@@ -154,8 +154,7 @@ class ProgressDisplay:
     def _render(self) -> RenderableType:
         """Called by the thread that draws, while others report."""
         width = min(self._console.width, WIDTH)
-        with self._progress.lock:
-            return self._screen.draw(panel(self._progress, self._title, list(self._curve), width))
+        return self._screen.draw(panel(self._progress, self._title, list(self._curve), width))
 
 
 class Screen:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,7 +30,7 @@ class HostStatus:
 
 @dataclass
 class Progress:
-    """Counters and windows, brought up to date by reports. Threads that read several of them hold `lock`.
+    """Counters and windows, brought up to date by reports.
 
     Steps are those that were played. A member that starts again from an older state of its own reports fewer of them
     than before: it plays some for a second time, and these count again, so that no total ever goes down."""
@@ -50,7 +49,6 @@ class Progress:
     elapsed_before: float = 0.0  # seconds of the sessions before a resume
     phase: str = ""  # what workers do before they train
     hosts: dict[str, HostStatus] = field(default_factory=dict)  # by name; empty where one process runs everything
-    lock: threading.RLock = field(default_factory=threading.RLock, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self.started = self._acting_since = self.now()
@@ -73,22 +71,17 @@ class Progress:
 
     def enter(self, phase: str) -> None:
         """A worker begins something else than training; empty where it begins to train."""
-        with self.lock:
-            self.phase = phase
-            if not self._marks:
-                self._acting_since = self.now()
+        self.phase = phase
+        if not self._marks:
+            self._acting_since = self.now()
 
     @property
     def away(self) -> list[str]:
         """Members whose host is down."""
-        return [worker for host in self.hosts.values() if not host.up for worker in host.workers]
+        return [worker for host in list(self.hosts.values()) if not host.up for worker in host.workers]
 
     def update(self, worker: str, report: Report) -> None:
-        """Add a member's report."""
-        with self.lock:
-            self._update(worker, report)
-
-    def _update(self, worker: str, report: Report) -> None:
+        """Take a member's report in."""
         self.phase = ""
         if not self._marks:
             self._marks.append((self._acting_since, self.steps))

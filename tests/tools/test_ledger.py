@@ -17,7 +17,7 @@ from gossamer.tools.simulate import simulate
 
 
 def computed(start: float, worked: float, end: float, *point: float) -> Computed:
-    return Computed(start, worked, end, torch.tensor(point))
+    return Computed(int(end), start, worked, end, torch.tensor(point))
 
 
 def two_members() -> Ledger:
@@ -42,6 +42,13 @@ def test_curves() -> None:
     assert found.staleness_mean[:2].tolist() == [3.0, 3.0]
     assert found.staleness_max[:2].tolist() == [5.0, 5.0]
     assert np.isnan(found.staleness_max[2:]).all()
+
+
+def test_the_program_ends_with_the_last_iteration_of_the_last_member() -> None:
+    ledger = two_members()
+    assert not ledger.stopping()  # b is at iteration 4 of 8
+    ledger.report("b", (computed(7, 1.0, 8, 3.0, 2.0),))
+    assert ledger.stopping()
 
 
 def test_totals() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import threading
 
 import pytest
 from rich.console import Console
@@ -223,27 +222,3 @@ def test_the_panel_names_the_phase_until_members_train() -> None:
     assert "measuring the background (random play)" in text()
     shown.update("m", Report(1, 1))
     assert "measuring" not in text()
-
-
-def test_members_may_report_while_the_panel_is_drawn() -> None:
-    """A report comes in while the rates are computed: it has to wait, or the window would change while it is read."""
-    watch = Watch()
-    shown, console = progress(watch), Console(file=io.StringIO(), width=80, force_terminal=True)
-    reports = list[threading.Thread]()
-
-    class Second(float):
-        """A mark that another thread reports at when it is looked at."""
-
-        def __rsub__(self, now: float) -> float:
-            if not reports:
-                watch.time += 1
-                reports.append(threading.Thread(target=shown.update, args=("m", Report(7, 1))))
-                reports[0].start()
-                reports[0].join(0.2)  # it ends at once where nothing makes it wait
-            return now - float(self)
-
-    shown._marks[0] = (Second(shown._marks[0][0]), shown._marks[0][1])
-    console.print(ProgressDisplay(shown, "the title", console)._render())
-    reports[0].join()
-    assert "5,000 of" in console.file.getvalue()  # type: ignore[attr-defined]
-    assert shown.steps == 5_007
