@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,7 +31,7 @@ class HostStatus:
 
 @dataclass
 class Progress:
-    """Counters and windows, brought up to date by reports.
+    """Counters and windows, brought up to date by reports. Any thread may read while another one reports.
 
     Steps are those that were played. A member that starts again from an older state of its own reports fewer of them
     than before: it plays some for a second time, and these count again, so that no total ever goes down."""
@@ -52,22 +53,26 @@ class Progress:
 
     def __post_init__(self) -> None:
         self.started = self._acting_since = self.now()
+        self._lock = threading.RLock()  # for what is iterated over: it must not change meanwhile
         self._marks: deque[tuple[float, int]] = deque()  # (second, steps), the last minute of them
 
     @property
     def steps(self) -> int:
         """Agent steps of all members."""
-        return sum(steps for steps, _ in self.counts.values()) + self.repeated
+        with self._lock:
+            return sum(steps for steps, _ in self.counts.values()) + self.repeated
 
     @property
     def updates(self) -> int:
         """Optimiser steps of all members."""
-        return sum(updates for _, updates in (*self.counts.values(), *self.again.values()))
+        with self._lock:
+            return sum(updates for _, updates in (*self.counts.values(), *self.again.values()))
 
     @property
     def repeated(self) -> int:
         """Agent steps that members took for a second time."""
-        return sum(steps for steps, _ in self.again.values())
+        with self._lock:
+            return sum(steps for steps, _ in self.again.values())
 
     def enter(self, phase: str) -> None:
         """A worker begins something else than training; empty where it begins to train."""
@@ -82,6 +87,10 @@ class Progress:
 
     def update(self, worker: str, report: Report) -> None:
         """Take a member's report in."""
+        with self._lock:
+            self._update(worker, report)
+
+    def _update(self, worker: str, report: Report) -> None:
         self.phase = ""
         if not self._marks:
             self._marks.append((self._acting_since, self.steps))
@@ -108,7 +117,8 @@ class Progress:
     def rate(self, window: float) -> float:
         """Steps a second over the last `window` seconds."""
         now = self.now()
-        inside = [mark for mark in self._marks if now - mark[0] <= window] or list(self._marks)[-1:]
+        with self._lock:
+            inside = [mark for mark in self._marks if now - mark[0] <= window] or list(self._marks)[-1:]
         if not inside or now <= inside[0][0]:
             return 0.0
         return (self.steps - inside[0][1]) / (now - inside[0][0])
@@ -121,12 +131,14 @@ class Progress:
     @property
     def mean_return(self) -> float | None:
         """Of the last 100 episodes; None before the first."""
-        return _mean([e.score for e in self.recent])
+        with self._lock:
+            return _mean([e.score for e in self.recent])
 
     @property
     def member_returns(self) -> dict[str, float | None]:
         """Mean return of each member's own last 100 episodes, by worker; None before its first."""
-        return {worker: _mean([e.score for e in episodes]) for worker, episodes in self.members.items()}
+        with self._lock:
+            return {worker: _mean([e.score for e in episodes]) for worker, episodes in self.members.items()}
 
     @property
     def left(self) -> float | None:
@@ -136,9 +148,11 @@ class Progress:
 
     def shares(self) -> dict[str, float]:
         """Fractions of the members' time, by part; `other` is what none of them accounts for."""
+        with self._lock:
+            spent = dict(self.spent)
         time_of_all = (self.now() - self.started) * max(1, len(self.members))
-        whole = max(time_of_all, sum(self.spent.values()), 1e-9)
-        shares = {part: seconds / whole for part, seconds in sorted(self.spent.items())}
+        whole = max(time_of_all, sum(spent.values()), 1e-9)
+        shares = {part: seconds / whole for part, seconds in sorted(spent.items())}
         return {**shares, "other": 1 - sum(shares.values())}
 
     def row(self) -> dict[str, Any]:
@@ -159,13 +173,19 @@ class Progress:
     def _metrics(self) -> dict[str, float]:
         """Of the members' last updates, the mean over those that have them."""
         found: dict[str, list[float]] = {}
-        for metrics in self.metrics.values():
+        with self._lock:
+            last = list(self.metrics.values())
+        for metrics in last:
             for name, value in metrics.items():
                 found.setdefault(name, []).append(value)
         return {name: sum(values) / len(values) for name, values in found.items()}
 
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run goes on counting from."""
+        with self._lock:
+            return self._state()
+
+    def _state(self) -> dict[str, Any]:
         return {
             "counts": {worker: list(counts) for worker, counts in self.counts.items()},
             "again": {worker: list(counts) for worker, counts in self.again.items()},

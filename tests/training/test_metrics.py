@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -295,3 +297,51 @@ def test_lines_that_are_no_rows_are_dropped(tmp_path: Path, line: str) -> None:
     (tmp_path / "metrics.jsonl").write_text(f'{{"steps": 10}}\n{line}\n')
     Recorder(tmp_path, keep_until=20).close()
     assert rows(tmp_path) == [{"steps": 10}]
+
+
+class Meddler:
+    """An entry of a collection. While it is read for the first time, another thread tries to report."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress, self.threads = progress, list[threading.Thread]()
+
+    def meddle(self) -> float:
+        if self.threads:
+            return 1.0
+        episodes = tuple(Episode(0.0, 1) for _ in range(3))
+        report = Report(steps=9, updates=1, episodes=episodes, metrics={"loss": 1.0}, seconds={"env": 1.0})
+        self.threads.append(threading.Thread(target=self.progress.update, args=("other", report)))
+        self.threads[-1].start()
+        self.threads[-1].join(0.05)  # it has to wait until the reader is done
+        return 1.0
+
+    score = steps = property(meddle)
+
+    def __iter__(self) -> Iterator[float]:
+        return iter((self.meddle(), 0))
+
+    def __getitem__(self, index: int) -> float:
+        return self.meddle()
+
+
+@pytest.mark.parametrize(
+    ("place", "read"),
+    [
+        ("recent", lambda progress: progress.mean_return),
+        ("recent", lambda progress: progress.state_dict()),
+        ("members", lambda progress: progress.member_returns),
+        ("counts", lambda progress: progress.steps),
+        ("_marks", lambda progress: progress.rate(10)),
+    ],
+)
+def test_it_can_be_read_while_another_thread_reports(place: str, read: Callable[[Progress], object]) -> None:
+    progress, _ = begun()
+    meddler: Any = Meddler(progress)
+    if place in ("recent", "_marks"):
+        getattr(progress, place).extend([meddler] * 3)
+    else:
+        getattr(progress, place)["one"] = meddler if place != "members" else [meddler] * 3
+    read(progress)
+    for thread in meddler.threads:
+        thread.join()
+    assert progress.episodes == 3
