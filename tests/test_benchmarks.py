@@ -1,7 +1,6 @@
 import json
 import re
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,8 @@ import pytest
 from benchmarks import curves, peers, provenance
 from benchmarks.gossip import __main__ as gossip
 from benchmarks.gossip import scale
-from gossamer.config.settings import resolve
+from gossamer.config.file import to_dict
+from gossamer.config.resolve import configure
 
 
 def row(steps: int, mean_return: float | None, episodes: int = 200) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def test_never_is_later_than_any_number() -> None:
 
 
 def settings(**changed: Any) -> dict[str, Any]:
-    return asdict(resolve({"architecture": "paac", "env": "catch", **changed}))
+    return to_dict(configure("paac", env="catch", **changed))
 
 
 def write_run(directory: Path, rows: list[dict[str, Any]], **changed: Any) -> Path:
@@ -77,7 +77,7 @@ def write_run(directory: Path, rows: list[dict[str, Any]], **changed: Any) -> Pa
         "steps_per_second": 10.0,
         "mean_return": rows[-1]["mean_return"],
         "machine": {"cores": 2},
-        "settings": settings(**changed),
+        "config": settings(**changed),
     }
     (directory / "result.json").write_text(json.dumps(result))
     (directory / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in rows))

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from benchmarks.provenance import Results
-from gossamer.config.settings import Settings, resolve
-from gossamer.config.wiring import program, task
+from gossamer.config.build import num_envs, program, task
+from gossamer.config.config import Config
+from gossamer.config.file import flat
+from gossamer.config.resolve import configure
 from gossamer.exchange import Alone
 from gossamer.launch.ray.launcher import Ray
 from gossamer.launch.threads import threads
@@ -74,8 +74,7 @@ def measure(given: argparse.Namespace, results: Results) -> None:
     """Run all variants in turn in every round. Ratios are taken within a round. Writes the figures after each round."""
     chosen = {"env": given.env, "algorithm": given.algorithm, "network": given.network}
     chosen = {name: value for name, value in chosen.items() if value is not None}
-    gala = replace(resolve({"architecture": "gala", **chosen}), steps=sys.maxsize)
-    pala = replace(resolve({"architecture": "pala", **chosen}), steps=sys.maxsize)
+    gala, pala = (configure(name, **chosen).with_run(steps=10**15) for name in ("gala", "pala"))  # ended by the clock
     rates: dict[str, list[float]] = {}
     for turn in range(given.rounds):
         for name, run in _in_turn(variants(gala, pala), backwards=turn % 2 == 1):
@@ -85,7 +84,7 @@ def measure(given: argparse.Namespace, results: Results) -> None:
         results.write(figures(gala, rates))
 
 
-def variants(gala: Settings, pala: Settings) -> dict[str, Callable[[Steps], None]]:
+def variants(gala: Config, pala: Config) -> dict[str, Callable[[Steps], None]]:
     """What is compared, by name: how to run each one."""
     return {
         "threads, no exchange": lambda seen: threads(_alone(gala, hosts=1), seen),
@@ -101,27 +100,27 @@ def _in_turn(ways: Mapping[str, Any], *, backwards: bool) -> list[tuple[str, Any
     return list(ways.items())[:: -1 if backwards else 1]
 
 
-def _alone(settings: Settings, *, hosts: int) -> Program:
+def _alone(config: Config, *, hosts: int) -> Program:
     """The same learners without an exchange."""
     p, learners = Program("alone"), LEARNERS // hosts
     for h in range(hosts):
         with p.host(f"host{h}", cpus=learners):
             p.worker(act_and_learn, copies=learners)(
-                task(settings), Alone(), num_envs=settings.num_envs, env_workers=settings.env_workers
+                task(config), Alone(), num_envs=num_envs(config), env_workers=flat(config)["env_workers"]
             )
     return p
 
 
-def figures(gala: Settings, rates: Mapping[str, list[float]]) -> dict[str, Any]:
+def figures(gala: Config, rates: Mapping[str, list[float]]) -> dict[str, Any]:
     """Medians and rounds of each variant, and the ratios between them."""
 
     def ratio(one: str, other: str) -> dict[str, Any]:
         each = [round(a / b, 4) for a, b in zip(rates[one], rates[other], strict=True)]
         return {"median": statistics.median(each), "rounds": each}
 
-    chosen = {"env": gala.env, "algorithm": gala.algorithm, "network": gala.network}
+    chosen = {name: flat(gala)[name] for name in ("env", "algorithm", "network")}
     return {
-        "settings": {**chosen, "learners": LEARNERS, "num_envs": gala.num_envs},
+        "settings": {**chosen, "learners": LEARNERS, "num_envs": num_envs(gala)},
         "steps_per_second": {name: {"median": statistics.median(r), "rounds": r} for name, r in rates.items()},
         "gala / threads without exchange": ratio("gala", "threads, no exchange"),
         "pala / processes without exchange": ratio("pala, two Ray hosts", "two processes, no exchange"),

@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.curves import median
 from benchmarks.provenance import Results
-from gossamer.config.settings import resolve
+from gossamer.config.resolve import configure
 from gossamer.training.experiment import train
 
 
@@ -21,7 +21,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def measure(given: argparse.Namespace, results: Results) -> None:
     """Agent steps until the mean return of the last 100 games is 0.8 or more, for several seeds; None for never."""
-    plain = resolve({"architecture": "paac", "env": "catch", "algorithm": given.algorithm}).learning_rate
+    plain = configure("paac", env="catch", algorithm=given.algorithm).optimization.learning_rate
     ways: dict[str, dict[str, Any]] = {
         "one learner, 64 environments": {"architecture": "paac", "num_envs": 64},
         "gala, 4 x 16, its rate": {"architecture": "gala", "learning_rate": plain},

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import resource
 import statistics
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from itertools import cycle
-from typing import Any
+from typing import Any, Literal, Unpack
 
 import numpy as np
 import torch
 
-from gossamer.config.settings import Settings, resolve
-from gossamer.config.wiring import program, task
+from gossamer.algorithms import Algorithm
+from gossamer.config.build import learners, num_envs, program, task
+from gossamer.config.config import Architecture, Config
+from gossamer.config.file import flat
+from gossamer.config.names import Keywords
+from gossamer.config.resolve import configure
 from gossamer.data import Array, Step
 from gossamer.envs.base import VectorEnv
 from gossamer.errors import UserError
@@ -26,6 +28,7 @@ from gossamer.exchange import Alone, Exchange
 from gossamer.launch.threads import threads
 from gossamer.machine import keep_freed_memory, machine
 from gossamer.member import Member
+from gossamer.optim import StepRule
 from gossamer.program import Context, Program, Silent
 from gossamer.task import Phase, Report, Task
 from gossamer.training.experiment import probe
@@ -121,26 +124,30 @@ def _rate(call: Callable[[], object], steps: int, seconds: float) -> float:
 
 
 def bench(
-    architecture: str,
+    architecture: str | Architecture,
     *,
+    env: str,
+    algorithm: str | Algorithm | None = None,
+    optimizer: str | StepRule | None = None,
+    preset: Literal["tuned", "paper"] = "tuned",
     seconds: float = 3.0,
     rounds: int = 5,
     progress: Callable[[int, str], None] = lambda round_, part: None,
-    **given: Any,
+    **options: Unpack[Keywords],
 ) -> dict[str, Any]:
     """Rates in steps/s: `env`, `inference` and `update` alone, the `whole` program, and the serial `roofline`
     1 / (1/env + 1/inference + 1/update); `ratio` = whole / roofline.
 
     All of them are measured in each round, for `seconds` each; the figures are medians over the rounds. `progress` is
-    called with the round (1, 2, ..) and the part that begins, from any thread. `given` are fields of `Settings`."""
+    called with the round (1, 2, ..) and the part that begins, from any thread."""
     if not seconds > 0 or rounds < 1:
         raise UserError(f"--seconds {seconds} --rounds {rounds}: both must be positive")
-    settings = resolve({"architecture": architecture, **{k: v for k, v in given.items() if v is not None}})
-    probe(settings)
-    settings = replace(settings, steps=sys.maxsize)
+    config = configure(architecture, env=env, algorithm=algorithm, optimizer=optimizer, preset=preset, **options)
+    probe(config)
+    config = config.with_run(steps=10**15)  # it ends by the clock
     keep_freed_memory()
-    rows = [_round(settings, seconds, partial(progress, number)) for number in range(1, rounds + 1)]
-    return {**_figures(rows), **_origin(settings)}
+    rows = [_round(config, seconds, partial(progress, number)) for number in range(1, rounds + 1)]
+    return {**_figures(rows), **_origin(config)}
 
 
 def round_seconds(seconds: float) -> float:
@@ -148,15 +155,15 @@ def round_seconds(seconds: float) -> float:
     return 4 * seconds + WARM_UP_SECONDS + 2.0  # environments and networks are made twice
 
 
-def _round(settings: Settings, seconds: float, phase: Callable[[str], None]) -> dict[str, float]:
+def _round(config: Config, seconds: float, phase: Callable[[str], None]) -> dict[str, float]:
     """Measure the parts, one after the other, then the whole program."""
-    apart = Program("parts")
-    apart.worker(parts, copies=settings.members)(
-        task(settings), Alone(), num_envs=settings.num_envs, env_workers=settings.env_workers, seconds=seconds
+    apart, workers = Program("parts"), flat(config).get("env_workers", 0)
+    apart.worker(parts, copies=learners(config))(
+        task(config), Alone(), num_envs=num_envs(config), env_workers=workers, seconds=seconds
     )
     threads(apart, seen := Reports(phase=phase))
     phase("the whole program")
-    threads(program(settings), whole := Reports(seconds))
+    threads(program(config), whole := Reports(seconds))
     roofline = 1 / sum(1 / rate for rate in seen.rates.values())
     return {**seen.rates, "whole": whole.rate(), "roofline": roofline, "ratio": whole.rate() / roofline}
 
@@ -172,16 +179,16 @@ def _figures(rows: Sequence[dict[str, float]]) -> dict[str, Any]:
     }
 
 
-def _origin(settings: Settings) -> dict[str, Any]:
+def _origin(config: Config) -> dict[str, Any]:
     """What was measured, and where."""
-    what = task(settings)
+    what, settings = task(config), flat(config)
     return {
-        "architecture": settings.architecture,
-        "env_name": settings.env,
-        "algorithm": settings.algorithm,
-        "network": settings.network,
-        "learners": settings.members,
-        "num_envs": settings.num_envs,
+        "architecture": settings["architecture"],
+        "env_name": settings["env"],
+        "algorithm": settings["algorithm"],
+        "network": settings["network"],
+        "learners": learners(config),
+        "num_envs": num_envs(config),
         "device": what.device,
         "precision": str(what.network.dtype).removeprefix("torch."),
         "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),

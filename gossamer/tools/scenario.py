@@ -7,18 +7,21 @@ from collections.abc import Mapping
 from dataclasses import Field, dataclass, fields
 from typing import Any
 
-from gossamer.config.wiring import GRAPHS
 from gossamer.errors import UserError, near
 from gossamer.exchange import room
 from gossamer.exchange.gossip import graphs
 from gossamer.exchange.gossip.graphs import Graph
+from gossamer.exchange.gossip.options import GRAPHS
 from gossamer.options import check_ranges, flag, option
 from gossamer.tools.quantity import BYTES, BYTES_PER_SECOND, KINDS, PER_SECOND, SECONDS, Kind
 
 
-def measured(text: str, default: str, kind: Kind, *, least: float = 0, **limits: Any) -> Any:
-    """An option with a unit. On the command line and in Python text the unit is mandatory; numbers are SI units."""
-    return option(text, kind.parse("", default), unit=kind.unit, typed=default, least=least, **limits)
+def measured(text: str, default: str, kind: Kind, *, floor: float = 0, infinite: bool = False) -> Any:
+    """An option with a unit. On the command line and in Python text the unit is mandatory; numbers are SI units.
+
+    `floor`: the least value. It is no `least` of the option, for messages about that have no unit."""
+    more = {"unit": kind.unit, "typed": default, "floor": floor}
+    return option(text, kind.parse("", default), infinite=infinite, **more)
 
 
 @dataclass(frozen=True)
@@ -34,12 +37,12 @@ class Scenario:
         "Of each host, in each direction: bits (1Gb/s) or bytes (125MB/s) a second, or inf.",
         "1Gb/s",
         BYTES_PER_SECOND,
-        least=1,
+        floor=1,
         infinite=True,
     )
     latency: float = measured("Between hosts, one way.", "40ms", SECONDS)
-    loss: float = option("Probability that a call between hosts is lost, from 0 to 1.", 0.0, least=0, below=1)
-    step_time: float = measured("Computing time of one iteration.", "30ms", SECONDS, least=1e-6)
+    loss: float = option("Probability that a call between hosts is lost.", 0.0, least=0, below=1)
+    step_time: float = measured("Computing time of one iteration, at least 1us.", "30ms", SECONDS, floor=1e-6)
     jitter: float = option("Standard deviation of the computing time, relative to it.", 0.1, least=0)
     message_size: float = measured("Size of one member's parameters.", "6.8MB", BYTES)
     iterations: int = option("Optimiser steps of each member.", 40, least=4)
@@ -61,7 +64,7 @@ class Scenario:
                 f"--graph {self.graph}: no such graph{near(self.graph, GRAPHS)}; there are {', '.join(GRAPHS)}"
             )
         for knob in fields(self):
-            _check_least(knob, getattr(self, knob.name))
+            _check_floor(knob, getattr(self, knob.name))
         check_ranges(self)
         if self.interval is not None and self.interval > room(self.staleness):
             most = math.floor(room(self.staleness))
@@ -98,11 +101,11 @@ def _kind(knob: Field[Any]) -> Kind | None:
     return KINDS.get(knob.metadata.get("unit", ""))
 
 
-def _check_least(knob: Field[Any], value: float) -> None:
+def _check_floor(knob: Field[Any], value: float) -> None:
     """Raises `UserError`, which shows units, where a quantity is too small."""
-    kind, least = _kind(knob), knob.metadata["least"]
-    if kind is not None and value < least:
-        raise UserError(f"{flag(knob.name)} {kind.text(value)}: must be at least {kind.text(least)}")
+    kind, floor = _kind(knob), knob.metadata.get("floor")
+    if kind is not None and value < floor:
+        raise UserError(f"{flag(knob.name)} {kind.text(value)}: must be at least {kind.text(floor)}")
 
 
 def _text(knob: Field[Any], value: Any) -> Any:
