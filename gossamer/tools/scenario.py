@@ -20,8 +20,7 @@ def measured(text: str, default: str, kind: Kind, *, floor: float = 0, infinite:
     """An option with a unit. On the command line and in Python text the unit is mandatory; numbers are SI units.
 
     `floor`: the least value. It is no `least` of the option, for messages about that have no unit."""
-    more = {"unit": kind.unit, "typed": default, "floor": floor}
-    return option(text, kind.parse("", default), infinite=infinite, **more)
+    return option(text, kind.parse("", default), infinite=infinite, unit=kind.unit, typed=default, floor=floor)
 
 
 @dataclass(frozen=True)
@@ -103,8 +102,8 @@ def _kind(knob: Field[Any]) -> Kind | None:
 
 def _check_floor(knob: Field[Any], value: float) -> None:
     """Raises `UserError`, which shows units, where a quantity is too small."""
-    kind, floor = _kind(knob), knob.metadata.get("floor")
-    if kind is not None and value < floor:
+    kind = _kind(knob)
+    if kind is not None and value < (floor := knob.metadata["floor"]):
         raise UserError(f"{flag(knob.name)} {kind.text(value)}: must be at least {kind.text(floor)}")
 
 
