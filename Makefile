@@ -15,7 +15,7 @@ define make-venv
 	$(PYTHON) -m venv $(1) && $(1)/bin/python $(PIP) --version >/dev/null || $(PYTHON) -m venv --clear $(1)
 endef
 
-.PHONY: help install test lint unit demo bench-install wheel constraints clean distclean
+.PHONY: help install test test-long lint unit demo bench-install wheel constraints clean distclean
 .NOTPARALLEL:
 
 help: ## this list
@@ -34,7 +34,10 @@ install: .venv/.installed ## .venv with the gossamer command
 	.venv/bin/python $(PIP) install -c constraints.txt -e ".[atari,ray,dev]"
 	@touch $@
 
-test: lint unit ## ruff, mypy, then pytest
+test: lint unit ## ruff, mypy, then pytest without the long tests
+
+test-long: install ## the long tests: sweeps over seeds, every architecture on every launcher
+	.venv/bin/python -m pytest -m long $(ARGS)
 
 lint: install ## ruff (lint and format) and mypy
 	.venv/bin/ruff check

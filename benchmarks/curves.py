@@ -1,12 +1,12 @@
-"""Learning curves: trains the same options with several seeds, one run after the other, and keeps what was seen.
+"""Learning curves: train the same options with several seeds, one run after the other, and keep the curves.
 
     python -m benchmarks.curves train pong-paac --seeds 1 2 3 --stop-at-return 18 \\
         --run "ppo: paac --env pong --algorithm ppo --steps 1500000" --run "a2c: paac --env pong --steps 6000000"
     python -m benchmarks.curves build pong-paac --run ppo=runs/a,runs/b --run a2c=runs/c
 
-`train` leaves runs that are finished as they are and resumes one that was interrupted, so it can be started again at
-any time. Both write `results/NAME.json` and a plot beside it, from the run directories alone; `build` is for those
-that are there already, and should be run at the commit and on the machine that trained them.
+`train` skips finished runs and resumes an interrupted one, so it can be started again at any time. Both commands write
+`results/NAME.json` and a plot from the run directories alone. `build` is for runs that exist already; use it at the
+commit and on the machine that trained them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from benchmarks.provenance import keep, provenance
+from benchmarks.provenance import add_out, keep, provenance
 from gossamer.config.file import flat, from_dict
 from gossamer.config.resolve import configure
 from gossamer.options import flag
@@ -36,7 +36,7 @@ ALWAYS_SHOWN = ("architecture", "env", "preset", "algorithm", "steps")  # in the
 
 
 def thinned(rows: Sequence[Row], points: int = POINTS) -> list[list[float]]:
-    """[steps, seconds, mean return] of at most so many rows, evenly spaced, the first and the last among them."""
+    """[steps, seconds, mean return] of at most `points` rows, evenly spaced, including the first and the last."""
     known = [row for row in rows if row["mean_return"] is not None]
     if len(known) > points:
         known = [known[i * (len(known) - 1) // (points - 1)] for i in range(points)]
@@ -52,7 +52,7 @@ def reached(rows: Sequence[Row], goal: float) -> tuple[int | None, float | None]
 
 
 def median(values: Sequence[float | None]) -> float | None:
-    """With None for never, which is later than any number; None where the median is never."""
+    """Median where None means never, which is greater than any number; None where the median is never."""
     found = statistics.median(math.inf if value is None else value for value in values)
     return None if math.isinf(found) else found
 
@@ -134,13 +134,13 @@ def plot(found: Mapping[str, Any], path: Path) -> None:
 
 
 def finished(directory: Path) -> bool:
-    """Whether a run came to its end, not to a signal."""
+    """Whether a run ended by itself, not by a signal."""
     result = directory / "result.json"
     return result.exists() and not json.loads(result.read_text())["ended"].startswith("SIG")
 
 
 def train(options: Sequence[str], seed: int, directory: Path, stop_at_return: float | None) -> None:
-    """Have one run finished: from the start, from its last checkpoint, or not at all."""
+    """Finish one run: from the start or from its last checkpoint. A finished run is left as it is."""
     if finished(directory):
         print(f"{directory}: finished before", flush=True)
         return
@@ -165,7 +165,8 @@ def _parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(dest="verb", required=True)
     for verb, form in (("train", '"LABEL: OPTIONS of gossamer train"'), ("build", "LABEL=DIR[,DIR...]")):
         made = verbs.add_parser(verb)
-        made.add_argument("name", help="of the files under benchmarks/results/")
+        made.add_argument("name", help="of the result files")
+        add_out(made)
         made.add_argument("--run", action="append", required=True, metavar=form, help="may be given several times")
         made.add_argument("--goal", type=float, default=18.0, help="return whose first steps and seconds are noted")
     verbs.choices["train"].add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
@@ -193,7 +194,7 @@ def main() -> None:
         for seed, directory in zip(given.seeds, runs[label], strict=True):
             train(shlex.split(rest), seed, directory, given.stop_at_return)
     found = build(runs, given.goal)
-    path = keep(given.name, {**origin, **found})
+    path = keep(given.name, {**origin, **found}, given.out)
     plot(found, path.with_suffix(".png"))
     print(f"{path} and {path.with_suffix('.png').name}")
     for label, curve in found["curves"].items():

@@ -1,4 +1,4 @@
-"""Runs a command that prints one JSON object and keeps that under `results/`, with where it comes from.
+"""Run a command that prints one JSON object, and write the object and its origin to `results/NAME.json`.
 
 python -m benchmarks.keep bench-paac-pong -- gossamer bench paac --env pong --json
 """
@@ -13,19 +13,21 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks.provenance import keep, provenance
+from benchmarks.provenance import add_out, keep, provenance
 
 
 def main() -> None:
-    """Write `results/NAME.json`: where the figures come from, and under `figures` what the command printed."""
+    """Write the origin, and under `figures` what the command printed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", help="of the file under results/")
+    add_out(parser)
     parser.add_argument("words", nargs="+", metavar="COMMAND", help="after --")
     given = parser.parse_args()
     origin = provenance()
     program = shutil.which(given.words[0]) or str(Path(sys.executable).with_name(given.words[0]))
     done = subprocess.run([program, *given.words[1:]], stdout=subprocess.PIPE, text=True, check=True)
-    print(keep(given.name, {**origin, "command": shlex.join(given.words), "figures": json.loads(done.stdout)}))
+    found = {**origin, "command": shlex.join(given.words), "figures": json.loads(done.stdout)}
+    print(keep(given.name, found, given.out))
 
 
 if __name__ == "__main__":

@@ -1,11 +1,10 @@
-"""Training speed against a peer: Stable-Baselines3's A2C and ours in turn, on Pong, on the CPU of this machine.
+"""Training speed against Stable-Baselines3's A2C on Pong, on the CPU of this machine; both are measured in turn.
 
     make bench-install && .venv/bin/python -m benchmarks.peers
 
-Both sides train for real, in a process of their own that has the machine to itself: Pong as 84x84 pictures in stacks
-of 4, the Nature network, 32 environments, rollouts of 5 steps, A2C with RMSProp and the same coefficients. Steps are
-counted between the end of a warm-up and the end, from updates to updates, whatever else the side does meanwhile (ours
-writes its metrics).
+Both sides train for real, each in its own process with nothing else running: Pong as 84x84 frames in stacks of 4, the
+Nature network, 32 environments, rollouts of 5 steps, A2C with RMSProp and the same coefficients. Steps are counted from
+the end of a warm-up to the end. This time includes everything that a side does (ours writes its metrics).
 
 * SB3 is set up as its documentation says (`peers/sb3.py`), once with `DummyVecEnv`, its default, and once with
   `SubprocVecEnv`; the better of the two, by medians, is what ours is compared with. It computes in float32: it has no
@@ -31,7 +30,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from benchmarks.provenance import ROOT, keep, provenance
+from benchmarks.provenance import ROOT, add_out, keep, provenance
 from gossamer.config.build import precision
 
 Mark: TypeAlias = tuple[float, int]  # seconds on some clock, steps done by then
@@ -56,7 +55,7 @@ NOTES = (
 
 
 def rate(marks: Sequence[Mark], warm_up: float) -> float:
-    """Steps a second from the first mark that is `warm_up` seconds or more after the first of all, to the last.
+    """Steps a second from the first mark at least `warm_up` seconds after the first one, to the last.
 
     Raises `ValueError` where no two marks are left."""
     warm = [mark for mark in marks if mark[0] - marks[0][0] >= warm_up]
@@ -82,7 +81,7 @@ def summarise(rounds: Sequence[dict[str, float]]) -> dict[str, Any]:
 
 
 def measure_peer(side: str, seconds: float) -> dict[str, Any]:
-    """What `peers/sb3.py` prints after so many seconds of training."""
+    """What `peers/sb3.py` prints after `seconds` of training."""
     script = ROOT / "benchmarks" / "peers" / "sb3.py"
     options = {"vec-env": PEERS[side], "seconds": seconds, "envs": ENVS, "rollout": ROLLOUT}
     words = [str(word) for name, value in options.items() for word in (f"--{name}", value)]
@@ -96,7 +95,7 @@ def measure_peer(side: str, seconds: float) -> dict[str, Any]:
 
 
 def measure_ours(side: str, seconds: float) -> list[Mark]:
-    """The marks that the command leaves in its run's metrics in so many seconds of training."""
+    """The marks in the metrics of a run of `seconds` of training."""
     with tempfile.TemporaryDirectory() as folder:
         run, log = Path(folder, "run"), Path(folder, "log")
         options = ["--precision", OURS[side], "--run-dir", str(run)]
@@ -112,7 +111,7 @@ def measure_ours(side: str, seconds: float) -> list[Mark]:
 
 
 def _watch(process: subprocess.Popen[bytes], metrics: Path, seconds: float) -> list[Mark]:
-    """The marks of a run once they span so many seconds; those there are where it ends before, or gets stuck."""
+    """The marks of a run once they span `seconds`; fewer where the run ends before or does not go on."""
     deadline = time.monotonic() + seconds + STUCK_SECONDS
     marks: list[Mark] = []
     while process.poll() is None and time.monotonic() < deadline and _span(marks) < seconds:
@@ -128,7 +127,7 @@ def _span(marks: Sequence[Mark]) -> float:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """As Ctrl-C would: the run saves a checkpoint first, after what is measured."""
+    """Interrupt the run as Ctrl-C does: it saves a checkpoint, which is not part of the measurement."""
     process.send_signal(signal.SIGINT)
     try:
         process.wait(timeout=60)
@@ -172,7 +171,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=30.0, help="of training measured, after the warm-up")
     parser.add_argument("--warm-up", type=float, default=6.0, help="seconds of training before")
-    parser.add_argument("--name", default="peers", help="of the file under benchmarks/results/")
+    parser.add_argument("--name", default="peers", help="of the result file (default: peers)")
+    add_out(parser)
     given = parser.parse_args()
     if given.rounds < 1 or given.seconds < 5 or given.warm_up < 0:
         parser.error("--rounds must be 1 or more, --seconds 5 or more (ours has a mark every 2 s), --warm-up 0 or more")
@@ -180,7 +180,7 @@ def main() -> None:
         parser.error("Stable-Baselines3 is not there yet: make bench-install")
     origin = provenance()
     found = measure(given.rounds, given.seconds, given.warm_up, say=lambda text: print(text, flush=True))
-    print(keep(given.name, {**origin, **found}))
+    print(keep(given.name, {**origin, **found}, given.out))
     for side, ratio in found["ratio"].items():
         print(f"{side}: {ratio['median']:.2f} times {found['peer']}")
 

@@ -1,7 +1,8 @@
-"""Where a figure comes from: the command, the machine, the commit, the date and the versions it was measured with."""
+"""Origin of a figure: the command, machine, commit, date and versions that it was measured with."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -9,6 +10,7 @@ import re
 import shlex
 import subprocess
 import sys
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -22,7 +24,7 @@ PACKAGES = ("gossamer", "torch", "numpy", "gymnasium", "ale-py")
 
 
 def provenance() -> dict[str, Any]:
-    """Of what this process measures. `load` is that of the machine before: near 0, or the figures mean little."""
+    """The origin of what this process measures. `load` is the machine's load before; figures need it near 0."""
     return {
         "command": shlex.join(["python", *sys.orig_argv[1:]]),
         "machine": {**machine(), "memory_gb": memory_gb(), "system": platform.platform(), "load": os.getloadavg()[0]},
@@ -33,12 +35,12 @@ def provenance() -> dict[str, Any]:
 
 
 def memory_gb() -> float:
-    """Of the machine, in GiB."""
+    """Memory of the machine, in GiB."""
     return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
 
 
 def commit() -> str:
-    """The commit that is checked out, `-dirty` where tracked files other than results differ from it."""
+    """The checked-out commit, with `-dirty` where tracked files other than results differ from it."""
 
     def git(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
@@ -50,10 +52,32 @@ def commit() -> str:
     return head.stdout.strip() + ("" if clean else "-dirty")
 
 
-def keep(name: str, content: dict[str, Any]) -> Path:
-    """Write `results/NAME.json`; where it is. A list of numbers is one line of it."""
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{name}.json"
+def keep(name: str, content: dict[str, Any], folder: Path = RESULTS) -> Path:
+    """Write `content` to `folder/NAME.json` and return the path. A list of numbers is written on one line."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.json"
     text = json.dumps(content, indent=2)
     path.write_text(re.sub(r"\[\s+([-+\d.eE,\s]+?)\s+\]", lambda found: f"[{' '.join(found[1].split())}]", text) + "\n")
     return path
+
+
+def add_out(parser: argparse.ArgumentParser) -> None:
+    """The option `--out` of every benchmark."""
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results (default: benchmarks/results)")
+
+
+@dataclass(frozen=True)
+class Results:
+    """The result file of one benchmark: the figures, and where they come from (as of when this object was made)."""
+
+    name: str
+    folder: Path = RESULTS
+    origin: dict[str, Any] = field(default_factory=provenance)
+
+    @property
+    def path(self) -> Path:
+        return self.folder / f"{self.name}.json"
+
+    def write(self, figures: dict[str, Any]) -> None:
+        """Write the figures measured so far."""
+        keep(self.name, {**self.origin, "figures": figures}, self.folder)

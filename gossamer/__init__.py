@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from gossamer.evaluation.evaluate import Evaluation, evaluate
     from gossamer.evaluation.video import Recording, record
     from gossamer.tools.bench import bench
+    from gossamer.tools.simulate import simulate
     from gossamer.training.experiment import Run, resume, train
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "evaluate",
     "record",
     "resume",
+    "simulate",
     "train",
 ]
 
@@ -56,6 +58,7 @@ _HOMES = {
     "PAAC": "architectures.paac",
     "PALA": "architectures.pala",
     "bench": "tools.bench",
+    "simulate": "tools.simulate",
     "UserError": "errors",
     "Evaluation": "evaluation.evaluate",
     "evaluate": "evaluation.evaluate",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -121,11 +123,14 @@ def bench(words: Sequence[str]) -> None:
     from gossamer.config.composing import compose
 
     composed = compose(words, prog="gossamer bench", description=BENCH, command=(Measuring,))
-    from gossamer.tools.bench import bench
+    from gossamer.tools.bench import bench, round_seconds
 
     c, how = composed.choices, Measuring(**composed.command)
     made: dict[str, Any] = {"algorithm": c.algorithm, "optimizer": c.optimizer, "preset": c.preset, **c.given}
-    found = bench(c.architecture, env=c.env, seconds=how.seconds, rounds=how.rounds, **made)
+    from gossamer.tools.rounds import Rounds, RoundsDisplay
+
+    with RoundsDisplay(Rounds(how.rounds, round_seconds(how.seconds))) as progress:
+        found = bench(c.architecture, env=c.env, seconds=how.seconds, rounds=how.rounds, progress=progress, **made)
     if how.json:
         print(to_json(found))
         return
@@ -235,20 +240,24 @@ class Record:
 
 
 def simulate(words: Sequence[str]) -> None:
-    """Run gossip in virtual time: the real exchange, small models that stand in, a network of your choice."""
+    """Run gossip in virtual time over a network of your choice: the real exchange, small models in place of real ones.
+
+    Quantities need a unit: 40ms, 1Gb/s, 6.8MB, 2/h."""
     from gossamer.tools.scenario import Scenario
 
     made = parse(
-        _simulation(dataclass_of("Scene", Scenario)), words, prog="gossamer simulate", description=simulate.__doc__
+        _simulation(dataclass_of("Scene", Scenario)),
+        words,
+        prog="gossamer simulate",
+        description=cleandoc(simulate.__doc__ or ""),
     )
+    from gossamer.tools.figures import lines
     from gossamer.tools.simulate import simulate as run
 
-    found = run(made.architecture, **vars(made.scenario))
-    if made.json:
-        print(to_json(found))
-        return
-    for name, value in found.items():
-        print(f"{name:>16} {value}")
+    found = run(made.architecture, plot=made.plot, **vars(made.scenario))
+    print(to_json(found) if made.json else "\n".join(lines(found)))
+    for warning in found["warnings"]:
+        print(f"warning: {warning}", file=sys.stderr)
 
 
 def _simulation(scene: Any) -> Any:
@@ -256,6 +265,12 @@ def _simulation(scene: Any) -> Any:
     class Simulate:
         architecture: Architecture
         scenario: Annotated[scene, tyro.conf.arg(name="")]
+        plot: Annotated[
+            Path | None,
+            left_open(
+                "Draw distance, efficiency and staleness over virtual time to a .png file.", Path, "(default: none)"
+            ),
+        ] = None
         json: AsJson = False
 
     Simulate.__annotations__["scenario"] = Annotated[scene, tyro.conf.arg(name="")]

@@ -15,7 +15,7 @@ from gossamer.machine import resolve_device
 from gossamer.networks import centre_on
 from gossamer.policy import Replica
 from gossamer.program import Context
-from gossamer.task import Note, Report, Task
+from gossamer.task import Note, Phase, Report, Task
 
 BACKGROUND_OBSERVATIONS = 8_000  # of random play, two seconds of it; not counted as steps of training
 
@@ -48,6 +48,7 @@ class Member:
     def _begin(self, ctx: Context, saved: Tree | None) -> None:
         """Load what was saved: everything, or nothing but the parameters of other members."""
         if saved is None and self.task.network.centre:
+            ctx.report(Phase("measuring the background (random play)"))
             seed = self.task.stream("background")  # without the rank: all members see the same background
             centre_on(self.learner.model, background(self.env, seed=seed, observations=BACKGROUND_OBSERVATIONS))
         elif saved is not None and "learner" in saved:

@@ -85,6 +85,13 @@ class Report:
 
 
 @dataclass(frozen=True)
+class Phase:
+    """What a worker does before it trains, for the progress display."""
+
+    text: str  # as in `measuring the background (random play)`; empty once the worker begins to train
+
+
+@dataclass(frozen=True)
 class Note:
     """A sentence for the run's log."""
 

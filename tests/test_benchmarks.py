@@ -1,10 +1,14 @@
 import json
+import re
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks import curves, peers, provenance
+from benchmarks.gossip import __main__ as gossip
+from benchmarks.gossip import scale
 from gossamer.config.file import to_dict
 from gossamer.config.resolve import configure
 
@@ -122,12 +126,9 @@ def test_a_run_that_a_signal_ended_is_not_finished(tmp_path: Path) -> None:
     assert not curves.finished(tmp_path / "nowhere")
 
 
-def test_a_result_is_kept_as_it_is_with_a_line_for_each_list_of_numbers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(provenance, "RESULTS", tmp_path)
+def test_a_result_is_kept_as_it_is_with_a_line_for_each_list_of_numbers(tmp_path: Path) -> None:
     content = {"notes": ["two  spaces", "[1,\n 2]"], "curve": [[1, 2.5, -0.5], [2, 1e-9, None]], "ratio": [3.0]}
-    path = provenance.keep("some", content)
+    path = provenance.keep("some", content, tmp_path)
     assert path == tmp_path / "some.json"
     assert json.loads(path.read_text()) == content
     assert "[1, 2.5, -0.5]" in path.read_text()
@@ -140,3 +141,22 @@ def test_provenance_says_where_a_figure_comes_from() -> None:
     assert found["machine"]["memory_gb"] > 0
     assert set(found["versions"]) == {"python", "gossamer", "torch", "numpy", "gymnasium", "ale-py"}
     assert found["commit"].startswith("unknown") or len(found["commit"].removesuffix("-dirty")) == 40
+
+
+def test_gossip_benchmarks_share_one_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parser = gossip.parser()
+    for name in gossip.BENCHMARKS:
+        given = parser.parse_args([name])
+        assert (given.name, given.out) == (f"gossip-{name}", provenance.RESULTS)
+    monkeypatch.setattr(sys, "argv", ["gossip", "scale", "--most", "4", "--iterations", "4", "--out", str(tmp_path)])
+    gossip.main()
+    found = json.loads((tmp_path / "gossip-scale.json").read_text())
+    cases = [(row["graph"], row["bound"], row["members"]) for row in found["figures"]["rows"]]
+    assert cases == [(graph, bound, 4) for graph in scale.GRAPHS for bound in ("none", "16")]
+    assert {"command", "machine", "commit", "date", "versions"} < found.keys()
+    assert {path.name for path in tmp_path.iterdir()} == {"gossip-scale.json", "gossip-scale.png"}
+
+
+def test_the_readme_lists_every_gossip_benchmark() -> None:
+    readme = (provenance.ROOT / "benchmarks" / "README.md").read_text()
+    assert set(re.findall(r"benchmarks\.gossip (\w+)", readme)) == set(gossip.BENCHMARKS)

@@ -1,4 +1,4 @@
-"""How fast a program runs against the limit of its own parts on this machine, all measured in one run."""
+"""Speed of a program against the limit that its own parts set on this machine, all measured in one run."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from functools import partial
 from itertools import cycle
 from typing import Any, Literal, Unpack
 
@@ -16,7 +17,7 @@ import torch
 
 from gossamer.algorithms import Algorithm
 from gossamer.config.build import learners, num_envs, program, task
-from gossamer.config.config import Architecture
+from gossamer.config.config import Architecture, Config
 from gossamer.config.file import flat
 from gossamer.config.names import Keywords
 from gossamer.config.resolve import configure
@@ -29,17 +30,18 @@ from gossamer.machine import keep_freed_memory, machine
 from gossamer.member import Member
 from gossamer.optim import StepRule
 from gossamer.program import Context, Program, Silent
-from gossamer.task import Report, Task
+from gossamer.task import Phase, Report, Task
 from gossamer.training.experiment import probe
 
 WARM_UP_SECONDS = 1.0
 
 
 class Reports(Silent):
-    """Keeps what workers report; ends the program after some seconds of them."""
+    """Observer: keeps rates and step counts; ends the program after `seconds` of reports that follow the warm-up."""
 
-    def __init__(self, seconds: float = float("inf")) -> None:
-        self.seconds = seconds
+    def __init__(self, seconds: float = float("inf"), phase: Callable[[str], None] = lambda text: None) -> None:
+        """`phase` is called with the text of each `Phase`."""
+        self.seconds, self._phase = seconds, phase
         self.rates: dict[str, float] = {}  # part -> steps a second, of all members
         self.begun: float | None = None
         self.marks: list[tuple[float, int]] = []  # (second, steps of all members), once warm
@@ -54,6 +56,8 @@ class Reports(Silent):
                 self._steps[worker] = self._steps.get(worker, 0) + record.steps
                 if now - self.begun >= WARM_UP_SECONDS:
                     self.marks.append((now, sum(self._steps.values())))
+            elif isinstance(record, Phase) and record.text:
+                self._phase(record.text)
             elif isinstance(record, dict):
                 self.rates = {part: self.rates.get(part, 0.0) + rate for part, rate in record.items()}
 
@@ -66,8 +70,8 @@ class Reports(Silent):
         return (end[1] - start[1]) / (end[0] - start[0])
 
 
-class Still:
-    """Environments that stand still: they answer what they answered before, in no time."""
+class Replayed:
+    """Environments that repeat recorded steps, in no time."""
 
     def __init__(self, env: VectorEnv, steps: Sequence[Step]) -> None:
         self.spec, self.num_envs = env.spec, env.num_envs
@@ -79,11 +83,11 @@ class Still:
 
 
 def parts(ctx: Context, task: Task, exchange: Exchange, *, num_envs: int, env_workers: int, seconds: float) -> None:
-    """A loop in place of `act_and_learn` that times its three parts apart, with the same objects and shapes; several
-    copies side by side, as they train.
+    """A loop in place of `act_and_learn` that times its three parts separately, with the same objects and shapes. All
+    copies run side by side, as in training.
 
-    `inference` is all of acting but the environments: they stand still. So a rollout's last forward pass, for the
-    bootstrap value, is in it, and the cast of new parameters where the network computes in bfloat16."""
+    `inference` is acting in environments that repeat recorded steps. It includes the last forward pass of a rollout,
+    for the bootstrap value, and the cast of new parameters where the network computes in bfloat16."""
     with closing(task.env.make(num_envs, workers=env_workers)) as env:
         member = Member(ctx, task, env, exchange)
         slot = member.slot()
@@ -92,20 +96,24 @@ def parts(ctx: Context, task: Task, exchange: Exchange, *, num_envs: int, env_wo
         actions = rng.integers(0, env.spec.actions, (64, num_envs))
         steps = [env.step(action) for action in actions[:8]]
         chosen = cycle(actions)
+        ctx.report(Phase("the environments alone"))
         env_rate = _rate(lambda: env.step(next(chosen)), num_envs, seconds)
-        member.actor.env = Still(env, steps)
+        member.actor.env = Replayed(env, steps)
 
         def act() -> None:
             with torch.no_grad():
                 next(member.learner.model.parameters()).mul_(1.0)  # counts as new parameters
             member.unroll(slot)
 
+        ctx.report(Phase("updates alone"))
         update_rate = _rate(lambda: member.learner.update(slot, member.link, 0), slot.steps, seconds)
-        ctx.report({"env": env_rate, "inference": _rate(act, slot.steps, seconds), "update": update_rate})
+        ctx.report(Phase("inference alone"))
+        inference_rate = _rate(act, slot.steps, seconds)
+        ctx.report({"env": env_rate, "inference": inference_rate, "update": update_rate})
 
 
 def _rate(call: Callable[[], object], steps: int, seconds: float) -> float:
-    """Steps a second of a call that does so many."""
+    """Steps a second of a call that takes `steps`."""
     for _ in range(3):
         call()
     start, count = time.perf_counter(), 0
@@ -124,39 +132,57 @@ def bench(
     preset: Literal["tuned", "paper"] = "tuned",
     seconds: float = 3.0,
     rounds: int = 5,
+    progress: Callable[[int, str], None] = lambda round_, part: None,
     **options: Unpack[Keywords],
 ) -> dict[str, Any]:
-    """Rates in steps/s, medians of `rounds` rounds in turn of `seconds` each: `env`, `inference`, `update` alone, the
-    `whole`, and the serial `roofline` 1 / (1/env + 1/inference + 1/update); `ratio` = whole / roofline."""
+    """Rates in steps/s: `env`, `inference` and `update` alone, the `whole` program, and the serial `roofline`
+    1 / (1/env + 1/inference + 1/update); `ratio` = whole / roofline.
+
+    All of them are measured in each round, for `seconds` each; the figures are medians over the rounds. `progress` is
+    called with the round (1, 2, ..) and the part that begins, from any thread."""
     if not seconds > 0 or rounds < 1:
         raise UserError(f"--seconds {seconds} --rounds {rounds}: both must be positive")
     config = configure(architecture, env=env, algorithm=algorithm, optimizer=optimizer, preset=preset, **options)
     probe(config)
     config = config.with_run(steps=10**15)  # it ends by the clock
-    settings = flat(config)
     keep_freed_memory()
-    found: dict[str, list[float]] = {"env": [], "inference": [], "update": [], "whole": [], "roofline": [], "ratio": []}
-    for _ in range(rounds):
-        apart = Program("parts")
-        apart.worker(parts, copies=learners(config))(
-            task(config),
-            Alone(),
-            num_envs=num_envs(config),
-            env_workers=settings.get("env_workers", 0),
-            seconds=seconds,
-        )
-        threads(apart, seen := Reports())
-        threads(program(config), whole := Reports(seconds))
-        roofline = 1 / sum(1 / rate for rate in seen.rates.values())
-        row = {**seen.rates, "whole": whole.rate(), "roofline": roofline, "ratio": whole.rate() / roofline}
-        for name, value in row.items():
-            found[name].append(value)
+    rows = [_round(config, seconds, partial(progress, number)) for number in range(1, rounds + 1)]
+    return {**_figures(rows), **_origin(config)}
+
+
+def round_seconds(seconds: float) -> float:
+    """About how long a round takes whose parts are measured for so long each."""
+    return 4 * seconds + WARM_UP_SECONDS + 2.0  # environments and networks are made twice
+
+
+def _round(config: Config, seconds: float, phase: Callable[[str], None]) -> dict[str, float]:
+    """Measure the parts, one after the other, then the whole program."""
+    apart, workers = Program("parts"), flat(config).get("env_workers", 0)
+    apart.worker(parts, copies=learners(config))(
+        task(config), Alone(), num_envs=num_envs(config), env_workers=workers, seconds=seconds
+    )
+    threads(apart, seen := Reports(phase=phase))
+    phase("the whole program")
+    threads(program(config), whole := Reports(seconds))
+    roofline = 1 / sum(1 / rate for rate in seen.rates.values())
+    return {**seen.rates, "whole": whole.rate(), "roofline": roofline, "ratio": whole.rate() / roofline}
+
+
+def _figures(rows: Sequence[dict[str, float]]) -> dict[str, Any]:
+    """Medians and ranges over rounds."""
+    found = {name: [row[name] for row in rows] for name in ("env", "inference", "update", "whole", "roofline", "ratio")}
     median = {name: statistics.median(values) for name, values in found.items()}
-    what = task(config)
     return {
         **{name: round(value, 3 if name == "ratio" else 1) for name, value in median.items()},
         "bound_by": min(("env", "inference", "update"), key=lambda part: median[part]),
         "range": {name: [round(min(values), 3), round(max(values), 3)] for name, values in found.items()},
+    }
+
+
+def _origin(config: Config) -> dict[str, Any]:
+    """What was measured, and where."""
+    what, settings = task(config), flat(config)
+    return {
         "architecture": settings["architecture"],
         "env_name": settings["env"],
         "algorithm": settings["algorithm"],

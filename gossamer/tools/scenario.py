@@ -1,11 +1,10 @@
-"""What is simulated: members, the network between them, and what goes wrong."""
+"""What is simulated: members, the network between them, and faults."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import Field, dataclass, fields
 from typing import Any
 
 from gossamer.errors import UserError, near
@@ -14,60 +13,57 @@ from gossamer.exchange.gossip import graphs
 from gossamer.exchange.gossip.graphs import Graph
 from gossamer.exchange.gossip.options import GRAPHS
 from gossamer.options import check_ranges, flag, option
-
-UNITS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "m": 1e-3, "u": 1e-6}
-
-
-def quantity(option: str, text: str, unit: str) -> float:
-    """`1Gb` (bits) or `125MB` as bytes, `40ms` as seconds. `UserError` for anything else."""
-    found = re.fullmatch(r"([0-9]+\.?[0-9]*(?:e[+-]?[0-9]+)?|inf)\s*([kMGmu]?)(b|B|s)?(?:ps|/s)?", text.strip())
-    fits = {"bytes": ("b", "B", None), "seconds": ("s", None)}[unit]
-    if not found or found[3] not in fits:
-        example = "1Gb (bits), 125MB (bytes)" if unit == "bytes" else "40ms, 0.04s"
-        raise UserError(f"{option} {text}: not understood as {unit}; write it as {example}")
-    return float(found[1]) * UNITS[found[2]] / (8 if found[3] == "b" else 1)
+from gossamer.tools.quantity import BYTES, BYTES_PER_SECOND, KINDS, PER_SECOND, SECONDS, Kind
 
 
-def measure(text: str, default: str, unit: str, **limits: Any) -> Any:
-    """A knob in bytes or seconds, typed as a `quantity`."""
-    return option(text, quantity("", default, unit), unit=unit, typed=default, **limits)
+def measured(text: str, default: str, kind: Kind, *, floor: float = 0, infinite: bool = False) -> Any:
+    """An option with a unit. On the command line and in Python text the unit is mandatory; numbers are SI units.
+
+    `floor`: the least value. It is no `least` of the option, for messages about that have no unit."""
+    return option(text, kind.parse("", default), infinite=infinite, unit=kind.unit, typed=default, floor=floor)
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """Members of PALA in virtual time. `UserError` where a value cannot be used."""
+    """Members of PALA in virtual time. Raises `UserError` for a value that cannot be used.
 
-    members: int = option("Learners on all hosts.", 64)
-    learners: int = option("Of them, on each host.", 8)
-    graph: str = option(f"Who sends to whom: {', '.join(GRAPHS)}.", "ring")
-    bandwidth: float = measure(
-        "Of each host, both ways: 1Gb (bits) or 125MB (bytes) a second.", "1Gb", "bytes", least=1, infinite=True
+    Numbers are in SI units: bytes per second, seconds, bytes, and crashes per second of each host."""
+
+    members: int = option("Learners on all hosts together.", 64)
+    learners: int = option("Learners on each host.", 8)
+    graph: str = option(f"Which member sends to which: {', '.join(GRAPHS)}.", "ring")
+    bandwidth: float = measured(
+        "Of each host, in each direction: bits (1Gb/s) or bytes (125MB/s) a second, or inf.",
+        "1Gb/s",
+        BYTES_PER_SECOND,
+        floor=1,
+        infinite=True,
     )
-    latency: float = measure("Between hosts, one way.", "40ms", "seconds", least=0)
+    latency: float = measured("Between hosts, one way.", "40ms", SECONDS)
     loss: float = option("Probability that a call between hosts is lost.", 0.0, least=0, below=1)
-    step_time: float = measure("Of computing one iteration.", "30ms", "seconds", least=1e-6)
-    jitter: float = option("Relative deviation of it.", 0.1, least=0)
-    message_size: float = measure("Of one member's parameters.", "6.8MB", "bytes", least=0)
-    iterations: int = option("Steps of each member.", 40, least=4)
-    staleness: float = option("Bound tau on staleness; inf never blocks.", 16.0, least=0, infinite=True)
+    step_time: float = measured("Computing time of one iteration, at least 1us.", "30ms", SECONDS, floor=1e-6)
+    jitter: float = option("Standard deviation of the computing time, relative to it.", 0.1, least=0)
+    message_size: float = measured("Size of one member's parameters.", "6.8MB", BYTES)
+    iterations: int = option("Optimiser steps of each member.", 40, least=4)
+    staleness: float = option("Bound tau on staleness, in iterations; inf never blocks.", 16.0, least=0, infinite=True)
     interval: int | None = option(
         "Iterations from one exchange to the next.", None, least=1, hint="(default: 4, or a quarter of --staleness)"
     )
-    crash_rate: float = option("Crashes of each host and hour.", 0.0, least=0)
-    down: float = measure("How long a crashed host is away.", "10s", "seconds", least=0, infinite=True)
-    seed: int = option("All random streams follow from it.", 0, least=0)
+    crash_rate: float = measured("How often each host crashes, as 2/h or 1/min.", "0/h", PER_SECOND)
+    down: float = measured("How long a crashed host is down; inf: it never comes back.", "10s", SECONDS, infinite=True)
+    seed: int = option("Seed of all random streams.", 0, least=0)
 
     def __post_init__(self) -> None:
         if self.members < 2:
             raise UserError(f"--members {self.members}: gossip needs at least two members")
         if self.learners < 1 or self.members % self.each:
-            raise UserError(
-                f"--learners {self.learners}: must divide --members {self.members}, for each host has as many"
-            )
+            raise UserError(f"--learners {self.learners}: must divide --members {self.members}: hosts are alike")
         if self.graph not in GRAPHS:
             raise UserError(
-                f"--graph {self.graph}: no such graph{near(self.graph, GRAPHS)}; there is {', '.join(GRAPHS)}"
+                f"--graph {self.graph}: no such graph{near(self.graph, GRAPHS)}; there are {', '.join(GRAPHS)}"
             )
+        for knob in fields(self):
+            _check_floor(knob, getattr(self, knob.name))
         check_ranges(self)
         if self.interval is not None and self.interval > room(self.staleness):
             most = math.floor(room(self.staleness))
@@ -89,16 +85,43 @@ class Scenario:
         """The graph; a hierarchical one by hosts."""
         return graphs.Hierarchical(self.each) if self.graph == "hierarchical" else GRAPHS[self.graph]
 
+    @property
+    def delivery(self) -> float:
+        """Seconds from host to host of one message, where nothing else is on its way and nothing is lost."""
+        return self.latency + self.message_size / self.bandwidth
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON: quantities as text with their units."""
+        return {knob.name: _text(knob, getattr(self, knob.name)) for knob in fields(self)}
+
+
+def _kind(knob: Field[Any]) -> Kind | None:
+    """Of what quantity the option is; None of a plain number."""
+    return KINDS.get(knob.metadata.get("unit", ""))
+
+
+def _check_floor(knob: Field[Any], value: float) -> None:
+    """Raises `UserError`, which shows units, where a quantity is too small."""
+    kind = _kind(knob)
+    if kind is not None and value < (floor := knob.metadata["floor"]):
+        raise UserError(f"{flag(knob.name)} {kind.text(value)}: must be at least {kind.text(floor)}")
+
+
+def _text(knob: Field[Any], value: Any) -> Any:
+    if (kind := _kind(knob)) is not None:
+        return kind.text(value)
+    return "inf" if value == math.inf else value
+
 
 def scenario(given: Mapping[str, Any]) -> Scenario:
-    """A scenario of numbers, or of quantities as text; None is the default."""
-    units = {knob.name: knob.metadata.get("unit") for knob in fields(Scenario)}
+    """A scenario of SI numbers, or of text with units. None means the default."""
+    knobs = {knob.name: knob for knob in fields(Scenario)}
     for name in given:
-        if name not in units:
-            raise UserError(f"unknown option {flag(name)}{near(name, units)}")
-    numbers: dict[str, Any] = {
-        name: quantity(flag(name), value, str(units[name])) if units[name] and isinstance(value, str) else value
-        for name, value in given.items()
-        if value is not None
-    }
-    return Scenario(**numbers)
+        if name not in knobs:
+            raise UserError(f"unknown option {flag(name)}{near(name, knobs)}")
+    return Scenario(**{name: _number(knobs[name], value) for name, value in given.items() if value is not None})
+
+
+def _number(knob: Field[Any], value: Any) -> Any:
+    kind = _kind(knob)
+    return kind.parse(flag(knob.name), value) if kind is not None and isinstance(value, str) else value

@@ -1,34 +1,37 @@
-"""How far gossip scales: the real exchange, proxies and couriers in virtual time, with small models that stand in."""
+"""How far gossip scales: the real exchange, proxies and couriers in virtual time, with small models in place of real
+ones."""
 
 from __future__ import annotations
 
 import time
-from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import SGD
 
 from gossamer import architectures
 from gossamer.errors import UserError
 from gossamer.exchange import Exchange, Stepped
 from gossamer.exchange.flat import Flat
-from gossamer.exchange.gossip.records import Cut, Traffic
 from gossamer.exchange.proxy.wire import HEADER, PARCEL
 from gossamer.launch.simulation import Faults, Network, Simulation
-from gossamer.program import Context, Silent
-from gossamer.tools.scenario import scenario
+from gossamer.program import Context, Program
+from gossamer.tools.figures import figures, units, warnings
+from gossamer.tools.ledger import Computed, Ledger, curves
+from gossamer.tools.picture import check_picture, draw
+from gossamer.tools.scenario import Scenario, scenario
 
 ELEMENTS = 16  # of a stand-in model
 
 
 @dataclass(frozen=True)
 class Workload:
-    """In place of a `Task`: every member walks to a point of its own, near the others', by noisy gradient steps."""
+    """In place of a `Task`: each member follows noisy gradients to a target of its own. Targets are close."""
 
     iterations: int  # of each member
     step_time: float = 0.0  # seconds of computing one of them
@@ -61,7 +64,7 @@ class StandIn:
 
 
 def stand_in(ctx: Context, task: Workload, exchange: Exchange, *, num_envs: int = 0, env_workers: int = 0) -> None:
-    """A loop in place of `act_and_learn`: compute for a step's time, let the exchange make it parameters."""
+    """A loop in place of `act_and_learn`: sleep for the time of one step, then apply a gradient by the exchange."""
     rng = np.random.default_rng([task.seed, ctx.rank, ctx.restarts])
     learner = StandIn(Point())
     opt = SGD(learner.model.parameters(), task.rate)
@@ -76,7 +79,8 @@ def stand_in(ctx: Context, task: Workload, exchange: Exchange, *, num_envs: int 
             noise = torch.from_numpy(rng.normal(0, 0.1, ELEMENTS).astype(np.float32))
             point.grad = point.detach() - target + noise
             link.step(partial(_descend, opt))
-            ctx.report((worked, *link.take()))
+            done = link.refresh(learner.model)
+            ctx.report((Computed(done, start, worked, ctx.now(), point.detach().clone()), *link.take()))
             ctx.save(link.state_dict())
     finally:
         link.leave()
@@ -88,56 +92,38 @@ def _descend(opt: SGD) -> Stepped:
     return Stepped(torch.zeros(()), True)
 
 
-class Ledger(Silent):
-    """Sums up what members report: steps, staleness, and how far apart they are at each cut."""
+def simulate(architecture: str = "pala", *, plot: str | Path | None = None, **given: Any) -> dict[str, Any]:
+    """Run gossip in virtual time. `given` are fields of `Scenario`: text with a unit ("1Gb/s", "40ms"), or numbers in
+    SI units (bytes per second, seconds, bytes, crashes per second). `plot`: a .png file to draw curves to.
 
-    def __init__(self) -> None:
-        self.staleness = Counter[int]()
-        self.iterations = self.mixed = 0
-        self.worked = 0.0  # virtual seconds of computing, of all members
-        self.cuts: dict[int, dict[int, Tensor]] = {}
-        self.taking_part: dict[int, tuple[int, ...]] = {}
-        self.steps: dict[str, int] = {}
-
-    def restored(self, worker: str) -> Any | None:
-        return self.steps.get(worker)
-
-    def save(self, worker: str, state: Any) -> None:
-        self.steps[worker] = state
-
-    def report(self, worker: str, record: Any) -> None:
-        for part in record:
-            if isinstance(part, float):
-                self.worked += part
-            elif isinstance(part, Traffic):
-                self.iterations += part.iterations
-                self.mixed += part.mixed
-                self.staleness.update(part.staleness)
-            elif isinstance(part, Cut):
-                self.cuts.setdefault(part.epoch, {})[part.member] = part.parameters
-                self.taking_part[part.epoch] = part.members
-
-    def distance(self) -> float | None:
-        """max_i ||x_i - xbar|| / ||xbar|| at the last cut that is whole; None where no cut is."""
-        whole = [e for e, cut in self.cuts.items() if e and set(cut) >= set(self.taking_part[e])]
-        if not whole:
-            return None
-        vectors = torch.stack(list(self.cuts[max(whole)].values()))
-        mean = vectors.mean(0)
-        return float((vectors - mean).norm(dim=1).max() / mean.norm())
-
-
-def simulate(architecture: str = "pala", **given: Any) -> dict[str, Any]:
-    """Members in virtual time, as `Scenario` has it: bytes and seconds, or text such as "1Gb" and "40ms".
-
-    What comes back: `efficiency` (steps/s against the same members computing alone), `staleness_max` and `_mean`
-    (iterations that an averaged message was behind), `distance` (to consensus, relative), `waited` (share of the
-    members' time held back by the process lock), `exchanged` (messages averaged in, of each iteration)."""
+    Returns the figures by name (`tools.figures.FIGURES` says what each one is), their `units`, `warnings` (sentences)
+    and the `scenario`. Raises `UserError` for a value that cannot be used, before anything runs."""
     if architecture != "pala":
         raise UserError(f"simulate {architecture}: only pala crosses a network today")
-    s = scenario(given)
+    if plot is not None:
+        check_picture(Path(plot))
+    chosen = scenario(given)
+    began = time.perf_counter()
+    simulation, ledger = run(chosen)
+    found = figures(chosen, simulation, ledger, time.perf_counter() - began)
+    if plot is not None:
+        draw(curves(ledger), chosen, simulation.crashes, Path(plot))
+    return {**found, "units": units(), "warnings": warnings(chosen, found), "scenario": chosen.to_dict()}
+
+
+def run(chosen: Scenario) -> tuple[Simulation, Ledger]:
+    """Simulate a scenario to its end."""
+    network = Network(chosen.latency, chosen.bandwidth, chosen.loss, size=partial(_size, chosen.message_size))
+    faults = Faults(crash_rate=chosen.crash_rate, down_seconds=chosen.down)
+    simulation, ledger = Simulation(chosen.seed, network, faults), Ledger(chosen.members, chosen.iterations)
+    torch.set_num_threads(1)
+    simulation(_program(chosen), ledger)
+    return simulation, ledger
+
+
+def _program(s: Scenario) -> Program:
     period = max(2, s.iterations // 2)
-    program = architectures.pala(
+    return architectures.pala(
         Workload(s.iterations, s.step_time, s.jitter, seed=s.seed),  # type: ignore[arg-type]  # the stand-in's task
         hosts=s.hosts,
         learners=s.each,
@@ -148,30 +134,6 @@ def simulate(architecture: str = "pala", **given: Any) -> dict[str, Any]:
         window=period // 2,
         loop=stand_in,
     )
-    network = Network(s.latency, s.bandwidth, s.loss, size=partial(_size, s.message_size))
-    faults = Faults(crash_rate=s.crash_rate / 3600, down_seconds=s.down)
-    began = time.perf_counter()
-    simulation, ledger = Simulation(s.seed, network, faults), Ledger()
-    torch.set_num_threads(1)
-    simulation(program, ledger)
-    clocks = {name: clock for name, clock in simulation.clocks.items() if name.startswith("stand_in")}
-    waited = sum(simulation.waited[name] for name in clocks)
-    present = sum(clocks.values())
-    return {
-        "efficiency": round(ledger.worked / present, 4) if present else None,
-        "staleness_max": max(ledger.staleness, default=None),
-        "staleness_mean": round(sum(k * n for k, n in ledger.staleness.items()) / max(1, ledger.mixed), 2),
-        "distance": None if (d := ledger.distance()) is None else round(d, 5),
-        "waited": round(waited / present, 4) if present else None,
-        "exchanged": round(ledger.mixed / max(1, ledger.iterations), 3),
-        "members": s.members,
-        "hosts": s.hosts,
-        "graph": s.graph,
-        "iterations": s.iterations,
-        "virtual_seconds": round(max(clocks.values()), 3),
-        "crashes": len(simulation.crashes),
-        "seconds": round(time.perf_counter() - began, 1),
-    }
 
 
 def _size(message_size: float, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> float:

@@ -1,15 +1,18 @@
-"""The live panel of a training run; one plain line every ten seconds where there is no terminal."""
+"""The progress display of a training run: a live panel on a terminal, elsewhere one plain line every ten seconds."""
 
 from __future__ import annotations
 
 import sys
 import time
+from itertools import cycle
 from types import TracebackType
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.live import Live
+from rich.markup import escape
 from rich.panel import Panel
 from rich.progress_bar import ProgressBar
+from rich.segment import ControlType, Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -17,6 +20,10 @@ from gossamer.training.metrics import Progress
 
 PLAIN_SECONDS = 10.0
 BLOCKS = "▁▂▃▄▅▆▇█"
+COLOURS = ("green", "cyan", "magenta", "yellow", "blue", "bright_black")
+WIDTH = 100  # columns of the panel, at most
+MARGIN = 13  # columns of the panel beside the values: borders, padding, labels
+NAMED = 8  # hosts that are listed by name
 
 
 def duration(seconds: float | None) -> str:
@@ -32,30 +39,60 @@ def plain(progress: Progress) -> str:
     """The state of a run in one line."""
     mean = "–" if progress.mean_return is None else f"{progress.mean_return:.2f}"
     shares = " ".join(f"{part} {share:.0%}" for part, share in progress.shares().items())
-    return (
-        f"steps {progress.steps:,}/{progress.total:,} | frames {progress.steps * progress.frames_per_step:,} | "
-        f"{progress.rate(10):,.0f} steps/s (60 s: {progress.rate(60):,.0f}) | "
-        f"return {mean} ({len(progress.recent)} of {progress.episodes:,} episodes) | {shares} | "
-        f"left {duration(progress.left)}{_if_any(' | ', gossip(progress))}"
+    parts = (
+        progress.phase,
+        f"steps {progress.steps:,}/{progress.total:,}",
+        f"frames {progress.steps * progress.frames_per_step:,}",
+        f"{progress.rate(10):,.0f} steps/s (60 s: {progress.rate(60):,.0f})",
+        f"return {mean} ({len(progress.recent)} of {progress.episodes:,} episodes)",
+        shares,
+        f"left {duration(progress.left)}",
+        _after("hosts ", hosts(progress)),
+        members(progress),
+        gossip(progress),
     )
+    return " | ".join(part for part in parts if part)
+
+
+def hosts(progress: Progress) -> str:
+    """How many hosts are up, and their addresses; nothing where one process runs everything."""
+    known = list(progress.hosts.values())
+    if not known:
+        return ""
+    up, down = ([f"{h.name} {h.address}".strip() for h in known if h.up == state] for state in (True, False))
+    return f"{len(up)} of {len(known)} up{_after(': ', _some(up))}{_after('; down: ', _some(down))}"
+
+
+def members(progress: Progress) -> str:
+    """How many members are present, and how many are away because their host is down; nothing of a single one."""
+    known = {*progress.members, *(worker for host in list(progress.hosts.values()) for worker in host.workers)}
+    away = len(progress.away)
+    if len(known) < 2:
+        return ""
+    return f"{len(known) - away} of {len(known)} members present, {away} away" if away else f"{len(known)} members"
 
 
 def gossip(progress: Progress) -> str:
-    """How far members are apart, and what they waited; nothing where they do not gossip or nothing is known yet."""
+    """How far members are apart and how long they waited; nothing where they do not gossip or nothing is known yet."""
     found = {name.removeprefix("gossip/"): value for name, value in progress.gossip.items()}
     shown = {
-        "distance": ", {:.3g} apart",
-        "bound": " of at most {:.3g}",
-        "kl": ", KL {:.2g}",
-        "staleness_mean": ", {:.1f} stale",
-        "waited": ", waited {:.0%}",
+        "distance": "{:.3g} apart",
+        "bound": "at most {:.3g}",
+        "kl": "KL {:.2g}",
+        "staleness_mean": "{:.1f} stale",
+        "waited": "waited {:.0%}",
     }
     known = [(text, found.get(name)) for name, text in shown.items()]
-    parts = [text.format(value) for text, value in known if value is not None]
-    return f"{len(progress.members)} members{''.join(parts)}" if parts else ""
+    return ", ".join(text.format(value) for text, value in known if value is not None)
 
 
-def _if_any(before: str, text: str) -> str:
+def _some(names: list[str]) -> str:
+    """The first few of them."""
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _after(before: str, text: str) -> str:
     return before + text if text else ""
 
 
@@ -68,6 +105,8 @@ class ProgressDisplay:
         self._live: Live | None = None
         self._printed = self._sampled = time.monotonic()
         self._curve: list[float] = []  # mean return over time, for the sparkline
+        self._phase = ""  # that was printed last
+        self._screen = Screen()
 
     def __enter__(self) -> ProgressDisplay:
         if self._console.is_terminal:
@@ -86,21 +125,26 @@ class ProgressDisplay:
             self._line(plain(self._progress))
 
     def note(self, text: str) -> None:
-        """A sentence that stays."""
+        """Print a sentence above the panel, where it stays."""
         if self._live:
             self._console.print(Text(text, style="yellow"))
         else:
             self._line(text)
 
     def tick(self) -> None:
-        """Called whenever there is news; prints when it is time."""
+        """Called after each report; samples the return and prints a line when it is time."""
         now = time.monotonic()
         if now - self._sampled >= 1.0 and self._progress.mean_return is not None:
             self._sampled = now
             self._curve.append(self._progress.mean_return)
             if len(self._curve) > 512:
                 self._curve = self._curve[::2]
-        if self._live is None and now - self._printed >= PLAIN_SECONDS:
+        if self._live is not None:
+            return
+        if self._progress.phase and self._progress.phase != self._phase:
+            self._line(self._progress.phase)
+        self._phase = self._progress.phase
+        if now - self._printed >= PLAIN_SECONDS:
             self._printed = now
             self._line(plain(self._progress))
 
@@ -108,21 +152,59 @@ class ProgressDisplay:
         print(text, file=sys.stderr, flush=True)
 
     def _render(self) -> RenderableType:
-        p = self._progress
-        table = Table.grid(padding=(0, 2))
-        table.add_column(style="dim", justify="right", no_wrap=True)
-        table.add_column()
-        table.add_row("steps", f"{p.steps:,} of {p.total:,}   ({p.steps * p.frames_per_step:,} frames)")
-        table.add_row("rate", f"{p.rate(10):,.0f} steps/s over 10 s, {p.rate(60):,.0f} over 60 s")
-        mean = "no episode has ended yet" if p.mean_return is None else f"[bold]{p.mean_return:.2f}[/bold]"
-        table.add_row("return", f"{mean}   (mean of the last {len(p.recent)} of {p.episodes:,} episodes)")
-        table.add_row("", Text(sparkline(self._curve, 60), style="cyan"))
-        table.add_row("time in", _bars(p.shares()))
-        if between := gossip(p):
-            table.add_row("gossip", between)
-        table.add_row("passed", f"{duration(p.elapsed)}, left {duration(p.left)}")
-        bar = ProgressBar(total=max(1, p.total), completed=min(p.steps, p.total))
-        return Panel(Group(table, bar), title=self._title, title_align="left", border_style="blue", width=92)
+        """Called by the thread that draws, while others report."""
+        width = min(self._console.width, WIDTH)
+        return self._screen.draw(panel(self._progress, self._title, list(self._curve), width))
+
+
+class Screen:
+    """Draws the panel again and again. A terminal that became narrower has wrapped the old panel, which then takes more
+    rows than were drawn: these are erased first."""
+
+    def __init__(self) -> None:
+        self._width = self._height = 0  # of what is on the screen
+        self._panel: RenderableType = ""
+
+    def draw(self, panel: RenderableType) -> Screen:
+        self._panel = panel
+        return self
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        rows = -(-self._width // options.max_width)  # of each line that was drawn
+        if rows > 1:
+            up = self._height * (rows - 1)
+            yield Segment(f"\x1b[{up}A\x1b[J", None, [(ControlType.CURSOR_UP, up)])
+        lines = console.render_lines(self._panel, options, pad=False)
+        self._width, self._height = max(map(Segment.get_line_length, lines), default=0), len(lines)
+        for line in lines:
+            yield from line
+            yield Segment.line()
+
+
+def panel(p: Progress, title: str, curve: list[float], width: int) -> Panel:
+    """The state of a run, `width` columns wide."""
+    room = max(10, width - MARGIN)
+    mean = "no episode has ended yet" if p.mean_return is None else f"[bold]{p.mean_return:.2f}[/bold]"
+    rows: dict[str, RenderableType] = {
+        "now": Text(p.phase, style="yellow"),
+        "steps": f"{p.steps:,} of {p.total:,}   ({p.steps * p.frames_per_step:,} frames)",
+        "rate": f"{p.rate(10):,.0f} steps/s over 10 s, {p.rate(60):,.0f} over 60 s",
+        "return": f"{mean}   (mean of the last {len(p.recent)} of {p.episodes:,} episodes)",
+        "": Text(sparkline(curve, room), style="cyan"),
+        "time in": _bars(p.shares(), room),
+        "hosts": Text(hosts(p)),
+        "members": Text(members(p)),
+        "gossip": Text(gossip(p)),
+        "passed": f"{duration(p.elapsed)}, left {duration(p.left)}",
+    }
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", justify="right", no_wrap=True)
+    table.add_column(overflow="fold")
+    for label, value in rows.items():
+        if value or not label:
+            table.add_row(label, value)
+    bar = ProgressBar(total=max(1, p.total), completed=min(p.steps, p.total))
+    return Panel(Group(table, bar), title=escape(title), title_align="left", border_style="blue", width=width)
 
 
 def sparkline(values: list[float], width: int) -> str:
@@ -135,10 +217,13 @@ def sparkline(values: list[float], width: int) -> str:
     return "".join(BLOCKS[int((value - low) / span * (len(BLOCKS) - 1))] for value in picked)
 
 
-def _bars(shares: dict[str, float]) -> Text:
-    colours = ["green", "cyan", "magenta", "yellow", "white"]
-    text = Text()
-    for (part, share), colour in zip(shares.items(), colours, strict=False):
-        text.append("█" * round(share * 24), style=colour)
-        text.append(f" {part} {share:.0%}  ", style="dim")
-    return text
+def _bars(shares: dict[str, float], width: int) -> Text:
+    """A bar that is divided into the shares, and below it their names."""
+    parts = list(zip(shares.items(), cycle(COLOURS), strict=False))
+    bar, names, passed = Text(), Text("\n"), 0.0
+    for (part, share), colour in parts:
+        blocks = round((passed + share) * width) - round(passed * width)
+        passed += share
+        bar.append("█" * blocks, style=colour)
+        names.append(f"{part} {share:.0%}  ", style=colour)
+    return bar + names

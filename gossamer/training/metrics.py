@@ -22,6 +22,16 @@ DT_STRING = 7  # TensorFlow's number of the type
 RECENT = 100  # episodes that a mean return is taken over
 
 
+@dataclass(frozen=True)
+class HostStatus:
+    """One host of a run, as the launcher sees it."""
+
+    name: str
+    address: str  # of the machine; empty where it is this one
+    up: bool
+    workers: tuple[str, ...] = ()  # the learners on it: they are away while the host is down
+
+
 @dataclass
 class Progress:
     """Counters and recent episodes, brought up to date by reports. Any thread may read while another one reports."""
@@ -39,11 +49,24 @@ class Progress:
     gossip: dict[str, float | None] = field(default_factory=dict)  # how far members are apart, as of the last row
     spent: dict[str, float] = field(default_factory=dict)  # seconds since the start, by part
     elapsed_before: float = 0.0  # seconds of the sessions before a resume
+    phase: str = ""  # what workers do before they train
+    hosts: dict[str, HostStatus] = field(default_factory=dict)  # by name; empty where one process runs everything
 
     def __post_init__(self) -> None:
-        self.started = self.now()
+        self.started = self._acting_since = self.now()
         self._lock = threading.RLock()  # for what is iterated over: it must not change meanwhile
         self._marks: deque[tuple[float, int]] = deque()  # (second, steps), the last minute of them
+
+    def enter(self, phase: str) -> None:
+        """A worker begins something else than training; empty where it begins to train."""
+        self.phase = phase
+        if not self._marks:
+            self._acting_since = self.now()
+
+    @property
+    def away(self) -> list[str]:
+        """Members whose host is down."""
+        return [worker for host in list(self.hosts.values()) if not host.up for worker in host.workers]
 
     def update(self, worker: str, report: Report, counted: int) -> None:
         """Take a member's report in; `counted` of its steps count."""
@@ -51,8 +74,9 @@ class Progress:
             self._update(worker, report, counted)
 
     def _update(self, worker: str, report: Report, counted: int) -> None:
+        self.phase = ""
         if not self._marks:
-            self._marks.append((self.started, self.steps))
+            self._marks.append((self._acting_since, self.steps))
         self.steps += counted
         self.learned += report.learned
         self.updates += report.updates

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,12 +14,13 @@ from gossamer.data import Tree
 from gossamer.diagnostics.consensus import ConsensusMonitor
 from gossamer.program import Answer, Stage
 from gossamer.storage.checkpoint import Store
-from gossamer.task import Note, Report
-from gossamer.training.barrier import PATIENCE_SECONDS, Barrier, Phase
+from gossamer.task import Note, Phase, Report
+from gossamer.training import barrier
+from gossamer.training.barrier import PATIENCE_SECONDS, Barrier
 from gossamer.training.budget import Budget
 from gossamer.training.display import ProgressDisplay
 from gossamer.training.hosts import Hosts
-from gossamer.training.metrics import Progress, Recorder
+from gossamer.training.metrics import HostStatus, Progress, Recorder
 
 ROW_SECONDS = 2.0  # between two rows of metrics
 CHECKPOINT_SECONDS = 60.0  # between two checkpoints
@@ -48,6 +49,7 @@ class RunObserver:
     consensus: ConsensusMonitor | None = None  # of members that gossip
     kept: Callable[[], None] = lambda: None  # called after each checkpoint
     together: bool = False  # whether all members wait for each other before their first steps (for exact simulations)
+    host_workers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # host -> its saved workers
     now: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
@@ -72,6 +74,10 @@ class RunObserver:
         if isinstance(record, Note):
             self.log(record.text)
             self.display.note(record.text)
+        elif isinstance(record, Phase):
+            with self._lock:
+                self.progress.enter(record.text)
+                self.display.tick()
         elif isinstance(record, Report):
             with self._lock:
                 self._away.pop(worker, None)
@@ -114,7 +120,7 @@ class RunObserver:
 
     def _due(self) -> bool:
         """Whether it is time to begin a checkpoint."""
-        if self._barrier.phase is not Phase.OPEN:
+        if self._barrier.phase is not barrier.Phase.OPEN:
             return False
         steps = self.checkpoint_steps is not None and self.progress.steps - self._kept_steps >= self.checkpoint_steps
         return steps or self.now() - self._kept >= self.checkpoint_seconds
@@ -171,6 +177,9 @@ class RunObserver:
     def host(self, name: str, where: str | None) -> None:
         with self._lock:
             self.hosts.update(name, where)
+            address = self.hosts.addresses.get(name, "")
+            workers = self.host_workers.get(name, ())
+            self.progress.hosts[name] = HostStatus(name, address, where is not None, workers)
 
     def keep(self) -> None:
         """Write a checkpoint of the states that were saved last."""

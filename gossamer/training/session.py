@@ -84,6 +84,7 @@ class Session:
             checkpoint_seconds=config.run.checkpoint_every,
             max_seconds=control.max_seconds,
             consensus=self.consensus,
+            host_workers=_host_workers(wired),
             kept=lambda: _write_gossip(self.consensus, self.directory),
         )
         what = {name: value for name, value in asdict(control).items() if value is not None}
@@ -186,6 +187,12 @@ class Session:
             "hosts": hosts,
             "config": to_dict(self.config),
         }
+
+
+def _host_workers(wired: Program) -> dict[str, tuple[str, ...]]:
+    """Host -> its learners."""
+    saved = [copy for copy in wired.crew if copy.node.saved]
+    return {host: tuple(copy.name for copy in saved if copy.node.host == host) for host in wired.hosts}
 
 
 def _headline(config: Config) -> str:

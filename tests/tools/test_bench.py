@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import re
+import sys
 from typing import Any
 
 import pytest
 
+from gossamer import cli
 from gossamer.envs.base import UnknownEnv
 from gossamer.errors import UserError
 from gossamer.task import Report
@@ -93,3 +97,27 @@ def test_a_rate_needs_two_reports_however_slow_they_are(monkeypatch: pytest.Monk
     seen.report("act_and_learn", Report(100, 100, 1))
     assert seen.stopping()
     assert seen.rate() == 10
+
+
+@pytest.mark.usefixtures("_quick")
+def test_progress_names_the_round_and_the_part() -> None:
+    seen = list[tuple[int, str]]()
+    bench("paac", seconds=0.01, rounds=2, progress=lambda *now: seen.append(now), env="catch", num_envs=2, threads=1)
+    parts = ["the environments alone", "updates alone", "inference alone", "the whole program"]
+    assert seen == [(number, part) for number in (1, 2) for part in parts]
+
+
+@pytest.mark.usefixtures("_quick")
+def test_the_command_keeps_stdout_clean(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    words = ["bench", "paac", "--env", "catch", "--num-envs", "2", "--threads", "1", "--seconds", "0.01"]
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "argv", ["gossamer", *words, "--rounds", "2", "--json"])
+    assert cli.main() == 0
+    out, err = capfd.readouterr()
+    assert json.loads(out)["architecture"] == "paac"
+    lines = err.splitlines()
+    assert [line.partition(",")[0] for line in lines] == [
+        "bench: round 1 of 2: the environments alone",
+        "bench: round 2 of 2: the environments alone",
+    ]
+    assert all(re.fullmatch(r".*, about \d+:\d\d left", line) for line in lines)

@@ -4,67 +4,26 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import gossamer
 from gossamer import cli
 from gossamer.errors import UserError
-from gossamer.tools.scenario import quantity
+from gossamer.tools.figures import FIGURES
 from gossamer.tools.simulate import simulate
 
-KEYS = {
-    "efficiency", "staleness_max", "staleness_mean", "distance", "waited", "exchanged", "members", "hosts", "graph",
-    "iterations", "virtual_seconds", "crashes", "seconds",
+NUMBERS = {
+    "efficiency", "staleness_max", "staleness_mean", "distance", "waited", "exchanged", "sent", "delivered", "averaged",
+    "members", "hosts", "iterations", "virtual_seconds", "crashes", "seconds",
 }  # fmt: skip
+KEYS = NUMBERS | {"graph", "units", "warnings", "scenario"}
+PAIR: dict[str, Any] = {"members": 2, "learners": 1, "iterations": 20}
 SMALL: dict[str, Any] = {"members": 4, "learners": 2, "iterations": 8}
-
-
-@pytest.mark.parametrize(
-    ("text", "unit", "value"),
-    [
-        ("1Gb", "bytes", 1.25e8),
-        ("1Gbps", "bytes", 1.25e8),
-        ("8 kb/s", "bytes", 1e3),
-        ("125MB", "bytes", 1.25e8),
-        ("6.8MB", "bytes", 6.8e6),
-        ("1000", "bytes", 1e3),
-        ("2M", "bytes", 2e6),
-        ("1.5e3kB", "bytes", 1.5e6),
-        ("inf", "bytes", math.inf),
-        ("40ms", "seconds", 0.04),
-        ("0.04s", "seconds", 0.04),
-        ("30us", "seconds", 3e-5),
-        (" 2 s ", "seconds", 2.0),
-        ("3", "seconds", 3.0),
-        ("1e-3s", "seconds", 1e-3),
-        ("0s", "seconds", 0.0),
-    ],
-)
-def test_quantities(text: str, unit: str, value: float) -> None:
-    assert quantity("--x", text, unit) == pytest.approx(value)
-
-
-@pytest.mark.parametrize(
-    ("text", "unit"),
-    [
-        ("1Gb", "seconds"),
-        ("40ms", "bytes"),
-        ("fast", "bytes"),
-        ("", "seconds"),
-        ("-1s", "seconds"),
-        ("1.2.3s", "seconds"),
-        (".", "bytes"),
-        ("1Xb", "bytes"),
-        ("nan", "seconds"),
-        ("1 2s", "seconds"),
-        ("40msec", "seconds"),
-    ],
-)
-def test_what_is_no_quantity(text: str, unit: str) -> None:
-    with pytest.raises(UserError, match="--x"):
-        quantity("--x", text, unit)
 
 
 @pytest.mark.parametrize(("members", "learners"), [(4, 2), (6, 3), (8, 8), (16, 4), (64, 8)])
@@ -80,7 +39,8 @@ def test_figures_of_4_to_64_members(members: int, learners: int) -> None:
     assert 0 < found["distance"] < 0.5
     assert 12 * 0.03 * 0.8 < found["virtual_seconds"] < 12 * 0.03 * 1.5
     assert found["crashes"] == 0
-    json.dumps(found)
+    assert found["units"].keys() == NUMBERS
+    json.dumps(found, allow_nan=False)
 
 
 def test_a_small_bandwidth_holds_up_who_waits() -> None:
@@ -121,16 +81,14 @@ def test_every_graph(graph: str) -> None:
 
 def test_what_is_left_open_is_pala_s_own() -> None:
     def run(**given: Any) -> dict[str, Any]:
-        found = simulate(**SMALL, **given)
-        del found["seconds"]
-        return found
+        return {**simulate(**SMALL, **given), "seconds": 0, "scenario": {}}
 
     assert run(staleness=None, interval=None) == run(staleness=16.0, interval=4)
     assert run(staleness=math.inf, interval=2) != run(staleness=math.inf)  # an interval of any length
 
 
 def test_crashes_happen_and_the_run_comes_to_its_end() -> None:
-    found = simulate(members=8, learners=2, iterations=60, step_time=0.5, crash_rate=40.0, down=3.0, seed=1)
+    found = simulate(members=8, learners=2, iterations=60, step_time=0.5, crash_rate="40/h", down=3.0, seed=1)
     assert found["crashes"] > 0
     assert found["virtual_seconds"] >= 60 * 0.5 * 0.9
     assert found["efficiency"] is not None
@@ -144,7 +102,7 @@ def test_lost_calls_are_made_again() -> None:
 
 def test_the_same_seed_gives_the_same_figures() -> None:
     def run(seed: int) -> dict[str, Any]:
-        found = simulate(members=8, learners=2, iterations=30, step_time=0.5, crash_rate=60.0, loss=0.05, seed=seed)
+        found = simulate(members=8, learners=2, iterations=30, step_time=0.5, crash_rate="1/min", loss=0.05, seed=seed)
         del found["seconds"]
         return found
 
@@ -162,6 +120,9 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"graph": "rnig"}, "near: ring"),
     ({"bandwidth": 0.0}, "--bandwidth"),
     ({"latency": -1.0}, "--latency"),
+    ({"latency": "40"}, "--latency 40: the unit is missing; write 40ms or 40s"),
+    ({"plot": "curves.pdf"}, "--plot curves.pdf: must end in .png"),
+    ({"plot": "nowhere/curves.png"}, "--plot nowhere/curves.png: there is no directory nowhere"),
     ({"latency": math.inf}, "--latency"),
     ({"latency": math.nan}, "--latency"),
     ({"loss": -0.1}, "--loss"),
@@ -197,6 +158,10 @@ def test_bad_values(given: dict[str, Any], told: str) -> None:
         (("pala", "--bandwidth", "fast"), "--bandwidth fast"),
         (("pala", "--latency", "1.2.3s"), "--latency 1.2.3s"),
         (("pala", "--latency", "1e400s"), "--latency inf: must be finite"),
+        (("pala", "--latency", "40"), "--latency 40: the unit is missing; write 40ms or 40s"),
+        (("pala", "--bandwidth", "10"), "--bandwidth 10: the unit is missing; write 10Mb/s (bits) or 10MB/s (bytes)"),
+        (("pala", "--crash-rate", "3"), "--crash-rate 3: the unit is missing; write 3/h or 3/min"),
+        (("pala", "--step-time", "0.1us"), "--step-time 0.1 us: must be at least 1 us"),
         (("pala", "--down", "-1s"), "--down -1s"),
         (("pala", "--members", "1"), "--members 1"),
         (("pala", "--seed", "-1"), "--seed -1"),
@@ -216,16 +181,74 @@ def test_the_command_says_what_cannot_be_used_in_one_line(
 
 
 def test_the_command_prints_figures(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    words = ["gossamer", "simulate", "pala", "--members", "4", "--learners", "2", "--iterations", "6"]
+    words = ["gossamer", "simulate", "pala", "--members=4", "--learners=2", "--iterations=12", "--latency=1ms"]
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "argv", [*words, "--json", "--staleness", "inf", "--bandwidth", "8Gb"])
     assert cli.main() == 0
     found = json.loads(capfd.readouterr().out)
     assert found.keys() == KEYS
     assert found["efficiency"] == 1.0
+    assert (found["scenario"]["bandwidth"], found["scenario"]["staleness"]) == ("8 Gb/s", "inf")
     monkeypatch.setattr(sys, "argv", words)
     assert cli.main() == 0
-    assert {line.split()[0] for line in capfd.readouterr().out.splitlines()} == KEYS
+    out, err = capfd.readouterr()
+    members, network, blank, *rows = out.splitlines()
+    assert members == "members: 4 on 2 hosts, graph ring, 12 iterations of 30 ms"
+    assert network == "network: 1 Gb/s each way, 1 ms between hosts, 6.8 MB a message"
+    assert (blank, err) == ("", "")
+    assert [row.split("  ")[0] for row in rows] == [figure.label for figure in FIGURES if figure.label]
+    assert all(re.fullmatch(r"[a-z, ]+ +[\d,.]+ (%|[a-z]+),? .*", row) for row in rows), rows
+    assert len({len(re.match(r"[a-z, ]+ +[\d,.]+ ", row)[0]) for row in rows}) == 1  # type: ignore[index]  # aligned
+    assert max(map(len, out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        # 12 iterations of 30 ms; 40 s, or 6.8 MB at 10 bytes a second and 40 ms (188.9 h) for one message
+        (
+            {"latency": 40.0},
+            r"0 messages delivered between hosts in .* of virtual time; one message takes at least 40.05 s",
+        ),
+        ({"bandwidth": 10.0}, r"0 messages delivered between hosts in .*; one message takes at least 188.9 h"),
+        ({"learners": 4}, r"one host: no message crosses the network; --learners must be below --members 4"),
+        ({"learners": 1, "latency": 0.05}, None),
+    ],
+)
+def test_a_run_without_messages_between_hosts_says_so(
+    given: dict[str, Any], told: str | None, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    found = simulate(**{**SMALL, "iterations": 12, **given})
+    assert (found["delivered"] > 0) == (told is None)
+    assert [bool(re.fullmatch(str(told), warning)) for warning in found["warnings"]] == [True] * (told is not None)
+
+
+def test_the_command_warns_on_stderr(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    words = ["--members", "2", "--learners", "1", "--iterations", "4", "--latency", "40s", "--json"]
+    monkeypatch.setattr(sys, "argv", ["gossamer", "simulate", "pala", *words])
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    assert cli.main() == 0
+    out, err = capfd.readouterr()
+    (warning,) = json.loads(out)["warnings"]
+    assert err == f"warning: {warning}\n"
+
+
+def test_crashes_are_as_frequent_as_the_option_says() -> None:
+    # A host that is up crashes at rate r. For N crashes while hosts were up for U seconds in all, N - r U has mean 0
+    # and variance E[r U], so |N - r U| <= 4 sqrt(r U) but for 1 in 16,000 sets of seeds. With down=0 hosts are always
+    # up: U = 2 hosts x the run's time. At 1/min about 55 crashes are expected, 26 to 84 pass: another unit is far off.
+    crashes = expected = 0.0
+    for seed in range(8):
+        found = simulate(**PAIR, step_time="10s", interval=1, crash_rate="1/min", down="0s", seed=seed)
+        crashes += found["crashes"]
+        expected += 1 / 60 * 2 * found["virtual_seconds"]
+    assert 45 < expected < 80
+    assert abs(crashes - expected) <= 4 * math.sqrt(expected)
+
+
+def test_simulate_is_exported() -> None:
+    assert gossamer.simulate is simulate
+    assert "simulate" in gossamer.__all__
 
 
 def test_every_parcel_of_a_call_takes_its_time() -> None:
@@ -234,3 +257,9 @@ def test_every_parcel_of_a_call_takes_its_time() -> None:
     assert found["staleness_max"] >= 8
     alone = simulate(members=4, learners=2, graph="ring", bandwidth=1e6, message_size=1e6, step_time=1.0)
     assert alone["staleness_max"] <= 6
+
+
+def test_the_page_on_clusters_documents_every_key() -> None:
+    page = (Path(gossamer.__file__).parent.parent / "docs" / "cluster.md").read_text()
+    rows = [line.split("|")[1] for line in page.partition("Its keys:")[2].splitlines() if line.startswith("| `")]
+    assert {key for row in rows for key in re.findall(r"`(\w+)`", row)} == KEYS

@@ -9,8 +9,19 @@ from rich.console import Console
 
 from gossamer.task import Episode, Report
 from gossamer.training import display as panel_module
-from gossamer.training.display import ProgressDisplay, duration, gossip, plain, sparkline
-from gossamer.training.metrics import Progress
+from gossamer.training.display import (
+    ProgressDisplay,
+    Screen,
+    _bars,
+    duration,
+    gossip,
+    hosts,
+    members,
+    panel,
+    plain,
+    sparkline,
+)
+from gossamer.training.metrics import HostStatus, Progress
 
 
 class Watch:
@@ -59,11 +70,75 @@ def test_members_that_gossip_have_a_line() -> None:
     assert gossip(shown) == ""
     shown.update("another", Report(1, 1, 1), 1)
     shown.gossip = dict(GOSSIP)
-    line = "2 members, 1.23 apart of at most 20, KL 0.0012, 2.5 stale, waited 3%"
+    line = "1.23 apart, at most 20, KL 0.0012, 2.5 stale, waited 3%"
     assert gossip(shown) == line
-    assert plain(shown).endswith(f" | {line}")
+    assert plain(shown).endswith(f" | 2 members | {line}")
     shown.gossip = {**dict.fromkeys(GOSSIP), "gossip/waited": 0.0}  # nothing but that is known at first
-    assert gossip(shown) == "2 members, waited 0%"
+    assert gossip(shown) == "waited 0%"
+
+
+def on_hosts(count: int, down: tuple[int, ...] = ()) -> Progress:
+    """Two members on each host, of which only the first has reported."""
+    shown = progress()
+    for h in range(count):
+        pair = tuple(f"act_and_learn[{rank}]" for rank in (2 * h, 2 * h + 1))
+        shown.hosts[f"host{h}"] = HostStatus(f"host{h}", f"10.0.0.{h + 1}", h not in down, pair)
+    del shown.members["act_and_learn"]
+    shown.update("act_and_learn[0]", Report(1, 1))
+    return shown
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected_hosts", "expected_members"),
+    [
+        (progress(), "", ""),
+        (on_hosts(2), "2 of 2 up: host0 10.0.0.1, host1 10.0.0.2", "4 members"),
+        (on_hosts(2, (1,)), "1 of 2 up: host0 10.0.0.1; down: host1 10.0.0.2", "2 of 4 members present, 2 away"),
+        (on_hosts(1, (0,)), "0 of 1 up; down: host0 10.0.0.1", "0 of 2 members present, 2 away"),
+    ],
+)
+def test_hosts_and_members_that_are_away(shown: Progress, expected_hosts: str, expected_members: str) -> None:
+    assert (hosts(shown), members(shown)) == (expected_hosts, expected_members)
+    assert ("hosts " in plain(shown), "members" in plain(shown)) == (bool(expected_hosts), bool(expected_members))
+
+
+def test_many_hosts_are_counted_and_a_few_are_named() -> None:
+    line = hosts(on_hosts(40, (39,)))
+    assert line.startswith("39 of 40 up: host0 10.0.0.1, host1 ")
+    assert line.endswith(" and 31 more; down: host39 10.0.0.40")
+
+
+@pytest.mark.parametrize("width", [50, 80, 100])
+def test_nothing_of_the_panel_is_cut_off(width: int) -> None:
+    shown = on_hosts(3, (2,))
+    shown.gossip, shown.total = dict(GOSSIP), 100_000_000
+    shown.enter("measuring the background (random play)")
+    shown.spent = {"env": 0.9, "exchange": 0.1, "inference": 0.4, "update": 0.6}
+    console = Console(file=io.StringIO(), width=width, force_terminal=False)
+    console.print(panel(shown, "the title", [0.0, 1.0, 2.0], width))
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert {len(line) for line in lines} == {width}
+    words = " ".join(line.strip("│╭╮╰╯─ ") for line in lines).split()
+    for part in ("measuring the background (random play)", hosts(shown), members(shown), gossip(shown), "100,000,000"):
+        assert [word for word in part.split() if word not in words] == []
+    assert "…" not in words
+
+
+def test_the_bar_is_divided_without_a_gap() -> None:
+    for width in (10, 47, 67, 87):
+        bar = str(_bars({"a": 0.335, "b": 0.333, "c": 0.332}, width)).split("\n")[0]
+        assert len(bar) == width
+
+
+def test_a_narrower_terminal_has_wrapped_the_panel() -> None:
+    # 3 lines of 40 columns take 2 rows each on 25 columns: 3 rows more than were drawn
+    screen, drawn = Screen(), "\n".join(["x" * 40] * 3)
+    for width, erased in ((40, ""), (40, ""), (25, "\x1b[3A\x1b[J"), (60, "")):
+        console = Console(file=io.StringIO(), width=width, force_terminal=True)
+        with console.capture() as capture:
+            console.print(screen.draw(drawn), end="")
+        assert capture.get().partition("x")[0] == erased
+        screen.draw(drawn)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +194,31 @@ def test_on_a_terminal_there_is_a_panel(monkeypatch: pytest.MonkeyPatch, capsys:
         "last 3 of 3",
         "a note",
         "env 17%",
-        "1 members, 1.23 apart",
+        "1.23 apart",
     ):
         assert expected in text
     assert capsys.readouterr().err == ""
+
+
+def test_without_a_terminal_each_phase_has_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = Progress(10, 1)
+    with ProgressDisplay(shown, "the title", Console(file=io.StringIO())) as display:
+        for phase in ("starting the environments", "measuring the background", "measuring the background", ""):
+            shown.enter(phase)
+            display.tick()
+    _, *phases, last = capsys.readouterr().err.splitlines()
+    assert phases == ["starting the environments", "measuring the background"]
+    assert last.startswith("steps 0/10")
+
+
+def test_the_panel_names_the_phase_until_members_train() -> None:
+    def text() -> str:
+        console = Console(file=io.StringIO(), width=80)
+        console.print(panel(shown, "the title", [], 80))
+        return str(console.file.getvalue())  # type: ignore[attr-defined]
+
+    shown = Progress(10, 1)
+    shown.enter("measuring the background (random play)")
+    assert "measuring the background (random play)" in text()
+    shown.update("m", Report(1, 1))
+    assert "measuring" not in text()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from gossamer.task import Episode, Report
-from gossamer.training.metrics import Progress, Recorder
+from gossamer.training.metrics import HostStatus, Progress, Recorder
 
 
 class Watch:
@@ -62,6 +64,37 @@ def test_quick_reports_are_not_all_kept() -> None:
         go(progress, watch, 1 / 64, 1)
     assert len(progress._marks) < 65 / 0.25 + 2
     assert progress.rate(10) == pytest.approx(64, rel=0.03)  # within a mark's quarter of a second of ten
+
+
+def test_what_comes_before_training_counts_for_no_rate() -> None:
+    progress, watch = begun()
+    progress.enter("measuring the background")
+    watch.time += 22
+    assert (progress.phase, progress.rate(10), progress.left) == ("measuring the background", 0, None)
+    progress.enter("")
+    go(progress, watch, 2, 100)
+    assert progress.rate(60) == 50  # not 100 steps in 24 s
+    assert progress.left == 900 / 50
+    progress.enter("starting again")  # of one member, while the others train
+    go(progress, watch, 2, 100)
+    assert (progress.phase, progress.rate(60)) == ("", 50)
+
+
+def test_after_a_resume_the_rate_is_that_of_the_new_session() -> None:
+    progress, watch = begun()
+    go(progress, watch, 100, 400)
+    resumed = Progress(1000, 1, now=watch)
+    resumed.load_state_dict(progress.state_dict())
+    go(resumed, watch, 2, 100)
+    assert (resumed.steps, resumed.elapsed) == (500, 102)
+    assert resumed.rate(60) == 50  # 100 steps in 2 s; the 400 before are no steps of this session
+    assert resumed.left == 500 / 50
+
+
+def test_members_of_a_host_that_is_down_are_away() -> None:
+    progress, _ = begun()
+    progress.hosts = {name: HostStatus(name, "", up, (f"m{name}",)) for name, up in (("a", True), ("b", False))}
+    assert progress.away == ["mb"]
 
 
 def test_when_it_all_stands_still_the_rate_falls_to_nothing() -> None:
@@ -275,3 +308,50 @@ def test_tensorboard_shows_the_settings(tmp_path: Path) -> None:
     assert events.SummaryMetadata("config").plugin_data.plugin_name == "text"
     (event,) = events.Tensors("config")
     assert event.tensor_proto.string_val == [b'    {\n      "env": "catch"\n    }\n']
+
+
+class Meddler:
+    """An entry of a collection. While it is read for the first time, another thread tries to report."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress, self.threads = progress, list[threading.Thread]()
+
+    def meddle(self) -> float:
+        if self.threads:
+            return 1.0
+        episodes = tuple(Episode(0.0, 1) for _ in range(3))
+        report = Report(steps=9, updates=1, episodes=episodes, metrics={"loss": 1.0}, seconds={"env": 1.0})
+        self.threads.append(threading.Thread(target=self.progress.update, args=("other", report, 9)))
+        self.threads[-1].start()
+        self.threads[-1].join(0.05)  # it has to wait until the reader is done
+        return 1.0
+
+    score = steps = property(meddle)
+
+    def __iter__(self) -> Iterator[float]:
+        return iter((self.meddle(), 0))
+
+    def __getitem__(self, index: int) -> float:
+        return self.meddle()
+
+
+@pytest.mark.parametrize(
+    ("place", "read"),
+    [
+        ("recent", lambda progress: progress.mean_return),
+        ("recent", lambda progress: progress.state_dict()),
+        ("members", lambda progress: progress.member_returns),
+        ("_marks", lambda progress: progress.rate(10)),
+    ],
+)
+def test_it_can_be_read_while_another_thread_reports(place: str, read: Callable[[Progress], object]) -> None:
+    progress, _ = begun()
+    meddler: Any = Meddler(progress)
+    if place in ("recent", "_marks"):
+        getattr(progress, place).extend([meddler] * 3)
+    else:
+        getattr(progress, place)["one"] = meddler if place != "members" else [meddler] * 3
+    read(progress)
+    for thread in meddler.threads:
+        thread.join()
+    assert progress.episodes == 3

@@ -324,6 +324,30 @@ def test_random_crashes_come_at_their_rate_and_are_the_same_for_a_seed() -> None
     assert 0.6 * expected < sum(len(crashes) for crashes, *_ in runs) < 1.6 * expected
 
 
+def pass_time(ctx: Context, until: float) -> None:
+    while ctx.now() < until:
+        ctx.sleep(10.0)
+
+
+def test_crashes_are_as_frequent_as_their_rate() -> None:
+    # Hosts crash at r = 0.01 a second while they are up, and are down for 50 s each time. For N crashes while hosts
+    # were up for U seconds in all, N - r U has mean 0 and variance E[r U]: within 4 sqrt(r U) but for 1 in 16,000 sets
+    # of seeds. 20 hosts are up for 100 of 150 s: about 2,700 crashes in 20 runs of 1,000 s; the tolerance is 8 %.
+    crashes = up = 0.0
+    for seed in range(20):
+        program = Program("sleepers")
+        for i in range(20):
+            with program.host(f"host{i}"):
+                program.worker(pass_time)(1_000.0)
+        simulation = Simulation(seed, faults=Faults(crash_rate=0.01, down_seconds=50.0))
+        simulation(program)
+        end = max(simulation.clocks.values())
+        crashes += len(simulation.crashes)
+        up += 20 * end - sum(min(50.0, end - when) for when, _ in simulation.crashes)
+    assert 2_000 < 0.01 * up < 3_400
+    assert abs(crashes - 0.01 * up) <= 4 * (0.01 * up) ** 0.5
+
+
 @pytest.mark.parametrize(
     ("faults", "message"),
     [

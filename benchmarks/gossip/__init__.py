@@ -1,0 +1,1 @@
+"""What gossip costs, and how far it scales: one module for each benchmark."""

@@ -1,0 +1,116 @@
+"""The figures of a simulation: what each one is, its unit, and how it is printed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gossamer.launch.simulation import Simulation
+from gossamer.tools.ledger import Ledger
+from gossamer.tools.quantity import SECONDS
+from gossamer.tools.scenario import Scenario
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One number. A fraction is printed as a percentage."""
+
+    key: str  # in JSON
+    unit: str  # in JSON
+    label: str = ""  # where it is printed; members, hosts and iterations stand above the table
+    text: str = ""  # after the number, beginning with the unit
+    digits: int = 0
+
+
+FIGURES = (
+    Figure("efficiency", "fraction", "efficiency", "% of the members' time spent computing", 2),
+    Figure("waited", "fraction", "waited", "% of the members' time, held back by --staleness", 2),
+    Figure("staleness_mean", "iterations", "staleness, mean", "iterations that an averaged message was behind", 2),
+    Figure("staleness_max", "iterations", "staleness, max", "iterations that an averaged message was behind"),
+    Figure("distance", "fraction", "distance", "% of the mean's norm, to the farthest member", 2),
+    Figure("exchanged", "messages per iteration", "exchanged", "messages averaged per iteration and member", 3),
+    Figure("sent", "messages", "sent", "messages to neighbours on all hosts"),
+    Figure("delivered", "messages", "delivered", "messages that reached another host"),
+    Figure("averaged", "messages", "averaged", "messages from neighbours on all hosts"),
+    Figure("crashes", "crashes", "crashes", "crashes of hosts"),
+    Figure("virtual_seconds", "seconds", "virtual time", "s, until the last member ended", 3),
+    Figure("seconds", "seconds", "real time", "s, that the simulation took", 1),
+    Figure("members", "members"),
+    Figure("hosts", "hosts"),
+    Figure("iterations", "iterations of each member"),
+)
+
+
+def figures(s: Scenario, simulation: Simulation, ledger: Ledger, seconds: float) -> dict[str, Any]:
+    """By key, as JSON has them; None where a figure is not known. `graph` is beside them."""
+    clocks = {name: clock for name, clock in simulation.clocks.items() if name.startswith("stand_in")}
+    present = sum(clocks.values())
+    distance = ledger.distance()
+    behind = sum(k * n for k, n in ledger.staleness.items())
+    return {
+        "efficiency": round(ledger.worked / present, 4) if present else None,
+        "staleness_max": max(ledger.staleness, default=None),
+        "staleness_mean": round(behind / ledger.mixed, 2) if ledger.mixed else None,
+        "distance": None if distance is None else round(distance, 5),
+        "waited": round(sum(simulation.waited[name] for name in clocks) / present, 4) if present else None,
+        "exchanged": round(ledger.mixed / max(1, ledger.iterations), 3),
+        "sent": ledger.sent,
+        "delivered": sum(call.endswith(".file") for _, call in simulation.trace),  # `Proxy.file` takes each of them
+        "averaged": ledger.mixed,
+        "members": s.members,
+        "hosts": s.hosts,
+        "graph": s.graph,
+        "iterations": s.iterations,
+        "virtual_seconds": round(max(clocks.values()), 3),
+        "crashes": len(simulation.crashes),
+        "seconds": round(seconds, 1),
+    }
+
+
+def units() -> dict[str, str]:
+    """Key -> unit, for JSON."""
+    return {figure.key: figure.unit for figure in FIGURES}
+
+
+def warnings(s: Scenario, found: Mapping[str, Any]) -> list[str]:
+    """What makes the figures say less than they seem to."""
+    if s.hosts == 1:
+        return [f"one host: no message crosses the network; --learners must be below --members {s.members}"]
+    if not found["delivered"]:
+        ran, needs = SECONDS.text(found["virtual_seconds"]), SECONDS.text(s.delivery)
+        return [f"0 messages delivered between hosts in {ran} of virtual time; one message takes at least {needs}"]
+    if not found["averaged"]:
+        return [f"0 of {found['delivered']} delivered messages averaged: they came after the last exchange"]
+    return []
+
+
+def lines(found: Mapping[str, Any]) -> list[str]:
+    """For people: the scenario, then a line for each figure, aligned and with its unit."""
+    rows = [_row(figure, found[figure.key]) for figure in FIGURES if figure.label]
+    return [*_scenario(found["scenario"], found["hosts"]), "", *_table(rows)]
+
+
+def _scenario(s: Mapping[str, Any], hosts: int) -> list[str]:
+    lost = f", {s['loss']:.3g} of calls lost" if s["loss"] else ""
+    plural = "s" * (hosts != 1)
+    members = f"{s['members']} on {hosts} host{plural}, graph {s['graph']}"
+    network = f"{s['bandwidth']} each way, {s['latency']} between hosts, {s['message_size']} a message{lost}"
+    faults = [f"faults:  {s['crash_rate']} crashes of each host, {s['down']} down"] if s["crash_rate"] != "0/h" else []
+    return [
+        f"members: {members}, {s['iterations']} iterations of {s['step_time']}",
+        f"network: {network}",
+        *faults,
+    ]
+
+
+def _row(figure: Figure, value: float | None) -> tuple[str, str, str]:
+    if value is None:
+        return figure.label, "–", f"{figure.text} (nothing to measure)"
+    shown = 100 * value if figure.unit == "fraction" else value
+    return figure.label, f"{shown:,.{figure.digits}f}", figure.text
+
+
+def _table(rows: Sequence[tuple[str, str, str]]) -> list[str]:
+    first, second = (max(len(row[i]) for row in rows) for i in (0, 1))
+    return [f"{label:<{first}}  {value:>{second}} {text}" for label, value, text in rows]
