@@ -275,8 +275,8 @@ def main() -> int:
             file=sys.stderr,
         )
         return BAD_VALUE
-    except KeyboardInterrupt:
-        print("gossamer: ended at once; the last checkpoint is kept", file=sys.stderr)
+    except KeyboardInterrupt as error:  # its text says whether there is a checkpoint, where there could be one
+        print("gossamer: ended at once", *map(str, error.args), sep="; ", file=sys.stderr)
         return 130
     return 0
 

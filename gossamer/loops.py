@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from typing import Concatenate, TypeAlias
 
+from gossamer.envs.watchdog import Watchdog
+from gossamer.errors import EnvironmentFailed
 from gossamer.exchange import Exchange
 from gossamer.experience import Direct
 from gossamer.member import Member
@@ -19,7 +21,12 @@ def act_and_learn(ctx: Context, task: Task, exchange: Exchange, *, envs: int, wo
     """Act for a rollout, learn from it, let the exchange make it parameters: on policy, in one place.
 
     `envs` environments side by side, stepped by `workers` threads or processes (0: what suits them)."""
-    with closing(task.env.make(envs, workers=workers)) as env, closing(Member(ctx, task, env, exchange)) as member:
+    with (
+        Watchdog(task.env.name, ctx.report) as watchdog,
+        closing(watchdog.watch(task.env.make(envs, workers=workers))) as env,
+        closing(Member(ctx, task, env, exchange)) as member,
+        _saved_without_environments(ctx, member),
+    ):
         experience = Direct(member.slot())
         with suppress(Stopped):  # by an exchange that would have had to wait
             while member.learner.left and not ctx.stopped:
@@ -32,3 +39,13 @@ def act_and_learn(ctx: Context, task: Task, exchange: Exchange, *, envs: int, wo
                 if ctx.due():
                     ctx.save(member.state_dict())
         ctx.save(member.state_dict())
+
+
+@contextmanager
+def _saved_without_environments(ctx: Context, member: Member) -> Iterator[None]:
+    """Where an environment fails, save the member all the same: what it has learned is whole."""
+    try:
+        yield
+    except EnvironmentFailed:
+        ctx.save(member.state_dict(envs=False))
+        raise

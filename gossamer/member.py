@@ -41,7 +41,7 @@ class Member:
         self._skipped += self.learner.steps - before
         policy = Replica(self.learner.model, task.algorithm, exchange, self._rng)
         seed = task.stream(f"env {self.steps}", ctx.rank)
-        self.actor = Actor(env, policy, discount=task.algorithm.discount, seed=seed, clock=self.clock)
+        self.actor = Actor(env, policy, discount=task.algorithm.discount, seed=seed, clock=self.clock, name=task.env.name)
         if saved is not None:
             self.actor.load_state_dict(saved["actor"])
         if saved is not None and not saved["actor"]:
@@ -73,19 +73,21 @@ class Member:
         learner = self.learner
         episodes, exchange = self.actor.episodes(), self.exchange.take()
         steps = learner.steps - self._skipped  # its own
-        return Report(steps, learner.updates, episodes, metrics, self.clock.take(), exchange)
+        failures = self.actor.failures()
+        return Report(steps, learner.updates, episodes, metrics, self.clock.take(), exchange, failures)
 
     def close(self) -> None:
         """Leave the others."""
         self.exchange.leave()
 
-    def state_dict(self) -> Tree:
-        """Everything the future depends on: parameters, optimiser, random streams, counters, environments."""
+    def state_dict(self, *, envs: bool = True) -> Tree:
+        """Everything the future depends on: parameters, optimiser, random streams, counters, environments (without
+        `envs` not these: they have failed in the middle of a step)."""
         return on_host(
             {
                 "learner": self.learner.state_dict(),
                 "rng": self._rng.get_state(),
-                "actor": self.actor.state_dict(),
+                "actor": self.actor.state_dict() if envs else {},
                 "skipped": self._skipped,
             }
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from gossamer.program import Copy, Node, Observer, Ref, Stopped, Wait, bind
 
 POLL = 0.1  # seconds between looks at what nobody announces: a signal, an observer that asks to end
+LEAVE_SECONDS = 5.0  # that workers have to end when a program ends at once; then they are left behind
 
 MethodCall = Callable[[str, tuple[Any, ...], dict[str, Any]], Any]  # (method, args, kwargs) -> answer
 
@@ -63,6 +64,14 @@ def advance(call: Wait[Any]) -> tuple[bool, Any]:
     return False, None
 
 
+class EndWithout(KeyboardInterrupt):
+    """An observer's `stopping` may raise this: the program ends now, and does not wait for these workers, which hang."""
+
+    def __init__(self, text: str, workers: Collection[str]) -> None:
+        super().__init__(text)
+        self.workers = frozenset(workers)
+
+
 class Crew:
     """The workers of one running program, a thread each. The first that fails stops the others."""
 
@@ -111,11 +120,13 @@ class Crew:
                     thread.join(timeout=POLL)
                     if self.observer.stopping():
                         self.stop()
-        except BaseException:  # from a signal handler or the observer: workers must not outlive this call
+        except BaseException as error:  # from a signal handler or the observer: workers should not outlive this call
             self.stop()
+            hang = error.workers if isinstance(error, EndWithout) else ()
+            until = time.monotonic() + LEAVE_SECONDS
             for thread in crew:
-                if thread.ident is not None:  # it has been started
-                    thread.join()
+                if thread.ident is not None and thread.name not in hang:  # it has been started
+                    thread.join(timeout=max(0.0, until - time.monotonic()))
             raise
         if self.failures:
             (where, first), *later = self.failures

@@ -20,7 +20,7 @@ from gossamer.config.settings import Settings, check_kinds, check_values
 from gossamer.errors import UserError
 from gossamer.version import __version__
 
-CONFIG, RESULT, GOSSIP, PICTURE = "config.json", "result.json", "gossip.json", "gossip.png"
+CONFIG, RESULT, GOSSIP, PICTURE, LOG = "config.json", "result.json", "gossip.json", "gossip.png", "run.log"
 
 
 def prepare(settings: Settings, run_dir: str | Path | None, overwrite: bool) -> Path:

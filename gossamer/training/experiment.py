@@ -11,11 +11,15 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gossamer.config.settings import Settings, resolve
 from gossamer.config.wiring import environment, program, task
 from gossamer.data import Tree
 from gossamer.diagnostics.consensus import ConsensusMonitor
-from gossamer.errors import UserError
+from gossamer.envs.base import Watchable
+from gossamer.envs.watchdog import Watchdog, complain
+from gossamer.errors import EnvironmentFailed, UserError
 from gossamer.evaluation.aggregate import aggregate
 from gossamer.launch.threads import threads
 from gossamer.learner import build
@@ -25,6 +29,7 @@ from gossamer.storage.checkpoint import Store
 from gossamer.storage.directory import (
     CONFIG,
     GOSSIP,
+    LOG,
     PICTURE,
     RESULT,
     config,
@@ -126,7 +131,7 @@ def _run(
     if saved:
         progress.load_state_dict(saved["progress"])
     title = f"gossamer {settings.architecture} · {settings.algorithm} · {settings.env} · seed {settings.seed}"
-    log = logger(directory / "run.log")
+    log = logger(directory / LOG)
     members = learning(wired)
     consensus = _consensus(settings, progress, directory, done) if len(members) > 1 else None
     recorder = Recorder(directory, keep_until=done if saved else None)
@@ -154,12 +159,36 @@ def _run(
         if consensus is not None:
             consensus.abandon()
         log(f"ended at step {progress.steps}: {type(error).__name__}: {error}")
+        _ended_early(error, observer, directory)
         raise
     finally:
         recorder.close()
     result = _finish(settings, observer, directory)
     log(f"ended at step {progress.steps}: {result['ended']}")
     return Run(directory, result)
+
+
+def _ended_early(error: BaseException, observer: RunObserver, directory: Path) -> None:
+    """Save what the members handed over, where it was an environment or the user that ended the run, and say so."""
+    if isinstance(error, EnvironmentFailed):
+        observer.keep_last()
+        told = [*error.__notes__[:1]] if len(observer.members) > 1 else []  # in worker act_and_learn[1]
+        told += [error.advice] if error.advice else []
+        if error.trace:
+            observer.log(error.trace)
+            told.append(f"traceback in {directory / LOG}")
+        error.advice = "; ".join([*told, _kept(observer)])
+    elif isinstance(error, KeyboardInterrupt):
+        observer.keep_last()
+        raise KeyboardInterrupt("; ".join([*map(str, error.args), _kept(observer)])) from None
+
+
+def _kept(observer: RunObserver) -> str:
+    """Which checkpoint there is."""
+    found = observer.store.all()
+    if not found:
+        return "no checkpoint was written"
+    return f"last checkpoint: step {found[-1].steps:,}; go on with gossamer resume {observer.store.directory.parent}"
 
 
 def learning(wired: Program) -> frozenset[str]:
@@ -207,8 +236,13 @@ def _check_keep(keep: int) -> None:
 
 
 def probe(settings: Settings) -> int:
-    """Make one environment and the network, so that what cannot be shows at once; the environment's frames per step."""
-    with closing(environment(settings).make(1)) as env:
+    """Make one environment and the network, so that what cannot be shows at once; the environment's frames per step.
+    One that is written in Python is stepped once, for its answers are checked."""
+    factory = environment(settings)
+    with Watchdog(factory.name, complain) as watchdog, closing(watchdog.watch(factory.make(1))) as env:
+        if isinstance(env, Watchable):
+            env.reset(task(settings).stream("probe"))
+            env.step(np.zeros(1, np.int64))
         try:
             with single_threaded():
                 build(task(settings), env.spec)
@@ -232,6 +266,7 @@ def _result(settings: Settings, observer: RunObserver) -> dict[str, Any]:
         "protocol": PROTOCOL,
         "stop_at_return": observer.stop_at_return,
         "solved_steps": observer.solved_steps,
+        "environment_restarts": p.restarts,
         "checkpoint": observer.store.get("last").path.name,
         "machine": machine(),
         "version": __version__,

@@ -37,6 +37,7 @@ class Progress:
     gossip: dict[str, float | None] = field(default_factory=dict)  # how far members are apart, as of the last row
     spent: dict[str, float] = field(default_factory=dict)  # seconds since the start, by part
     elapsed_before: float = 0.0  # seconds of the sessions before a resume
+    restarts: int = 0  # of environments that failed
 
     def __post_init__(self) -> None:
         self.started = self.now()
@@ -63,6 +64,7 @@ class Progress:
             self._marks.append((self.started, self.steps))
         self._count(worker, report)
         self.episodes += len(report.episodes)
+        self.restarts += len(report.failures)
         self.recent.extend(report.episodes)
         self.members.setdefault(worker, deque(maxlen=RECENT)).extend(report.episodes)
         self.metrics[worker] = report.metrics
@@ -149,12 +151,14 @@ class Progress:
             "recent": _pairs(self.recent),
             "members": {worker: _pairs(episodes) for worker, episodes in self.members.items()},
             "elapsed": self.elapsed,
+            "restarts": self.restarts,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there."""
         self.counts = {worker: (int(steps), int(updates)) for worker, (steps, updates) in state["counts"].items()}
         self.episodes, self.elapsed_before = int(state["episodes"]), float(state["elapsed"])
+        self.restarts = int(state.get("restarts", 0))  # not in checkpoints of 0.2
         self.recent.extend(_episodes(state["recent"]))
         for worker, pairs in state.get("members", {}).items():  # checkpoints of 0.1 have no more than this
             self.members[worker] = deque(_episodes(pairs), maxlen=RECENT)

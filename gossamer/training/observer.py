@@ -12,6 +12,9 @@ from typing import Any
 
 from gossamer.data import Tree
 from gossamer.diagnostics.consensus import ConsensusMonitor
+from gossamer.envs.watchdog import Silence
+from gossamer.errors import EnvironmentFailed
+from gossamer.launch.base import EndWithout
 from gossamer.storage.checkpoint import Store
 from gossamer.task import Note, Report
 from gossamer.training.display import ProgressDisplay
@@ -50,6 +53,8 @@ class RunObserver:
         self._asked: set[str] = set()  # those of them that know
         self._gone: set[str] = set()  # members that saved a last state unasked or are silent, until they report again
         self._states: dict[str, Tree] = {}
+        self._fresh: set[str] = set()  # members that have reported nothing since they saved a state
+        self._hanging: dict[str, Silence] = {}  # member -> its environment that does not answer
 
     def restored(self, worker: str) -> Any | None:
         with self._lock:
@@ -57,12 +62,16 @@ class RunObserver:
 
     def report(self, worker: str, record: Any) -> None:
         if isinstance(record, Note):
-            self.log(record.text)
-            self.display.note(record.text)
+            self.note(record.text)
+        elif isinstance(record, Silence):
+            self._take_silence(worker, record)
         elif isinstance(record, Report):
             with self._lock:
                 self._gone.discard(worker)
+                self._fresh.discard(worker)
+                before = self.progress.restarts
                 self.progress.update(worker, record)
+                self._take_failures(worker, record.failures, before)
                 if self.consensus is not None:
                     for each in record.exchange:
                         self.consensus.take(worker, each)
@@ -70,6 +79,26 @@ class RunObserver:
                 if time.monotonic() - self._written >= ROW_SECONDS:
                     self.write()
                 self.display.tick()
+
+    def note(self, text: str) -> None:
+        """A sentence for the log and for whoever looks on."""
+        self.log(text)
+        self.display.note(text)
+
+    def _take_silence(self, worker: str, silence: Silence) -> None:
+        if silence.over:
+            self._hanging.pop(worker, None)
+            self.note(f"{worker}: {silence}")
+        else:
+            self._hanging[worker] = silence
+            self.note(f"{worker}: {silence}; Ctrl-C ends the run without it")
+
+    def _take_failures(self, worker: str, failures: tuple[EnvironmentFailed, ...], before: int) -> None:
+        """Every one is counted; told are the 1st, 2nd, 4th, 8th, .. of the run."""
+        for number, failure in enumerate(failures, start=before + 1):
+            if number & (number - 1) == 0:
+                self.log(f"{worker}: {failure}\n{failure.trace}")
+                self.display.note(f"{worker}: {failure}; it was restarted ({number} restarts so far)")
 
     def _look_for_success(self) -> None:
         p = self.progress
@@ -103,6 +132,7 @@ class RunObserver:
     def save(self, worker: str, state: Any) -> None:
         with self._lock:
             self._states[worker] = state
+            self._fresh.add(worker)
             if worker in self._asked:
                 self._asked.remove(worker)
             else:
@@ -120,7 +150,19 @@ class RunObserver:
         self.kept()
         self._kept = time.monotonic()
 
+    def keep_last(self) -> None:
+        """A checkpoint at an end that was not planned, if there is something to keep and the states of all members are
+        as new as their reports."""
+        with self._lock:
+            if self.progress.steps and self.members <= self._fresh:
+                self.keep()
+
     def stopping(self) -> bool:
+        """Raises `EndWithout` in the main thread, which launchers wait in, where the run is asked to end and an
+        environment hangs: its worker would not end."""
+        if self.interrupted and self._hanging and threading.current_thread() is threading.main_thread():
+            worker, silence = next(iter(self._hanging.items()))
+            raise EndWithout(f"{worker}: {silence}", self._hanging)
         return self.interrupted is not None or self.solved_steps is not None
 
 
