@@ -95,7 +95,9 @@ def exchange(
         p, learners = Program("alone"), 4 // hosts
         for h in range(hosts):
             with p.host(f"host{h}", cpus=learners):
-                p.worker(act_and_learn, copies=learners)(task(gala), Alone(), envs=gala.envs, workers=gala.workers)
+                p.worker(act_and_learn, copies=learners)(
+                    task(gala), Alone(), num_envs=gala.num_envs, env_workers=gala.workers
+                )
         return p
 
     ways: dict[str, Callable[[Any], None]] = {
@@ -123,7 +125,13 @@ def _ratios(gala: Settings, rates: Mapping[str, list[float]]) -> dict[str, Any]:
         return {"median": statistics.median(each), "rounds": each}
 
     return {
-        "settings": {"env": gala.env, "algorithm": gala.algorithm, "network": gala.network, "learners": 4, "envs": 16},
+        "settings": {
+            "env": gala.env,
+            "algorithm": gala.algorithm,
+            "network": gala.network,
+            "learners": 4,
+            "num_envs": 16,
+        },
         "steps_per_second": {name: {"median": statistics.median(r), "rounds": r} for name, r in rates.items()},
         "gala / threads without exchange": ratio("gala", "threads, no exchange"),
         "pala / processes without exchange": ratio("pala, two Ray hosts", "two processes, no exchange"),
@@ -210,7 +218,7 @@ def rate(seeds: int, algorithm: str) -> dict[str, Any]:
     """Agent steps until the mean return of the last 100 games of Catch is 0.8 or more, for several seeds."""
     plain = resolve({"architecture": "paac", "env": "catch", "algorithm": algorithm}).learning_rate
     ways: dict[str, dict[str, Any]] = {
-        "one learner, 64 environments": {"architecture": "paac", "envs": 64},
+        "one learner, 64 environments": {"architecture": "paac", "num_envs": 64},
         "gala, 4 x 16, its rate": {"architecture": "gala", "learning_rate": plain},
         "gala, 4 x 16, twice its rate (the default)": {"architecture": "gala"},
         "gala, 4 x 16, lock-step, its rate": {"architecture": "gala", "sync": "lock-step", "learning_rate": plain},

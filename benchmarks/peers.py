@@ -42,15 +42,16 @@ PEER_PYTHON = ROOT / ".venv-peers" / "bin" / "python"
 PEERS = {"sb3-dummy": "dummy", "sb3-subproc": "subproc"}
 OURS = {"gossamer": "auto", "gossamer-fp32": "fp32"}
 COMMAND = (
-    f"train paac --env pong --algorithm a2c --network nature --envs {ENVS} --rollout {ROLLOUT} --steps 1000000000 "
-    "--atari gala --size 84 --input unit --device cpu --optimizer rmsprop-torch --decay 0.99 --epsilon 1e-5 "
-    "--learning-rate 7e-4 --anneal-steps 0 --trace 1.0 --value-cost 0.5 --entropy-cost 0.01 --clip-norm 0.5"
+    f"train paac --env pong --algorithm a2c --network nature --num-envs {ENVS} --rollout-length {ROLLOUT} "
+    "--steps 1000000000 --preprocessing gala --screen-size 84 --input unit --device cpu --optimizer rmsprop-torch "
+    "--decay 0.99 --epsilon 1e-5 --learning-rate 7e-4 --anneal-steps 0 --gae-lambda 1.0 "
+    "--value-coef 0.5 --entropy-coef 0.01 --max-grad-norm 0.5"
 )
 NOTES = (
     "rates are agent steps per second (4 frames each) of whole training: acting, stepping, learning",
     "gossamer runs with --precision auto (see precision), gossamer-fp32 in float32 as SB3 does",
     "SB3 is what is better of DummyVecEnv and SubprocVecEnv here, with torch's default threads; see benchmarks/peers/",
-    "--atari gala has the wrappers of SB3's make_atari_env: a lost life ends an episode, fire at a reset, 30 no-ops",
+    "--preprocessing gala: as SB3's make_atari_env, a lost life ends an episode, fire at a reset, 30 no-ops",
 )
 
 

@@ -38,10 +38,10 @@ class Actor:
     """Fills trajectory slots in place. Nothing is allocated, logged or waited for within a step but the action."""
 
     def __init__(
-        self, env: VectorEnv, policy: Policy, *, discount: float, seed: int, clock: Clock, name: str = ""
+        self, env: VectorEnv, policy: Policy, *, gamma: float, seed: int, clock: Clock, name: str = ""
     ) -> None:
         """`name`: of the environment, for `Episode`."""
-        self.env, self.policy, self.discount, self.clock, self.name = env, policy, discount, clock, name
+        self.env, self.policy, self.gamma, self.clock, self.name = env, policy, gamma, clock, name
         self._obs = env.reset(seed)  # [B, *O]
         self._state: Tree = {}
         self._scores = np.zeros(env.num_envs, np.float64)  # [B] of the running episodes
@@ -76,13 +76,13 @@ class Actor:
         """Keep what the environments answered at time t."""
         self._obs = step.obs
         self._rewards[t] = step.reward
-        self._discounts[t] = self.discount * ~(step.terminated | step.truncated)
+        self._discounts[t] = self.gamma * ~(step.terminated | step.truncated)
         cut = step.truncated
         if cut.any():  # the future it was cut off from keeps its value: r + gamma V(final observation)
             if step.final_obs is None:
                 raise RuntimeError("the environment truncated an episode and gave no final observation")
             final = torch.from_numpy(step.final_obs[cut]).to(slot.obs.device)
-            self._rewards[t, cut] += self.discount * self.policy.value(final, self._state).cpu().numpy()
+            self._rewards[t, cut] += self.gamma * self.policy.value(final, self._state).cpu().numpy()
         self._scores += step.score
         self._lengths += 1
         if step.over.any():

@@ -56,7 +56,7 @@ class Learner:
         for loss in self.task.algorithm.losses(self.model, batch, self.rng):
             self.opt.zero_grad(set_to_none=True)
             loss.total.backward()  # type: ignore[no-untyped-call]
-            norm = nn.utils.clip_grad_norm_(self.model.parameters(), plan.clip_norm, foreach=True)
+            norm = nn.utils.clip_grad_norm_(self.model.parameters(), plan.max_grad_norm, foreach=True)
             exchange.apply(self.model, self.opt)
             self.updates += 1
             names = ["loss", "gradient_norm", *loss.parts]

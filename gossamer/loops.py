@@ -17,13 +17,13 @@ from gossamer.task import Task
 Loop: TypeAlias = Callable[Concatenate[Context, ...], None]  # what stands in for `act_and_learn` takes what it takes
 
 
-def act_and_learn(ctx: Context, task: Task, exchange: Exchange, *, envs: int, workers: int = 0) -> None:
+def act_and_learn(ctx: Context, task: Task, exchange: Exchange, *, num_envs: int, env_workers: int = 0) -> None:
     """Act for a rollout, learn from it, let the exchange make it parameters: on policy, in one place.
 
-    `envs` environments side by side, stepped by `workers` threads or processes (0: what suits them)."""
+    `num_envs` environments side by side, stepped by `env_workers` threads or processes (0: what suits them)."""
     with (
         Watchdog(task.env.name, ctx.report) as watchdog,
-        closing(watchdog.watch(task.env.make(envs, workers=workers))) as env,
+        closing(watchdog.watch(task.env.make(num_envs, workers=env_workers))) as env,
         closing(Member(ctx, task, env, exchange)) as member,
         _saved_without_environments(ctx, member),
     ):

@@ -40,16 +40,16 @@ def a2c(
     target: Tensor,
     advantage: Tensor,
     *,
-    value_cost: float,
-    entropy_cost: float,
+    value_coef: float,
+    entropy_coef: float,
     scale: float = 1.0,
 ) -> Loss:
     """Advantage actor-critic.
 
-        total = scale * (mean(-(A * log pi(a)) - entropy_cost * H(pi)) + value_cost * mean((R - V)^2))
+        total = scale * (mean(-(A * log pi(a)) - entropy_coef * H(pi)) + value_coef * mean((R - V)^2))
 
     The gradients of Mnih et al. 2016, algorithm S3, averaged over the samples as in Clemente et al. 2017. PAAC's code
-    has value_cost 0.25 and scale 5: its learning rate was tuned for sums over t_max = 5 steps, so that five times the
+    has value_coef 0.25 and scale 5: its learning rate was tuned for sums over t_max = 5 steps, so that five times the
     mean over 5 * n_e samples is the mean over environments of A3C's sums, and a learning rate of 0.0007 * n_e makes
     that the sum of n_e A3C gradients. The gradient clip and RMSProp's eps meet the scaled gradient.
 
@@ -59,8 +59,8 @@ def a2c(
         action: [N] int64  a, what was done.
         target: [N]  R, what the value should have been; a constant.
         advantage: [N]  A, how much better the action was than expected; a constant.
-        value_cost: weight of the squared error, without the usual half.
-        entropy_cost: weight of the entropy, in returns per nat.
+        value_coef: weight of the squared error, without the usual half.
+        entropy_coef: weight of the entropy, in returns per nat.
         scale: factor of the whole.
 
     Returns:
@@ -74,7 +74,7 @@ def a2c(
     policy_loss = -(advantage.detach() * log_prob(logits, action)).mean()
     value_loss = (target.detach() - value).square().mean()
     mean_entropy = entropy(logits).mean()
-    total = scale * (policy_loss - entropy_cost * mean_entropy + value_cost * value_loss)
+    total = scale * (policy_loss - entropy_coef * mean_entropy + value_coef * value_loss)
     return _report(total, policy_loss=policy_loss, value_loss=value_loss, entropy=mean_entropy)
 
 
@@ -86,15 +86,15 @@ def ppo(
     advantage: Tensor,
     behaviour: Tensor,
     *,
-    clip: float,
-    value_cost: float,
-    entropy_cost: float,
+    clip_range: float,
+    value_coef: float,
+    entropy_coef: float,
 ) -> Loss:
     """Proximal policy optimisation, clipped form.
 
         ratio = pi(a) / mu(a)
-        total = -mean(min(ratio * A, clamp(ratio, 1 - clip, 1 + clip) * A))
-                + value_cost * 0.5 * mean((R - V)^2) - entropy_cost * mean(H(pi))
+        total = -mean(min(ratio * A, clamp(ratio, 1 - clip_range, 1 + clip_range) * A))
+                + value_coef * 0.5 * mean((R - V)^2) - entropy_coef * mean(H(pi))
 
     Schulman et al. 2017, eq. 7 within eq. 9 (value and entropy terms). Where pi has already moved past the clip in the
     direction the advantage asks for, a sample has no policy gradient.
@@ -106,9 +106,9 @@ def ppo(
         target: [N]  R, what the value should have been; a constant.
         advantage: [N]  A, how much better the action was than expected; a constant.
         behaviour: [N, A]  logits of mu, the policy that acted; a constant.
-        clip: how far the ratio may move from 1 and still be rewarded.
-        value_cost: weight of half the squared error.
-        entropy_cost: weight of the entropy, in returns per nat.
+        clip_range: how far the ratio may move from 1 and still be rewarded.
+        value_coef: weight of half the squared error.
+        entropy_coef: weight of the entropy, in returns per nat.
 
     Returns:
         parts: policy_loss, value_loss (mean squared error, as `a2c` reports it), entropy (nats), kl (KL(mu || pi) in
@@ -123,13 +123,13 @@ def ppo(
 
     log_ratio = log_prob(logits, action) - log_prob(behaviour.detach(), action)
     ratio, advantage = log_ratio.exp(), advantage.detach()
-    policy_loss = -torch.minimum(ratio * advantage, ratio.clamp(1.0 - clip, 1.0 + clip) * advantage).mean()
+    policy_loss = -torch.minimum(ratio * advantage, ratio.clamp(1.0 - clip_range, 1.0 + clip_range) * advantage).mean()
     value_loss = (target.detach() - value).square().mean()
     mean_entropy = entropy(logits).mean()
-    total = policy_loss + value_cost * 0.5 * value_loss - entropy_cost * mean_entropy
+    total = policy_loss + value_coef * 0.5 * value_loss - entropy_coef * mean_entropy
     with torch.no_grad():
         kl = (ratio - 1.0 - log_ratio).mean()
-        clip_fraction = ((ratio - 1.0).abs() > clip).to(ratio.dtype).mean()
+        clip_fraction = ((ratio - 1.0).abs() > clip_range).to(ratio.dtype).mean()
     return _report(
         total, policy_loss=policy_loss, value_loss=value_loss, entropy=mean_entropy, kl=kl, clip_fraction=clip_fraction
     )

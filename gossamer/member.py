@@ -41,7 +41,7 @@ class Member:
         self._skipped += self.learner.steps - before
         policy = Replica(self.learner.model, task.algorithm, exchange, self._rng)
         seed = task.stream(f"env {self.steps}", ctx.rank)
-        self.actor = Actor(env, policy, discount=task.algorithm.discount, seed=seed, clock=self.clock, name=task.env.name)
+        self.actor = Actor(env, policy, gamma=task.algorithm.gamma, seed=seed, clock=self.clock, name=task.env.name)
         if saved is not None:
             self.actor.load_state_dict(saved["actor"])
         if saved is not None and not saved["actor"]:
@@ -56,7 +56,12 @@ class Member:
         """An empty trajectory of the task's shapes, on its device."""
         spec, task = self.env.spec, self.task
         return Trajectory.empty(
-            task.rollout, self.env.num_envs, spec.obs_shape, numpy_dtype(spec.obs_dtype), spec.actions, task.device
+            task.rollout_length,
+            self.env.num_envs,
+            spec.obs_shape,
+            numpy_dtype(spec.obs_dtype),
+            spec.actions,
+            task.device,
         )
 
     def unroll(self, slot: Trajectory) -> None:

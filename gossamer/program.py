@@ -151,7 +151,7 @@ class Node:
 
     @property
     def parts(self) -> list[str]:
-        """What else it was wired with, to be read: `Alone`, `Gossip(Ring, Uniform, Alone)`, `envs=32`."""
+        """What else it was wired with, to be read: `Alone`, `Gossip(Ring, Uniform, Alone)`, `num_envs=32`."""
         plain = [_title(arg) for arg in self.args if not isinstance(arg, Ref) and (is_dataclass(arg) or not refs(arg))]
         return plain + [f"{key}={value}" for key, value in self.kwargs.items() if not refs(value)]
 

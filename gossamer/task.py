@@ -24,7 +24,7 @@ class Optimization:
     learning_rate: float
     anneal_steps: int  # the rate falls linearly until then; 0 keeps it constant
     final_fraction: float = 0.0  # of the learning rate, from then on
-    clip_norm: float = float("inf")  # of the gradient, global L2
+    max_grad_norm: float = float("inf")  # of the gradient, global L2
 
     def rate(self, steps: int) -> float:
         """Learning rate after so many environment steps."""
@@ -42,7 +42,7 @@ class Task:
     algorithm: Algorithm
     network: Network
     optimization: Optimization
-    rollout: int  # T, steps of each environment between two updates
+    rollout_length: int  # T, steps of each environment between two updates
     steps: int  # of all environments together, until the end
     seed: int = 0
     device: str = "cpu"

@@ -35,9 +35,9 @@ def a_task(
     optimizer: str = "adam",
     rate: float = 0.01,
     anneal_steps: int = 0,
-    clip_norm: float = float("inf"),
+    max_grad_norm: float = float("inf"),
     dtype: torch.dtype = torch.float32,
-    rollout: int = 4,
+    rollout_length: int = 4,
     steps: int = 64,
     seed: int = 1,
 ) -> Task:
@@ -45,14 +45,14 @@ def a_task(
     env = env or Catch()
     pixels = env.make(1).spec.pixels
     network = Network(small, 1 / 64, centre=True, dtype=dtype) if pixels else Network(mlp, dtype=dtype)
-    optimization = Optimization(OPTIMIZERS[optimizer], rate, anneal_steps, clip_norm=clip_norm)
-    return Task(env, algorithm or A2C(), network, optimization, rollout, steps, seed, threads=1)
+    optimization = Optimization(OPTIMIZERS[optimizer], rate, anneal_steps, max_grad_norm=max_grad_norm)
+    return Task(env, algorithm or A2C(), network, optimization, rollout_length, steps, seed, threads=1)
 
 
-def a_trajectory(spec: Spec, rollout: int, envs: int, seed: int = 0) -> Trajectory:
+def a_trajectory(spec: Spec, rollout_length: int, num_envs: int, seed: int = 0) -> Trajectory:
     """Random play that never was, by a policy that could have: shapes and ranges are right."""
     rng = torch.Generator().manual_seed(seed)
-    slot = Trajectory.empty(rollout, envs, spec.obs_shape, numpy_dtype(spec.obs_dtype), spec.actions)
+    slot = Trajectory.empty(rollout_length, num_envs, spec.obs_shape, numpy_dtype(spec.obs_dtype), spec.actions)
     slot.obs.copy_(torch.randint(0, 256 if spec.pixels else 2, slot.obs.shape, generator=rng))
     slot.action.copy_(torch.randint(0, spec.actions, slot.action.shape, generator=rng))
     slot.reward.copy_(torch.randn(slot.reward.shape, generator=rng))

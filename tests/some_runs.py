@@ -20,7 +20,7 @@ from gossamer.storage.checkpoint import Store
 from gossamer.training import experiment
 from gossamer.training.observer import RunObserver
 
-QUICK = {"env": "catch", "envs": 2, "rollout": 4, "steps": 80, "threads": 1}  # ten updates
+QUICK = {"env": "catch", "num_envs": 2, "rollout_length": 4, "steps": 80, "threads": 1}  # ten updates
 NAN_ENV = """
 import gymnasium, numpy as np
 class Sours(gymnasium.Env):

@@ -42,11 +42,11 @@ class Reads:
 
 
 def actor(env: VectorEnv, policy: Reads | None = None) -> Actor:
-    return Actor(env, policy or Reads(), discount=GAMMA, seed=0, clock=Clock())
+    return Actor(env, policy or Reads(), gamma=GAMMA, seed=0, clock=Clock())
 
 
-def slot_for(env: VectorEnv, rollout: int) -> Trajectory:
-    return Trajectory.empty(rollout, env.num_envs, env.spec.obs_shape, torch.float32, env.spec.obs_shape[0])
+def slot_for(env: VectorEnv, rollout_length: int) -> Trajectory:
+    return Trajectory.empty(rollout_length, env.num_envs, env.spec.obs_shape, torch.float32, env.spec.obs_shape[0])
 
 
 def rollouts(env: VectorEnv, count: int, steps: int) -> list[Trajectory]:

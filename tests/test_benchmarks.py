@@ -100,9 +100,9 @@ def test_a_run_that_was_to_end_there_knows_when_it_was_there(tmp_path: Path) -> 
 
 
 def test_the_command_of_a_run_says_what_the_presets_do_not() -> None:
-    said = curves.command(settings(algorithm="ppo", steps=500, clip=0.25, seed=7))
+    said = curves.command(settings(algorithm="ppo", steps=500, clip_range=0.25, seed=7))
     assert said == (
-        "gossamer train paac --env catch --preset tuned --algorithm ppo --steps 500 --clip 0.25 --seed SEED"
+        "gossamer train paac --env catch --preset tuned --algorithm ppo --steps 500 --clip-range 0.25 --seed SEED"
     )
 
 

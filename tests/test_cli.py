@@ -19,7 +19,7 @@ from gossamer.storage.checkpoint import Store
 
 Command = Callable[..., tuple[int, str, str]]
 
-TINY = ("--env", "catch", "--envs", 2, "--rollout", 4, "--steps", 80, "--threads", 1)
+TINY = ("--env", "catch", "--num-envs", 2, "--rollout-length", 4, "--steps", 80, "--threads", 1)
 MY_PARTS = """
 import gymnasium, numpy as np
 from torch import nn
@@ -126,7 +126,7 @@ def test_in_a_process_of_its_own_with_modules_of_the_user_s(tmp_path: Path) -> N
 
 
 REFUSED = {
-    "not a number": (("train", "paac", *TINY, "--envs", "many"), "--envs"),
+    "not a number": (("train", "paac", *TINY, "--num-envs", "many"), "--num-envs"),
     "no such choice": (("train", "paac", *TINY, "--precision", "fp16"), "--precision"),
     "no environment": (("train", "paac"), "--env"),
     "no architecture": (("train",), "gossamer train"),
@@ -147,14 +147,17 @@ def test_what_cannot_be_parsed_ends_with_2_and_says_which(
 
 
 BAD = {
-    "minibatches": (("train", "paac", *TINY, "--algorithm", "ppo", "--minibatches", 0), "--minibatches 0"),
+    "num_minibatches": (("train", "paac", *TINY, "--algorithm", "ppo", "--num-minibatches", 0), "--num-minibatches 0"),
     "threads": (("train", "paac", *TINY, "--threads", -1), "--threads -1"),
     "anneal": (("train", "paac", *TINY, "--anneal-steps", -1), "--anneal-steps -1"),
     "seed": (("train", "paac", *TINY, "--seed", -1), "--seed -1"),
     "decay": (("train", "paac", *TINY, "--optimizer", "rmsprop-tf", "--decay", 1), "--decay 1.0: must be below 1"),
     "network": (("train", "paac", *TINY, "--network", "my_parts:nowhere"), "--network my_parts:nowhere"),
     "no network": (("train", "paac", *TINY, "--network", "my_parts:nothing"), "--network my_parts:nothing"),
-    "workers": (("train", "paac", "--env", "CartPole-v1", "--workers", 3), "--workers 3: must divide --envs 32"),
+    "workers": (
+        ("train", "paac", "--env", "CartPole-v1", "--env-workers", 3),
+        "--env-workers 3: must divide --num-envs 32",
+    ),
     "no factory": (("train", "paac", "--env", "my_parts:Bandits"), "near: my_parts:Bandit"),
     "no env": (("train", "paac", "--env", "my_parts:nothing"), "must give a gymnasium.Env, not int"),
     "a colon": (("train", "paac", "--env", ":foo"), "unknown environment 'foo'"),
@@ -205,11 +208,11 @@ def test_bad_values_for_a_run_get_one_line_and_change_nothing(
 
 
 def test_options_reach_the_run(command: Command, tmp_path: Path) -> None:
-    options = ("--algorithm", "ppo", "--normalise-advantages", "False", "--learning-rate", "0.01", "--keep", 1)
-    assert command("train", "paac", *TINY, *options, "--minibatches", 2, "--run-dir", "run")[0] == 0
+    options = ("--algorithm", "ppo", "--normalize-advantage", "False", "--learning-rate", "0.01", "--keep", 1)
+    assert command("train", "paac", *TINY, *options, "--num-minibatches", 2, "--run-dir", "run")[0] == 0
     config = json.loads((tmp_path / "run" / "config.json").read_text())
-    assert (config["algorithm"], config["normalise_advantages"], config["minibatches"]) == ("ppo", False, 2)
-    assert (config["learning_rate"], config["envs"], config["steps"]) == (0.01, 2, 80)
+    assert (config["algorithm"], config["normalize_advantage"], config["num_minibatches"]) == ("ppo", False, 2)
+    assert (config["learning_rate"], config["num_envs"], config["steps"]) == (0.01, 2, 80)
 
 
 def test_what_people_read_without_json(command: Command) -> None:
@@ -244,7 +247,7 @@ BAD_GOSSIP = {
     "paac's learners": (("train", "paac", *TINY, "--learners", 2), "--learners 2: paac has none"),
     "paac's mixing": (("train", "paac", *TINY, "--mixing", "uniform"), "--mixing uniform: paac has none"),
     "gala's hosts": ((*GALA, "--hosts", 2), "--hosts 2: gala has none"),
-    "gala's messages": ((*GALA, "--message", "int8"), "--message int8: gala has none"),
+    "gala's messages": ((*GALA, "--message-format", "int8"), "--message-format int8: gala has none"),
     "no cluster": (("train", "pala", *TINY, "--cluster", "nowhere"), "--cluster nowhere"),
 }
 
@@ -304,7 +307,7 @@ def test_every_command_has_help(command: Command, words: tuple[str, ...]) -> Non
 
 
 def test_a_loss_that_is_nan_ends_with_2_and_says_at_which_step(command: Command, tmp_path: Path) -> None:
-    options = ("--env", "my_parts:Sours", "--envs", 2, "--rollout", 4, "--threads", 1, "--run-dir", "run")
+    options = ("--env", "my_parts:Sours", "--num-envs", 2, "--rollout-length", 4, "--threads", 1, "--run-dir", "run")
     assert command("train", "paac", *options, "--steps", 56)[0] == 0
     code, _, err = command("resume", "run", "--steps", 1000)
     # new episodes begin, for this environment cannot give its state: 30 steps of each later, in the 8th rollout
@@ -380,7 +383,18 @@ def test_a_disk_that_fills_up_while_training_ends_with_2(
     command: Command, small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gossamer.training.observer.ROW_SECONDS", 0.0)
-    options = ("--env", "my_parts:Hoards", "--envs", 2, "--rollout", 4, "--threads", 1, "--run-dir", small_disk / "run")
+    options = (
+        "--env",
+        "my_parts:Hoards",
+        "--num-envs",
+        2,
+        "--rollout-length",
+        4,
+        "--threads",
+        1,
+        "--run-dir",
+        small_disk / "run",
+    )
     code, _, err = command("train", "paac", *options, "--steps", 10**7)
     assert code == 2
     title, *_, last = err.splitlines()

@@ -28,7 +28,7 @@ def command(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], 
     return run
 
 
-TINY = ("--envs", 4, "--steps", 100, "--threads", 1)
+TINY = ("--num-envs", 4, "--steps", 100, "--threads", 1)
 
 
 def test_train_resume_evaluate(command, tmp_path: Path) -> None:
@@ -80,17 +80,17 @@ BAD = {
     "environment": (("train", "paac", "--env", "cacth"), "catch"),
     "module": (("train", "paac", "--env", "no_such_module:make"), "no_such_module"),
     "steps": (("train", "paac", "--env", "catch", "--steps", 0), "--steps 0"),
-    "envs": (("train", "paac", "--env", "catch", "--envs", 0), "--envs 0"),
-    "workers": (("train", "paac", "--env", "catch", "--workers", -1), "--workers -1"),
-    "rollout": (("train", "paac", "--env", "catch", "--rollout", -5), "--rollout -5"),
-    "passes": (("train", "paac", "--env", "catch", "--algorithm", "ppo", "--passes", 0), "--passes 0"),
+    "num_envs": (("train", "paac", "--env", "catch", "--num-envs", 0), "--num-envs 0"),
+    "workers": (("train", "paac", "--env", "catch", "--env-workers", -1), "--env-workers -1"),
+    "rollout_length": (("train", "paac", "--env", "catch", "--rollout-length", -5), "--rollout-length -5"),
+    "epochs": (("train", "paac", "--env", "catch", "--algorithm", "ppo", "--epochs", 0), "--epochs 0"),
     "keep": (("train", "paac", "--env", "catch", "--keep", 0), "--keep 0"),
     "rate": (("train", "paac", "--env", "catch", "--learning-rate", 0), "--learning-rate 0"),
-    "other algorithm": (("train", "paac", "--env", "catch", "--clip", 0.1), "ppo"),
+    "other algorithm": (("train", "paac", "--env", "catch", "--clip-range", 0.1), "ppo"),
     "device": (("train", "paac", "--env", "catch", "--device", "tpu"), "--device tpu"),
     "network": (("train", "paac", "--env", "catch", "--network", "natur"), "nature"),
     "network and env": (("train", "paac", "--env", "catch", "--network", "nips"), "--network nips"),
-    "not Atari": (("train", "paac", "--env", "catch", "--size", 42), "--size 42"),
+    "not Atari": (("train", "paac", "--env", "catch", "--screen-size", 42), "--screen-size 42"),
     "actions": (("train", "paac", "--env", "Pendulum-v1"), "Discrete"),
     "no run": (("resume", "nowhere"), "nowhere"),
     "no run to evaluate": (("evaluate", "nowhere"), "nowhere"),
@@ -147,7 +147,7 @@ def test_a_loss_that_is_not_a_number_stops_and_keeps_what_was_good(command, tmp_
     command("train", "paac", "--env", "catch", *TINY, "--run-dir", "run")
     config = tmp_path / "run" / "config.json"
     good = config.read_text()
-    config.write_text(json.dumps({**json.loads(good), "value_cost": 1e300}))
+    config.write_text(json.dumps({**json.loads(good), "value_coef": 1e300}))
     code, _, err = command("resume", "run", "--steps", 1000)
     assert code == 2
     assert "at step" in err

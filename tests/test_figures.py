@@ -14,25 +14,25 @@ from gossamer.loops import act_and_learn
 def test_paac_is_one_worker_and_nothing_between() -> None:
     # Clemente et al. 2017, fig. 1: the environments of n_w workers around one master with one set of parameters. The
     # workers of the figure step environments; what acts and learns is the master alone, so nothing is handed on.
-    program = paac(a_task(), envs=32, workers=8)
+    program = paac(a_task(), num_envs=32, env_workers=8)
     assert program.edges() == []
     assert program.services == ()
     (member,) = program.crew
     assert (member.name, member.node.make) == ("act_and_learn", act_and_learn)
-    assert member.node.kwargs == {"envs": 32, "workers": 8}
+    assert member.node.kwargs == {"num_envs": 32, "env_workers": 8}
 
 
 def test_paac_is_one_process_with_a_core_for_each_that_steps() -> None:
-    hosts = paac(a_task(), envs=32, workers=8, gpus=1).hosts
+    hosts = paac(a_task(), num_envs=32, env_workers=8, gpus=1).hosts
     assert [(host.name, host.cpus, host.gpus) for host in hosts.values()] == [("machine", 8, 1)]
-    assert paac(a_task(), workers=0).hosts["machine"].cpus == 1  # whatever the machine has, but one at least
+    assert paac(a_task(), env_workers=0).hosts["machine"].cpus == 1  # whatever the machine has, but one at least
 
 
 def test_paac_as_mermaid() -> None:
-    assert paac(a_task(), envs=32, workers=8).mermaid().splitlines() == [
+    assert paac(a_task(), num_envs=32, env_workers=8).mermaid().splitlines() == [
         "flowchart LR",
         '  subgraph h0["machine"]',
-        '    w0(["act_and_learn x1<br/>Task<br/>Alone<br/>envs=32<br/>workers=8"])',
+        '    w0(["act_and_learn x1<br/>Task<br/>Alone<br/>num_envs=32<br/>env_workers=8"])',
         "  end",
     ]
 
@@ -40,7 +40,7 @@ def test_paac_as_mermaid() -> None:
 def test_gala_is_a_mailbox_between_learners_on_one_machine() -> None:
     # Assran et al. 2019, fig. 1: agents on a ring, each with simulators of its own. They share memory, so the edges of
     # the ring are the `graph` of the exchange, and what learners hold a handle to is where the messages lie.
-    program = gala(a_task(), learners=4, envs=16, workers=2)
+    program = gala(a_task(), learners=4, num_envs=16, env_workers=2)
     assert program.edges() == [("act_and_learn", "Mailboxes")]
     assert [(s.name, s.args, s.host) for s in program.services] == [("Mailboxes", (4,), "machine")]
     assert [copy.name for copy in program.crew] == [f"act_and_learn[{rank}]" for rank in range(4)]
@@ -52,17 +52,17 @@ def test_gala_is_a_mailbox_between_learners_on_one_machine() -> None:
 
 
 def test_gala_as_mermaid() -> None:
-    lines = gala(a_task(), learners=4, envs=16).mermaid().splitlines()
+    lines = gala(a_task(), learners=4, num_envs=16).mermaid().splitlines()
     assert lines[0] == "flowchart LR"
     assert lines[1] == '  subgraph h0["machine"]'
     assert lines[2].startswith('    w0(["act_and_learn x4<br/>Task<br/>')
-    assert lines[2].endswith('<br/>envs=16<br/>workers=1"])')
+    assert lines[2].endswith('<br/>num_envs=16<br/>env_workers=1"])')
     assert lines[3:] == ['    s0[("Mailboxes")]', "  end", "  w0 --- s0"]
 
 
 def test_pala_is_a_data_proxy_on_every_host_and_couriers_between_them() -> None:
     # PALA's figure: learners know their own host's data proxy alone; proxies move what is between hosts.
-    program = pala(a_task(), hosts=3, learners=2, envs=16, couriers=2)
+    program = pala(a_task(), hosts=3, learners=2, num_envs=16, couriers=2)
     assert [(s.name, s.host) for s in program.services] == [(f"Proxy[{h}]", f"host{h}") for h in range(3)]
     edges = program.edges()
     for h, first in enumerate(("[0:2]", "[2:4]", "[4:6]")):

@@ -135,8 +135,8 @@ def within(seconds: float, work: Workload, order: Order, **mode: Any) -> Program
     """PALA or GALA that has to come to its end in time: members that wait for each other for ever, while couriers and
     clocks go on, are no deadlock."""
 
-    def member(ctx: Context, task: Workload, exchange: Exchange, *, envs: int, workers: int) -> None:
-        stand_in(ctx, task, exchange, envs=envs, workers=workers)
+    def member(ctx: Context, task: Workload, exchange: Exchange, *, num_envs: int, env_workers: int) -> None:
+        stand_in(ctx, task, exchange, num_envs=num_envs, env_workers=env_workers)
         order.gone.add(ctx.rank)
 
     def guard(ctx: Context) -> None:
@@ -192,7 +192,7 @@ def test_the_published_shutdown_deadlock() -> None:
     assert hung == len(SEEDS)
 
 
-def walk(ctx: Context, task: Workload, exchange: Exchange, *, envs: int, workers: int) -> None:
+def walk(ctx: Context, task: Workload, exchange: Exchange, *, num_envs: int, env_workers: int) -> None:
     """Steps that do not depend on where one is, so that it is known what their sum is."""
     learner = StandIn(Point())
     opt = torch.optim.SGD(learner.model.parameters(), 1.0)
@@ -248,7 +248,7 @@ def test_what_all_have_learned_is_conserved_in_lock_step(
     assert (max(weights) > 1.05) == (graph is UNEVEN)
 
 
-def march(ctx: Context, task: Workload, exchange: Exchange, *, envs: int, workers: int) -> None:
+def march(ctx: Context, task: Workload, exchange: Exchange, *, num_envs: int, env_workers: int) -> None:
     """Each member goes in a direction of its own."""
     learner = StandIn(Point())
     opt = torch.optim.SGD(learner.model.parameters(), 1.0)

@@ -28,7 +28,7 @@ every_kind = pytest.mark.parametrize("pixels", [False, True], ids=["vector", "pi
 
 
 def batches(spec: Spec, count: int) -> list[Trajectory]:
-    return [a_trajectory(spec, rollout=4, envs=3, seed=seed) for seed in range(count)]
+    return [a_trajectory(spec, rollout_length=4, num_envs=3, seed=seed) for seed in range(count)]
 
 
 def acted(learner: Learner, obs: Tensor) -> tuple[Tensor, Tensor]:
@@ -51,7 +51,7 @@ def from_scratch(learner: Learner, spec: Spec, obs: Tensor) -> tuple[Tensor, Ten
 def test_parameters_arrive_where_one_acts(optimizer: str, dtype: torch.dtype) -> None:
     # Fused Adam leaves the version counters of its parameters as they are, so a cache that trusts them would go on
     # acting with the weights of yesterday.
-    learner = Learner(a_task(optimizer=optimizer, dtype=dtype, algorithm=PPO(passes=2, minibatches=2)), VECTOR)
+    learner = Learner(a_task(optimizer=optimizer, dtype=dtype, algorithm=PPO(epochs=2, num_minibatches=2)), VECTOR)
     obs = torch.randn(5, 50)
     before = acted(learner, obs)
     for batch in batches(VECTOR, 3):
@@ -129,7 +129,7 @@ def test_building_leaves_the_callers_stream_alone() -> None:
 
 
 def test_an_update_reports_what_it_did() -> None:
-    learner = Learner(a_task(algorithm=PPO(passes=2, minibatches=3), rate=0.5, anneal_steps=24), VECTOR)
+    learner = Learner(a_task(algorithm=PPO(epochs=2, num_minibatches=3), rate=0.5, anneal_steps=24), VECTOR)
     exchange = Alone()
     found = [learner.update(batch, exchange) for batch in batches(VECTOR, 3)]
     expected = {"loss", "gradient_norm", "policy_loss", "value_loss", "entropy", "kl", "clip_fraction", "learning_rate"}
@@ -154,9 +154,9 @@ def test_steps_are_taken_at_the_rate_that_is_reported() -> None:
 def test_what_is_reported_is_the_mean_over_the_minibatches() -> None:
     # With a rate of 0 nothing moves: the policy that learns is the one that acted. (Of the losses of three parts of a
     # size, the mean is the loss of all.)
-    batch = a_trajectory(VECTOR, rollout=4, envs=3)
+    batch = a_trajectory(VECTOR, rollout_length=4, num_envs=3)
     means = [
-        Learner(a_task(algorithm=PPO(passes=1, minibatches=parts), rate=0.0), VECTOR).update(batch, Alone())
+        Learner(a_task(algorithm=PPO(epochs=1, num_minibatches=parts), rate=0.0), VECTOR).update(batch, Alone())
         for parts in (1, 3)
     ]
     assert means[0]["value_loss"] == pytest.approx(means[1]["value_loss"], rel=1e-4)
@@ -167,8 +167,8 @@ def weights(learner: Learner) -> Tensor:
     return torch.cat([p.detach().flatten().clone() for p in learner.model.parameters()])
 
 
-def with_sgd(clip_norm: float) -> Task:
-    task = a_task(clip_norm=clip_norm, rate=1.0)
+def with_sgd(max_grad_norm: float) -> Task:
+    task = a_task(max_grad_norm=max_grad_norm, rate=1.0)
     return replace(task, optimization=replace(task.optimization, make=lambda params, rate: SGD(params, rate)))
 
 

@@ -82,7 +82,7 @@ def test_entropy_is_stationary_at_the_uniform_policy_and_not_beside_it() -> None
 def test_a2c_by_hand() -> None:
     # policy: -(2 * -0.287682 + -1 * -0.693147) / 2 = -0.058891
     # total:  5 * (-0.058891 - 0.1 * 0.627741 + 0.25 * 2.5) = 5 * 0.503335 = 2.516674
-    loss = a2c(**SAMPLES, value_cost=0.25, entropy_cost=0.1, scale=5.0)
+    loss = a2c(**SAMPLES, value_coef=0.25, entropy_coef=0.1, scale=5.0)
     assert loss.total.item() == pytest.approx(2.516674, abs=1e-5)
     expected = {"policy_loss": -0.058891, "value_loss": 2.5, "entropy": 0.627741}
     assert numbers(loss.parts) == pytest.approx(expected, abs=1e-5)
@@ -93,7 +93,7 @@ def test_ppo_by_hand() -> None:
     # policy:  -(min(1.5 * 2, 1.2 * 2) + min(-1, -1)) / 2 = -(2.4 - 1) / 2 = -0.7
     # total:   -0.7 + 0.5 * 0.5 * 2.5 - 0.1 * 0.627741 = -0.137774
     # kl:      ((1.5 - 1 - ln 1.5) + 0) / 2 = 0.094535 / 2 = 0.047267; one ratio of two left the clip
-    loss = ppo(**SAMPLES, behaviour=torch.zeros(2, 2), clip=0.2, value_cost=0.5, entropy_cost=0.1)
+    loss = ppo(**SAMPLES, behaviour=torch.zeros(2, 2), clip_range=0.2, value_coef=0.5, entropy_coef=0.1)
     assert loss.total.item() == pytest.approx(-0.137774, abs=1e-5)
     expected = {"policy_loss": -0.7, "value_loss": 2.5, "entropy": 0.627741, "kl": 0.047267, "clip_fraction": 0.5}
     assert numbers(loss.parts) == pytest.approx(expected, abs=1e-5)
@@ -104,15 +104,15 @@ def test_ppo_reports_the_kl_of_the_policies() -> None:
     logits = torch.tensor([[0.3, -1.2, 0.8, 0.0]], dtype=torch.float64)
     exact = sum(0.25 * (math.log(0.25) - log_pi) for log_pi in torch.log_softmax(logits, -1)[0].tolist())
     data = policy_alone(logits.expand(4, 4), torch.arange(4), torch.zeros(4, dtype=torch.float64))
-    loss = ppo(**data, behaviour=torch.zeros_like(data["logits"]), clip=0.2, value_cost=0.5, entropy_cost=0.0)
+    loss = ppo(**data, behaviour=torch.zeros_like(data["logits"]), clip_range=0.2, value_coef=0.5, entropy_coef=0.0)
     assert loss.parts["kl"].item() == pytest.approx(exact, abs=1e-12)
 
 
 def test_parts_are_scalars_without_a_graph_and_the_total_has_one() -> None:
     data = batch(6, 3)
     for loss in (
-        a2c(**data, value_cost=0.25, entropy_cost=0.01),
-        ppo(**data, behaviour=data["logits"], clip=0.2, value_cost=0.5, entropy_cost=0.01),
+        a2c(**data, value_coef=0.25, entropy_coef=0.01),
+        ppo(**data, behaviour=data["logits"], clip_range=0.2, value_coef=0.5, entropy_coef=0.01),
     ):
         assert loss.total.requires_grad
         assert loss.total.ndim == 0
@@ -122,8 +122,8 @@ def test_parts_are_scalars_without_a_graph_and_the_total_has_one() -> None:
 def test_on_policy_ppo_has_the_policy_gradient_of_a2c() -> None:
     # At ratio 1 the gradient of the ratio is that of log pi. The graph of the behaviour logits must not cancel it.
     data = batch(8, 4)
-    one = a2c(**data, value_cost=0.0, entropy_cost=0.01).total
-    other = ppo(**data, behaviour=data["logits"], clip=0.2, value_cost=0.0, entropy_cost=0.01).total
+    one = a2c(**data, value_coef=0.0, entropy_coef=0.01).total
+    other = ppo(**data, behaviour=data["logits"], clip_range=0.2, value_coef=0.0, entropy_coef=0.01).total
     (expected,) = torch.autograd.grad(one, data["logits"])
     (gradient,) = torch.autograd.grad(other, data["logits"])
     assert expected.abs().max().item() > 0.01
@@ -145,7 +145,7 @@ def test_ppo_has_no_policy_gradient_past_the_clip(mu: float, advantage: float, m
     # pi = (1/2, 1/2), action 0. Where it moves, d(-ratio A)/dlogit_0 = -ratio A (1 - pi_0), for logit_1 the opposite.
     logits, behaviour = torch.zeros(1, 2, requires_grad=True), torch.tensor([[math.log(mu), math.log(1.0 - mu)]])
     data = policy_alone(logits, torch.tensor([0]), torch.tensor([advantage]))
-    loss = ppo(**data, behaviour=behaviour, clip=0.2, value_cost=0.5, entropy_cost=0.0)
+    loss = ppo(**data, behaviour=behaviour, clip_range=0.2, value_coef=0.5, entropy_coef=0.0)
     (gradient,) = torch.autograd.grad(loss.total, logits)
     expected = -0.5 / mu * advantage * 0.5 if moves else 0.0
     assert gradient[0].tolist() == pytest.approx([expected, -expected])
@@ -158,8 +158,8 @@ def test_target_and_advantage_are_constants() -> None:
     data["advantage"] = target - value
     error = (value - target).detach() / 5
     for total, expected in (
-        (a2c(**data, value_cost=0.5, entropy_cost=0.0).total, error),
-        (ppo(**data, behaviour=data["logits"], clip=0.2, value_cost=0.5, entropy_cost=0.0).total, 0.5 * error),
+        (a2c(**data, value_coef=0.5, entropy_coef=0.0).total, error),
+        (ppo(**data, behaviour=data["logits"], clip_range=0.2, value_coef=0.5, entropy_coef=0.0).total, 0.5 * error),
     ):
         by_value, by_target = torch.autograd.grad(total, [value, target], allow_unused=True)
         assert_close(by_value, expected)
@@ -170,8 +170,8 @@ def test_the_entropy_bonus_drives_towards_the_uniform_policy() -> None:
     logits = torch.tensor([[0.0, 1.0, -1.0]], requires_grad=True)
     data = policy_alone(logits, torch.tensor([0]), torch.zeros(1))
     for loss in (
-        a2c(**data, value_cost=0.5, entropy_cost=0.1),
-        ppo(**data, behaviour=logits, clip=0.2, value_cost=0.5, entropy_cost=0.1),
+        a2c(**data, value_coef=0.5, entropy_coef=0.1),
+        ppo(**data, behaviour=logits, clip_range=0.2, value_coef=0.5, entropy_coef=0.1),
     ):
         (gradient,) = torch.autograd.grad(loss.total, logits)
         assert entropy(logits - gradient).item() > entropy(logits).item()
@@ -208,7 +208,7 @@ def test_paac_takes_the_sum_of_the_a3c_gradients_of_its_environments() -> None:
 
     flat = x.flatten(0, 1)
     samples = (flat @ policy, flat @ critic, action.flatten(), target.flatten(), advantage.flatten())
-    total = a2c(*samples, value_cost=0.25, entropy_cost=beta, scale=5.0).total
+    total = a2c(*samples, value_coef=0.25, entropy_coef=beta, scale=5.0).total
     by_policy, by_critic = torch.autograd.grad(total, [policy, critic])
 
     sum_policy, sum_critic = torch.zeros_like(policy), torch.zeros_like(critic)
@@ -226,16 +226,16 @@ def test_losses_refuse_what_would_broadcast(name: str) -> None:
     data = batch(6, 3)
     data[name] = data[name].unsqueeze(1)  # [N, 1]
     with pytest.raises(AssertionError, match=name):
-        a2c(**data, value_cost=0.25, entropy_cost=0.01)
+        a2c(**data, value_coef=0.25, entropy_coef=0.01)
     with pytest.raises(AssertionError, match=name):
-        ppo(**data, behaviour=data["logits"], clip=0.2, value_cost=0.5, entropy_cost=0.01)
+        ppo(**data, behaviour=data["logits"], clip_range=0.2, value_coef=0.5, entropy_coef=0.01)
 
 
 def test_losses_refuse_other_logits() -> None:
     data = batch(6, 3)
     with pytest.raises(AssertionError, match="behaviour"):
-        ppo(**data, behaviour=torch.zeros(1, 3), clip=0.2, value_cost=0.5, entropy_cost=0.01)
+        ppo(**data, behaviour=torch.zeros(1, 3), clip_range=0.2, value_coef=0.5, entropy_coef=0.01)
     with pytest.raises(AssertionError, match="logits"):
-        a2c(**(data | {"logits": torch.zeros(2, 3, 3)}), value_cost=0.25, entropy_cost=0.01)
+        a2c(**(data | {"logits": torch.zeros(2, 3, 3)}), value_coef=0.25, entropy_coef=0.01)
     with pytest.raises(AssertionError, match="action"):
         log_prob(torch.zeros(6, 3), torch.zeros(6, 1, dtype=torch.int64))

@@ -57,14 +57,14 @@ def offset(one: Member) -> torch.Tensor:
 
 
 def test_its_slot_has_the_shapes_of_the_task() -> None:
-    slot = member(a_task(Catch(pixels=True), rollout=3), Catch(pixels=True).make(2)).slot()
+    slot = member(a_task(Catch(pixels=True), rollout_length=3), Catch(pixels=True).make(2)).slot()
     assert slot.obs.shape == (4, 2, 1, 42, 42)
     assert slot.obs.dtype == torch.uint8
     assert slot.behaviour.shape == (3, 2, 3)
 
 
 def test_it_counts_what_it_learned_from_and_reports_it() -> None:
-    one = member(a_task(rollout=9), Catch().make(2))
+    one = member(a_task(rollout_length=9), Catch().make(2))
     once(one)
     report = one.report({"loss": 1.0})
     assert (report.steps, report.updates, report.metrics) == (18, 1, {"loss": 1.0})

@@ -70,7 +70,7 @@ def drive(cluster: str, end: str) -> None:
     from gossamer.config.wiring import task
 
     settings = resolve({"architecture": "pala", "env": "catch", "hosts": HOSTS, "steps": 10**9, "threads": 1})
-    program = pala(task(settings), hosts=HOSTS, learners=2, envs=4, staleness=4, period=60, window=20)
+    program = pala(task(settings), hosts=HOSTS, learners=2, num_envs=4, staleness=4, period=60, window=20)
     Ray(cluster, call_seconds=1.0)(program, Teller(end))
 
 

@@ -16,12 +16,12 @@ from gossamer.returns import lambda_returns
 
 @dataclass(frozen=True)
 class A2C:
-    """One gradient step on each rollout. `trace` = 1 gives the papers' n-step returns."""
+    """One gradient step on each rollout. `gae_lambda` = 1 gives the papers' n-step returns."""
 
-    discount: float = 0.99
-    trace: float = 1.0  # lambda of the returns
-    value_cost: float = 0.5
-    entropy_cost: float = 0.01
+    gamma: float = 0.99
+    gae_lambda: float = 1.0  # lambda of the returns
+    value_coef: float = 0.5
+    entropy_coef: float = 0.01
     loss_scale: float = 1.0  # PAAC: 5, its learning rate was tuned for sums over t_max = 5
 
     def model(self, obs_shape: tuple[int, ...], actions: int, network: Network) -> nn.Module:
@@ -35,7 +35,7 @@ class A2C:
 
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
         # On policy the values of acting are those of learning: only the gradient needs a second forward pass.
-        target = lambda_returns(batch.reward, batch.discount, batch.value, self.trace)
+        target = lambda_returns(batch.reward, batch.discount, batch.value, self.gae_lambda)
         logits, value = model(batch.obs[:-1].flatten(0, 1))
         yield a2c(
             logits,
@@ -43,7 +43,7 @@ class A2C:
             batch.action.flatten(),
             target.flatten(),
             (target - batch.value[:-1]).flatten(),
-            value_cost=self.value_cost,
-            entropy_cost=self.entropy_cost,
+            value_coef=self.value_coef,
+            entropy_coef=self.entropy_coef,
             scale=self.loss_scale,
         )

@@ -29,8 +29,8 @@ class Algorithm(Protocol):
     """Frozen data with four methods; the loops call them, in whatever place they run."""
 
     @property
-    def discount(self) -> float:
-        """gamma, per step."""
+    def gamma(self) -> float:
+        """Discount, per step."""
 
     def model(self, obs_shape: tuple[int, ...], actions: int, network: Network) -> nn.Module:
         """A fresh network with this algorithm's heads, initialised from torch's global stream."""

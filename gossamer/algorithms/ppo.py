@@ -16,16 +16,16 @@ from gossamer.returns import lambda_returns
 
 @dataclass(frozen=True)
 class PPO:
-    """Several passes of minibatches over each rollout, the policy's ratio clipped to 1 +- `clip`."""
+    """Several passes of minibatches over each rollout, the policy's ratio clipped to 1 +- `clip_range`."""
 
-    discount: float = 0.99
-    trace: float = 0.95  # lambda of the advantages (GAE)
-    value_cost: float = 1.0
-    entropy_cost: float = 0.01
-    clip: float = 0.3
-    passes: int = 3  # over each rollout
-    minibatches: int = 4  # to a pass
-    normalise_advantages: bool = False
+    gamma: float = 0.99
+    gae_lambda: float = 0.95  # lambda of the advantages (GAE)
+    value_coef: float = 1.0
+    entropy_coef: float = 0.01
+    clip_range: float = 0.3
+    epochs: int = 3  # over each rollout
+    num_minibatches: int = 4  # to a pass
+    normalize_advantage: bool = False
 
     def model(self, obs_shape: tuple[int, ...], actions: int, network: Network) -> nn.Module:
         return actor_critic(obs_shape, actions, network)
@@ -37,24 +37,24 @@ class PPO:
         return critic(model, obs)
 
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
-        target = lambda_returns(batch.reward, batch.discount, batch.value, self.trace)
+        target = lambda_returns(batch.reward, batch.discount, batch.value, self.gae_lambda)
         advantage = (target - batch.value[:-1]).flatten()
         obs, action, target = batch.obs[:-1].flatten(0, 1), batch.action.flatten(), target.flatten()
         behaviour = batch.behaviour.flatten(0, 1)
-        for _ in range(self.passes):
+        for _ in range(self.epochs):
             order = torch.randperm(batch.steps, generator=rng, device=action.device)
-            for index in order.tensor_split(self.minibatches):
+            for index in order.tensor_split(self.num_minibatches):
                 logits, value = model(obs[index])
                 yield ppo(
                     logits,
                     value,
                     action[index],
                     target[index],
-                    _normalised(advantage[index]) if self.normalise_advantages else advantage[index],
+                    _normalised(advantage[index]) if self.normalize_advantage else advantage[index],
                     behaviour[index],
-                    clip=self.clip,
-                    value_cost=self.value_cost,
-                    entropy_cost=self.entropy_cost,
+                    clip_range=self.clip_range,
+                    value_coef=self.value_coef,
+                    entropy_coef=self.entropy_coef,
                 )
 
 

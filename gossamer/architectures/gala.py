@@ -16,8 +16,8 @@ def gala(
     task: Task,
     *,
     learners: int = 4,
-    envs: int = 16,
-    workers: int = 1,
+    num_envs: int = 16,
+    env_workers: int = 1,
     gpus: float = 0,
     graph: Graph = RING,
     mixing: Mixing = UNIFORM,
@@ -28,16 +28,16 @@ def gala(
     window: int = 32,
     loop: Loop = act_and_learn,
 ) -> Program:
-    """`learners` actor-learners as threads of one process, each with `envs` environments of its own. After each of its
-    optimiser's steps (or every `interval`-th) a learner leaves its parameters in its neighbours' mailboxes and averages
-    with what it finds in its own. Nobody waits (or as `staleness`, `lock_step` have it: `Gossip`), nothing is copied or
-    serialised.
+    """`learners` actor-learners as threads of one process, each with `num_envs` environments of its own. After each of
+    its optimiser's steps (or every `interval`-th) a learner leaves its parameters in its neighbours' mailboxes and
+    averages with what it finds in its own. Nobody waits (or as `staleness`, `lock_step` have it: `Gossip`), nothing is
+    copied or serialised.
 
     All start from the same parameters; action and environment streams are each learner's own. On a GPU each learner has
     its own stream."""
     p = Program("gala")
-    with p.host("machine", cpus=learners * max(1, workers), gpus=gpus):
+    with p.host("machine", cpus=learners * max(1, env_workers), gpus=gpus):
         post = p.service(Mailboxes)(learners, newest=not (lock_step or mixing.adds))
         gossip = Gossip(post, graph, mixing, staleness, lock_step, interval, period=period, window=window)
-        p.worker(loop, copies=learners)(task, gossip, envs=envs, workers=workers)
+        p.worker(loop, copies=learners)(task, gossip, num_envs=num_envs, env_workers=env_workers)
     return p

@@ -34,28 +34,28 @@ def pala(
     *,
     hosts: int = 2,
     learners: int = 2,
-    envs: int = 16,
-    workers: int = 1,
+    num_envs: int = 16,
+    env_workers: int = 1,
     gpus: float = 0,
     graph: Graph = RING,
     mixing: Mixing = UNIFORM,
     staleness: float = 16,
     lock_step: bool = False,
-    form: Format = "fp32",
+    message_format: Format = "fp32",
     interval: int | None = None,
     couriers: int = 2,
     period: int = 500,
     window: int = 32,
     loop: Loop = act_and_learn,
 ) -> Program:
-    """`learners` actor-learners on each of `hosts` hosts, each with `envs` environments of its own.
+    """`learners` actor-learners on each of `hosts` hosts, each with `num_envs` environments of its own.
 
     They gossip after every `interval`-th step; None: the fourth, or as the process lock leaves `room` for; in lock-step
     each."""
     p, token = Program("pala"), Token(secrets.token_bytes(16))
     if interval is None:
         interval = 1 if lock_step else int(min(4, room(staleness)))
-    needs = {"cpus": learners * max(1, workers), "gpus": gpus}
+    needs = {"cpus": learners * max(1, env_workers), "gpus": gpus}
     proxies = []
     for h in range(hosts):
         with p.host(f"host{h}", **needs):
@@ -65,7 +65,7 @@ def pala(
     for h, proxy_here in enumerate(proxies):
         with p.host(f"host{h}", **needs):
             gossip = Gossip(proxy_here, graph, mixing, staleness, lock_step, interval, period=period, window=window)
-            p.worker(loop, copies=learners)(task, gossip, envs=envs, workers=workers)
-            p.worker(carry, copies=couriers)(proxy_here, proxies, form=form)
+            p.worker(loop, copies=learners)(task, gossip, num_envs=num_envs, env_workers=env_workers)
+            p.worker(carry, copies=couriers)(proxy_here, proxies, form=message_format)
             p.worker(watch)(proxy_here)
     return p

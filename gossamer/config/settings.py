@@ -39,32 +39,34 @@ class Settings:
     sync: Literal["never", "bounded", "lock-step"] = option("gala, pala: when a learner waits for its neighbours.")
     staleness: int = option("gala, pala: tau of --sync bounded, in optimiser steps.", least=0)
     interval: int = option("gala, pala: optimiser steps from one average with the neighbours to the next.", least=1)
-    message: Literal["fp32", "bf16", "int8"] = option("pala: numbers on their way between hosts.")
-    envs: int = option("n_e: environments side by side, of each learner.", least=1)
-    workers: int = option("n_w: threads (Atari; 0: one a core) or processes (Gymnasium; 0: none) that step.", least=0)
+    message_format: Literal["fp32", "bf16", "int8"] = option("pala: numbers on their way between hosts.")
+    num_envs: int = option("n_e: environments side by side, of each learner.", least=1)
+    env_workers: int = option(
+        "n_w: threads (Atari; 0: one a core) or processes (Gymnasium; 0: none) that step.", least=0
+    )
     threads: int = option("torch threads on the CPU; 0: one for each core.", least=0)
-    rollout: int = option("t_max: steps of each environment between two updates.", least=1)
-    atari: Literal["paac", "gala", "impala", "machado"] = option("Atari preprocessing preset.")
-    size: int = option("Height and width of Atari pictures, in pixels.", least=16, most=210)
+    rollout_length: int = option("t_max: steps of each environment between two updates.", least=1)
+    preprocessing: Literal["paac", "gala", "impala", "machado"] = option("Atari preprocessing preset.")
+    screen_size: int = option("Height and width of Atari pictures, in pixels.", least=16, most=210)
     network: str = option("Torso: nips, nature, small, mlp, or module:factory (obs shape -> torch module).")
     input: Literal["background", "unit", "raw"] = option("Pictures: centred on their background / 64, / 255, or as is.")
-    initialisation: Literal["orthogonal", "uniform"] = option("Of weights; uniform is +-1/sqrt(fan_in).")
-    discount: float = option("gamma, per step.", least=0, most=1)
-    trace: float = option("lambda of returns and advantages; 1: n-step returns.", least=0, most=1)
-    value_cost: float = option("Weight of the value loss.", least=0)
-    entropy_cost: float = option("Weight of the entropy bonus.", least=0)
+    initialization: Literal["orthogonal", "uniform"] = option("Of weights; uniform is +-1/sqrt(fan_in).")
+    gamma: float = option("gamma, per step.", least=0, most=1)
+    gae_lambda: float = option("lambda of returns and advantages; 1: n-step returns.", least=0, most=1)
+    value_coef: float = option("Weight of the value loss.", least=0)
+    entropy_coef: float = option("Weight of the entropy bonus.", least=0)
     loss_scale: float = option("a2c: factor on the whole loss (PAAC: 5).", above=0)
-    clip: float = option("ppo: the ratio stays within 1 +- clip.", above=0)
-    passes: int = option("ppo: passes over each rollout.", least=1)
-    minibatches: int = option("ppo: minibatches to a pass.", least=1)
-    normalise_advantages: bool = option("ppo: to mean 0, deviation 1, in each minibatch.")
+    clip_range: float = option("ppo: the ratio stays within 1 +- clip.", above=0)
+    epochs: int = option("ppo: passes over each rollout.", least=1)
+    num_minibatches: int = option("ppo: minibatches to a pass.", least=1)
+    normalize_advantage: bool = option("ppo: to mean 0, deviation 1, in each minibatch.")
     optimizer: Literal["adam", "rmsprop-a3c", "rmsprop-tf", "rmsprop-torch", "rmsprop-dqn"] = option("Step rule.")
     learning_rate: float = option("At the start; a preset's grows with the square root of the learners.", above=0)
     anneal_steps: int = option("Agent steps over which the learning rate falls linearly; 0: constant.", least=0)
     final_fraction: float = option("Of the learning rate, once annealed.", least=0, most=1)
     decay: float = option("rmsprop: of the mean square.", least=0, below=1)
     epsilon: float = option("Of the optimiser.", above=0)
-    clip_norm: float = option("Global norm that gradients are clipped to.", above=0)
+    max_grad_norm: float = option("Global norm that gradients are clipped to.", above=0)
 
     @property
     def members(self) -> int:
@@ -76,10 +78,10 @@ KNOBS = {f.name: f for f in fields(Settings)}
 KINDS = get_type_hints(Settings)
 ONLY_FOR = {
     "loss_scale": "a2c",
-    "clip": "ppo",
-    "passes": "ppo",
-    "minibatches": "ppo",
-    "normalise_advantages": "ppo",
+    "clip_range": "ppo",
+    "epochs": "ppo",
+    "num_minibatches": "ppo",
+    "normalize_advantage": "ppo",
 }
 ONLY_IN = {
     "hosts": ("pala",),
@@ -89,7 +91,7 @@ ONLY_IN = {
     "sync": ("gala", "pala"),
     "staleness": ("gala", "pala"),
     "interval": ("gala", "pala"),
-    "message": ("pala",),
+    "message_format": ("pala",),
 }
 
 
@@ -100,12 +102,12 @@ def resolve(given: Mapping[str, Any]) -> Settings:
             raise UserError(f"unknown option {flag(name)}{near(name, KNOBS)}")
     check_kinds(given)
     check_architecture(given["architecture"])
-    env = catalogue.resolve(given["env"], preset=given.get("atari") or "paac")
+    env = catalogue.resolve(given["env"], preset=given.get("preprocessing") or "paac")
     picture = isinstance(env, Atari) or _pixels(env)
     name = given["architecture"]
     defaults = preset(name, given.get("preset", "tuned"), given.get("algorithm"), picture, given)
     if name != "paac" and not isinstance(env, Atari):
-        defaults.values["workers"] = 0  # of processes: small environments are stepped in place
+        defaults.values["env_workers"] = 0  # of processes: small environments are stepped in place
     if "staleness" in given and "sync" not in given:
         defaults.values["sync"] = "bounded"
     settings = Settings(**{**defaults.values, **given})
@@ -162,16 +164,19 @@ def _check(settings: Settings, given: Mapping[str, Any], env: EnvFactory) -> Non
             raise UserError(f"{flag(name)} {given[name]}: {settings.architecture} has none; {others}")
     if "staleness" in given and settings.sync != "bounded" and settings.architecture in ONLY_IN["staleness"]:
         raise UserError(f"--staleness {settings.staleness}: means nothing with --sync {settings.sync}; give bounded")
-    for name in ("size", "atari"):
+    for name in ("screen_size", "preprocessing"):
         if name in given and not isinstance(env, Atari):
             raise UserError(f"{flag(name)} {given[name]}: {settings.env} is not an Atari game")
-    if settings.algorithm == "ppo" and settings.envs * settings.rollout < settings.minibatches:
+    if settings.algorithm == "ppo" and settings.num_envs * settings.rollout_length < settings.num_minibatches:
+        steps = settings.num_envs * settings.rollout_length
         raise UserError(
-            f"--minibatches {settings.minibatches}: a rollout has only {settings.envs * settings.rollout} steps "
-            f"(--envs {settings.envs} x --rollout {settings.rollout})"
+            f"--num-minibatches {settings.num_minibatches}: a rollout has only {steps} steps "
+            f"(--num-envs {settings.num_envs} x --rollout-length {settings.rollout_length})"
         )
-    if isinstance(env, Gym | Custom) and settings.envs % max(1, settings.workers):
-        raise UserError(f"--workers {settings.workers}: must divide --envs {settings.envs}, for each steps as many")
+    if isinstance(env, Gym | Custom) and settings.num_envs % max(1, settings.env_workers):
+        raise UserError(
+            f"--env-workers {settings.env_workers}: must divide --num-envs {settings.num_envs}, for each steps as many"
+        )
     if settings.network not in NETWORKS and ":" not in settings.network:
         raise UserError(
             f"--network {settings.network}: no such network{near(settings.network, NETWORKS)}; "

@@ -99,9 +99,9 @@ def precision(name: str, where: str) -> torch.dtype:
 
 def environment(settings: Settings) -> EnvFactory:
     """The environment factory of these settings."""
-    env = catalogue.resolve(settings.env, preset=settings.atari)
+    env = catalogue.resolve(settings.env, preset=settings.preprocessing)
     if isinstance(env, Atari):
-        env = replace(env, preset=replace(env.preset, size=settings.size))
+        env = replace(env, preset=replace(env.preset, size=settings.screen_size))
     return env
 
 
@@ -115,7 +115,7 @@ def task(settings: Settings) -> Task:
             torso=NETWORKS[settings.network] if settings.network in NETWORKS else _factory(settings.network),
             input_scale=INPUT_SCALES[settings.input],
             centre=settings.input == "background",
-            orthogonal=settings.initialisation == "orthogonal",
+            orthogonal=settings.initialization == "orthogonal",
             dtype=precision(settings.precision, where),
         ),
         optimization=Optimization(
@@ -123,9 +123,9 @@ def task(settings: Settings) -> Task:
             learning_rate=settings.learning_rate,
             anneal_steps=settings.anneal_steps,
             final_fraction=settings.final_fraction,
-            clip_norm=settings.clip_norm,
+            max_grad_norm=settings.max_grad_norm,
         ),
-        rollout=settings.rollout,
+        rollout_length=settings.rollout_length,
         steps=settings.steps,
         seed=settings.seed,
         device=where,
@@ -145,16 +145,16 @@ def _factory(name: str) -> networks.TorsoFactory:
 
 def _algorithm(s: Settings) -> Algorithm:
     if s.algorithm == "a2c":
-        return A2C(s.discount, s.trace, s.value_cost, s.entropy_cost, s.loss_scale)
+        return A2C(s.gamma, s.gae_lambda, s.value_coef, s.entropy_coef, s.loss_scale)
     return PPO(
-        s.discount,
-        s.trace,
-        s.value_cost,
-        s.entropy_cost,
-        s.clip,
-        s.passes,
-        s.minibatches,
-        s.normalise_advantages,
+        s.gamma,
+        s.gae_lambda,
+        s.value_coef,
+        s.entropy_coef,
+        s.clip_range,
+        s.epochs,
+        s.num_minibatches,
+        s.normalize_advantage,
     )
 
 
@@ -176,7 +176,7 @@ def program(settings: Settings) -> Program:
     """The architecture, wired for these settings."""
     what = task(settings)
     gpus = 1.0 if what.device.startswith("cuda") else 0.0
-    wiring: dict[str, Any] = {"envs": settings.envs, "workers": settings.workers, "gpus": gpus}
+    wiring: dict[str, Any] = {"num_envs": settings.num_envs, "env_workers": settings.env_workers, "gpus": gpus}
     if settings.architecture in ("gala", "pala"):
         never, lock_step = settings.sync == "never", settings.sync == "lock-step"
         wiring |= {
@@ -188,5 +188,5 @@ def program(settings: Settings) -> Program:
             "interval": settings.interval,
         }
     if settings.architecture == "pala":
-        wiring |= {"hosts": settings.hosts, "form": settings.message}
+        wiring |= {"hosts": settings.hosts, "message_format": settings.message_format}
     return ARCHITECTURES[settings.architecture](what, **wiring)

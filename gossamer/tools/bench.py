@@ -75,21 +75,21 @@ class Still:
         return next(self._steps)
 
 
-def parts(ctx: Context, task: Task, exchange: Exchange, *, envs: int, workers: int, seconds: float) -> None:
+def parts(ctx: Context, task: Task, exchange: Exchange, *, num_envs: int, env_workers: int, seconds: float) -> None:
     """A loop in place of `act_and_learn` that times its three parts apart, with the same objects and shapes; several
     copies side by side, as they train.
 
     `inference` is all of acting but the environments: they stand still. So a rollout's last forward pass, for the
     bootstrap value, is in it, and the cast of new parameters where the network computes in bfloat16."""
-    with closing(task.env.make(envs, workers=workers)) as env:
+    with closing(task.env.make(num_envs, workers=env_workers)) as env:
         member = Member(ctx, task, env, exchange)
         slot = member.slot()
         member.unroll(slot)
         rng = np.random.default_rng(0)
-        actions = rng.integers(0, env.spec.actions, (64, envs))
+        actions = rng.integers(0, env.spec.actions, (64, num_envs))
         steps = [env.step(action) for action in actions[:8]]
         chosen = cycle(actions)
-        env_rate = _rate(lambda: env.step(next(chosen)), envs, seconds)
+        env_rate = _rate(lambda: env.step(next(chosen)), num_envs, seconds)
         member.actor.env = Still(env, steps)
 
         def act() -> None:
@@ -125,7 +125,7 @@ def bench(architecture: str, *, seconds: float = 3.0, rounds: int = 5, **given: 
     for _ in range(rounds):
         apart = Program("parts")
         apart.worker(parts, copies=settings.members)(
-            task(settings), Alone(), envs=settings.envs, workers=settings.workers, seconds=seconds
+            task(settings), Alone(), num_envs=settings.num_envs, env_workers=settings.env_workers, seconds=seconds
         )
         threads(apart, seen := Reports())
         threads(program(settings), whole := Reports(seconds))
@@ -144,7 +144,7 @@ def bench(architecture: str, *, seconds: float = 3.0, rounds: int = 5, **given: 
         "algorithm": settings.algorithm,
         "network": settings.network,
         "learners": settings.members,
-        "envs": settings.envs,
+        "num_envs": settings.num_envs,
         "device": what.device,
         "precision": str(what.network.dtype).removeprefix("torch."),
         "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),

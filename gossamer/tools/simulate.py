@@ -53,7 +53,7 @@ class StandIn:
     steps: int = 0
 
 
-def stand_in(ctx: Context, task: Workload, exchange: Exchange, *, envs: int = 0, workers: int = 0) -> None:
+def stand_in(ctx: Context, task: Workload, exchange: Exchange, *, num_envs: int = 0, env_workers: int = 0) -> None:
     """A loop in place of `act_and_learn`: compute for a step's time, let the exchange make it parameters."""
     rng = np.random.default_rng([task.seed, ctx.rank, ctx.restarts])
     learner = StandIn(Point(), ctx.restored() or 0)

@@ -200,7 +200,7 @@ def learning(wired: Program) -> frozenset[str]:
 def _consensus(settings: Settings, progress: Progress, directory: Path, done: int) -> ConsensusMonitor:
     """What watches how far members are apart; it goes on from `gossip.json` where the run does, and raises `UserError`
     where that is damaged."""
-    consensus = ConsensusMonitor(task(settings), settings.envs, when=lambda: (progress.steps, progress.elapsed))
+    consensus = ConsensusMonitor(task(settings), settings.num_envs, when=lambda: (progress.steps, progress.elapsed))
     file = directory / GOSSIP
     if file.exists():
         try:

@@ -39,7 +39,7 @@ def rollout() -> Trajectory:
 def test_the_loss_by_hand() -> None:
     # Advantages 3 - 1 = 2 and 4 - 1 = 3 by the values of acting, ln pi = -ln 2: policy loss 2.5 ln 2.
     # The learning network's value is 0: errors 3 and 4, mean square 12.5. Entropy ln 2.
-    (loss,) = A2C(trace=1.0, value_cost=0.5, entropy_cost=0.1, loss_scale=2.0).losses(
+    (loss,) = A2C(gae_lambda=1.0, value_coef=0.5, entropy_coef=0.1, loss_scale=2.0).losses(
         Learns(), rollout(), torch.Generator()
     )
     assert loss.parts["policy_loss"].item() == pytest.approx(2.5 * LN2)
@@ -50,7 +50,7 @@ def test_the_loss_by_hand() -> None:
 
 def test_lambda_mixes_the_returns() -> None:
     # lambda 0: R_1 = 2 + 4 / 2 = 4, R_0 = 1 + 1 / 2 = 1.5; mean square (2.25 + 16) / 2 = 9.125
-    (loss,) = A2C(trace=0.0).losses(Learns(), rollout(), torch.Generator())
+    (loss,) = A2C(gae_lambda=0.0).losses(Learns(), rollout(), torch.Generator())
     assert loss.parts["value_loss"].item() == pytest.approx(9.125)
 
 
@@ -66,7 +66,7 @@ def test_gradients_of_the_value_come_from_the_learning_pass_alone() -> None:
     # d/dV of 0.5 * mean((R - V)^2) at V = 0: -mean(R) = -3.5
     batch = replace(rollout(), value=rollout().value.requires_grad_())
     model = Learns()
-    (loss,) = A2C(value_cost=0.5, entropy_cost=0.0).losses(model, batch, torch.Generator())
+    (loss,) = A2C(value_coef=0.5, entropy_coef=0.0).losses(model, batch, torch.Generator())
     loss.total.backward()
     assert batch.value.grad is None
     assert model.value.grad is not None
@@ -76,7 +76,7 @@ def test_gradients_of_the_value_come_from_the_learning_pass_alone() -> None:
 def test_what_turned_out_better_becomes_likelier() -> None:
     # The gradient of -mean(A ln pi(a)) in logit 0, pi = 1/2: (-2 * (1 - 1/2) + 3 * 1/2) / 2 = 0.25; in logit 1: -0.25
     model = Learns()
-    (loss,) = A2C(value_cost=0.0, entropy_cost=0.0).losses(model, rollout(), torch.Generator())
+    (loss,) = A2C(value_coef=0.0, entropy_coef=0.0).losses(model, rollout(), torch.Generator())
     loss.total.backward()
     assert model.logits.grad is not None
     assert model.logits.grad.tolist() == pytest.approx([0.25, -0.25])

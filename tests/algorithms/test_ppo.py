@@ -35,7 +35,7 @@ def rollout(steps: int, envs: int) -> Trajectory:
 
 def test_every_sample_is_learned_from_once_a_pass() -> None:
     spy = Spy()
-    losses = PPO(passes=3, minibatches=4).losses(spy, rollout(5, 2), torch.Generator().manual_seed(0))
+    losses = PPO(epochs=3, num_minibatches=4).losses(spy, rollout(5, 2), torch.Generator().manual_seed(0))
     assert len(list(losses)) == 12
     assert [len(seen) for seen in spy.seen] == [3, 3, 2, 2] * 3  # 10 samples in four parts
     passes = [[n for part in spy.seen[i : i + 4] for n in part] for i in (0, 4, 8)]
@@ -46,7 +46,7 @@ def test_every_sample_is_learned_from_once_a_pass() -> None:
 def test_the_order_comes_from_the_stream_it_is_given() -> None:
     def order(seed: int) -> list[list[float]]:
         spy = Spy()
-        list(PPO(passes=2, minibatches=2).losses(spy, rollout(4, 3), torch.Generator().manual_seed(seed)))
+        list(PPO(epochs=2, num_minibatches=2).losses(spy, rollout(4, 3), torch.Generator().manual_seed(seed)))
         return spy.seen
 
     assert order(1) == order(1)
@@ -55,7 +55,7 @@ def test_the_order_comes_from_the_stream_it_is_given() -> None:
 
 def test_on_policy_the_first_loss_is_that_of_the_plain_gradient() -> None:
     # Rewards, so returns and (values are 0) advantages 0..5: mean 2.5, mean square 55 / 6. The ratio is 1.
-    (loss,) = PPO(passes=1, minibatches=1, value_cost=1.0, entropy_cost=0.0).losses(
+    (loss,) = PPO(epochs=1, num_minibatches=1, value_coef=1.0, entropy_coef=0.0).losses(
         Spy(), rollout(3, 2), torch.Generator()
     )
     assert loss.parts["policy_loss"].item() == pytest.approx(-2.5)
@@ -67,7 +67,7 @@ def test_on_policy_the_first_loss_is_that_of_the_plain_gradient() -> None:
 
 def test_the_next_loss_is_of_the_parameters_as_they_are_then() -> None:
     spy = Spy()
-    losses = PPO(passes=2, minibatches=1, clip=0.2).losses(spy, rollout(3, 2), torch.Generator())
+    losses = PPO(epochs=2, num_minibatches=1, clip_range=0.2).losses(spy, rollout(3, 2), torch.Generator())
     first = next(losses)
     with torch.no_grad():
         spy.logits[0] = 1.0  # the actions were all 0: ratio 0.7311 / 0.5 = 1.46
@@ -81,7 +81,7 @@ def test_the_next_loss_is_of_the_parameters_as_they_are_then() -> None:
 def test_the_policy_that_acted_is_the_one_that_is_compared_with() -> None:
     acted = rollout(3, 2)
     acted.behaviour[..., 0] = 1.0  # mu(0) = 0.7311, pi(0) = 0.5: ratio 0.684
-    (loss,) = PPO(passes=1, minibatches=1, clip=0.5).losses(Spy(), acted, torch.Generator())
+    (loss,) = PPO(epochs=1, num_minibatches=1, clip_range=0.5).losses(Spy(), acted, torch.Generator())
     assert loss.parts["policy_loss"].item() == pytest.approx(-0.5 / 0.731059 * 2.5, rel=1e-5)
 
 
@@ -92,7 +92,7 @@ def test_advantages_are_normalised_in_each_minibatch() -> None:
         spy, batch = Spy(), rollout(3, 2)
         batch.action[1:] = 1
         batch = replace(batch, reward=batch.reward * factor)
-        (loss,) = PPO(passes=1, minibatches=1, value_cost=0.0, normalise_advantages=True).losses(
+        (loss,) = PPO(epochs=1, num_minibatches=1, value_coef=0.0, normalize_advantage=True).losses(
             spy, batch, torch.Generator()
         )
         assert loss.parts["policy_loss"].item() == pytest.approx(0, abs=1e-6)
@@ -105,5 +105,5 @@ def test_advantages_are_normalised_in_each_minibatch() -> None:
 
 def test_a_minibatch_of_equal_advantages_is_no_division_by_zero() -> None:
     batch = rollout(1, 1)
-    (loss,) = PPO(passes=1, minibatches=1, normalise_advantages=True).losses(Spy(), batch, torch.Generator())
+    (loss,) = PPO(epochs=1, num_minibatches=1, normalize_advantage=True).losses(Spy(), batch, torch.Generator())
     assert loss.total.isfinite()

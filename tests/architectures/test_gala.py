@@ -26,11 +26,11 @@ from gossamer.task import Report, Task
 
 LEARNERS = 4
 FIGURES = ["gala", "pala"]
-algorithms = pytest.mark.parametrize("algorithm", [A2C(), PPO(passes=2, minibatches=2)], ids=["a2c", "ppo"])
+algorithms = pytest.mark.parametrize("algorithm", [A2C(), PPO(epochs=2, num_minibatches=2)], ids=["a2c", "ppo"])
 
 
 def figure(name: str, task: Task, **more: Any) -> Program:
-    options = {"envs": 2, "workers": 1, "period": 0, **more}
+    options = {"num_envs": 2, "env_workers": 1, "period": 0, **more}
     if name == "gala":
         return gala(task, learners=LEARNERS, **options)
     return pala(task, hosts=2, learners=LEARNERS // 2, couriers=1, **options)
@@ -48,9 +48,9 @@ class ByMember(Watcher):
             self.reports[worker].append(record)
 
 
-def begin(ctx: Context, task: Task, exchange: Exchange, *, envs: int, workers: int) -> None:
+def begin(ctx: Context, task: Task, exchange: Exchange, *, num_envs: int, env_workers: int) -> None:
     """The start of `act_and_learn`: parameters, and what is played first."""
-    env = task.env.make(envs, workers=workers)
+    env = task.env.make(num_envs, workers=env_workers)
     member = Member(ctx, task, env, exchange)
     slot = member.slot()
     member.unroll(slot)
@@ -63,7 +63,7 @@ def begin(ctx: Context, task: Task, exchange: Exchange, *, envs: int, workers: i
 @pytest.mark.parametrize("name", FIGURES)
 def test_learners_begin_alike_and_act_apart(name: str) -> None:
     watcher = Watcher()
-    Simulation(1)(figure(name, a_task(rollout=30), envs=4, loop=begin), watcher)
+    Simulation(1)(figure(name, a_task(rollout_length=30), num_envs=4, loop=begin), watcher)
     models, observed, acted, streams = zip(*watcher.saved.values(), strict=True)
     assert len(models) == LEARNERS
     for model in models[1:]:
@@ -83,7 +83,7 @@ def test_steps_are_shared_and_so_is_the_schedule_of_the_learning_rate(
 ) -> None:
     # Rollouts of 4 steps of 2 environments; 4 learners of 10 rollouts each. The rate falls over all their steps.
     watcher = ByMember()
-    task = a_task(algorithm=algorithm, rollout=4, steps=4 * 2 * LEARNERS * 10, rate=0.01, anneal_steps=400)
+    task = a_task(algorithm=algorithm, rollout_length=4, steps=4 * 2 * LEARNERS * 10, rate=0.01, anneal_steps=400)
     launch(figure(name, task), watcher)
     assert len(watcher.reports) == LEARNERS
     for reports in watcher.reports.values():
@@ -99,7 +99,7 @@ def test_steps_are_shared_and_so_is_the_schedule_of_the_learning_rate(
 @pytest.mark.parametrize("name", FIGURES)
 def test_what_is_given_reaches_the_exchange(name: str) -> None:
     watcher = ByMember()
-    task = a_task(rollout=4, steps=4 * 2 * LEARNERS * 12)
+    task = a_task(rollout_length=4, steps=4 * 2 * LEARNERS * 12)
     options = {"graph": Exponential(), "mixing": PushSum(), "staleness": 1, "period": 6, "window": 2}
     Simulation(3)(figure(name, task, **options), watcher)
     traffic = [part for rs in watcher.reports.values() for r in rs for part in r.exchange if isinstance(part, Traffic)]
@@ -113,7 +113,7 @@ def test_what_is_given_reaches_the_exchange(name: str) -> None:
 @pytest.mark.parametrize("name", FIGURES)
 def test_members_stay_together(name: str) -> None:
     watcher = ByMember()
-    Simulation(2)(figure(name, a_task(rollout=4, steps=4 * 2 * LEARNERS * 40), lock_step=True), watcher)
+    Simulation(2)(figure(name, a_task(rollout_length=4, steps=4 * 2 * LEARNERS * 40), lock_step=True), watcher)
     models = [state["learner"]["model"] for state in watcher.saved.values()]
     vectors = torch.stack([torch.cat([p.flatten() for p in model.values()]) for model in models])
     spread = (vectors - vectors.mean(0)).norm(dim=1).max() / vectors.mean(0).norm()

@@ -20,15 +20,15 @@ from gossamer.launch.threads import threads
 from gossamer.task import Report, Task
 
 Launcher = Callable[..., None]
-algorithms = pytest.mark.parametrize("algorithm", [A2C(), PPO(passes=2, minibatches=2)], ids=["a2c", "ppo"])
+algorithms = pytest.mark.parametrize("algorithm", [A2C(), PPO(epochs=2, num_minibatches=2)], ids=["a2c", "ppo"])
 
 
 def end_of(
-    task: Task, launch: Launcher = threads, saved: dict[str, Any] | None = None, envs: int = 3, workers: int = 1
+    task: Task, launch: Launcher = threads, saved: dict[str, Any] | None = None, num_envs: int = 3, env_workers: int = 1
 ) -> dict[str, Any]:
     """What is saved when the run is over."""
     watcher = Watcher(saved)
-    launch(paac(task, envs=envs, workers=workers), watcher)
+    launch(paac(task, num_envs=num_envs, env_workers=env_workers), watcher)
     return watcher.saved
 
 
@@ -57,14 +57,12 @@ def test_catch_is_learned_from_pictures(tmp_path: Path) -> None:
     ("optimizer", "rate"),
     [("adam", 0.003), ("rmsprop-a3c", 0.03), ("rmsprop-tf", 0.1), ("rmsprop-torch", 0.003), ("rmsprop-dqn", 0.01)],
 )
-@pytest.mark.parametrize(
-    "algorithm", [A2C(discount=0.0), PPO(discount=0.0, passes=2, minibatches=2)], ids=["a2c", "ppo"]
-)
+@pytest.mark.parametrize("algorithm", [A2C(gamma=0.0), PPO(gamma=0.0, epochs=2, num_minibatches=2)], ids=["a2c", "ppo"])
 def test_identity_is_learned_with_every_optimiser(algorithm: Algorithm, optimizer: str, rate: float) -> None:
     # 10 lights in a row, 4 kinds of light: 2.5 for random actions, 10 at best
     watcher = Watcher()
-    task = a_task(Identity(), algorithm, optimizer=optimizer, rate=rate, rollout=5, steps=16_000)
-    threads(paac(task, envs=16, workers=1), watcher)
+    task = a_task(Identity(), algorithm, optimizer=optimizer, rate=rate, rollout_length=5, steps=16_000)
+    threads(paac(task, num_envs=16, env_workers=1), watcher)
     scores = [episode.score for record in watcher.records for episode in record.episodes]
     assert sum(scores[:50]) / 50 < 4
     assert sum(scores[-100:]) / 100 > 9.5
@@ -96,7 +94,7 @@ def test_a_seed_decides_everything() -> None:
 
 def test_environments_in_processes_are_the_same_environments() -> None:
     task = a_task(Gym("CartPole-v1"))
-    alone, apart = (end_of(task, envs=4, workers=workers) for workers in (1, 2))
+    alone, apart = (end_of(task, num_envs=4, env_workers=env_workers) for env_workers in (1, 2))
     assert differences(alone, apart) == []
 
 
@@ -104,7 +102,7 @@ def test_it_ends_with_the_rollout_that_reaches_the_steps_asked_for() -> None:
     # rollouts of 4 steps of 3 environments: 12, 24, 36
     for steps, done in ((24, 24), (25, 36)):
         watcher = Watcher()
-        threads(paac(a_task(steps=steps), envs=3, workers=1), watcher)
+        threads(paac(a_task(steps=steps), num_envs=3, env_workers=1), watcher)
         assert [record.steps for record in watcher.records] == list(range(12, done + 1, 12))
         assert watcher.saved["act_and_learn"]["learner"]["steps"] == done
 
@@ -112,7 +110,7 @@ def test_it_ends_with_the_rollout_that_reaches_the_steps_asked_for() -> None:
 @algorithms
 def test_every_update_is_reported(algorithm: Algorithm) -> None:
     watcher = Watcher()
-    threads(paac(a_task(algorithm=algorithm, rollout=9, steps=54), envs=2, workers=1), watcher)
+    threads(paac(a_task(algorithm=algorithm, rollout_length=9, steps=54), num_envs=2, env_workers=1), watcher)
     reports = [record for record in watcher.records if isinstance(record, Report)]
     each = 1 if isinstance(algorithm, A2C) else 4  # optimiser steps
     assert [report.updates for report in reports] == [each, 2 * each, 3 * each]
@@ -122,6 +120,6 @@ def test_every_update_is_reported(algorithm: Algorithm) -> None:
 
 def test_it_saves_when_asked_to_end() -> None:
     watcher = Watcher(stop_after=2)
-    threads(paac(a_task(steps=10**9), envs=3, workers=1), watcher)
+    threads(paac(a_task(steps=10**9), num_envs=3, env_workers=1), watcher)
     assert watcher.saved["act_and_learn"]["learner"]["steps"] >= 24
     assert watcher.saved["act_and_learn"]["learner"]["steps"] == watcher.records[-1].steps

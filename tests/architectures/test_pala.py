@@ -61,7 +61,7 @@ def test_hosts_with_other_models_fail_at_once(launch: Any, mode: dict[str, Any])
             proxies.append(program.service(Proxy)(host=h, hosts=2, learners=1, token=bytes(16), newest=False))
     for h in range(2):
         with program.host(f"host{h}"):
-            program.worker(act_and_learn)(tasks[h], Gossip(proxies[h], period=0, **mode), envs=1, workers=1)
+            program.worker(act_and_learn)(tasks[h], Gossip(proxies[h], period=0, **mode), num_envs=1, env_workers=1)
             program.worker(carry)(proxies[h], proxies)
             program.worker(watch)(proxies[h])
     with pytest.raises(LayoutMismatch, match="another model than host"):
@@ -89,8 +89,8 @@ def test_lost_calls_make_no_weight_of_nothing(seed: int) -> None:
 
 @pytest.mark.parametrize("form", ["fp32", "bf16", "int8"])
 def test_numbers_of_every_format_train(form: Format) -> None:
-    watcher, task = Watcher(), a_task(rollout=4, steps=4 * 2 * 4 * 10)
-    threads(pala(task, hosts=2, learners=2, envs=2, couriers=1, period=5, window=2, form=form), watcher)
+    watcher, task = Watcher(), a_task(rollout_length=4, steps=4 * 2 * 4 * 10)
+    threads(pala(task, hosts=2, learners=2, num_envs=2, couriers=1, period=5, window=2, message_format=form), watcher)
     assert sum(state["learner"]["steps"] for state in watcher.saved.values()) == task.steps
 
 

@@ -39,25 +39,25 @@ def test_presets_set_nothing_that_their_algorithm_does_not_have() -> None:
 def test_the_paper_s_settings() -> None:
     # The defaults of the authors' train.py (github.com/Alfredvc/paac), and what their code has fixed
     made = resolve({"architecture": "paac", "env": "catch-pixels", "preset": "paper"})
-    assert (made.envs, made.workers, made.rollout, made.steps) == (32, 8, 5, 80_000_000)
+    assert (made.num_envs, made.env_workers, made.rollout_length, made.steps) == (32, 8, 5, 80_000_000)
     assert (made.learning_rate, made.anneal_steps, made.final_fraction) == (pytest.approx(0.0224), 80_000_000, 0.0)
-    assert (made.optimizer, made.decay, made.epsilon, made.clip_norm) == ("rmsprop-tf", 0.99, 0.1, 3.0)
-    assert (made.loss_scale, made.value_cost, made.entropy_cost) == (5.0, 0.25, 0.02)
-    assert (made.discount, made.trace) == (0.99, 1.0)
-    assert (made.network, made.input, made.initialisation, made.atari) == ("nips", "unit", "uniform", "paac")
+    assert (made.optimizer, made.decay, made.epsilon, made.max_grad_norm) == ("rmsprop-tf", 0.99, 0.1, 3.0)
+    assert (made.loss_scale, made.value_coef, made.entropy_coef) == (5.0, 0.25, 0.02)
+    assert (made.gamma, made.gae_lambda) == (0.99, 1.0)
+    assert (made.network, made.input, made.initialization, made.preprocessing) == ("nips", "unit", "uniform", "paac")
 
 
 def test_the_settings_of_the_papers_on_gossip() -> None:
     # gala: arguments.py and README of its code (4 learners x 16 simulators); pala: arguments.py of its code
     gala = resolve({"architecture": "gala", "env": "catch-pixels", "preset": "paper"})
-    assert (gala.learners, gala.envs, gala.rollout, gala.steps) == (4, 16, 5, 40_000_000)
-    assert (gala.optimizer, gala.decay, gala.epsilon, gala.clip_norm) == ("rmsprop-torch", 0.99, 1e-5, 0.5)
+    assert (gala.learners, gala.num_envs, gala.rollout_length, gala.steps) == (4, 16, 5, 40_000_000)
+    assert (gala.optimizer, gala.decay, gala.epsilon, gala.max_grad_norm) == ("rmsprop-torch", 0.99, 1e-5, 0.5)
     assert (gala.learning_rate, gala.anneal_steps) == (pytest.approx(0.0014), 0)
-    assert (gala.graph, gala.mixing, gala.sync, gala.value_cost, gala.entropy_cost) == (
+    assert (gala.graph, gala.mixing, gala.sync, gala.value_coef, gala.entropy_coef) == (
         ("ring", "uniform", "never", 0.5, 0.01)
     )
     pala = resolve({"architecture": "pala", "env": "catch-pixels", "preset": "paper"})
-    assert (pala.hosts, pala.learners, pala.envs, pala.rollout) == (2, 2, 16, 20)
+    assert (pala.hosts, pala.learners, pala.num_envs, pala.rollout_length) == (2, 2, 16, 20)
     assert (pala.learning_rate, pala.sync, pala.staleness) == (0.0007, "bounded", 0)
 
 
@@ -78,7 +78,7 @@ def test_the_learning_rate_grows_with_the_square_root_of_the_learners(name: str)
 
 def test_the_paper_on_vectors_has_a_network_that_fits_them() -> None:
     made = resolve({"architecture": "paac", "env": "catch", "preset": "paper"})
-    assert (made.network, made.input, made.rollout) == ("mlp", "raw", 5)
+    assert (made.network, made.input, made.rollout_length) == ("mlp", "raw", 5)
 
 
 def test_the_paper_has_one_algorithm() -> None:

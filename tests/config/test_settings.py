@@ -45,8 +45,8 @@ def test_defaults_fit_the_kind_of_environment() -> None:
 
 
 def test_what_is_given_wins() -> None:
-    made = settings(envs=5, learning_rate=0.5, preset="paper")
-    assert (made.envs, made.learning_rate, made.rollout) == (5, 0.5, 5)
+    made = settings(num_envs=5, learning_rate=0.5, preset="paper")
+    assert (made.num_envs, made.learning_rate, made.rollout_length) == (5, 0.5, 5)
     assert settings(network="small").network == "small"
 
 
@@ -54,25 +54,29 @@ def test_a_whole_number_will_do_for_a_float() -> None:
     assert settings(learning_rate=1).learning_rate == 1
 
 
-COUNTS = ["steps", "envs", "rollout", "passes", "minibatches"]
-ZERO_WILL_DO = ["workers", "threads", "anneal_steps", "seed"]
+COUNTS = ["steps", "num_envs", "rollout_length", "epochs", "num_minibatches"]
+ZERO_WILL_DO = ["env_workers", "threads", "anneal_steps", "seed"]
 
 
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        *[(name, value, f"--{name} {value}: must be at least 1") for name in COUNTS for value in (0, -1)],
+        *[
+            (name, value, f"--{name.replace('_', '-')} {value}: must be at least 1")
+            for name in COUNTS
+            for value in (0, -1)
+        ],
         *[(name, -1, f"--{name.replace('_', '-')} -1: must be at least 0") for name in ZERO_WILL_DO],
         ("seed", 2**31, "--seed 2147483648: must be at most 2.14748e\\+09"),
         ("learning_rate", 0.0, "--learning-rate 0.0: must be above 0"),
         ("learning_rate", float("nan"), "--learning-rate nan: must be"),
-        ("clip_norm", 0, "--clip-norm 0: must be above 0"),
-        ("discount", 1.5, "--discount 1.5: must be at most 1"),
-        ("discount", -0.1, "--discount -0.1: must be at least 0"),
-        ("trace", 2.0, "--trace 2.0: must be at most 1"),
+        ("max_grad_norm", 0, "--max-grad-norm 0: must be above 0"),
+        ("gamma", 1.5, "--gamma 1.5: must be at most 1"),
+        ("gamma", -0.1, "--gamma -0.1: must be at least 0"),
+        ("gae_lambda", 2.0, "--gae-lambda 2.0: must be at most 1"),
         ("decay", 1.0, "--decay 1.0: must be below 1"),
         ("epsilon", 0.0, "--epsilon 0.0: must be above 0"),
-        ("entropy_cost", -1.0, "--entropy-cost -1.0: must be at least 0"),
+        ("entropy_coef", -1.0, "--entropy-coef -1.0: must be at least 0"),
         ("precision", "fp16", "--precision fp16: must be one of auto, fp32, bf16"),
         ("optimizer", "sgd", "--optimizer sgd: must be one of adam, rmsprop-a3c"),
         ("preset", "fast", "--preset fast: must be one of tuned, paper"),
@@ -83,8 +87,8 @@ ZERO_WILL_DO = ["workers", "threads", "anneal_steps", "seed"]
         ("device", "gpu", "--device gpu: no such device; use auto, cpu, cuda or cuda:N"),
         ("device", "meta", "--device meta: not supported; use auto, cpu"),
         ("device", "cuda:99", r"--device cuda:99: this machine has \d+ CUDA devices; use auto or cpu"),
-        ("size", 84, "--size 84: catch is not an Atari game"),
-        ("atari", "gala", "--atari gala: catch is not an Atari game"),
+        ("screen_size", 84, "--screen-size 84: catch is not an Atari game"),
+        ("preprocessing", "gala", "--preprocessing gala: catch is not an Atari game"),
         ("learning_rat", 1.0, "unknown option --learning-rat; near: learning_rate"),
     ],
 )
@@ -100,7 +104,7 @@ def test_a_network_that_cannot_be_imported_is_refused_by_name(name: str) -> None
 
 
 def test_what_only_the_other_algorithm_has_is_refused() -> None:
-    for name, value in {"clip": 0.2, "passes": 3, "minibatches": 4, "normalise_advantages": True}.items():
+    for name, value in {"clip_range": 0.2, "epochs": 3, "num_minibatches": 4, "normalize_advantage": True}.items():
         with pytest.raises(UserError, match=rf"--{name.replace('_', '-')} .*: only ppo has it; add --algorithm ppo"):
             settings(**{name: value})
     with pytest.raises(UserError, match=r"--loss-scale 5\.0: only a2c has it; add --algorithm a2c"):
@@ -110,11 +114,13 @@ def test_what_only_the_other_algorithm_has_is_refused() -> None:
 
 
 def test_counts_must_fit_each_other() -> None:
-    with pytest.raises(UserError, match=r"--minibatches 7: a rollout has only 6 steps \(--envs 3 x --rollout 2\)"):
-        settings(algorithm="ppo", envs=3, rollout=2, minibatches=7)
-    with pytest.raises(UserError, match="--workers 5: must divide --envs 32"):
-        settings("CartPole-v1", workers=5)
-    assert settings(workers=5).workers == 5  # toys are stepped by nobody but themselves
+    with pytest.raises(
+        UserError, match=r"--num-minibatches 7: a rollout has only 6 steps \(--num-envs 3 x --rollout-length 2\)"
+    ):
+        settings(algorithm="ppo", num_envs=3, rollout_length=2, num_minibatches=7)
+    with pytest.raises(UserError, match="--env-workers 5: must divide --num-envs 32"):
+        settings("CartPole-v1", env_workers=5)
+    assert settings(env_workers=5).env_workers == 5  # toys are stepped by nobody but themselves
 
 
 def test_names_that_are_not_are_answered_with_near_ones() -> None:
@@ -134,16 +140,16 @@ def test_spaces_that_are_not_supported_yet_are_told() -> None:
 def test_a2c_becomes_its_task() -> None:
     made = task(
         settings(
-            discount=0.9,
-            trace=0.8,
-            value_cost=0.7,
-            entropy_cost=0.6,
+            gamma=0.9,
+            gae_lambda=0.8,
+            value_coef=0.7,
+            entropy_coef=0.6,
             loss_scale=0.5,
             learning_rate=0.4,
             anneal_steps=300,
             final_fraction=0.2,
-            clip_norm=0.1,
-            rollout=11,
+            max_grad_norm=0.1,
+            rollout_length=11,
             steps=12,
             seed=13,
             threads=3,
@@ -151,24 +157,24 @@ def test_a2c_becomes_its_task() -> None:
             device="cpu",
         )
     )
-    assert made.algorithm == A2C(discount=0.9, trace=0.8, value_cost=0.7, entropy_cost=0.6, loss_scale=0.5)
+    assert made.algorithm == A2C(gamma=0.9, gae_lambda=0.8, value_coef=0.7, entropy_coef=0.6, loss_scale=0.5)
     plan = made.optimization
-    assert (plan.learning_rate, plan.anneal_steps, plan.final_fraction, plan.clip_norm) == (0.4, 300, 0.2, 0.1)
-    assert (made.rollout, made.steps, made.seed, made.threads, made.device) == (11, 12, 13, 3, "cpu")
+    assert (plan.learning_rate, plan.anneal_steps, plan.final_fraction, plan.max_grad_norm) == (0.4, 300, 0.2, 0.1)
+    assert (made.rollout_length, made.steps, made.seed, made.threads, made.device) == (11, 12, 13, 3, "cpu")
     assert (made.network.torso, made.network.dtype) == (networks.mlp, torch.float32)
     assert (made.network.input_scale, made.network.centre, made.network.orthogonal) == (1.0, False, True)
 
 
 def test_ppo_becomes_its_task() -> None:
     given = {
-        "discount": 0.9,
-        "trace": 0.8,
-        "value_cost": 0.7,
-        "entropy_cost": 0.6,
-        "clip": 0.5,
-        "passes": 6,
-        "minibatches": 7,
-        "normalise_advantages": False,
+        "gamma": 0.9,
+        "gae_lambda": 0.8,
+        "value_coef": 0.7,
+        "entropy_coef": 0.6,
+        "clip_range": 0.5,
+        "epochs": 6,
+        "num_minibatches": 7,
+        "normalize_advantage": False,
     }
     assert task(settings(algorithm="ppo", **given)).algorithm == PPO(**given)
 
@@ -178,8 +184,8 @@ def test_inputs_and_initialisations() -> None:
         made = task(settings("catch-pixels", **given)).network
         return made.input_scale, made.centre, made.orthogonal
 
-    assert network(input="background", initialisation="orthogonal") == (1 / 64, True, True)
-    assert network(input="unit", initialisation="uniform") == (1 / 255, False, False)
+    assert network(input="background", initialization="orthogonal") == (1 / 64, True, True)
+    assert network(input="unit", initialization="uniform") == (1 / 255, False, False)
     assert network(input="raw") == (1.0, False, True)
 
 
@@ -223,7 +229,7 @@ def test_a_network_of_the_user_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_atari_is_preprocessed_as_asked() -> None:
     pytest.importorskip("ale_py")
-    env = task(settings("pong", atari="machado", size=48)).env
+    env = task(settings("pong", preprocessing="machado", screen_size=48)).env
     assert isinstance(env, Atari)
     assert (env.game, env.preset.size, env.preset.sticky) == ("pong", 48, 0.25)
 
@@ -249,8 +255,8 @@ def test_the_device_is_chosen_by_the_machine(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_settings_become_the_architecture_s_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = program(settings(envs=6, workers=3, device="cpu"))
-    assert made.workers[0].kwargs == {"envs": 6, "workers": 3}
+    made = program(settings(num_envs=6, env_workers=3, device="cpu"))
+    assert made.workers[0].kwargs == {"num_envs": 6, "env_workers": 3}
     assert made.hosts["machine"].gpus == 0
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     assert program(settings(device="cuda:0")).hosts["machine"].gpus == 1

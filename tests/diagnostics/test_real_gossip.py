@@ -18,7 +18,7 @@ from gossamer.program import Program, Silent
 from gossamer.task import Report
 
 UPDATES = 76  # of each of four members: two windows of 32, from 0 and from 40
-TASK = a_task(rollout=4, steps=4 * 2 * 4 * UPDATES)
+TASK = a_task(rollout_length=4, steps=4 * 2 * 4 * UPDATES)
 
 
 class Feeding(Silent):
@@ -54,14 +54,16 @@ def watched(wired: Program, seed: int) -> ConsensusMonitor:
 )
 def test_the_bound_holds_on_one_host(monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], seed: int) -> None:
     monkeypatch.setattr(module, "WAITING", 100)
-    consensus = watched(gala(TASK, learners=4, envs=2, period=40, **given), seed)
+    consensus = watched(gala(TASK, learners=4, num_envs=2, period=40, **given), seed)
     assert_the_bound_holds(consensus)
 
 
 @pytest.mark.parametrize("form", ["fp32", "int8"])
 def test_the_bound_holds_between_hosts(monkeypatch: pytest.MonkeyPatch, form: Any) -> None:
     monkeypatch.setattr(module, "WAITING", 100)
-    consensus = watched(pala(TASK, hosts=2, learners=2, envs=2, period=40, staleness=3, interval=3, form=form), seed=0)
+    consensus = watched(
+        pala(TASK, hosts=2, learners=2, num_envs=2, period=40, staleness=3, interval=3, message_format=form), seed=0
+    )
     assert_the_bound_holds(consensus)
 
 

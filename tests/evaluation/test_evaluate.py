@@ -97,7 +97,7 @@ def test_a_seed_decides_the_games(tmp_path: Path) -> None:
 
 def test_greedy_takes_the_likeliest_action(tmp_path: Path) -> None:
     # Half learned: the right light is the likeliest of the four, and the others are still drawn now and then.
-    directory = trained(tmp_path / "run", env="identity", steps=8_000, envs=16, learning_rate=0.003).directory
+    directory = trained(tmp_path / "run", env="identity", steps=8_000, num_envs=16, learning_rate=0.003).directory
     greedy = gossamer.evaluate(directory, episodes=32, greedy=True)
     assert greedy.greedy
     assert greedy.mean_return == 10.0

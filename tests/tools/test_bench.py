@@ -19,16 +19,18 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_quick")
-@pytest.mark.parametrize("given", [{}, {"algorithm": "ppo"}, {"env": "catch-pixels", "algorithm": "ppo", "rollout": 4}])
+@pytest.mark.parametrize(
+    "given", [{}, {"algorithm": "ppo"}, {"env": "catch-pixels", "algorithm": "ppo", "rollout_length": 4}]
+)
 def test_a_measurement(given: dict[str, Any]) -> None:
-    found = bench("paac", seconds=0.05, rounds=1, **{"env": "catch", "envs": 4, "threads": 1, **given})
+    found = bench("paac", seconds=0.05, rounds=1, **{"env": "catch", "num_envs": 4, "threads": 1, **given})
     rates = {part: found[part] for part in ("env", "inference", "update", "whole", "roofline")}
     assert all(rate > 0 for rate in rates.values())
     parts = {part: found[part] for part in ("env", "inference", "update")}
     assert found["roofline"] == pytest.approx(1 / sum(1 / rate for rate in parts.values()), rel=0.01)
     assert found["ratio"] == pytest.approx(found["whole"] / found["roofline"], rel=0.01)
     assert found["bound_by"] == min(parts, key=lambda part: parts[part])
-    assert (found["env_name"], found["envs"]) == (given.get("env", "catch"), 4)
+    assert (found["env_name"], found["num_envs"]) == (given.get("env", "catch"), 4)
     assert set(found["range"]) == {*rates, "ratio"}
     assert found["machine"]["cores"] >= 1
     assert found["peak_memory_mb"] > 0
@@ -36,7 +38,7 @@ def test_a_measurement(given: dict[str, Any]) -> None:
 
 @pytest.mark.usefixtures("_quick")
 def test_medians_are_within_what_was_seen() -> None:
-    found = bench("paac", seconds=0.02, rounds=3, env="catch", envs=4, threads=1)
+    found = bench("paac", seconds=0.02, rounds=3, env="catch", num_envs=4, threads=1)
     for name, (low, high) in found["range"].items():
         assert low <= high
         assert low - 0.1 <= found[name] <= high + 0.1, name
@@ -49,7 +51,7 @@ def test_medians_are_within_what_was_seen() -> None:
         ({"seconds": float("nan")}, UserError, "--seconds nan"),
         ({"rounds": 0}, UserError, "--rounds 0: both must be positive"),
         ({"env": "cacth"}, UnknownEnv, "near: catch"),
-        ({"envs": 0}, UserError, "--envs 0: must be at least 1"),
+        ({"num_envs": 0}, UserError, "--num-envs 0: must be at least 1"),
         ({"network": "nature"}, UserError, r"--network nature: does not fit observations \[50\]"),
     ],
 )

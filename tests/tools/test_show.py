@@ -39,15 +39,15 @@ def test_every_default_is_in_the_table() -> None:
     table = {line.split()[0]: line.split()[1:] for line in screen.getvalue().splitlines() if line.startswith("  --")}
     assert {flag(name) for name in KNOBS} - set(table) == {"--architecture", "--env"}
     columns = list(TUNED.values())
-    assert table["--rollout"] == [*(str(chosen.values["rollout"]) for chosen in columns), "5"]
+    assert table["--rollout-length"] == [*(str(chosen.values["rollout_length"]) for chosen in columns), "5"]
     assert table["--epsilon"][-1] == "0.1"
 
 
 def test_parts_name_workers_hosts_and_what_they_are_wired_with() -> None:
-    wired = program(resolve({"architecture": "paac", "env": "catch", "envs": 7, "workers": 2, "device": "cpu"}))
+    wired = program(resolve({"architecture": "paac", "env": "catch", "num_envs": 7, "env_workers": 2, "device": "cpu"}))
     assert parts(wired) == [
         "host machine: 2 cores, 0 GPUs",
-        "worker act_and_learn x1 on machine: Task, Alone, envs=7, workers=2",
+        "worker act_and_learn x1 on machine: Task, Alone, num_envs=7, env_workers=2",
     ]
 
 

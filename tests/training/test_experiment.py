@@ -54,7 +54,9 @@ def test_the_config_is_complete_and_can_be_read_again(tmp_path: Path) -> None:
     run = trained(tmp_path / "run")
     config = json.loads((run.directory / "config.json").read_text())
     assert config.pop("gossamer") == gossamer.__version__
-    expected = resolve({"architecture": "paac", "env": "catch", "envs": 2, "rollout": 4, "steps": 80, "threads": 1})
+    expected = resolve(
+        {"architecture": "paac", "env": "catch", "num_envs": 2, "rollout_length": 4, "steps": 80, "threads": 1}
+    )
     assert Settings(**config) == load_settings(run.directory) == expected
 
 
@@ -74,7 +76,7 @@ def test_the_result_names_its_protocol_and_how_it_ended(tmp_path: Path) -> None:
 
 
 def test_rows_have_their_keys(tmp_path: Path) -> None:
-    run = trained(tmp_path / "run", algorithm="ppo", passes=1, minibatches=1, clip=0.2)
+    run = trained(tmp_path / "run", algorithm="ppo", epochs=1, num_minibatches=1, clip_range=0.2)
     (row,) = rows(run.directory)
     counts = {"steps", "frames", "updates", "seconds", "steps_per_second", "episodes", "mean_return"}
     learned = {"loss", "policy_loss", "value_loss", "entropy", "kl", "clip_fraction", "gradient_norm", "learning_rate"}
@@ -84,7 +86,7 @@ def test_rows_have_their_keys(tmp_path: Path) -> None:
 
 def test_it_ends_when_it_is_good_enough(tmp_path: Path) -> None:
     # Counter gives 0 + 1 + .. + 9 = 45 whatever is done: 100 episodes of 10 steps by 2 environments, 1,000 steps
-    run = trained(tmp_path / "run", env="counter", rollout=10, steps=10**6, stop_at_return=45.0)
+    run = trained(tmp_path / "run", env="counter", rollout_length=10, steps=10**6, stop_at_return=45.0)
     assert run.result["ended"] == "reached the return asked for"
     assert run.result["solved_steps"] == 1000
     assert 1000 <= run.result["steps"] < 10**6
@@ -92,7 +94,7 @@ def test_it_ends_when_it_is_good_enough(tmp_path: Path) -> None:
 
 
 def test_it_does_not_end_before_it_is_good_enough(tmp_path: Path) -> None:
-    run = trained(tmp_path / "run", env="counter", rollout=10, steps=1200, stop_at_return=45.1)
+    run = trained(tmp_path / "run", env="counter", rollout_length=10, steps=1200, stop_at_return=45.1)
     assert (run.result["ended"], run.result["steps"]) == ("all steps done", 1200)
 
 
@@ -133,13 +135,13 @@ def test_an_empty_folder_will_do_and_a_file_will_not(tmp_path: Path) -> None:
     [
         {"env": "cacth"},
         {"env": "Pendulum-v1"},
-        {"envs": 0},
+        {"num_envs": 0},
         {"network": "nature"},
         {"network": "math:sqrt"},
         {"network": "nowhere:make"},
         {"device": "cuda:99"},
         {"keep": 0},
-        {"env": "CartPole-v1", "envs": 4, "workers": 3},
+        {"env": "CartPole-v1", "num_envs": 4, "env_workers": 3},
     ],
     ids=str,
 )

@@ -29,7 +29,15 @@ from gossamer.training import cluster as cluster_module
 from gossamer.training.experiment import learning
 
 LOCKED = {"sync": "bounded", "staleness": 2}  # nobody leaves before the others have closed the window of 32 updates
-MANY: dict[str, Any] = {"env": "catch", "envs": 2, "rollout": 4, "threads": 1, "workers": 1, "learners": 3, **LOCKED}
+MANY: dict[str, Any] = {
+    "env": "catch",
+    "num_envs": 2,
+    "rollout_length": 4,
+    "threads": 1,
+    "env_workers": 1,
+    "learners": 3,
+    **LOCKED,
+}
 STEPS = 3 * 2 * 4 * 40  # forty updates of each
 NAMES = [f"act_and_learn[{i}]" for i in range(3)]
 

@@ -17,7 +17,7 @@ import gossamer
 from gossamer.errors import DamagedCheckpoint, UserError
 from gossamer.storage.checkpoint import Store
 
-FEW = ("--envs", "2", "--rollout", "4", "--threads", "1")
+FEW = ("--num-envs", "2", "--rollout-length", "4", "--threads", "1")
 algorithms = pytest.mark.parametrize("algorithm", ["a2c", "ppo"])
 
 
@@ -44,7 +44,7 @@ def test_resuming_is_exact_on_pictures(tmp_path: Path, algorithm: str, precision
 
 
 def test_resuming_is_exact_with_environments_of_the_user_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "envs")
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "num_envs")
     assert_half_and_half_are_the_whole(tmp_path, env="some_envs:Walk")  # it can give its state
 
 
@@ -68,7 +68,7 @@ def test_a_run_in_many_pieces_is_the_same_run(tmp_path: Path) -> None:
 def test_resuming_without_a_number_goes_on_to_what_was_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = trained(tmp_path / "run", env="counter", rollout=10, steps=2000, stop_at_return=45.0)
+    run = trained(tmp_path / "run", env="counter", rollout_length=10, steps=2000, stop_at_return=45.0)
     assert run.result["steps"] < 2000
     assert gossamer.resume(run.directory).result["steps"] == 2000
     again = gossamer.resume(run.directory)  # there is nothing left to do
@@ -152,7 +152,7 @@ from functools import partial
 import gossamer
 from gossamer.training import experiment
 experiment.RunObserver = partial(experiment.RunObserver, checkpoint_seconds=0.0)
-gossamer.train("paac", env="catch", envs=2, rollout=4, threads=1, steps=10**7, run_dir=sys.argv[1])
+gossamer.train("paac", env="catch", num_envs=2, rollout_length=4, threads=1, steps=10**7, run_dir=sys.argv[1])
 """
 
 

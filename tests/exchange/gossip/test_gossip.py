@@ -223,12 +223,12 @@ def test_messages_carry_the_epoch_of_their_sender() -> None:
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "rmsprop-tf", "rmsprop-torch", "rmsprop-a3c", "rmsprop-dqn"])
-@pytest.mark.parametrize("algorithm", [A2C(), PPO(passes=2, minibatches=2)], ids=["a2c", "ppo"])
+@pytest.mark.parametrize("algorithm", [A2C(), PPO(epochs=2, num_minibatches=2)], ids=["a2c", "ppo"])
 def test_only_parameters_are_averaged(algorithm: Algorithm, optimizer: str) -> None:
     """A learner with a neighbour that never moves: parameters half way, all else as in a learner by itself."""
-    task = a_task(algorithm=algorithm, optimizer=optimizer, clip_norm=0.5)
+    task = a_task(algorithm=algorithm, optimizer=optimizer, max_grad_norm=0.5)
     spec = task.env.make(1).spec
-    batch = a_trajectory(spec, task.rollout, 3)
+    batch = a_trajectory(spec, task.rollout_length, 3)
     post = Mailboxes(2)
     alone, both = Learner(task, spec), Learner(task, spec)
     gossip = Gossip(post, period=0)

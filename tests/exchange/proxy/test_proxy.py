@@ -302,7 +302,7 @@ def test_a_host_with_other_models_makes_members_fail() -> None:
 # A program in which somebody throws garbage at a proxy's door while others train
 
 NOISE = 160  # packets
-TASK = a_task(rollout=4, steps=4 * 2 * 4 * 120)
+TASK = a_task(rollout_length=4, steps=4 * 2 * 4 * 120)
 
 
 def rogue(ctx: Context, proxy: Any, token: bytes) -> None:
@@ -313,7 +313,7 @@ def rogue(ctx: Context, proxy: Any, token: bytes) -> None:
 
 
 def noisy() -> Program:
-    program = pala(TASK, hosts=2, learners=2, envs=2, staleness=4, period=0, couriers=1)
+    program = pala(TASK, hosts=2, learners=2, num_envs=2, staleness=4, period=0, couriers=1)
     with program.host("elsewhere"):
         program.worker(rogue)(Ref(0), program.services[0].kwargs["token"])
     return program
