@@ -98,7 +98,7 @@ class RunObserver:
         for number, failure in enumerate(failures, start=before + 1):
             if number & (number - 1) == 0:
                 self.log(f"{worker}: {failure}\n{failure.trace}")
-                self.display.note(f"{worker}: {failure}; it was restarted ({number} restarts so far)")
+                self.display.note(f"{worker}: {failure}; restarted (restart {number} of this run)")
 
     def _look_for_success(self) -> None:
         p = self.progress

@@ -1,5 +1,6 @@
 """Environments of a user's, for the tests: importable by worker processes."""
 
+import multiprocessing
 import os
 import threading
 from collections.abc import Callable
@@ -164,6 +165,20 @@ class Hangs(Walk):
     def step(self, action: int) -> Any:
         if self._second and self._age == 1:
             Hangs.released.wait()
+        return super().step(action)
+
+
+class SecondProcessHangs(Walk):
+    """Of four in two processes, the last one hangs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        Made.count += 1
+        self._hangs = Made.count == 2 and multiprocessing.current_process().name == "environments 1"
+
+    def step(self, action: int) -> Any:
+        if self._hangs:
+            threading.Event().wait()
         return super().step(action)
 
 
