@@ -324,7 +324,7 @@ def test_a_second_interrupt_ends_with_130(command: Command, monkeypatch: pytest.
     monkeypatch.setattr("gossamer.training.experiment.threads", interrupted)
     code, _, err = command("train", "paac", *TINY, "--run-dir", "run")
     assert code == 130
-    assert err.splitlines()[-1] == "gossamer: ended at once; the last checkpoint is kept"
+    assert err.splitlines()[-1] == "gossamer: ended at once; no checkpoint was written"
 
 
 def test_errors_that_nobody_foresaw_keep_their_traceback(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:

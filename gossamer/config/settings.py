@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args, get_type_hints
 
@@ -12,6 +13,7 @@ from gossamer.envs import catalogue
 from gossamer.envs.atari import Atari
 from gossamer.envs.base import EnvFactory
 from gossamer.envs.gym import Custom, Gym
+from gossamer.envs.watchdog import Watchdog, complain
 from gossamer.errors import UserError, near
 from gossamer.exchange import room
 from gossamer.exchange.gossip import graphs
@@ -119,11 +121,8 @@ def resolve(given: Mapping[str, Any]) -> Settings:
 
 
 def _pixels(env: EnvFactory) -> bool:
-    made = env.make(1)
-    try:
+    with Watchdog(env.name, complain) as watchdog, closing(watchdog.watch(env.make(1))) as made:
         return made.spec.pixels
-    finally:
-        made.close()
 
 
 def check_architecture(name: str) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from gossamer.config.wiring import environment, task
+from gossamer.envs.watchdog import Watchdog, complain
 from gossamer.errors import UserError
 from gossamer.evaluation.evaluate import Protocol, load_policy, under
 from gossamer.evaluation.members import AVERAGE
@@ -35,7 +36,7 @@ def record(
     run_dir: str | Path,
     *,
     out: str | Path | None = None,
-    protocol: Protocol = "noop",
+    protocol: Protocol | None = None,
     checkpoint: str = "last",
     greedy: bool = False,
     seed: int = 0,
@@ -56,7 +57,10 @@ def record(
     found = Store(directory / "checkpoints").get(checkpoint)
     what = task(settings)
     factory, _ = under(environment(settings), protocol)
-    with closing(factory.make(1, workers=1, render=True)) as env:
+    with (
+        Watchdog(factory.name, complain) as watchdog,
+        closing(watchdog.watch(factory.make(1, workers=1, render=True))) as env,
+    ):
         policy, _ = load_policy(found, what, env.spec, member=member, greedy=greedy, seed=seed)
         obs, score, steps = env.reset(what.stream("record") ^ seed), 0.0, 0
         beside = path.with_name(f".{path.stem}.part{path.suffix}")

@@ -225,7 +225,12 @@ def _finish(settings: Settings, observer: RunObserver, directory: Path) -> dict[
         draw(json.loads((directory / GOSSIP).read_text()), directory / PICTURE)
     if len(observer.members) > 1:
         games = not observer.interrupted  # who asks it to end may not wait for whole games
-        result |= aggregate(settings, observer.store.get("last"), observer.progress.member_returns, games=games)
+        returns, last = observer.progress.member_returns, observer.store.get("last")
+        try:
+            result |= aggregate(settings, last, returns, games=games, note=observer.note)
+        except EnvironmentFailed as error:
+            error.advice = f"training is done and saved in {directory}; this was in the games that its members play"
+            raise
         write_json(directory / RESULT, result)
     return result
 
