@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from gossamer.data import Array, Step, Trajectory, Tree
-from gossamer.envs.base import Resumable, Restarting, VectorEnv
+from gossamer.envs.base import Restarting, Resumable, VectorEnv
 from gossamer.errors import EnvironmentFailed
 from gossamer.policy import Policy
 from gossamer.task import Episode

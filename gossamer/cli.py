@@ -124,7 +124,8 @@ class Evaluate:
     run_dir: Directory
     episodes: Annotated[int, help_text("Games to play.")] = 30
     max_steps: Annotated[
-        int | None, left_open("Agent steps after which a game is cut off.", int, "(default: 27000; Atari: 108000 frames)")
+        int | None,
+        left_open("Agent steps after which a game is cut off.", int, "(default: 27000; Atari: 108000 frames)"),
     ] = None
     protocol: Under = None
     checkpoint: Which = "last"

@@ -48,7 +48,7 @@ class Settings:
     )
     threads: int = option("torch threads on the CPU; 0: one for each core.", least=0)
     rollout_length: int = option("t_max: steps of each environment between two updates.", least=1)
-    preprocessing: Literal["paac", "gala", "impala", "machado"] = option("Atari preprocessing preset.")
+    preprocessing: Literal["paac", "gala", "impala", "machado", "gymnasium"] = option("Atari preprocessing preset.")
     screen_size: int = option("Height and width of Atari pictures, in pixels.", least=16, most=210)
     network: str = option("Torso: nips, nature, small, mlp, or module:factory (obs shape -> torch module).")
     input: Literal["background", "unit", "raw"] = option("Pictures: centred on their background / 64, / 255, or as is.")
@@ -112,6 +112,11 @@ def resolve(given: Mapping[str, Any]) -> Settings:
         defaults.values["env_workers"] = 0  # of processes: small environments are stepped in place
     if "staleness" in given and "sync" not in given:
         defaults.values["sync"] = "bounded"
+    if given["env"].startswith(catalogue.ALE):
+        if given.get("preprocessing", "gymnasium") != "gymnasium":
+            what = f"--preprocessing {given['preprocessing']}"
+            raise UserError(f"{what}: {given['env']} has its own, gymnasium; give --env {env.name} for another")
+        defaults.values["preprocessing"] = "gymnasium"
     settings = Settings(**{**defaults.values, **given})
     if "interval" not in given and settings.sync != "never":  # in lock-step nobody expects to be alone for a step
         most = 1 if settings.sync == "lock-step" else room(settings.staleness)

@@ -33,7 +33,7 @@ class Single:
 
     def restart(self) -> None:
         """Make the environment, again if there is one."""
-        self.env = self._ask("its factory", self._make)
+        self.env: GymEnv = self._ask("its factory", self._make)
         try:
             self._adapter = adapt(self._name, self.env)
             self._shape = self.env.observation_space.shape
@@ -93,7 +93,7 @@ class Single:
 
     @property
     def _unchecked(self) -> GymEnv:
-        env = self.env
+        env: GymEnv = self.env
         while isinstance(env, (OrderEnforcing, PassiveEnvChecker)):
             env = env.env
         return env

@@ -4,73 +4,24 @@ al. 2017, section 4). They give the same trajectories as `Local`."""
 from __future__ import annotations
 
 import multiprocessing
-import os
-import pickle
 import signal
 import time
-import traceback
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import cached_property
-from multiprocessing.connection import Connection
 from typing import Any
 
 import cloudpickle
 import numpy as np
 
 from gossamer.data import Array, Step
-from gossamer.envs.base import Spec, env_seeds
-from gossamer.envs.local import AT_MOST, Local, Source
+from gossamer.envs.base import env_seeds
+from gossamer.envs.blocks import Answer, Request, Shared, serve
+from gossamer.envs.local import AT_MOST, Source
 from gossamer.envs.single import Single
 from gossamer.errors import EnvironmentFailed
 
 CLOSE_SECONDS = 5.0  # that worker processes have to end when they are asked to
 DEATH_SECONDS = 1.0  # from the end of a process's pipe to its own
-
-Request = tuple[str, Any]  # (reset, step, frames or close; seeds)
-Answer = tuple[Any, tuple[EnvironmentFailed, ...]]  # what was asked for, or an error; failures that were survived
-
-
-@dataclass(frozen=True)
-class Shared:
-    """Arrays that all processes see: the actions of a step and what it gave. `raw` are bytes in shared memory."""
-
-    raw: dict[str, Any]
-    spec: Spec
-    num_envs: int
-    workers: int
-
-    @staticmethod
-    def allocate(context: Any, spec: Spec, num_envs: int, workers: int) -> Shared:
-        empty = Shared({}, spec, num_envs, workers)
-        sizes = {name: int(np.prod(shape)) * np.dtype(dtype).itemsize for name, (shape, dtype) in empty.layout.items()}
-        return Shared({name: context.RawArray("b", size) for name, size in sizes.items()}, spec, num_envs, workers)
-
-    @property
-    def layout(self) -> dict[str, tuple[tuple[int, ...], Any]]:
-        """Shape and dtype of each array."""
-        each, spec = (self.num_envs,), self.spec
-        return {
-            "action": (each, np.int64),
-            "obs": (each + spec.obs_shape, spec.obs_dtype),
-            "final_obs": (each + spec.obs_shape, spec.obs_dtype),
-            "reward": (each, np.float32),
-            "terminated": (each, np.bool_),
-            "truncated": (each, np.bool_),
-            "asking": ((self.workers, 2), np.int64),  # as `Local` writes it
-        }
-
-    @cached_property
-    def arrays(self) -> dict[str, Array]:
-        """By name; of this process, on the same memory."""
-        layout = self.layout.items()
-        return {name: np.frombuffer(self.raw[name], dtype).reshape(shape) for name, (shape, dtype) in layout}
-
-    def mine(self, worker: int) -> slice:
-        """Which environments are a worker's."""
-        size = self.num_envs // self.workers
-        return slice(worker * size, (worker + 1) * size)
 
 
 class Workers:
@@ -196,7 +147,7 @@ class Process:
         self._pipe, its = context.Pipe()
         what = cloudpickle.dumps(source)  # factories may be closures
         arguments = (its, what, worker, shared.raw, shared.spec, shared.num_envs, shared.workers)
-        self._process = context.Process(target=_serve, args=arguments, daemon=True, name=f"environments {worker}")
+        self._process = context.Process(target=serve, args=arguments, daemon=True, name=f"environments {worker}")
         self._process.start()
         its.close()  # so that the pipe ends with the process
 
@@ -228,61 +179,3 @@ def _start_method() -> str:
         return "spawn"
     multiprocessing.get_context("forkserver").set_forkserver_preload([__name__])
     return "forkserver"
-
-
-def _serve(
-    pipe: Connection, source: bytes, worker: int, raw: dict[str, Any], spec: Spec, num_envs: int, workers: int
-) -> None:
-    """The worker process: it answers until it is asked to end, or its parent has gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C is the parent's to handle: it saves first
-    block = Block(pickle.loads(source), worker, Shared(raw, spec, num_envs, workers))
-    with suppress(EOFError, OSError):
-        while (request := pipe.recv())[0] != "close":
-            pipe.send(block.answer(request))
-    block.close()
-
-
-class Block:
-    """The K environments of one worker process."""
-
-    def __init__(self, source: Source, worker: int, shared: Shared) -> None:
-        self._source, self._shared, self._mine = source, shared, shared.mine(worker)
-        self._asking = shared.arrays["asking"][worker]
-        self._local: Local | None = None
-
-    def answer(self, request: Request) -> Answer:
-        what, seeds = request
-        try:
-            if self._local is None:  # here, so that an error of the factory is an answer too
-                size = self._mine.stop - self._mine.start
-                self._local = Local(self._source, size, first=self._mine.start, asking=self._asking)
-            if what == "reset":
-                self._write(obs=self._local.reset_each(seeds))
-            elif what == "step":
-                self._step(self._local)
-            return self._local.frames() if what == "frames" else None, self._local.failures()
-        except Exception as error:
-            return _sendable(error, self._source.name), ()
-
-    def close(self) -> None:
-        if self._local is not None:
-            self._local.close()
-
-    def _step(self, local: Local) -> None:
-        step = local.step(self._shared.arrays["action"][self._mine])
-        self._write(obs=step.obs, reward=step.reward, terminated=step.terminated, truncated=step.truncated)
-        if step.final_obs is not None:
-            self._write(final_obs=step.final_obs)
-
-    def _write(self, **arrays: Array) -> None:
-        for name, array in arrays.items():
-            self._shared.arrays[name][self._mine] = array
-
-
-def _sendable(error: Exception, name: str) -> Exception:
-    """The error, or where that cannot be sent, its text."""
-    try:
-        return error if isinstance(pickle.loads(pickle.dumps(error)), Exception) else RuntimeError(str(error))
-    except Exception:
-        trace = "".join(traceback.format_exception(error))
-        return EnvironmentFailed(name, None, f"{type(error).__name__}: {error} (in process {os.getpid()})", trace)

@@ -10,8 +10,8 @@ import numpy as np
 
 from gossamer.config.settings import Settings
 from gossamer.config.wiring import environment, task
-from gossamer.evaluation.evaluate import load_policy
 from gossamer.envs.watchdog import Watchdog, complain
+from gossamer.evaluation.evaluate import load_policy
 from gossamer.evaluation.games import limit, play, shown
 from gossamer.evaluation.members import AVERAGE, best, rank, ranked
 from gossamer.machine import single_threaded
@@ -43,9 +43,7 @@ def aggregate(
     return found
 
 
-def whole_games(
-    settings: Settings, checkpoint: Checkpoint, member: str, note: Callable[[str], None]
-) -> dict[str, Any]:
+def whole_games(settings: Settings, checkpoint: Checkpoint, member: str, note: Callable[[str], None]) -> dict[str, Any]:
     """Returns of whole games that a member plays as in training."""
     what, factory = task(settings), environment(settings)
     with (

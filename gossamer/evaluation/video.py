@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +56,7 @@ def record(
     if not path.parent.is_dir():
         raise UserError(f"--out {path}: there is no directory {path.parent}")
     found = Store(directory / "checkpoints").get(checkpoint)
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame paints for the film, and complains of a missing screen
     what = task(settings)
     factory, _ = under(environment(settings), protocol)
     with (

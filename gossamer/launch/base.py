@@ -65,7 +65,7 @@ def advance(call: Wait[Any]) -> tuple[bool, Any]:
 
 
 class EndWithout(KeyboardInterrupt):
-    """An observer's `stopping` may raise this: the program ends now, and does not wait for these workers, which hang."""
+    """An observer's `stopping` may raise this: the program ends now, without waiting for these workers, which hang."""
 
     def __init__(self, text: str, workers: Collection[str]) -> None:
         super().__init__(text)
@@ -120,9 +120,9 @@ class Crew:
                     thread.join(timeout=POLL)
                     if self.observer.stopping():
                         self.stop()
-        except BaseException as error:  # from a signal handler or the observer: workers should not outlive this call
+        except BaseException as end:  # from a signal handler or the observer: workers should not outlive this call
             self.stop()
-            hang = error.workers if isinstance(error, EndWithout) else ()
+            hang = end.workers if isinstance(end, EndWithout) else ()
             until = time.monotonic() + LEAVE_SECONDS
             for thread in crew:
                 if thread.ident is not None and thread.name not in hang:  # it has been started

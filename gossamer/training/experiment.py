@@ -40,6 +40,7 @@ from gossamer.storage.directory import (
 )
 from gossamer.task import Task
 from gossamer.training.display import ProgressDisplay
+from gossamer.training.ends import ended_early
 from gossamer.training.metrics import Progress, Recorder
 from gossamer.training.observer import RunObserver, launcher_log
 from gossamer.version import __version__
@@ -159,36 +160,13 @@ def _run(
         if consensus is not None:
             consensus.abandon()
         log(f"ended at step {progress.steps}: {type(error).__name__}: {error}")
-        _ended_early(error, observer, directory)
+        ended_early(error, observer, directory)
         raise
     finally:
         recorder.close()
     result = _finish(settings, observer, directory)
     log(f"ended at step {progress.steps}: {result['ended']}")
     return Run(directory, result)
-
-
-def _ended_early(error: BaseException, observer: RunObserver, directory: Path) -> None:
-    """Save what the members handed over, where it was an environment or the user that ended the run, and say so."""
-    if isinstance(error, EnvironmentFailed):
-        observer.keep_last()
-        told = [*error.__notes__[:1]] if len(observer.members) > 1 else []  # in worker act_and_learn[1]
-        told += [error.advice] if error.advice else []
-        if error.trace:
-            observer.log(error.trace)
-            told.append(f"traceback in {directory / LOG}")
-        error.advice = "; ".join([*told, _kept(observer)])
-    elif isinstance(error, KeyboardInterrupt):
-        observer.keep_last()
-        raise KeyboardInterrupt("; ".join([*map(str, error.args), _kept(observer)])) from None
-
-
-def _kept(observer: RunObserver) -> str:
-    """Which checkpoint there is."""
-    found = observer.store.all()
-    if not found:
-        return "no checkpoint was written"
-    return f"last checkpoint: step {found[-1].steps:,}; go on with gossamer resume {observer.store.directory.parent}"
 
 
 def learning(wired: Program) -> frozenset[str]:

@@ -260,3 +260,12 @@ def test_settings_become_the_architecture_s_program(monkeypatch: pytest.MonkeyPa
     assert made.hosts["machine"].gpus == 0
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     assert program(settings(device="cuda:0")).hosts["machine"].gpus == 1
+
+
+def test_ale_ids_have_preprocessing_of_their_own() -> None:
+    pytest.importorskip("ale_py")
+    settings = resolve({"architecture": "paac", "env": "ALE/Pong-v5"})
+    assert settings.preprocessing == "gymnasium"
+    assert resolve({"architecture": "paac", "env": "ALE/Pong-v5", "preprocessing": "gymnasium"}) == settings
+    with pytest.raises(UserError, match="--preprocessing gala: ALE/Pong-v5 has its own, gymnasium; give --env pong"):
+        resolve({"architecture": "paac", "env": "ALE/Pong-v5", "preprocessing": "gala"})

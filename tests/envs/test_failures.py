@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -25,12 +26,15 @@ def users_modules(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def until_it_fails(env: VectorEnv) -> EnvironmentFailed:
-    with pytest.raises(EnvironmentFailed) as caught:
-        env.reset(seed=0)
-        for _ in range(20):
-            env.step(np.ones(env.num_envs, np.int64))
-    env.close()
+    with closing(env), pytest.raises(EnvironmentFailed) as caught:
+        many_steps(env)
     return caught.value
+
+
+def many_steps(env: VectorEnv) -> None:
+    env.reset(seed=0)
+    for _ in range(20):
+        env.step(np.ones(env.num_envs, np.int64))
 
 
 @pytest.mark.parametrize("workers", [0, 2])

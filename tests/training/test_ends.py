@@ -113,7 +113,7 @@ def test_every_member_is_saved() -> None:
 
 
 def test_where_nothing_was_learned_nothing_is_kept() -> None:
-    with pytest.raises(EnvironmentFailed, match="no coal at all .*; no checkpoint was written"):
+    with pytest.raises(EnvironmentFailed, match=r"no coal at all .*; no checkpoint was written"):
         trained(Path("run"), env="mine:FailsAtOnce")
     assert not Path("run/checkpoints").exists()
 
@@ -126,10 +126,24 @@ def test_what_shows_at_the_first_step_is_refused_before_anything_is_written(name
 
 
 def test_the_command_says_it_in_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    words = "gossamer train paac --env mine:Fails --num-envs 2 --rollout-length 4 --steps 80 --run-dir run".split()
-    monkeypatch.setattr(sys, "argv", words)
+    words = [
+        "gossamer",
+        "train",
+        "paac",
+        "--env",
+        "mine:Fails",
+        "--num-envs",
+        "2",
+        "--rollout-length",
+        "4",
+        "--steps",
+        "80",
+        "--run-dir",
+        "run",
+    ]
+    monkeypatch.setattr(sys, "argv", ["gossamer", "train", "paac", *words])
     assert cli.main() == 2
-    title, state, told = capsys.readouterr().err.splitlines()
+    _title, _state, told = capsys.readouterr().err.splitlines()  # no line more
     assert told.startswith("gossamer: --env mine:Fails: environment 0: step() raised OSError: no coal left")
 
 
