@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from gossamer.config.settings import Settings
-from gossamer.config.wiring import environment, task
+from gossamer.config.build import environment, task
+from gossamer.config.config import Config
 from gossamer.envs.watchdog import Watchdog, complain
 from gossamer.evaluation.evaluate import load_policy
 from gossamer.evaluation.games import limit, play, shown
@@ -22,7 +22,7 @@ PROTOCOL = "training: whole games in the training environment, sampled actions, 
 
 
 def aggregate(
-    settings: Settings,
+    config: Config,
     checkpoint: Checkpoint,
     returns: dict[str, float | None],
     *,
@@ -37,22 +37,22 @@ def aggregate(
     if first is not None:
         found["best_member"] = {"member": str(rank(first)), "training_return": returns[first]}
     if games:
-        found["average"] |= whole_games(settings, checkpoint, AVERAGE, note)
+        found["average"] |= whole_games(config, checkpoint, AVERAGE, note)
         if first is not None:
-            found["best_member"] |= whole_games(settings, checkpoint, str(rank(first)), note)
+            found["best_member"] |= whole_games(config, checkpoint, str(rank(first)), note)
     return found
 
 
-def whole_games(settings: Settings, checkpoint: Checkpoint, member: str, note: Callable[[str], None]) -> dict[str, Any]:
+def whole_games(config: Config, checkpoint: Checkpoint, member: str, note: Callable[[str], None]) -> dict[str, Any]:
     """Returns of whole games that a member plays as in training."""
-    what, factory = task(settings), environment(settings)
+    what, factory = task(config), environment(config)
     with (
         single_threaded(),
         Watchdog(factory.name, complain) as watchdog,
         closing(watchdog.watch(factory.make(EPISODES))) as env,
         shown(f"whole games of member {member}") as tell,
     ):
-        policy, _ = load_policy(checkpoint, what, env.spec, member=member, greedy=False, seed=settings.seed)
+        policy, _ = load_policy(checkpoint, what, env.spec, member=member, greedy=False, seed=config.run.seed)
         games = play(
             policy,
             env,

@@ -23,7 +23,6 @@ from gossamer.envs.gym import Custom
 from gossamer.errors import EnvironmentFailed
 from gossamer.launch.threads import threads
 from gossamer.task import Report
-from gossamer.training import experiment
 
 MINE = """
 import threading, gymnasium, numpy as np
@@ -157,11 +156,8 @@ def test_restarts_are_counted_and_reported() -> None:
     assert {(episode.env, episode.index) for episode in cut} == {("mine:Fails", 0), ("mine:Fails", 1)}
 
 
-def test_the_result_says_how_many_were_restarted(monkeypatch: pytest.MonkeyPatch) -> None:
-    again = Custom("mine:Fails", on_error="restart")
-    monkeypatch.setattr(experiment, "environment", lambda settings: again)
-    monkeypatch.setattr("gossamer.config.wiring.environment", lambda settings: again)
-    run = trained(Path("run"), env="mine:Fails", steps=400)
+def test_the_result_says_how_many_were_restarted() -> None:
+    run = trained(Path("run"), env="mine:Fails", steps=400, on_env_error="restart")
     assert run.result["environment_restarts"] == 12
     log = Path("run/run.log").read_text()
     assert log.count("raised OSError: no coal left") == log.count("Traceback") == 4  # the 1st, 2nd, 4th and 8th
