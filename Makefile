@@ -31,7 +31,7 @@ install: .venv/.installed ## .venv with the gossamer command
 	@touch $@
 
 .venv/.installed: .venv/.torch pyproject.toml constraints.txt
-	.venv/bin/python $(PIP) install -c constraints.txt -e ".[atari,ray,dev]"
+	.venv/bin/python $(PIP) install -c constraints.txt -e ".[atari,gym,ray,dev]"
 	@touch $@
 
 test: lint unit ## ruff, mypy, then pytest without the long tests

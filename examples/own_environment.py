@@ -3,6 +3,7 @@
     cd examples
     gossamer train paac --env own_environment:Corridor --steps 60000 --run-dir runs/corridor
     gossamer evaluate runs/corridor
+    gossamer record runs/corridor
 
 or from Python, as below: python examples/own_environment.py
 """
@@ -24,6 +25,9 @@ class Corridor(gymnasium.Env[np.ndarray, np.int64]):
     observation_space = gymnasium.spaces.Box(0.0, 1.0, (LENGTH,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
 
+    def __init__(self, render_mode: str | None = None) -> None:
+        self.render_mode = render_mode  # "rgb_array" where it is filmed; left out, it can be trained all the same
+
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
         super().reset(seed=seed)
         self.place = 0
@@ -33,6 +37,12 @@ class Corridor(gymnasium.Env[np.ndarray, np.int64]):
         self.place = max(0, self.place + (1 if action == 1 else -1))
         arrived = self.place == LENGTH
         return self._seen(), 1.0 if arrived else -0.01, arrived, False, {}
+
+    def render(self) -> np.ndarray:
+        """A uint8 picture [height, width, 3]: the corridor, and where we are in it."""
+        shown = np.zeros((1, LENGTH, 3), np.uint8)
+        shown[0, min(self.place, LENGTH - 1)] = 255
+        return shown.repeat(16, axis=0).repeat(16, axis=1)
 
     def _seen(self) -> np.ndarray:
         return np.eye(LENGTH, dtype=np.float32)[min(self.place, LENGTH - 1)]

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 
 from gossamer.data import Array, Step, Trajectory, Tree
-from gossamer.envs.base import Resumable, VectorEnv
+from gossamer.envs.base import Restarting, Resumable, VectorEnv
+from gossamer.errors import EnvironmentFailed
 from gossamer.policy import Policy
 from gossamer.task import Episode
 
@@ -36,8 +37,11 @@ class Clock:
 class Actor:
     """Fills trajectory slots in place. Nothing is allocated, logged or waited for within a step but the action."""
 
-    def __init__(self, env: VectorEnv, policy: Policy, *, gamma: float, seed: int, clock: Clock) -> None:
-        self.env, self.policy, self.gamma, self.clock = env, policy, gamma, clock
+    def __init__(
+        self, env: VectorEnv, policy: Policy, *, gamma: float, seed: int, clock: Clock, name: str = ""
+    ) -> None:
+        """`name`: of the environment, for `Episode`."""
+        self.env, self.policy, self.gamma, self.clock, self.name = env, policy, gamma, clock, name
         self._obs = env.reset(seed)  # [B, *O]
         self._state: Tree = {}
         self._scores = np.zeros(env.num_envs, np.float64)  # [B] of the running episodes
@@ -83,13 +87,17 @@ class Actor:
         self._lengths += 1
         if step.over.any():
             for b in np.flatnonzero(step.over):
-                self._episodes.append(Episode(float(self._scores[b]), int(self._lengths[b])))
+                self._episodes.append(Episode(float(self._scores[b]), int(self._lengths[b]), self.name, int(b)))
             self._scores[step.over], self._lengths[step.over] = 0.0, 0
 
     def episodes(self) -> tuple[Episode, ...]:
         """Those that ended since the last call."""
         finished, self._episodes = tuple(self._episodes), []
         return finished
+
+    def failures(self) -> tuple[EnvironmentFailed, ...]:
+        """Of environments that were restarted, since the last call."""
+        return self.env.failures() if isinstance(self.env, Restarting) else ()
 
     def state_dict(self) -> Tree:
         """The environments and the running episodes; empty where the environment cannot give its state."""

@@ -24,7 +24,14 @@ Protocol = Literal["noop", "sticky"]
 Architecture = Annotated[str, tyro.conf.Positional, help_text("Parallel architecture; see `gossamer list`.")]
 Directory = Annotated[Path, tyro.conf.Positional, help_text("A run directory.")]
 Which = Annotated[str, help_text("last, best, or the name of a folder under checkpoints/.")]
-Under = Annotated[Protocol, help_text("noop: up to 30 no-ops first; sticky: actions repeat with probability 0.25.")]
+Under = Annotated[
+    Protocol | None,
+    left_open(
+        "Atari: up to 30 no-ops first (noop), or actions that repeat with probability 0.25 (sticky).",
+        Protocol,
+        "(default: sticky where trained so, else noop)",
+    ),
+]
 Greedy = Annotated[bool, help_text("Take the likeliest action instead of sampling.")]
 AsJson = Annotated[bool, help_text("Print one JSON object.")]
 Member = Annotated[str, help_text("Of several: average (of their parameters), best, or a member's number.")]
@@ -182,7 +189,11 @@ class Evaluate:
 
     run_dir: Directory
     episodes: Annotated[int, help_text("Games to play.")] = 30
-    protocol: Under = "noop"
+    max_steps: Annotated[
+        int | None,
+        left_open("Until a game is cut off. [steps]", int, "(default: 27000; Atari: 108000 frames)"),
+    ] = None
+    protocol: Under = None
     checkpoint: Which = "last"
     member: Member = "average"
     greedy: Greedy = False
@@ -195,6 +206,7 @@ class Evaluate:
         result = evaluate(
             self.run_dir,
             episodes=self.episodes,
+            max_steps=self.max_steps,
             protocol=self.protocol,
             checkpoint=self.checkpoint,
             member=self.member,
@@ -216,7 +228,7 @@ class Record:
 
     run_dir: Directory
     out: Annotated[Path | None, left_open("An .mp4 or .gif.", Path, "(default: video.mp4 in the run directory)")] = None
-    protocol: Under = "noop"
+    protocol: Under = None
     checkpoint: Which = "last"
     member: Member = "average"
     greedy: Greedy = False

@@ -30,6 +30,23 @@ class DirectoryGone(UserError):
     """A run directory that was removed or replaced during the run."""
 
 
+class EnvironmentFailed(UserError):
+    """An environment raised an error, or gave an answer that cannot be used.
+
+    The error that it raised is the cause (`__cause__`); `trace` is its traceback as text, which also crosses processes.
+    """
+
+    def __init__(self, env: str, index: int | None, what: str, trace: str = "") -> None:
+        """`env`: as in `--env`. `index`: its number among the environments of its worker, None where unknown."""
+        super().__init__(env, index, what, trace)  # these are what pickle makes it from again
+        self.env, self.index, self.what, self.trace = env, index, what, trace
+        self.advice = ""  # what was done about it, and what the user can do
+
+    def __str__(self) -> str:
+        which = "" if self.index is None else f"environment {self.index}: "
+        return f"--env {self.env}: {which}{self.what}{self.advice and '; ' + self.advice}"
+
+
 def near(name: str, names: Iterable[str]) -> str:
     """`; near: a, b` where something is close."""
     close = difflib.get_close_matches(name, list(names), n=3, cutoff=0.5)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Concatenate, TypeAlias
 
+from gossamer.envs.watchdog import Watchdog
 from gossamer.exchange import Exchange
 from gossamer.experience import Direct
 from gossamer.member import Member
@@ -24,7 +25,8 @@ def act_and_learn(ctx: Context, task: Task, exchange: Exchange, *, num_envs: int
 
     `num_envs` environments side by side, stepped by `env_workers` threads or processes (0: what suits them)."""
     with (
-        closing(task.env.make(num_envs, workers=env_workers)) as env,
+        Watchdog(task.env.name, ctx.report) as watchdog,
+        closing(watchdog.watch(task.env.make(num_envs, workers=env_workers))) as env,
         closing(Member(ctx, task, env, exchange)) as member,
     ):
         experience = Direct(member.slot())

@@ -37,7 +37,7 @@ class Member:
         self.link = exchange.join(ctx, self.learner, None if saved is None else saved.get("exchange", {}))
         policy = Replica(self.learner.model, task.algorithm, self.link, self._rng)
         seed = task.stream(f"env {self.learner.steps}", ctx.rank)
-        self.actor = Actor(env, policy, gamma=task.algorithm.gamma, seed=seed, clock=self.clock)
+        self.actor = Actor(env, policy, gamma=task.algorithm.gamma, seed=seed, clock=self.clock, name=task.env.name)
         if saved is not None and saved.get("actor"):
             self.actor.load_state_dict(saved["actor"])
         elif saved is not None and "actor" in saved:
@@ -85,15 +85,16 @@ class Member:
         learner, before = self.learner, self._reported
         self._reported = now = (self._acted, learner.steps, learner.updates)
         acted, learned, updates = (n - b for n, b in zip(now, before, strict=True))
-        return Report(acted, learned, updates, self.actor.episodes(), metrics, self.clock.take(), self.link.take())
+        episodes, failures = self.actor.episodes(), self.actor.failures()
+        return Report(acted, learned, updates, episodes, metrics, self.clock.take(), self.link.take(), failures)
 
     def close(self) -> None:
         """Leave the others."""
         self.link.leave()
 
     def state_dict(self, *, acting: bool = True) -> Tree:
-        """Everything the future depends on: parameters, optimiser, random streams, exchange, and unless not `acting`
-        the environments."""
+        """Everything the future depends on: parameters, optimiser, random streams, exchange, environments (without
+        `acting` not these: they have failed in the middle of a step)."""
         return on_host(
             {
                 "learner": self.learner.state_dict(),

@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 
 from gossamer.algorithms import Algorithm, Network
 from gossamer.envs.base import EnvFactory
+from gossamer.errors import EnvironmentFailed
 from gossamer.machine import resolve_device
 
 
@@ -69,6 +70,8 @@ class Episode:
 
     score: float  # undiscounted return, unclipped
     steps: int
+    env: str = ""  # the name of its environment
+    index: int = 0  # which one of its worker's
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,7 @@ class Report:
     metrics: dict[str, float] = field(default_factory=dict)  # of the last update
     seconds: dict[str, float] = field(default_factory=dict)  # env, inference, update: where the time went
     exchange: tuple[Any, ...] = ()  # what the exchange kept of itself, in order (`exchange.records`)
+    failures: tuple[EnvironmentFailed, ...] = ()  # of environments that were restarted
 
 
 @dataclass(frozen=True)

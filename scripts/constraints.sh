@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 python=.venv-constraints/bin/python
 $python -m pip install "$1"
-$python -m pip install ".[atari,ray,dev]"
+$python -m pip install ".[atari,gym,ray,dev]"
 {
     echo "# Every package of the environments that are tested, at the version that is tested (\`make constraints\`)."
     # without the local part of a version (2.13.0+cpu), so that any build of it will do

@@ -178,7 +178,7 @@ def test_a_lost_life_terminates_but_the_game_goes_on() -> None:
     assert slot.discount.tolist() == [[GAMMA, GAMMA], [0, GAMMA], [0, 0], [GAMMA, 0]]
     assert slot.reward.tolist() == [[1, 0], [1, 0], [1, 0], [1, 1]]
     # 5 + 3 + 2, unclipped, over both lives of the first; the second's life was lost just when that game was over
-    assert episodes == (Episode(score=10, steps=3), Episode(score=7, steps=4))
+    assert episodes == (Episode(score=10, steps=3, index=0), Episode(score=7, steps=4, index=1))
 
 
 def test_environments_end_each_for_itself() -> None:
@@ -191,7 +191,7 @@ def test_environments_end_each_for_itself() -> None:
     # only the second is cut, and bootstraps: 1 + 107 / 2; where the first goes on, nothing is added
     assert slot.reward.tolist() == [[1, 1], [1, 1], [1, 54.5], [1, 1]]
     assert slot.discount.tolist() == [[GAMMA, GAMMA], [0, GAMMA], [GAMMA, 0], [0, GAMMA]]
-    assert episodes == (Episode(2, 2), Episode(6, 3), Episode(2, 2))
+    assert episodes == (Episode(2, 2, index=0), Episode(6, 3, index=1), Episode(2, 2, index=0))
 
 
 def test_an_environment_that_cuts_without_a_final_observation_is_refused() -> None:
@@ -209,6 +209,13 @@ def test_episodes_are_reported_once_and_run_on_across_rollouts() -> None:
     # 6 steps, episodes of 3: one ends in the second rollout, one in the third; each scores 0 + 1 + 2
     assert seen == [(), (Episode(3, 3),), (Episode(3, 3),)]
     assert acting.episodes() == ()
+
+
+def test_episodes_say_which_environment_they_are_of() -> None:
+    env = Counter(2).make(3)
+    acting = Actor(env, Reads(), gamma=GAMMA, seed=0, clock=Clock(), name="counter")
+    acting.unroll(slot_for(env, 2))
+    assert [(episode.env, episode.index) for episode in acting.episodes()] == [("counter", b) for b in range(3)]
 
 
 @pytest.mark.parametrize("toy", [Counter(5), Counter(5, truncate=True), Catch(), Identity()], ids=lambda toy: toy.name)

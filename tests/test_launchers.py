@@ -30,7 +30,9 @@ from some_programs import (
     work,
 )
 
+from gossamer.launch import base
 from gossamer.launch import threads as threads_module
+from gossamer.launch.base import EndWithout
 from gossamer.launch.ray.launcher import Ray
 from gossamer.launch.simulation import Simulation
 from gossamer.launch.threads import threads
@@ -460,3 +462,39 @@ def test_an_error_raised_by_a_signal_handler_ends_the_workers_and_comes_out(laun
     with on_signal(interrupt), pytest.raises(InterruptedError, match="by hand"):
         launch(program, watcher)
     assert watcher.records == [("send_signal", "ended")]
+
+
+class LeavesBehind(Watcher):
+    """Ends the program as soon as it has a record, without the workers that hang."""
+
+    def __init__(self, *hang: str) -> None:
+        super().__init__()
+        self.hang = hang
+
+    def stopping(self) -> bool:
+        if self.records and threading.current_thread() is threading.main_thread():
+            raise EndWithout("enough", self.hang)
+        return False
+
+
+def hang_or_end(ctx: Context, released: threading.Event) -> None:
+    if ctx.rank == 0:
+        ctx.report("hangs")
+        released.wait()
+        return
+    while not ctx.stopped:
+        time.sleep(0.001)
+    ctx.save("ended")
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_program_that_ends_at_once_leaves_workers_that_hang(known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "AT_ONCE_SECONDS", 3600.0 if known else 0.1)  # that it waits for them, unless it is told
+    program, released = Program("hang"), threading.Event()
+    watcher = LeavesBehind("hang_or_end[0]") if known else LeavesBehind()
+    program.worker(hang_or_end, copies=2)(released)
+    with pytest.raises(EndWithout, match="enough"):
+        threads(program, watcher)
+    if known:
+        assert watcher.states == {"hang_or_end[1]": "ended"}
+    released.set()

@@ -50,8 +50,9 @@ class Keywords(TypedDict, total=False):
     checkpoint_every: float
     init_from: str
     # environment
-    preprocessing: Literal["paac", "gala", "impala", "machado"]
+    preprocessing: Literal["paac", "gala", "impala", "machado", "gymnasium"]
     screen_size: int
+    on_env_error: Literal["fail", "restart"]
     # architectures
     num_envs: int
     env_workers: int

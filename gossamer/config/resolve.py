@@ -15,9 +15,11 @@ from gossamer.config.elsewhere import suggestion
 from gossamer.config.names import ALGORITHMS, ARCHITECTURES, NETWORKS, OPTIMIZERS, PRESETS, load, name_of
 from gossamer.config.presets import Layer, layers
 from gossamer.envs import catalogue
+from gossamer.envs.atari import Atari
 from gossamer.envs.base import EnvFactory
 from gossamer.envs.gym import Custom, Gym
-from gossamer.envs.options import AtariOptions, kind_of
+from gossamer.envs.options import AtariOptions, GymOptions, kind_of
+from gossamer.envs.watchdog import Watchdog, complain
 from gossamer.errors import UserError, near
 from gossamer.networks import NetworkOptions
 from gossamer.optim import StepRule
@@ -79,7 +81,7 @@ class Composition:
         self.env = catalogue.resolve(choices.env)
         algorithm = _kind("--algorithm", choices.algorithm or DEFAULT_ALGORITHM, ALGORITHMS)
         names = name_of(architecture, ARCHITECTURES), name_of(algorithm, ALGORITHMS)
-        atari = kind_of(self.env) is AtariOptions
+        atari = isinstance(self.env, Atari)
         found = layers(*names, preset=choices.preset, pixels=atari or _pixels(self.env), atari=atari)
         self.layers = tuple(found)
         self.kinds: dict[str, type] = {
@@ -191,7 +193,7 @@ def _of_function(function: Any) -> type:
 
 
 def _pixels(env: EnvFactory) -> bool:
-    with closing(env.make(1)) as made:
+    with Watchdog(env.name, complain) as watchdog, closing(watchdog.watch(env.make(1))) as made:
         return made.spec.pixels
 
 
@@ -209,6 +211,7 @@ def refused(name: str, value: Any, known: Iterable[str], chosen: Collection[str]
 def _built_in() -> Iterable[tuple[str, type]]:
     """Every part of the package that has options, by its name."""
     yield "an Atari game", AtariOptions
+    yield "a Gymnasium id or factory", GymOptions
     for known in (ARCHITECTURES, ALGORITHMS, OPTIMIZERS):
         for name in known:
             yield name, load(name, name, known)

@@ -73,16 +73,25 @@ IMPALA = AtariPreset(life_loss_ends=True)
 # the agent's business there; they stay as in the other presets.
 MACHADO = AtariPreset(noop_max=0, sticky=0.25, full_actions=True, frame_cap=18_000)
 
-PRESETS = {"paac": PAAC, "gala": GALA, "impala": IMPALA, "machado": MACHADO}
+# Gymnasium's `ALE/Pong-v5` (ale-py's registration, after Machado et al.): sticky actions are the only randomness, each
+# game's own action set, 30 minutes to an episode. What an agent makes of the pictures, 4 of 84 x 84 grey pixels and the
+# maximum of two frames, and that it learns from clipped rewards, stay as in the other presets.
+GYMNASIUM = AtariPreset(noop_max=0, sticky=0.25)
+
+PRESETS = {"paac": PAAC, "gala": GALA, "impala": IMPALA, "machado": MACHADO, "gymnasium": GYMNASIUM}
+
+
+FOR_TWO = {"combat", "joust", "maze_craze", "warlords"}  # the emulator ends the process that asks for them alone
 
 
 def list_games() -> tuple[str, ...]:
-    """Every game that ale-py ships, by its snake_case name; `MissingExtra` where ale-py is not installed."""
+    """Every game that ale-py ships and one can play alone, by its snake_case name; `MissingExtra` where ale-py is not
+    installed."""
     try:
         from ale_py import roms
     except ModuleNotFoundError as error:
         raise missing_extra("Atari games", "atari") from error
-    return tuple(sorted(roms.get_all_rom_ids()))
+    return tuple(sorted(set(roms.get_all_rom_ids()) - FOR_TWO))
 
 
 @dataclass(frozen=True)

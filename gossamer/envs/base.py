@@ -6,13 +6,14 @@ import difflib
 import os
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from gossamer.data import Array, Step, Tree
+from gossamer.errors import EnvironmentFailed
 
 
 class UnsupportedSpace(ValueError):
@@ -72,6 +73,23 @@ class Resumable(Protocol):
         """Go on exactly where `state_dict` was taken."""
 
 
+@runtime_checkable
+class Watchable(Protocol):
+    """Environments that say which of them is being asked, so that one that does not answer can be named."""
+
+    def calls(self) -> Sequence[tuple[int, int]]:
+        """For each thread or process that asks them: which environment it is asking now (-1: none), and a number that
+        changes with every call. Called from another thread."""
+
+
+@runtime_checkable
+class Restarting(Protocol):
+    """Environments that are restarted where they fail."""
+
+    def failures(self) -> tuple[EnvironmentFailed, ...]:
+        """What went wrong and was survived by a restart, since the last call."""
+
+
 class EnvFactory(Protocol):
     """Frozen data that says which environment; made where it is used, so that it can travel."""
 
@@ -99,6 +117,17 @@ def near_names(name: str, known: Iterable[str]) -> list[str]:
 def _fold(name: str) -> str:
     """Spellings of one environment, alike: `ALE/SpaceInvaders-v5`, `space_invaders` -> `spaceinvaders`."""
     return re.sub(r"^ale/|noframeskip|deterministic|-v\d+$|[^a-z0-9]", "", name.lower())
+
+
+OURS = ("classic-control", "classic_control", "toy-text", "toy_text", "box2d")  # Gymnasium's extras that are in [gym]
+
+
+def not_installed(name: str, told: str) -> MissingExtra:
+    """The error for an environment that needs a package; `told`: what Gymnasium says of it."""
+    if any(f"[{extra}]" in told for extra in OURS):
+        package = told.split(" is not installed")[0]
+        return MissingExtra(f'{name}: {package} is not installed; run pip install "gossamer[gym]"')
+    return MissingExtra(f"{name}: {told}")
 
 
 def missing_extra(what: str, extra: str) -> MissingExtra:

@@ -16,9 +16,12 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
-from gossamer.envs.base import UnknownEnv, VectorEnv, unknown_env
+from gossamer.envs.base import UnknownEnv, VectorEnv, check_counts, unknown_env
+from gossamer.envs.local import Local, OnError, ResumableLocal, Source
+from gossamer.envs.single import place
 from gossamer.envs.spaces import GymEnv
-from gossamer.envs.workers import vectorise
+from gossamer.envs.workers import Workers
+from gossamer.errors import UserError
 
 
 def list_ids() -> tuple[str, ...]:
@@ -44,6 +47,7 @@ class Gym:
 
     id: str
     kwargs: tuple[tuple[str, Any], ...] = ()
+    on_error: OnError = "fail"  # where one fails: end with the error, or make it again and go on
 
     @property
     def name(self) -> str:
@@ -54,7 +58,7 @@ class Gym:
         # The specification travels, not the id: what a script has registered, a worker process need not know.
         options = dict(self.kwargs) | ({"render_mode": "rgb_array"} if render else {})
         make: Callable[[], GymEnv] = partial(gymnasium.make, find_spec(self.id), **options)
-        return vectorise(self.name, make, num_envs, workers)
+        return vectorise(Source(self.name, make, self.on_error), num_envs, workers)
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,7 @@ class Custom:
     the class itself. To be seen in videos it takes `render_mode`, as Gymnasium's own do."""
 
     target: str
+    on_error: OnError = "fail"  # where one fails: end with the error, or make it again and go on
 
     def __post_init__(self) -> None:
         module, _, factory = self.target.partition(":")
@@ -76,7 +81,7 @@ class Custom:
     def make(self, num_envs: int, *, workers: int = 0, render: bool = False) -> VectorEnv:
         """See `vectorise` for `workers` and what is raised; also `UnknownEnv` where there is no such factory."""
         self.load()
-        return vectorise(self.name, partial(self._one, render), num_envs, workers)
+        return vectorise(Source(self.name, partial(self._one, render), self.on_error), num_envs, workers)
 
     def load(self) -> Callable[..., Any]:
         """The factory; `UnknownEnv` if its module or it is not there."""
@@ -90,17 +95,50 @@ class Custom:
 
     def _one(self, render: bool) -> GymEnv:
         factory = self.load()
-        shown = render and "render_mode" in inspect.signature(factory).parameters
+        shown = render and _takes_render_mode(factory)
         env = factory(render_mode="rgb_array") if shown else factory()
         if not isinstance(env, gymnasium.Env):
-            raise UnknownEnv(f"{self.target} must give a gymnasium.Env, not {type(env).__name__}")
+            raise UnknownEnv(f"--env {self.target}: must give a gymnasium.Env, not {type(env).__name__}")
+        if render and env.render_mode != "rgb_array":
+            raise UserError(
+                f"--env {self.target}: cannot be filmed: let it take render_mode, keep that as self.render_mode, and "
+                'let render() return a uint8 array [height, width, 3] (render_mode="rgb_array"); '
+                "examples/own_environment.py does"
+            )
         return env
 
 
+def vectorise(source: Source, num_envs: int, workers: int) -> VectorEnv:
+    """`num_envs` environments stepped by `workers` processes; by this one if `workers` is 0 or 1.
+
+    This process is the default because small environments are stepped in less time than it takes to wake a process,
+    and because only here can their state be saved. Raises `ValueError` where the environments do not divide by the
+    workers, `UnsupportedSpace` for spaces the library does not have, `EnvironmentFailed` where the factory raises.
+    """
+    check_counts(num_envs, workers)
+    if workers > 1:
+        return Workers(source, num_envs, workers)
+    local = Local(source, num_envs)
+    return ResumableLocal(local) if local.saveable else local
+
+
+def _takes_render_mode(factory: Callable[..., Any]) -> bool:
+    parameters = inspect.signature(factory).parameters
+    return "render_mode" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+
+
 def _import(name: str, module: str) -> Any:
+    """The module of a user's environment. `UnknownEnv` in one line, whatever its import raises."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise  # the module is there, one that it needs is not
-        raise UnknownEnv(f"unknown environment {name!r}: no module {error.name!r} can be imported") from error
+        if error.name is not None and f"{module}.".startswith(f"{error.name}."):
+            raise UnknownEnv(f"unknown environment {name!r}: no module {error.name!r} can be imported") from error
+        raise _import_failed(name, module, error) from error
+    except (Exception, SystemExit) as error:  # code of the user's
+        raise _import_failed(name, module, error) from error
+
+
+def _import_failed(name: str, module: str, error: BaseException) -> UserError:
+    where = "" if isinstance(error, SyntaxError) else place(error)  # the text of a syntax error has it
+    return UserError(f"--env {name}: importing {module} raised {type(error).__name__}: {error}{where}")

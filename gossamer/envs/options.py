@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import Literal, Protocol
 
 from gossamer.envs import catalogue
-from gossamer.envs.atari import Atari
+from gossamer.envs.atari import GYMNASIUM, Atari
 from gossamer.envs.base import EnvFactory
+from gossamer.envs.gym import Custom, Gym
 from gossamer.options import option, options
 
 
@@ -26,7 +27,9 @@ class AtariOptions:
     """Options of an Atari game."""
 
     name: str
-    preprocessing: Literal["paac", "gala", "impala", "machado"] = option("Whose preprocessing of pictures.", "paac")
+    preprocessing: Literal["paac", "gala", "impala", "machado", "gymnasium"] = option(
+        "Whose preprocessing of pictures.", "paac"
+    )
     screen_size: int = option("Height and width of pictures.", 84, least=16, most=210, measure="pixels")
 
     def factory(self) -> EnvFactory:
@@ -35,8 +38,33 @@ class AtariOptions:
 
 
 @options
+class AleOptions:
+    """Options of an Atari game by its Gymnasium id, which says how it is played."""
+
+    name: str
+    screen_size: int = option("Height and width of pictures.", 84, least=16, most=210, measure="pixels")
+
+    def factory(self) -> EnvFactory:
+        return AtariOptions(self.name, "gymnasium", self.screen_size).factory()
+
+
+@options
+class GymOptions:
+    """Options of Gymnasium ids and of factories of the user's."""
+
+    name: str
+    on_env_error: Literal["fail", "restart"] = option(
+        "Where one fails: end with its error (what was learned is saved), or make it again and go on.", "fail"
+    )
+
+    def factory(self) -> EnvFactory:
+        env = catalogue.resolve(self.name)
+        return replace(env, on_error=self.on_env_error) if isinstance(env, Gym | Custom) else env
+
+
+@options
 class PlainOptions:
-    """Toys, Gymnasium ids and factories of the user's have no options."""
+    """Toys have no options."""
 
     name: str
 
@@ -44,6 +72,8 @@ class PlainOptions:
         return catalogue.resolve(self.name)
 
 
-def kind_of(env: EnvFactory) -> type[AtariOptions] | type[PlainOptions]:
-    """The options that such an environment has."""
-    return AtariOptions if isinstance(env, Atari) else PlainOptions
+def kind_of(env: EnvFactory) -> type[EnvOptions]:
+    """The options that an environment has, as `catalogue.resolve` gives it for a name alone."""
+    if isinstance(env, Atari):
+        return AleOptions if env.preset == GYMNASIUM else AtariOptions
+    return GymOptions if isinstance(env, Gym | Custom) else PlainOptions

@@ -1,114 +1,27 @@
-"""Gymnasium environments written in Python, side by side: in this process, or in n_w worker processes with n_e / n_w
-environments each, as in PAAC (Clemente et al. 2017, section 4). Both give the same trajectories."""
+"""Gymnasium environments side by side in n_w worker processes with n_e / n_w environments each, as in PAAC (Clemente et
+al. 2017, section 4). They give the same trajectories as `Local`."""
 
 from __future__ import annotations
 
-import multiprocessing.connection
-import os
+import multiprocessing
 import signal
-from collections.abc import Callable, Sequence
-from functools import partial
+import time
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
-import gymnasium
+import cloudpickle
 import numpy as np
-from gymnasium.spaces import Box, Dict, MultiBinary, MultiDiscrete, Space
-from gymnasium.vector import AsyncVectorEnv, AutoresetMode
-from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker
 
-from gossamer.data import Array, Step, Tree
-from gossamer.envs.base import Resumable, VectorEnv, check_counts, env_seeds
-from gossamer.envs.spaces import GymEnv, adapt
+from gossamer.data import Array, Step
+from gossamer.envs.base import env_seeds
+from gossamer.envs.blocks import Answer, Request, Shared, serve
+from gossamer.envs.local import AT_MOST, Source
+from gossamer.envs.single import Single
+from gossamer.errors import EnvironmentFailed
 
-
-def vectorise(name: str, make: Callable[[], GymEnv], num_envs: int, workers: int) -> VectorEnv:
-    """`num_envs` environments that `make` makes, stepped by `workers` processes; by this one if `workers` is 0 or 1.
-
-    This process is the default because small environments are stepped in less time than it takes to wake a process,
-    and because only here can their state be saved. Raises `ValueError` where the environments do not divide by the
-    workers, `UnsupportedSpace` for spaces the library does not have.
-    """
-    check_counts(num_envs, workers)
-    if workers > 1:
-        return Workers(name, make, num_envs, workers)
-    local = Local(name, make, num_envs)
-    saveable = local.saveable()
-    return local if saveable is None else ResumableLocal(local, saveable)
-
-
-class Local:
-    """B environments stepped one after the other in this process."""
-
-    def __init__(self, name: str, make: Callable[[], GymEnv], num_envs: int) -> None:
-        self._name, self.num_envs = name, num_envs
-        self._envs = [make() for _ in range(num_envs)]
-        self._adapter = adapt(name, self._envs[0])
-        self.spec = self._adapter.spec
-
-    def reset(self, seed: int) -> Array:
-        return self.reset_each(env_seeds(seed, self.num_envs))
-
-    def reset_each(self, seeds: Sequence[int]) -> Array:
-        """As `reset`, with a seed for each environment."""
-        return np.stack([self._obs(env.reset(seed=s)[0]) for env, s in zip(self._envs, seeds, strict=True)])
-
-    def step(self, action: Array) -> Step:
-        obs = np.empty((self.num_envs, *self.spec.obs_shape), self.spec.obs_dtype)
-        reward = np.empty(self.num_envs, np.float32)
-        terminated, truncated = np.zeros(self.num_envs, bool), np.zeros(self.num_envs, bool)
-        final_obs: Array | None = None
-        for i, (env, a) in enumerate(zip(self._envs, action.tolist(), strict=True)):
-            x, reward[i], ended, cut, _ = env.step(self._adapter.first_action + a)
-            terminated[i], truncated[i] = ended, cut and not ended  # an end is an end, at the limit too
-            if truncated[i]:
-                final_obs = np.zeros_like(obs) if final_obs is None else final_obs
-                final_obs[i] = self._obs(x)
-            if ended or cut:
-                x, _ = env.reset()
-            obs[i] = self._obs(x)
-        return Step(obs, reward, reward.copy(), terminated, truncated, terminated | truncated, final_obs)
-
-    def frames(self) -> Array:
-        if any(env.render_mode != "rgb_array" for env in self._envs):
-            raise RuntimeError(f"{self._name}: no screens to show: make the environment with render=True")
-        return np.stack([np.asarray(env.render()) for env in self._envs])
-
-    def close(self) -> None:
-        for env in self._envs:
-            env.close()
-
-    def saveable(self) -> list[Resumable] | None:
-        """The environments, if each can save its state and no wrapper around it has a state of its own."""
-        inner = [_unchecked(env) for env in self._envs]
-        resumable: list[Resumable] = [env for env in inner if isinstance(env, Resumable)]
-        return resumable if len(resumable) == len(inner) else None
-
-    def _obs(self, obs: Any) -> Array:
-        return self._adapter.obs(obs).astype(self.spec.obs_dtype, copy=False)
-
-
-def _unchecked(env: GymEnv) -> GymEnv:
-    """Without the wrappers that only check how it is used."""
-    while isinstance(env, (OrderEnforcing, PassiveEnvChecker)):
-        env = env.env
-    return env
-
-
-class ResumableLocal:
-    """`Local` environments that can all save their state, `VectorEnv` and `Resumable`."""
-
-    def __init__(self, local: Local, saveable: list[Resumable]) -> None:
-        self._local, self._saveable = local, saveable
-        self.spec, self.num_envs = local.spec, local.num_envs
-        self.reset, self.step, self.frames, self.close = local.reset, local.step, local.frames, local.close
-
-    def state_dict(self) -> Tree:
-        return {"envs": [env.state_dict() for env in self._saveable]}
-
-    def load_state_dict(self, state: Tree) -> None:
-        self._local.reset(seed=0)  # gymnasium refuses to step an environment that was never reset
-        for env, saved in zip(self._saveable, state["envs"], strict=True):
-            env.load_state_dict(saved)
+CLOSE_SECONDS = 5.0  # that worker processes have to end when they are asked to
+DEATH_SECONDS = 1.0  # from the end of a process's pipe to its own
 
 
 class Workers:
@@ -118,125 +31,151 @@ class Workers:
     with any spawned process, a script that makes these needs its `if __name__ == "__main__":`.
     """
 
-    def __init__(self, name: str, make: Callable[[], GymEnv], num_envs: int, workers: int) -> None:
+    def __init__(self, source: Source, num_envs: int, workers: int) -> None:
         if num_envs % workers:
             raise ValueError(
                 f"num_envs ({num_envs}) must divide by workers ({workers}): each process steps as many environments; "
                 f"{num_envs - num_envs % workers or workers} would do"
             )
-        probe = make()
-        self.spec = adapt(name, probe).spec
+        probe = Single(source.name, source.make, 0)
+        self.spec, self.num_envs = probe.spec, num_envs
         probe.close()
-        self._name, self.num_envs = name, num_envs
-        size = num_envs // workers
-        blocks = [partial(_start, name, make, i, size, os.getpid()) for i in range(workers)]
-        self._vector = AsyncVectorEnv(blocks, copy=False, context=_context(), autoreset_mode=AutoresetMode.DISABLED)
-        self._actions = (workers, size)
+        self._source, self._context = source, multiprocessing.get_context(_start_method())
+        self._shared = Shared.allocate(self._context, self.spec, num_envs, workers)
+        self._processes = [self._start(worker) for worker in range(workers)]
+        self._failures: list[EnvironmentFailed] = []
+        self._deaths = [0] * workers  # without a step between them
+        self._obs: Array | None = None  # [B, *O] as given last
+        self._seeds = np.random.default_rng(0)  # for environments of processes that have died
 
     def reset(self, seed: int) -> Array:
+        self._seeds = np.random.default_rng(seed)
         seeds = env_seeds(seed, self.num_envs)
-        shared, _ = self._alive(lambda: self._vector.reset(options={"seeds": seeds}))
-        return self._whole(shared["obs"])
+        self._ask([("reset", seeds[self._shared.mine(worker)]) for worker in range(len(self._processes))])
+        return self._seen()
 
     def step(self, action: Array) -> Step:
-        shared, *_ = self._alive(lambda: self._vector.step(action.reshape(self._actions)))
-        terminated = self._whole(shared["terminated"]).astype(bool)
-        truncated = self._whole(shared["truncated"]).astype(bool)
-        reward = self._whole(shared["reward"])
-        final_obs = self._whole(shared["final_obs"]) if truncated.any() else None
-        return Step(
-            self._whole(shared["obs"]), reward, reward.copy(), terminated, truncated, terminated | truncated, final_obs
-        )
+        shared = self._shared.arrays
+        shared["action"][:] = action
+        self._ask([("step", None)] * len(self._processes))
+        terminated, truncated, reward = (shared[name].copy() for name in ("terminated", "truncated", "reward"))
+        final_obs: Array | None = None
+        if truncated.any():
+            final_obs = np.zeros_like(shared["final_obs"])
+            final_obs[truncated] = shared["final_obs"][truncated]
+        return Step(self._seen(), reward, reward.copy(), terminated, truncated, terminated | truncated, final_obs)
 
     def frames(self) -> Array:
-        pictures: tuple[Array, ...] = self._alive(lambda: self._vector.call("frames"))
-        return np.concatenate(pictures)
+        return np.concatenate(self._ask([("frames", None)] * len(self._processes)))
 
     def close(self) -> None:
-        self._alive(self._vector.close)
+        for process in self._processes:
+            process.ask(("close", None))
+        until = time.monotonic() + CLOSE_SECONDS
+        for process in self._processes:
+            process.end(until - time.monotonic())
 
-    def _whole(self, shared: Array) -> Array:
-        """[workers, B / workers, ...] that the processes will write to again -> [B, ...] of our own."""
-        return shared.reshape(self.num_envs, *shared.shape[2:]).copy()
+    def calls(self) -> Sequence[tuple[int, int]]:
+        """See `Watchable`."""
+        return [(int(index), int(count)) for index, count in self._shared.arrays["asking"]]
 
-    def _alive(self, ask: Callable[[], Any]) -> Any:
-        """Ask the processes. `RuntimeError` for an error of an environment, and if a process has died."""
+    def failures(self) -> tuple[EnvironmentFailed, ...]:
+        """See `Restarting`."""
+        failures, self._failures = tuple(self._failures), []
+        return failures
+
+    def _seen(self) -> Array:
+        self._obs = self._shared.arrays["obs"].copy()
+        return self._obs
+
+    def _start(self, worker: int) -> Process:
+        self._shared.arrays["asking"][worker] = self._shared.mine(worker).start, 0  # busy with its start
+        return Process(self._context, self._source, worker, self._shared)
+
+    def _ask(self, requests: Sequence[Request]) -> list[Any]:
+        """What the processes answer, all of them before any error is raised: so none is left with an answer unread."""
+        for process, request in zip(self._processes, requests, strict=True):
+            process.ask(request)
+        answers = [self._answer(worker, request) for worker, request in enumerate(requests)]
+        for answer in answers:
+            if isinstance(answer, Exception):
+                raise answer
+        return answers
+
+    def _answer(self, worker: int, request: Request) -> Any:
+        """Of one process: what was asked for, or an error."""
+        answer = self._processes[worker].answer()
+        if answer is None:
+            return self._after_death(worker, request)
+        self._deaths[worker] = 0
+        self._failures += answer[1]
+        return answer[0]
+
+    def _after_death(self, worker: int, request: Request) -> Any:
+        """Start a process that has died again, and cut the episodes of its environments short: the error unless that
+        is wanted, or where it died each time."""
+        error = self._death(worker, request[0])
+        self._deaths[worker] += 1
+        if self._source.on_error == "fail" or request[0] == "frames":
+            return error
+        if self._deaths[worker] > AT_MOST:
+            error.advice = f"it was restarted {AT_MOST} times and has failed each time"
+            return error
+        self._failures.append(error)
+        mine, deaths = self._shared.mine(worker), self._deaths[worker]
+        self._processes[worker] = self._start(worker)
+        self._processes[worker].ask(("reset", self._seeds.integers(2**31, size=mine.stop - mine.start).tolist()))
+        answer = self._answer(worker, ("reset", None))
+        self._deaths[worker] = max(deaths, self._deaths[worker])  # a reset is no step
+        if request[0] == "step" and self._obs is not None:
+            shared = self._shared.arrays
+            shared["reward"][mine], shared["terminated"][mine], shared["truncated"][mine] = 0, False, True
+            shared["final_obs"][mine] = self._obs[mine]
+        return answer
+
+    def _death(self, worker: int, during: str) -> EnvironmentFailed:
+        index, code = int(self._shared.arrays["asking"][worker, 0]), self._processes[worker].end(DEATH_SECONDS)
+        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        which = self._shared.mine(worker).start if index < 0 else index
+        return EnvironmentFailed(self._source.name, which, f"its worker process {how} during {during}()")
+
+
+class Process:
+    """The parent's end of one worker process."""
+
+    def __init__(self, context: Any, source: Source, worker: int, shared: Shared) -> None:
+        self._pipe, its = context.Pipe()
+        what = cloudpickle.dumps(source)  # factories may be closures
+        arguments = (its, what, worker, shared.raw, shared.spec, shared.num_envs, shared.workers)
+        self._process = context.Process(target=serve, args=arguments, daemon=True, name=f"environments {worker}")
+        self._process.start()
+        its.close()  # so that the pipe ends with the process
+
+    def ask(self, request: Request) -> None:
+        with suppress(OSError):  # that it has died is seen where the answer is waited for
+            self._pipe.send(request)
+
+    def answer(self) -> Answer | None:
+        """Waited for; None if the process has died."""
         try:
-            return ask()
-        except (EOFError, ConnectionError) as error:
-            processes = self._vector.processes
-            multiprocessing.connection.wait([process.sentinel for process in processes], timeout=1)
-            codes = [process.exitcode for process in processes]
-            for process in processes:
-                process.kill()
-            self._vector.closed = True  # nobody is left to close
-            raise RuntimeError(f"{self._name}: a worker process died (exit codes {codes}; None: still ran)") from error
+            answer: Answer = self._pipe.recv()
+            return answer
+        except (EOFError, OSError):
+            return None
+
+    def end(self, seconds: float) -> int:
+        """Its exit code: it has so long to end, then it is killed."""
+        self._process.join(timeout=max(0.0, seconds))
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+        self._pipe.close()
+        return int(self._process.exitcode or 0)
 
 
-def _context() -> str:
+def _start_method() -> str:
     """How worker processes start. The fork server imports this module once for all of them."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return "spawn"
     multiprocessing.get_context("forkserver").set_forkserver_preload([__name__])
     return "forkserver"
-
-
-def _start(name: str, make: Callable[[], GymEnv], index: int, size: int, parent: int) -> _Block:
-    if os.getpid() != parent:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C is the parent's to handle: it saves first
-    return _Block(name, make, index, size)
-
-
-class _Block(gymnasium.Env[dict[str, Any], Array]):
-    """The K environments of one process as a single one whose observation is their whole step: so gymnasium's own
-    `AsyncVectorEnv` carries it."""
-
-    def __init__(self, name: str, make: Callable[[], GymEnv], index: int, size: int) -> None:
-        self._name, self._local = name, Local(name, make, size)
-        self._mine = slice(index * size, (index + 1) * size)
-        spec = self._local.spec
-        low, high = (0, 255) if spec.obs_dtype == np.uint8 else (-np.inf, np.inf)
-        obs = Box(low, high, (size, *spec.obs_shape), spec.obs_dtype.type)
-        shared: dict[str, Space[Any]] = {
-            "obs": obs,
-            "final_obs": obs,
-            "reward": Box(-np.inf, np.inf, (size,), np.float32),
-            "terminated": MultiBinary(size),
-            "truncated": MultiBinary(size),
-        }
-        self.observation_space = Dict(shared)
-        self.action_space = MultiDiscrete([spec.actions] * size)
-        self._blank = np.zeros(obs.shape, spec.obs_dtype)
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        assert options is not None
-        seeds: list[int] = options["seeds"][self._mine]
-        obs = self._readable(lambda: self._local.reset_each(seeds))
-        nothing = np.zeros(len(seeds), np.float32)
-        shared = {"obs": obs, "final_obs": self._blank, "reward": nothing, "terminated": nothing, "truncated": nothing}
-        return shared, {}
-
-    def step(self, action: Array) -> Any:
-        step = self._readable(lambda: self._local.step(action))
-        shared = {
-            "obs": step.obs,
-            "final_obs": self._blank if step.final_obs is None else step.final_obs,
-            "reward": step.reward,
-            "terminated": step.terminated,
-            "truncated": step.truncated,
-        }
-        return shared, 0.0, False, False, {}
-
-    def frames(self) -> Array:
-        pictures: Array = self._readable(self._local.frames)
-        return pictures
-
-    def close(self) -> None:
-        self._local.close()
-
-    def _readable(self, act: Callable[[], Any]) -> Any:
-        """An error that cannot be pickled would leave the parent waiting for ever: send its text instead."""
-        try:
-            return act()
-        except Exception as error:
-            raise RuntimeError(f"{self._name}: {type(error).__name__}: {error} (in a worker process)") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
@@ -9,8 +10,9 @@ import numpy as np
 
 from gossamer.config.build import environment, task
 from gossamer.config.config import Config
+from gossamer.envs.watchdog import Watchdog, complain
 from gossamer.evaluation.evaluate import load_policy
-from gossamer.evaluation.games import play
+from gossamer.evaluation.games import limit, play, shown
 from gossamer.evaluation.members import AVERAGE, best, rank, ranked
 from gossamer.machine import single_threaded
 from gossamer.storage.checkpoint import Checkpoint
@@ -20,31 +22,52 @@ PROTOCOL = "training: whole games in the training environment, sampled actions, 
 
 
 def aggregate(
-    config: Config, checkpoint: Checkpoint, returns: dict[str, float | None], *, games: bool
+    config: Config,
+    checkpoint: Checkpoint,
+    returns: dict[str, float | None],
+    *,
+    games: bool,
+    note: Callable[[str], None],
 ) -> dict[str, Any]:
     """For `result.json`: `members`, the mean return of each one's last 100 training episodes; and what the `average` of
-    all and the `best_member` play in whole games, unless without `games`."""
+    all and the `best_member` play in whole games, unless without `games`. `note` is told of games without an end."""
     able = checkpoint.load()["workers"] if games else returns  # one may have been lost with its host, unsaved
     first = best({worker: mean for worker, mean in returns.items() if worker in able})
     found: dict[str, Any] = {"members": {w: returns[w] for w in ranked(returns)}, "average": {}, "best_member": {}}
     if first is not None:
         found["best_member"] = {"member": str(rank(first)), "training_return": returns[first]}
     if games:
-        found["average"] |= whole_games(config, checkpoint, AVERAGE)
+        found["average"] |= whole_games(config, checkpoint, AVERAGE, note)
         if first is not None:
-            found["best_member"] |= whole_games(config, checkpoint, str(rank(first)))
+            found["best_member"] |= whole_games(config, checkpoint, str(rank(first)), note)
     return found
 
 
-def whole_games(config: Config, checkpoint: Checkpoint, member: str) -> dict[str, Any]:
+def whole_games(config: Config, checkpoint: Checkpoint, member: str, note: Callable[[str], None]) -> dict[str, Any]:
     """Returns of whole games that a member plays as in training."""
-    what = task(config)
-    with single_threaded(), closing(environment(config).make(EPISODES)) as env:
+    what, factory = task(config), environment(config)
+    with (
+        single_threaded(),
+        Watchdog(factory.name, complain) as watchdog,
+        closing(watchdog.watch(factory.make(EPISODES))) as env,
+        shown(f"whole games of member {member}") as tell,
+    ):
         policy, _ = load_policy(checkpoint, what, env.spec, member=member, greedy=False, seed=config.run.seed)
-        returns = play(policy, env, EPISODES, seed=what.stream("aggregate"), device=what.device)
+        games = play(
+            policy,
+            env,
+            EPISODES,
+            max_steps=limit(factory),
+            seed=what.stream("aggregate"),
+            device=what.device,
+            tell=tell,
+        )
+    if games.note:
+        note(f"member {member}: {games.note}")
     return {
-        "mean_return": float(np.mean(returns)),
-        "std_return": float(np.std(returns)),
+        "mean_return": float(np.mean(games.returns)),
+        "std_return": float(np.std(games.returns)),
         "episodes": EPISODES,
+        "cut_off": games.cut_off,
         "protocol": PROTOCOL,
     }

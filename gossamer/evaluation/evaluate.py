@@ -15,8 +15,9 @@ from torch import nn
 from gossamer.config.build import environment, task
 from gossamer.envs.atari import Atari
 from gossamer.envs.base import EnvFactory, Spec
+from gossamer.envs.watchdog import Watchdog, complain
 from gossamer.errors import UserError
-from gossamer.evaluation.games import SIDE_BY_SIDE, play
+from gossamer.evaluation.games import MAX_FRAMES, MAX_STEPS, SIDE_BY_SIDE, limit, play, shown
 from gossamer.evaluation.members import AVERAGE, average, choose
 from gossamer.exchange import AloneLink
 from gossamer.learner import build
@@ -43,18 +44,23 @@ class Evaluation:
     checkpoint: str
     greedy: bool
     member: str | None = None  # `average`, or the number of the member that played; None where there is only one
+    cut_off: int = 0  # games that had not ended after `max_steps`: their returns are those up to there
+    max_steps: int = MAX_STEPS
 
     def to_dict(self) -> dict[str, Any]:
         """As `--json` prints it."""
         return asdict(self)
 
 
-def under(env: EnvFactory, protocol: Protocol) -> tuple[EnvFactory, str]:
-    """The environment as the protocol has it: whole games, 108,000 frames at most (30 minutes)."""
+def under(env: EnvFactory, protocol: Protocol | None = None) -> tuple[EnvFactory, str]:
+    """The environment as the protocol has it: whole games, 108,000 frames at most (30 minutes). Without a protocol:
+    sticky where it was trained so, else noop. What is not Atari has none, which is said if one was asked for."""
     if not isinstance(env, Atari):
+        if protocol is not None:
+            print(f"--protocol {protocol} ignored: {env.name} is not an Atari game", file=sys.stderr)
         return env, "plain"
-    whole = replace(env.preset, life_loss_ends=False, frame_cap=108_000)
-    if protocol == "noop":
+    whole = replace(env.preset, life_loss_ends=False, frame_cap=MAX_FRAMES)
+    if (protocol or ("sticky" if whole.sticky else "noop")) == "noop":
         return replace(env, preset=replace(whole, noop_max=30, sticky=0.0)), "noop"
     return replace(env, preset=replace(whole, noop_max=0, sticky=0.25)), "sticky"
 
@@ -63,7 +69,7 @@ def load_policy(
     checkpoint: Checkpoint, what: Task, spec: Spec, *, member: str, greedy: bool, seed: int
 ) -> tuple[Replica, str | None]:
     """The policy a checkpoint holds, and whose it is (`Evaluation.member`); `UserError` if there is no such member, or
-    its parameters do not fit the task."""
+    its parameters do not fit the task or are not finite."""
     if not 0 <= seed < 2**31:
         raise UserError(f"--seed {seed}: must be at least 0 and below 2^31")
     model, tree = build(what, spec), checkpoint.load()
@@ -79,13 +85,20 @@ def _load(model: nn.Module, weights: dict[str, torch.Tensor], checkpoint: Checkp
         model.load_state_dict(weights)
     except RuntimeError as error:
         raise UserError(f"{checkpoint.path}: its parameters do not fit the run's config.json ({error})") from error
+    bad = [name for name, tensor in model.state_dict().items() if not tensor.isfinite().all()]
+    if bad:
+        raise UserError(
+            f"{checkpoint.path}: {bad[0]} is not finite, so there is nothing to play: "
+            "give an earlier checkpoint (--checkpoint best), or train again with a smaller learning rate"
+        )
 
 
 def evaluate(
     run_dir: str | Path,
     *,
     episodes: int = 30,
-    protocol: Protocol = "noop",
+    max_steps: int | None = None,
+    protocol: Protocol | None = None,
     checkpoint: str = "last",
     greedy: bool = False,
     seed: int = 0,
@@ -93,37 +106,51 @@ def evaluate(
     member: str = AVERAGE,
 ) -> Evaluation:
     """Play so many games with the run's policy. Every environment plays its share, so that quick games (lost ones)
-    are not counted more often. The result is also written to `evaluation-PROTOCOL.json` in the run directory.
+    are not counted more often. A game is cut off after `max_steps` (default: 27,000; Atari's end at 108,000 frames).
+    The result is also written to `evaluation-PROTOCOL.json` in the run directory.
 
     `member`: of a run of many, `average` plays with the mean of their parameters, `best` is the one with the highest
     return of its last 100 training episodes, `0`, `1`, .. are single ones; what one of them played is written to
     `evaluation-PROTOCOL-NUMBER.json`."""
     if episodes < 1:
         raise UserError(f"--episodes {episodes}: must be at least 1")
+    if max_steps is not None and max_steps < 1:
+        raise UserError(f"--max-steps {max_steps}: must be at least 1")
     directory = Path(run_dir)
     config = load_config(directory)
     found = Store(directory / CHECKPOINTS).get(checkpoint)
     what = task(config.with_run(device=device or config.run.device))
     factory, name = under(environment(config), protocol)
-    if name == "plain":
-        print(
-            f"{config.env.name} is no Atari game: it starts as it does, --protocol {protocol} means nothing",
-            file=sys.stderr,
-        )
     side_by_side = min(episodes, SIDE_BY_SIDE)
-    with closing(factory.make(side_by_side, workers=1 if side_by_side == 1 else 0)) as env:
+    with (
+        Watchdog(factory.name, complain) as watchdog,
+        closing(watchdog.watch(factory.make(side_by_side, workers=1 if side_by_side == 1 else 0))) as env,
+        shown(f"evaluating {directory}") as tell,
+    ):
         policy, whose = load_policy(found, what, env.spec, member=member, greedy=greedy, seed=seed)
-        returns = play(policy, env, episodes, seed=what.stream("evaluate") ^ seed, device=what.device)
+        games = play(
+            policy,
+            env,
+            episodes,
+            max_steps=max_steps or limit(factory),
+            seed=what.stream("evaluate") ^ seed,
+            device=what.device,
+            tell=tell,
+        )
+    if games.note:
+        print(games.note, file=sys.stderr)
     result = Evaluation(
-        mean_return=float(np.mean(returns)),
-        std_return=float(np.std(returns)),
-        episodes=len(returns),
+        mean_return=float(np.mean(games.returns)),
+        std_return=float(np.std(games.returns)),
+        episodes=len(games.returns),
         protocol=name,
-        returns=returns,
+        returns=games.returns,
         steps=found.steps,
         checkpoint=found.path.name,
         greedy=greedy,
         member=whose,
+        cut_off=games.cut_off,
+        max_steps=games.max_steps,
     )
     of_one = "" if whose in (None, AVERAGE) else f"-{whose}"
     _keep(directory / f"evaluation-{name}{of_one}.json", result)

@@ -1,29 +1,93 @@
-"""Whole games, played side by side."""
+"""Whole games, played side by side, each up to a limit."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
 import numpy as np
 import torch
+from rich.console import Console
 
-from gossamer.envs.base import VectorEnv
+from gossamer.envs.atari import Atari
+from gossamer.envs.base import EnvFactory, VectorEnv
 from gossamer.policy import Policy
 
 SIDE_BY_SIDE = 32  # games at once
+MAX_FRAMES = 108_000  # of an Atari game: half an hour at 60 a second
+MAX_STEPS = 27_000  # of a game in any other environment: as many decisions, at 4 frames each
+NEWS = 50  # steps between two looks at how far they are
 
 
-def play(policy: Policy, env: VectorEnv, episodes: int, *, seed: int, device: str) -> list[float]:
-    """Undiscounted, unclipped returns of so many games. Every environment plays its share, so that quick games (lost
-    ones) are not counted more often."""
-    quota = np.full(env.num_envs, episodes // env.num_envs)
-    quota[: episodes % env.num_envs] += 1
-    returns: list[float] = []
-    score, obs = np.zeros(env.num_envs), env.reset(seed)
-    while quota.any():
+@dataclass
+class Games:
+    """What was played."""
+
+    max_steps: int
+    returns: list[float] = field(default_factory=list)  # undiscounted, unclipped
+    cut_off: int = 0  # games that had not ended at the limit: their returns are those up to there
+
+    @property
+    def note(self) -> str:
+        """What must be said of games that were cut off; nothing where there were none."""
+        if not self.cut_off:
+            return ""
+        which = f"{self.cut_off} of {len(self.returns)} games"
+        return f"{which} were cut off after {self.max_steps:,} steps; their returns count up to there"
+
+
+def limit(env: EnvFactory) -> int:
+    """Steps after which a game is cut off, unless the user says. Atari games end by themselves at their frame cap."""
+    return -(-env.preset.frame_cap // env.preset.frame_skip) if isinstance(env, Atari) else MAX_STEPS
+
+
+def play(
+    policy: Policy,
+    env: VectorEnv,
+    episodes: int,
+    *,
+    max_steps: int,
+    seed: int,
+    device: str,
+    tell: Callable[[str], None] = lambda text: None,
+) -> Games:
+    """Play so many games. Every environment plays its share, so that quick games (lost ones) are not counted more
+    often. `tell` is told now and then how far they are.
+
+    A game that is cut off cannot be left, for environments reset by themselves only: it goes on uncounted, and when no
+    other is left to be played all environments are reset for those that are still due."""
+    games, due = Games(max_steps), np.full(env.num_envs, episodes // env.num_envs)
+    due[: episodes % env.num_envs] += 1
+    rounds = np.random.SeedSequence(seed)
+    obs, score, length = env.reset(seed), np.zeros(env.num_envs), np.zeros(env.num_envs, np.int64)
+    left_over = np.zeros(env.num_envs, bool)  # in a game that was cut off
+    steps = 0
+    while due.any():
+        if not (due[~left_over] > 0).any():
+            obs = env.reset(int(rounds.spawn(1)[0].generate_state(1)[0] >> 1))
+            score[:], length[:], left_over[:] = 0.0, 0, False
         answer, _ = policy(torch.from_numpy(obs).to(device), {})
         step = env.step(answer.action.cpu().numpy())
-        obs, score = step.obs, score + step.score
-        for b in np.flatnonzero(step.over & (quota > 0)):
-            returns.append(float(score[b]))
-            quota[b] -= 1
-        score[step.over] = 0.0
-    return returns
+        obs, score, length, steps = step.obs, score + step.score, length + 1, steps + 1
+        cut = ~step.over & (length >= max_steps)
+        for b in np.flatnonzero((step.over | cut) & (due > 0) & ~left_over):
+            games.returns.append(float(score[b]))
+            games.cut_off += bool(cut[b])
+            due[b] -= 1
+        left_over = (left_over | cut) & ~step.over
+        score[step.over], length[step.over] = 0.0, 0
+        if steps % NEWS == 0:
+            tell(f"{len(games.returns)} of {episodes} games have ended, {steps:,} steps of each environment")
+    return games
+
+
+@contextmanager
+def shown(what: str) -> Iterator[Callable[[str], None]]:
+    """What `play` can be given to tell: it shows that on a terminal, and nothing elsewhere."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda text: None
+        return
+    with console.status(what) as status:
+        yield lambda text: status.update(f"{what}: {text}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ import numpy as np
 import torch
 
 from gossamer.config.build import environment, task
+from gossamer.envs.watchdog import Watchdog, complain
 from gossamer.errors import UserError
 from gossamer.evaluation.evaluate import Protocol, load_policy, under
 from gossamer.evaluation.members import AVERAGE
@@ -40,7 +42,7 @@ def record(
     run_dir: str | Path,
     *,
     out: str | Path | None = None,
-    protocol: Protocol = "noop",
+    protocol: Protocol | None = None,
     checkpoint: str = "last",
     greedy: bool = False,
     seed: int = 0,
@@ -59,9 +61,13 @@ def record(
     if not path.parent.is_dir():
         raise UserError(f"--out {path}: there is no directory {path.parent}")
     found = Store(directory / CHECKPOINTS).get(checkpoint)
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame paints for the film, and complains of a missing screen
     what = task(config)
     factory, _ = under(environment(config), protocol)
-    with closing(factory.make(1, workers=1, render=True)) as env:
+    with (
+        Watchdog(factory.name, complain) as watchdog,
+        closing(watchdog.watch(factory.make(1, workers=1, render=True))) as env,
+    ):
         policy, _ = load_policy(found, what, env.spec, member=member, greedy=greedy, seed=seed)
         obs, score, steps = env.reset(what.stream("record") ^ seed), 0.0, 0
 

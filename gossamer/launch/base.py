@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -132,6 +132,14 @@ class Strand:
         return Strand(threading.Thread(target=run, name=name, daemon=True), ended)
 
 
+class EndWithout(KeyboardInterrupt):
+    """An observer's `stopping` may raise this: the program ends now, without waiting for these workers, which hang."""
+
+    def __init__(self, text: str, workers: Collection[str]) -> None:
+        super().__init__(text)
+        self.workers = frozenset(workers)
+
+
 class Crew:
     """The workers of one running program, a thread each. The first that fails stops the others."""
 
@@ -183,11 +191,13 @@ class Crew:
                 while not strand.ended.wait(timeout=POLL):
                     if self.observer.stopping():
                         self.stop()
-        except BaseException as fault:  # from a signal handler or the observer: workers must not outlive this call
+        except BaseException as end:  # from a signal handler or the observer: workers should not outlive this call
             self.stop()
-            until = time.monotonic() + (AT_ONCE_SECONDS if isinstance(fault, KeyboardInterrupt) else float("inf"))
-            for strand in crew:
-                if strand.thread.ident is not None:  # it has been started
+            hang = end.workers if isinstance(end, EndWithout) else ()
+            started = [strand for strand in crew if strand.thread.ident is not None]
+            until = time.monotonic() + (AT_ONCE_SECONDS if isinstance(end, KeyboardInterrupt) else float("inf"))
+            for strand in started:
+                if strand.thread.name not in hang:
                     strand.ended.wait(None if until == float("inf") else max(0.0, until - time.monotonic()))
             raise
         if self.failures:

@@ -81,17 +81,22 @@ def _cell(value: object) -> str:
 
 def overview(console: Console) -> None:
     """Everything that can be named on the command line."""
+    known, others = catalogue.names(), catalogue.learnable()
+    ready = others.pop("")
     rows: dict[str, Iterable[str]] = {
         "architectures": [*ARCHITECTURES, "module:Name"],
         "algorithms": [*ALGORITHMS, "module:Name"],
         "networks": [*NETWORKS, "module:factory"],
         "optimizers": [*OPTIMIZERS, "module:Name"],
-        **{f"{kind} environments": names for kind, names in catalogue.names().items()},
+        "toy environments": known["toy"],
+        "atari environments": known["atari"],
+        "gymnasium environments": ready,
+        "and, when installed": [f"{', '.join(ids)} ({command})" for command, ids in others.items()],
         "your environment": ["module:factory (a gymnasium.Env)"],
     }
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
     table.add_column()
     for what, names in rows.items():
-        table.add_row(what, ", ".join(names) or 'none; run pip install "gossamer\\[atari]"')
+        table.add_row(what, escape(", ".join(names) or 'none; run pip install "gossamer[atari]"'))
     console.print(table)

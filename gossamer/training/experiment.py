@@ -6,12 +6,16 @@ from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Unpack
 
+import numpy as np
+
 from gossamer.algorithms import Algorithm
 from gossamer.config.build import check_memory, environment, program, task
 from gossamer.config.config import Architecture, Config, Control
 from gossamer.config.file import to_dict
 from gossamer.config.names import Keywords
 from gossamer.config.resolve import configure
+from gossamer.envs.base import Watchable
+from gossamer.envs.watchdog import Watchdog, complain
 from gossamer.errors import UserError
 from gossamer.launch.threads import threads
 from gossamer.learner import build
@@ -103,9 +107,14 @@ def _launcher(cluster: str | None, wired: Program) -> AbstractContextManager[Lau
 
 
 def probe(config: Config) -> int:
-    """Make one environment and the network, so that what cannot be shows at once; the environment's frames per step."""
-    with closing(environment(config).make(1)) as env:
+    """Make one environment and the network, so that what cannot be shows at once; the environment's frames per step.
+    One that is written in Python is stepped once, for its answers are checked."""
+    factory = environment(config)
+    with Watchdog(factory.name, complain) as watchdog, closing(watchdog.watch(factory.make(1))) as env:
         check_memory(config, env.spec)
+        if isinstance(env, Watchable):
+            env.reset(task(config).stream("probe"))
+            env.step(np.zeros(1, np.int64))
         try:
             with single_threaded():
                 build(task(config), env.spec)

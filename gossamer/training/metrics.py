@@ -51,6 +51,7 @@ class Progress:
     elapsed_before: float = 0.0  # seconds of the sessions before a resume
     phase: str = ""  # what workers do before they train
     hosts: dict[str, HostStatus] = field(default_factory=dict)  # by name; empty where one process runs everything
+    restarts: int = 0  # of environments that failed
 
     def __post_init__(self) -> None:
         self.started = self._acting_since = self.now()
@@ -81,6 +82,7 @@ class Progress:
         self.learned += report.learned
         self.updates += report.updates
         self.episodes += len(report.episodes)
+        self.restarts += len(report.failures)
         self.recent.extend(report.episodes)
         self.members.setdefault(worker, deque(maxlen=RECENT)).extend(report.episodes)
         self.metrics[worker] = report.metrics
@@ -173,6 +175,7 @@ class Progress:
             "recent": _pairs(self.recent),
             "members": {worker: _pairs(episodes) for worker, episodes in self.members.items()},
             "elapsed": self.elapsed,
+            "restarts": self.restarts,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -183,6 +186,7 @@ class Progress:
         self.steps, self.updates = int(state["steps"]), int(state["updates"])
         self.learned = int(state.get("learned", self.steps))
         self.episodes, self.elapsed_before = int(state["episodes"]), float(state["elapsed"])
+        self.restarts = int(state.get("restarts", 0))  # not in checkpoints of 0.2
         self.recent.extend(_episodes(state["recent"]))
         for worker, pairs in state.get("members", {}).items():  # checkpoints of 0.1 have no more than this
             self.members[worker] = deque(_episodes(pairs), maxlen=RECENT)

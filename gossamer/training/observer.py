@@ -12,6 +12,9 @@ from typing import Any
 
 from gossamer.data import Tree
 from gossamer.diagnostics.consensus import ConsensusMonitor
+from gossamer.envs.watchdog import Silence
+from gossamer.errors import EnvironmentFailed
+from gossamer.launch.base import EndWithout
 from gossamer.program import Answer, Stage
 from gossamer.storage.checkpoint import Store
 from gossamer.task import Note, Phase, Report
@@ -65,6 +68,8 @@ class RunObserver:
         self._lock = threading.Lock()  # workers are threads
         self._away: dict[str, float] = {}  # worker -> since when
         self._states: dict[str, Tree] = {}
+        self._fresh: set[str] = set()  # members that have reported nothing since they saved a state
+        self._hanging: dict[str, Silence] = {}  # member -> its environment that does not answer
 
     def restored(self, name: str) -> Any | None:
         with self._lock:
@@ -72,8 +77,9 @@ class RunObserver:
 
     def report(self, worker: str, record: Any) -> None:
         if isinstance(record, Note):
-            self.log(record.text)
-            self.display.note(record.text)
+            self.note(record.text)
+        elif isinstance(record, Silence):
+            self._take_silence(worker, record)
         elif isinstance(record, Phase):
             with self._lock:
                 self.progress.enter(record.text)
@@ -81,8 +87,11 @@ class RunObserver:
         elif isinstance(record, Report):
             with self._lock:
                 self._away.pop(worker, None)
+                self._fresh.discard(worker)
                 self._barrier.acted(worker, record.steps)
+                before = self.progress.restarts
                 self.progress.update(worker, record, self.budget.report(worker, record.steps))
+                self._take_failures(worker, record.failures, before)
                 if self.consensus is not None:
                     for each in record.exchange:
                         self.consensus.take(worker, each)
@@ -90,6 +99,26 @@ class RunObserver:
                 if self.now() - self._written >= ROW_SECONDS:
                     self.write()
                 self.display.tick()
+
+    def note(self, text: str) -> None:
+        """A sentence for the log and for whoever looks on."""
+        self.log(text)
+        self.display.note(text)
+
+    def _take_silence(self, worker: str, silence: Silence) -> None:
+        if silence.over:
+            self._hanging.pop(worker, None)
+            self.note(f"{worker}: {silence}")
+        else:
+            self._hanging[worker] = silence
+            self.note(f"{worker}: {silence}; Ctrl-C ends the run without it")
+
+    def _take_failures(self, worker: str, failures: tuple[EnvironmentFailed, ...], before: int) -> None:
+        """Every one is counted; told are the 1st, 2nd, 4th, 8th, .. of the run."""
+        for number, failure in enumerate(failures, start=before + 1):
+            if number & (number - 1) == 0:
+                self.log(f"{worker}: {failure}\n{failure.trace}")
+                self.display.note(f"{worker}: {failure}; restarted (restart {number} of this run)")
 
     def _look_for_success(self) -> None:
         p = self.progress
@@ -134,6 +163,7 @@ class RunObserver:
     def save(self, name: str, state: Any) -> None:
         with self._lock:
             self._states[name] = state
+            self._fresh.add(name)
             self._barrier.saved(name)
             self._advance()
 
@@ -194,7 +224,19 @@ class RunObserver:
         self.kept()
         self._kept, self._kept_steps = self.now(), self.progress.steps
 
+    def keep_last(self) -> None:
+        """A checkpoint at an end that was not planned, if there is something to keep and the states of all members are
+        as new as their reports."""
+        with self._lock:
+            if self.progress.steps and self.members <= self._fresh:
+                self.keep()
+
     def stopping(self) -> bool:
+        """Raises `EndWithout` in the main thread, which launchers wait in, where the run is asked to end and an
+        environment hangs: its worker would not end."""
+        if self.interrupted and self._hanging and threading.current_thread() is threading.main_thread():
+            worker, silence = next(iter(self._hanging.items()))
+            raise EndWithout(f"{worker}: {silence}", self._hanging)
         return self.interrupted is not None or self.solved_steps is not None or self.out_of_time
 
     @property

@@ -15,7 +15,7 @@ from gossamer.config.file import to_dict
 from gossamer.config.names import ALGORITHMS, name_of
 from gossamer.data import Tree
 from gossamer.diagnostics.consensus import ConsensusMonitor
-from gossamer.errors import UserError
+from gossamer.errors import EnvironmentFailed, UserError
 from gossamer.evaluation.aggregate import aggregate
 from gossamer.evaluation.members import newcomer
 from gossamer.machine import differences, keep_freed_memory, machine, ran
@@ -27,6 +27,7 @@ from gossamer.storage.events import EventLog, earlier
 from gossamer.storage.files import write_json
 from gossamer.storage.lock import RunLock
 from gossamer.training.display import ProgressDisplay
+from gossamer.training.ends import ended_early
 from gossamer.training.metrics import Progress, Recorder
 from gossamer.training.observer import RunObserver, launcher_log
 from gossamer.training.signals import Abandoned, Signals, naming
@@ -123,11 +124,7 @@ class Session:
             self.consensus.abandon()
         with suppress(OSError):  # the disk may be full, the directory gone: the first error is what is told
             self.log(f"ended at step {self.progress.steps}: {type(error).__name__}: {error}")
-        if isinstance(error, Exception) and not isinstance(error, OSError):
-            try:
-                self.observer.keep()
-            except Exception as second:
-                error.add_note(f"no checkpoint could be written afterwards: {second}")
+        ended_early(error, self.observer, self.directory)
 
     def _end(self, name: str) -> None:
         """A signal asks the run to end."""
@@ -156,10 +153,14 @@ class Session:
         if self.observer.interrupted is None:
             try:
                 with signals.may_be_left_out():
-                    return aggregate(self.config, last, returns, games=True)
+                    return aggregate(self.config, last, returns, games=True, note=self.observer.note)
             except Abandoned:
                 self.log("the final games were left out: a signal came during them")
-        return aggregate(self.config, last, returns, games=False)
+            except EnvironmentFailed as error:
+                where = f"training is done and saved in {self.directory}"
+                error.advice = f"{where}; this was in the games that its members play"
+                raise
+        return aggregate(self.config, last, returns, games=False, note=self.observer.note)
 
     def _result(self, hosts: dict[str, Any]) -> dict[str, Any]:
         p, observer = self.progress, self.observer
@@ -179,6 +180,7 @@ class Session:
             "protocol": PROTOCOL,
             "stop_at_return": observer.stop_at_return,
             "solved_steps": observer.solved_steps,
+            "environment_restarts": p.restarts,
             "checkpoint": observer.store.get("last").path.name,
             "failures": observer.hosts.to_list(),
             **self.events.to_dict(),

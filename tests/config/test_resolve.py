@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,8 +19,10 @@ from gossamer.config.build import check_memory, device, learners, precision, pro
 from gossamer.config.config import Config
 from gossamer.config.file import flat
 from gossamer.config.resolve import configure
-from gossamer.envs.atari import Atari
+from gossamer.envs.atari import GYMNASIUM, Atari
 from gossamer.envs.base import UnknownEnv, UnsupportedSpace, cores
+from gossamer.envs.gym import Gym
+from gossamer.envs.options import AleOptions
 from gossamer.errors import UserError
 from gossamer.optim import RMSProp, RMSPropTF
 
@@ -300,3 +303,23 @@ def test_settings_become_the_architecture_s_program(monkeypatch: pytest.MonkeyPa
     assert made.hosts["machine"].gpus == 0
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     assert program(settings(device="cuda:0")).hosts["machine"].gpus == 1
+
+
+def test_ale_ids_have_preprocessing_of_their_own() -> None:
+    pytest.importorskip("ale_py")
+    made = configure("paac", env="ALE/Pong-v5", screen_size=42)
+    assert made.env == AleOptions("ALE/Pong-v5", 42)
+    assert made.env.factory() == Atari("pong", replace(GYMNASIUM, size=42))
+    with pytest.raises(UserError, match=r"--preprocessing gala: not an option of .*ALE/Pong-v5; an Atari game has it"):
+        configure("paac", env="ALE/Pong-v5", preprocessing="gala")
+
+
+def test_environments_that_fail_can_be_restarted() -> None:
+    assert configure("paac", env="CartPole-v1").env.factory() == Gym("CartPole-v1", on_error="fail")
+    assert configure("paac", env="CartPole-v1", on_env_error="restart").env.factory() == Gym(
+        "CartPole-v1", (), "restart"
+    )
+    with pytest.raises(
+        UserError, match=r"--on-env-error restart: not an option of .*; a Gymnasium id or factory has it"
+    ):
+        configure("paac", env="catch", on_env_error="restart")

@@ -1,6 +1,9 @@
 """Environments of a user's, for the tests: importable by worker processes."""
 
+import multiprocessing
 import os
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -66,10 +69,117 @@ class FailsOddly(Walk):
 
 
 class Dies(Walk):
-    """Its first step ends the process."""
+    """Its third step ends the process."""
 
     def step(self, action: int) -> Any:
+        if self._age == 2:
+            os._exit(7)
+        return super().step(action)
+
+
+class DiesAtOnce(Walk):
+    def step(self, action: int) -> Any:
         os._exit(7)
+
+
+class FailsToStart(Walk):
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        raise OSError("no coal yet")
+
+
+class NoSpaces(gymnasium.Env):
+    pass
+
+
+class Made:
+    """How many environments this process has made."""
+
+    count = 0
+
+
+def third_fails() -> Walk:
+    Made.count += 1
+    if Made.count % 3 == 0:
+        raise OSError("no room for three")
+    return Walk()
+
+
+def of_two_kinds() -> gymnasium.Env:
+    Made.count += 1
+    return Walk() if Made.count % 2 else Picture()
+
+
+def refuses() -> Walk:
+    raise RuntimeError("no licence")
+
+
+class Answers(Walk):
+    """Its step gives `wrong` in place of one of its values."""
+
+    def __init__(self, wrong: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self._wrong = wrong
+
+    def step(self, action: int) -> Any:
+        return self._wrong(super().step(action))
+
+
+WRONG: dict[str, Callable[[Any], Any]] = {
+    "shape": lambda answer: (np.zeros(1), *answer[1:]),
+    "scalar": lambda answer: (0.0, *answer[1:]),
+    "text": lambda answer: (np.array(["a", "b"]), *answer[1:]),
+    "ragged": lambda answer: ([[0.0], [0.0, 1.0]], *answer[1:]),
+    "nan": lambda answer: (np.array([0.0, np.nan]), *answer[1:]),
+    "beyond float32": lambda answer: (np.array([1e300, 0.0]), *answer[1:]),
+    "four values": lambda answer: (answer[0], answer[1], answer[2], {}),
+    "one value": lambda answer: answer[0],
+    "no reward": lambda answer: (answer[0], None, *answer[2:]),
+    "two rewards": lambda answer: (answer[0], np.zeros(2), *answer[2:]),
+    "no flag": lambda answer: (*answer[:2], None, *answer[3:]),
+    "a dict": lambda answer: (*answer[:3], {}, {}),
+}
+
+
+def answers(wrong: str) -> Answers:
+    return Answers(WRONG[wrong])
+
+
+class OldReset(Walk):
+    """As in Gym before 0.26."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        return super().reset(seed=seed)[0]
+
+
+class Hangs(Walk):
+    """The second step of environment 1 of two waits until `released`."""
+
+    released = threading.Event()
+    count = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._second = Hangs.count % 2 == 1
+        Hangs.count += 1
+
+    def step(self, action: int) -> Any:
+        if self._second and self._age == 1:
+            Hangs.released.wait()
+        return super().step(action)
+
+
+class SecondProcessHangs(Walk):
+    """Of four in two processes, the last one hangs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        Made.count += 1
+        self._hangs = Made.count == 2 and multiprocessing.current_process().name == "environments 1"
+
+    def step(self, action: int) -> Any:
+        if self._hangs:
+            threading.Event().wait()
+        return super().step(action)
 
 
 class Picture(gymnasium.Env):
@@ -124,3 +234,31 @@ def two_actions() -> Picture:
 
 def no_env() -> str:
     return "no env"
+
+
+def unit_pixels() -> Picture:
+    """Says uint8, and shows floats between 0 and 1."""
+
+    class Unit(Picture):
+        def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+            return super().reset(seed=seed)[0] / 24, {}
+
+    return Unit()
+
+
+def large_pixels() -> Picture:
+    class Large(Picture):
+        def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+            return super().reset(seed=seed)[0].astype(np.int64) + 250, {}
+
+    return Large()
+
+
+def wide_pixels() -> Picture:
+    """Says uint8, and gives these numbers as int64."""
+
+    class Wide(Picture):
+        def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+            return super().reset(seed=seed)[0].astype(np.int64), {}
+
+    return Wide()

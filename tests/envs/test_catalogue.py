@@ -61,8 +61,8 @@ def test_no_game_is_mistaken_for_a_misspelt_toy() -> None:
 
 
 @needs_atari
-def test_ale_pys_own_ids_lead_to_the_games() -> None:
-    for name in ("ALE/Pong-v5", "PongNoFrameskip-v4", "ponng"):
+def test_older_ids_of_ale_py_lead_to_the_games() -> None:
+    for name in ("PongNoFrameskip-v4", "ponng"):
         with pytest.raises(UnknownEnv, match="near: pong"):
             resolve(name)
     assert not [id for id in names()["gymnasium"] if "Pong" in id]
@@ -86,6 +86,41 @@ def test_factories_are_looked_for_at_once(monkeypatch: pytest.MonkeyPatch) -> No
         resolve("nowhere:Some-v0")  # as Gymnasium's ids may be
     with pytest.raises(UnknownEnv, match="no module 'nowhere'"):
         resolve("nowhere:make")
+
+
+@needs_atari
+def test_ale_ids_mean_what_they_mean_in_gymnasium() -> None:
+    import ale_py  # registers them
+    import gymnasium
+
+    ids = {id for id, spec in gymnasium.registry.items() if id.startswith("ALE/") and id.endswith("-v5")}
+    assert len(ids) == len(list_games()) > 50
+    for id in ids:
+        env, given = resolve(id), gymnasium.spec(id).kwargs
+        assert isinstance(env, Atari)
+        assert env.game == given["game"]
+        assert env.preset.sticky == given["repeat_action_probability"] == 0.25
+        assert env.preset.frame_skip == given["frameskip"] == 4
+        assert env.preset.full_actions == given["full_action_space"]
+        assert env.preset.frame_cap == given["max_num_frames_per_episode"]
+        assert (env.preset.noop_max, env.preset.life_loss_ends, env.preset.fire_reset) == (0, False, False)
+    single = gymnasium.make("ALE/Pong-v5").action_space
+    assert ale_py.__version__
+    assert resolve("ALE/Pong-v5").make(1).spec.actions == single.n  # type: ignore[attr-defined]
+    assert resolve("ALE/Pong-v5", preset="gala") == resolve("pong", preset="gymnasium")
+
+
+@needs_atari
+@pytest.mark.parametrize("name", ["ALE/Pnog-v5", "ALE/Pong-v4"])
+def test_other_ale_ids_are_unknown(name: str) -> None:
+    with pytest.raises(UnknownEnv, match=f"'{name}'; near: ALE/Pong-v5"):
+        resolve(name)
+
+
+@pytest.mark.usefixtures("no_atari")
+def test_ale_ids_need_the_extra() -> None:
+    with pytest.raises(MissingExtra, match=r"'ALE/Pong-v5' is an Atari game; .* pip install \"gossamer\[atari\]\""):
+        resolve("ALE/Pong-v5")
 
 
 @pytest.mark.parametrize("name", ["catch", "CartPole-v1", pytest.param("pong", marks=needs_atari)])

@@ -8,8 +8,10 @@ import gymnasium
 import numpy as np
 import pytest
 
+from gossamer.envs import catalogue
 from gossamer.envs.base import Resumable, UnknownEnv, UnsupportedSpace, VectorEnv, env_seeds
 from gossamer.envs.gym import Custom, Gym, list_ids
+from gossamer.errors import UserError
 
 
 @pytest.fixture(autouse=True)
@@ -136,23 +138,6 @@ def three_steps(env: VectorEnv) -> None:
         env.step(np.ones(2, np.int64))
 
 
-@pytest.mark.filterwarnings("ignore:.*:UserWarning")  # gymnasium's own report
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [
-        ("Fails", "some_envs:Fails: OSError: no coal left"),
-        ("FailsOddly", "some_envs:FailsOddly: UnpicklableError: of two arguments"),
-        ("Dies", r"some_envs:Dies: a worker process died \(exit codes .*7"),
-    ],
-)
-def test_what_goes_wrong_in_a_worker_is_told(name: str, says: str) -> None:
-    env = Custom(f"some_envs:{name}").make(2, workers=2)
-    env.reset(seed=0)
-    with pytest.raises(RuntimeError, match=says):
-        three_steps(env)
-    env.close()
-
-
 def test_an_interrupt_is_left_to_this_process() -> None:
     others = set(multiprocessing.active_children())
     env = Custom("some_envs:Walk").make(2, workers=2)
@@ -164,13 +149,6 @@ def test_an_interrupt_is_left_to_this_process() -> None:
         os.kill(worker.pid, signal.SIGINT)  # as ctrl-C sends it to all of a terminal's processes
     three_steps(env)
     env.close()
-
-
-def test_errors_come_as_they_are_in_this_process() -> None:
-    env = Custom("some_envs:FailsOddly").make(1)
-    env.reset(seed=0)
-    with pytest.raises(Exception, match="of two arguments"):
-        env.step(np.ones(1, np.int64))
 
 
 def test_a_users_environment_goes_on_exactly_where_it_was_saved() -> None:
@@ -226,15 +204,27 @@ def test_unknown_ids_and_factories_are_named() -> None:
         Custom("some_envs:Wlak").make(1)
     with pytest.raises(ValueError, match="must be module:factory, not 'some_envs'"):
         Custom("some_envs")
-    with pytest.raises(UnknownEnv, match=r"some_envs:no_env must give a gymnasium\.Env, not str"):
+    with pytest.raises(UnknownEnv, match=r"--env some_envs:no_env: must give a gymnasium\.Env, not str"):
         Custom("some_envs:no_env").make(1)
 
 
-def test_a_module_that_lacks_another_is_not_called_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "needy.py").write_text("import not_there_at_all\n")
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("import not_there_at_all", r"ModuleNotFoundError: No module named 'not_there_at_all' \(broken.py, line 1\)"),
+        ("def f(:", r"SyntaxError: invalid syntax \(broken.py, line 1\)"),
+        ("\nraise ValueError('of its own')", r"ValueError: of its own \(broken.py, line 2\)"),
+        ("raise SystemExit('bye')", r"SystemExit: bye \(broken.py, line 1\)"),
+    ],
+)
+@pytest.mark.parametrize("name", ["broken:make", "broken:Make-v0"])
+def test_a_module_that_cannot_be_imported_is_named(
+    text: str, told: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken.py").write_text(text + "\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(ModuleNotFoundError, match="not_there_at_all"):
-        Custom("needy:make").make(1)
+    with pytest.raises(UserError, match=f"^--env {name}: importing broken raised {told}$"):
+        catalogue.resolve(name)
 
 
 def test_a_module_can_register_its_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

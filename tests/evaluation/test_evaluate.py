@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from some_runs import checkpoint, save_always, trained
+from some_runs import QUICK, checkpoint, save_always, trained
 
 import gossamer
 from gossamer.envs.atari import GALA, PRESETS, Atari
 from gossamer.envs.toy import Catch
 from gossamer.errors import UserError
+from gossamer.evaluation import games
 from gossamer.evaluation.evaluate import Evaluation, under
 from gossamer.storage.checkpoint import Store
 
 KEYS = {"mean_return", "std_return", "episodes", "protocol", "returns", "steps", "checkpoint", "greedy", "member"}
+KEYS |= {"cut_off", "max_steps"}
 TWO_KINDS = """
 import gymnasium, numpy as np
 class TwoKinds(gymnasium.Env):
@@ -147,4 +150,55 @@ def test_atari_is_played_in_whole_games_of_half_an_hour(preset: object) -> None:
 def test_other_environments_have_no_protocol(counted: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert under(Catch(), "sticky") == (Catch(), "plain")
     gossamer.evaluate(counted, episodes=1, protocol="sticky")
-    assert "counter is no Atari game: it starts as it does, --protocol sticky means nothing" in capsys.readouterr().err
+    assert "--protocol sticky ignored: counter is not an Atari game" in capsys.readouterr().err.splitlines()
+    gossamer.evaluate(counted, episodes=1)
+    assert capsys.readouterr().err == ""  # nobody asked for one
+
+
+@pytest.mark.parametrize(("trained_with", "expected"), [("paac", "noop"), ("machado", "sticky")])
+def test_the_protocol_is_that_of_training_unless_given(trained_with: str, expected: str) -> None:
+    assert under(Atari("pong", PRESETS[trained_with]))[1] == expected
+    assert under(Atari("pong", PRESETS[trained_with]), "noop")[1] == "noop"
+
+
+def test_a_game_without_an_end_is_cut_off_and_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "endless.py").write_text(TWO_KINDS.replace("self.age == self.length", "False").replace("0.5", "2"))
+    monkeypatch.syspath_prepend(tmp_path)
+    directory = trained(tmp_path / "run", env="endless:TwoKinds").directory
+    capsys.readouterr()
+    found = gossamer.evaluate(directory, episodes=40, max_steps=7)  # 32 side by side, so some play a second one
+    assert (len(found.returns), found.cut_off, found.max_steps) == (40, 40, 7)
+    told = "40 of 40 games were cut off after 7 steps; their returns count up to there"
+    assert capsys.readouterr().err.splitlines() == [told]
+    with pytest.raises(UserError, match="--max-steps 0: must be at least 1"):
+        gossamer.evaluate(directory, max_steps=0)
+
+
+def test_many_end_though_their_games_do_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "endless.py").write_text(TWO_KINDS.replace("self.age == self.length", "False"))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(games, "MAX_STEPS", 9)
+    run = gossamer.train("gala", run_dir=tmp_path / "run", **{**QUICK, "env": "endless:TwoKinds", "learners": 2})
+    assert run.result["average"]["cut_off"] == run.result["average"]["episodes"] == 10
+    log = (run.directory / "run.log").read_text()
+    assert "member average: 10 of 10 games were cut off after 9 steps" in log
+
+
+def test_the_limit_is_half_an_hour_of_an_atari_game() -> None:
+    assert games.limit(Catch()) == 27_000
+    assert games.limit(under(Atari("pong"))[0]) == 108_000 / 4
+    assert games.limit(under(Atari("pong", replace(PRESETS["paac"], frame_skip=3)))[0]) == 108_000 / 3
+
+
+def test_parameters_that_are_not_finite_are_not_played(counted: Path, tmp_path: Path) -> None:
+    found = Store(counted / "checkpoints").get("last")
+    tree = found.load()
+    weights = tree["workers"]["act_and_learn"]["learner"]["model"]
+    name = sorted(weights)[0]
+    weights[name].view(-1)[0] = float("nan")
+    Store(counted / "checkpoints").save(tree, steps=81, score=None)
+    with pytest.raises(UserError, match=rf"step_000000000081: {name} is not finite.* \(--checkpoint best\)"):
+        gossamer.evaluate(counted, episodes=1)
+    assert gossamer.evaluate(counted, episodes=1, checkpoint="best").steps == 80

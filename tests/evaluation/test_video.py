@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +79,52 @@ def test_what_cannot_be_is_refused(run: Path, given: dict[str, Any], message: st
     with pytest.raises(UserError, match=message):
         gossamer.record(run, **given)
     assert sorted(run.rglob("*")) == before
+
+
+@pytest.mark.skipif(find_spec("pygame") is None, reason="the extra [gym] is not installed")
+def test_a_gymnasium_environment_is_filmed(tmp_path: Path) -> None:
+    film = gossamer.record(trained(tmp_path / "run", env="CartPole-v1").directory, max_steps=3)
+    assert (film.steps, film.score) == (3, 3.0)
+    assert [picture.shape for picture in pictures(film.path)] == [(400, 600, 3)] * 4
+
+
+OWN = """
+import gymnasium, numpy as np
+class Own(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+    def step(self, action):
+        return np.zeros(2, np.float32), 1.0, False, False, {}
+class Grey(Own):
+    render_mode = "rgb_array"
+    def render(self):
+        return np.zeros((4, 4))
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("Own", r"--env own:Own: cannot be filmed: let it take render_mode, .* examples/own_environment.py does"),
+        (
+            "Grey",
+            r"render\(\) must return a uint8 array \[height, width, 3\], not an array of float64 with shape \(4, 4\)",
+        ),
+    ],
+)
+def test_what_cannot_be_filmed_is_refused(
+    name: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "own", raising=False)
+    run = trained(tmp_path / "run", env=f"own:{name}").directory
+    with pytest.raises(UserError, match=told):
+        gossamer.record(run)
+    assert not (run / "video.mp4").exists()
 
 
 @pytest.mark.parametrize("name", ["video.mp4", "video.gif"])

@@ -1,0 +1,122 @@
+"""The processes that step environments for `Workers`: what they share with their parent, and what they do."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import traceback
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from multiprocessing.connection import Connection
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from gossamer.data import Array
+from gossamer.envs.base import Spec
+from gossamer.envs.local import Local, Source
+from gossamer.errors import EnvironmentFailed
+
+Request: TypeAlias = tuple[str, Any]  # (reset, step, frames or close; seeds)
+Answer: TypeAlias = tuple[Any, tuple[EnvironmentFailed, ...]]  # what was asked for or an error; survived failures
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Arrays that all processes see: the actions of a step and what it gave. `raw` are bytes in shared memory."""
+
+    raw: dict[str, Any]
+    spec: Spec
+    num_envs: int
+    workers: int
+
+    @staticmethod
+    def allocate(context: Any, spec: Spec, num_envs: int, workers: int) -> Shared:
+        empty = Shared({}, spec, num_envs, workers)
+        sizes = {name: int(np.prod(shape)) * np.dtype(dtype).itemsize for name, (shape, dtype) in empty.layout.items()}
+        return Shared({name: context.RawArray("b", size) for name, size in sizes.items()}, spec, num_envs, workers)
+
+    @property
+    def layout(self) -> dict[str, tuple[tuple[int, ...], Any]]:
+        """Shape and dtype of each array."""
+        each, spec = (self.num_envs,), self.spec
+        return {
+            "action": (each, np.int64),
+            "obs": (each + spec.obs_shape, spec.obs_dtype),
+            "final_obs": (each + spec.obs_shape, spec.obs_dtype),
+            "reward": (each, np.float32),
+            "terminated": (each, np.bool_),
+            "truncated": (each, np.bool_),
+            "asking": ((self.workers, 2), np.int64),  # as `Local` writes it
+        }
+
+    @cached_property
+    def arrays(self) -> dict[str, Array]:
+        """By name; of this process, on the same memory."""
+        layout = self.layout.items()
+        return {name: np.frombuffer(self.raw[name], dtype).reshape(shape) for name, (shape, dtype) in layout}
+
+    def mine(self, worker: int) -> slice:
+        """Which environments are a worker's."""
+        size = self.num_envs // self.workers
+        return slice(worker * size, (worker + 1) * size)
+
+
+def serve(
+    pipe: Connection, source: bytes, worker: int, raw: dict[str, Any], spec: Spec, num_envs: int, workers: int
+) -> None:
+    """The worker process: it answers until it is asked to end, or its parent has gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C is the parent's to handle: it saves first
+    block = Block(pickle.loads(source), worker, Shared(raw, spec, num_envs, workers))
+    with suppress(EOFError, OSError):
+        while (request := pipe.recv())[0] != "close":
+            pipe.send(block.answer(request))
+    block.close()
+
+
+class Block:
+    """The K environments of one worker process."""
+
+    def __init__(self, source: Source, worker: int, shared: Shared) -> None:
+        self._source, self._shared, self._mine = source, shared, shared.mine(worker)
+        self._asking = shared.arrays["asking"][worker]
+        self._local: Local | None = None
+
+    def answer(self, request: Request) -> Answer:
+        what, seeds = request
+        try:
+            if self._local is None:  # here, so that an error of the factory is an answer too
+                size = self._mine.stop - self._mine.start
+                self._local = Local(self._source, size, first=self._mine.start, asking=self._asking)
+            if what == "reset":
+                self._write(obs=self._local.reset_each(seeds))
+            elif what == "step":
+                self._step(self._local)
+            return self._local.frames() if what == "frames" else None, self._local.failures()
+        except Exception as error:
+            return _sendable(error, self._source.name), ()
+
+    def close(self) -> None:
+        if self._local is not None:
+            self._local.close()
+
+    def _step(self, local: Local) -> None:
+        step = local.step(self._shared.arrays["action"][self._mine])
+        self._write(obs=step.obs, reward=step.reward, terminated=step.terminated, truncated=step.truncated)
+        if step.final_obs is not None:
+            self._write(final_obs=step.final_obs)
+
+    def _write(self, **arrays: Array) -> None:
+        for name, array in arrays.items():
+            self._shared.arrays[name][self._mine] = array
+
+
+def _sendable(error: Exception, name: str) -> Exception:
+    """The error, or where that cannot be sent, its text."""
+    try:
+        return error if isinstance(pickle.loads(pickle.dumps(error)), Exception) else RuntimeError(str(error))
+    except Exception:
+        trace = "".join(traceback.format_exception(error))
+        return EnvironmentFailed(name, None, f"{type(error).__name__}: {error} (in process {os.getpid()})", trace)
