@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from gossamer.config.command_line import asks_for_help, dataclass_of, help_text, left_open, parse
-from gossamer.config.names import ALGORITHMS, ARCHITECTURES, NETWORKS, OPTIMIZERS, PRESETS
-from gossamer.errors import UserError
+from gossamer.config.brief import OFTEN_BENCH, OFTEN_TRAIN, asked, text
+from gossamer.config.command_line import dataclass_of, help_text, left_open, parse
+from gossamer.errors import UserError, near
 from gossamer.options import option, options
 from gossamer.storage.files import to_json
 
@@ -57,59 +57,12 @@ class Measuring:
 
 TRAIN = "Train an agent."
 BENCH = "Measure speed against the limit of the parts on this machine."
-BRIEF = """usage: gossamer {command} ARCHITECTURE --env ENV [OPTIONS]
-
-{description}
-
-What is put together:
-  ARCHITECTURE           {architectures}, or module:Name of your own
-  --env ENV              an Atari game (pong), a Gymnasium id (CartPole-v1), module:factory, or a toy (catch)
-  --algorithm NAME       {algorithms}, or module:Name of your own
-  --network NAME         {networks}, or module:factory
-  --optimizer NAME       {optimizers}
-  --preset NAME          where options left open come from: {presets}
-
-{own}
-
-Each composition has options of its own. All of them, with units, ranges and the defaults that it runs with:
-  gossamer {command} gala --env pong --algorithm ppo --help
-What there is:                           gossamer list
-An architecture with its figure:         gossamer show gala
-Names of SB3, CleanRL and RLlib for ours: docs/options.md
-"""
-OFTEN_TRAIN = """Often used:
-  --steps INT            agent steps until the end, of all environments together
-  --seed INT             all random streams follow from it
-  --run-dir DIRECTORY    where everything goes (default: runs/ARCHITECTURE-ENV-TIME)
-  --overwrite            remove a run that is there already
-  --stop-at-return FLOAT end once the mean return of the last 100 episodes reaches this
-  --max-seconds FLOAT    end after this long
-  --init-from DIRECTORY  start with the parameters of another run
-  --cluster ADDRESS      run on Ray: local, auto or IP:PORT"""
-OFTEN_BENCH = """Often used:
-  --seconds FLOAT        for each measurement
-  --rounds INT           of all measurements in turn; medians are reported
-  --json                 print one JSON object"""
-
-
-def _brief(command: str, words: Sequence[str], description: str, own: str) -> bool:
-    """Whether the short help text was wanted, which is then printed: without an environment there are no defaults."""
-    if not asks_for_help(words) or any(word.startswith("--env") and word[5:6] in ("", "=") for word in words):
-        return False
-    names = {
-        "architectures": ", ".join(ARCHITECTURES),
-        "algorithms": ", ".join(ALGORITHMS),
-        "networks": ", ".join(NETWORKS),
-        "optimizers": ", ".join(OPTIMIZERS),
-        "presets": ", ".join(PRESETS),
-    }
-    print(BRIEF.format(command=command, description=description, own=own, **names), end="")
-    return True
 
 
 def train(words: Sequence[str]) -> int:
     """Train an agent."""
-    if _brief("train", words, TRAIN, OFTEN_TRAIN):
+    if asked(words):
+        print(text("train", TRAIN, OFTEN_TRAIN), end="")
         return 0
     from gossamer.config.composing import compose
     from gossamer.config.config import Control
@@ -125,7 +78,8 @@ def train(words: Sequence[str]) -> int:
 
 def bench(words: Sequence[str]) -> None:
     """Measure speed against the limit of the parts on this machine."""
-    if _brief("bench", words, BENCH, OFTEN_BENCH):
+    if asked(words):
+        print(text("bench", BENCH, OFTEN_BENCH), end="")
         return
     from gossamer.config.composing import compose
 
@@ -345,8 +299,6 @@ COMMANDS: dict[str, Any] = {
 def run(name: str, words: Sequence[str]) -> int:
     """One command with the words after it; its exit code. `UserError` where they cannot be used."""
     if name not in COMMANDS:
-        from gossamer.errors import near
-
         raise UserError(f"unknown command {name}{near(name, COMMANDS)}; there is {', '.join(COMMANDS)}")
     command = COMMANDS[name]
     if isinstance(command, type):
