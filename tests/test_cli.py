@@ -1,20 +1,23 @@
-"""The command as a user runs it: in a process of its own, from a folder of theirs, with what they mistype."""
+"""The command as a user runs it: exit codes, output, files, and one line for what cannot be used."""
 
 from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 from some_runs import fill
 
 from gossamer import cli, commands
 from gossamer.storage.checkpoint import Store
+from gossamer.training.experiment import train
 from gossamer.version import __version__
 
 Command = Callable[..., tuple[int, str, str]]
@@ -95,6 +98,15 @@ def command(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], 
     return run
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A finished run of each of these architectures. Tests take a copy."""
+    place = tmp_path_factory.mktemp("trained")
+    tiny: dict[str, Any] = {"env": "catch", "num_envs": 2, "rollout_length": 4, "steps": 80, "threads": 1}
+    more: dict[str, Any] = {"paac": {}, "gala": {"learners": 4}}
+    return {name: train(name, **tiny, **more[name], run_dir=str(place / name)).directory for name in more}
+
+
 def process(*words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
     gossamer = Path(sys.executable).with_name("gossamer")  # the installed command: its sys.path has no working folder
     start = [str(gossamer)] if gossamer.exists() else [sys.executable, "-m", "gossamer.cli"]
@@ -111,18 +123,6 @@ def test_in_a_process_of_its_own_with_modules_of_the_user_s(tmp_path: Path) -> N
     lines = done.stderr.splitlines()  # no terminal: a title, and a plain line at the end at the latest
     assert lines[0] == "gossamer paac · a2c · my_parts:Bandit · seed 1"
     assert lines[-1].startswith("steps 2,080/2,000 | frames 2,080 | ")
-
-    played = process("evaluate", "run", "--episodes", "40", "--json", cwd=tmp_path)
-    assert played.returncode == 0, played.stderr
-    found = json.loads(played.stdout)  # nothing but the object
-    assert list(found)[:5] == ["mean_return", "std_return", "episodes", "protocol", "returns"]
-    assert found["mean_return"] == sum(found["returns"]) / 40
-
-    refused = process("train", "paac", "--env", "my_parts:Continuous", "--run-dir", "other", cwd=tmp_path)
-    assert refused.returncode == 2
-    assert refused.stderr.startswith("gossamer: my_parts:Continuous: actions of Box")
-    assert refused.stderr.count("\n") == 1
-    assert not (tmp_path / "other").exists()
 
 
 REFUSED = {
@@ -147,19 +147,7 @@ REFUSED = {
     ),
     "never reached": (("train", "paac", *TINY, "--stop-at-return", "nan"), "--stop-at-return nan: must be a number"),
     "too many": (("train", "gala", *TINY, "--learners", 100_000), "--learners 100000: must be at most 1,024"),
-    "of the measurement": (("bench", "paac", *TINY, "--rounds", 0), "--rounds 0: must be at least 1"),
 }
-
-
-@pytest.mark.parametrize(("words", "told"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_parsed_ends_with_2_and_says_which(
-    command: Command, words: tuple[object, ...], told: str, tmp_path: Path
-) -> None:
-    code, out, err = command(*words)
-    assert code == 2
-    assert told in err
-    assert (out, err.count("\n")) == ("", 1)
-    assert [path.name for path in tmp_path.iterdir()] == ["my_parts.py"]
 
 
 BAD = {
@@ -193,66 +181,31 @@ BAD = {
         "--run-dir my_parts.py/run: cannot be used (Not a directory)",
     ),
     "preset": (("train", "paac", *TINY, "--algorithm", "ppo", "--preset", "paper"), "--algorithm ppo"),
-    "bench": (("bench", "paac", *TINY, "--rounds", 0), "--rounds 0"),
+    "bench": (("bench", "paac", *TINY, "--rounds", 0), "--rounds 0: must be at least 1"),
     "bench seconds": (("bench", "paac", *TINY, "--seconds", -1), "--seconds -1"),
     "bench env": (("bench", "paac", "--env", "cacth"), "near: catch"),
     "record": (("record", "nowhere"), "nowhere: not a run directory"),
+    "no architecture of that name": (("train", "pacc", "--env", "catch"), "near: paac"),
+    "nearly an environment": (("train", "paac", "--env", "cacth"), "near: catch"),
+    "no module": (("train", "paac", "--env", "no_such_module:make"), "no_such_module"),
+    "steps": (("train", "paac", *TINY, "--steps", 0), "--steps 0"),
+    "environments": (("train", "paac", *TINY, "--num-envs", 0), "--num-envs 0"),
+    "negative workers": (("train", "paac", *TINY, "--env-workers", -1), "--env-workers -1"),
+    "rollout": (("train", "paac", *TINY, "--rollout-length", -5), "--rollout-length -5"),
+    "epochs": (("train", "paac", *TINY, "--algorithm", "ppo", "--epochs", 0), "--epochs 0"),
+    "keep": (("train", "paac", *TINY, "--keep", 0), "--keep 0"),
+    "rate": (("train", "paac", *TINY, "--learning-rate", 0), "--learning-rate 0"),
+    "another algorithm's": (("train", "paac", *TINY, "--clip-range", 0.1), "ppo"),
+    "device": (("train", "paac", *TINY, "--device", "tpu"), "--device tpu"),
+    "nearly a network": (("train", "paac", *TINY, "--network", "natur"), "nature"),
+    "network for pixels": (("train", "paac", *TINY, "--network", "nips"), "--network nips"),
+    "not Atari": (("train", "paac", *TINY, "--screen-size", 42), "--screen-size 42"),
+    "actions of a module": (("train", "paac", "--env", "my_parts:Continuous"), "my_parts:Continuous: actions of Box"),
+    "continuous actions": (("train", "paac", "--env", "Pendulum-v1"), "Discrete"),
+    "no run to resume": (("resume", "nowhere"), "nowhere"),
+    "no run to evaluate": (("evaluate", "nowhere"), "nowhere"),
+    "nothing to show": (("show", "pac"), "paac"),
 }
-
-
-@pytest.mark.parametrize(("words", "told"), BAD.values(), ids=BAD)
-def test_bad_values_get_one_line_and_leave_nothing(
-    command: Command, words: tuple[object, ...], told: str, tmp_path: Path
-) -> None:
-    code, out, err = command(*words)
-    assert (code, out) == (2, "")
-    assert err.startswith("gossamer: ")
-    assert told in err
-    assert err.count("\n") == 1
-    assert {path.name for path in tmp_path.iterdir()} <= {"my_parts.py", "__pycache__"}
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (("evaluate", "run", "--episodes", 0), "--episodes 0: must be at least 1"),
-        (("evaluate", "run", "--seed", -1), "--seed -1"),
-        (("evaluate", "run", "--checkpoint", "frist"), "no checkpoint 'frist' in run/checkpoints; there are: step_"),
-        (("record", "run", "--max-steps", 0), "--max-steps 0"),
-        (("record", "run", "--out", "nowhere/film.mp4"), "there is no directory nowhere"),
-        (("resume", "run", "--steps", 80), "--steps 80: the run has done 80 already"),
-        (("resume", "run", "--steps", 800, "--keep", 0), "--keep 0"),
-    ],
-)
-def test_bad_values_for_a_run_get_one_line_and_change_nothing(
-    command: Command, words: tuple[object, ...], told: str, tmp_path: Path
-) -> None:
-    command("train", "paac", *TINY, "--run-dir", "run")
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    code, out, err = command(*words)
-    assert (code, out) == (2, "")
-    assert told in err
-    assert err.splitlines()[-1].startswith("gossamer: ")
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
-
-
-def test_options_reach_the_run(command: Command, tmp_path: Path) -> None:
-    options = ("--algorithm", "ppo", "--no-normalize-advantage", "--learning-rate", "0.01", "--keep", 1)
-    assert command("train", "paac", *TINY, *options, "--num-minibatches", 2, "--run-dir", "run")[0] == 0
-    config = json.loads((tmp_path / "run" / "config.json").read_text())
-    assert (config["algorithm"]["name"], config["algorithm"]["normalize_advantage"]) == ("ppo", False)
-    assert (config["algorithm"]["num_minibatches"], config["optimization"]["learning_rate"]) == (2, 0.01)
-    assert (config["architecture"], config["run"]["steps"]) == ({"name": "paac", "num_envs": 2, "env_workers": 0}, 80)
-    assert (config["run"]["keep"], config["run"]["device"], config["optimization"]["anneal_steps"]) == (1, "auto", 80)
-
-
-def test_what_people_read_without_json(command: Command) -> None:
-    command("train", "paac", *TINY, "--env", "counter", "--run-dir", "run")
-    code, out, _ = command("evaluate", "run", "--episodes", 3)
-    assert code == 0
-    assert out == "mean return 45.00, standard deviation 0.00, 3 episodes, protocol plain, step_000000000080\n"
-    code, out, _ = command("record", "run", "--out", "film.gif", "--max-steps", 3)
-    assert (code, out) == (0, "film.gif: 3 steps, score 3\n")  # 0 + 1 + 2
 
 
 GALA = ("train", "gala", *TINY, "--learners", 4)
@@ -293,10 +246,12 @@ BAD_GOSSIP = {
     ),
     "no cluster": (("train", "pala", *TINY, "--cluster", "nowhere"), "--cluster nowhere"),
 }
+TABLES = (REFUSED, BAD, BAD_GOSSIP)
+CASES = [pytest.param(*case, id=name) for table in TABLES for name, case in table.items()]
 
 
-@pytest.mark.parametrize(("words", "told"), BAD_GOSSIP.values(), ids=BAD_GOSSIP)
-def test_bad_values_of_gossip_get_one_line_and_leave_nothing(
+@pytest.mark.parametrize(("words", "told"), CASES)
+def test_what_cannot_be_used_gets_one_line_and_leaves_nothing(
     command: Command, words: tuple[object, ...], told: str, tmp_path: Path
 ) -> None:
     code, out, err = command(*words)
@@ -305,6 +260,107 @@ def test_bad_values_of_gossip_get_one_line_and_leave_nothing(
     assert told in err
     assert err.count("\n") == 1
     assert {path.name for path in tmp_path.iterdir()} <= {"my_parts.py", "__pycache__"}
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("evaluate", "run", "--episodes", 0), "--episodes 0: must be at least 1"),
+        (("evaluate", "run", "--seed", -1), "--seed -1"),
+        (("evaluate", "run", "--checkpoint", "frist"), "no checkpoint 'frist' in run/checkpoints; there are: step_"),
+        (("record", "run", "--max-steps", 0), "--max-steps 0"),
+        (("record", "run", "--out", "nowhere/film.mp4"), "there is no directory nowhere"),
+        (("resume", "run", "--steps", 80), "--steps 80: the run has done 80 already"),
+        (("resume", "run", "--steps", 800, "--keep", 0), "--keep 0"),
+    ],
+)
+def test_bad_values_for_a_run_get_one_line_and_change_nothing(
+    command: Command, words: tuple[object, ...], told: str, tmp_path: Path, trained: dict[str, Path]
+) -> None:
+    shutil.copytree(trained["paac"], tmp_path / "run")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    code, out, err = command(*words)
+    assert (code, out) == (2, "")
+    assert told in err
+    assert err.splitlines()[-1].startswith("gossamer: ")
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_train_resume_evaluate_and_record(command: Command, tmp_path: Path) -> None:
+    code, out, _ = command("train", "paac", *TINY, "--run-dir", "run", "--seed", 3)
+    assert code == 0
+    assert "80 steps" in out
+    assert command("resume", "run", "--steps", 160)[0] == 0
+    files = {path.name for path in (tmp_path / "run").iterdir()}
+    assert {"config.json", "metrics.jsonl", "tensorboard", "checkpoints", "result.json", "run.log"} <= files
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["steps"] == 160
+    code, out, _ = command("evaluate", "run", "--episodes", 5, "--protocol", "noop", "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert list(found)[:5] == ["mean_return", "std_return", "episodes", "protocol", "returns"]
+    assert (found["episodes"], len(found["returns"])) == (5, 5)
+    assert found["mean_return"] == sum(found["returns"]) / 5
+    assert command("record", "run")[0] == 0
+    assert (tmp_path / "run" / "video.mp4").stat().st_size > 1000
+
+
+def test_show_and_list(command: Command) -> None:
+    for words, shown in ((("show", "paac"), "act_and_learn"), (("list",), "catch")):
+        code, out, _ = command(*words)
+        assert code == 0
+        assert "paac" in out
+        assert shown in out
+
+
+def test_a_run_that_is_there_is_not_touched(command: Command, tmp_path: Path, trained: dict[str, Path]) -> None:
+    shutil.copytree(trained["paac"], tmp_path / "run")
+    before = (tmp_path / "run" / "metrics.jsonl").read_bytes()
+    code, _, err = command("train", "paac", *TINY, "--run-dir", "run")
+    assert (code, "--overwrite" in err) == (2, True)
+    assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == before
+    assert command("train", "paac", *TINY, "--run-dir", "run", "--overwrite")[0] == 0
+
+
+def test_overwrite_removes_nothing_but_runs(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter").write_text("one")
+    assert command("train", "paac", *TINY, "--run-dir", "thesis", "--overwrite")[0] == 2
+    assert (tmp_path / "thesis" / "chapter").read_text() == "one"
+
+
+@pytest.mark.parametrize("damage", ["cut", "change", "remove"])
+def test_a_damaged_checkpoint_is_named(command: Command, damage: str, tmp_path: Path, trained: dict[str, Path]) -> None:
+    shutil.copytree(trained["paac"], tmp_path / "run")
+    (file,) = (tmp_path / "run" / "checkpoints").glob("step_*/tensors.safetensors")
+    content = file.read_bytes()
+    if damage == "cut":
+        file.write_bytes(content[:-10])
+    elif damage == "change":
+        file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    else:
+        file.unlink()
+    for words in (("evaluate", "run"), ("resume", "run", "--steps", 400)):
+        code, _, err = command(*words)
+        assert (code, "tensors.safetensors" in err) == (2, True)
+
+
+def test_options_reach_the_run(command: Command, tmp_path: Path) -> None:
+    options = ("--algorithm", "ppo", "--no-normalize-advantage", "--learning-rate", "0.01", "--keep", 1)
+    assert command("train", "paac", *TINY, *options, "--num-minibatches", 2, "--run-dir", "run")[0] == 0
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert (config["algorithm"]["name"], config["algorithm"]["normalize_advantage"]) == ("ppo", False)
+    assert (config["algorithm"]["num_minibatches"], config["optimization"]["learning_rate"]) == (2, 0.01)
+    assert (config["architecture"], config["run"]["steps"]) == ({"name": "paac", "num_envs": 2, "env_workers": 0}, 80)
+    assert (config["run"]["keep"], config["run"]["device"], config["optimization"]["anneal_steps"]) == (1, "auto", 80)
+
+
+def test_what_people_read_without_json(command: Command) -> None:
+    command("train", "paac", *TINY, "--env", "counter", "--run-dir", "run")
+    code, out, _ = command("evaluate", "run", "--episodes", 3)
+    assert code == 0
+    assert out == "mean return 45.00, standard deviation 0.00, 3 episodes, protocol plain, step_000000000080\n"
+    code, out, _ = command("record", "run", "--out", "film.gif", "--max-steps", 3)
+    assert (code, out) == (0, "film.gif: 3 steps, score 3\n")  # 0 + 1 + 2
 
 
 @pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
@@ -319,9 +375,9 @@ def test_a_cluster_that_cannot_be_reached_gets_one_line(command: Command, tmp_pa
 @pytest.mark.parametrize("which", ["4", "-1", "two", "AVERAGE", ""])
 @pytest.mark.parametrize("words", [("evaluate", "run", "--episodes", 1), ("record", "run", "--out", "film.gif")])
 def test_a_member_that_is_not_there_gets_one_line(
-    command: Command, words: tuple[object, ...], which: str, tmp_path: Path
+    command: Command, words: tuple[object, ...], which: str, tmp_path: Path, trained: dict[str, Path]
 ) -> None:
-    assert command(*GALA, "--run-dir", "run")[0] == 0
+    shutil.copytree(trained["gala"], tmp_path / "run")
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     code, out, err = command(*words, f"--member={which}")
     assert (code, out) == (2, "")
@@ -467,3 +523,21 @@ def test_a_disk_that_is_full_from_the_start_is_left_as_it_was(command: Command, 
     assert err.count("\n") == 1
     assert "No space left on device" in err
     assert [path.name for path in small_disk.iterdir()] == ["other"]
+
+
+def test_a_full_disk_leaves_no_checkpoint(command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("gossamer.storage.checkpoint.os.fsync", full)
+    code, _, err = command("train", "paac", *TINY, "--run-dir", "run")
+    assert code == 2
+    assert "No space left on device" in err.splitlines()[-1]
+    assert list((tmp_path / "run" / "checkpoints").iterdir()) == []
+
+
+def test_atari_without_its_extra_says_how_to_install_it(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ale_py", None)
+    code, _, err = command("train", "paac", "--env", "pong")
+    assert code == 2
+    assert 'pip install "gossamer[atari]"' in err
