@@ -20,12 +20,12 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from benchmarks.provenance import keep, provenance
-from gossamer.config.settings import resolve
+from gossamer.config.file import flat, from_dict
+from gossamer.config.resolve import configure
 from gossamer.options import flag
 from gossamer.training.metrics import RECENT
 
@@ -66,7 +66,7 @@ def load(directory: Path, goal: float) -> dict[str, Any]:
         steps = result["solved_steps"]
         seconds = next(row["seconds"] for row in rows if row["steps"] >= steps)
     return {
-        "seed": result["settings"]["seed"],
+        "seed": result["config"]["run"]["seed"],
         "ended": result["ended"],
         "steps": result["steps"],
         "seconds": result["seconds"],
@@ -79,11 +79,13 @@ def load(directory: Path, goal: float) -> dict[str, Any]:
     }
 
 
-def command(settings: Mapping[str, Any]) -> str:
-    """The command that trains with these settings: what differs from the presets of this commit, without the seed."""
+def command(config: Mapping[str, Any]) -> str:
+    """The command that trains with this configuration (of `config.json`): what differs from the presets of this commit,
+    without the seed."""
+    settings = flat(from_dict(config)[0])
     named = {name: settings[name] for name in ALWAYS_SHOWN}
-    presets = asdict(resolve(named))
-    changed = {name: value for name, value in settings.items() if value != presets[name] and name != "seed"}
+    presets = flat(configure(**named))
+    changed = {name: value for name, value in settings.items() if value != presets.get(name) and name != "seed"}
     options = {**named, **changed}
     words = [word for name, value in options.items() if name != "architecture" for word in (flag(name), str(value))]
     return shlex.join(["gossamer", "train", settings["architecture"], *words]) + " --seed SEED"
@@ -93,7 +95,7 @@ def build(runs: Mapping[str, Sequence[Path]], goal: float) -> dict[str, Any]:
     """Curves and medians by label. Raises `ValueError` where runs of one label differ in more than their seed."""
     curves = {}
     for label, directories in runs.items():
-        commands = {command(json.loads((d / "result.json").read_text())["settings"]) for d in directories}
+        commands = {command(json.loads((d / "result.json").read_text())["config"]) for d in directories}
         if len(commands) > 1:
             raise ValueError(f"{label}: the runs differ in more than their seed: {'; '.join(sorted(commands))}")
         seeds = [load(directory, goal) for directory in directories]

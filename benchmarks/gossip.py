@@ -15,12 +15,10 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +28,10 @@ import torch
 from benchmarks.curves import median
 from benchmarks.diagnostics import diagnostics
 from benchmarks.provenance import RESULTS, keep, provenance
-from gossamer.config.settings import Settings, resolve
-from gossamer.config.wiring import program, task
+from gossamer.config.build import num_envs, program, task
+from gossamer.config.config import Config
+from gossamer.config.file import flat
+from gossamer.config.resolve import configure
 from gossamer.exchange import Alone
 from gossamer.exchange.gossip.formats import Format
 from gossamer.exchange.gossip.messages import Message, Parcel
@@ -90,15 +90,15 @@ def exchange(
     rounds: int, seconds: float, given: Mapping[str, Any], write: Callable[[dict[str, Any]], object]
 ) -> dict[str, Any]:
     """Steps/s of four learners: each way in turn, in every round; ratios are of the same round. Kept after each."""
-    gala = replace(resolve({"architecture": "gala", **given}), steps=sys.maxsize)
-    pala = replace(resolve({"architecture": "pala", **given}), steps=sys.maxsize)
+    gala = configure("gala", **given).with_run(steps=10**15)
+    pala = configure("pala", **given).with_run(steps=10**15)
 
     def alone(hosts: int) -> Program:
         p, learners = Program("alone"), 4 // hosts
         for h in range(hosts):
             with p.host(f"host{h}", cpus=learners):
                 p.worker(act_and_learn, copies=learners)(
-                    task(gala), Alone(), num_envs=gala.num_envs, env_workers=gala.workers
+                    task(gala), Alone(), num_envs=num_envs(gala), env_workers=flat(gala)["env_workers"]
                 )
         return p
 
@@ -121,16 +121,14 @@ def exchange(
     return found
 
 
-def _ratios(gala: Settings, rates: Mapping[str, list[float]]) -> dict[str, Any]:
+def _ratios(gala: Config, rates: Mapping[str, list[float]]) -> dict[str, Any]:
     def ratio(one: str, other: str) -> dict[str, Any]:
         each = [round(a / b, 4) for a, b in zip(rates[one], rates[other], strict=True)]
         return {"median": statistics.median(each), "rounds": each}
 
     return {
         "settings": {
-            "env": gala.env,
-            "algorithm": gala.algorithm,
-            "network": gala.network,
+            **{name: flat(gala)[name] for name in ("env", "algorithm", "network")},
             "learners": 4,
             "num_envs": 16,
         },
@@ -218,7 +216,7 @@ def scale(most: int, learners: int, iterations: int, write: Callable[[dict[str, 
 
 def rate(seeds: int, algorithm: str) -> dict[str, Any]:
     """Agent steps until the mean return of the last 100 games of Catch is 0.8 or more, for several seeds."""
-    plain = resolve({"architecture": "paac", "env": "catch", "algorithm": algorithm}).learning_rate
+    plain = configure("paac", env="catch", algorithm=algorithm).optimization.learning_rate
     ways: dict[str, dict[str, Any]] = {
         "one learner, 64 environments": {"architecture": "paac", "num_envs": 64},
         "gala, 4 x 16, its rate": {"architecture": "gala", "learning_rate": plain},

@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from benchmarks.provenance import ROOT, keep, provenance
-from gossamer.config.wiring import precision
+from gossamer.config.build import precision
 
 Mark: TypeAlias = tuple[float, int]  # seconds on some clock, steps done by then
 

@@ -6,11 +6,14 @@ import ctypes
 import os
 import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+
+from gossamer.version import __version__
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # glibc, malloc.h
 _WANTED = {_TRIM_THRESHOLD: 2**31 - 1, _MMAP_THRESHOLD: 2**25, _ARENA_MAX: 1}
@@ -51,6 +54,40 @@ def single_threaded() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a host computed with, as it was there: `auto` and 0 of the configuration resolved."""
+
+    node: str  # the machine's name
+    device: str
+    precision: str  # fp32 or bf16
+    threads: int  # of torch, for each learner
+    processor: str
+    cores: int | None
+    gpu: str | None
+    python: str
+    torch: str
+    gossamer: str
+
+
+def ran(*, device: str, dtype: torch.dtype, threads: int) -> Ran:
+    """What this process computes with."""
+    return Ran(
+        node=platform.node(),
+        device=device,
+        precision="bf16" if dtype == torch.bfloat16 else "fp32",
+        threads=threads,
+        python=platform.python_version(),
+        gossamer=__version__,
+        **machine(),
+    )
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """`threads 4, now 2; torch 2.8, now 2.9`: what differs between two that `Ran` describes."""
+    return "; ".join(f"{name} {old}, now {now[name]}" for name, old in before.items() if now.get(name, old) != old)
 
 
 def machine() -> dict[str, Any]:

@@ -3,15 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
 from gossamer.data import Array
+from gossamer.options import option, options
 
 TorsoFactory: TypeAlias = Callable[[tuple[int, ...]], nn.Module]  # obs shape O -> torso: [N, *O] float -> [N, F]
+
+INPUT_SCALES = {"background": 1 / 64, "unit": 1 / 255, "raw": 1.0}
+
+
+@options
+class NetworkOptions:
+    """Options of the network, whatever is learned with it."""
+
+    torso: str = option(
+        "Torso: nips, nature, small, mlp, or module:factory (observation shape -> torch module).",
+        "nips",
+        name="network",
+    )
+    input: Literal["background", "unit", "raw"] = option(
+        "Pictures: centred on their background and / 64, / 255, or as they are.", "raw"
+    )
+    initialization: Literal["orthogonal", "uniform"] = option("Of weights; uniform: +-1/sqrt(fan_in).", "orthogonal")
+    precision: Literal["auto", "fp32", "bf16"] = option("auto: bf16 where the processor computes in it.", "auto")
 
 
 def nips(obs_shape: tuple[int, ...]) -> nn.Module:

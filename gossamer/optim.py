@@ -20,11 +20,14 @@ allows steps 3.2 times as long. Port the formula, not the number.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer, ParamsT
+
+from gossamer.options import option, options
 
 
 class RMSProp(Optimizer):
@@ -139,3 +142,68 @@ def rmsprop_dqn(params: ParamsT, lr: float, *, decay: float = 0.95, eps: float =
     samples of a minibatch; for a mean over N samples, eps / N^2 gives the very same steps (DQN Zoo: 0.01 / 32^2).
     """
     return RMSProp(params, lr, decay=decay, eps=eps, inside=True, start=0.0, centred=True)
+
+
+class StepRule(Protocol):
+    """Options of an optimiser, which make it."""
+
+    def make(self, params: Iterable[nn.Parameter], lr: float) -> Optimizer:
+        """The optimiser of these parameters; the learning rate changes from step to step."""
+
+
+EPSILON = "Added to the denominator: outside the root for adam and rmsprop-torch, inside for the others."
+DECAY = "Of the running means, for each step."
+
+
+@options
+class Adam:
+    """Adam (Kingma and Ba 2015), with torch's betas."""
+
+    epsilon: float = option(EPSILON, 1e-5, above=0)
+
+    def make(self, params: Iterable[nn.Parameter], lr: float) -> Optimizer:
+        return torch.optim.Adam(params, lr, eps=self.epsilon, fused=True)
+
+
+@options
+class RMSPropA3C:
+    """`rmsprop_a3c`."""
+
+    decay: float = option(DECAY, 0.99, least=0, below=1)
+    epsilon: float = option(EPSILON, 1e-5, above=0)
+
+    def make(self, params: Iterable[nn.Parameter], lr: float) -> Optimizer:
+        return rmsprop_a3c(params, lr, decay=self.decay, eps=self.epsilon)
+
+
+@options
+class RMSPropTF:
+    """`rmsprop_tf`."""
+
+    decay: float = option(DECAY, 0.99, least=0, below=1)
+    epsilon: float = option(EPSILON, 1e-5, above=0)
+
+    def make(self, params: Iterable[nn.Parameter], lr: float) -> Optimizer:
+        return rmsprop_tf(params, lr, decay=self.decay, eps=self.epsilon)
+
+
+@options
+class RMSPropTorch:
+    """`rmsprop_torch`."""
+
+    decay: float = option(DECAY, 0.99, least=0, below=1)
+    epsilon: float = option(EPSILON, 1e-5, above=0)
+
+    def make(self, params: Iterable[nn.Parameter], lr: float) -> Optimizer:
+        return rmsprop_torch(params, lr, decay=self.decay, eps=self.epsilon)
+
+
+@options
+class RMSPropDQN:
+    """`rmsprop_dqn`."""
+
+    decay: float = option(DECAY, 0.99, least=0, below=1)
+    epsilon: float = option(EPSILON, 1e-5, above=0)
+
+    def make(self, params: Iterable[nn.Parameter], lr: float) -> Optimizer:
+        return rmsprop_dqn(params, lr, decay=self.decay, eps=self.epsilon)

@@ -47,6 +47,11 @@ class Task:
     device: str = "cpu"
     threads: int = 0  # torch threads of one member; 0: leave torch's own choice
 
+    @property
+    def gpus(self) -> float:
+        """GPUs that a host needs which learns it."""
+        return 1.0 if self.device.startswith("cuda") else 0.0
+
     def stream(self, purpose: str, rank: int = 0) -> int:
         """A seed of its own for each purpose and member, all from `seed`."""
         words = [self.seed, rank, *purpose.encode()]

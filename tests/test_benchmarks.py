@@ -1,12 +1,12 @@
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks import curves, peers, provenance
-from gossamer.config.settings import resolve
+from gossamer.config.file import to_dict
+from gossamer.config.resolve import configure
 
 
 def row(steps: int, mean_return: float | None, episodes: int = 200) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def test_never_is_later_than_any_number() -> None:
 
 
 def settings(**changed: Any) -> dict[str, Any]:
-    return asdict(resolve({"architecture": "paac", "env": "catch", **changed}))
+    return to_dict(configure("paac", env="catch", **changed))
 
 
 def write_run(directory: Path, rows: list[dict[str, Any]], **changed: Any) -> Path:
@@ -73,7 +73,7 @@ def write_run(directory: Path, rows: list[dict[str, Any]], **changed: Any) -> Pa
         "steps_per_second": 10.0,
         "mean_return": rows[-1]["mean_return"],
         "machine": {"cores": 2},
-        "settings": settings(**changed),
+        "config": settings(**changed),
     }
     (directory / "result.json").write_text(json.dumps(result))
     (directory / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in rows))

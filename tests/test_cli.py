@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from gossamer import cli
+from gossamer import cli, commands
 from gossamer.storage.checkpoint import Store
+from gossamer.version import __version__
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -126,12 +127,28 @@ def test_in_a_process_of_its_own_with_modules_of_the_user_s(tmp_path: Path) -> N
 
 
 REFUSED = {
-    "not a number": (("train", "paac", *TINY, "--num-envs", "many"), "--num-envs"),
-    "no such choice": (("train", "paac", *TINY, "--precision", "fp16"), "--precision"),
-    "no environment": (("train", "paac"), "--env"),
-    "no architecture": (("train",), "gossamer train"),
-    "no such command": (("trian", "paac"), "train"),
-    "unknown option": (("evaluate", "run", "--colour", "red"), "--colour"),
+    "not a number": (("train", "paac", *TINY, "--num-envs", "many"), "--num-envs many: must be of type int"),
+    "no such choice": (("train", "paac", *TINY, "--precision", "fp16"), "--precision fp16: must be one of auto, fp32"),
+    "no value": (("train", "paac", *TINY, "--num-envs"), "--num-envs: needs a value"),
+    "no environment": (("train", "paac"), "--env: must be given; gossamer list shows"),
+    "no architecture": (("train", "--env", "catch"), "which architecture? paac, gala, pala, or module:Name"),
+    "no command": ((), "give a command: train, resume"),
+    "no such command": (("trian", "paac"), "unknown command trian; near: train"),
+    "unknown option": (("evaluate", "run", "--colour", "red"), "unknown option --colour; see gossamer evaluate --help"),
+    "nearly an option": (("evaluate", "run", "--episode", 3), "unknown option --episode; near: --episodes; see"),
+    "no number": (("evaluate", "run", "--episodes", "many"), "--episodes 'many': must be of type int"),
+    "a word too many": (("train", "paac", *TINY, "stray"), "unknown option stray"),
+    "no run": (("evaluate",), "A run directory. (required)"),
+    "of SB3": (("train", "paac", *TINY, "--n-steps", 5), "unknown option --n-steps; use --rollout-length"),
+    "of CleanRL": (("train", "paac", *TINY, "--ent-coef", 5), "unknown option --ent-coef; use --entropy-coef"),
+    "of RLlib": (("train", "paac", *TINY, "--num_envs_per_env_runner", 5), "use --num-envs"),
+    "a slip": (
+        ("train", "paac", *TINY, "--rolout-length", 5),
+        "unknown option --rolout-length; near: --rollout-length",
+    ),
+    "never reached": (("train", "paac", *TINY, "--stop-at-return", "nan"), "--stop-at-return nan: must be a number"),
+    "too many": (("train", "gala", *TINY, "--learners", 100_000), "--learners 100000: must be at most 1,024"),
+    "of the measurement": (("bench", "paac", *TINY, "--rounds", 0), "--rounds 0: must be at least 1"),
 }
 
 
@@ -142,7 +159,7 @@ def test_what_cannot_be_parsed_ends_with_2_and_says_which(
     code, out, err = command(*words)
     assert code == 2
     assert told in err
-    assert out == ""
+    assert (out, err.count("\n")) == ("", 1)
     assert [path.name for path in tmp_path.iterdir()] == ["my_parts.py"]
 
 
@@ -208,11 +225,13 @@ def test_bad_values_for_a_run_get_one_line_and_change_nothing(
 
 
 def test_options_reach_the_run(command: Command, tmp_path: Path) -> None:
-    options = ("--algorithm", "ppo", "--normalize-advantage", "False", "--learning-rate", "0.01", "--keep", 1)
+    options = ("--algorithm", "ppo", "--no-normalize-advantage", "--learning-rate", "0.01", "--keep", 1)
     assert command("train", "paac", *TINY, *options, "--num-minibatches", 2, "--run-dir", "run")[0] == 0
     config = json.loads((tmp_path / "run" / "config.json").read_text())
-    assert (config["algorithm"], config["normalize_advantage"], config["num_minibatches"]) == ("ppo", False, 2)
-    assert (config["learning_rate"], config["num_envs"], config["steps"]) == (0.01, 2, 80)
+    assert (config["algorithm"]["name"], config["algorithm"]["normalize_advantage"]) == ("ppo", False)
+    assert (config["algorithm"]["num_minibatches"], config["optimization"]["learning_rate"]) == (2, 0.01)
+    assert (config["architecture"], config["run"]["steps"]) == ({"name": "paac", "num_envs": 2, "env_workers": 0}, 80)
+    assert (config["run"]["keep"], config["run"]["device"], config["optimization"]["anneal_steps"]) == (1, "auto", 80)
 
 
 def test_what_people_read_without_json(command: Command) -> None:
@@ -238,16 +257,28 @@ BAD_GOSSIP = {
     "no learners": (("train", "gala", *TINY, "--learners", 0), "--learners 0: must be at least 1"),
     "no hosts": (("train", "pala", *TINY, "--hosts", 0), "--hosts 0: must be at least 1"),
     "interval": ((*PALA, "--interval", 0), "--interval 0: must be at least 1"),
-    "interval of paac": (("train", "paac", "--env", "catch", "--interval", 4), "paac has none; gala and pala do"),
+    "interval of paac": (
+        ("train", "paac", "--env", "catch", "--interval", 4),
+        "not an option of paac, a2c, catch; gala and pala have it",
+    ),
     "interval and bound": ((*PALA, "--interval", 5), "must be at most 4, a quarter of --staleness 16"),
     "staleness": ((*GALA, "--staleness", -1), "--staleness -1: must be at least 0"),
-    "two meanings": ((*GALA, "--sync", "never", "--staleness", 3), "means nothing with --sync never"),
-    "paac's staleness": (("train", "paac", *TINY, "--staleness", 3), "--staleness 3: paac has none"),
-    "paac's graph": (("train", "paac", *TINY, "--graph", "ring"), "--graph ring: paac has none"),
-    "paac's learners": (("train", "paac", *TINY, "--learners", 2), "--learners 2: paac has none"),
-    "paac's mixing": (("train", "paac", *TINY, "--mixing", "uniform"), "--mixing uniform: paac has none"),
-    "gala's hosts": ((*GALA, "--hosts", 2), "--hosts 2: gala has none"),
-    "gala's messages": ((*GALA, "--message-format", "int8"), "--message-format int8: gala has none"),
+    "two meanings": ((*GALA, "--sync", "never", "--staleness", 3), "has no meaning with --sync never"),
+    "paac's staleness": (
+        ("train", "paac", *TINY, "--staleness", 3),
+        "--staleness 3: not an option of paac, a2c, catch",
+    ),
+    "paac's graph": (("train", "paac", *TINY, "--graph", "ring"), "--graph ring: not an option of paac, a2c, catch"),
+    "paac's learners": (("train", "paac", *TINY, "--learners", 2), "--learners 2: not an option of paac, a2c, catch"),
+    "paac's mixing": (
+        ("train", "paac", *TINY, "--mixing", "uniform"),
+        "--mixing uniform: not an option of paac, a2c, catch",
+    ),
+    "gala's hosts": ((*GALA, "--hosts", 2), "--hosts 2: not an option of gala, a2c, catch"),
+    "gala's messages": (
+        (*GALA, "--message-format", "int8"),
+        "--message-format int8: not an option of gala, a2c, catch",
+    ),
     "no cluster": (("train", "pala", *TINY, "--cluster", "nowhere"), "--cluster nowhere"),
 }
 
@@ -297,13 +328,62 @@ def test_members_with_different_models_end_with_2_and_one_line(command: Command,
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("words", [(), *((name,) for name in cli.COMMANDS)], ids=str)
+@pytest.mark.parametrize("words", [(), *((name,) for name in commands.COMMANDS)], ids=str)
 def test_every_command_has_help(command: Command, words: tuple[str, ...]) -> None:
     code, out, _ = command(*words, "--help")
     assert code == 0
     assert "usage: gossamer" in out
-    if words == ("train",):
-        assert all(text in out for text in ("--env", "--steps", "--learning-rate", "--run-dir", "(default: by preset)"))
+    assert len(out.splitlines()) <= 60
+
+
+def test_the_help_of_train_says_how_to_see_more(command: Command) -> None:
+    for words in (("train", "--help"), ("train", "gala", "--help"), ("train", "-h")):
+        code, out, _ = command(*words)
+        assert code == 0
+        assert len(out.splitlines()) <= 60
+        assert "gossamer train gala --env pong --algorithm ppo --help" in out
+        assert all(text in out for text in ("--env", "--steps", "--run-dir", "paac, gala, pala"))
+
+
+def options_shown(out: str) -> dict[str, str]:
+    """The text of each option in a help text."""
+    text = " ".join(line.strip("│ ") for line in out.splitlines())
+    parts = re.split(r" (?=--[a-z-]+ [A-Z{])", text)
+    return {part.split()[0]: part for part in parts if part.startswith("--")}
+
+
+def test_the_help_of_a_composition_has_its_options_in_groups_with_their_real_defaults(command: Command) -> None:
+    code, out, _ = command("train", "gala", "--env", "catch", "--algorithm", "ppo", "--learners", 9, "--help")
+    assert code == 0
+    titles = re.findall(r"╭─ (\w+) options ─", out)
+    assert titles == ["run", "environment", "architecture", "algorithm", "network", "optimizer"]
+    shown = options_shown(out)
+    assert "ARCHITECTURE" in out
+    assert not {"--hosts", "--message-format", "--loss-scale", "--decay", "--screen-size"} & shown.keys()
+    # 0.001 for one learner, times the square root of 9; the schedule ends with the run
+    assert "(default: 0.003)" in shown["--learning-rate"]
+    assert "[steps, 0 to 1e+15] (default: 10000000)" in shown["--anneal-steps"]
+    assert "[1 to 1,000] (default: 4)" in shown["--epochs"]
+    _, out, _ = command("train", "paac", "--env", "catch", "--preset", "paper", "--steps", 500, "--help")
+    shown = options_shown(out)
+    assert "(default: rmsprop-tf)" in shown["--optimizer"]
+    assert "(default: 0.99)" in shown["--decay"]
+    assert not {"--learners", "--epochs"} & shown.keys()
+
+
+def test_help_does_not_hide_what_is_wrong(command: Command) -> None:
+    assert command("train", "paac", "--env", "catch", "--n-steps", 4, "--help")[0] == 2
+
+
+def test_the_version_is_printed(command: Command) -> None:
+    assert command("--version") == (0, f"gossamer {__version__}\n", "")
+
+
+def test_the_first_help_texts_need_no_torch() -> None:
+    script = "import sys; from gossamer import cli; sys.argv[1:] = {}; cli.main(); assert 'torch' not in sys.modules"
+    for words in (["--help"], ["train", "--help"], ["--version"]):
+        done = subprocess.run([sys.executable, "-c", script.format(words)], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
 
 
 def test_a_loss_that_is_nan_ends_with_2_and_says_at_which_step(command: Command, tmp_path: Path) -> None:

@@ -143,11 +143,15 @@ def test_a_damaged_checkpoint_is_named(command, damage: str, tmp_path: Path) -> 
         assert (code, "tensors.safetensors" in err) == (2, True)
 
 
+def _with(config, part: str, **changes):
+    return {**config, part: {**config[part], **changes}}
+
+
 def test_a_loss_that_is_not_a_number_stops_and_keeps_what_was_good(command, tmp_path: Path) -> None:
     command("train", "paac", "--env", "catch", *TINY, "--run-dir", "run")
     config = tmp_path / "run" / "config.json"
     good = config.read_text()
-    config.write_text(json.dumps({**json.loads(good), "value_coef": 1e300}))
+    config.write_text(json.dumps(_with(json.loads(good), "algorithm", value_coef=1e300)))
     code, _, err = command("resume", "run", "--steps", 1000)
     assert code == 2
     assert "at step" in err

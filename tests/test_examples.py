@@ -10,10 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from gossamer import commands
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
-@pytest.mark.parametrize(("script", "enough"), [("own_environment.py", 0.85), ("own_network.py", 0.8)])
+ENOUGH = {"own_environment.py": 0.85, "own_network.py": 0.8, "reinforce.py": 0.8, "averaging.py": 0.8}
+
+
+@pytest.mark.parametrize(("script", "enough"), ENOUGH.items())
 def test_example_learns(script: str, enough: float, tmp_path: Path) -> None:
     finished = subprocess.run(
         [sys.executable, EXAMPLES / script, tmp_path / "run"],
@@ -30,5 +35,25 @@ def test_example_learns(script: str, enough: float, tmp_path: Path) -> None:
 
 
 def test_every_example_is_run() -> None:
-    ran = {"own_environment.py", "own_network.py"}
-    assert {path.name for path in EXAMPLES.glob("*.py")} == ran
+    assert {path.name for path in EXAMPLES.glob("*.py")} == set(ENOUGH)
+
+
+def test_examples_are_short() -> None:
+    assert all(len(path.read_text().splitlines()) < 60 for path in EXAMPLES.glob("*.py"))
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (("paac", "--algorithm", "reinforce:Reinforce"), "Weight of the baseline's loss. [at least 0] (default: 0.1)"),
+        (("averaging:averaging",), "--every INT (default: 100)"),
+    ],
+)
+def test_options_of_a_user_s_own_part_are_in_the_help(
+    words: tuple[str, ...], shown: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(EXAMPLES)
+    with pytest.raises(SystemExit):
+        commands.run("train", [*words, "--env", "catch", "--help"])
+    out = " ".join(line.strip("│ ") for line in capsys.readouterr().out.splitlines())
+    assert shown in " ".join(out.split())

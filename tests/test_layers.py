@@ -14,6 +14,7 @@ PACKAGE = Path(__file__).parent.parent / "gossamer"
 # From top to bottom; what stands side by side does not know of each other. A new module has to be given its place.
 ROWS = [
     {"cli"},
+    {"commands"},
     {"tools"},
     {"training"},
     {"evaluation"},
@@ -29,7 +30,8 @@ ROWS = [
     {"task"},
     {"algorithms"},
     {"losses", "networks", "optim", "envs"},
-    {"returns", "data", "program", "version", "machine"},
+    {"returns", "data", "program", "machine"},
+    {"version"},
     {"options"},
     {"errors"},
 ]

@@ -66,11 +66,11 @@ class Teller(Silent):
 def drive(cluster: str, end: str) -> None:
     """The driver of the tests, on the first host."""
     from gossamer.architectures import pala
-    from gossamer.config.settings import resolve
-    from gossamer.config.wiring import task
+    from gossamer.config.build import task
+    from gossamer.config.resolve import configure
 
-    settings = resolve({"architecture": "pala", "env": "catch", "hosts": HOSTS, "steps": 10**9, "threads": 1})
-    program = pala(task(settings), hosts=HOSTS, learners=2, num_envs=4, staleness=4, period=60, window=20)
+    config = configure("pala", env="catch", hosts=HOSTS, steps=10**9, threads=1)
+    program = pala(task(config), hosts=HOSTS, learners=2, num_envs=4, staleness=4, period=60, window=20)
     Ray(cluster, call_seconds=1.0)(program, Teller(end))
 
 

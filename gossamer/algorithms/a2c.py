@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -11,18 +10,19 @@ from torch import Tensor, nn
 from gossamer.algorithms.base import Network, actor_critic, critic, sample
 from gossamer.data import Action, Trajectory
 from gossamer.losses import Loss, a2c
+from gossamer.options import option, options
 from gossamer.returns import lambda_returns
 
 
-@dataclass(frozen=True)
+@options
 class A2C:
     """One gradient step on each rollout. `gae_lambda` = 1 gives the papers' n-step returns."""
 
-    gamma: float = 0.99
-    gae_lambda: float = 1.0  # lambda of the returns
-    value_coef: float = 0.5
-    entropy_coef: float = 0.01
-    loss_scale: float = 1.0  # PAAC: 5, its learning rate was tuned for sums over t_max = 5
+    gamma: float = option("Discount.", 0.99, least=0, most=1, measure="per step")
+    gae_lambda: float = option("Lambda of returns and advantages; 1: n-step returns.", 1.0, least=0, most=1)
+    value_coef: float = option("Weight of the value loss.", 0.5, least=0)
+    entropy_coef: float = option("Weight of the entropy bonus.", 0.01, least=0)
+    loss_scale: float = option("Factor of the whole loss (PAAC: 5, tuned for sums over 5 steps).", 1.0, above=0)
 
     def model(self, obs_shape: tuple[int, ...], actions: int, network: Network) -> nn.Module:
         return actor_critic(obs_shape, actions, network)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +25,7 @@ class Network:
     dtype: torch.dtype = torch.float32  # what the torso computes in
 
 
+@runtime_checkable
 class Algorithm(Protocol):
     """Frozen data with four methods; the loops call them, in whatever place they run."""
 

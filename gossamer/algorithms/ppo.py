@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -11,21 +10,22 @@ from torch import Tensor, nn
 from gossamer.algorithms.base import Network, actor_critic, critic, sample
 from gossamer.data import Action, Trajectory
 from gossamer.losses import Loss, ppo
+from gossamer.options import option, options
 from gossamer.returns import lambda_returns
 
 
-@dataclass(frozen=True)
+@options
 class PPO:
     """Several passes of minibatches over each rollout, the policy's ratio clipped to 1 +- `clip_range`."""
 
-    gamma: float = 0.99
-    gae_lambda: float = 0.95  # lambda of the advantages (GAE)
-    value_coef: float = 1.0
-    entropy_coef: float = 0.01
-    clip_range: float = 0.3
-    epochs: int = 3  # over each rollout
-    num_minibatches: int = 4  # to a pass
-    normalize_advantage: bool = False
+    gamma: float = option("Discount.", 0.99, least=0, most=1, measure="per step")
+    gae_lambda: float = option("Lambda of returns and advantages (GAE).", 0.95, least=0, most=1)
+    value_coef: float = option("Weight of the value loss.", 1.0, least=0)
+    entropy_coef: float = option("Weight of the entropy bonus.", 0.01, least=0)
+    clip_range: float = option("The policy's ratio is clipped to 1 +- this.", 0.3, above=0)
+    epochs: int = option("Passes over each rollout.", 3, least=1, most=1000)
+    num_minibatches: int = option("Minibatches to a pass.", 4, least=1, most=65_536)
+    normalize_advantage: bool = option("To mean 0 and deviation 1, in each minibatch.", False)
 
     def model(self, obs_shape: tuple[int, ...], actions: int, network: Network) -> nn.Module:
         return actor_critic(obs_shape, actions, network)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 
 from gossamer.exchange import Gossip, Mailboxes
+from gossamer.exchange.gossip import options as gossip
+from gossamer.exchange.gossip.gossip import PERIOD, WINDOW
 from gossamer.exchange.gossip.graphs import RING, Graph
 from gossamer.exchange.gossip.mixing import UNIFORM, Mixing
-from gossamer.loops import Loop, act_and_learn
+from gossamer.loops import ENV_WORKERS, NUM_ENVS, Loop, act_and_learn
+from gossamer.options import option, options
 from gossamer.program import Program
 from gossamer.task import Task
 
@@ -24,8 +27,8 @@ def gala(
     staleness: float = math.inf,
     lock_step: bool = False,
     interval: int = 1,
-    period: int = 500,
-    window: int = 16,
+    period: int = PERIOD,
+    window: int = WINDOW,
     loop: Loop = act_and_learn,
 ) -> Program:
     """`learners` actor-learners as threads of one process, each with `num_envs` environments of its own. After each of
@@ -38,6 +41,32 @@ def gala(
     p = Program("gala")
     with p.host("machine", cpus=learners * max(1, env_workers), gpus=gpus):
         post = p.service(Mailboxes)(learners, newest=not (lock_step or mixing.adds))
-        gossip = Gossip(post, graph, mixing, staleness, lock_step, interval, period=period, window=window)
-        p.worker(loop, copies=learners)(task, gossip, num_envs=num_envs, env_workers=env_workers)
+        exchange = Gossip(post, graph, mixing, staleness, lock_step, interval, period=period, window=window)
+        p.worker(loop, copies=learners)(task, exchange, num_envs=num_envs, env_workers=env_workers)
     return p
+
+
+@options
+class GALA:
+    """Options of GALA."""
+
+    learners: int = option("Learners, each a thread.", 4, least=1, most=1024)
+    num_envs: int = option(NUM_ENVS, 16, least=1, most=16_384)
+    env_workers: int = option(ENV_WORKERS, 1, least=0, most=1024)
+    graph: str = option(gossip.GRAPH, "ring")
+    mixing: gossip.Mix = option(gossip.MIXING, "uniform")
+    sync: gossip.Sync = option(gossip.SYNC, "never")
+    staleness: int = option(gossip.STALENESS, 16, least=0, most=1_000_000, measure="optimizer steps")
+    interval: int = option(gossip.INTERVAL, 1, least=1, most=1_000_000, measure="optimizer steps")
+    diagnostics: bool = option(gossip.DIAGNOSTICS, True)
+
+    def program(self, task: Task) -> Program:
+        parts = gossip.parts(self, hosts=1, learners=self.learners, seed=task.seed)
+        return gala(
+            task,
+            learners=self.learners,
+            num_envs=self.num_envs,
+            env_workers=self.env_workers,
+            gpus=task.gpus,
+            **parts,
+        )

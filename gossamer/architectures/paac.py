@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gossamer.exchange import Alone
-from gossamer.loops import act_and_learn
+from gossamer.loops import ENV_WORKERS, NUM_ENVS, act_and_learn
+from gossamer.options import option, options
 from gossamer.program import Program
 from gossamer.task import Task
 
@@ -18,3 +19,14 @@ def paac(task: Task, *, num_envs: int = 32, env_workers: int = 8, gpus: float = 
     with p.host("machine", cpus=max(1, env_workers), gpus=gpus):
         p.worker(act_and_learn)(task, Alone(), num_envs=num_envs, env_workers=env_workers)
     return p
+
+
+@options
+class PAAC:
+    """Options of PAAC."""
+
+    num_envs: int = option(NUM_ENVS, 32, least=1, most=16_384)
+    env_workers: int = option(ENV_WORKERS, 0, least=0, most=1024)
+
+    def program(self, task: Task) -> Program:
+        return paac(task, num_envs=self.num_envs, env_workers=self.env_workers, gpus=task.gpus)

@@ -19,12 +19,15 @@ from __future__ import annotations
 import secrets
 
 from gossamer.exchange import Gossip, Proxy, room
+from gossamer.exchange.gossip import options as gossip
 from gossamer.exchange.gossip.formats import Format
+from gossamer.exchange.gossip.gossip import PERIOD, WINDOW
 from gossamer.exchange.gossip.graphs import RING, Graph
 from gossamer.exchange.gossip.mixing import UNIFORM, Mixing
 from gossamer.exchange.proxy.wire import Token
 from gossamer.exchange.proxy.workers import carry, watch
-from gossamer.loops import Loop, act_and_learn
+from gossamer.loops import ENV_WORKERS, NUM_ENVS, Loop, act_and_learn
+from gossamer.options import option, options
 from gossamer.program import Program
 from gossamer.task import Task
 
@@ -44,8 +47,8 @@ def pala(
     message_format: Format = "fp32",
     interval: int | None = None,
     couriers: int = 2,
-    period: int = 500,
-    window: int = 16,
+    period: int = PERIOD,
+    window: int = WINDOW,
     loop: Loop = act_and_learn,
 ) -> Program:
     """`learners` actor-learners on each of `hosts` hosts, each with `num_envs` environments of its own.
@@ -64,8 +67,38 @@ def pala(
             proxies.append(proxy(host=h, hosts=hosts, learners=learners, token=token, **every))
     for h, proxy_here in enumerate(proxies):
         with p.host(f"host{h}", **needs):
-            gossip = Gossip(proxy_here, graph, mixing, staleness, lock_step, interval, period=period, window=window)
-            p.worker(loop, copies=learners)(task, gossip, num_envs=num_envs, env_workers=env_workers)
+            exchange = Gossip(proxy_here, graph, mixing, staleness, lock_step, interval, period=period, window=window)
+            p.worker(loop, copies=learners)(task, exchange, num_envs=num_envs, env_workers=env_workers)
             p.worker(carry, copies=couriers)(proxy_here, proxies, form=message_format)
             p.worker(watch)(proxy_here)
     return p
+
+
+@options
+class PALA:
+    """Options of PALA."""
+
+    hosts: int = option("Hosts, each one process.", 2, least=1, most=1024)
+    learners: int = option("Learners on each host, each a thread.", 2, least=1, most=1024)
+    num_envs: int = option(NUM_ENVS, 16, least=1, most=16_384)
+    env_workers: int = option(ENV_WORKERS, 1, least=0, most=1024)
+    graph: str = option(gossip.GRAPH, "ring")
+    mixing: gossip.Mix = option(gossip.MIXING, "uniform")
+    sync: gossip.Sync = option(gossip.SYNC, "bounded")
+    staleness: int = option(gossip.STALENESS, 16, least=0, most=1_000_000, measure="optimizer steps")
+    interval: int = option(gossip.INTERVAL, 4, least=1, most=1_000_000, measure="optimizer steps")
+    diagnostics: bool = option(gossip.DIAGNOSTICS, True)
+    message_format: Format = option("Of parameters on their way between hosts.", "fp32")
+
+    def program(self, task: Task) -> Program:
+        parts = gossip.parts(self, hosts=self.hosts, learners=self.learners, seed=task.seed)
+        return pala(
+            task,
+            hosts=self.hosts,
+            learners=self.learners,
+            num_envs=self.num_envs,
+            env_workers=self.env_workers,
+            gpus=task.gpus,
+            message_format=self.message_format,
+            **parts,
+        )

@@ -1,48 +1,110 @@
-"""Knobs (`run.knobs`), which are fields of a dataclass with their texts, as options of the command line."""
+"""Options as arguments of a command, parsed by tyro; what cannot be parsed becomes one line of ours."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import MISSING, field, fields, make_dataclass
-from types import NoneType
-from typing import Annotated, Any, get_args, get_type_hints
+import io
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import redirect_stderr
+from dataclasses import MISSING, Field, field, make_dataclass
+from typing import Annotated, Any, TypeVar
 
 import tyro
 
+from gossamer.errors import UserError
+from gossamer.options import choices, declared, described, optional, plain, types
+
+T = TypeVar("T")
+METAVARS = {int: "INT", float: "FLOAT", str: "STR"}
+
 
 def help_text(text: str, **more: Any) -> Any:
-    """What tyro shows of an option."""
+    """What tyro shows of an argument."""
     return tyro.conf.arg(help=text, **more)
 
 
 def left_open(text: str, kind: Any, hint: str) -> Any:
     """The same for one that may be left out: `hint` in place of `(default: None)`."""
-    choices = get_args(kind)
-    metavar = "{" + ",".join(choices) + "}" if choices else kind.__name__.upper()
+    allowed = choices(kind)
+    metavar = "{" + ",".join(map(str, allowed)) + "}" if allowed else METAVARS.get(kind, kind.__name__.upper())
     return help_text(text, metavar=metavar, help_behavior_hint=hint)
 
 
-def options(
-    name: str, source: Any, *, required: Collection[str] = (), skip: Collection[str] = (), hint: str = ""
-) -> type:
-    """A dataclass with the knobs of `source` but for `skip`. What is neither `required` nor has a default may be left
-    out, as `hint` or the knob's own one says; quantities are text."""
-    types = get_type_hints(source)
-    first, rest = list[Any](), list[Any]()
-    for knob in fields(source):
-        text, more, kind = knob.metadata["help"], knob.metadata, types[knob.name]
-        if NoneType in get_args(kind):
-            (kind,) = set(get_args(kind)) - {NoneType}
-        if knob.name in skip:
-            continue
-        if knob.name in required:
-            first.append((knob.name, Annotated[kind, help_text(text)]))
-        elif "unit" in more:
-            rest.append((knob.name, Annotated[str, help_text(text)], field(default=more["typed"])))
-        elif knob.default in (MISSING, None):
-            told = left_open(text, kind, more.get("hint", hint))
-            rest.append((knob.name, Annotated[kind | None, told], field(default=None)))
-        else:
-            rest.append((knob.name, Annotated[kind, help_text(text)], field(default=knob.default)))
-    made: type = make_dataclass(name, [*first, *rest])
+def arguments(kind: type, values: Mapping[str, Any] | None = None) -> Iterable[tuple[str, Any, Any]]:
+    """The options of a dataclass as fields (name, type, default), with these values as defaults if given."""
+    for name, each in declared(kind).items():
+        default = each.default if values is None else values[name]
+        yield argument(name, each, types(kind)[each.name], default)
+
+
+def argument(name: str, each: Field[Any], kind: Any, default: Any) -> tuple[str, Any, Any]:
+    """One option as a field of a dataclass for tyro. A quantity (`typed`) is text."""
+    text, typed = described(each), each.metadata.get("typed")
+    if typed is not None:
+        return name, Annotated[str, help_text(text)], field(default=typed)
+    if optional(kind):
+        hint = each.metadata.get(
+            "hint", f"(default: {each.metadata.get('unset', 'none') if default is None else default})"
+        )
+        return name, Annotated[kind, left_open(text, plain(kind), hint)], field(default=default)
+    missing = default is MISSING
+    return name, Annotated[kind, help_text(text)], field() if missing else field(default=default)
+
+
+def group(title: str, fields: Sequence[tuple[str, Any, Any]]) -> Any:
+    """A group of arguments: its fields without a prefix, under its own title in the help text."""
+    return tyro.conf.OmitArgPrefixes[make_dataclass(title, fields)]  # type: ignore[misc]
+
+
+def dataclass_of(name: str, kind: type) -> type:
+    """A dataclass for tyro with all options of a dataclass."""
+    made: type = make_dataclass(name, list(arguments(kind)))
     return made
+
+
+def parse(kind: type[T], words: Sequence[str], *, prog: str, description: str | None = None) -> T:
+    """The dataclass, from what was typed. `UserError` in one line where it cannot be; prints the help text if asked."""
+    errors = io.StringIO()
+    try:
+        with redirect_stderr(errors):
+            return tyro.cli(kind, args=list(words), prog=prog, description=description)
+    except SystemExit as end:
+        if not end.code:
+            raise
+        raise UserError(f"{one_line(errors.getvalue())}; see {prog} --help") from None
+
+
+PLAIN = (
+    (r"Error parsing (--\S+): invalid literal for int\(\) with base 10: (\S+)", r"\1 \2: must be of type int"),
+    (r"Error parsing (--\S+): could not convert string to float: (\S+)", r"\1 \2: must be of type float"),
+    (r"Error parsing (--\S+): ", r"\1: "),
+    (r"^Unrecognized options: ([^,]+).*?(?: Perhaps you meant: (--\S+).*)?$", r"unknown option \1; near: \2"),
+    (r"; near: $", ""),
+)
+
+
+def one_line(box: str) -> str:
+    """What stands in one of tyro's boxes, up to the help texts that it adds."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", box)
+    lines = [line.strip("│ ") for line in text.splitlines() if not line.startswith(("╭", "╰"))]
+    body = " ".join(line for line in lines if line and not line.startswith("─"))
+    body = re.split(r" (?:Argument helptext:|For full helptext)", body)[0]
+    for pattern, put in PLAIN:
+        body = re.sub(pattern, put, body)
+    return body
+
+
+def typed(words: Sequence[str]) -> dict[str, str | None]:
+    """The options that were typed, with the word that follows each: `--num-envs 4` -> {"num_envs": "4"}."""
+    found: dict[str, str | None] = {}
+    for place, word in enumerate(words):
+        if word.startswith("--") and len(word) > 2:
+            name, equals, value = word[2:].partition("=")
+            after = words[place + 1] if place + 1 < len(words) and not words[place + 1].startswith("--") else None
+            found[name.replace("-", "_")] = value if equals else after
+    return found
+
+
+def asks_for_help(words: Collection[str]) -> bool:
+    """Whether the help text is wanted."""
+    return not {"-h", "--help"}.isdisjoint(words)

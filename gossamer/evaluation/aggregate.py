@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from gossamer.config.settings import Settings
-from gossamer.config.wiring import environment, task
+from gossamer.config.build import environment, task
+from gossamer.config.config import Config
 from gossamer.evaluation.evaluate import load_policy
 from gossamer.evaluation.games import play
 from gossamer.evaluation.members import AVERAGE, best, rank, ranked
@@ -20,7 +20,7 @@ PROTOCOL = "training: whole games in the training environment, sampled actions, 
 
 
 def aggregate(
-    settings: Settings, checkpoint: Checkpoint, returns: dict[str, float | None], *, games: bool
+    config: Config, checkpoint: Checkpoint, returns: dict[str, float | None], *, games: bool
 ) -> dict[str, Any]:
     """For `result.json`: `members`, the mean return of each one's last 100 training episodes; and what the `average` of
     all and the `best_member` play in whole games, unless without `games`."""
@@ -30,17 +30,17 @@ def aggregate(
     if first is not None:
         found["best_member"] = {"member": str(rank(first)), "training_return": returns[first]}
     if games:
-        found["average"] |= whole_games(settings, checkpoint, AVERAGE)
+        found["average"] |= whole_games(config, checkpoint, AVERAGE)
         if first is not None:
-            found["best_member"] |= whole_games(settings, checkpoint, str(rank(first)))
+            found["best_member"] |= whole_games(config, checkpoint, str(rank(first)))
     return found
 
 
-def whole_games(settings: Settings, checkpoint: Checkpoint, member: str) -> dict[str, Any]:
+def whole_games(config: Config, checkpoint: Checkpoint, member: str) -> dict[str, Any]:
     """Returns of whole games that a member plays as in training."""
-    what = task(settings)
-    with single_threaded(), closing(environment(settings).make(EPISODES)) as env:
-        policy, _ = load_policy(checkpoint, what, env.spec, member=member, greedy=False, seed=settings.seed)
+    what = task(config)
+    with single_threaded(), closing(environment(config).make(EPISODES)) as env:
+        policy, _ = load_policy(checkpoint, what, env.spec, member=member, greedy=False, seed=config.run.seed)
         returns = play(policy, env, EPISODES, seed=what.stream("aggregate"), device=what.device)
     return {
         "mean_return": float(np.mean(returns)),

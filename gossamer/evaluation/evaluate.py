@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from gossamer.config.wiring import environment, task
+from gossamer.config.build import environment, task
 from gossamer.envs.atari import Atari
 from gossamer.envs.base import EnvFactory, Spec
 from gossamer.errors import UserError
@@ -22,7 +22,7 @@ from gossamer.exchange import Alone
 from gossamer.learner import build
 from gossamer.policy import Replica
 from gossamer.storage.checkpoint import Checkpoint, Store
-from gossamer.storage.directory import load_settings, write_json
+from gossamer.storage.directory import load_config, write_json
 from gossamer.task import Task
 
 Protocol = Literal["noop", "sticky"]
@@ -99,13 +99,13 @@ def evaluate(
     if episodes < 1:
         raise UserError(f"--episodes {episodes}: must be at least 1")
     directory = Path(run_dir)
-    settings = load_settings(directory)
+    config = load_config(directory)
     found = Store(directory / "checkpoints").get(checkpoint)
-    what = task(replace(settings, device=device or settings.device))
-    factory, name = under(environment(settings), protocol)
+    what = task(config.with_run(device=device or config.run.device))
+    factory, name = under(environment(config), protocol)
     if name == "plain":
         print(
-            f"{settings.env} is no Atari game: it starts as it does, --protocol {protocol} means nothing",
+            f"{config.env.name} is no Atari game: it starts as it does, --protocol {protocol} means nothing",
             file=sys.stderr,
         )
     side_by_side = min(episodes, SIDE_BY_SIDE)

@@ -11,12 +11,12 @@ import imageio.v2 as imageio
 import numpy as np
 import torch
 
-from gossamer.config.wiring import environment, task
+from gossamer.config.build import environment, task
 from gossamer.errors import UserError
 from gossamer.evaluation.evaluate import Protocol, load_policy, under
 from gossamer.evaluation.members import AVERAGE
 from gossamer.storage.checkpoint import Store
-from gossamer.storage.directory import load_settings
+from gossamer.storage.directory import load_config
 
 MIN_HEIGHT = 400  # pixels; small screens are enlarged by a whole factor
 STEPS_A_SECOND = 15  # Atari's own pace: 60 frames a second, 4 to a step
@@ -47,15 +47,15 @@ def record(
     if max_steps < 1:
         raise UserError(f"--max-steps {max_steps}: must be at least 1")
     directory = Path(run_dir)
-    settings = load_settings(directory)
+    config = load_config(directory)
     path = Path(out) if out else directory / "video.mp4"
     if path.suffix.lower() not in (".mp4", ".gif"):
         raise UserError(f"--out {path}: must end in .mp4 or .gif")
     if not path.parent.is_dir():
         raise UserError(f"--out {path}: there is no directory {path.parent}")
     found = Store(directory / "checkpoints").get(checkpoint)
-    what = task(settings)
-    factory, _ = under(environment(settings), protocol)
+    what = task(config)
+    factory, _ = under(environment(config), protocol)
     with closing(factory.make(1, workers=1, render=True)) as env:
         policy, _ = load_policy(found, what, env.spec, member=member, greedy=greedy, seed=seed)
         obs, score, steps = env.reset(what.stream("record") ^ seed), 0.0, 0

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import resource
 import statistics
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import replace
 from itertools import cycle
-from typing import Any
+from typing import Any, Literal, Unpack
 
 import numpy as np
 import torch
 
-from gossamer.config.settings import resolve
-from gossamer.config.wiring import program, task
+from gossamer.algorithms import Algorithm
+from gossamer.config.build import learners, num_envs, program, task
+from gossamer.config.config import Architecture
+from gossamer.config.file import flat
+from gossamer.config.names import Keywords
+from gossamer.config.resolve import configure
 from gossamer.data import Array, Step
 from gossamer.envs.base import VectorEnv
 from gossamer.errors import UserError
@@ -25,6 +27,7 @@ from gossamer.exchange import Alone, Exchange
 from gossamer.launch.threads import threads
 from gossamer.machine import keep_freed_memory, machine
 from gossamer.member import Member
+from gossamer.optim import StepRule
 from gossamer.program import Context, Program, Silent
 from gossamer.task import Report, Task
 from gossamer.training.experiment import probe
@@ -112,39 +115,54 @@ def _rate(call: Callable[[], object], steps: int, seconds: float) -> float:
     return count * steps / passed
 
 
-def bench(architecture: str, *, seconds: float = 3.0, rounds: int = 5, **given: Any) -> dict[str, Any]:
+def bench(
+    architecture: str | Architecture,
+    *,
+    env: str,
+    algorithm: str | Algorithm | None = None,
+    optimizer: str | StepRule | None = None,
+    preset: Literal["tuned", "paper"] = "tuned",
+    seconds: float = 3.0,
+    rounds: int = 5,
+    **options: Unpack[Keywords],
+) -> dict[str, Any]:
     """Rates in steps/s, medians of `rounds` rounds in turn of `seconds` each: `env`, `inference`, `update` alone, the
     `whole`, and the serial `roofline` 1 / (1/env + 1/inference + 1/update); `ratio` = whole / roofline."""
     if not seconds > 0 or rounds < 1:
         raise UserError(f"--seconds {seconds} --rounds {rounds}: both must be positive")
-    settings = resolve({"architecture": architecture, **{k: v for k, v in given.items() if v is not None}})
-    probe(settings)
-    settings = replace(settings, steps=sys.maxsize)
+    config = configure(architecture, env=env, algorithm=algorithm, optimizer=optimizer, preset=preset, **options)
+    probe(config)
+    config = config.with_run(steps=10**15)  # it ends by the clock
+    settings = flat(config)
     keep_freed_memory()
     found: dict[str, list[float]] = {"env": [], "inference": [], "update": [], "whole": [], "roofline": [], "ratio": []}
     for _ in range(rounds):
         apart = Program("parts")
-        apart.worker(parts, copies=settings.members)(
-            task(settings), Alone(), num_envs=settings.num_envs, env_workers=settings.env_workers, seconds=seconds
+        apart.worker(parts, copies=learners(config))(
+            task(config),
+            Alone(),
+            num_envs=num_envs(config),
+            env_workers=settings.get("env_workers", 0),
+            seconds=seconds,
         )
         threads(apart, seen := Reports())
-        threads(program(settings), whole := Reports(seconds))
+        threads(program(config), whole := Reports(seconds))
         roofline = 1 / sum(1 / rate for rate in seen.rates.values())
         row = {**seen.rates, "whole": whole.rate(), "roofline": roofline, "ratio": whole.rate() / roofline}
         for name, value in row.items():
             found[name].append(value)
     median = {name: statistics.median(values) for name, values in found.items()}
-    what = task(settings)
+    what = task(config)
     return {
         **{name: round(value, 3 if name == "ratio" else 1) for name, value in median.items()},
         "bound_by": min(("env", "inference", "update"), key=lambda part: median[part]),
         "range": {name: [round(min(values), 3), round(max(values), 3)] for name, values in found.items()},
-        "architecture": architecture,
-        "env_name": settings.env,
-        "algorithm": settings.algorithm,
-        "network": settings.network,
-        "learners": settings.members,
-        "num_envs": settings.num_envs,
+        "architecture": settings["architecture"],
+        "env_name": settings["env"],
+        "algorithm": settings["algorithm"],
+        "network": settings["network"],
+        "learners": learners(config),
+        "num_envs": num_envs(config),
         "device": what.device,
         "precision": str(what.network.dtype).removeprefix("torch."),
         "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),

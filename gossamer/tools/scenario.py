@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from gossamer.config.wiring import GRAPHS
 from gossamer.errors import UserError, near
 from gossamer.exchange import room
 from gossamer.exchange.gossip import graphs
 from gossamer.exchange.gossip.graphs import Graph
+from gossamer.exchange.gossip.options import GRAPHS
 from gossamer.options import check_ranges, flag, option
 
 UNITS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "m": 1e-3, "u": 1e-6}

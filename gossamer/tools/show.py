@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gossamer.config.presets import PAPERS, TUNED, preset
-from gossamer.config.settings import KNOBS, check_architecture, resolve
-from gossamer.config.wiring import ARCHITECTURES, NETWORKS, OPTIMIZERS, program
+from gossamer.config.build import program
+from gossamer.config.file import flat
+from gossamer.config.names import ALGORITHMS, ARCHITECTURES, NETWORKS, OPTIMIZERS
+from gossamer.config.presets import PAPERS, TUNED
+from gossamer.config.resolve import Choices, architecture_kind, resolve
 from gossamer.envs import catalogue
 from gossamer.options import flag
 from gossamer.program import Program
 
 KINDS = {True: "pixels", False: "vector"}
+EXAMPLES = {True: "catch-pixels", False: "catch"}  # an environment of each kind
+PIPED_WIDTH = 200  # columns, where there is no terminal
+
+
+def console() -> Console:
+    """Where people read: as wide as the terminal, and wide enough for every table where there is none."""
+    return Console() if sys.stdout.isatty() else Console(width=PIPED_WIDTH)
 
 
 def show(architecture: str, console: Console) -> None:
     """Figure, parts and defaults of an architecture. `UserError` with near names if there is none such."""
-    check_architecture(architecture)
-    make = ARCHITECTURES[architecture]
-    wired = program(resolve({"architecture": architecture, "env": "catch"}))
-    console.print(f"[bold]{architecture}[/bold]  {escape((make.__doc__ or '').strip())}\n")
+    about = (architecture_kind(architecture).__doc__ or "").strip()
+    wired = program(resolve(Choices(architecture, "catch")))
+    page = sys.modules[architecture_kind(architecture).__module__]
+    made = vars(page).get(architecture)
+    about = ((made.__doc__ if made is not None else None) or about).strip()
+    console.print(f"[bold]{architecture}[/bold]  {escape(about)}\n")
     console.print("[bold]Figure[/bold] (Mermaid, drawn from the wiring)\n")
     console.print(escape(wired.mermaid()) + "\n", soft_wrap=True)
     console.print("[bold]Parts[/bold]\n")
@@ -33,7 +45,8 @@ def show(architecture: str, console: Console) -> None:
     console.print(_defaults(architecture))
     for (algorithm, pixels), chosen in TUNED.items():
         console.print(f"  {algorithm}, {KINDS[pixels]}: {chosen.why}")
-    console.print(f"  --preset paper: {PAPERS[architecture].why}")
+    if architecture in PAPERS:
+        console.print(f"  --preset paper: {PAPERS[architecture].why}")
 
 
 def parts(wired: Program) -> list[str]:
@@ -44,30 +57,35 @@ def parts(wired: Program) -> list[str]:
 
 
 def _defaults(architecture: str) -> Table:
-    columns = {f"{a} {KINDS[p]}": preset(architecture, "tuned", a, p).values for a, p in TUNED}
-    columns["paper"] = preset(architecture, "paper", None, True).values
+    columns = {
+        f"{algorithm} {KINDS[pixels]}": flat(resolve(Choices(architecture, EXAMPLES[pixels], algorithm)))
+        for algorithm, pixels in TUNED
+    }
+    if architecture in PAPERS:
+        columns["paper"] = flat(resolve(Choices(architecture, EXAMPLES[True], preset="paper")))
     table = Table(box=None, padding=(0, 2))
     table.add_column("option", style="cyan", no_wrap=True)
     for name in columns:
         table.add_column(name, justify="right")
-    for name in KNOBS:
-        cells = [values.get(name) for values in columns.values()]
-        if any(cell is not None for cell in cells):
-            table.add_row(flag(name), *(_cell(cell) for cell in cells))
+    left_out = {"architecture", "env"}
+    for name in dict.fromkeys(name for values in columns.values() for name in values if name not in left_out):
+        table.add_row(flag(name), *(_cell(values.get(name)) for values in columns.values()))
     return table
 
 
 def _cell(value: object) -> str:
+    if value is None:
+        return "-"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else f"{value}"
 
 
 def overview(console: Console) -> None:
     """Everything that can be named on the command line."""
     rows: dict[str, Iterable[str]] = {
-        "architectures": ARCHITECTURES,
-        "algorithms": dict.fromkeys(algorithm for algorithm, _ in TUNED),
+        "architectures": [*ARCHITECTURES, "module:Name"],
+        "algorithms": [*ALGORITHMS, "module:Name"],
         "networks": [*NETWORKS, "module:factory"],
-        "optimisers": OPTIMIZERS,
+        "optimizers": [*OPTIMIZERS, "module:Name"],
         **{f"{kind} environments": names for kind, names in catalogue.names().items()},
         "your environment": ["module:factory (a gymnasium.Env)"],
     }

@@ -5,35 +5,41 @@ from __future__ import annotations
 import json
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from gossamer.config.settings import Settings, resolve
-from gossamer.config.wiring import environment, program, task
+from gossamer.algorithms import Algorithm
+from gossamer.config.build import check_memory, environment, learning, program, task
+from gossamer.config.config import Architecture, Config, Control
+from gossamer.config.file import to_dict
+from gossamer.config.names import ALGORITHMS, Keywords, name_of
+from gossamer.config.resolve import configure
 from gossamer.data import Tree
 from gossamer.diagnostics.consensus import ConsensusMonitor
 from gossamer.errors import UserError
 from gossamer.evaluation.aggregate import aggregate
 from gossamer.launch.threads import threads
 from gossamer.learner import build
-from gossamer.machine import keep_freed_memory, machine, single_threaded
+from gossamer.machine import differences, keep_freed_memory, machine, ran, single_threaded
+from gossamer.optim import StepRule
 from gossamer.program import Program
 from gossamer.storage.checkpoint import Store
 from gossamer.storage.directory import (
     CONFIG,
     GOSSIP,
+    HOSTS,
+    LOG,
     PICTURE,
     RESULT,
-    config,
-    load_settings,
+    load_config,
     logger,
     prepare,
+    title,
     write_json,
 )
-from gossamer.task import Task
 from gossamer.training.display import ProgressDisplay
 from gossamer.training.metrics import Progress, Recorder
 from gossamer.training.observer import RunObserver, launcher_log
@@ -54,50 +60,61 @@ class Run:
 
 
 def train(
-    architecture: str,
+    architecture: str | Architecture,
     *,
+    env: str,
+    algorithm: str | Algorithm | None = None,
+    optimizer: str | StepRule | None = None,
+    preset: Literal["tuned", "paper"] = "tuned",
     run_dir: str | Path | None = None,
     overwrite: bool = False,
-    keep: int = 3,
     stop_at_return: float | None = None,
+    max_seconds: float | None = None,
     cluster: str | None = None,
-    **given: Any,
+    **options: Unpack[Keywords],
 ) -> Run:
-    """Train from the start. `given` are fields of `Settings`; what is left open comes from a preset.
+    """Train from the start: `train("gala", env="pong", learners=4)`, or `train(GALA(learners=4), env="pong")`.
 
+    `architecture`, `algorithm` and `optimizer` are names or their options (`PPO(epochs=3)`); `options` are all others
+    that the composition has. What is left open comes from the preset (see `gossamer show`).
     `cluster`: None runs in this process; else on Ray: `local` on processes of this machine, or a cluster's address.
     Raises `UserError` for a value that cannot be used, `NonFiniteLoss` when a loss is NaN (the last good checkpoint
     stays), `OSError` on a full disk."""
-    settings = resolve({"architecture": architecture, **{k: v for k, v in given.items() if v is not None}})
-    _check_keep(keep)
-    wired, frames = program(settings), probe(settings)  # what is wrong shows before anything is written
+    control = Control(stop_at_return=stop_at_return, max_seconds=max_seconds, cluster=cluster)
+    config = configure(architecture, env=env, algorithm=algorithm, optimizer=optimizer, preset=preset, **options)
+    wired, frames = program(config), probe(config)  # what is wrong shows before anything is written
     with _launcher(cluster, wired) as launch:
-        directory = prepare(settings, run_dir, overwrite)
-        return _run(settings, wired, directory, frames, launch, keep=keep, stop_at_return=stop_at_return)
+        directory = prepare(config, run_dir, overwrite)
+        return _run(config, wired, directory, frames, launch, control)
 
 
 def resume(
     run_dir: str | Path,
     *,
     steps: int | None = None,
-    keep: int = 3,
+    keep: int | None = None,
+    checkpoint_every: float | None = None,
     stop_at_return: float | None = None,
+    max_seconds: float | None = None,
     cluster: str | None = None,
 ) -> Run:
-    """Go on from the last checkpoint of a run, to `steps` in all (default: what it was started with)."""
+    """Go on from the last checkpoint of a run, to `steps` in all. What is left open is as the run was started, but for
+    `stop_at_return`, `max_seconds` and `cluster`, which each call has of its own. The learning rate keeps the schedule
+    that the run was started with."""
+    control = Control(stop_at_return=stop_at_return, max_seconds=max_seconds, cluster=cluster)
     directory = Path(run_dir)
-    settings = load_settings(directory)
+    config = load_config(directory, logger(directory / LOG))
     checkpoint = Store(directory / "checkpoints").get("last")
     if steps is not None and steps <= checkpoint.steps:
         raise UserError(f"--steps {steps}: the run has done {checkpoint.steps} already; give the total to go on to")
-    settings = replace(settings, steps=steps or settings.steps)
-    _check_keep(keep)
+    changes = {"steps": steps, "keep": keep, "checkpoint_every": checkpoint_every}
+    config = config.with_run(**{name: value for name, value in changes.items() if value is not None})
     saved = checkpoint.load()
     before = (saved, checkpoint.steps)
-    wired, frames = program(settings), probe(settings)
+    wired, frames = program(config), probe(config)
     with _launcher(cluster, wired) as launch:
-        write_json(directory / CONFIG, config(settings))
-        return _run(settings, wired, directory, frames, launch, keep=keep, stop_at_return=stop_at_return, before=before)
+        write_json(directory / CONFIG, to_dict(config))
+        return _run(config, wired, directory, frames, launch, control, before=before)
 
 
 def _launcher(cluster: str | None, wired: Program) -> AbstractContextManager[Launcher]:
@@ -109,40 +126,39 @@ def _launcher(cluster: str | None, wired: Program) -> AbstractContextManager[Lau
 
 
 def _run(
-    settings: Settings,
+    config: Config,
     wired: Program,
     directory: Path,
     frames_per_step: int,
     launch: Launcher,
+    control: Control,
     *,
-    keep: int,
-    stop_at_return: float | None,
     before: tuple[Tree, int] | None = None,
 ) -> Run:
     """`before`: the checkpoint that is gone on from, and its steps."""
     saved, done = before or ({}, 0)
     keep_freed_memory()
-    progress = Progress(settings.steps, frames_per_step)
+    progress = Progress(config.run.steps, frames_per_step)
     if saved:
         progress.load_state_dict(saved["progress"])
-    title = f"gossamer {settings.architecture} · {settings.algorithm} · {settings.env} · seed {settings.seed}"
-    log = logger(directory / "run.log")
+    log = logger(directory / LOG)
     members = learning(wired)
     consensus = _consensus(progress, directory, done) if len(members) > 1 else None
     recorder = Recorder(directory, keep_until=done if saved else None)
     observer = RunObserver(
         progress,
         recorder,
-        Store(directory / "checkpoints", keep),
-        ProgressDisplay(progress, title),
+        Store(directory / "checkpoints", config.run.keep),
+        ProgressDisplay(progress, _headline(config)),
         log,
         members,
         saved.get("workers", {}),
-        stop_at_return,
+        control.stop_at_return,
         consensus=consensus,
         kept=lambda: _write_gossip(consensus, directory),
     )
-    log(f"{'resumed' if saved else 'started'} at step {done} with gossamer {__version__}")
+    log(f"{'resumed' if saved else 'started'} at step {done} with gossamer {__version__}; {asdict(control)}")
+    hosts = {} if control.cluster else _hosts(config, wired, directory, log)
     try:
         with observer.display, _signals(observer), launcher_log(observer):
             launch(wired, observer)
@@ -157,15 +173,32 @@ def _run(
         raise
     finally:
         recorder.close()
-    result = _finish(settings, observer, directory)
+    result = _finish(config, observer, directory, hosts)
     log(f"ended at step {progress.steps}: {result['ended']}")
     return Run(directory, result)
 
 
-def learning(wired: Program) -> frozenset[str]:
-    """The workers that learn, and so have a state to save: those that were wired with the task."""
-    given = {copy.name: (*copy.node.args, *copy.node.kwargs.values()) for copy in wired.crew}
-    return frozenset(name for name, arguments in given.items() if any(isinstance(each, Task) for each in arguments))
+def _headline(config: Config) -> str:
+    """What is shown above the progress of a run."""
+    algorithm = name_of(type(config.algorithm), ALGORITHMS)
+    architecture = title(config).removesuffix(f"-{config.env.name}")
+    return f"gossamer {architecture} · {algorithm} · {config.env.name} · seed {config.run.seed}"
+
+
+def _hosts(config: Config, wired: Program, directory: Path, log: Callable[[str], None]) -> dict[str, Any]:
+    """What each host of a program in this process computes with: kept in `hosts.json`, and logged where the run before
+    was on something else."""
+    what = task(config)
+    here = asdict(ran(device=what.device, dtype=what.network.dtype, threads=what.threads))
+    found = dict.fromkeys(wired.hosts, here)
+    file = directory / HOSTS
+    before = json.loads(file.read_text()) if file.exists() else {}
+    for host, now in found.items():
+        log(f"{host} computes with {', '.join(f'{name} {value}' for name, value in now.items())}")
+        if changed := differences(before.get(host, {}), now):
+            log(f"{host} differs from the run before: {changed}")
+    write_json(file, found)
+    return found
 
 
 def _consensus(progress: Progress, directory: Path, done: int) -> ConsensusMonitor:
@@ -186,9 +219,9 @@ def _write_gossip(consensus: ConsensusMonitor | None, directory: Path) -> None:
         write_json(directory / GOSSIP, found)
 
 
-def _finish(settings: Settings, observer: RunObserver, directory: Path) -> dict[str, Any]:
+def _finish(config: Config, observer: RunObserver, directory: Path, hosts: dict[str, Any]) -> dict[str, Any]:
     """`result.json`, and of many members the picture of how far they were apart, and what they play together."""
-    result = _result(settings, observer)
+    result = _result(config, observer, hosts)
     write_json(directory / RESULT, result)
     if (directory / GOSSIP).exists():
         from gossamer.diagnostics.plots import draw  # matplotlib takes a second
@@ -196,29 +229,25 @@ def _finish(settings: Settings, observer: RunObserver, directory: Path) -> dict[
         draw(json.loads((directory / GOSSIP).read_text()), directory / PICTURE)
     if len(observer.members) > 1:
         games = not observer.interrupted  # who asks it to end may not wait for whole games
-        result |= aggregate(settings, observer.store.get("last"), observer.progress.member_returns, games=games)
+        result |= aggregate(config, observer.store.get("last"), observer.progress.member_returns, games=games)
         write_json(directory / RESULT, result)
     return result
 
 
-def _check_keep(keep: int) -> None:
-    if keep < 1:
-        raise UserError(f"--keep {keep}: must be at least 1")
-
-
-def probe(settings: Settings) -> int:
+def probe(config: Config) -> int:
     """Make one environment and the network, so that what cannot be shows at once; the environment's frames per step."""
-    with closing(environment(settings).make(1)) as env:
+    with closing(environment(config).make(1)) as env:
+        check_memory(config, env.spec)
         try:
             with single_threaded():
-                build(task(settings), env.spec)
+                build(task(config), env.spec)
         except (ValueError, RuntimeError, TypeError) as error:
             shape = list(env.spec.obs_shape)
-            raise UserError(f"--network {settings.network}: does not fit observations {shape} ({error})") from error
+            raise UserError(f"--network {config.network.torso}: does not fit observations {shape} ({error})") from error
         return env.spec.frames_per_step
 
 
-def _result(settings: Settings, observer: RunObserver) -> dict[str, Any]:
+def _result(config: Config, observer: RunObserver, hosts: dict[str, Any]) -> dict[str, Any]:
     p = observer.progress
     ended = observer.interrupted or ("reached the return asked for" if observer.solved_steps else "all steps done")
     return {
@@ -235,7 +264,8 @@ def _result(settings: Settings, observer: RunObserver) -> dict[str, Any]:
         "checkpoint": observer.store.get("last").path.name,
         "machine": machine(),
         "version": __version__,
-        "settings": asdict(settings),
+        "hosts": hosts,
+        "config": to_dict(config),
     }
 
 

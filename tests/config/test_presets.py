@@ -2,38 +2,51 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from gossamer.config.presets import PAPERS, TUNED, preset
-from gossamer.config.settings import ONLY_FOR, Settings, resolve
+from gossamer.config.file import flat
+from gossamer.config.names import ALGORITHMS, ARCHITECTURES, load
+from gossamer.config.presets import PAPERS, SHAPES, TUNED, layers
+from gossamer.config.resolve import configure
 from gossamer.errors import UserError
+from gossamer.options import given
 
-GIVEN = {"architecture", "env"}  # what no preset can know
 
-
-@pytest.mark.parametrize("architecture", ["paac", "gala", "pala"])
-@pytest.mark.parametrize("pixels", [False, True])
-@pytest.mark.parametrize(("name", "algorithm"), [("tuned", None), ("tuned", "a2c"), ("tuned", "ppo"), ("paper", None)])
-def test_a_preset_has_every_value(architecture: str, name: str, algorithm: str | None, pixels: bool) -> None:
-    values = preset(architecture, name, algorithm, pixels).values
-    assert set(values) == {f.name for f in fields(Settings)} - GIVEN
-    assert values["preset"] == name
-    assert values["algorithm"] == (algorithm or "a2c")
+def resolve(wanted: dict[str, Any]) -> SimpleNamespace:
+    """Every option of a composition, by name."""
+    return SimpleNamespace(**flat(configure(**wanted)))
 
 
 @pytest.mark.parametrize("env", ["catch", "catch-pixels"])
-@pytest.mark.parametrize("given", [{}, {"algorithm": "ppo"}, {"preset": "paper"}])
+@pytest.mark.parametrize("wanted", [{}, {"algorithm": "ppo"}, {"preset": "paper"}], ids=str)
 @pytest.mark.parametrize("architecture", ["paac", "gala", "pala"])
-def test_what_presets_say_can_be(architecture: str, env: str, given: dict[str, str]) -> None:
-    resolve({"architecture": architecture, "env": env, **given})
+def test_what_presets_say_can_be(architecture: str, env: str, wanted: dict[str, str]) -> None:
+    made = resolve({"architecture": architecture, "env": env, **wanted})
+    assert (made.preset, made.algorithm) == (wanted.get("preset", "tuned"), wanted.get("algorithm", "a2c"))
 
 
-def test_presets_set_nothing_that_their_algorithm_does_not_have() -> None:
-    for (algorithm, _), chosen in [*TUNED.items(), *((("a2c", True), paper) for paper in PAPERS.values())]:
-        assert chosen.why
-        assert not [name for name in chosen.values if ONLY_FOR.get(name, algorithm) != algorithm]
+def test_layers_set_options_of_their_own_algorithm_and_architecture_only() -> None:
+    named = [(TUNED[key], key[0], None) for key in TUNED]
+    named += [(layer, "a2c", name) for name, layer in (*PAPERS.items(), *SHAPES.items())]
+    for layer, algorithm, architecture in named:
+        kinds = {type(part) for part in layer.parts}
+        others = {load("", name, ALGORITHMS) for name in ALGORITHMS if name != algorithm}
+        others |= {load("", name, ARCHITECTURES) for name in ARCHITECTURES if name != architecture}
+        assert layer.why
+        assert not kinds & others
+        assert all(given(part) for part in layer.parts)
+
+
+def test_the_learning_rate_falls_until_the_run_ends_unless_a_paper_says_when() -> None:
+    for env in ("catch", "catch-pixels"):
+        for algorithm in ("a2c", "ppo"):
+            made = resolve({"architecture": "paac", "env": env, "algorithm": algorithm, "steps": 12_345})
+            assert made.anneal_steps == 12_345
+    assert resolve({"architecture": "paac", "env": "catch", "steps": 100, "anneal_steps": 0}).anneal_steps == 0
+    assert resolve({"architecture": "paac", "env": "catch", "steps": 100, "preset": "paper"}).anneal_steps == 80_000_000
 
 
 def test_the_paper_s_settings() -> None:
@@ -44,7 +57,7 @@ def test_the_paper_s_settings() -> None:
     assert (made.optimizer, made.decay, made.epsilon, made.max_grad_norm) == ("rmsprop-tf", 0.99, 0.1, 3.0)
     assert (made.loss_scale, made.value_coef, made.entropy_coef) == (5.0, 0.25, 0.02)
     assert (made.gamma, made.gae_lambda) == (0.99, 1.0)
-    assert (made.network, made.input, made.initialization, made.preprocessing) == ("nips", "unit", "uniform", "paac")
+    assert (made.network, made.input, made.initialization) == ("nips", "unit", "uniform")
 
 
 def test_the_settings_of_the_papers_on_gossip() -> None:
@@ -83,4 +96,4 @@ def test_the_paper_on_vectors_has_a_network_that_fits_them() -> None:
 
 def test_the_paper_has_one_algorithm() -> None:
     with pytest.raises(UserError, match="--algorithm ppo: PAAC's paper has a2c only; leave --preset paper away"):
-        preset("paac", "paper", "ppo", True)
+        list(layers("paac", "ppo", preset="paper", pixels=True, atari=True))

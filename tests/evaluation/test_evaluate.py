@@ -128,7 +128,7 @@ def test_what_cannot_be_is_refused(counted: Path) -> None:
 
 def test_parameters_of_another_network_are_refused(counted: Path) -> None:
     config = json.loads((counted / "config.json").read_text())
-    (counted / "config.json").write_text(json.dumps({**config, "env": "catch"}))
+    (counted / "config.json").write_text(json.dumps({**config, "env": {"name": "catch"}}))
     with pytest.raises(UserError, match=r"step_000000000080: its parameters do not fit the run's config\.json"):
         gossamer.evaluate(counted, episodes=1)
 

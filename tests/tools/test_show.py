@@ -7,11 +7,14 @@ import io
 import pytest
 from rich.console import Console
 
-from gossamer.config.presets import PAPER, TUNED
-from gossamer.config.settings import KNOBS, resolve
-from gossamer.config.wiring import NETWORKS, OPTIMIZERS, program
+from gossamer.config.build import program
+from gossamer.config.file import flat
+from gossamer.config.names import NETWORKS, OPTIMIZERS
+from gossamer.config.presets import PAPER_PAAC, TUNED
+from gossamer.config.resolve import configure
 from gossamer.errors import UserError
 from gossamer.options import flag
+from gossamer.tools import show as show_module
 from gossamer.tools.show import overview, parts, show
 
 
@@ -24,12 +27,12 @@ def test_an_architecture_is_shown_with_its_figure_its_parts_and_where_its_defaul
     paper, screen = console()
     show("paac", paper)
     text = screen.getvalue()
-    wired = program(resolve({"architecture": "paac", "env": "catch"}))
+    wired = program(configure("paac", env="catch"))
     assert wired.mermaid() in text
     assert "exactly on policy, so any on-policy algorithm fits" in " ".join(text.split())
     for line in parts(wired):
         assert line in text
-    for chosen in (*TUNED.values(), PAPER):
+    for chosen in (*TUNED.values(), PAPER_PAAC):
         assert chosen.why in text
 
 
@@ -37,14 +40,23 @@ def test_every_default_is_in_the_table() -> None:
     paper, screen = console()
     show("paac", paper)
     table = {line.split()[0]: line.split()[1:] for line in screen.getvalue().splitlines() if line.startswith("  --")}
-    assert {flag(name) for name in KNOBS} - set(table) == {"--architecture", "--env"}
-    columns = list(TUNED.values())
-    assert table["--rollout-length"] == [*(str(chosen.values["rollout_length"]) for chosen in columns), "5"]
+    wanted = flat(configure("paac", env="catch", algorithm="ppo")).keys() - {"architecture", "env"}
+    assert {flag(name) for name in wanted} <= set(table)
+    assert not {"--learners", "--graph", "--hosts"} & set(table)  # options of other architectures
+    assert table["--rollout-length"] == ["5", "5", "50", "32", "5"]
+    assert table["--clip-range"] == ["-", "-", "0.3", "0.2", "-"]
     assert table["--epsilon"][-1] == "0.1"
 
 
+def test_piped_output_is_not_cut_to_the_width_of_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    show("gala", show_module.console())
+    out = capsys.readouterr().out
+    assert "…" not in out
+    assert max(map(len, out.splitlines())) > 80
+
+
 def test_parts_name_workers_hosts_and_what_they_are_wired_with() -> None:
-    wired = program(resolve({"architecture": "paac", "env": "catch", "num_envs": 7, "env_workers": 2, "device": "cpu"}))
+    wired = program(configure("paac", env="catch", num_envs=7, env_workers=2, device="cpu"))
     assert parts(wired) == [
         "host machine: 2 cores, 0 GPUs",
         "worker act_and_learn x1 on machine: Task, Alone, num_envs=7, env_workers=2",

@@ -15,11 +15,12 @@ from some_parts import leaves
 from some_runs import NAN_ENV, checkpoint, result, rows, save_always, trained
 
 import gossamer
-from gossamer.config.settings import Settings, resolve
+from gossamer.config.file import from_dict
+from gossamer.config.resolve import configure
 from gossamer.errors import UserError
 from gossamer.learner import NonFiniteLoss
 from gossamer.storage.checkpoint import Store
-from gossamer.storage.directory import load_settings, write_json
+from gossamer.storage.directory import load_config, write_json
 from gossamer.training import experiment
 
 
@@ -38,6 +39,7 @@ def test_what_a_run_leaves(tmp_path: Path) -> None:
     assert sorted(path.name for path in run.directory.iterdir()) == [
         "checkpoints",
         "config.json",
+        "hosts.json",
         "metrics.jsonl",
         "result.json",
         "run.log",
@@ -46,18 +48,16 @@ def test_what_a_run_leaves(tmp_path: Path) -> None:
     assert [path.name for path in (run.directory / "checkpoints").iterdir()] == ["step_000000000080"]
     assert list((run.directory / "tensorboard").iterdir())
     log = (run.directory / "run.log").read_text().splitlines()
-    assert log[0].endswith(f"started at step 0 with gossamer {gossamer.__version__}")
+    assert f"started at step 0 with gossamer {gossamer.__version__}; " in log[0]
     assert log[-1].endswith("ended at step 80: all steps done")
 
 
 def test_the_config_is_complete_and_can_be_read_again(tmp_path: Path) -> None:
     run = trained(tmp_path / "run")
     config = json.loads((run.directory / "config.json").read_text())
-    assert config.pop("gossamer") == gossamer.__version__
-    expected = resolve(
-        {"architecture": "paac", "env": "catch", "num_envs": 2, "rollout_length": 4, "steps": 80, "threads": 1}
-    )
-    assert Settings(**config) == load_settings(run.directory) == expected
+    assert (config["format"], config["gossamer"]) == (2, gossamer.__version__)
+    expected = configure("paac", env="catch", num_envs=2, rollout_length=4, steps=80, threads=1)
+    assert from_dict(config)[0] == load_config(run.directory) == expected
 
 
 def test_the_result_names_its_protocol_and_how_it_ended(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_the_result_names_its_protocol_and_how_it_ended(tmp_path: Path) -> None:
     assert -1 <= found["mean_return"] <= 1
     assert found["checkpoint"] == "step_000000000400"
     assert found["seconds"] > 0
-    assert found["settings"]["learning_rate"] == load_settings(run.directory).learning_rate
+    assert found["config"] == json.loads((run.directory / "config.json").read_text())
     assert (found["solved_steps"], found["version"]) == (None, gossamer.__version__)
     assert found["machine"]["cores"] == os.cpu_count()
 
@@ -110,7 +110,7 @@ def test_a_run_that_is_there_is_not_touched(tmp_path: Path) -> None:
     assert before_and_after(tmp_path) == before
     again = trained(tmp_path / "run", overwrite=True, seed=2)
     assert len(rows(run.directory)) == 1
-    assert again.result["settings"]["seed"] == 2
+    assert again.result["config"]["run"]["seed"] == 2
 
 
 def test_a_folder_that_is_no_run_is_never_removed(tmp_path: Path) -> None:
@@ -188,15 +188,19 @@ def test_a_config_that_is_damaged_is_named(tmp_path: Path) -> None:
         "[]",
         "{}",
         whole.replace('"steps"', '"stops"'),
+        whole.replace('"format": 2', '"format": 3'),
         whole.replace('"steps": 80', '"steps": null'),
         whole.replace('"steps": 80', '"steps": 0'),
     ):
         file.write_text(damaged)
-        with pytest.raises(UserError, match=r"config\.json: truncated or altered"):
-            load_settings(run.directory)
+        with pytest.raises(
+            UserError,
+            match=r"config\.json: (truncated or altered|run has unknown fields stops|format 3: |--steps (None|0): )",
+        ):
+            load_config(run.directory)
     for other in (tmp_path, tmp_path / "nothing", file):
         with pytest.raises(UserError, match=r"not a run directory \(no config\.json\)"):
-            load_settings(other)
+            load_config(other)
 
 
 def test_json_is_written_whole_or_not_at_all(tmp_path: Path) -> None:

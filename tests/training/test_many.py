@@ -14,8 +14,8 @@ import torch
 from some_runs import checkpoint, has_begun, result, rows, start, trained, wait_until
 
 import gossamer
-from gossamer.config.settings import resolve
-from gossamer.config.wiring import program, task
+from gossamer.config.build import learning, program, task
+from gossamer.config.resolve import configure
 from gossamer.envs.toy import Catch
 from gossamer.errors import UserError
 from gossamer.evaluation.aggregate import aggregate
@@ -24,9 +24,8 @@ from gossamer.launch.ray.errors import ClusterUnreachable
 from gossamer.launch.threads import threads
 from gossamer.program import Observer, Program
 from gossamer.storage.checkpoint import Store
-from gossamer.storage.directory import load_settings
+from gossamer.storage.directory import load_config
 from gossamer.training import cluster as cluster_module
-from gossamer.training.experiment import learning
 
 LOCKED = {"sync": "bounded", "staleness": 2}  # nobody leaves before the others have closed the window of 32 updates
 MANY: dict[str, Any] = {
@@ -93,7 +92,7 @@ def test_the_average_and_the_best_member_play_at_the_end(run: gossamer.Run) -> N
 
 def test_who_asks_a_run_to_end_does_not_wait_for_games(run: gossamer.Run) -> None:
     returns = {"m[1]": 2.0, "m[0]": 1.0}
-    found = aggregate(load_settings(run.directory), Store(run.directory / "x").get, returns, games=False)  # type: ignore[arg-type]
+    found = aggregate(load_config(run.directory), Store(run.directory / "x").get, returns, games=False)  # type: ignore[arg-type]
     assert found == {
         "members": {"m[0]": 1.0, "m[1]": 2.0},
         "average": {},
@@ -113,7 +112,7 @@ def test_one_member_needs_none_of_it(tmp_path: Path) -> None:
 
 
 def weights(run: gossamer.Run, member: str) -> dict[str, torch.Tensor]:
-    what = task(load_settings(run.directory))
+    what = task(load_config(run.directory))
     found = Store(run.directory / "checkpoints").get()
     policy, _ = load_policy(found, what, Catch().make(1).spec, member=member, greedy=False, seed=0)
     return dict(policy.model.state_dict())
@@ -200,7 +199,7 @@ def test_a_signal_ends_many_with_a_checkpoint_of_all(tmp_path: Path) -> None:
 
 
 def test_only_those_that_learn_are_members() -> None:
-    wired = program(resolve({"architecture": "pala", **MANY, "steps": 100, "hosts": 2, "learners": 2}))
+    wired = program(configure("pala", **{**MANY, "steps": 100, "hosts": 2, "learners": 2}))
     assert {copy.node.name for copy in wired.crew} > {"act_and_learn"}
     assert learning(wired) == {f"act_and_learn[{i}]" for i in range(4)}
 

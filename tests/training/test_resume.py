@@ -16,14 +16,18 @@ from some_runs import QUICK, checkpoint, has_begun, result, rows, save_always, s
 import gossamer
 from gossamer.errors import DamagedCheckpoint, UserError
 from gossamer.storage.checkpoint import Store
+from gossamer.storage.directory import load_config
 
 FEW = ("--num-envs", "2", "--rollout-length", "4", "--threads", "1")
 algorithms = pytest.mark.parametrize("algorithm", ["a2c", "ppo"])
 
 
+SCHEDULE = 1000  # of runs of different lengths that are to be the same: else it ends with each run
+
+
 def assert_half_and_half_are_the_whole(folder: Path, **given: Any) -> None:
-    whole = trained(folder / "whole", steps=80, **given)
-    half = trained(folder / "half", steps=40, **given)
+    whole = trained(folder / "whole", steps=80, anneal_steps=SCHEDULE, **given)
+    half = trained(folder / "half", steps=40, anneal_steps=SCHEDULE, **given)
     assert differences(checkpoint(half.directory), checkpoint(whole.directory)) != []
     resumed = gossamer.resume(half.directory, steps=80)
     assert resumed.result["steps"] == 80
@@ -44,13 +48,13 @@ def test_resuming_is_exact_on_pictures(tmp_path: Path, algorithm: str, precision
 
 
 def test_resuming_is_exact_with_environments_of_the_user_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "num_envs")
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "envs")
     assert_half_and_half_are_the_whole(tmp_path, env="some_envs:Walk")  # it can give its state
 
 
 def test_a_run_in_many_pieces_is_the_same_run(tmp_path: Path) -> None:
-    whole = trained(tmp_path / "whole", steps=80)
-    pieces = trained(tmp_path / "pieces", steps=8)
+    whole = trained(tmp_path / "whole", steps=80, anneal_steps=SCHEDULE)
+    pieces = trained(tmp_path / "pieces", steps=8, anneal_steps=SCHEDULE)
     for steps in (16, 40, 48, 80):
         gossamer.resume(pieces.directory, steps=steps)
     assert differences(checkpoint(pieces.directory), checkpoint(whole.directory)) == []
@@ -78,7 +82,7 @@ def test_resuming_without_a_number_goes_on_to_what_was_asked_for(
 def test_the_total_stays_with_the_run(tmp_path: Path) -> None:
     run = trained(tmp_path / "run", steps=40)
     gossamer.resume(run.directory, steps=80)
-    assert json.loads((run.directory / "config.json").read_text())["steps"] == 80
+    assert json.loads((run.directory / "config.json").read_text())["run"]["steps"] == 80
 
 
 @pytest.mark.parametrize("steps", [80, 79, 0, -1])
@@ -142,7 +146,7 @@ def test_a_signal_saves_first_and_nothing_is_lost(tmp_path: Path, number: signal
     assert Store(directory / "checkpoints").get("last").steps == done
 
     gossamer.resume(directory, steps=done + 80)
-    whole = trained(tmp_path / "whole", steps=done + 80)
+    whole = trained(tmp_path / "whole", steps=done + 80, anneal_steps=10**7)
     assert differences(checkpoint(directory), checkpoint(whole.directory)) == []
 
 
@@ -170,7 +174,7 @@ def test_kill_9_leaves_a_checkpoint_to_go_on_from(tmp_path: Path) -> None:
     (directory / "checkpoints" / f".step_{last.steps + 8:012d}.1").mkdir()  # at the latest now there is a left-over
     gossamer.resume(directory, steps=last.steps + 80)
     assert not list(checkpoints.glob(".*"))
-    whole = trained(tmp_path / "whole", steps=last.steps + 80)
+    whole = trained(tmp_path / "whole", steps=last.steps + 80, anneal_steps=10**7)
     assert differences(checkpoint(directory), checkpoint(whole.directory)) == []
     counted = [row["steps"] for row in rows(directory)]
     assert counted == sorted(counted)
@@ -186,3 +190,27 @@ def test_training_leaves_torch_s_global_stream_alone(tmp_path: Path) -> None:
     before = torch.random.get_rng_state()
     trained(tmp_path / "run", **{**QUICK, "env": "catch-pixels"})
     assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_a_resumed_run_keeps_the_schedule_that_it_was_started_with(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run", steps=40, final_fraction=0.5, learning_rate=0.002)
+    assert load_config(run.directory).optimization.anneal_steps == 40
+    gossamer.resume(run.directory, steps=80)
+    assert load_config(run.directory).optimization.anneal_steps == 40
+    assert rows(run.directory)[-1]["learning_rate"] == pytest.approx(0.001)  # it has been at its end since step 40
+
+
+def test_what_each_host_computes_with_is_kept_and_a_change_is_logged(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run", steps=40)
+    (there,) = run.result["hosts"].values()
+    assert (there["device"], there["threads"], there["torch"]) == ("cpu", 1, torch.__version__)
+    assert there["precision"] in ("fp32", "bf16")  # what `auto` was here
+    assert load_config(run.directory).network.precision == "auto"
+    log = run.directory / "run.log"
+    assert "machine computes with " in log.read_text()
+    gossamer.resume(run.directory, steps=80)
+    assert "differs" not in log.read_text()
+    (run.directory / "hosts.json").write_text(json.dumps({"machine": {**there, "threads": 7, "torch": "1.0"}}))
+    gossamer.resume(run.directory, steps=120)
+    changed = f"threads 7, now 1; torch 1.0, now {torch.__version__}"
+    assert f"machine differs from the run before: {changed}" in log.read_text()

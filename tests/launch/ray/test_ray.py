@@ -18,7 +18,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gossamer.config import settings, wiring
+from gossamer.config.build import program as build
+from gossamer.config.names import ARCHITECTURES
+from gossamer.config.resolve import configure
 from gossamer.launch.ray import launcher as launcher
 from gossamer.launch.ray.errors import ClusterUnreachable, HostFailed, LackOfResources
 from gossamer.launch.ray.launcher import Ray, check_room
@@ -741,10 +743,9 @@ def test_a_ray_of_its_own_has_room_for_all_hosts_and_ends_with_the_program(tmp_p
     assert said[2:] == ["False True", "0o600"]
 
 
-@pytest.mark.parametrize("architecture", wiring.ARCHITECTURES)
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_every_architecture_runs_unchanged(architecture: str) -> None:
-    given = {"architecture": architecture, "env": "catch", "envs": 4, "steps": 200, "threads": 1}
-    program, watcher = wiring.program(settings.resolve(given)), Watcher()
+    program, watcher = build(configure(architecture, env="catch", num_envs=4, steps=200, threads=1)), Watcher()
     QUICK(program, watcher)
     reports = [record for _, record in watcher.records if isinstance(record, Report)]
     assert max(report.steps for report in reports) >= 200 / len(program.crew)

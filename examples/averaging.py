@@ -1,0 +1,37 @@
+"""Train with an architecture of your own: two members that average their parameters every hundred steps.
+
+    cd examples
+    gossamer train averaging:averaging --env catch --every 100 --steps 160000
+    gossamer train averaging:averaging --env catch --help    # its keywords are options, with their defaults
+
+or from Python, as below: python examples/averaging.py
+"""
+
+from __future__ import annotations
+
+import sys
+
+from gossamer.exchange import Gossip, Mailboxes
+from gossamer.exchange.gossip.graphs import Complete
+from gossamer.loops import act_and_learn
+from gossamer.program import Program
+from gossamer.task import Task
+
+
+def averaging(task: Task, *, num_envs: int = 16, every: int = 100) -> Program:
+    """Two members on one machine, each with `num_envs` environments. After every `every` optimizer steps each waits for
+    the other's parameters and goes on from the average (local SGD)."""
+    p = Program("averaging")
+    with p.host("machine", cpus=2, gpus=task.gpus):
+        post = p.service(Mailboxes)(2, newest=False)
+        exchange = Gossip(post, Complete(), lock_step=True, interval=every)
+        p.worker(act_and_learn, copies=2)(task, exchange, num_envs=num_envs)
+    return p
+
+
+if __name__ == "__main__":
+    import gossamer
+
+    directory = sys.argv[1] if len(sys.argv) > 1 else "runs/averaging"
+    run = gossamer.train("averaging:averaging", env="catch", learning_rate=0.002, steps=160_000, run_dir=directory)
+    print(f"mean return {gossamer.evaluate(run.directory, episodes=10).mean_return:.2f}, 1 is the best")

@@ -1,0 +1,57 @@
+"""Train with an algorithm of your own: REINFORCE with a baseline (Williams 1992; Sutton and Barto 2018, section 13.4).
+
+    cd examples
+    gossamer train paac --env catch --algorithm reinforce:Reinforce --rollout-length 9 --steps 100000
+    gossamer train gala --env catch --algorithm reinforce:Reinforce --help    # its options
+
+or from Python, as below: python examples/reinforce.py
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from gossamer.algorithms import Network
+from gossamer.algorithms.base import actor_critic, critic, sample
+from gossamer.data import Action, Trajectory
+from gossamer.losses import Loss, log_prob
+from gossamer.options import option, options
+from gossamer.returns import n_step
+
+
+@options
+class Reinforce:
+    """One gradient step on each rollout: A = G - V(x), with the value head as the baseline."""
+
+    gamma: float = option("Discount.", 0.99, least=0, most=1, measure="per step")
+    value_coef: float = option("Weight of the baseline's loss.", 0.1, least=0)
+
+    def model(self, obs_shape: tuple[int, ...], actions: int, network: Network) -> nn.Module:
+        return actor_critic(obs_shape, actions, network)
+
+    def act(self, model: nn.Module, obs: Tensor, rng: torch.Generator, *, greedy: bool = False) -> Action:
+        return sample(model, obs, rng, greedy=greedy)
+
+    def value(self, model: nn.Module, obs: Tensor) -> Tensor:
+        return critic(model, obs)
+
+    def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
+        returns = n_step(batch.reward, batch.discount, batch.value[-1]).flatten()  # [T * B]
+        logits, value = model(batch.obs[:-1].flatten(0, 1))
+        policy = -((returns - value.detach()) * log_prob(logits, batch.action.flatten())).mean()
+        baseline = (returns - value).square().mean()
+        parts = {"policy_loss": policy.detach(), "value_loss": baseline.detach()}
+        yield Loss(policy + self.value_coef * baseline, parts)
+
+
+if __name__ == "__main__":
+    import gossamer
+
+    directory = sys.argv[1] if len(sys.argv) > 1 else "runs/reinforce"
+    options = {"rollout_length": 9, "learning_rate": 0.003, "steps": 100_000}
+    run = gossamer.train("paac", env="catch", algorithm=Reinforce(gamma=0.95), run_dir=directory, **options)
+    print(f"mean return {gossamer.evaluate(run.directory, episodes=10).mean_return:.2f}, 1 is the best")

@@ -1,0 +1,141 @@
+"""The command line of a composition, in two passes: which parts, then the options of these parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields, make_dataclass
+from typing import Annotated, Any
+
+import tyro
+
+from gossamer.config.command_line import arguments, asks_for_help, group, help_text, parse, typed
+from gossamer.config.names import ALGORITHMS, ARCHITECTURES, OPTIMIZERS, PRESETS, name_of
+from gossamer.config.resolve import DEFAULT_ALGORITHM, Choices, Composition, refused
+from gossamer.errors import UserError
+from gossamer.options import check_value, choices, declared, flag, plain, types
+
+CHOICES = ("env", "algorithm", "optimizer", "preset")
+
+
+@dataclass(frozen=True)
+class Composed:
+    """What was typed: the parts and their options, and the options of the command itself."""
+
+    choices: Choices
+    command: dict[str, Any]
+
+
+def compose(words: Sequence[str], *, prog: str, description: str, command: Sequence[type]) -> Composed:
+    """The words of a command that takes a composition; `command` has its own options, which are the run's."""
+    found, plain_words = typed(words), [word for word in words if word not in ("-h", "--help")]
+    if "env" not in found:
+        raise UserError("--env: must be given; gossamer list shows what there is")
+    chosen = {name: found[name] for name in CHOICES if found.get(name) is not None}
+    first = Choices(_architecture(words, prog), **{**chosen, "env": chosen.get("env", "")})  # type: ignore[arg-type]
+    composition = Composition(first)
+    own = {name for kind in command for name in declared(kind)}
+    _check(found, composition, command)
+    made = _parse(plain_words, composition, command, prog, description)
+    given = {name: value for name, value in made.items() if name in found or f"no_{name}" in found}
+    options = {name: value for name, value in given.items() if name not in (*own, *CHOICES)}
+    settled = Choices(first.architecture, first.env, first.algorithm, first.optimizer, first.preset, options)
+    if asks_for_help(words):
+        _parse(["--help"], Composition(settled), command, prog, description)
+    return Composed(settled, {name: value for name, value in made.items() if name in own})
+
+
+def _architecture(words: Sequence[str], prog: str) -> str:
+    """The first word that is neither an option nor the value of one."""
+    for place, word in enumerate(words):
+        if not word.startswith("-") and (place == 0 or not words[place - 1].startswith("--")):
+            return word
+    known = ", ".join(ARCHITECTURES)
+    raise UserError(f"{prog}: which architecture? {known}, or module:Name of your own, as in {prog} paac --env pong")
+
+
+def _check(found: Mapping[str, str | None], composition: Composition, command: Sequence[type]) -> None:
+    """`UserError` for an option that the composition does not have, and for a value of another type."""
+    kinds = {
+        name: (each, types(kind)[each.name])
+        for kind in (*composition.kinds.values(), *command)
+        for name, each in declared(kind).items()
+    }
+    for name, value in found.items():
+        bare = name.removeprefix("no_")
+        if name in (*CHOICES, "help") or (bare in kinds and kinds[bare][1] is bool):
+            continue
+        if name not in kinds:
+            titles = (composition.choices.architecture, composition.choices.algorithm or DEFAULT_ALGORITHM)
+            raise refused(name, value or "", kinds, [str(each) for each in (*titles, composition.choices.env)])
+        if value is None:
+            raise UserError(f"{flag(name)}: needs a value")
+        each, kind = kinds[name]
+        _check_word(name, value, plain(kind), each.metadata)
+
+
+def _check_word(name: str, word: str, kind: Any, limits: Mapping[str, Any]) -> None:
+    if choices(kind) or kind not in (int, float):
+        value: Any = word
+    else:
+        try:
+            value = kind(word)
+        except ValueError:
+            raise UserError(f"{flag(name)} {word}: must be of type {kind.__name__}") from None
+    if choices(kind) or kind in (int, float, str):
+        check_value(flag(name), value, kind, limits)
+
+
+def _parse(
+    words: Sequence[str], composition: Composition, command: Sequence[type], prog: str, description: str
+) -> dict[str, Any]:
+    """Every option with its value."""
+    kinds, values, chosen = composition.kinds, composition.values(), composition.choices
+    groups = {
+        "run": [
+            _choice(
+                "preset", "Where options left open come from: ours, or the architecture's paper.", "tuned", PRESETS
+            ),
+            *arguments(kinds["run"], values),
+            *(each for kind in command for each in arguments(kind)),
+        ],
+        "environment": [
+            _choice(
+                "env", "An Atari game (pong), a Gymnasium id (CartPole-v1), module:factory, or a toy.", MISSING, ()
+            ),
+            *arguments(kinds["env"], values),
+        ],
+        "architecture": list(arguments(kinds["architecture"], values)),
+        "algorithm": [
+            _choice("algorithm", _named("What is learned", ALGORITHMS), chosen.algorithm or DEFAULT_ALGORITHM, ()),
+            *arguments(kinds["algorithm"], values),
+        ],
+        "network": list(arguments(kinds["network"], values)),
+        "optimizer": [
+            _choice("optimizer", _named("Step rule", OPTIMIZERS), _optimizer(composition), ()),
+            *arguments(kinds["optimizer"], values),
+            *arguments(kinds["optimization"], values),
+        ],
+    }
+    text = help_text(_named("Parallel architecture", ARCHITECTURES), metavar="ARCHITECTURE")
+    parts: list[Any] = [("which", Annotated[str, tyro.conf.Positional, text])]
+    parts += [(title, group(title, members)) for title, members in groups.items()]
+    kind: type = make_dataclass(prog.title().replace(" ", ""), parts)
+    made: Any = parse(kind, words, prog=prog, description=description)
+    inner = [vars(made)[title] for title in groups]
+    return {each.name: getattr(part, each.name) for part in inner for each in fields(part)}
+
+
+def _named(what: str, known: Mapping[str, str]) -> str:
+    return f"{what}: {', '.join(known)}, or module:Name of your own."
+
+
+def _optimizer(composition: Composition) -> str:
+    return name_of(composition.kinds["optimizer"], OPTIMIZERS)
+
+
+def _choice(name: str, text: str, default: Any, allowed: Sequence[str]) -> tuple[str, Any, Any]:
+    """The option that says which part is meant."""
+    metavar = "{" + ",".join(allowed) + "}" if allowed else "NAME"
+    if default is MISSING:
+        return name, Annotated[str, help_text(text, metavar=metavar)], field()
+    return name, Annotated[str, help_text(text, metavar=metavar)], field(default=default)

@@ -1,0 +1,57 @@
+"""The names that other libraries have for our options: what docs/options.md shows, and what a slip is answered with."""
+
+from __future__ import annotations
+
+from gossamer.options import flag
+
+# option -> names in Stable-Baselines3 (arguments), CleanRL (of its command lines) and RLlib (of its AlgorithmConfig)
+ELSEWHERE: dict[str, tuple[str, str, str]] = {
+    "env": ("env", "env-id", "env"),
+    "steps": ("total_timesteps", "total-timesteps", ""),
+    "seed": ("seed", "seed", "seed"),
+    "device": ("device", "cuda", "num_gpus_per_learner"),
+    "rollout_length": ("n_steps", "num-steps", "rollout_fragment_length"),
+    "num_envs": ("n_envs", "num-envs", "num_envs_per_env_runner"),
+    "learners": ("", "", "num_learners"),
+    "gamma": ("gamma", "gamma", "gamma"),
+    "gae_lambda": ("gae_lambda", "gae-lambda", "lambda_"),
+    "value_coef": ("vf_coef", "vf-coef", "vf_loss_coeff"),
+    "entropy_coef": ("ent_coef", "ent-coef", "entropy_coeff"),
+    "clip_range": ("clip_range", "clip-coef", "clip_param"),
+    "epochs": ("n_epochs", "update-epochs", "num_epochs"),
+    "num_minibatches": ("batch_size (a size)", "num-minibatches", "minibatch_size (a size)"),
+    "normalize_advantage": ("normalize_advantage", "norm-adv", ""),
+    "max_grad_norm": ("max_grad_norm", "max-grad-norm", "grad_clip"),
+    "learning_rate": ("learning_rate", "learning-rate", "lr"),
+    "anneal_steps": ("learning_rate (a function)", "anneal-lr", "lr (a schedule)"),
+    "epsilon": ("rms_prop_eps", "", ""),
+    "screen_size": ("screen_size", "", ""),
+    "initialization": ("ortho_init", "", ""),
+    "checkpoint_every": ("save_freq", "", ""),
+}
+
+
+def suggestion(name: str) -> str | None:
+    """Our option for a name of another library; None where it is not known."""
+    wanted = _plain(name)
+    for ours, names in ELSEWHERE.items():
+        if wanted in {_plain(each.split(" ")[0]) for each in names if each}:
+            return None if wanted == ours else ours
+    return None
+
+
+def table() -> str:
+    """The table of docs/options.md."""
+    rows = [("Gossamer", "Stable-Baselines3", "CleanRL", "RLlib"), ("---",) * 4]
+    for ours, (sb3, cleanrl, rllib) in ELSEWHERE.items():
+        rows.append((f"`{flag(ours)}`", _code(sb3), _code(f"--{cleanrl}" if cleanrl else ""), _code(rllib)))
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _code(name: str) -> str:
+    word, _, remark = name.partition(" ")
+    return f"`{word}` {remark}".strip() if word else ""
+
+
+def _plain(name: str) -> str:
+    return name.strip("-_").replace("-", "_").lower()

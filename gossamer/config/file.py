@@ -1,0 +1,114 @@
+"""`config.json`: a configuration as nested JSON with a format number, and what was written before there was one.
+
+    {"format": 2, "gossamer": "0.2.0", "preset": "tuned", "run": {"steps": 10000000, ..}, "env": {"name": "pong", ..},
+     "architecture": {"name": "gala", ..}, "algorithm": {"name": "ppo", ..}, "network": {..}, "optimizer": {"name": ..},
+     "optimization": {..}}
+
+A field that is missing means what was done before it existed: its `before`, where the default has changed since."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gossamer.config.config import Config
+from gossamer.config.names import ALGORITHMS, ARCHITECTURES, OPTIMIZERS, load, name_of
+from gossamer.config.resolve import COMMON, PLACES, architecture_kind, build
+from gossamer.envs import catalogue
+from gossamer.envs.options import kind_of
+from gossamer.errors import UserError
+from gossamer.options import declared, values
+from gossamer.version import __version__
+
+FORMAT = 2
+NAMED = {"architecture": ARCHITECTURES, "algorithm": ALGORITHMS, "optimizer": OPTIMIZERS}
+
+# Format 1 was flat: our options under the names they had then
+RENAMED = {
+    "discount": "gamma",
+    "trace": "gae_lambda",
+    "value_cost": "value_coef",
+    "entropy_cost": "entropy_coef",
+    "clip": "clip_range",
+    "passes": "epochs",
+    "minibatches": "num_minibatches",
+    "normalise_advantages": "normalize_advantage",
+    "clip_norm": "max_grad_norm",
+    "rollout": "rollout_length",
+    "envs": "num_envs",
+    "workers": "env_workers",
+    "atari": "preprocessing",
+    "size": "screen_size",
+    "initialisation": "initialization",
+    "message": "message_format",
+}
+
+
+def to_dict(config: Config) -> dict[str, Any]:
+    """What `config.json` holds."""
+    found: dict[str, Any] = {"format": FORMAT, "gossamer": __version__, "preset": config.preset}
+    for place in PLACES:
+        part = getattr(config, place)
+        own = {each.name: getattr(part, each.name) for each in declared(type(part)).values()}
+        found[place] = {**_name(place, part), **own}
+    return found
+
+
+def flat(config: Config) -> dict[str, Any]:
+    """Every choice and option with its value, by the names of the command line."""
+    chosen = {place: names["name"] for place in PLACES if (names := _name(place, getattr(config, place)))}
+    options = {name: value for part in config.parts for name, value in values(part).items()}
+    return {**chosen, "preset": config.preset, **options}
+
+
+def _name(place: str, part: Any) -> dict[str, str]:
+    if place in NAMED:
+        return {"name": name_of(type(part), NAMED[place])}
+    return {"name": part.name} if place == "env" else {}
+
+
+def from_dict(content: Mapping[str, Any]) -> tuple[Config, list[str]]:
+    """The configuration, and notes on what was missing. `UserError` where it is from a later version or has values
+    that cannot be; KeyError, TypeError or ValueError where it is no configuration at all."""
+    form = content.get("format", 1)
+    if form == 1:
+        content = migrated(content)
+    elif form != FORMAT:
+        raise UserError(f"format {form}: written by a later version of Gossamer; this one reads formats 1 and {FORMAT}")
+    kinds = _kinds(content)
+    found, notes = dict[str, Any](), list[str]()
+    for place, kind in kinds.items():
+        fields = declared(kind)
+        left = dict(content[place])
+        left.pop("name", None)
+        for name, each in fields.items():
+            if each.name not in left:
+                left[each.name] = each.metadata.get("before", each.default)
+                notes.append(f"{place}.{each.name} is missing: {left[each.name]}, as before it existed")
+            found[name] = left.pop(each.name)
+        if left:
+            raise UserError(f"{place} has unknown fields {', '.join(left)}: written by a later version of Gossamer")
+    made = build(kinds, found, env=content["env"]["name"], preset=content["preset"])
+    return made, [] if form == 1 else notes
+
+
+def _kinds(content: Mapping[str, Any]) -> dict[str, type]:
+    """The dataclasses of the parts that were chosen."""
+    return {
+        **COMMON,
+        "env": kind_of(catalogue.resolve(content["env"]["name"])),
+        "architecture": architecture_kind(content["architecture"]["name"]),
+        "algorithm": load("--algorithm", content["algorithm"]["name"], ALGORITHMS),
+        "optimizer": load("--optimizer", content["optimizer"]["name"], OPTIMIZERS),
+    }
+
+
+def migrated(content: Mapping[str, Any]) -> dict[str, Any]:
+    """A file of format 1 as one of format 2: of its flat settings each part takes those that are its own."""
+    old = {RENAMED.get(name, name): value for name, value in content.items()}
+    chosen = {place: {"name": old[place]} for place in ("env", "architecture", "algorithm", "optimizer")}
+    found: dict[str, Any] = {"format": FORMAT, "preset": old["preset"], **{p: {} for p in PLACES}, **chosen}
+    for place, kind in _kinds(found).items():
+        own = {each.name: old[name] for name, each in declared(kind).items() if name in old}
+        found[place] = {**found[place], **own}
+    return found

@@ -1,0 +1,233 @@
+"""From what the user gave to a complete configuration, in layers. `UserError` names the option and what would do."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, get_type_hints
+
+from gossamer.algorithms import Algorithm
+from gossamer.config.config import Architecture, Config, Control, OptimizationOptions, RunOptions
+from gossamer.config.elsewhere import suggestion
+from gossamer.config.names import ALGORITHMS, ARCHITECTURES, NETWORKS, OPTIMIZERS, PRESETS, load, name_of
+from gossamer.config.presets import Layer, layers
+from gossamer.envs import catalogue
+from gossamer.envs.base import EnvFactory
+from gossamer.envs.gym import Custom, Gym
+from gossamer.envs.options import AtariOptions, kind_of
+from gossamer.errors import UserError, near
+from gossamer.networks import NetworkOptions
+from gossamer.optim import StepRule
+from gossamer.options import declared, defaults, flag, given, is_part, options
+
+DEFAULT_ALGORITHM = "a2c"
+# Which dataclass is which part of a `Config`; the parts of one kind are told apart by what was chosen
+COMMON = {"run": RunOptions, "network": NetworkOptions, "optimization": OptimizationOptions}
+PLACES = ("run", "env", "architecture", "algorithm", "network", "optimizer", "optimization")
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Which parts make up a run: names, or options of the parts themselves, which count as given."""
+
+    architecture: str | Architecture
+    env: str
+    algorithm: str | Algorithm | None = None
+    optimizer: str | StepRule | None = None
+    preset: str = "tuned"
+    given: Mapping[str, Any] = field(default_factory=dict)  # option -> value, None where it was left open
+
+    @cached_property
+    def options(self) -> dict[str, Any]:
+        """Every option that was given, whether by name or within a part."""
+        chosen = [
+            each for each in (self.architecture, self.algorithm, self.optimizer) if not isinstance(each, str | None)
+        ]
+        found = {name: value for part in chosen for name, value in given(part).items()}
+        return {**found, **{name: value for name, value in self.given.items() if value is not None}}
+
+
+def configure(
+    architecture: str | Architecture,
+    *,
+    env: str,
+    algorithm: str | Algorithm | None = None,
+    optimizer: str | StepRule | None = None,
+    preset: str = "tuned",
+    **given: Any,
+) -> Config:
+    """The complete configuration of what is given as keywords, as `gossamer.train` takes them."""
+    return resolve(Choices(architecture, env, algorithm, optimizer, preset, given))
+
+
+def resolve(choices: Choices) -> Config:
+    """The complete configuration."""
+    return Composition(choices).config()
+
+
+class Composition:
+    """The parts that were chosen, and the values of their options by the layers."""
+
+    def __init__(self, choices: Choices) -> None:
+        if choices.preset not in PRESETS:
+            raise UserError(f"--preset {choices.preset}: must be one of {', '.join(PRESETS)}")
+        self.choices = choices
+        architecture = architecture_kind(choices.architecture)
+        self.env = catalogue.resolve(choices.env)
+        algorithm = _kind("--algorithm", choices.algorithm or DEFAULT_ALGORITHM, ALGORITHMS)
+        names = name_of(architecture, ARCHITECTURES), name_of(algorithm, ALGORITHMS)
+        atari = kind_of(self.env) is AtariOptions
+        found = layers(*names, preset=choices.preset, pixels=atari or _pixels(self.env), atari=atari)
+        self.layers = tuple(found)
+        self.kinds: dict[str, type] = {
+            **COMMON,
+            "env": kind_of(self.env),
+            "architecture": architecture,
+            "algorithm": algorithm,
+            "optimizer": self._optimizer(),
+        }
+        self._check_names()
+
+    def _optimizer(self) -> type:
+        """The one given, or of the last layer that has one."""
+        if self.choices.optimizer is not None:
+            return _kind("--optimizer", self.choices.optimizer, OPTIMIZERS)
+        rules = {load("--optimizer", name, OPTIMIZERS) for name in OPTIMIZERS}
+        used = [type(part) for layer in self.layers for part in layer.parts if type(part) in rules]
+        return used[-1] if used else _kind("--optimizer", "adam", OPTIMIZERS)
+
+    def _check_names(self) -> None:
+        """Options of two parts must not share a name; what was given must be an option of one of them."""
+        owner: dict[str, str] = {}
+        for place in PLACES:
+            for name in declared(self.kinds[place]):
+                if name in owner or name in declared(Control):
+                    other = owner.get(name, "run")
+                    raise UserError(
+                        f"{self.kinds[place].__name__}: its option {name} is one of the {other} already; rename it"
+                    )
+                owner[name] = place
+        for name, value in self.choices.options.items():
+            if name not in owner:
+                raise refused(name, value, owner, self._titles())
+
+    def _titles(self) -> tuple[str, ...]:
+        c = self.choices
+        chosen = name_of(self.kinds["architecture"], ARCHITECTURES), name_of(self.kinds["algorithm"], ALGORITHMS)
+        return (*chosen, name_of(self.kinds["optimizer"], OPTIMIZERS), c.env)
+
+    def values(self) -> dict[str, Any]:
+        """Every option's value: defaults, layers, and what the user gave."""
+        found = {name: value for kind in self.kinds.values() for name, value in defaults(kind).items()}
+        user = self.choices.options
+        for layer in self.layers:
+            found |= self._of(layer)
+            for rule in layer.rules:
+                found |= rule({**found, **user}, set(user))
+        found |= user
+        if found["anneal_steps"] is None:
+            found["anneal_steps"] = found["steps"]
+        return found
+
+    def _of(self, layer: Layer) -> dict[str, Any]:
+        """What a layer has for the parts that were chosen."""
+        kinds = set(self.kinds.values())
+        return {name: value for part in layer.parts if type(part) in kinds for name, value in given(part).items()}
+
+    def config(self) -> Config:
+        """The complete configuration; its values are checked."""
+        made = build(self.kinds, self.values(), env=self.choices.env, preset=self.choices.preset)
+        _check_together(made, self.env)
+        return made
+
+
+def build(kinds: Mapping[str, type], values: Mapping[str, Any], *, env: str, preset: str) -> Config:
+    """A configuration of these parts with these values."""
+    parts: dict[str, Any] = {}
+    for place, kind in kinds.items():
+        own = {each.name: values[name] for name, each in declared(kind).items()}
+        parts[place] = kind(env, **own) if place == "env" else kind(**own)
+    if not isinstance(parts["algorithm"], Algorithm):
+        raise UserError(f"--algorithm {kinds['algorithm'].__name__}: needs gamma, model, act, value and losses")
+    return Config(preset=preset, **parts)
+
+
+def _kind(option: str, chosen: Any, known: dict[str, str]) -> type:
+    kind = load(option, chosen, known) if isinstance(chosen, str) else type(chosen)
+    if not is_part(kind):
+        raise UserError(f"{option} {chosen}: must be a dataclass, whose fields are its options")
+    result: type = kind
+    return result
+
+
+def architecture_kind(chosen: str | Architecture) -> type:
+    """The options of an architecture; those of a function are its keywords."""
+    found = load("architecture", chosen, ARCHITECTURES) if isinstance(chosen, str) else chosen
+    if inspect.isfunction(found):
+        return _of_function(found)
+    kind: type = found if isinstance(found, type) else type(found)
+    if not is_part(kind) or "program" not in vars(kind):
+        raise UserError(
+            f"architecture {chosen}: must be a function of a task, or a dataclass with a method program(task)"
+        )
+    return kind
+
+
+def _of_function(function: Any) -> type:
+    """A dataclass whose fields are the keywords of `function(task, *, ...) -> Program`."""
+    kinds, (_, *rest) = get_type_hints(function), inspect.signature(function).parameters.values()
+    simple = [each for each in rest if each.kind is each.KEYWORD_ONLY]
+    annotations = {each.name: kinds.get(each.name, Any) for each in simple}
+
+    def program(self: Any, task: Any) -> Any:
+        return function(task, **{each.name: getattr(self, each.name) for each in simple})
+
+    about = {"__doc__": function.__doc__, "__module__": function.__module__, "__qualname__": function.__qualname__}
+    given = {each.name: each.default for each in simple if each.default is not each.empty}
+    return options(type(function.__name__, (), {**about, **given, "__annotations__": annotations, "program": program}))
+
+
+def _pixels(env: EnvFactory) -> bool:
+    with closing(env.make(1)) as made:
+        return made.spec.pixels
+
+
+def refused(name: str, value: Any, known: Iterable[str], chosen: Collection[str]) -> UserError:
+    """The error for an option that the composition does not have: which one does, or what was meant."""
+    owners = [owner for owner, kind in _built_in() if name in declared(kind)]
+    if owners:
+        have = f"{' and '.join(owners)} {'has' if len(owners) == 1 else 'have'} it"
+        return UserError(f"{flag(name)} {value}: not an option of {', '.join(chosen)}; {have}")
+    if meant := suggestion(name):
+        return UserError(f"unknown option {flag(name)}; use {flag(meant)}")
+    return UserError(f"unknown option {flag(name)}{near(flag(name), map(flag, known))}")
+
+
+def _built_in() -> Iterable[tuple[str, type]]:
+    """Every part of the package that has options, by its name."""
+    yield "an Atari game", AtariOptions
+    for known in (ARCHITECTURES, ALGORITHMS, OPTIMIZERS):
+        for name in known:
+            yield name, load(name, name, known)
+
+
+def _check_together(config: Config, env: EnvFactory) -> None:
+    """What must hold of several options together."""
+    values = {name: getattr(part, each.name) for part in config.parts for name, each in declared(type(part)).items()}
+    envs, length, torso = values.get("num_envs", 0), values["rollout_length"], values["network"]
+    minibatches, workers = values.get("num_minibatches", 1), values.get("env_workers", 0)
+    if "num_envs" in values and envs * length < minibatches:
+        raise UserError(
+            f"--num-minibatches {minibatches}: a rollout has only {envs * length} steps "
+            f"(--num-envs {envs} x --rollout-length {length})"
+        )
+    if isinstance(env, Gym | Custom) and envs % max(1, workers):
+        raise UserError(f"--env-workers {workers}: must divide --num-envs {envs}, for each steps as many")
+    if torso not in NETWORKS and ":" not in torso:
+        raise UserError(
+            f"--network {torso}: no such network{near(torso, NETWORKS)}; "
+            f"there are: {', '.join(NETWORKS)}, or module:factory"
+        )
