@@ -3,6 +3,7 @@
     python -m benchmarks.gossip exchange       # steps/s with and without it: GALA, PALA over threads and over Ray
     python -m benchmarks.gossip message        # one message between two hosts: bytes and milliseconds
     python -m benchmarks.gossip scale          # efficiency and staleness from 4 to 1,024 members, in virtual time
+    python -m benchmarks.gossip diagnostics    # bytes and processor time of what members report of their exchange
     python -m benchmarks.gossip rate           # steps until Catch is learned: one learner, GALA at two learning rates
 
 Each writes `results/gossip-NAME.json`; `scale` adds a plot. `python -m benchmarks.gossip NAME --help` lists the options
@@ -16,7 +17,7 @@ from __future__ import annotations
 import argparse
 from typing import Protocol
 
-from benchmarks.gossip import exchange, message, rate, scale
+from benchmarks.gossip import diagnostics, exchange, message, rate, scale
 from benchmarks.provenance import Results, add_out
 from gossamer.machine import keep_freed_memory
 
@@ -33,7 +34,13 @@ class Benchmark(Protocol):
         """Measure, and write the figures with `results.write`; it may be called after each part."""
 
 
-BENCHMARKS: dict[str, Benchmark] = {"exchange": exchange, "message": message, "scale": scale, "rate": rate}
+BENCHMARKS: dict[str, Benchmark] = {
+    "exchange": exchange,
+    "message": message,
+    "scale": scale,
+    "rate": rate,
+    "diagnostics": diagnostics,
+}
 
 
 def parser() -> argparse.ArgumentParser:

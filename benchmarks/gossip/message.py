@@ -73,7 +73,7 @@ def ship(ctx: Context, sink: Sink, *, form: Format, elements: int, count: int) -
     """Worker: packs and sends a message `count` times, and unpacks it here to measure that time too."""
     torch.set_num_threads(1)
     vector = torch.randn(elements)
-    parcel = Parcel(Message(0, 1, 0, 1.0, 0, time.time(), vector), (1,))
+    parcel = Parcel(Message(0, 1, 0, 1.0, time.time(), vector), (1,))
     packet = encode(parcel, TOKEN, LAYOUT, form)
     rows = []
     for _ in range(count):

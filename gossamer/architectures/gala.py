@@ -6,6 +6,7 @@ import math
 
 from gossamer.exchange import Gossip, Mailboxes
 from gossamer.exchange.gossip import options as gossip
+from gossamer.exchange.gossip.gossip import PERIOD, WINDOW
 from gossamer.exchange.gossip.graphs import RING, Graph
 from gossamer.exchange.gossip.mixing import UNIFORM, Mixing
 from gossamer.loops import ENV_WORKERS, NUM_ENVS, Loop, act_and_learn
@@ -26,8 +27,8 @@ def gala(
     staleness: float = math.inf,
     lock_step: bool = False,
     interval: int = 1,
-    period: int = 500,
-    window: int = 16,
+    period: int = PERIOD,
+    window: int = WINDOW,
     loop: Loop = act_and_learn,
 ) -> Program:
     """`learners` actor-learners as threads of one process, each with `num_envs` environments of its own. After each of
@@ -58,6 +59,7 @@ class GALA:
     sync: gossip.Sync = option(gossip.SYNC, "never")
     staleness: int = option(gossip.STALENESS, 16, least=0, most=1_000_000, measure="optimizer steps")
     interval: int = option(gossip.INTERVAL, 1, least=1, most=1_000_000, measure="optimizer steps")
+    diagnostics: bool = option(gossip.DIAGNOSTICS, True)
 
     def program(self, task: Task) -> Program:
         parts = gossip.parts(self, hosts=1, learners=self.learners, seed=task.seed)

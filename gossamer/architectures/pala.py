@@ -21,6 +21,7 @@ import secrets
 from gossamer.exchange import Gossip, Proxy, room
 from gossamer.exchange.gossip import options as gossip
 from gossamer.exchange.gossip.formats import Format
+from gossamer.exchange.gossip.gossip import PERIOD, WINDOW
 from gossamer.exchange.gossip.graphs import RING, Graph
 from gossamer.exchange.gossip.mixing import UNIFORM, Mixing
 from gossamer.exchange.proxy.wire import Token
@@ -46,8 +47,8 @@ def pala(
     message_format: Format = "fp32",
     interval: int | None = None,
     couriers: int = 2,
-    period: int = 500,
-    window: int = 16,
+    period: int = PERIOD,
+    window: int = WINDOW,
     loop: Loop = act_and_learn,
 ) -> Program:
     """`learners` actor-learners on each of `hosts` hosts, each with `num_envs` environments of its own.
@@ -86,6 +87,7 @@ class PALA:
     sync: gossip.Sync = option(gossip.SYNC, "bounded")
     staleness: int = option(gossip.STALENESS, 16, least=0, most=1_000_000, measure="optimizer steps")
     interval: int = option(gossip.INTERVAL, 4, least=1, most=1_000_000, measure="optimizer steps")
+    diagnostics: bool = option(gossip.DIAGNOSTICS, True)
     message_format: Format = option("Of parameters on their way between hosts.", "fp32")
 
     def program(self, task: Task) -> Program:

@@ -13,7 +13,7 @@ from some_parts import Watcher, a_task
 
 import gossamer
 from gossamer.algorithms import A2C, PPO, Algorithm
-from gossamer.architectures import gala, pala
+from gossamer.architectures import GALA, PALA, gala, pala
 from gossamer.exchange import Exchange
 from gossamer.exchange.gossip.graphs import Exponential
 from gossamer.exchange.gossip.mixing import PushSum
@@ -126,6 +126,17 @@ def test_what_is_given_reaches_the_exchange(name: str) -> None:
     assert any(part.weight != 1.0 for part in traffic)
     assert max(k for part in traffic for k in part.staleness) <= 1
     assert {cut.epoch for cut in cuts} >= {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("diagnostics", [True, False])
+@pytest.mark.parametrize("architecture", [GALA, PALA])
+def test_observation_windows_can_be_switched_off(architecture: type[GALA | PALA], diagnostics: bool) -> None:
+    watcher = ByMember()
+    task = a_task(rollout_length=4, steps=4 * 2 * LEARNERS * 4)
+    Simulation(0)(architecture(num_envs=2, diagnostics=diagnostics).program(task), watcher)
+    parts = [part for reports in watcher.reports.values() for report in reports for part in report.exchange]
+    assert any(isinstance(part, Cut) for part in parts) == diagnostics
+    assert sum(part.sent for part in parts if isinstance(part, Traffic)) > 0  # messages are counted in any case
 
 
 @pytest.mark.parametrize("name", FIGURES)

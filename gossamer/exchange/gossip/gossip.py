@@ -21,6 +21,7 @@ from gossamer.exchange.gossip.records import Record
 from gossamer.exchange.gossip.tracker import Tracker
 from gossamer.program import Context
 
+PERIOD, WINDOW = 500, 16  # iterations from one observation window to the next, and in one
 RECOVERY = 30.0  # seconds that a member which starts again waits for its neighbours' parameters
 
 
@@ -50,8 +51,8 @@ class Gossip:
     lock_step: bool = False
     interval: int = 1
     inner: Exchange = field(default_factory=Alone)
-    period: int = 500
-    window: int = 16
+    period: int = PERIOD
+    window: int = WINDOW
 
     def __post_init__(self) -> None:
         if not self.staleness >= 0:

@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol, TypeAlias, TypedDict
 
 from gossamer.errors import UserError, near
 from gossamer.exchange.gossip import graphs, mixing
-from gossamer.exchange.gossip.gossip import room
+from gossamer.exchange.gossip.gossip import PERIOD, room
 
 Mix: TypeAlias = Literal["uniform", "push-sum"]
 Sync: TypeAlias = Literal["never", "bounded", "lock-step"]
@@ -28,6 +28,9 @@ MIXING = "How messages are weighted."
 SYNC = "When a learner waits for its neighbours: never, beyond --staleness, or at each exchange."
 STALENESS = "With --sync bounded: how far behind the newest message of a neighbour may be."
 INTERVAL = "From one average with the neighbours to the next."
+DIAGNOSTICS = (
+    "Measure how far members are apart and the bound of it, every 500 optimizer steps (below 0.5 % of the time)."
+)
 
 
 class Gossiping(Protocol):
@@ -43,6 +46,8 @@ class Gossiping(Protocol):
     def staleness(self) -> int: ...
     @property
     def interval(self) -> int: ...
+    @property
+    def diagnostics(self) -> bool: ...
 
 
 class Parts(TypedDict):
@@ -53,6 +58,7 @@ class Parts(TypedDict):
     staleness: float
     lock_step: bool
     interval: int
+    period: int  # iterations from one observation window to the next; 0: none
 
 
 def parts(options: Gossiping, *, hosts: int, learners: int, seed: int) -> Parts:
@@ -70,6 +76,7 @@ def parts(options: Gossiping, *, hosts: int, learners: int, seed: int) -> Parts:
         staleness=math.inf if options.sync == "never" else options.staleness,
         lock_step=options.sync == "lock-step",
         interval=options.interval,
+        period=PERIOD if options.diagnostics else 0,
     )
 
 

@@ -5,6 +5,7 @@ counts it, so other work on the machine changes it little."""
 
 from __future__ import annotations
 
+import argparse
 import pickle
 import statistics
 import threading
@@ -12,9 +13,10 @@ import time
 from collections import defaultdict
 from typing import Any
 
-from gossamer.config.settings import resolve
-from gossamer.config.wiring import program
-
+from benchmarks.provenance import Results
+from gossamer.config.build import num_envs, program
+from gossamer.config.file import flat
+from gossamer.config.resolve import configure
 from gossamer.diagnostics.consensus import ConsensusMonitor
 from gossamer.exchange.gossip.records import Cut, InTransit, Tracked
 from gossamer.launch.threads import threads
@@ -52,22 +54,23 @@ def weigh(records: list[Cut | InTransit | Tracked]) -> dict[str, int]:
     }
 
 
-def diagnostics(learners: int, iterations: int, given: dict[str, Any]) -> dict[str, Any]:
+def cost(learners: int, iterations: int, given: dict[str, Any]) -> dict[str, Any]:
     """Run GALA with so many learners for so many iterations of each."""
-    settings = resolve({"architecture": "gala", "learners": learners, "threads": 1, **given})
-    updates = settings.epochs * settings.num_minibatches
-    steps = learners * settings.num_envs * settings.rollout_length * -(-iterations // updates)
-    settings = resolve({"architecture": "gala", "learners": learners, "threads": 1, **given, "steps": steps})
+    config = configure("gala", **{"learners": learners, "threads": 1, **given})
+    options = flat(config)
+    updates = options.get("epochs", 1) * options.get("num_minibatches", 1)  # of each rollout
+    rollouts = -(-iterations // updates)
+    config = config.with_run(steps=learners * num_envs(config) * options["rollout_length"] * rollouts)
     monitor = ConsensusMonitor()
     reports, start = Reports(monitor), time.perf_counter()
-    threads(program(settings), reports)
+    threads(program(config), reports)
     seconds = time.perf_counter() - start
     monitor.close()
     kept = monitor.to_dict()
     measured = {window["epoch"] for window in kept["windows"]}
     windows = [{"epoch": epoch, **weigh(reports.windows[epoch])} for epoch in sorted(measured)]
     return {
-        "settings": {name: getattr(settings, name) for name in ("env", "algorithm", "network", "learners", "num_envs")},
+        "settings": {name: options[name] for name in ("env", "algorithm", "network", "learners", "num_envs")},
         "iterations": iterations,
         "seconds": round(seconds, 1),
         "cpu_seconds": kept["cost"],
@@ -80,3 +83,18 @@ def diagnostics(learners: int, iterations: int, given: dict[str, Any]) -> dict[s
             for window in kept["windows"]
         ],
     }
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Options of this benchmark."""
+    parser.add_argument("--env", default="pong")
+    parser.add_argument("--algorithm", default="a2c")
+    parser.add_argument("--network", default="nature")
+    parser.add_argument("--learners", type=int, default=16)
+    parser.add_argument("--iterations", type=int, default=1000, help="of each member (default: %(default)s)")
+
+
+def measure(given: argparse.Namespace, results: Results) -> None:
+    """Measure, and write it down."""
+    options = {"env": given.env, "algorithm": given.algorithm, "network": given.network}
+    results.write(cost(given.learners, given.iterations, options))
