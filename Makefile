@@ -1,6 +1,6 @@
 # Set-up and checks. `make help` lists the targets; nothing is needed beforehand but Python 3.11 or newer.
 
-TORCH := torch==2.13.0
+TORCH ?= torch==2.13.0
 PYTHON ?= $(shell for p in python3.11 python3 python3.12 python3.13; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 PIP := -m pip --disable-pip-version-check

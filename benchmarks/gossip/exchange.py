@@ -42,7 +42,7 @@ class Steps(Silent):
             return
         with self._lock:
             now = time.perf_counter()
-            self._latest[worker] = record.steps
+            self._latest[worker] = self._latest.get(worker, 0) + record.steps
             if len(self._latest) < self.members:
                 return
             self._warm = self._warm or now

@@ -6,12 +6,14 @@ import json
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
-from gossamer.config.settings import Settings, resolve
 from some_runs import QUICK, has_begun, rows, start, trained, wait_until
 
 import gossamer
+from gossamer.config.config import Config
+from gossamer.config.resolve import configure
 from gossamer.errors import DirectoryInUse, UserError
 from gossamer.storage import directory as module
 from gossamer.storage.contents import clear, is_run, survey
@@ -20,8 +22,8 @@ from gossamer.storage.directory import prepared
 FORMAT_1 = Path(__file__).parents[1] / "data" / "format_1"
 
 
-def settings(**given: object) -> Settings:
-    return resolve({"architecture": "paac", **QUICK, **given})
+def settings(**given: Any) -> Config:
+    return configure("paac", **{**QUICK, **given})
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -48,7 +50,7 @@ def test_four_runs_of_one_second_have_four_directories(tmp_path: Path, monkeypat
         together.wait()
         with prepared(settings(seed=seed), None, overwrite=False) as lock:
             found.add(str(lock.directory))
-            assert json.loads((lock.directory / "config.json").read_text())["seed"] == seed
+            assert json.loads((lock.directory / "config.json").read_text())["run"]["seed"] == seed
 
     threads = [threading.Thread(target=make, args=(seed,)) for seed in range(4)]
     for thread in threads:

@@ -84,7 +84,7 @@ def on_hosts(count: int, down: tuple[int, ...] = ()) -> Progress:
         pair = tuple(f"act_and_learn[{rank}]" for rank in (2 * h, 2 * h + 1))
         shown.hosts[f"host{h}"] = HostStatus(f"host{h}", f"10.0.0.{h + 1}", h not in down, pair)
     del shown.members["act_and_learn"]
-    shown.update("act_and_learn[0]", Report(1, 1))
+    shown.update("act_and_learn[0]", Report(1, 1, 1), 1)
     return shown
 
 
@@ -220,5 +220,5 @@ def test_the_panel_names_the_phase_until_members_train() -> None:
     shown = Progress(10, 1)
     shown.enter("measuring the background (random play)")
     assert "measuring the background (random play)" in text()
-    shown.update("m", Report(1, 1))
+    shown.update("m", Report(1, 1, 1), 1)
     assert "measuring" not in text()
