@@ -63,6 +63,7 @@ class Keywords(TypedDict, total=False):
     sync: Literal["never", "bounded", "lock-step"]
     staleness: int
     interval: int
+    diagnostics: bool
     message_format: Literal["fp32", "bf16", "int8"]
     # algorithms
     gamma: float
