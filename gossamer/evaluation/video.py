@@ -99,7 +99,8 @@ def _film(path: Path) -> Iterator[Callable[[Any], None]]:
         path.write_bytes(buffer.getvalue())
         return
     options = {"fps": STEPS_A_SECOND, "macro_block_size": 2, "codec": "libx264", "quality": 8}
-    with imageio.get_writer(path, ffmpeg_log_level="quiet", **options) as writer:
+    # `closing`: where something fails, the writer's own `with` leaves ffmpeg running, which goes on writing the file
+    with closing(imageio.get_writer(path, ffmpeg_log_level="quiet", **options)) as writer:
         yield lambda frame: _add(writer, _enlarged(frame))
     try:
         imageio.get_reader(path).close()  # ffmpeg does not say that it could not end the file
