@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from gossamer.algorithms import A2C, PPO
 from gossamer.architectures import GALA, PAAC, PALA
 from gossamer.config.config import OptimizationOptions, RunOptions
-from gossamer.envs.options import AtariOptions
+from gossamer.envs.options import AleOptions, AtariOptions
 from gossamer.errors import UserError
 from gossamer.exchange.gossip.options import follow
 from gossamer.networks import NetworkOptions
@@ -48,6 +48,7 @@ PPO_PIXELS = Layer(
     "tuned on Pong: 42x42 pictures centred on their background, a small network, few passes, plain advantages",
     (
         AtariOptions("", screen_size=42),
+        AleOptions("", screen_size=42),
         NetworkOptions(torso="small"),
         RunOptions(rollout_length=50),
         PPO(

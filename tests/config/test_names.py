@@ -13,14 +13,15 @@ from gossamer.architectures import GALA
 from gossamer.config.elsewhere import ELSEWHERE, suggestion, table
 from gossamer.config.names import ALGORITHMS, ARCHITECTURES, NETWORKS, OPTIMIZERS, Keywords, load, name_of
 from gossamer.config.resolve import COMMON, configure
-from gossamer.envs.options import AtariOptions
+from gossamer.envs.options import AleOptions, AtariOptions, GymOptions
 from gossamer.errors import UserError
 from gossamer.options import declared, defaults, plain, types
 
 ROOT = Path(__file__).parents[2]
+OF_ENVIRONMENTS = [AtariOptions, AleOptions, GymOptions]
 KINDS = [
     *COMMON.values(),
-    AtariOptions,
+    *OF_ENVIRONMENTS,
     *(load("", name, known) for known in (ARCHITECTURES, ALGORITHMS, OPTIMIZERS) for name in known),
 ]
 
@@ -35,7 +36,7 @@ def test_every_option_has_a_help_text_and_a_default_within_its_range() -> None:
     for kind in KINDS:
         assert all(each.metadata["help"] for each in declared(kind).values()), kind
         assert defaults(kind)
-        kind("catch") if kind is AtariOptions else kind()
+        kind("catch") if kind in OF_ENVIRONMENTS else kind()
 
 
 def test_keywords_are_the_options_with_their_types() -> None:

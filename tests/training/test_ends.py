@@ -125,21 +125,7 @@ def test_what_shows_at_the_first_step_is_refused_before_anything_is_written(name
 
 
 def test_the_command_says_it_in_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    words = [
-        "gossamer",
-        "train",
-        "paac",
-        "--env",
-        "mine:Fails",
-        "--num-envs",
-        "2",
-        "--rollout-length",
-        "4",
-        "--steps",
-        "80",
-        "--run-dir",
-        "run",
-    ]
+    words = ["--env", "mine:Fails", "--num-envs", "2", "--rollout-length", "4", "--steps", "80", "--run-dir", "run"]
     monkeypatch.setattr(sys, "argv", ["gossamer", "train", "paac", *words])
     assert cli.main() == 2
     _title, _state, told = capsys.readouterr().err.splitlines()  # no line more
