@@ -71,9 +71,9 @@ def start(*arguments: str | Path, program: str | None = None) -> subprocess.Pope
 
 
 def has_begun(directory: Path) -> bool:
-    """Whether the run has written its first row, two seconds in."""
+    """Whether the run has written a row since its first episode."""
     file = directory / "metrics.jsonl"
-    return file.exists() and file.stat().st_size > 0
+    return file.exists() and any(row["episodes"] > 0 for row in rows(directory))
 
 
 def has_played(directory: Path) -> bool:

@@ -162,8 +162,9 @@ def test_a_run_of_many_can_be_gone_on_with(tmp_path: Path) -> None:
     again = gossip(directory)
     assert again["windows"][: len(first["windows"])] == first["windows"]
     assert again["traffic"]["sent"] > first["traffic"]["sent"]
-    learners = [member["learner"] for member in checkpoint(directory)["workers"].values()]
-    assert [learner["steps"] for learner in learners] == [2 * STEPS // 3] * 3
+    learned = [member["learner"]["steps"] for member in checkpoint(directory)["workers"].values()]
+    assert sum(learned) == 2 * STEPS  # of one budget; no member runs far ahead of the others
+    assert max(learned) - min(learned) <= 4 * 8
 
 
 def test_windows_later_than_the_checkpoint_are_made_again(tmp_path: Path) -> None:

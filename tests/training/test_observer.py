@@ -163,6 +163,7 @@ def test_a_checkpoint_of_many_members_waits_for_all(tmp_path: Path) -> None:
 
 def test_services_save_once_all_members_have(tmp_path: Path) -> None:
     kept = Kept(tmp_path, ("m",), ("Post",))
+    kept.act()
     kept.time += 60
     kept.claim("m")
     assert kept.observer.due("Post") is None
@@ -172,7 +173,7 @@ def test_services_save_once_all_members_have(tmp_path: Path) -> None:
     assert (stage, kept.saved()) == (Stage.SAVE, [])
     kept.observer.save("Post", "letters")
     assert kept.observer.store.get("last").load()["services"] == {"Post": "letters"}
-    assert kept.claim("m") == 0
+    assert kept.claim("m") == 10
 
 
 def test_members_that_have_ended_are_not_waited_for(tmp_path: Path) -> None:
@@ -192,29 +193,35 @@ def test_members_that_have_ended_are_not_waited_for(tmp_path: Path) -> None:
 
 def test_a_member_that_is_away_is_not_waited_for_until_it_is_back(tmp_path: Path) -> None:
     kept = Kept(tmp_path, ("a", "b"))
-
+    kept.act("a")
     kept.time += 60
     for member in "abab":
         kept.claim(member)
-    assert kept.workers() == {"a": "a at 0", "b": "b at 0"}
+    assert kept.workers() == {"a": "a at 10", "b": "b at 10"}
     kept.act("a")
     kept.observer.away("b")
     kept.time += 60
     kept.claim("a")
     kept.claim("a")
-    assert kept.workers() == {"a": "a at 10", "b": "b at 0"}
+    assert kept.workers() == {"a": "a at 20", "b": "b at 10"}
     kept.act("b")  # it is back
     kept.time += 60
     assert [kept.claim("a"), kept.claim("a")] == [Answer.WAIT] * 2
     for member in "bab":
         kept.claim(member)
-    assert kept.workers() == {"a": "a at 20", "b": "b at 20"}
+    assert kept.workers() == {"a": "a at 30", "b": "b at 30"}
+
+
+def test_nothing_is_kept_before_something_has_been_acted(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, checkpoint_seconds=0.0)
+    assert [kept.claim("m"), kept.claim("m")] == [0, 10]
+    assert kept.saved() == []
 
 
 def test_a_member_that_is_still_acting_after_a_while_is_named(tmp_path: Path) -> None:
     kept = Kept(tmp_path, ("a", "b"))
+    kept.act("a")
     kept.time += 60
-    kept.claim("a")
     while not kept.saved():
         kept.time += 0.1
         kept.claim("a")
