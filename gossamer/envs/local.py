@@ -42,6 +42,7 @@ class Local:
         self._failures: list[EnvironmentFailed] = []
         self._steps = 0
         self._in_a_row = [(0, 0)] * num_envs  # failures without a step between them, the step of the last one
+        self._seeds: list[np.random.Generator] = []  # [B] for resets after a restart
         self._obs: Array | None = None  # [B, *O] as given last
         try:
             for i in range(num_envs):
@@ -60,7 +61,7 @@ class Local:
 
     def reset_each(self, seeds: Sequence[int]) -> Array:
         """As `reset`, with a seed for each environment."""
-        self._restarts = [np.random.default_rng(seed) for seed in seeds]
+        self._seeds = [np.random.default_rng(seed) for seed in seeds]
         self._obs = np.stack([self._begin(i, seed) for i, seed in enumerate(seeds)])
         self._ask(None)
         return self._obs
@@ -152,7 +153,7 @@ class Local:
         except EnvironmentFailed as again:
             return self._restart(i, again)
         self._check_spaces(i)
-        return int(self._restarts[i].integers(2**31))
+        return int(self._seeds[i].integers(2**31))
 
     def _check_spaces(self, i: int) -> None:
         """What one factory makes must be alike."""

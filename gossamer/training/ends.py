@@ -1,10 +1,12 @@
-"""How a run ends that was not to end yet: what is kept, and what the user is told."""
+"""How a run ends: what its members play together, and what is kept and told where it was not to end yet."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+from gossamer.config.config import Config
 from gossamer.errors import EnvironmentFailed
 from gossamer.storage.contents import LOG
 from gossamer.training.observer import RunObserver

@@ -65,6 +65,11 @@ class Hangs(Good):
             self.released.wait()
         return super().step(action)
 
+class Late(Fails):
+    "Before any episode has ended."
+    def step(self, action):
+        return *super().step(action)[:2], False, False, {}
+
 def refuses():
     raise RuntimeError("no licence")
 """
@@ -196,3 +201,11 @@ def test_it_says_so_where_there_is_a_checkpoint(monkeypatch: pytest.MonkeyPatch)
     told = hung(monkeypatch)
     # the 8th rollout of 4 steps in 2 environments hangs
     assert told.endswith("; last checkpoint: step 56; go on with gossamer resume run")
+
+
+def test_what_goes_wrong_in_the_last_games_says_that_training_is_done() -> None:
+    # 64 steps are 16 of each environment, whose 30th is not reached; in a whole game it is
+    given = {**QUICK, "env": "mine:Late", "learners": 2, "steps": 64}
+    with pytest.raises(EnvironmentFailed, match=r"no coal left .*; training is done and saved in run; this was in"):
+        gossamer.train("gala", run_dir="run", **given)  # type: ignore[arg-type]
+    assert Path("run/result.json").exists()
