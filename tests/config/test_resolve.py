@@ -297,6 +297,13 @@ def test_hosts_of_a_cluster_choose_their_devices_themselves(monkeypatch: pytest.
     assert program(settings(device="cuda:1")).workers[0].args[0].device == "cuda:1"
 
 
+def test_hosts_need_a_gpu_for_auto_where_this_machine_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    for there in (True, False):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
+        wired = program(settings(device="auto", precision="fp32"), cluster=True)
+        assert wired.hosts["machine"].gpus == there
+
+
 def test_settings_become_the_architecture_s_program(monkeypatch: pytest.MonkeyPatch) -> None:
     made = program(settings(num_envs=6, env_workers=3, device="cpu"))
     assert made.workers[0].kwargs == {"num_envs": 6, "env_workers": 3}
