@@ -48,6 +48,11 @@ class Learner:
         """The parameters as one vector; made when an exchange asks for it. From then on they are views of it."""
         return Flat(self.model)
 
+    @property
+    def finite(self) -> bool:
+        """Whether all parameters are finite."""
+        return all(bool(p.isfinite().all()) for p in self.model.parameters())
+
     def update(self, batch: Trajectory, link: Link, position: int) -> dict[str, float]:
         """Learn from a batch that was acted at this position of the step budget; the means of what its losses report.
 
@@ -86,7 +91,7 @@ class Learner:
             if values.is_floating_point() and not values.isfinite().all():
                 bad = (~values.isfinite()).movedim(1, 0).flatten(1).any(1).nonzero().flatten().tolist()
                 return f"the {name} of environment {', '.join(map(str, bad))}"
-        if not all(bool(p.isfinite().all()) for p in self.model.parameters()):
+        if not self.finite:
             return "a parameter"
         return "the gradient" if bool(loss.total.isfinite()) else "the loss"
 

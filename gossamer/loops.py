@@ -41,6 +41,7 @@ def act_and_learn(ctx: Context, task: Task, exchange: Exchange, *, num_envs: int
         except Stopped:  # by an exchange that would have had to wait
             pass
         except Exception:
-            ctx.save(member.state_dict(acting=False))  # the parameters are those of the last good step
+            if member.learner.finite:  # the parameters are those of the last good step
+                ctx.save(member.state_dict(acting=False))
             raise
         ctx.save(member.state_dict())

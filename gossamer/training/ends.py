@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
-from gossamer.config.config import Config
 from gossamer.errors import EnvironmentFailed
 from gossamer.storage.contents import LOG
 from gossamer.training.observer import RunObserver

@@ -151,6 +151,8 @@ class RunObserver:
         """Whether it is time to begin a checkpoint."""
         if self._barrier.phase is not barrier.Phase.OPEN:
             return False
+        if self.progress.steps == self._kept_steps:
+            return False  # nothing has been acted since the last one
         steps = self.checkpoint_steps is not None and self.progress.steps - self._kept_steps >= self.checkpoint_steps
         return steps or self.now() - self._kept >= self.checkpoint_seconds
 
