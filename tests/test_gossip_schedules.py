@@ -47,7 +47,7 @@ class Order(Silent):
     def __init__(self) -> None:
         self.order: list[str] = []
         self.staleness: set[int] = set()
-        self.ended: dict[str, Any] = {}
+        self.last: dict[str, Any] = {}
         self.gone: set[int] = set()
 
     def report(self, worker: str, record: Any) -> None:
@@ -58,7 +58,7 @@ class Order(Silent):
 
     def save(self, name: str, state: Any) -> None:
         if name[0].islower():  # a worker's, not a service's
-            self.ended[name] = state
+            self.last[name] = state
 
     def lag(self, behind: int) -> int:
         """By how many iterations a member was ahead of the one `behind` places before it on the ring, at most."""
@@ -250,7 +250,7 @@ def test_what_all_have_learned_is_conserved_in_lock_step(
         order = Order()
         mode = {"graph": graph, "mixing": mixing, "lock_step": True, "interval": interval}
         Simulation(seed)(figure(name, work, loop=walk, **mode), order)
-        points, weights = zip(*order.ended.values(), strict=True)
+        points, weights = zip(*order.last.values(), strict=True)
         together = sum(weight * point for weight, point in zip(weights, points, strict=True))
         torch.testing.assert_close(together, total, atol=1e-4, rtol=0)
         assert sum(weights) == pytest.approx(4)
@@ -281,7 +281,7 @@ def test_every_member_of_a_ring_is_heard_as_often_whichever_host_its_neighbour_i
         simulation(
             figure("pala", Workload(200, step_time=0.1, seed=seed), staleness=16, interval=interval, loop=march), order
         )
-        counts = torch.stack(list(order.ended.values())).mean(0)[:4]
+        counts = torch.stack(list(order.last.values())).mean(0)[:4]
         torch.testing.assert_close(counts, torch.full((4,), 0.25), atol=0.08, rtol=0)  # some messages are overtaken
 
 
@@ -289,7 +289,7 @@ def test_uniform_weights_do_not_conserve_on_an_uneven_graph() -> None:
     order = Order()
     Simulation(0)(figure("gala", Workload(12), graph=UNEVEN, lock_step=True, loop=walk), order)
     total = torch.stack([displacement(rank, k) for rank in range(4) for k in range(CUT)]).sum(0)
-    together = sum(point for point, _ in order.ended.values())
+    together = sum(point for point, _ in order.last.values())
     assert (together - total).abs().max() > 0.1
 
 

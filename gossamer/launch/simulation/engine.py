@@ -74,7 +74,10 @@ class Engine:
             if self.crew.stopped or me.host in self.gone:
                 break  # no other life
             self.scheduler.absent(me)
-        self.crew.observer.ended(me.name)
+        try:
+            self.crew.observer.ended(me.name)
+        except BaseException as error:  # the turn is passed on all the same
+            self.crew.fail(f"worker {me.name}", error)
         self.scheduler.leave(me)
 
     def live(self, me: SimulatedWorker) -> bool:
