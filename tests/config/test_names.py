@@ -133,6 +133,7 @@ WRONG = {
 }
 
 
+@pytest.mark.long
 def test_mypy_knows_the_types_of_options_in_a_user_s_script(tmp_path: Path) -> None:
     lines = ["import gossamer", *WRONG]
     (tmp_path / "right.py").write_text(USER)
