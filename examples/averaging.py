@@ -23,9 +23,9 @@ def averaging(task: Task, *, num_envs: int = 16, every: int = 100) -> Program:
     the other's parameters and goes on from the average (local SGD)."""
     p = Program("averaging")
     with p.host("machine", cpus=2, gpus=task.gpus):
-        post = p.service(Mailboxes)(2, newest=False)
+        post = p.service(Mailboxes, saved=True)(2, newest=False)
         exchange = Gossip(post, Complete(), lock_step=True, interval=every)
-        p.worker(act_and_learn, copies=2)(task, exchange, num_envs=num_envs)
+        p.worker(act_and_learn, copies=2, saved=True)(task, exchange, num_envs=num_envs)
     return p
 
 

@@ -63,6 +63,8 @@ class Learns:
     def flat(self) -> Flat:
         return Flat(self.model)
 
+    def policy_outputs(self) -> None: ...
+
 
 def local(opt: Optimizer) -> LocalStep:
     """A local step that is nothing but the optimiser's."""

@@ -18,7 +18,7 @@ import pytest
 import gossamer
 from gossamer.data import Tree
 from gossamer.storage.checkpoint import Store
-from gossamer.training import experiment
+from gossamer.training import session
 from gossamer.training.observer import RunObserver
 
 QUICK = {"env": "catch", "num_envs": 2, "rollout_length": 4, "steps": 80, "threads": 1}  # ten updates
@@ -60,7 +60,7 @@ def result(directory: Path) -> dict[str, Any]:
 
 def save_always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every update be followed by a checkpoint."""
-    monkeypatch.setattr(experiment, "RunObserver", partial(RunObserver, checkpoint_seconds=0.0))
+    monkeypatch.setattr(session, "RunObserver", partial(RunObserver, checkpoint_seconds=0.0))
 
 
 def start(*arguments: str | Path, program: str | None = None) -> subprocess.Popen[str]:

@@ -88,9 +88,7 @@ class Session:
             host_workers=_host_workers(wired),
             kept=lambda: _write_gossip(self.consensus, self.directory),
         )
-        what = {name: value for name, value in asdict(control).items() if value is not None}
-        began = "resumed" if saved else "started"
-        self.log(f"{began} at step {self.done} with gossamer {__version__}" + (f"; {what}" if what else ""))
+        self.began = "resumed" if saved else "started"
 
     def run(self, launch: Launcher) -> Run:
         """Train until the end. Raises what the program raised, after a checkpoint of what had been learned."""
@@ -105,7 +103,9 @@ class Session:
 
     def _train(self, launch: Launcher) -> None:
         observer = self.observer
+        what = {name: value for name, value in asdict(self.control).items() if value is not None}
         try:
+            self.log(f"{self.began} at step {self.done} with gossamer {__version__}" + (f"; {what}" if what else ""))
             with observer.display, launcher_log(observer):
                 launch(self.wired, observer)
             if self.consensus is not None:

@@ -72,7 +72,7 @@ def test_the_bound_holds_between_hosts(monkeypatch: pytest.MonkeyPatch, form: An
 
 def assert_the_bound_holds(consensus: ConsensusMonitor) -> None:
     assert consensus.late == 0
-    assert len(consensus.windows) + consensus.incomplete == 2
+    assert 1 <= len(consensus.windows) + consensus.incomplete <= 2  # steps are shared: one may end before the second
     assert consensus.windows[0]["epoch"] == 0  # the second one is lost where somebody leaves before all have closed it
     for window in consensus.windows:
         assert window["members"] == 4

@@ -192,13 +192,15 @@ def test_the_limit_is_half_an_hour_of_an_atari_game() -> None:
     assert games.limit(under(Atari("pong", replace(PRESETS["paac"], frame_skip=3)))[0]) == 108_000 / 3
 
 
-def test_parameters_that_are_not_finite_are_not_played(counted: Path, tmp_path: Path) -> None:
+def test_parameters_that_are_not_finite_are_not_played(counted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = Store(counted / "checkpoints").get("last")
     tree = found.load()
     weights = tree["workers"]["act_and_learn"]["learner"]["model"]
     name = sorted(weights)[0]
     weights[name].view(-1)[0] = float("nan")
-    Store(counted / "checkpoints").save(tree, steps=81, score=None)
-    with pytest.raises(UserError, match=rf"step_000000000081: {name} is not finite.* \(--checkpoint best\)"):
+    with monkeypatch.context() as patch:  # as an older version would have written it
+        patch.setattr("gossamer.storage.checkpoint.non_finite", lambda tensors: None)
+        Store(counted / "checkpoints").save(tree, steps=81, score=None)
+    with pytest.raises(UserError, match=rf"step_000000000081.*{name}.*NaN or infinite"):
         gossamer.evaluate(counted, episodes=1)
     assert gossamer.evaluate(counted, episodes=1, checkpoint="best").steps == 80

@@ -65,7 +65,7 @@ def test_an_environment_s_name_makes_one_directory(tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(module.time, "strftime", lambda _: "1")
     given = settings()
-    object.__setattr__(given, "env", "ALE/Pong-v5:x")
+    object.__setattr__(given.env, "name", "ALE/Pong-v5:x")
     with prepared(given, None, overwrite=False) as lock:
         assert lock.directory == Path("runs/paac-ALE-Pong-v5-x-1")
 
@@ -161,7 +161,7 @@ def test_the_working_directory_may_be_a_run(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     trained(Path("."))
     trained(Path("."), overwrite=True, seed=2)
-    assert json.loads((tmp_path / "config.json").read_text())["seed"] == 2
+    assert json.loads((tmp_path / "config.json").read_text())["run"]["seed"] == 2
     assert len(rows(tmp_path)) == 1
 
 
@@ -170,7 +170,7 @@ def test_a_link_to_a_run_leads_to_the_run(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("run")
     trained(tmp_path / "link", overwrite=True, seed=2)
     assert (tmp_path / "link").is_symlink()
-    assert json.loads((tmp_path / "run" / "config.json").read_text())["seed"] == 2
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["run"]["seed"] == 2
 
 
 def test_a_link_to_nothing_is_refused(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ class Kept:
     def claim(self, worker: str, *, idle: bool = True) -> Answer | None:
         answer = self.barrier.claim(worker, idle)
         self.barrier.advance()
-        return answer
+        return self.claim(worker, idle=idle) if answer is Answer.GO else answer
 
     def settle(self, service: str) -> None:
         self.barrier.settled(service)

@@ -46,7 +46,7 @@ def test_what_a_run_leaves(tmp_path: Path) -> None:
     assert [path.name for path in (run.directory / "checkpoints").iterdir()] == ["step_000000000080"]
     assert list((run.directory / "tensorboard").iterdir())
     log = (run.directory / "run.log").read_text().splitlines()
-    assert f"started at step 0 with gossamer {gossamer.__version__}; " in log[0]
+    assert f"started at step 0 with gossamer {gossamer.__version__}" in log[0]
     assert log[-1].endswith("ended at step 80: all steps done")
 
 
@@ -76,7 +76,7 @@ def test_the_result_names_its_protocol_and_how_it_ended(tmp_path: Path) -> None:
 def test_rows_have_their_keys(tmp_path: Path) -> None:
     run = trained(tmp_path / "run", algorithm="ppo", epochs=1, num_minibatches=1, clip_range=0.2)
     (row,) = rows(run.directory)
-    counts = {"steps", "frames", "updates", "seconds", "steps_per_second", "episodes", "mean_return"}
+    counts = {"steps", "learned", "frames", "updates", "seconds", "steps_per_second", "episodes", "mean_return"}
     learned = {"loss", "policy_loss", "value_loss", "entropy", "kl", "clip_fraction", "gradient_norm", "learning_rate"}
     assert set(row) == counts | learned | {"time/env", "time/inference", "time/update", "time/other"}
     assert (row["steps"], row["updates"]) == (80, 10)

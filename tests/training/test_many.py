@@ -28,7 +28,7 @@ from gossamer.program import Observer, Program
 from gossamer.storage.checkpoint import Store
 from gossamer.storage.directory import load_config
 from gossamer.training import cluster as cluster_module
-from gossamer.training import experiment
+from gossamer.training import session
 
 LOCKED = {"sync": "bounded", "staleness": 2}  # nobody leaves before the others have closed the window of 32 updates
 MANY: dict[str, Any] = {
@@ -95,7 +95,7 @@ def test_the_average_and_the_best_member_play_at_the_end(run: gossamer.Run) -> N
 
 def test_who_asks_a_run_to_end_does_not_wait_for_games(run: gossamer.Run) -> None:
     returns = {"m[1]": 2.0, "m[0]": 1.0}
-    found = aggregate(load_config(run.directory), Store(run.directory / "x").get, returns, games=False)  # type: ignore[arg-type]
+    found = aggregate(load_config(run.directory), Store(run.directory / "x").get, returns, games=False, note=print)  # type: ignore[arg-type]
     assert found == {
         "members": {"m[0]": 1.0, "m[1]": 2.0},
         "average": {},
@@ -205,12 +205,12 @@ def test_a_signal_ends_many_with_a_checkpoint_of_all(tmp_path: Path) -> None:
 def test_a_signal_during_the_final_games_leaves_them_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole_games = aggregate
 
-    def interrupted(*given: Any, games: bool) -> dict[str, Any]:
+    def interrupted(*given: Any, games: bool, note: Any) -> dict[str, Any]:
         if games:
             os.kill(os.getpid(), signal.SIGTERM)
-        return whole_games(*given, games=games)
+        return whole_games(*given, games=games, note=note)
 
-    monkeypatch.setattr(experiment, "aggregate", interrupted)
+    monkeypatch.setattr(session, "aggregate", interrupted)
     found = gala(tmp_path / "run", steps=48).result
     assert (found["ended"], found["average"]) == ("all steps done", {})
     assert found["best_member"].keys() <= {"member", "training_return"}

@@ -48,7 +48,7 @@ class Kept:
         if answer is Answer.SAVE:
             self.observer.save(member, f"{member} at {self.progress.steps}")
             answer = self.observer.claim(member, STEPS)
-        return answer
+        return self.claim(member) if answer is Answer.GO else answer
 
     def rows(self) -> list[int]:
         return [json.loads(line)["steps"] for line in (self.folder / "metrics.jsonl").read_text().splitlines()]

@@ -158,8 +158,8 @@ ALWAYS = """
 import sys
 from functools import partial
 import gossamer
-from gossamer.training import experiment
-experiment.RunObserver = partial(experiment.RunObserver, checkpoint_seconds=0.0)
+from gossamer.training import session
+session.RunObserver = partial(session.RunObserver, checkpoint_seconds=0.0)
 gossamer.train("paac", env="catch", num_envs=2, rollout_length=4, threads=1, steps=10**7, run_dir=sys.argv[1])
 """
 
