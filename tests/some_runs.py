@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +59,9 @@ def result(directory: Path) -> dict[str, Any]:
 
 def save_always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every update be followed by a checkpoint."""
-    monkeypatch.setattr(session, "RunObserver", partial(RunObserver, checkpoint_seconds=0.0))
+    monkeypatch.setattr(
+        session, "RunObserver", lambda *given, **more: RunObserver(*given, **{**more, "checkpoint_seconds": 0.0})
+    )
 
 
 def start(*arguments: str | Path, program: str | None = None) -> subprocess.Popen[str]:

@@ -463,7 +463,7 @@ def test_a_loss_that_is_nan_ends_with_2_and_says_at_which_step(command: Command,
     assert re.fullmatch(
         r"gossamer: the reward of environment 0, 1 became NaN or infinite at step 112", err.splitlines()[-1]
     )
-    assert Store(tmp_path / "run" / "checkpoints").get("last").steps == 56
+    assert Store(tmp_path / "run" / "checkpoints").get("last").steps == 112  # what was learned until then is kept
     assert command("evaluate", "run", "--episodes", 1)[0] == 0
 
 
@@ -535,7 +535,7 @@ def test_a_full_disk_leaves_no_checkpoint(command: Command, monkeypatch: pytest.
     code, _, err = command("train", "paac", *TINY, "--run-dir", "run")
     assert code == 2
     assert "No space left on device" in err.splitlines()[-1]
-    assert list((tmp_path / "run" / "checkpoints").iterdir()) == []
+    assert not list(tmp_path.glob("run/checkpoints/*"))
 
 
 def test_atari_without_its_extra_says_how_to_install_it(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:

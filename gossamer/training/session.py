@@ -92,7 +92,15 @@ class Session:
 
     def run(self, launch: Launcher) -> Run:
         """Train until the end. Raises what the program raised, after a checkpoint of what had been learned."""
+        try:
+            return self._run(launch)
+        finally:
+            self.recorder.close()
+
+    def _run(self, launch: Launcher) -> Run:
         keep_freed_memory()
+        what = {name: value for name, value in asdict(self.control).items() if value is not None}
+        self.log(f"{self.began} at step {self.done} with gossamer {__version__}" + (f"; {what}" if what else ""))
         hosts = {} if self.control.cluster else _hosts(self.config, self.wired, self.directory, self.log)
         signals = Signals(self._end)
         with signals.handled(), naming(self.observer.store.last):
@@ -103,9 +111,7 @@ class Session:
 
     def _train(self, launch: Launcher) -> None:
         observer = self.observer
-        what = {name: value for name, value in asdict(self.control).items() if value is not None}
         try:
-            self.log(f"{self.began} at step {self.done} with gossamer {__version__}" + (f"; {what}" if what else ""))
             with observer.display, launcher_log(observer):
                 launch(self.wired, observer)
             if self.consensus is not None:
@@ -115,8 +121,6 @@ class Session:
         except BaseException as error:
             self._failed(error)
             raise
-        finally:
-            self.recorder.close()
 
     def _failed(self, error: BaseException) -> None:
         """Keep what the members had learned, and say in the log what went wrong."""

@@ -119,7 +119,8 @@ cli.run()
 ALWAYS = """
 from functools import partial
 from gossamer.training import session
-session.RunObserver = partial(session.RunObserver, checkpoint_seconds=0.0)
+kind = session.RunObserver
+session.RunObserver = lambda *given, **more: kind(*given, **{**more, 'checkpoint_seconds': 0.0})
 """
 BRIEF = ("--num-envs", "1", "--rollout-length", "4", "--threads", "1", "--run-dir", "run")
 

@@ -38,7 +38,7 @@ def test_a_look_returns_a_bounded_number_of_bytes_in_order() -> None:
         observer.report("a", megabytes(1, number))
     looks, news = 0, tuple[WorkerMessage, ...]()
     while sum(not each.more for each in news) < 20:
-        first, found = observer.take(len(news), ())
+        first, found = observer.take(len(news))
         assert first == len(news)
         assert len(pickle.dumps(found)) <= LOOK_BYTES
         looks, news = looks + 1, news + found
@@ -50,23 +50,23 @@ def test_many_small_messages_are_one_look_and_at_least_one_always_comes() -> Non
     observer = HostObserver({})
     for number in range(100):
         observer.report("a", number)
-    assert content(observer.take(0, ())[1]) == [("report", number) for number in range(100)]
-    assert content(observer.take(0, (), most=1)[1]) == [("report", 0)]
-    assert content(observer.take(99, (), most=1)[1]) == [("report", 99)]
-    assert observer.take(100, (), most=1) == (100, ())
+    assert content(observer.take(0)[1]) == [("report", number) for number in range(100)]
+    assert content(observer.take(0, most=1)[1]) == [("report", 0)]
+    assert content(observer.take(99, most=1)[1]) == [("report", 99)]
+    assert observer.take(100, most=1) == (100, ())
 
 
 def test_a_state_comes_in_pieces_and_is_not_due_again_until_all_have_been_seen() -> None:
     observer = HostObserver({})
-    observer.take(0, ["a"])
+    observer.take(0)
     assert observer.due("a")
     observer.save("a", megabytes(10))
     assert not observer.due("a")
-    first, found = observer.take(0, ["a"])
+    first, found = observer.take(0)
     assert content(found) == []
     while found:
         assert not observer.due("a")
-        first, found = observer.take(first + len(found), ["a"])
+        first, found = observer.take(first + len(found))
     assert observer.due("a")
 
 
