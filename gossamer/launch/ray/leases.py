@@ -105,6 +105,8 @@ class Granted:
             self._first += 1
         wanted = self._total <= demand.used  # else there are leases: the claim asks only whether it may use them
         answer = observer.claim(worker, demand.steps if wanted else 0, idle=demand.idle)
+        if answer is Answer.GO:
+            answer = observer.claim(worker, demand.steps if wanted else 0, idle=demand.idle)
         if isinstance(answer, Answer):
             self._answer = answer
             self._limit = demand.used if self._limit is None else max(demand.used, self._limit)
