@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from some_messages import local
+from sweeps import sweep
 
 from gossamer.architectures import gala, pala
 from gossamer.exchange import Exchange, Gossip, Mailboxes
@@ -109,8 +110,11 @@ def test_no_schedule_deadlocks_and_nobody_runs_ahead(name: str, seeds: range, mo
 @pytest.mark.parametrize("mode", MODES, ids=NAMES)
 @pytest.mark.parametrize("name", ["gala", "pala"])
 @pytest.mark.parametrize("early", [{0: 2}, {1: 0, 2: 3}, {3: 5}], ids=str)
-def test_members_that_end_early_hold_nobody_up(name: str, mode: dict[str, Any], early: dict[int, int]) -> None:
-    for seed in range(40):
+@sweep(40, normal=10)
+def test_members_that_end_early_hold_nobody_up(
+    name: str, mode: dict[str, Any], early: dict[int, int], seeds: range
+) -> None:
+    for seed in seeds:
         order = Order()
         Simulation(seed)(figure(name, Workload(6, early=early, seed=seed), **mode), order)
         assert {rank: order.order.count(f"stand_in[{rank}]") for rank in range(4)} == {
@@ -120,9 +124,10 @@ def test_members_that_end_early_hold_nobody_up(name: str, mode: dict[str, Any], 
 
 @pytest.mark.parametrize("mode", MODES, ids=NAMES)
 @pytest.mark.parametrize("name", ["gala", "pala"])
-def test_a_member_three_times_slower(name: str, mode: dict[str, Any]) -> None:
+@sweep(20, normal=6)
+def test_a_member_three_times_slower(name: str, mode: dict[str, Any], seeds: range) -> None:
     work = Workload(12, step_time=1.0, jitter=0.3)
-    for seed in range(20):
+    for seed in seeds:
         simulation, order = Simulation(seed, faults=Faults(slow={"stand_in[2]": 3.0})), Order()
         simulation(figure(name, work, **mode), order)
         assert len(order.order) == 4 * 12
@@ -161,8 +166,11 @@ def within(seconds: float, work: Workload, order: Order, **mode: Any) -> Program
 
 @pytest.mark.parametrize("mode", CHANGING, ids=str)
 @pytest.mark.parametrize("name", ["gala", "pala"])
-def test_members_that_end_early_hold_nobody_up_where_the_graph_changes(name: str, mode: dict[str, Any]) -> None:
-    for seed in range(40):
+@sweep(40, normal=12)
+def test_members_that_end_early_hold_nobody_up_where_the_graph_changes(
+    name: str, mode: dict[str, Any], seeds: range
+) -> None:
+    for seed in seeds:
         early, order = {seed % 4: seed // 4, (seed + 1) % 4: 5}, Order()
         work = Workload(14, step_time=0.3, jitter=0.3, early=early, seed=seed)
         Simulation(seed)(within(100, work, order, name=name, **mode), order)
@@ -171,10 +179,11 @@ def test_members_that_end_early_hold_nobody_up_where_the_graph_changes(name: str
 
 @pytest.mark.parametrize("down", [0.5, 3.0, 20.0])
 @pytest.mark.parametrize("mode", CHANGING, ids=str)
+@sweep(8, normal=3)
 def test_a_host_that_is_started_again_holds_nobody_up_where_the_graph_changes(
-    mode: dict[str, Any], down: float
+    mode: dict[str, Any], down: float, seeds: range
 ) -> None:
-    for seed in range(8):
+    for seed in seeds:
         order, faults = Order(), Faults(crashes=[(1.0 + seed / 2, f"host{seed % 2}", down)])
         program = within(150, Workload(60, step_time=0.3, jitter=0.3, seed=seed), order, name="pala", **mode)
         Simulation(seed, Network(latency=0.01 * seed), faults)(program, order)
