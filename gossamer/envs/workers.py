@@ -51,7 +51,7 @@ class Workers:
     def reset(self, seed: int) -> Array:
         self._seeds = np.random.default_rng(seed)
         seeds = env_seeds(seed, self.num_envs)
-        self._ask([("reset", seeds[self._shared.mine(worker)]) for worker in range(len(self._processes))])
+        self._ask([self._reset(worker, seeds[self._shared.mine(worker)]) for worker in range(len(self._processes))])
         return self._seen()
 
     def step(self, action: Array) -> Step:
@@ -89,8 +89,13 @@ class Workers:
         return self._obs
 
     def _start(self, worker: int) -> Process:
-        self._shared.arrays["asking"][worker] = self._shared.mine(worker).start, 0  # busy with its start
+        self._shared.arrays["asking"][worker] = -1, 0
         return Process(self._context, self._source, worker, self._shared)
+
+    def _reset(self, worker: int, seeds: list[int]) -> Request:
+        """The request. Until the process says what it asks, which it cannot while it starts, that is the first one."""
+        self._shared.arrays["asking"][worker, 0] = self._shared.mine(worker).start
+        return "reset", seeds
 
     def _ask(self, requests: Sequence[Request]) -> list[Any]:
         """What the processes answer, all of them before any error is raised: so none is left with an answer unread."""
@@ -124,8 +129,9 @@ class Workers:
         self._failures.append(error)
         mine, deaths = self._shared.mine(worker), self._deaths[worker]
         self._processes[worker] = self._start(worker)
-        self._processes[worker].ask(("reset", self._seeds.integers(2**31, size=mine.stop - mine.start).tolist()))
-        answer = self._answer(worker, ("reset", None))
+        again = self._reset(worker, self._seeds.integers(2**31, size=mine.stop - mine.start).tolist())
+        self._processes[worker].ask(again)
+        answer = self._answer(worker, again)
         self._deaths[worker] = max(deaths, self._deaths[worker])  # a reset is no step
         if request[0] == "step" and self._obs is not None:
             shared = self._shared.arrays

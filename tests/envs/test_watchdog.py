@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,7 @@ import pytest
 import some_envs
 
 from gossamer.envs import watchdog, workers
-from gossamer.envs.base import VectorEnv
+from gossamer.envs.base import VectorEnv, Watchable
 from gossamer.envs.gym import Custom
 from gossamer.envs.toy import Catch
 from gossamer.envs.watchdog import Silence, Watchdog
@@ -117,6 +117,18 @@ def test_a_thread_looks_at_environments_of_this_process(monkeypatch: pytest.Monk
         some_envs.Hangs.released.set()
         assert heard.over.wait(timeout=30)
         stepping.join()
+
+
+def test_worker_processes_are_asked_nothing_between_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    env = Custom("some_envs:Walk").make(4, workers=2)
+    assert isinstance(env, Watchable)
+    with closing(env):
+        assert [index for index, _ in env.calls()] == [-1, -1]  # started, and not asked for anything yet
+        env.reset(seed=0)
+        assert [index for index, _ in env.calls()] == [-1, -1]
+        env.step(np.ones(4, np.int64))
+        assert [index for index, _ in env.calls()] == [-1, -1]
 
 
 @pytest.mark.usefixtures("impatient")
