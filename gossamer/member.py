@@ -51,6 +51,7 @@ class Member:
             ctx.report(Phase("measuring the background (random play)"))
             seed = self.task.stream("background")  # without the rank: all members see the same background
             centre_on(self.learner.model, background(self.env, seed=seed, observations=BACKGROUND_OBSERVATIONS))
+            ctx.report(Phase(""))  # the time until here counts for no rate
         elif saved is not None and "learner" in saved:
             self.learner.load_state_dict(saved["learner"])
             self._rng.set_state(saved["rng"])

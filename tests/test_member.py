@@ -16,7 +16,7 @@ from gossamer.envs.toy import Catch
 from gossamer.exchange import Alone
 from gossamer.member import Member
 from gossamer.networks import ActorCritic
-from gossamer.task import Note, Task
+from gossamer.task import Note, Phase, Task
 
 
 class Place:
@@ -109,6 +109,12 @@ def test_all_members_see_one_background_and_draw_from_streams_of_their_own() -> 
     other.unroll(second)
     assert not torch.equal(first.obs[0], second.obs[0])  # other episodes
     assert not torch.equal(first.action, second.action)
+
+
+def test_it_says_when_it_measures_the_background_and_when_it_has() -> None:
+    place = Place()
+    member(a_task(Catch(pixels=True)), Catch(pixels=True).make(2), place)
+    assert place.told == [Phase("measuring the background (random play)"), Phase("")]
 
 
 def test_a_resumed_member_keeps_its_background() -> None:
