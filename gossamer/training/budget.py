@@ -27,6 +27,11 @@ class Budget:
         """Steps that have not been acted."""
         return max(0, self.total - self.acted)
 
+    def near_end(self, worker: str, steps: int, workers: int) -> bool:
+        """Whether so many more steps leased in advance would be more than a quarter of this worker's equal share of
+        what nobody has leased yet. Then others might end long before it does."""
+        return self._leased[worker] + steps > (self.total - self.granted) / (4 * workers)
+
     def lease(self, worker: str, steps: int) -> int | None:
         """Lease so many steps; their position, or None where all steps are acted or leased."""
         position = self.granted

@@ -142,6 +142,8 @@ class RunObserver:
             if worker in self.members and (answer := self._barrier.claim(worker, idle)) is not None:
                 self._advance()
                 return answer
+            if not idle and steps and self.budget.near_end(worker, steps, max(1, len(self.members))):
+                return Answer.WAIT if self.budget.granted < self.budget.total else Answer.END
             position = self.budget.lease(worker, steps)
             if position is None and self._fence():
                 position = self.budget.lease(worker, steps)

@@ -62,3 +62,16 @@ def test_whatever_happens_no_more_is_granted_than_one_lease_beyond_the_total(see
                 assert budget.report(worker, part) == part
                 held[worker] -= part
         assert budget.granted == budget.acted + sum(held.values()) < 1_000 + 31
+
+
+def test_leases_in_advance_end_before_the_budget_does() -> None:
+    # Two workers: of 800 steps that nobody has leased, each may have 800 / 8 = 100 in advance, then less and less
+    budget = Budget(total=800)
+    assert budget.near_end("a", 101, 2)
+    leases = 0
+    while not budget.near_end("a", 10, 2):
+        budget.lease("a", 10)
+        leases += 1
+    assert leases == 9  # 80 + 10 <= (800 - 80) / 8, but 90 + 10 > (800 - 90) / 8
+    budget.lease("b", 700)
+    assert budget.near_end("b", 10, 2)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from gossamer.program import Answer, Observer
 
-AHEAD_SECONDS = 1.0  # of acting that a host has leases for in advance
+AHEAD_SECONDS = 30.0  # of acting that a host has leases for in advance: so long it can be cut off and go on
 RATE_SECONDS = 0.25  # over which used leases are counted at least
 
 

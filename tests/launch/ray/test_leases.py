@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gossamer.launch.ray import leases
 from gossamer.launch.ray.leases import RATE_SECONDS, Demand, Granted, Leases
 from gossamer.program import Answer, Silent
 from gossamer.training.barrier import STALL_SECONDS, Barrier
@@ -60,6 +61,11 @@ class Pair:
         """Once for the demand, once for the answer to it."""
         self.look()
         self.leases.take(self.granted.grant())
+
+
+@pytest.fixture(autouse=True)
+def _one_second_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "AHEAD_SECONDS", 1.0)
 
 
 def used(pair: Pair, most: int = 100) -> list[int]:
