@@ -4,6 +4,7 @@ TORCH ?= torch==2.13.0
 PYTHON ?= $(shell for p in python3.11 python3 python3.12 python3.13; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 PIP := -m pip --disable-pip-version-check
+PYTEST := .venv/bin/python -m pytest -n 2 --dist loadgroup
 ARGS ?=
 
 # $(call make-venv,DIRECTORY): what an interrupted attempt left there is mended, or made anew.
@@ -37,7 +38,7 @@ install: .venv/.installed ## .venv with the gossamer command
 test: lint unit ## ruff, mypy, then pytest without the long tests
 
 test-long: install ## the long tests: sweeps over seeds, every architecture on every launcher
-	.venv/bin/python -m pytest -m long $(ARGS)
+	$(PYTEST) -m long $(ARGS)
 
 lint: install ## ruff (lint and format) and mypy
 	.venv/bin/ruff check
@@ -45,7 +46,7 @@ lint: install ## ruff (lint and format) and mypy
 	.venv/bin/mypy
 
 unit: install
-	.venv/bin/python -m pytest $(ARGS)
+	$(PYTEST) $(ARGS)
 
 demo: install ## solve Pong while you watch, evaluate, leave a video
 	@bash scripts/demo.sh

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,9 @@ def _seeded() -> None:
     torch.manual_seed(0)
 
 
-@pytest.fixture(scope="session")
-def ray_cluster() -> Iterator[None]:
-    """One Ray instance of this machine, with 6 cpus, for all tests marked `ray`. A launcher uses it as it is."""
+@contextmanager
+def _ray_cluster() -> Iterator[None]:
+    """One Ray instance of this machine, with 6 cpus. A launcher uses it as it is."""
     ray = pytest.importorskip("ray", reason="Ray is not installed (the extra `ray`)")
     before = signal.getsignal(signal.SIGTERM)
     ray.init(
@@ -37,15 +38,42 @@ def ray_cluster() -> Iterator[None]:
     signal.signal(signal.SIGTERM, before)
 
 
-@pytest.fixture(autouse=True)
-def _on_ray(request: pytest.FixtureRequest) -> None:
-    if request.node.get_closest_marker("ray"):
-        request.getfixturevalue("ray_cluster")
+class RayCluster:
+    """All tests marked `ray` share one cluster. It ends before a test that is not: that must not find one."""
+
+    def __init__(self) -> None:
+        self._running = ExitStack()
+        self._up = False
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        if needs_ray(item) and not self._up:
+            self._running.enter_context(_ray_cluster())
+            self._up = True
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_teardown(self, nextitem: pytest.Item | None) -> None:
+        if self._up and not (nextitem and needs_ray(nextitem)):
+            self._running.close()
+            self._up = False
+
+
+def needs_ray(item: pytest.Item) -> bool:
+    return item.get_closest_marker("ray") is not None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(RayCluster())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests marked `ray` come last: others must not find a Ray instance in their process."""
-    items.sort(key=lambda item: item.get_closest_marker("ray") is not None)
+    """Tests marked `ray` or `hosts` run first and, where tests run in several processes, in one process each."""
+    order = ["hosts", "ray"]
+    for item in items:
+        for name in order:
+            if item.get_closest_marker(name):
+                item.add_marker(pytest.mark.xdist_group(name))
+    items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in order])
 
 
 @pytest.fixture

@@ -19,7 +19,10 @@ from gossamer.launch.ray.launcher import Ray
 from gossamer.program import Answer, Context, Program, Silent, Unreachable
 
 # Not by importing it: some of this is about what happens before that.
-pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed (the extra `ray`)")
+pytestmark = [
+    pytest.mark.hosts,
+    pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed (the extra `ray`)"),
+]
 
 HERE = Path(__file__).parent
 SECONDS = 90.0  # after which a test that waits for something fails

@@ -24,7 +24,10 @@ from gossamer.launch.ray.launcher import Ray
 from gossamer.program import Silent
 from gossamer.task import Report
 
-pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed (the extra `ray`)")
+pytestmark = [
+    pytest.mark.hosts,
+    pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed (the extra `ray`)"),
+]
 
 HERE = Path(__file__).parent
 HOSTS, MEMBERS = 4, 8
