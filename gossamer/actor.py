@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
-from gossamer.data import Array, Step, Trajectory, Tree
+from gossamer.data import Step, Trajectory, Tree
 from gossamer.envs.base import Restarting, Resumable, VectorEnv
 from gossamer.errors import EnvironmentFailed
 from gossamer.policy import Policy
@@ -115,13 +115,3 @@ class Actor:
         if state and isinstance(self.env, Resumable):
             self.env.load_state_dict(state["env"])
             self._obs, self._scores, self._lengths = (np.array(state[k]) for k in ("obs", "scores", "lengths"))
-
-
-def background(env: VectorEnv, *, seed: int, observations: int) -> Array:
-    """Mean observation [*O] (float32) of uniformly random play, over about so many observations."""
-    rng = np.random.default_rng(seed)
-    total, rounds = env.reset(seed).sum(0, dtype=np.float64), max(1, observations // env.num_envs)
-    for _ in range(rounds):
-        total += env.step(rng.integers(0, env.spec.actions, env.num_envs)).obs.sum(0, dtype=np.float64)
-    mean: Array = (total / ((rounds + 1) * env.num_envs)).astype(np.float32)
-    return mean

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import torch
 
-from gossamer.actor import Actor, Clock, background
+from gossamer.actor import Actor, Clock
 from gossamer.data import Trajectory, Tree, numpy_dtype, on_host
 from gossamer.envs.base import VectorEnv
 from gossamer.exchange import Exchange
@@ -15,9 +15,8 @@ from gossamer.machine import resolve_device
 from gossamer.networks import centre_on
 from gossamer.policy import Replica
 from gossamer.program import Context
+from gossamer.random_play import background
 from gossamer.task import Note, Phase, Report, Task
-
-BACKGROUND_OBSERVATIONS = 8_000  # of random play, two seconds of it; not counted as steps of training
 
 
 class Member:
@@ -50,8 +49,7 @@ class Member:
         if saved is None and self.task.network.centre:
             ctx.report(Phase("measuring the background (random play)"))
             seed = self.task.stream("background")  # without the rank: all members see the same background
-            centre_on(self.learner.model, background(self.env, seed=seed, observations=BACKGROUND_OBSERVATIONS))
-            ctx.report(Phase(""))  # the time until here counts for no rate
+            centre_on(self.learner.model, background(self.task.env, seed, ctx.report))
         elif saved is not None and "learner" in saved:
             self.learner.load_state_dict(saved["learner"])
             self._rng.set_state(saved["rng"])

@@ -12,11 +12,10 @@ fewer of them or none, and never a wrong KL.
 
 from __future__ import annotations
 
-import threading
 import time
 import zlib
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -25,14 +24,14 @@ from torch import nn
 from gossamer.data import Array
 from gossamer.envs.base import EnvFactory
 from gossamer.exchange.gossip.records import PolicyOutputs
+from gossamer.random_play import OncePerProcess, play
 from gossamer.task import Task
 
 STEPS = 512  # of random play
 EVERY = 4  # steps from one observation that is kept to the next
 SECONDS = 2.0  # at most, of random play
 
-_PLAYING = threading.Lock()  # members of one process share the observations; the first one plays, the others wait
-_played: tuple[EnvFactory, int, Array, Array] | None = None  # an environment, a seed, and what `_play` answered
+_played = OncePerProcess[tuple[Array, Array]]()
 
 
 def policy_outputs(task: Task, model: nn.Module) -> PolicyOutputs:
@@ -46,24 +45,17 @@ def policy_outputs(task: Task, model: nn.Module) -> PolicyOutputs:
 
 def reference_observations(task: Task) -> tuple[Array, Array]:
     """Observations [M, *O] of random play, and their checksums [M] uint32; the same ones in every process."""
-    global _played
     seed = task.stream("reference")
-    with _PLAYING:
-        if _played is None or _played[:2] != (task.env, seed):
-            _played = (task.env, seed, *_play(task.env, seed))
-        return _played[2:]
+    return _played.get((task.env, seed), lambda: _play(task.env, seed))
 
 
 def _play(env: EnvFactory, seed: int) -> tuple[Array, Array]:
-    rng, until = np.random.default_rng(seed), time.monotonic() + SECONDS
-    with closing(env.make(1)) as playing:
-        kept = [np.array(playing.reset(seed)[0])]
-        for step in range(1, STEPS):
-            obs = playing.step(rng.integers(0, playing.spec.actions, 1)).obs[0]
-            if step % EVERY == 0:
-                kept.append(np.array(obs))
-            if time.monotonic() >= until:
-                break
+    until, kept = time.monotonic() + SECONDS, []
+    for step, obs in enumerate(play(env, 1, seed, STEPS - 1, lambda silence: None)):
+        if step % EVERY == 0:
+            kept.append(np.array(obs[0]))
+        if time.monotonic() >= until:
+            break
     return np.stack(kept), np.array([zlib.crc32(obs.tobytes()) for obs in kept], np.uint32)
 
 

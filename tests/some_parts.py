@@ -72,14 +72,14 @@ class Watcher(Silent):
         """`saved`: what workers and services start from; `stop_after`: reports until it asks to end."""
         self.budget = Budget(steps, acted)
         self.before, self.saved, self.stop_after = saved or {}, dict[str, Any](), stop_after
-        self.records: list[Any] = []
+        self.records: list[Report] = []
 
     def restored(self, worker: str) -> Any | None:
         return self.before.get(worker)
 
     def report(self, worker: str, record: Any) -> None:
-        self.records.append(record)
         if isinstance(record, Report):
+            self.records.append(record)
             self.budget.report(worker, record.steps)
 
     def claim(self, worker: str, steps: int, *, idle: bool = True) -> int | Answer:

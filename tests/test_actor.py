@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gossamer.actor import Actor, Clock, background
+from gossamer.actor import Actor, Clock
 from gossamer.data import Action, Array, Step, Trajectory, Tree
 from gossamer.envs.base import EnvFactory, Spec, VectorEnv
 from gossamer.envs.gym import Gym
@@ -246,22 +246,6 @@ def test_an_environment_that_cannot_be_saved_starts_new_episodes() -> None:
     acting.unroll(slot)
     assert slot.obs.isfinite().all()
     env.close()
-
-
-def test_the_background_is_the_mean_of_random_play() -> None:
-    # In Counter(4) ages 0 1 2 3 follow each other whatever is done: over any 4 of them the mean is 1.5. 2 environments
-    # and 14 observations asked for: the first ones and 7 steps, 8 of each.
-    mean = background(Counter(4).make(2), seed=0, observations=14)
-    assert mean.dtype == np.float32
-    assert mean.tolist() == [1.5, 0.5, 0.5]  # episodes 0 0 0 0 1 1 1 1, environments 0 and 1
-
-
-def test_the_background_follows_its_seed_and_plays_every_action() -> None:
-    one, same, other = (background(Catch().make(8), seed=s, observations=800) for s in (1, 1, 2))
-    np.testing.assert_array_equal(one, same)
-    assert not np.array_equal(one, other)
-    paddle = one.reshape(10, 5)[-1]
-    assert (paddle > 0.05).all()  # it has been everywhere
 
 
 def test_a_clock_says_what_was_spent_since_it_was_last_asked() -> None:

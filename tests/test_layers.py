@@ -27,6 +27,7 @@ ROWS = [
     {"member"},
     {"actor", "learner"},
     {"policy", "reference"},
+    {"random_play"},
     {"experience", "exchange"},
     {"task"},
     {"algorithms"},

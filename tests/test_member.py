@@ -111,10 +111,10 @@ def test_all_members_see_one_background_and_draw_from_streams_of_their_own() -> 
     assert not torch.equal(first.action, second.action)
 
 
-def test_it_says_when_it_measures_the_background_and_when_it_has() -> None:
+def test_it_says_when_it_measures_the_background() -> None:
     place = Place()
     member(a_task(Catch(pixels=True)), Catch(pixels=True).make(2), place)
-    assert place.told == [Phase("measuring the background (random play)"), Phase("")]
+    assert place.told == [Phase("measuring the background (random play)")]
 
 
 def test_a_resumed_member_keeps_its_background() -> None:

@@ -17,13 +17,14 @@ from gossamer.envs.base import VectorEnv
 from gossamer.envs.toy import Catch
 from gossamer.exchange.flat import Flat
 from gossamer.learner import Learner, build
+from gossamer.random_play import OncePerProcess
 from gossamer.reference import policy_outputs, reference_observations
 
 
 @pytest.fixture(autouse=True)
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each test plays anew, as each process does."""
-    monkeypatch.setattr(module, "_played", None)
+    monkeypatch.setattr(module, "_played", OncePerProcess())
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Counted:
 
 
 def played(**changed: Any) -> tuple[np.ndarray, np.ndarray]:
-    module._played = None  # as in another process
+    module._played = OncePerProcess()  # as in another process
     return reference_observations(a_task(Catch(), **changed))
 
 

@@ -17,7 +17,7 @@ from gossamer.envs.gym import Gym
 from gossamer.envs.toy import Catch, Counter, Identity
 from gossamer.launch.simulation import Simulation
 from gossamer.launch.threads import threads
-from gossamer.task import Report, Task
+from gossamer.task import Task
 
 Launcher = Callable[..., None]
 algorithms = pytest.mark.parametrize("algorithm", [A2C(), PPO(epochs=2, num_minibatches=2)], ids=["a2c", "ppo"])
@@ -70,7 +70,7 @@ def test_identity_is_learned_with_every_optimiser(algorithm: Algorithm, optimize
     watcher = Watcher(steps=16_000)
     task = a_task(Identity(), algorithm, optimizer=optimizer, rate=rate, rollout_length=5)
     threads(paac(task, num_envs=16, env_workers=1), watcher)
-    scores = [episode.score for record in watcher.records for episode in record.episodes]
+    scores = [episode.score for report in watcher.records for episode in report.episodes]
     assert sum(scores[:50]) / 50 < 4
     assert sum(scores[-100:]) / 100 > 9.5
 
@@ -108,7 +108,7 @@ def test_it_ends_with_the_rollout_that_reaches_the_steps_asked_for() -> None:
     for steps, done in ((24, 24), (25, 36)):
         watcher = Watcher(steps=steps)
         threads(paac(a_task(), num_envs=3, env_workers=1), watcher)
-        assert [record.steps for record in watcher.records] == [12] * (done // 12)
+        assert [report.steps for report in watcher.records] == [12] * (done // 12)
         assert watcher.saved["act_and_learn"]["learner"]["steps"] == done
 
 
@@ -116,7 +116,7 @@ def test_it_ends_with_the_rollout_that_reaches_the_steps_asked_for() -> None:
 def test_every_update_is_reported(algorithm: Algorithm) -> None:
     watcher = Watcher(steps=54)
     threads(paac(a_task(algorithm=algorithm, rollout_length=9), num_envs=2, env_workers=1), watcher)
-    reports = [record for record in watcher.records if isinstance(record, Report)]
+    reports = watcher.records
     each = 1 if isinstance(algorithm, A2C) else 4  # optimiser steps
     assert [report.updates for report in reports] == [each, each, each]
     assert [len(report.episodes) for report in reports] == [2, 2, 2]  # Catch lasts 9 steps
@@ -127,4 +127,4 @@ def test_it_saves_when_asked_to_end() -> None:
     watcher = Watcher(steps=10**9, stop_after=2)
     threads(paac(a_task(), num_envs=3, env_workers=1), watcher)
     assert watcher.saved["act_and_learn"]["learner"]["steps"] >= 24
-    assert watcher.saved["act_and_learn"]["learner"]["steps"] == sum(record.steps for record in watcher.records)
+    assert watcher.saved["act_and_learn"]["learner"]["steps"] == sum(report.steps for report in watcher.records)

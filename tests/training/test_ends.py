@@ -22,7 +22,6 @@ from gossamer.envs import watchdog
 from gossamer.envs.gym import Custom
 from gossamer.errors import EnvironmentFailed
 from gossamer.launch.threads import threads
-from gossamer.task import Report
 
 MINE = """
 import threading, gymnasium, numpy as np
@@ -140,9 +139,9 @@ def test_the_command_says_it_in_one_line(monkeypatch: pytest.MonkeyPatch, capsys
 def test_restarts_are_counted_and_reported() -> None:
     task, watcher = a_task(Custom("mine:Fails", on_error="restart")), Watcher(steps=400)
     threads(paac(task, num_envs=2, env_workers=0), watcher)
-    failures = [failure for record in watcher.records if isinstance(record, Report) for failure in record.failures]
+    failures = [failure for report in watcher.records for failure in report.failures]
     assert [failure.index for failure in failures] == [0, 1] * 6  # 200 steps of each, every 30th of which fails
-    cut = [episode for record in watcher.records if isinstance(record, Report) for episode in record.episodes]
+    cut = [episode for report in watcher.records for episode in report.episodes]
     assert [episode.steps for episode in cut][4:6] == [10, 10]  # 20 + 9 good steps and the one that failed
     assert {(episode.env, episode.index) for episode in cut} == {("mine:Fails", 0), ("mine:Fails", 1)}
 
