@@ -72,7 +72,7 @@ class Ran:
     gossamer: str
 
 
-def ran(*, device: str, dtype: torch.dtype, threads: int) -> Ran:
+def ran(*, device: str, dtype: torch.dtype | None, threads: int) -> Ran:
     """What this process computes with."""
     return Ran(
         node=platform.node(),
@@ -95,6 +95,15 @@ def resolve_device(name: str) -> str:
     if name != "auto":
         return name
     return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def resolve_dtype(device: str) -> torch.dtype:
+    """The dtype that `--precision auto` means on this device: bfloat16 where it is computed natively, else float32."""
+    if device.startswith("cuda"):
+        native = torch.cuda.is_bf16_supported(including_emulation=False)
+    else:
+        native = torch.backends.cpu.get_cpu_capability() != "DEFAULT" and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return torch.bfloat16 if native else torch.float32
 
 
 def machine() -> dict[str, Any]:

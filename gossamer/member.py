@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 
 from gossamer.actor import Actor, Clock
@@ -11,7 +9,7 @@ from gossamer.data import Trajectory, Tree, numpy_dtype, on_host
 from gossamer.envs.base import VectorEnv
 from gossamer.exchange import Exchange
 from gossamer.learner import Learner
-from gossamer.machine import resolve_device
+from gossamer.machine import ran
 from gossamer.networks import centre_on
 from gossamer.policy import Replica
 from gossamer.program import Context
@@ -23,7 +21,7 @@ class Member:
     """One synchronous actor-learner: the actor acts with the very network that learns."""
 
     def __init__(self, ctx: Context, task: Task, env: VectorEnv, exchange: Exchange) -> None:
-        task = replace(task, device=resolve_device(task.device))
+        task = task.here()
         if task.threads:
             torch.set_num_threads(task.threads)  # counts for the calling thread: each member has its own
         self.task, self.env, self.clock = task, env, Clock()
@@ -32,6 +30,7 @@ class Member:
         self.learner = Learner(task, env.spec, rank=ctx.rank)
         self._rng = task.generator("act", ctx.rank)
         saved = ctx.restored()
+        ctx.report(ran(device=task.device, dtype=task.network.dtype, threads=torch.get_num_threads()))
         self._begin(ctx, saved)
         self.link = exchange.join(ctx, self.learner, None if saved is None else saved.get("exchange", {}))
         policy = Replica(self.learner.model, task.algorithm, self.link, self._rng)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,9 @@ from torch import nn
 from torch.optim import Optimizer
 
 from gossamer.algorithms import Algorithm, Network
-from gossamer.envs.base import EnvFactory
+from gossamer.envs.base import EnvFactory, cores
 from gossamer.errors import EnvironmentFailed
-from gossamer.machine import resolve_device
+from gossamer.machine import resolve_device, resolve_dtype
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,17 @@ class Task:
     network: Network
     optimization: Optimization
     rollout_length: int  # T, steps of each environment between two updates
-    steps: int  # of all environments together, until the end
     seed: int = 0
-    device: str = "cpu"  # `auto` is resolved where a member runs
-    threads: int = 0  # torch threads of one member; 0: leave torch's own choice
+    device: str = "cpu"  # `auto`: see `here`
+    threads: int = 0  # torch threads of each member; 0: see `here`
+    sharing: int = 0  # members that share a machine's cores; 0: threads that are not given are torch's own choice
+
+    def here(self) -> Task:
+        """The task with what was left to the machine it runs on: device, precision and threads."""
+        device = resolve_device(self.device)
+        network = replace(self.network, dtype=self.network.dtype or resolve_dtype(device))
+        threads = max(1, cores() // self.sharing) if self.sharing and not self.threads else self.threads
+        return replace(self, device=device, network=network, threads=threads)
 
     @property
     def gpus(self) -> float:

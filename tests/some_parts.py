@@ -40,7 +40,6 @@ def a_task(
     max_grad_norm: float = float("inf"),
     dtype: torch.dtype = torch.float32,
     rollout_length: int = 4,
-    steps: int = 64,
     seed: int = 1,
 ) -> Task:
     """Vectors through the MLP; pictures centred, through the small network."""
@@ -48,7 +47,7 @@ def a_task(
     pixels = env.make(1).spec.pixels
     network = Network(small, 1 / 64, centre=True, dtype=dtype) if pixels else Network(mlp, dtype=dtype)
     optimization = Optimization(OPTIMIZERS[optimizer], rate, anneal_steps, max_grad_norm=max_grad_norm)
-    return Task(env, algorithm or A2C(), network, optimization, rollout_length, steps, seed, threads=1)
+    return Task(env, algorithm or A2C(), network, optimization, rollout_length, seed, threads=1)
 
 
 def a_trajectory(spec: Spec, rollout_length: int, num_envs: int, seed: int = 0) -> Trajectory:

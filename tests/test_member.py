@@ -14,6 +14,7 @@ from gossamer.envs.base import VectorEnv
 from gossamer.envs.gym import Gym
 from gossamer.envs.toy import Catch
 from gossamer.exchange import Alone
+from gossamer.machine import Ran
 from gossamer.member import Member
 from gossamer.networks import ActorCritic
 from gossamer.task import Note, Phase, Task
@@ -33,7 +34,8 @@ class Place:
         return self._saved
 
     def report(self, record: Any) -> None:
-        self.told.append(record)
+        if not isinstance(record, Ran):
+            self.told.append(record)
 
     def save(self, state: Any) -> None: ...
 

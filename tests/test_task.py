@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import torch
 from some_parts import a_task
 
 
@@ -37,3 +38,18 @@ def test_streams_do_not_depend_on_what_else_was_drawn() -> None:
     one, other = a_task().generator("act"), a_task().generator("act")
     a_task().generator("learn")
     assert one.initial_seed() == other.initial_seed() == a_task().stream("act")
+
+
+def test_a_task_is_resolved_where_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = a_task()
+    left = replace(task, device="auto", network=replace(task.network, dtype=None), threads=0, sharing=3)
+    monkeypatch.setattr("gossamer.task.cores", lambda: 8)
+    for there, device in ((True, "cuda"), (False, "cpu")):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
+        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: True)
+        here = left.here()
+        assert (here.device, here.threads) == (device, 2)
+        assert here.network.dtype in ((torch.bfloat16,) if there else (torch.float32, torch.bfloat16))
+    assert replace(left, sharing=16).here().threads == 1
+    assert replace(left, sharing=0).here().threads == 0
+    assert replace(left, threads=5).here().threads == 5

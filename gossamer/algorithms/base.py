@@ -22,7 +22,7 @@ class Network:
     input_scale: float = 1.0  # observations are multiplied by it (1/255 or 1/64 for bytes)
     centre: bool = False  # take the mean observation of random play off first
     orthogonal: bool = True  # else uniform +-1/sqrt(fan_in)
-    dtype: torch.dtype = torch.float32  # what the torso computes in
+    dtype: torch.dtype | None = torch.float32  # the torso computes in it; None: see `machine.resolve_dtype`
 
 
 @runtime_checkable
@@ -54,7 +54,7 @@ def actor_critic(obs_shape: tuple[int, ...], actions: int, network: Network) -> 
         network.torso,
         scale=network.input_scale,
         orthogonal=network.orthogonal,
-        compute_dtype=network.dtype,
+        compute_dtype=network.dtype or torch.float32,
     )
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 
 import torch
 
 from gossamer.algorithms import Network
 from gossamer.config.config import Config
 from gossamer.config.names import NETWORKS, load
-from gossamer.envs.base import EnvFactory, Spec, cores
+from gossamer.envs.base import EnvFactory, Spec
 from gossamer.errors import UserError
 from gossamer.machine import resolve_device
 from gossamer.networks import INPUT_SCALES
@@ -33,17 +33,9 @@ def device(name: str) -> str:
     return name
 
 
-def precision(name: str, where: str) -> torch.dtype:
-    """`auto` becomes bf16 where the processor computes in it natively, else fp32."""
-    if name == "auto":
-        if where.startswith("cuda"):
-            native = torch.cuda.is_bf16_supported(including_emulation=False)
-        else:
-            native = (
-                torch.backends.cpu.get_cpu_capability() != "DEFAULT" and torch.ops.mkldnn._is_mkldnn_bf16_supported()
-            )
-        return torch.bfloat16 if native else torch.float32
-    return torch.bfloat16 if name == "bf16" else torch.float32
+def precision(name: str) -> torch.dtype | None:
+    """The torso's dtype; None for `auto`, which each host resolves."""
+    return {"auto": None, "fp32": torch.float32, "bf16": torch.bfloat16}[name]
 
 
 def environment(config: Config) -> EnvFactory:
@@ -51,43 +43,62 @@ def environment(config: Config) -> EnvFactory:
     return config.env.factory()
 
 
-def network(config: Config, where: str) -> Network:
-    """The network's parts, computing on that device."""
+def network(config: Config) -> Network:
+    """The network's parts."""
     chosen = config.network
     return Network(
         torso=load("--network", chosen.torso, NETWORKS),
         input_scale=INPUT_SCALES[chosen.input],
         centre=chosen.input == "background",
         orthogonal=chosen.initialization == "orthogonal",
-        dtype=precision(chosen.precision, where),
+        dtype=precision(chosen.precision),
     )
 
 
 def task(config: Config) -> Task:
-    """What is learned. Threads left open are the cores divided among the learners."""
-    return _task(config, config.run.threads or max(1, cores() // learners(config)))
+    """What is learned, resolved for this machine: its device, its precision, and its cores divided among the learners.
+
+    Raises `UserError` for a device that this machine lacks."""
+    return _task(config, device(config.run.device), learners(config)).here()
 
 
-def program(config: Config, *, cluster: bool = False) -> Program:
-    """The architecture, wired for this configuration. `cluster`: for hosts that each resolve `--device auto`.
+def program(config: Config, *, cluster: str | None = None) -> Program:
+    """The architecture, wired for this configuration. On a `cluster` each host resolves what is left to it (`auto`
+    devices and precision, threads); the hosts of `local` share this machine's cores.
 
-    Raises `UserError` for an ordinal of a device on a cluster."""
-    what = task(config)
+    Raises `UserError` for an ordinal of a device on a cluster, and for an architecture that saves nothing."""
     if cluster and config.run.device not in ("auto", "cpu", "cuda"):
         raise UserError(
             f"--device {config.run.device}: each host of a cluster numbers its own GPUs; use auto, cpu or cuda"
         )
-    return config.architecture.program(replace(what, device=config.run.device) if cluster else what)
+    if cluster:
+        sharing = learners(config) if cluster == "local" else max(_learners_by_host(config).values(), default=1)
+        what = _task(config, config.run.device, sharing)
+    else:
+        what = task(config)
+    wired = config.architecture.program(what)
+    if not wired.saved_workers:
+        raise UserError("the architecture saves no worker: wire each worker that learns with worker(..., saved=True)")
+    return wired
 
 
 def learners(config: Config) -> int:
     """Learners on all hosts together."""
-    return len(config.architecture.program(_task(config, 1)).saved_workers)
+    return _learners_by_host(config).total()
+
+
+def _learners_by_host(config: Config) -> Counter[str]:
+    return Counter(copy.node.host for copy in _sketch(config).crew if copy.node.saved)
+
+
+def _sketch(config: Config) -> Program:
+    """The program with a task that is not resolved for any machine, to count what it is made of."""
+    return config.architecture.program(_task(config, "cpu", 1))
 
 
 def num_envs(config: Config) -> int:
     """Environments of each learner, as the program was wired."""
-    return next(_wired_envs(program(config)), 1)
+    return next(_wired_envs(_sketch(config)), 1)
 
 
 def _wired_envs(wired: Program) -> Iterator[int]:
@@ -110,12 +121,12 @@ def check_memory(config: Config, spec: Spec) -> None:
         )
 
 
-def _task(config: Config, threads: int) -> Task:
-    where, plan = device(config.run.device), config.optimization
+def _task(config: Config, where: str, sharing: int) -> Task:
+    plan = config.optimization
     return Task(
         env=environment(config),
         algorithm=config.algorithm,
-        network=network(config, where),
+        network=network(config),
         optimization=Optimization(
             make=config.optimizer.make,
             learning_rate=plan.learning_rate,
@@ -124,8 +135,8 @@ def _task(config: Config, threads: int) -> Task:
             max_grad_norm=plan.max_grad_norm,
         ),
         rollout_length=config.run.rollout_length,
-        steps=config.run.steps,
         seed=config.run.seed,
         device=where,
-        threads=threads,
+        threads=config.run.threads,
+        sharing=sharing,
     )

@@ -36,7 +36,7 @@ def aggregate(
     found: dict[str, Any] = {"members": {w: returns[w] for w in ranked(returns)}, "average": {}, "best_member": {}}
     if first is not None:
         found["best_member"] = {"member": str(rank(first)), "training_return": returns[first]}
-    if games:
+    if games and able:
         found["average"] |= whole_games(config, checkpoint, AVERAGE, note)
         if first is not None:
             found["best_member"] |= whole_games(config, checkpoint, str(rank(first)), note)
@@ -45,7 +45,8 @@ def aggregate(
 
 def whole_games(config: Config, checkpoint: Checkpoint, member: str, note: Callable[[str], None]) -> dict[str, Any]:
     """Returns of whole games that a member plays as in training."""
-    what, factory = task(config), environment(config)
+    on_gpu = config.run.device.startswith("cuda")  # of the hosts; this machine may have none
+    what, factory = task(config.with_run(device="auto") if on_gpu else config), environment(config)
     with (
         single_threaded(),
         Watchdog(factory.name, complain) as watchdog,

@@ -58,8 +58,8 @@ def train(
     stays), `OSError` on a full disk."""
     control = Control(stop_at_return=stop_at_return, max_seconds=max_seconds, cluster=cluster)
     config = configure(architecture, env=env, algorithm=algorithm, optimizer=optimizer, preset=preset, **options)
-    wired = program(config, cluster=cluster is not None)
-    frames = probe(config)  # what is wrong shows before anything is written
+    wired = program(config, cluster=cluster)
+    frames = probe(config, cluster)  # what is wrong shows before anything is written
     with _launcher(cluster, wired) as launch, prepared(config, run_dir, overwrite) as lock:
         return Session(config, control, wired, lock, frames).run(launch)
 
@@ -92,7 +92,7 @@ def _resume(lock: RunLock, changes: dict[str, float], control: Control) -> Run:
     if steps is not None and steps <= checkpoint.steps:
         raise UserError(f"--steps {steps}: the run has done {checkpoint.steps} already; give the total to go on to")
     config, saved = config.with_run(**changes), checkpoint.load()
-    wired, frames = program(config, cluster=control.cluster is not None), probe(config)
+    wired, frames = program(config, cluster=control.cluster), probe(config, control.cluster)
     with _launcher(control.cluster, wired) as launch:
         write_json(directory / CONFIG, to_dict(config))
         return Session(config, control, wired, lock, frames, saved).run(launch)
@@ -106,18 +106,21 @@ def _launcher(cluster: str | None, wired: Program) -> AbstractContextManager[Lau
     return on_cluster(cluster, wired)
 
 
-def probe(config: Config) -> int:
-    """Make one environment and the network, so that what cannot be shows at once; the environment's frames per step.
-    One that is written in Python is stepped once, for its answers are checked."""
+def probe(config: Config, cluster: str | None = None) -> int:
+    """Make one environment and the network here, so that errors show at once; the environment's frames per step.
+
+    An environment written in Python is stepped once, which checks what it returns. With a `cluster` the network is
+    made on the CPU: the machine that starts a run may have no GPU."""
+    what = task(config.with_run(device="cpu") if cluster else config)
     factory = environment(config)
     with Watchdog(factory.name, complain) as watchdog, closing(watchdog.watch(factory.make(1))) as env:
         check_memory(config, env.spec)
         if isinstance(env, Watchable):
-            env.reset(task(config).stream("probe"))
+            env.reset(what.stream("probe"))
             env.step(np.zeros(1, np.int64))
         try:
             with single_threaded():
-                build(task(config), env.spec)
+                build(what, env.spec)
         except (ValueError, RuntimeError, TypeError) as error:
             shape = list(env.spec.obs_shape)
             raise UserError(f"--network {config.network.torso}: does not fit observations {shape} ({error})") from error

@@ -15,6 +15,7 @@ from gossamer.diagnostics.consensus import ConsensusMonitor
 from gossamer.envs.watchdog import Silence
 from gossamer.errors import EnvironmentFailed
 from gossamer.launch.base import EndWithout
+from gossamer.machine import Ran
 from gossamer.program import Answer, Stage
 from gossamer.storage.checkpoint import Store
 from gossamer.task import Note, Phase, Report
@@ -51,6 +52,7 @@ class RunObserver:
     max_seconds: float | None = None  # of this session
     consensus: ConsensusMonitor | None = None  # of members that gossip
     kept: Callable[[], None] = lambda: None  # called after each checkpoint
+    ran: Callable[[str, Ran], None] = lambda worker, what: None  # called when a worker says what it computes with
     together: bool = False  # whether all members wait for each other before their first steps (for exact simulations)
     host_workers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # host -> its saved workers
     now: Callable[[], float] = time.monotonic
@@ -80,6 +82,8 @@ class RunObserver:
             self.note(record.text)
         elif isinstance(record, Silence):
             self._take_silence(worker, record)
+        elif isinstance(record, Ran):
+            self.ran(worker, record)
         elif isinstance(record, Phase):
             with self._lock:
                 self.progress.enter(record.text)

@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gossamer.config.build import task
 from gossamer.config.config import Config, Control
 from gossamer.config.file import to_dict
 from gossamer.config.names import ALGORITHMS, name_of
@@ -18,7 +17,7 @@ from gossamer.diagnostics.consensus import ConsensusMonitor
 from gossamer.errors import EnvironmentFailed, UserError
 from gossamer.evaluation.aggregate import aggregate
 from gossamer.evaluation.members import newcomer
-from gossamer.machine import differences, keep_freed_memory, machine, ran
+from gossamer.machine import keep_freed_memory, machine
 from gossamer.program import Program
 from gossamer.storage.checkpoint import Store
 from gossamer.storage.contents import CHECKPOINTS, CONFIG, GOSSIP, HOSTS, LOG, PICTURE, RESULT
@@ -26,6 +25,7 @@ from gossamer.storage.directory import logger, title
 from gossamer.storage.events import EventLog, earlier
 from gossamer.storage.files import write_json
 from gossamer.storage.lock import RunLock
+from gossamer.training.computing import Computing
 from gossamer.training.display import ProgressDisplay
 from gossamer.training.ends import ended_early
 from gossamer.training.metrics import Progress, Recorder
@@ -71,6 +71,7 @@ class Session:
         self.consensus = _consensus(progress, self.directory, self.done) if len(members) > 1 else None
         states = _states(saved, members, self.log) if saved else _initial(config, members)
         settings = (self.directory / CONFIG).read_text()
+        self.computing = Computing(self.directory / HOSTS, wired, self.log)
         self.recorder = Recorder(self.directory, keep_until=self.done if saved else None, settings=settings)
         self.observer = RunObserver(
             progress,
@@ -87,6 +88,7 @@ class Session:
             consensus=self.consensus,
             host_workers=_host_workers(wired),
             kept=lambda: _write_gossip(self.consensus, self.directory),
+            ran=self.computing.take,
         )
         self.began = "resumed" if saved else "started"
 
@@ -101,11 +103,10 @@ class Session:
         keep_freed_memory()
         what = {name: value for name, value in asdict(self.control).items() if value is not None}
         self.log(f"{self.began} at step {self.done} with gossamer {__version__}" + (f"; {what}" if what else ""))
-        hosts = {} if self.control.cluster else _hosts(self.config, self.wired, self.directory, self.log)
         signals = Signals(self._end)
         with signals.handled(), naming(self.observer.store.last):
             self._train(launch)
-            result = self._finish(signals, hosts)
+            result = self._finish(signals)
         self.log(f"ended at step {self.progress.steps}: {result['ended']}")
         return Run(self.directory, result)
 
@@ -138,9 +139,9 @@ class Session:
             f"{name}: saving a checkpoint, then ending (a second Ctrl-C, a second later, ends at once)"
         )
 
-    def _finish(self, signals: Signals, hosts: dict[str, Any]) -> dict[str, Any]:
+    def _finish(self, signals: Signals) -> dict[str, Any]:
         """`result.json`, and of many members the picture of how far they were apart, and what they play together."""
-        result = self._result(hosts)
+        result = self._result()
         write_json(self.directory / RESULT, result)
         if (self.directory / GOSSIP).exists():
             from gossamer.diagnostics.plots import draw  # matplotlib takes a second
@@ -166,14 +167,14 @@ class Session:
                 raise
         return aggregate(self.config, last, returns, games=False, note=self.observer.note)
 
-    def _result(self, hosts: dict[str, Any]) -> dict[str, Any]:
+    def _result(self) -> dict[str, Any]:
         p, observer = self.progress, self.observer
         observer.hosts.close()
-        ended = _ended(observer)
+        ended, short = _ended(observer)
         return {
             "ended": ended,
             "steps": p.steps,
-            "short": observer.budget.missing if "short" in ended else 0,
+            "short": short,
             "learned": p.learned,
             "uncounted": observer.budget.unleased,
             "frames": p.steps * p.frames_per_step,
@@ -190,7 +191,7 @@ class Session:
             **self.events.to_dict(),
             "machine": machine(),
             "version": __version__,
-            "hosts": hosts,
+            "hosts": self.computing.hosts,
             "config": to_dict(self.config),
         }
 
@@ -206,22 +207,6 @@ def _headline(config: Config) -> str:
     algorithm = name_of(type(config.algorithm), ALGORITHMS)
     architecture = title(config).removesuffix(f"-{config.env.name}")
     return f"gossamer {architecture} · {algorithm} · {config.env.name} · seed {config.run.seed}"
-
-
-def _hosts(config: Config, wired: Program, directory: Path, log: Callable[[str], None]) -> dict[str, Any]:
-    """What each host of a program in this process computes with: kept in `hosts.json`, and logged where the run before
-    was on something else."""
-    what = task(config)
-    here = asdict(ran(device=what.device, dtype=what.network.dtype, threads=what.threads))
-    found = dict.fromkeys(wired.hosts, here)
-    file = directory / HOSTS
-    before = json.loads(file.read_text()) if file.exists() else {}
-    for host, now in found.items():
-        log(f"{host} computes with {', '.join(f'{name} {value}' for name, value in now.items())}")
-        if changed := differences(before.get(host, {}), now):
-            log(f"{host} differs from the run before: {changed}")
-    write_json(file, found)
-    return found
 
 
 def _states(saved: Tree, members: frozenset[str], log: Callable[[str], None]) -> dict[str, Tree]:
@@ -262,15 +247,15 @@ def _write_gossip(consensus: ConsensusMonitor | None, directory: Path) -> None:
         write_json(directory / GOSSIP, found)
 
 
-def _ended(observer: RunObserver) -> str:
-    """Why the run ended, for people."""
+def _ended(observer: RunObserver) -> tuple[str, int]:
+    """Why the run ended, for people; and the steps that it did not act although nothing asked it to end."""
     if observer.interrupted:
-        return observer.interrupted
+        return observer.interrupted, 0
     if observer.solved_steps:
-        return "reached the return asked for"
+        return "reached the return asked for", 0
     if observer.out_of_time:
-        return "reached the time asked for"
+        return "reached the time asked for", 0
     if missing := observer.budget.missing:
         reasons = ", ".join(map(str, observer.hosts.absences)) or "all members ended before"
-        return f"{missing:,} steps short: {reasons}"
-    return "all steps done"
+        return f"{missing:,} steps short: {reasons}", missing
+    return "all steps done", 0

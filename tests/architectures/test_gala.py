@@ -132,7 +132,7 @@ def test_what_is_given_reaches_the_exchange(name: str) -> None:
 @pytest.mark.parametrize("architecture", [GALA, PALA])
 def test_observation_windows_can_be_switched_off(architecture: type[GALA | PALA], diagnostics: bool) -> None:
     watcher = ByMember()
-    task = a_task(rollout_length=4, steps=4 * 2 * LEARNERS * 4)
+    task = a_task(rollout_length=4)
     Simulation(0)(architecture(num_envs=2, diagnostics=diagnostics).program(task), watcher)
     parts = [part for reports in watcher.reports.values() for report in reports for part in report.exchange]
     assert any(isinstance(part, Cut) for part in parts) == diagnostics

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from torch.optim import Adam
 from gossamer import networks
 from gossamer.algorithms import A2C, PPO
 from gossamer.architectures import GALA
-from gossamer.config.build import check_memory, device, learners, precision, program, task
+from gossamer.config.build import check_memory, device, learners, program, task
 from gossamer.config.config import Config
 from gossamer.config.file import flat
 from gossamer.config.resolve import configure
@@ -25,6 +26,8 @@ from gossamer.envs.gym import Gym
 from gossamer.envs.options import AleOptions
 from gossamer.errors import UserError
 from gossamer.optim import RMSProp, RMSPropTF
+from gossamer.program import Program
+from gossamer.task import Task
 
 
 def settings(env: str = "catch", **given: Any) -> Config:
@@ -192,7 +195,7 @@ def test_a2c_becomes_its_task() -> None:
     assert made.algorithm == A2C(gamma=0.9, gae_lambda=0.8, value_coef=0.7, entropy_coef=0.6, loss_scale=0.5)
     plan = made.optimization
     assert (plan.learning_rate, plan.anneal_steps, plan.final_fraction, plan.max_grad_norm) == (0.4, 300, 0.2, 0.1)
-    assert (made.rollout_length, made.steps, made.seed, made.threads, made.device) == (11, 12, 13, 3, "cpu")
+    assert (made.rollout_length, made.seed, made.threads, made.device) == (11, 13, 3, "cpu")
     assert (made.network.torso, made.network.dtype) == (networks.mlp, torch.float32)
     assert (made.network.input_scale, made.network.centre, made.network.orthogonal) == (1.0, False, True)
 
@@ -268,17 +271,30 @@ def test_atari_is_preprocessed_as_asked() -> None:
     assert (env.game, env.preset.size, env.preset.sticky) == ("pong", 48, 0.25)
 
 
-@pytest.mark.parametrize("where", ["cpu", "cuda"])
-def test_precision(where: str) -> None:
-    assert precision("fp32", where) == torch.float32
-    assert precision("bf16", where) == torch.bfloat16
+def test_precision() -> None:
+    for name, expected in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
+        assert task(settings(precision=name)).network.dtype == expected
+    assert task(settings()).network.dtype in (torch.float32, torch.bfloat16)
+    assert program(settings(), cluster="auto").workers[0].args[0].network.dtype is None  # each host chooses
 
 
-def test_precision_is_chosen_by_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
-    for native, expected in ((True, torch.bfloat16), (False, torch.float32)):
-        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation, native=native: native)
-        assert precision("auto", "cuda:0") == expected
-    assert precision("auto", "cpu") in (torch.float32, torch.bfloat16)
+def test_hosts_divide_their_own_cores_among_their_learners(monkeypatch: pytest.MonkeyPatch) -> None:
+    # 3 hosts of 2 learners. Together in one machine of 12 cores each learner has 2 threads; with 12 cores to a host, 6
+    config = configure("pala", env="catch", hosts=3, learners=2, threads=0)
+    monkeypatch.setattr("gossamer.task.cores", lambda: 12)
+    for cluster, expected in ((None, 2), ("local", 2), ("auto", 6)):
+        assert program(config, cluster=cluster).workers[0].args[0].here().threads == expected
+
+
+def test_an_architecture_that_saves_nothing_is_refused() -> None:
+    def nothing_saved(what: Task) -> Program:
+        wired = Program("nothing saved")
+        wired.worker(lambda ctx: None)()
+        return wired
+
+    config = replace(settings(), architecture=Mock(program=nothing_saved))
+    with pytest.raises(UserError, match=r"saves no worker: .*saved=True"):
+        program(config)
 
 
 def test_the_device_is_chosen_by_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,16 +307,16 @@ def test_the_device_is_chosen_by_the_machine(monkeypatch: pytest.MonkeyPatch) ->
 def test_hosts_of_a_cluster_choose_their_devices_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     for given in ("auto", "cpu", "cuda"):
-        assert program(settings(device=given), cluster=True).workers[0].args[0].device == given
+        assert program(settings(device=given), cluster="auto").workers[0].args[0].device == given
     with pytest.raises(UserError, match=r"^--device cuda:1: each host .* its own GPUs; use auto, cpu or cuda$"):
-        program(settings(device="cuda:1"), cluster=True)
+        program(settings(device="cuda:1"), cluster="auto")
     assert program(settings(device="cuda:1")).workers[0].args[0].device == "cuda:1"
 
 
 def test_hosts_need_a_gpu_for_auto_where_this_machine_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
     for there in (True, False):
         monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
-        wired = program(settings(device="auto", precision="fp32"), cluster=True)
+        wired = program(settings(device="auto", precision="fp32"), cluster="auto")
         assert wired.hosts["machine"].gpus == there
 
 
