@@ -11,7 +11,7 @@ from gossamer.exchange import Exchange
 from gossamer.experience import Direct
 from gossamer.member import Member
 from gossamer.program import Context, Stopped
-from gossamer.task import Phase, Task
+from gossamer.task import Activity, Task
 
 # Help texts of the options that every architecture with these loops has.
 NUM_ENVS = "Environments side by side, of each learner (n_e)."
@@ -24,14 +24,14 @@ def act_and_learn(ctx: Context, task: Task, exchange: Exchange, *, num_envs: int
     """Act for a rollout, learn from it, let the exchange make it parameters: on policy, in one place.
 
     `num_envs` environments side by side, stepped by `env_workers` threads or processes (0: what suits them)."""
-    ctx.report(Phase(f"starting {num_envs} environments"))
+    ctx.report(Activity(f"starting {num_envs} environments"))
     with (
         Watchdog(task.env.name, ctx.report) as watchdog,
         closing(watchdog.watch(task.env.make(num_envs, workers=env_workers))) as env,
         closing(Member(ctx, task, env, exchange)) as member,
     ):
         experience = Direct(member.slot())
-        ctx.report(Phase(""))  # rates are counted from here
+        ctx.report(Activity(""))  # rates are counted from here
         try:
             while (position := ctx.claim(task.rollout_length * num_envs, member.state_dict)) is not None:
                 with experience.slot() as slot:

@@ -14,7 +14,7 @@ from gossamer.networks import centre_on
 from gossamer.policy import Replica
 from gossamer.program import Context
 from gossamer.random_play import background
-from gossamer.task import Note, Phase, Report, Task
+from gossamer.task import Activity, Note, Report, Task
 
 
 class Member:
@@ -46,7 +46,7 @@ class Member:
     def _begin(self, ctx: Context, saved: Tree | None) -> None:
         """Load what was saved: everything, or nothing but the parameters of other members."""
         if saved is None and self.task.network.centre:
-            ctx.report(Phase("measuring the background (random play)"))
+            ctx.report(Activity("measuring the background (random play)"))
             seed = self.task.stream("background")  # without the rank: all members see the same background
             centre_on(self.learner.model, background(self.task.env, seed, ctx.report))
         elif saved is not None and "learner" in saved:

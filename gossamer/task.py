@@ -96,7 +96,7 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Phase:
+class Activity:
     """What a worker does before it trains, for the progress display."""
 
     text: str  # as in `measuring the background (random play)`; empty once the worker begins to train

@@ -17,7 +17,7 @@ from gossamer.exchange import Alone
 from gossamer.machine import Ran
 from gossamer.member import Member
 from gossamer.networks import ActorCritic
-from gossamer.task import Note, Phase, Task
+from gossamer.task import Activity, Note, Task
 
 
 class Place:
@@ -116,7 +116,7 @@ def test_all_members_see_one_background_and_draw_from_streams_of_their_own() -> 
 def test_it_says_when_it_measures_the_background() -> None:
     place = Place()
     member(a_task(Catch(pixels=True)), Catch(pixels=True).make(2), place)
-    assert place.told == [Phase("measuring the background (random play)")]
+    assert place.told == [Activity("measuring the background (random play)")]
 
 
 def test_a_resumed_member_keeps_its_background() -> None:

@@ -23,6 +23,7 @@ from gossamer.config.names import Keywords
 from gossamer.config.resolve import configure
 from gossamer.data import Array, Step
 from gossamer.envs.base import VectorEnv
+from gossamer.envs.watchdog import Watchdog, complain
 from gossamer.errors import UserError
 from gossamer.exchange import Alone, Exchange
 from gossamer.launch.threads import threads
@@ -30,7 +31,7 @@ from gossamer.machine import keep_freed_memory, machine
 from gossamer.member import Member
 from gossamer.optim import StepRule
 from gossamer.program import Context, Program, Silent
-from gossamer.task import Phase, Report, Task
+from gossamer.task import Activity, Report, Task
 from gossamer.training.experiment import probe
 
 WARM_UP_SECONDS = 1.0
@@ -40,7 +41,7 @@ class Reports(Silent):
     """Observer: keeps rates and step counts; ends the program after `seconds` of reports that follow the warm-up."""
 
     def __init__(self, seconds: float = float("inf"), phase: Callable[[str], None] = lambda text: None) -> None:
-        """`phase` is called with the text of each `Phase`."""
+        """`phase` is called with the text of each `Activity`."""
         self.seconds, self._phase = seconds, phase
         self.rates: dict[str, float] = {}  # part -> steps a second, of all members
         self.begun: float | None = None
@@ -56,7 +57,7 @@ class Reports(Silent):
                 self._steps[worker] = self._steps.get(worker, 0) + record.steps
                 if now - self.begun >= WARM_UP_SECONDS:
                     self.marks.append((now, sum(self._steps.values())))
-            elif isinstance(record, Phase) and record.text:
+            elif isinstance(record, Activity) and record.text:
                 self._phase(record.text)
             elif isinstance(record, dict):
                 self.rates = {part: self.rates.get(part, 0.0) + rate for part, rate in record.items()}
@@ -88,7 +89,10 @@ def parts(ctx: Context, task: Task, exchange: Exchange, *, num_envs: int, env_wo
 
     `inference` is acting in environments that repeat recorded steps. It includes the last forward pass of a rollout,
     for the bootstrap value, and the cast of new parameters where the network computes in bfloat16."""
-    with closing(task.env.make(num_envs, workers=env_workers)) as env:
+    with (
+        Watchdog(task.env.name, complain) as watchdog,
+        closing(watchdog.watch(task.env.make(num_envs, workers=env_workers))) as env,
+    ):
         member = Member(ctx, task, env, exchange)
         slot = member.slot()
         member.unroll(slot)
@@ -96,7 +100,7 @@ def parts(ctx: Context, task: Task, exchange: Exchange, *, num_envs: int, env_wo
         actions = rng.integers(0, env.spec.actions, (64, num_envs))
         steps = [env.step(action) for action in actions[:8]]
         chosen = cycle(actions)
-        ctx.report(Phase("the environments alone"))
+        ctx.report(Activity("the environments alone"))
         env_rate = _rate(lambda: env.step(next(chosen)), num_envs, seconds)
         member.actor.env = Replayed(env, steps)
 
@@ -105,9 +109,9 @@ def parts(ctx: Context, task: Task, exchange: Exchange, *, num_envs: int, env_wo
                 next(member.learner.model.parameters()).mul_(1.0)  # counts as new parameters
             member.unroll(slot)
 
-        ctx.report(Phase("updates alone"))
+        ctx.report(Activity("updates alone"))
         update_rate = _rate(lambda: member.learner.update(slot, member.link, 0), slot.steps, seconds)
-        ctx.report(Phase("inference alone"))
+        ctx.report(Activity("inference alone"))
         inference_rate = _rate(act, slot.steps, seconds)
         ctx.report({"env": env_rate, "inference": inference_rate, "update": update_rate})
 

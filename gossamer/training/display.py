@@ -40,7 +40,7 @@ def plain(progress: Progress) -> str:
     mean = "–" if progress.mean_return is None else f"{progress.mean_return:.2f}"
     shares = " ".join(f"{part} {share:.0%}" for part, share in progress.shares().items())
     parts = (
-        progress.phase,
+        progress.activity,
         f"steps {progress.steps:,}/{progress.total:,}",
         f"frames {progress.steps * progress.frames_per_step:,}",
         f"{progress.rate(10):,.0f} steps/s (60 s: {progress.rate(60):,.0f})",
@@ -105,7 +105,7 @@ class ProgressDisplay:
         self._live: Live | None = None
         self._printed = self._sampled = time.monotonic()
         self._curve: list[float] = []  # mean return over time, for the sparkline
-        self._phase = ""  # that was printed last
+        self._activity = ""  # that was printed last
         self._screen = Screen()
 
     def __enter__(self) -> ProgressDisplay:
@@ -141,9 +141,9 @@ class ProgressDisplay:
                 self._curve = self._curve[::2]
         if self._live is not None:
             return
-        if self._progress.phase and self._progress.phase != self._phase:
-            self._line(self._progress.phase)
-        self._phase = self._progress.phase
+        if self._progress.activity and self._progress.activity != self._activity:
+            self._line(self._progress.activity)
+        self._activity = self._progress.activity
         if now - self._printed >= PLAIN_SECONDS:
             self._printed = now
             self._line(plain(self._progress))
@@ -186,7 +186,7 @@ def panel(p: Progress, title: str, curve: list[float], width: int) -> Panel:
     room = max(10, width - MARGIN)
     mean = "no episode has ended yet" if p.mean_return is None else f"[bold]{p.mean_return:.2f}[/bold]"
     rows: dict[str, RenderableType] = {
-        "now": Text(p.phase, style="yellow"),
+        "now": Text(p.activity, style="yellow"),
         "steps": f"{p.steps:,} of {p.total:,}   ({p.steps * p.frames_per_step:,} frames)",
         "rate": f"{p.rate(10):,.0f} steps/s over 10 s, {p.rate(60):,.0f} over 60 s",
         "return": f"{mean}   (mean of the last {len(p.recent)} of {p.episodes:,} episodes)",

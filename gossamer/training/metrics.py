@@ -49,7 +49,7 @@ class Progress:
     gossip: dict[str, float | None] = field(default_factory=dict)  # how far members are apart, as of the last row
     spent: dict[str, float] = field(default_factory=dict)  # seconds since the start, by part
     elapsed_before: float = 0.0  # seconds of the sessions before a resume
-    phase: str = ""  # what workers do before they train
+    activity: str = ""  # what workers do before they train
     hosts: dict[str, HostStatus] = field(default_factory=dict)  # by name; empty where one process runs everything
     restarts: int = 0  # of environments that failed
 
@@ -58,9 +58,9 @@ class Progress:
         self._lock = threading.RLock()  # for what is iterated over: it must not change meanwhile
         self._marks: deque[tuple[float, int]] = deque()  # (second, steps), the last minute of them
 
-    def enter(self, phase: str) -> None:
+    def enter(self, activity: str) -> None:
         """A worker begins something else than training; empty where it begins to train."""
-        self.phase = phase
+        self.activity = activity
         if not self._marks:
             self._acting_since = self.now()
 
@@ -75,7 +75,7 @@ class Progress:
             self._update(worker, report, counted)
 
     def _update(self, worker: str, report: Report, counted: int) -> None:
-        self.phase = ""
+        self.activity = ""
         if not self._marks:
             self._marks.append((self._acting_since, self.steps))
         self.steps += counted

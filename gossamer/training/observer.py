@@ -18,7 +18,7 @@ from gossamer.launch.base import EndWithout
 from gossamer.machine import Ran
 from gossamer.program import Answer, Stage
 from gossamer.storage.checkpoint import Store
-from gossamer.task import Note, Phase, Report
+from gossamer.task import Activity, Note, Report
 from gossamer.training import barrier
 from gossamer.training.barrier import PATIENCE_SECONDS, Barrier
 from gossamer.training.budget import Budget
@@ -84,7 +84,7 @@ class RunObserver:
             self._take_silence(worker, record)
         elif isinstance(record, Ran):
             self.ran(worker, record)
-        elif isinstance(record, Phase):
+        elif isinstance(record, Activity):
             with self._lock:
                 self.progress.enter(record.text)
                 self.display.tick()

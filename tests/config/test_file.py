@@ -17,7 +17,7 @@ from gossamer.errors import UserError
 from gossamer.storage.directory import load_config
 
 # Written by version 0.1.0, before configurations had a format number
-FORMAT_1 = Path(__file__).parents[1] / "data" / "format1"
+FORMAT_1 = Path(__file__).parents[1] / "data" / "format_1" / "configs"
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

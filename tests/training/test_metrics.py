@@ -70,14 +70,14 @@ def test_what_comes_before_training_counts_for_no_rate() -> None:
     progress, watch = begun()
     progress.enter("measuring the background")
     watch.time += 22
-    assert (progress.phase, progress.rate(10), progress.left) == ("measuring the background", 0, None)
+    assert (progress.activity, progress.rate(10), progress.left) == ("measuring the background", 0, None)
     progress.enter("")
     go(progress, watch, 2, 100)
     assert progress.rate(60) == 50  # not 100 steps in 24 s
     assert progress.left == 900 / 50
     progress.enter("starting again")  # of one member, while the others train
     go(progress, watch, 2, 100)
-    assert (progress.phase, progress.rate(60)) == ("", 50)
+    assert (progress.activity, progress.rate(60)) == ("", 50)
 
 
 def test_after_a_resume_the_rate_is_that_of_the_new_session() -> None:

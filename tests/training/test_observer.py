@@ -10,7 +10,7 @@ import pytest
 
 from gossamer.program import Answer, Stage
 from gossamer.storage.checkpoint import Store
-from gossamer.task import Episode, Note, Phase, Report
+from gossamer.task import Activity, Episode, Note, Report
 from gossamer.training.display import ProgressDisplay
 from gossamer.training.metrics import Progress, Recorder
 from gossamer.training.observer import FENCE_SECONDS, RunObserver
@@ -73,10 +73,10 @@ def test_rows_are_two_seconds_apart(tmp_path: Path) -> None:
 
 def test_a_phase_is_shown_until_a_member_reports(tmp_path: Path) -> None:
     kept = Kept(tmp_path)
-    kept.observer.report("m", Phase("measuring the background"))
-    assert kept.observer.progress.phase == "measuring the background"
+    kept.observer.report("m", Activity("measuring the background"))
+    assert kept.observer.progress.activity == "measuring the background"
     kept.observer.report("m", Report(1, 1))
-    assert kept.observer.progress.phase == ""
+    assert kept.observer.progress.activity == ""
 
 
 def test_steps_count_once_and_only_those_that_were_leased(tmp_path: Path) -> None:
