@@ -1,6 +1,6 @@
-"""Launchers bring a `Program` to life; they know nothing of learning and import nothing of ours but `program`.
+"""Launchers run a `Program`. They do not depend on learning; outside `launch` they import only `program`.
 
-`threads.threads` runs it in this process; `simulation.Simulation` one worker at a time, in an order a seed decides;
-`ray.Ray` every host as a process, on this machine or on many. They are called with a program and, where somebody
-watches, an `Observer`.
+`threads.threads` runs a program in this process. `simulation.Simulation` runs one worker at a time, in an order that
+follows from a seed. `ray.Ray` runs each host as a process, on this machine or on several. A launcher is called with a
+program and optionally an `Observer`.
 """

@@ -1,4 +1,4 @@
-"""What launchers share: handles, the context of a worker, and a crew of threads that ends as one."""
+"""What launchers share: handles, worker contexts, and a crew of threads in which one failure ends all."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from typing import Any
 from gossamer.program import Answer, Copy, Node, Observer, Ref, Stage, Stopped, Wait, bind
 
 CLAIM_POLL = 0.01  # seconds between two claims of a worker that waits for a checkpoint
-POLL = 0.1  # seconds between looks at what nobody announces: a signal, an observer that asks to end
+POLL = 0.1  # seconds between checks of conditions that wake no thread: a signal, an observer that asks to end
 
-AT_ONCE_SECONDS = 1.0  # that workers have to end after a KeyboardInterrupt; one may hang in its environment
+AT_ONCE_SECONDS = 1.0  # how long to wait for workers after a KeyboardInterrupt; one may hang in its environment
 
 MethodCall = Callable[[str, tuple[Any, ...], dict[str, Any]], Any]  # (method, args, kwargs) -> answer
 
 
 @cache
 def methods(kind: Any) -> frozenset[str]:
-    """The public methods of a kind of service."""
+    """The public methods of a service's type."""
     return frozenset(m for m in dir(kind) if not m.startswith("_") and callable(getattr(kind, m)))
 
 
 class Handle:
-    """Stands for a live service: its public methods, and nothing else, each going through `call`."""
+    """A handle to a running service. Its public methods go through `call`; it has no other attributes."""
 
     def __init__(self, name: str, service: object, call: MethodCall) -> None:
         self._name, self._call = name, call
-        self._methods = methods(type(service))  # type: ignore[arg-type]  # mypy knows no hash of a type[object]
+        self._methods = methods(type(service))  # type: ignore[arg-type]  # mypy: type[object] is not Hashable
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
-        # The first test also keeps copy and pickle, which ask half-made objects, from asking without end.
+        # Without the first test, copy and pickle would recurse on an object that is not yet initialised.
         if method.startswith("_") or method not in self._methods:
-            raise AttributeError(f"{method!r} is no public method of a service; a handle passes nothing else")
+            raise AttributeError(f"{method!r} is not a public method of the service; a handle has only those")
         return lambda *args, **kwargs: self._call(method, args, kwargs)
 
     def __repr__(self) -> str:
@@ -43,22 +43,22 @@ class Handle:
 
 
 def build(node: Node, handle: Callable[[Ref], Any], *before: Any) -> Any:
-    """MethodCall what the node makes, with live handles; `before` goes first (a worker's context)."""
+    """Call `node.make` with handles in place of refs; `before` are its first arguments (a worker's context)."""
     args, kwargs = bind((node.args, node.kwargs), handle)
     return node.make(*before, *args, **kwargs)
 
 
 def begin(service: object, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Wait[Any]:
-    """A call as launchers drive it: yields where it has to wait, returns its answer."""
+    """A method call as a generator: it yields while it has to wait, and returns the answer."""
     bound = getattr(service, method)
-    generator = getattr(bound, "waits", None)  # what @waits marks; any other method answers at once
+    generator = getattr(bound, "waits", None)  # set by @waits; any other method returns without waiting
     if generator is None:
         return bound(*args, **kwargs)
     return (yield from generator(service, *args, **kwargs))
 
 
 def advance(call: Wait[Any]) -> tuple[bool, Any]:
-    """Let the call go on: (True, its answer), or (False, None) where it still has to wait."""
+    """Resume the call. Returns (True, its answer), or (False, None) if it still has to wait."""
     try:
         next(call)
     except StopIteration as end:
@@ -76,8 +76,8 @@ def claim(
     pause: Callable[[], None],
     go: Callable[[], None] = lambda: None,
 ) -> int | None:
-    """A worker's claim where it shares a process with the observer: see `Context.claim`. `pause` waits a little, `go`
-    is called at the end of a checkpoint, while everybody is idle."""
+    """`Context.claim` for a worker in the observer's process. `pause` waits before the next attempt; `go` is called at
+    the end of a checkpoint, while all workers are idle."""
     while not stopped():
         answer = observer.claim(worker, steps)
         if not isinstance(answer, Answer):
@@ -94,13 +94,13 @@ def claim(
 
 
 def restore(service: Any, state: Any | None) -> None:
-    """Let a saved service continue from a state, if there is one."""
+    """Load a state into a saved service, unless the state is None."""
     if state is not None:
         service.load_state_dict(state)
 
 
-def serve(observer: Observer, name: str, call: Callable[[str], Any]) -> None:
-    """Do what a checkpoint wants of a saved service now, if anything; `call(method)` calls it."""
+def serve_checkpoint(observer: Observer, name: str, call: Callable[[str], Any]) -> None:
+    """Do what a checkpoint needs from a saved service now, if anything. `call(method)` calls the service."""
     stage = observer.due(name)
     if stage is Stage.SETTLE and call("settled"):
         observer.settled(name)
@@ -109,8 +109,8 @@ def serve(observer: Observer, name: str, call: Callable[[str], Any]) -> None:
 
 
 @dataclass(frozen=True)
-class Strand:
-    """A thread whose end the main thread can wait for.
+class JoinableThread:
+    """A thread and an event that is set when the thread ends.
 
     `Thread.join` is not used: in CPython up to 3.12, a signal handler that raises during a join marks the thread as
     ended although it still runs.
@@ -120,7 +120,7 @@ class Strand:
     ended: threading.Event
 
     @staticmethod
-    def of(name: str, body: Callable[[], None]) -> Strand:
+    def of(name: str, body: Callable[[], None]) -> JoinableThread:
         ended = threading.Event()
 
         def run() -> None:
@@ -129,11 +129,11 @@ class Strand:
             finally:
                 ended.set()
 
-        return Strand(threading.Thread(target=run, name=name, daemon=True), ended)
+        return JoinableThread(threading.Thread(target=run, name=name, daemon=True), ended)
 
 
 class EndWithout(KeyboardInterrupt):
-    """An observer's `stopping` may raise this: the program ends now, without waiting for these workers, which hang."""
+    """May be raised by an observer's `stopping`: the program ends without waiting for `workers`, because they hang."""
 
     def __init__(self, text: str, workers: Collection[str]) -> None:
         super().__init__(text)
@@ -141,16 +141,16 @@ class EndWithout(KeyboardInterrupt):
 
 
 class Crew:
-    """The workers of one running program, a thread each. The first that fails stops the others."""
+    """The workers of one running program, one thread each. The first failure stops all of them."""
 
     def __init__(self, observer: Observer, wake: Callable[[], None], serve: Callable[[], None] = lambda: None) -> None:
-        """`wake` makes workers that wait in a service look at `stopped` again; `serve` does what a checkpoint wants of
-        the services, and is called again and again by workers that wait for it."""
+        """`wake` makes workers that wait in a service check `stopped` again. `serve` does what a checkpoint needs from
+        the services; workers that wait for the checkpoint call it repeatedly."""
         self.observer = observer
         self.serve = serve
         self._wake = wake
         self._halted = threading.Event()
-        self.failures: list[tuple[str, BaseException]] = []  # (where, what it failed with), the first first
+        self.failures: list[tuple[str, BaseException]] = []  # (where, error), in order of time
 
     @property
     def stopped(self) -> bool:
@@ -168,37 +168,37 @@ class Crew:
         self.stop()
 
     def work(self, copy: Copy, handle: Callable[[Ref], Any], stopped: Callable[[], bool], *, restarts: int = 0) -> None:
-        """Run one worker to its end, in the thread this is called from."""
+        """Run one worker to its end in the calling thread."""
         try:
-            build(copy.node, handle, Seat(copy.name, copy.rank, copy.copies, self, stopped, restarts))
+            build(copy.node, handle, WorkerContext(copy.name, copy.rank, copy.copies, self, stopped, restarts))
         except Stopped:
-            pass  # it would have waited in a program that was stopped: an end like any other
-        except BaseException as error:  # a fault in one thread is everybody's: kept, and raised again by `run`
+            pass  # the worker was waiting when the program was stopped: a normal end
+        except BaseException as error:  # stops all workers; `run` raises it again
             self.fail(f"worker {copy.name}", error)
         finally:
             self.observer.ended(copy.name)
 
     def run(self, bodies: Iterable[tuple[str, Callable[[], None]]]) -> None:
-        """Run each (name, body) in a thread and wait for all; in the main thread, so that signals are handled.
+        """Run each (name, body) in a thread and wait for all. Call it from the main thread, so signals are handled.
 
-        Raises what failed first, as it was raised there; what failed after it is noted on it.
+        Raises the first failure. Later failures are added to it as notes.
         """
-        crew = [Strand.of(name, body) for name, body in bodies]
+        crew = [JoinableThread.of(name, body) for name, body in bodies]
         try:
-            for strand in crew:
-                strand.thread.start()
-            for strand in crew:
-                while not strand.ended.wait(timeout=POLL):
+            for member in crew:
+                member.thread.start()
+            for member in crew:
+                while not member.ended.wait(timeout=POLL):
                     if self.observer.stopping():
                         self.stop()
         except BaseException as end:  # from a signal handler or the observer: workers should not outlive this call
             self.stop()
             hang = end.workers if isinstance(end, EndWithout) else ()
-            started = [strand for strand in crew if strand.thread.ident is not None]
+            started = [member for member in crew if member.thread.ident is not None]
             until = time.monotonic() + (AT_ONCE_SECONDS if isinstance(end, KeyboardInterrupt) else float("inf"))
-            for strand in started:
-                if strand.thread.name not in hang:
-                    strand.ended.wait(None if until == float("inf") else max(0.0, until - time.monotonic()))
+            for member in started:
+                if member.thread.name not in hang:
+                    member.ended.wait(None if until == float("inf") else max(0.0, until - time.monotonic()))
             raise
         if self.failures:
             (where, first), *later = self.failures
@@ -209,7 +209,7 @@ class Crew:
 
 
 @dataclass(frozen=True)
-class Seat:
+class WorkerContext:
     """The `Context` of one worker."""
 
     name: str

@@ -11,7 +11,7 @@ from typing import Any
 import ray
 
 from gossamer.launch.ray.faults import describe
-from gossamer.launch.ray.messages import GONE, Outcome
+from gossamer.launch.ray.messages import UNAVAILABLE, Outcome
 from gossamer.launch.ray.rpc import Address, Client
 from gossamer.program import Program, Ref, Stopped, Unreachable
 
@@ -20,7 +20,7 @@ POLL_SECONDS = 0.5  # while waiting for an answer: how often to check whether th
 
 @dataclass(frozen=True)
 class RemoteCall:
-    """A call of a service, given by its index in `Program.services`. Without a method: which methods it has."""
+    """A call of the service with this index in `Program.services`. Without a method, it asks for the method names."""
 
     index: int
     method: str | None = None
@@ -30,7 +30,7 @@ class RemoteCall:
 
 
 class Remote:
-    """A handle of a service on another host. Its public methods are remote calls; it has nothing else."""
+    """A handle to a service on another host. Its public methods are remote calls; it has no other attributes."""
 
     def __init__(self, calls: Calls, ref: Ref, may_wait: bool) -> None:
         self._calls, self._ref, self._may_wait = calls, ref, may_wait
@@ -58,7 +58,7 @@ class Calls:
         self._published: dict[int, dict[str, bool]] = {}
         self._local = threading.local()
         self._addresses: dict[str, Address] = {}  # host -> address of its server
-        self._doubted = set[str]()  # hosts that did not answer at that address
+        self._stale = set[str]()  # hosts that did not answer at that address
 
     def published(self, ref: Ref) -> dict[str, bool]:
         """A service's public methods, and whether each may wait. Raises Unreachable."""
@@ -84,10 +84,10 @@ class Calls:
             if call.waits:
                 self._await(clients[host], what)
             return clients[host].outcome()
-        except BaseException as error:  # the next answer on this connection might belong to this call
+        except BaseException as error:  # close the connection: the next answer on it could belong to this call
             if host in clients:
                 clients.pop(host).close()
-            if isinstance(error, (OSError, *GONE)):
+            if isinstance(error, (OSError, *UNAVAILABLE)):
                 raise Unreachable(
                     f"{what}: call to host {host} failed (timeout {self._seconds:g} s): {describe(error)}"
                 ) from None
@@ -105,30 +105,30 @@ class Calls:
 
         After a failure the next call asks Ray for the address, because a restarted process has a new one. If that fails
         too, the call after it tries the known address: after a network cut, Ray needs longer to recover."""
-        if host not in self._addresses or host in self._doubted:
-            self._doubted.discard(host)
+        if host not in self._addresses or host in self._stale:
+            self._stale.discard(host)
             self._addresses[host] = self._address(host)
         try:
             return Client(self._addresses[host], self._key, self._seconds)
         except OSError:
-            self._doubted.add(host)
+            self._stale.add(host)
             raise
 
     def _address(self, host: str) -> Address:
-        """The address of a host's server, from Ray."""
-        answer = self._peers[host].door.remote()
+        """Ask a host for the address of its server, through Ray."""
+        answer = self._peers[host].server_address.remote()
         try:
             address: Address | None = ray.get(answer, timeout=self._seconds)
-        except GONE:
-            ray.cancel(answer)  # otherwise Ray would execute it later, after a network cut perhaps many times
+        except UNAVAILABLE:
+            ray.cancel(answer)  # otherwise Ray executes such requests later, after a network cut possibly many at once
             raise
         if address is None:
-            raise ConnectionRefusedError("host not built yet")
+            raise ConnectionRefusedError("host not ready yet")
         return address
 
     def _await(self, client: Client, what: str) -> None:
         """Block until there is an answer. When the program is stopped, the other host ends the calls that wait there.
-        Raises Stopped if it does not do so within the timeout."""
+        Raises Stopped if this takes longer than the timeout."""
         end = float("inf")
         while not client.answered(POLL_SECONDS):
             if self._stopped():

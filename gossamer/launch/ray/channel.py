@@ -1,7 +1,7 @@
 """An authenticated connection between two processes of one program: the greeting and the frames that follow it.
 
-Greeting: each end sends a random challenge and its size limit, and answers the other's with an HMAC under the program's
-key. Neither end unpickles anything before it has checked that answer.
+Greeting: each end sends a random challenge and its size limit. It answers the peer's challenge with an HMAC under the
+program's key. Neither end unpickles anything before it has checked the peer's answer.
 
 Frame: header, MAC, sizes of the arrays, pickle, arrays. The MAC covers a frame counter, the header, the sizes and the
 pickle. It is checked before the pickle is read or memory for an array is allocated. Its key is derived from the
@@ -115,7 +115,7 @@ class Authenticator:
 
 
 def greet(connection: socket.socket, key: bytes, role: Role, limit: int, seconds: float) -> Channel:
-    """Authenticate both ends, in at most so many seconds in all.
+    """Authenticate both ends within `seconds` in total.
 
     Raises ConnectionRefusedError if the peer does not have the key, TimeoutError, ConnectionResetError.
     """
@@ -184,7 +184,7 @@ def read(connection: socket.socket, size: int) -> memoryview:
 
 
 def readable(connection: socket.socket, seconds: float) -> bool:
-    """Whether data arrives, or the connection ends, within so many seconds."""
+    """Whether data arrives, or the connection ends, within `seconds`."""
     poll = select.poll()  # `select.select` is limited to 1,024 file descriptors
     poll.register(connection, select.POLLIN)
     return bool(poll.poll(seconds * 1e3))

@@ -1,15 +1,15 @@
-"""What can go wrong with a cluster. Importing this needs no Ray."""
+"""Errors of a cluster. This module does not import Ray."""
 
 from __future__ import annotations
 
 
 class ClusterUnreachable(ConnectionError):
-    """There is no cluster at the address, or it does not let this process in."""
+    """There is no cluster at the address, or it rejects this process."""
 
 
 class LackOfResources(RuntimeError):
-    """The cluster does not have what a program's hosts need."""
+    """The cluster does not have the resources that a program's hosts need."""
 
 
 class HostFailed(RuntimeError):
-    """A host fails again and again, or is gone and does not come back."""
+    """A host failed too often, could not be started, or did not come back within the timeout."""

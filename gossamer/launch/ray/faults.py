@@ -1,4 +1,4 @@
-"""What Ray's errors mean, in a few plain words. Ray's own texts have many lines and quote gRPC."""
+"""Short descriptions of Ray's errors. Ray's own messages have many lines and contain gRPC details."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MEANINGS: tuple[tuple[type[BaseException], str], ...] = (  # subclasses before t
 
 
 def describe(error: BaseException) -> str:
-    """One short line for an error of Ray or of a connection; any other keeps the first line of its own text."""
+    """One short line for an error of Ray or of a connection; for any other error, the first line of its message."""
     if isinstance(error, exceptions.RayActorError) and "node has died" in str(error):
         return "node died"
     for kind, meaning in MEANINGS:

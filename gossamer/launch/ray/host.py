@@ -21,16 +21,16 @@ from gossamer.launch.ray.rpc import Address, Server
 from gossamer.launch.threads import Monitor
 from gossamer.program import Copy, Program, Ref, Stage, Unreachable
 
-CONTROL = "control"  # threads of the actor that no call to a service can occupy
+CONTROL = "control"  # concurrency group with its own threads, so that long calls do not block the driver's polls
 CONTROL_THREADS = 4
-BUILD_SECONDS = 60.0  # that a call waits for a service that is not there yet
+BUILD_SECONDS = 60.0  # how long a call waits for a service that is not built yet
 
 
 class HostProcess:
-    """The actor. Ray starts it anew where its process or its machine fails; then it is empty until it is built."""
+    """The actor. Ray restarts it after a failure of its process or machine; it is empty until `build` is called."""
 
     program: Program
-    calls: Calls  # of services on other hosts
+    calls: Calls  # to services on other hosts
     observer: HostObserver
 
     def __init__(self, name: str) -> None:
@@ -46,8 +46,8 @@ class HostProcess:
     def build(
         self, life: int, plan: bytes, peers: dict[str, Any], call_seconds: float, states: dict[str, Any]
     ) -> Outcome:
-        """Make this host's services, unless this process has done so; `life` counts its processes from 1, `states` are
-        what saved services continue from."""
+        """Build this host's services, unless this process has done so. `life`: the number of this process, from 1;
+        `states`: the states that saved services continue from."""
         return Outcome.of(partial(self._build, life, plan, peers, call_seconds, states))
 
     def _build(
@@ -58,7 +58,7 @@ class HostProcess:
                 return
             self.life = life
             paths, key, rest = cloudpickle.loads(plan)
-            sys.path += [path for path in paths if path not in sys.path]  # for modules named in the program
+            sys.path += [path for path in paths if path not in sys.path]  # unpickling imports the program's modules
             self.program = cloudpickle.loads(rest)
             self.calls = Calls(self.program, peers, key, call_seconds, self._stopped)
             self._server = self._open(key, call_seconds)
@@ -75,20 +75,20 @@ class HostProcess:
         try:
             return Server(here, key, self._answer, seconds)
         except (OSError, ValueError) as error:
-            raise HostFailed(f"host {self.name} on {here} cannot be called: {error}") from error
+            raise HostFailed(f"host {self.name} on {here} cannot listen for calls: {error}") from error
 
     @ray.method(concurrency_group=CONTROL)
     def work(self, workers: Collection[str], states: dict[str, Any]) -> None:
-        """Start these workers, with the states they saved last, unless this process has done so."""
+        """Start these workers from their last saved states, unless this process has done so."""
         with self._starts:
             if self.crew is None:
                 self.observer = HostObserver(states)
                 self.crew = Crew(self.observer, self._wake)
                 for copy in self.program.crew:
                     if copy.name in workers:
-                        threading.Thread(target=self._play, args=(copy, self.crew), name=copy.name, daemon=True).start()
+                        threading.Thread(target=self._run, args=(copy, self.crew), name=copy.name, daemon=True).start()
 
-    def _play(self, copy: Copy, crew: Crew) -> None:
+    def _run(self, copy: Copy, crew: Crew) -> None:
         crew.work(copy, partial(self._handle, may_wait=True), self._stopped, restarts=self.life - 1)
 
     def _handle(self, ref: Ref, *, may_wait: bool) -> Handle | Remote:
@@ -100,12 +100,12 @@ class HostProcess:
         return self.crew is not None and self.crew.stopped
 
     def _wake(self) -> None:
-        self.observer.free()
+        self.observer.unblock()
         for monitor in self._monitors.values():
             monitor.wake()
 
     @ray.method(concurrency_group=CONTROL)
-    def look(
+    def poll(
         self,
         turn: int,
         seen: int,
@@ -113,26 +113,27 @@ class HostProcess:
         stop: bool,
         grants: dict[str, Grant],
         stages: dict[str, Stage],
-        most: int,
+        max_bytes: int,
     ) -> HostState:
-        """What has happened after the `seen` messages and the `failures` that the driver has, in at most `most` bytes.
-        `grants`: leases for the workers; `stages`: what a checkpoint wants of saved services."""
+        """New messages and failures, in at most `max_bytes` bytes. `turn`: the number of this poll; `seen`, `failures`:
+        how many of each the driver has; `stop`: whether to stop the workers; `grants`: leases for the workers;
+        `stages`: what a checkpoint needs from saved services."""
         crew = self.crew
-        if crew is None or turn < self._turn:  # nothing yet; or a look that has been given up and comes late
+        if crew is None or turn < self._turn:  # not started yet; or an old poll that the driver has given up
             return HostState(self.process, working=crew is not None)
         self._turn = turn
         if stop and not crew.stopped:
             crew.stop()
         self.observer.grant(grants, seen)
         settled = tuple(name for name, stage in stages.items() if self._serve(name, stage))
-        first, news = self.observer.take(seen, most)
-        stopped = crew.stopped  # before the failures: who fails is noted first, and then stops the others
+        first, messages = self.observer.fetch(seen, max_bytes)
+        stopped = crew.stopped  # read before the failures: a failure is recorded before it stops the crew
         failed = tuple((where, Outcome.failed(error)) for where, error in crew.failures[failures:])
-        address = self._server.address[0] if self._server else ""
-        return HostState(self.process, True, first, news, stopped, failed, self.observer.demands(), address, settled)
+        address, demands = self._server.address[0] if self._server else "", self.observer.demands()
+        return HostState(self.process, True, first, messages, stopped, failed, demands, address, settled)
 
     def _serve(self, name: str, stage: Stage) -> bool:
-        """Do what a checkpoint wants of a service; whether it has settled."""
+        """Do what a checkpoint needs from a service. Returns whether the service has settled."""
         monitor = self._by_name(name)
         if stage is Stage.SETTLE:
             return bool(monitor.ask("settled"))
@@ -145,16 +146,16 @@ class HostProcess:
 
     @ray.method(concurrency_group=CONTROL)
     def states(self, services: Collection[str]) -> dict[str, Any]:
-        """The states of these services, once no worker runs any more."""
+        """The states of these services. Called after all workers have ended."""
         return {name: self._by_name(name).ask("state_dict") for name in services}
 
     @ray.method(concurrency_group=CONTROL)
-    def door(self) -> Address | None:
-        """Where calls of this host's services go to; None until it is built."""
+    def server_address(self) -> Address | None:
+        """The address of this host's server; None until it is built."""
         return self._server.address if self._server else None
 
     def _answer(self, call: RemoteCall, given_up: Callable[[], bool]) -> Any:
-        """A call of a service here, from another host."""
+        """Execute a call from another host. `given_up`: whether the caller has closed its connection."""
         monitor = self._monitor(call.index)
         if call.method is None:
             return monitor.published()
@@ -165,5 +166,5 @@ class HostProcess:
     def _monitor(self, index: int) -> Monitor:
         with self._built:
             if not self._built.wait_for(lambda: index in self._monitors, timeout=BUILD_SECONDS):
-                raise Unreachable(f"host {self.name} has not been built")
+                raise Unreachable(f"service not built on host {self.name} within {BUILD_SECONDS:g} s")
             return self._monitors[index]

@@ -1,9 +1,9 @@
 """Run a program on Ray: a host is one process on some machine, handles between hosts are remote calls.
 
     Ray()(program, observer)                   # processes of this machine
-    Ray("10.0.0.1:6379")(program, observer)    # of a cluster that this machine has been joined to (`ray start`)
+    Ray("10.0.0.1:6379")(program, observer)    # processes of a cluster that this machine is a node of (`ray start`)
 
-Hosts may fail. Ray restarts them, and their workers continue from the state they saved last. Calls from other hosts
+Hosts may fail. Ray restarts them, and their workers continue from their last saved state. Calls from other hosts
 raise `Unreachable` meanwhile. Reports and states must be picklable. The observer stays in this process, the driver.
 """
 
@@ -29,8 +29,8 @@ from gossamer.launch.ray.errors import ClusterUnreachable, LackOfResources
 from gossamer.program import SILENT, Host, Observer, Program
 
 CONNECT_SECONDS = 15
-TOKEN_FILE = Path("~/.ray/auth_token")  # where Ray keeps it
-MEANINGS = {  # parts of Ray's error texts
+TOKEN_FILE = Path("~/.ray/auth_token")  # Ray's default
+MEANINGS = {  # by part of Ray's error message
     "Could not find any running Ray instance": "no Ray instance runs on this machine (ray start)",
     "Found multiple active Ray instances": "several Ray instances run on this machine: give ip:port of one",
     "Version mismatch": "its versions of Ray or Python differ from this machine's",
@@ -101,7 +101,7 @@ class Ray:
                 services = [node.name for node in program.services if node.saved and node.host == name]
                 run.supervisors.append(Supervisor(run, name, workers, services))
             crew.run((f"host {supervisor.host}", supervisor.watch) for supervisor in run.supervisors)
-            run.account()
+            run.check_lost()
         finally:
             for actor in actors.values():
                 ray.kill(actor)
@@ -122,7 +122,7 @@ def check_room(hosts: Sequence[Host], nodes: dict[str, tuple[float, float]]) -> 
         if not fits:
             alone = any(cpus >= host.cpus and gpus >= host.gpus for cpus, gpus in nodes.values())
             beside = " beside the program's other hosts" if alone else ""
-            raise LackOfResources(f"{need}{beside}, which the cluster does not have: there is {there or 'no node'}")
+            raise LackOfResources(f"{need}{beside}, which the cluster does not have; it has {there or 'no nodes'}")
         name = min(fits, key=fits.__getitem__)  # best fit, to keep room for others
         free[name] = (free[name][0] - host.cpus, free[name][1] - host.gpus)
 
@@ -158,11 +158,11 @@ def connected(address: str | None, program: Program) -> Iterator[ModuleType]:
             ray.init(address="local", num_cpus=cpus, include_dashboard=False, **quiet)
             _keep_token_private()
         else:
-            _knock(address)
+            _check_reachable(address)
             try:
                 ray.init(address=address, **quiet)
             except (ConnectionError, RuntimeError, ValueError) as error:
-                text = _plain(str(error), "this machine has to be a node of it (ray start --address=ip:port)")
+                text = _summary(str(error), "this machine has to be a node of it (ray start --address=ip:port)")
                 raise ClusterUnreachable(f"cluster {address}: {text}") from error
     try:
         yield ray
@@ -170,8 +170,9 @@ def connected(address: str | None, program: Program) -> Iterator[ModuleType]:
         ray.shutdown()
 
 
-def _knock(address: str) -> None:
-    """Check that the cluster answers and accepts our token; in a subprocess, because Ray itself retries for minutes."""
+def _check_reachable(address: str) -> None:
+    """Raises ClusterUnreachable if the cluster does not answer or rejects our token. Uses a subprocess, because Ray
+    itself retries for minutes."""
     if address != "auto":
         try:
             socket.create_connection(_host_and_port(address), timeout=CONNECT_SECONDS / 3).close()
@@ -184,17 +185,17 @@ def _knock(address: str) -> None:
         asked = subprocess.run(command, capture_output=True, text=True, timeout=CONNECT_SECONDS)
     except subprocess.TimeoutExpired:
         raise ClusterUnreachable(f"cluster {address}: no answer from Ray within {CONNECT_SECONDS} s") from None
-    if asked.returncode and "RAY_AUTH_TOKEN" in asked.stderr:  # it says where it looked for one
+    if asked.returncode and "RAY_AUTH_TOKEN" in asked.stderr:  # Ray's message lists where it looked for a token
         raise ClusterUnreachable(
             f"cluster {address}: the token is missing or wrong: give the cluster's in RAY_AUTH_TOKEN, "
             f"in the file of RAY_AUTH_TOKEN_PATH, or in {TOKEN_FILE}, and RAY_AUTH_MODE=token"
         )
     if asked.returncode:
-        raise ClusterUnreachable(f"cluster {address}: {_plain(asked.stderr, 'no healthy Ray head there')}")
+        raise ClusterUnreachable(f"cluster {address}: {_summary(asked.stderr, 'no healthy Ray head there')}")
 
 
-def _plain(text: str, otherwise: str) -> str:
-    """What Ray's error text means, in one line and without its gRPC details."""
+def _summary(text: str, otherwise: str) -> str:
+    """The meaning of Ray's error message in one line, or `otherwise` if the message is unknown."""
     return next((meaning for part, meaning in MEANINGS.items() if part in text), otherwise)
 
 
@@ -206,7 +207,7 @@ def _host_and_port(address: str) -> tuple[str, int]:
 
 
 def _before_import() -> None:
-    """Set what Ray reads at import only: whether to use a token, and how long to look for this machine's node."""
+    """Set what Ray reads only at import: whether to use a token, and the timeout for finding this machine's node."""
     there = "RAY_AUTH_TOKEN" in os.environ or "RAY_AUTH_TOKEN_PATH" in os.environ or TOKEN_FILE.expanduser().is_file()
     if there:
         os.environ.setdefault("RAY_AUTH_MODE", "token")
@@ -222,7 +223,7 @@ def _keep_token_private() -> None:
 
 @contextmanager
 def _own_signals() -> Iterator[None]:
-    """Restore the handler of SIGTERM, which Ray replaces."""
+    """Restore the SIGTERM handler at exit, because Ray replaces it."""
     before = signal.getsignal(signal.SIGTERM)
     try:
         yield

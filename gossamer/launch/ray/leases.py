@@ -1,4 +1,4 @@
-"""Leases of the step budget on their way from the driver to the workers of a host, some ahead of their use."""
+"""Leases of the step budget. The driver grants them to a host's workers, some of them before they are needed."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from dataclasses import dataclass
 
 from gossamer.program import Answer, Observer
 
-AHEAD_SECONDS = 30.0  # of acting that a host has leases for in advance: so long it can be cut off and go on
-RATE_SECONDS = 0.25  # over which used leases are counted at least
+AHEAD_SECONDS = 30.0  # a worker gets leases for this time in advance, so it can act as long without the driver
+RATE_SECONDS = 0.25  # shortest interval over which the rate of used leases is measured
 
 
 @dataclass(frozen=True)
 class Demand:
-    """What a worker has used of its leases and wants next. Leases are numbered from 0 in each process."""
+    """A worker's use of its leases and its need for more. Leases are numbered from 0 in each process."""
 
-    steps: int  # of one lease
-    received: int  # leases that its host has got
-    used: int  # leases that it has begun to act
-    ahead: int  # leases that its host wants to have beyond those
-    idle: bool  # whether it waits for an answer
+    steps: int  # size of one lease
+    received: int  # number of leases that its host has received
+    used: int  # number of leases that the worker has claimed
+    ahead: int  # number of unused leases that its host wants to hold
+    idle: bool  # whether the worker waits for an answer
 
 
 @dataclass(frozen=True)
@@ -30,17 +30,17 @@ class Grant:
     """The driver's answer to a `Demand`."""
 
     first: int  # the number of the first lease in `positions`
-    positions: tuple[int, ...] = ()  # of leases that the host may not have yet
-    limit: int | None = None  # how many leases the worker may use in all; None: all of them
-    answer: Answer | None = None  # what it gets where there is no lease to use
+    positions: tuple[int, ...] = ()  # of leases that the host has not confirmed
+    limit: int | None = None  # total number of leases that the worker may use; None: all
+    answer: Answer | None = None  # the answer to a claim when no lease may be used
 
 
 class Leases:
-    """The host's end, of one worker, which claims the same number of steps each time. The caller locks."""
+    """The leases of one worker, on its host. All claims must have the same number of steps. Not thread-safe."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now, self._counted_at = now, now()
-        self._positions = deque[int]()  # of leases that wait to be used
+        self._positions = deque[int]()  # of unused leases
         self._steps = self._used = self._used_before = 0
         self._rate = 0.0  # leases used per second
         self._limit: int | None = None
@@ -65,18 +65,18 @@ class Leases:
         return bool(self._positions) and (self._limit is None or self._used < self._limit)
 
     def saved(self) -> None:
-        """The worker has given the state that it was asked for."""
+        """The worker has saved the requested state."""
         self._answer = None
 
     def take(self, grant: Grant) -> None:
-        """The driver's answer; leases that are here already are skipped."""
+        """Apply the driver's answer. Leases received before are skipped."""
         received = self._used + len(self._positions)
         self._positions.extend(grant.positions[max(0, received - grant.first) :])
         self._limit, self._answer = grant.limit, grant.answer
-        self.idle = self.idle and not self._usable  # it has its answer, even if it has not looked yet
+        self.idle = self.idle and not self._usable  # it can act now, even if it has not claimed again yet
 
     def demand(self) -> Demand:
-        """What the driver is to know; used leases per second tell how many are wanted in advance."""
+        """The worker's current demand. The rate of used leases decides how many are wanted in advance."""
         now = self._now()
         if (seconds := now - self._counted_at) >= RATE_SECONDS:
             self._rate = (self._used - self._used_before) / seconds
@@ -86,10 +86,10 @@ class Leases:
 
 
 class Granted:
-    """The driver's end, of one worker in one process of its host."""
+    """The leases that the driver has granted to one worker, for one process of its host."""
 
     def __init__(self) -> None:
-        self._positions = deque[int]()  # that the host has not confirmed
+        self._positions = deque[int]()  # of leases that the host has not confirmed
         self._first = 0  # the number of the first of them
         self._limit: int | None = None
         self._answer: Answer | None = None
@@ -98,12 +98,12 @@ class Granted:
     def _total(self) -> int:
         return self._first + len(self._positions)
 
-    def meet(self, worker: str, demand: Demand, observer: Observer) -> None:
-        """Lease what is wanted from the observer."""
+    def satisfy(self, worker: str, demand: Demand, observer: Observer) -> None:
+        """Claim the demanded leases from the observer."""
         while self._first < demand.received:
             self._positions.popleft()
             self._first += 1
-        wanted = self._total <= demand.used  # else there are leases: the claim asks only whether it may use them
+        wanted = self._total <= demand.used  # else a claim of 0 steps: it asks whether the worker may go on
         answer = observer.claim(worker, demand.steps if wanted else 0, idle=demand.idle)
         if answer is Answer.GO:
             answer = observer.claim(worker, demand.steps if wanted else 0, idle=demand.idle)
@@ -114,7 +114,8 @@ class Granted:
         if wanted:
             self._positions.append(answer)
         paused = demand.idle and observer.claim(worker, 0, idle=False) is Answer.WAIT
-        self._answer, self._limit = None, demand.used + 1 if paused else None  # one lease more, for those that wait
+        # During a checkpoint an idle worker may use one more lease, because others may wait for it.
+        self._answer, self._limit = None, demand.used + 1 if paused else None
         while not paused and self._total < demand.used + demand.ahead:
             more = observer.claim(worker, demand.steps, idle=False)
             if isinstance(more, Answer):
@@ -123,5 +124,5 @@ class Granted:
             self._positions.append(more)
 
     def grant(self) -> Grant:
-        """What the host is told; the same until it confirms."""
+        """The grant to send to the host. It repeats all leases that the host has not confirmed."""
         return Grant(self._first, tuple(self._positions), self._limit, self._answer)

@@ -1,7 +1,7 @@
-"""What crosses between the driver and the hosts of a program on Ray: outcomes of calls, and messages of workers.
+"""Messages between the driver and the hosts of a program on Ray: outcomes of calls, and messages of workers.
 
-A worker's report or state is pickled in the worker's thread and cut into pieces. The driver fetches what is new from a
-host in looks of a bounded number of bytes, so a look can be small enough to cross any network in time."""
+A worker's report or state is pickled in the worker's thread and cut into pieces. The driver polls each host for new
+messages. A poll returns a bounded number of bytes, so that it completes within its timeout on a slow network too."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from ray import exceptions as faults
 from gossamer.launch.ray.leases import Demand, Grant, Leases
 from gossamer.program import Answer, Silent
 
-PATIENCE = 0.2  # seconds that a look at a host waits for news
-PATIENCE_IDLE = 0.02  # where a worker waits for the driver's answer
-CAPACITY = 10_000  # messages that a host keeps for the driver before its workers have to wait
-PIECE_BYTES = 1 << 16  # of a message; longer ones are cut
-LOOK_BYTES = 1 << 22  # that a look at a host may return
-OVERHEAD_BYTES = 200  # of a message beside its content, about
+POLL_WAIT = 0.2  # seconds that a poll of a host waits for new messages
+POLL_WAIT_IDLE = 0.02  # the same while a worker waits for the driver's answer
+CAPACITY = 10_000  # number of unconfirmed messages on a host above which its workers block
+PIECE_BYTES = 1 << 16  # longer messages are cut into pieces of this size
+POLL_BYTES = 1 << 22  # the most that a poll of a host returns
+OVERHEAD_BYTES = 200  # of a message in addition to its content, estimated
 
-GONE = (  # the other side does not answer, for now or for ever; anything else that Ray raises is a mistake of ours
+UNAVAILABLE = (  # the peer does not answer now, or never will; any other error of Ray is a bug in this package
     faults.RayActorError,
     faults.GetTimeoutError,
     faults.TaskCancelledError,
@@ -38,8 +38,8 @@ GONE = (  # the other side does not answer, for now or for ever; anything else t
 )
 
 
-class Elsewhere(Exception):
-    """The traceback of an error raised in another process, as text: the cause of the error that came from there."""
+class RemoteTraceback(Exception):
+    """The traceback of an error in another process, as text. It becomes the `__cause__` of that error here."""
 
     def __str__(self) -> str:
         return f"\n\n{self.args[0]}"
@@ -47,7 +47,7 @@ class Elsewhere(Exception):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a call came to in another process: a value or an error."""
+    """The result of a call in another process: a value or an error."""
 
     value: Any = None
     error: BaseException | None = None
@@ -57,12 +57,12 @@ class Outcome:
     def of(call: Callable[[], Any]) -> Outcome:
         try:
             return Outcome(call())
-        except BaseException as error:  # it is the caller's
+        except BaseException as error:  # raised again in the caller
             return Outcome.failed(error)
 
     @staticmethod
     def failed(error: BaseException) -> Outcome:
-        """The error, or where it cannot be sent, a RuntimeError that says what it was."""
+        """The error. If it cannot be pickled, a RuntimeError with its type and message."""
         trace = "".join(traceback.format_exception(error))
         try:
             cloudpickle.loads(cloudpickle.dumps(error))  # type: ignore[no-untyped-call]
@@ -76,53 +76,53 @@ class Outcome:
         raise self.raisable(self.error)
 
     def raisable(self, error: BaseException) -> BaseException:
-        """The error with the traceback it had there as its cause."""
-        error.__cause__ = Elsewhere(self.trace)
+        """The error, with its remote traceback as its cause."""
+        error.__cause__ = RemoteTraceback(self.trace)
         return error
 
 
 @dataclass(frozen=True)
 class WorkerMessage:
-    """A report or a state of a worker, or that it has ended; or a piece of that."""
+    """A worker's report or state, or the notice that it has ended; or one piece of a longer message."""
 
     kind: Literal["report", "save", "end"]
     worker: str
-    content: bytes = b""  # of a pickle
-    more: bool = False  # whether the next message is the rest of this one
+    content: bytes = b""  # a pickle, or a piece of one
+    more: bool = False  # whether the next message continues this one
 
 
 @dataclass(frozen=True)
 class HostState:
     """What the driver gets when it polls a host."""
 
-    process: str  # differs after every start
+    process: str  # a different id after every restart
     working: bool = False  # whether its workers have been started
-    first: int = 0  # the number of the first of `news`
-    news: tuple[WorkerMessage, ...] = ()  # the oldest that the driver does not have, as many as it asked for
+    first: int = 0  # the number of the first of `messages`
+    messages: tuple[WorkerMessage, ...] = ()  # the oldest that the driver does not have
     stopped: bool = False  # whether a worker there has stopped the program, or failed
-    failures: tuple[tuple[str, Outcome], ...] = ()  # that the driver does not know yet
+    failures: tuple[tuple[str, Outcome], ...] = ()  # (where, error) that the driver does not have
     demands: dict[str, Demand] = field(default_factory=dict)  # by worker
     address: str = ""  # of its machine
-    settled: tuple[str, ...] = ()  # services that have done what `Stage.SETTLE` asks for
+    settled: tuple[str, ...] = ()  # services that have completed `Stage.SETTLE`
 
 
 class HostObserver(Silent):
-    """A host's observer: it keeps what workers say until the driver confirms that it has it."""
+    """A host's observer: it stores the messages of workers until the driver confirms their receipt."""
 
     def __init__(self, states: dict[str, Any]) -> None:
         self._states = states
         self._changed = threading.Condition()
-        self._news = deque[WorkerMessage]()
-        self._first = 0  # the number of `_news[0]`
+        self._messages = deque[WorkerMessage]()
+        self._first = 0  # the number of `_messages[0]`
         self._leases: dict[str, Leases] = {}
-        self._free = False
+        self._unblocked = False
 
     def restored(self, name: str) -> Any | None:
         return self._states.get(name)
 
     def report(self, worker: str, record: Any) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: self._free or len(self._news) < CAPACITY)
+            self._changed.wait_for(lambda: self._unblocked or len(self._messages) < CAPACITY)
         self._send("report", worker, record)
 
     def claim(self, worker: str, steps: int, *, idle: bool = True) -> int | Answer:
@@ -131,7 +131,7 @@ class HostObserver(Silent):
             before = leases.idle
             answer = leases.claim(steps)
             if leases.idle and not before:
-                self._changed.notify_all()  # the driver is to know at once
+                self._changed.notify_all()  # end a pending poll: the worker waits for the driver
             return answer
 
     def save(self, name: str, state: Any) -> None:
@@ -153,71 +153,72 @@ class HostObserver(Silent):
             [WorkerMessage(kind, worker, piece, more=cut < cuts[-1]) for cut, piece in zip(cuts, pieces, strict=True)]
         )
 
-    def _put(self, news: list[WorkerMessage]) -> None:
+    def _put(self, messages: list[WorkerMessage]) -> None:
         with self._changed:
-            self._news += news
+            self._messages += messages
             self._changed.notify_all()
 
-    def free(self) -> None:
-        """Block no worker any more: the program is being stopped."""
+    def unblock(self) -> None:
+        """From now on no report blocks, because the program is being stopped."""
         with self._changed:
-            self._free = True
+            self._unblocked = True
             self._changed.notify_all()
 
     def saving(self, name: str) -> bool:
-        """Whether a state of this service is on its way to the driver."""
+        """Whether the driver has not confirmed a state of this service yet."""
         with self._changed:
-            return any(message.kind == "save" and message.worker == name for message in self._news)
+            return any(message.kind == "save" and message.worker == name for message in self._messages)
 
     def grant(self, grants: Mapping[str, Grant], seen: int) -> None:
-        """Take the answers of a driver that has the messages before number `seen`. It may not know yet that a worker
-        has saved what it asks for."""
+        """Apply the driver's answers. The driver has the messages numbered below `seen`, so it may request a state that
+        a worker has saved meanwhile; such requests are dropped."""
         with self._changed:
-            later = [news for number, news in enumerate(self._news, self._first) if number >= seen]
-            saved = {news.worker for news in later if news.kind == "save"}
+            later = [message for number, message in enumerate(self._messages, self._first) if number >= seen]
+            saved = {message.worker for message in later if message.kind == "save"}
             for worker, grant in grants.items():
                 if worker in self._leases:
                     stale = grant.answer is Answer.SAVE and worker in saved
                     self._leases[worker].take(replace(grant, answer=None) if stale else grant)
 
     def demands(self) -> dict[str, Demand]:
-        """What workers want, since this was last asked."""
+        """The lease demands of all workers that have claimed."""
         with self._changed:
             return {worker: leases.demand() for worker, leases in self._leases.items()}
 
-    def take(self, seen: int, most: int = LOOK_BYTES) -> tuple[int, tuple[WorkerMessage, ...]]:
-        """Messages numbered `seen` or later, once there are some or after a while, the oldest ones of at most `most`
-        bytes together, at least one; and the number of the first."""
+    def fetch(self, seen: int, max_bytes: int = POLL_BYTES) -> tuple[int, tuple[WorkerMessage, ...]]:
+        """Confirm the messages numbered below `seen` and return the oldest of the others, with the first one's number.
+
+        Waits up to `POLL_WAIT` for messages. Returns at most `max_bytes` bytes, but at least one message if any."""
         with self._changed:
-            while self._news and self._first < seen:
-                self._news.popleft()
+            while self._messages and self._first < seen:
+                self._messages.popleft()
                 self._first += 1
-            self._changed.notify_all()  # there is room for more
+            self._changed.notify_all()  # a blocked report may continue
             idle = self._idle()
             self._changed.wait_for(
-                lambda: self._news or self._idle() > idle, timeout=PATIENCE_IDLE if idle else PATIENCE
+                lambda: self._messages or self._idle() > idle, timeout=POLL_WAIT_IDLE if idle else POLL_WAIT
             )
-            sizes = accumulate(len(news.content) + OVERHEAD_BYTES for news in self._news)
-            fitting = sum(1 for _ in takewhile(lambda size: size <= most, sizes))
-            return self._first, tuple(islice(self._news, max(1, fitting)))
+            sizes = accumulate(len(message.content) + OVERHEAD_BYTES for message in self._messages)
+            fitting = sum(1 for _ in takewhile(lambda size: size <= max_bytes, sizes))
+            return self._first, tuple(islice(self._messages, max(1, fitting)))
 
     def _idle(self) -> int:
-        """Workers that wait for the driver's answer."""
+        """The number of workers that wait for the driver's answer."""
         return sum(leases.idle for leases in self._leases.values())
 
 
 class Pieces:
-    """Puts the messages of one host together again."""
+    """Reassembles the messages of one host."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
 
-    def add(self, news: WorkerMessage) -> bool:
-        """Take the next piece; whether the message is complete."""
-        self._pieces.append(news.content)
-        return not news.more
+    def add(self, message: WorkerMessage) -> bool:
+        """Add the next piece. Returns whether the message is complete."""
+        self._pieces.append(message.content)
+        return not message.more
 
     def take(self) -> Any:
-        """The content of the message that is complete."""
+        """Return the content of the complete message and start a new one."""
         pickled, self._pieces = b"".join(self._pieces), []
         return cloudpickle.loads(pickled)

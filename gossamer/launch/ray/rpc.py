@@ -25,19 +25,19 @@ from gossamer.launch.ray.messages import Outcome
 Address: TypeAlias = tuple[str, int]
 Answer: TypeAlias = Callable[[Any, Callable[[], bool]], Any]  # (question, whether the caller has given up) -> answer
 
-GREETING_SECONDS = 5.0  # from the connection's start until its peer must have been authenticated
+GREETING_SECONDS = 5.0  # timeout for authenticating the peer of a new connection
 MAX_GREETINGS = 64  # connections that may be unauthenticated at one time; further ones wait to be accepted
-RETRY_SECONDS = 0.1  # after a connection could not be accepted, for lack of file descriptors for instance
+RETRY_SECONDS = 0.1  # pause after a failed accept, for example when file descriptors run out
 PORTS = "GOSSAMER_PORTS"  # environment variable for a machine behind a firewall: LOW-HIGH, the ports to choose from
 
 log = logging.getLogger(__name__)
 
 
 class Server:
-    """Answers calls, with a thread for each connection. If a connection ends during a call, the call is given up."""
+    """Answers calls, with one thread per connection. If a connection ends during a call, the call is abandoned."""
 
     def __init__(self, host: str, key: bytes, answer: Answer, seconds: float) -> None:
-        """`host`: an address of this machine; `seconds`: timeout for sending to a peer and for detecting a lost one.
+        """`host`: an address of this machine; `seconds`: timeout for sending to a peer and for detecting a lost peer.
 
         Raises OSError if none of the `ports` is free, ValueError for an unusable environment variable.
         """
@@ -68,7 +68,7 @@ class Server:
     def _serve(self, connection: socket.socket) -> None:
         with connection, suppress(OSError):  # the connection ended, or the peer does not have the key
             channel = self._greet(connection)
-            settle(connection, 0.0, self._seconds)  # any time may pass before the next call
+            settle(connection, 0.0, self._seconds)  # no receive timeout: the next call may come at any time
             try:
                 while True:
                     self._reply(channel, self._outcome(channel.receive(), connection))
@@ -83,7 +83,7 @@ class Server:
             self._greetings.release()
 
     def _outcome(self, question: Frame, connection: socket.socket) -> Outcome:
-        # The client sends nothing while it waits for an answer: what can be read is the connection's end.
+        # The client sends nothing while it waits for an answer, so a readable connection has ended.
         return Outcome.of(lambda: self._answer(_unpacked(question), lambda: readable(connection, 0.0)))
 
     def _reply(self, channel: Channel, outcome: Outcome) -> None:
@@ -115,11 +115,11 @@ class Client:
             raise
 
     def ask(self, what: Any) -> None:
-        """Send a question. Raises OSError if it cannot be sent, MessageTooLarge (nothing has been sent then)."""
+        """Send a request. Raises OSError if it cannot be sent; MessageTooLarge, in which case nothing has been sent."""
         self._channel.send(_packed(what))
 
     def answered(self, seconds: float) -> bool:
-        """Whether the answer arrives, or the connection ends, within so many seconds."""
+        """Whether the answer arrives, or the connection ends, within `seconds`."""
         return readable(self._connection, seconds)
 
     def outcome(self) -> Outcome:

@@ -1,4 +1,4 @@
-"""The driver's part of a program on Ray: a thread for every host that starts it, listens to it, and starts it again."""
+"""The driver's part of a program on Ray: one thread per host starts it, polls it, and restarts it after a failure."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from gossamer.launch.ray.errors import HostFailed
 from gossamer.launch.ray.faults import describe
 from gossamer.launch.ray.leases import Granted
 from gossamer.launch.ray.messages import (
-    GONE,
-    LOOK_BYTES,
-    PATIENCE,
     PIECE_BYTES,
+    POLL_BYTES,
+    POLL_WAIT,
+    UNAVAILABLE,
     HostState,
     Outcome,
     Pieces,
     WorkerMessage,
 )
 
-PAUSE_IDLE = 0.005  # seconds between two looks at a host where a worker waits for an answer
-PAUSE = 0.1  # seconds between two looks at a host that always has news: each costs both sides about a millisecond
-FAILURE_SECONDS = 600.0  # for which a failure of a host counts
-START_SECONDS = 120.0  # that a host has to be there for the first time
+PAUSE_IDLE = 0.005  # seconds between two polls of a host where a worker waits for an answer
+PAUSE = 0.1  # seconds between two polls otherwise: each poll costs both sides about a millisecond
+FAILURE_SECONDS = 600.0  # failures of a host within this time are counted together
+START_SECONDS = 120.0  # timeout for the first start of a host
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How long the driver waits, in seconds, and how often it tries."""
+    """Timeouts in seconds and the number of allowed restarts; see `Ray`."""
 
     call_seconds: float
     restarts: int
@@ -46,21 +46,21 @@ class Limits:
 
 
 class Deployment:
-    """One run of a program: what the supervisors of its hosts share."""
+    """One run of a program: the state that the supervisors of its hosts share."""
 
     def __init__(self, crew: Crew, plan: Any, actors: dict[str, Any], limits: Limits) -> None:
-        """`plan`: an object reference of what hosts are built from, see `HostProcess.build`."""
+        """`plan`: a Ray object reference to the pickle that hosts are built from, see `HostProcess.build`."""
         self.crew, self.plan, self.actors, self.limits = crew, plan, actors, limits
         self.supervisors: list[Supervisor] = []
         self._built = set[str]()
         self._changed = threading.Condition()
 
-    def over(self) -> bool:
-        """Whether no worker runs any more, or will again."""
+    def finished(self) -> bool:
+        """Whether all workers have ended and none will be restarted."""
         return not any(supervisor.running for supervisor in self.supervisors)
 
-    def all_built(self, host: str) -> bool:
-        """Say that a host's services are there, and wait until all hosts' are; False where the program is stopped."""
+    def wait_until_built(self, host: str) -> bool:
+        """Mark a host as built and wait until all hosts are built. Returns False if the program is stopped."""
         with self._changed:
             self._built.add(host)
             self._changed.notify_all()
@@ -68,52 +68,52 @@ class Deployment:
                 self._changed.wait(timeout=POLL)
             return not self.crew.stopped
 
-    def account(self) -> None:
-        """Raises HostFailed where hosts that did not come back took all workers with them; else the others did it."""
+    def check_lost(self) -> None:
+        """Raises HostFailed if all workers were lost with their hosts. Logs an error if only some were lost."""
         if lost := sorted(name for supervisor in self.supervisors for name in supervisor.lost):
-            text = f"never came back within {self.limits.gone_seconds:g} s: {', '.join(lost)}"
+            text = f"did not come back within {self.limits.gone_seconds:g} s: {', '.join(lost)}"
             if not any(supervisor.ended for supervisor in self.supervisors):
-                raise HostFailed(text)
+                raise HostFailed(f"all workers were lost: their hosts {text}")
             log.error("ended without workers whose hosts %s", text)
 
 
 class Supervisor:
-    """Looks after one host. Everything here belongs to its thread, but for `running` and `lost`, which others read."""
+    """Supervises one host, in one thread. Other threads only read `running` and `lost`."""
 
     def __init__(self, run: Deployment, host: str, workers: Collection[str], services: Collection[str] = ()) -> None:
-        """`workers` of the host, and its saved `services`."""
+        """`workers`: names of the host's workers; `services`: names of its saved services."""
         self.host, self.running, self.lost = host, set(workers), frozenset[str]()
         self._services = tuple(services)
-        self.ended = set[str]()  # workers that came to their own end
+        self.ended = set[str]()  # workers that have finished
         self._deployment, self._crew, self._actor = run, run.crew, run.actors[host]
         self._process, self._life, self._turn, self._seen, self._failures = "", 0, 0, 0, 0
-        self._most, self._pieces = LOOK_BYTES, Pieces()
-        self._saved: dict[str, Any] = {}  # worker -> what it saved last in this run
-        self._fell: list[float] = []  # when the host failed, since it last reported something
+        self._max_bytes, self._pieces = POLL_BYTES, Pieces()
+        self._saved: dict[str, Any] = {}  # worker -> its last saved state in this run
+        self._failed_at: list[float] = []  # times of the host's failures since its last report
         self._gone_since = self._stopped_since = float("inf")
-        self._up = False  # whether its workers run, as far as is known
-        self._begun = False  # whether its workers have been started at all
-        self._granted: dict[str, Granted] = {}  # by worker, in this process of the host
-        self._hurry = False  # whether a worker there waits for an answer
+        self._up = False  # whether its workers were running at the last poll
+        self._begun = False  # whether its workers have ever been started
+        self._granted: dict[str, Granted] = {}  # by worker, for the host's current process
+        self._idle = False  # whether a worker there waits for an answer
 
     def watch(self) -> None:
-        """Until no worker of the whole program runs: others may need this host's services."""
+        """Supervise the host until all workers of the program have ended: others may need this host's services."""
         self._gone_since = time.monotonic()
         try:
-            while not self._deployment.over():
+            while not self._deployment.finished():
                 try:
-                    self._look()
-                except GONE as error:
-                    self._missing(error)
-                self._give_up()
-                time.sleep(PAUSE_IDLE if self._hurry else PAUSE)
-            self._last_states()
+                    self._poll()
+                except UNAVAILABLE as error:
+                    self._no_answer(error)
+                self._check_timeouts()
+                time.sleep(PAUSE_IDLE if self._idle else PAUSE)
+            self._save_final_states()
         except BaseException as error:
             self.running.clear()
             self._crew.fail(f"host {self.host}", error)
 
     def _ask(self, answer: Any, seconds: float | None = None) -> Any:
-        """Wait for an answer of the actor: for so long; without a limit, until the program is stopped."""
+        """Wait for the actor's answer. Raises GetTimeoutError after `seconds`; if None, `stop_seconds` after a stop."""
         end = float("inf") if seconds is None else time.monotonic() + seconds
         while not ray.wait([answer], timeout=min(POLL, max(0.0, end - time.monotonic())))[0]:
             if self._crew.stopped and seconds is None:
@@ -123,19 +123,20 @@ class Supervisor:
                 raise GetTimeoutError(f"no answer from host {self.host}")
         return ray.get(answer)
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         self._turn += 1
         crew, observer = self._crew, self._crew.observer
         grants = {worker: granted.grant() for worker, granted in self._granted.items() if worker in self.running}
-        here = self._services if self._up else ()  # a checkpoint does not wait for services that are away
-        stages = {name: stage for name in here if (stage := observer.due(name)) is not None}
-        look = self._actor.look.remote(self._turn, self._seen, self._failures, crew.stopped, grants, stages, self._most)
+        reachable = self._services if self._up else ()  # a checkpoint does not wait for unreachable services
+        stages = {name: stage for name in reachable if (stage := observer.due(name)) is not None}
+        request = self._turn, self._seen, self._failures, crew.stopped, grants, stages, self._max_bytes
+        poll = self._actor.poll.remote(*request)
         try:
-            found: HostState = self._ask(look, self._deployment.limits.call_seconds + PATIENCE)
-        except GetTimeoutError:  # it may have had too much to carry: ask for less until it comes
-            self._most = max(PIECE_BYTES, self._most // 2)
+            found: HostState = self._ask(poll, self._deployment.limits.call_seconds + POLL_WAIT)
+        except GetTimeoutError:  # the answer may have been too large for the network: ask for less
+            self._max_bytes = max(PIECE_BYTES, self._max_bytes // 2)
             raise
-        self._most = min(LOOK_BYTES, self._most + PIECE_BYTES)
+        self._max_bytes = min(POLL_BYTES, self._max_bytes + PIECE_BYTES)
         if self._life and self._gone_since < float("inf"):
             log.warning("host %s is back after %.1f s", self.host, time.monotonic() - self._gone_since)
         self._gone_since = float("inf")
@@ -143,73 +144,74 @@ class Supervisor:
             if not self._up:
                 self._up = True
                 observer.host(self.host, found.address)
-            self._hear(found)
+            self._receive(found)
             self._lease(found)
         elif self._crew.stopped:
-            self.running.clear()  # what died, or has not begun, is not started for an end
+            self.running.clear()  # workers that do not run now are not started any more
         else:
             self._start(found.process)
 
     def _lease(self, found: HostState) -> None:
-        """Answer what workers want of the budget, and say which services have settled."""
+        """Lease steps for the host's workers, and tell the observer which services have settled."""
         observer = self._crew.observer
         for name in found.settled:
             observer.settled(name)
         demands = {worker: demand for worker, demand in found.demands.items() if worker in self.running}
         for worker, demand in demands.items():
-            self._granted.setdefault(worker, Granted()).meet(worker, demand, observer)
-        self._hurry = any(demand.idle for demand in demands.values())
+            self._granted.setdefault(worker, Granted()).satisfy(worker, demand, observer)
+        self._idle = any(demand.idle for demand in demands.values())
 
-    def _last_states(self) -> None:
-        """Save the services of this host as they are after the run."""
+    def _save_final_states(self) -> None:
+        """Save the states of this host's services after the run."""
         if self._services and self._begun and self._gone_since == float("inf"):
             try:
                 states = self._ask(self._actor.states.remote(self._services), self._deployment.limits.call_seconds)
-            except GONE as error:
-                self._missing(error)
+            except UNAVAILABLE as error:
+                self._no_answer(error)
                 return
             for name, state in states.items():
                 self._crew.observer.save(name, state)
 
     def _start(self, process: str) -> None:
+        """Build the host's services and start its workers. Raises HostFailed after too many restarts."""
         if process != self._process:
             if self._process:
-                self._failed()
+                self._count_failure()
                 self._died()
             self._process, self._life, self._seen, self._failures = process, self._life + 1, 0, 0
             self._pieces = Pieces()
         run = self._deployment
         seconds = run.limits.call_seconds
-        first = self._life == 1  # afterwards services start empty: others know more than what was saved
+        first = self._life == 1  # restarted services start empty: their peers have newer data than the saved state
         states = {name: self._crew.observer.restored(name) for name in self._services if first}
         outcome: Outcome = self._ask(self._actor.build.remote(self._life, run.plan, run.actors, seconds, states))
         outcome.get()
-        if run.all_built(self.host):
+        if run.wait_until_built(self.host):
             restored = self._crew.observer.restored
             states = {name: self._saved[name] if name in self._saved else restored(name) for name in self.running}
             self._ask(self._actor.work.remote(frozenset(self.running), states))
             self._begun = True
 
     def _died(self) -> None:
-        """The process of this host is gone, with all that it had not reported."""
-        self._away()
+        """The host's process has died: tell the observer."""
+        self._mark_away()
         self._granted.clear()
         for worker in self.running:
             self._crew.observer.died(worker)
 
-    def _failed(self) -> None:
+    def _count_failure(self) -> None:
         now, limits = time.monotonic(), self._deployment.limits
-        self._fell = [then for then in self._fell if now - then < FAILURE_SECONDS] + [now]
-        if len(self._fell) > limits.restarts:
+        self._failed_at = [then for then in self._failed_at if now - then < FAILURE_SECONDS] + [now]
+        if len(self._failed_at) > limits.restarts:
             raise HostFailed(
-                f"host {self.host} has failed {len(self._fell)} times within {FAILURE_SECONDS / 60:g} minutes and "
-                f"reported nothing in between (restarts={limits.restarts}): see the logs of Ray on its machine"
+                f"host {self.host} has failed {len(self._failed_at)} times within {FAILURE_SECONDS / 60:g} minutes "
+                f"without a report in between (restarts={limits.restarts}): see Ray's logs on its machine"
             )
-        log.warning("host %s has failed and is started again (start %d)", self.host, self._life + 1)
+        log.warning("host %s has failed and is restarted (start %d)", self.host, self._life + 1)
 
-    def _hear(self, found: HostState) -> None:
-        for news in found.news[max(0, self._seen - found.first) :]:
-            self._tell(news)
+    def _receive(self, found: HostState) -> None:
+        for message in found.messages[max(0, self._seen - found.first) :]:
+            self._forward(message)
             self._seen += 1
         for where, outcome in found.failures:
             self._failures += 1
@@ -218,43 +220,43 @@ class Supervisor:
         if found.stopped:
             self._crew.stop()
 
-    def _tell(self, news: WorkerMessage) -> None:
-        """Hand it to the observer. What that raises is the worker's failure, as it is where both share a process."""
-        observer, worker = self._crew.observer, news.worker
+    def _forward(self, message: WorkerMessage) -> None:
+        """Pass a message to the observer. An error of the observer fails the worker, as in the launcher `threads`."""
+        observer, worker = self._crew.observer, message.worker
         try:
-            if news.kind == "report" and self._pieces.add(news):
-                self._fell.clear()
+            if message.kind == "report" and self._pieces.add(message):
+                self._failed_at.clear()
                 observer.report(worker, self._pieces.take())
-            elif news.kind == "save" and self._pieces.add(news):
+            elif message.kind == "save" and self._pieces.add(message):
                 state = self._pieces.take()
                 if worker not in self._services:
                     self._saved[worker] = state
                 observer.save(worker, state)
-            elif news.kind == "end":
+            elif message.kind == "end":
                 self.ended.add(worker)
                 self.running.discard(worker)
                 observer.ended(worker)
         except BaseException as error:
             self._crew.fail(f"worker {worker}", error)
 
-    def _missing(self, error: BaseException) -> None:
+    def _no_answer(self, error: BaseException) -> None:
         now = time.monotonic()
         if self._gone_since == float("inf"):
             self._gone_since = now
             log.warning("host %s does not answer: %s", self.host, describe(error))
-            self._away()
+            self._mark_away()
         self._crew.sleep(POLL)
 
-    def _away(self) -> None:
-        """Say once that this host is away, until its workers run again."""
+    def _mark_away(self) -> None:
+        """Tell the observer that this host is unreachable, once for each outage."""
         if self._up:
             self._up = False
             self._crew.observer.host(self.host, None)
             for name in (*self.running, *self._services):
                 self._crew.observer.away(name)
 
-    def _give_up(self) -> None:
-        """Let go of workers that nobody can expect to go on."""
+    def _check_timeouts(self) -> None:
+        """Stop waiting for the host's workers after a timeout. Raises HostFailed if the host was never started."""
         now, limits = time.monotonic(), self._deployment.limits
         if self._crew.stopped:
             self._stopped_since = min(self._stopped_since, now)

@@ -1,4 +1,4 @@
-"""Run a program in virtual time, one worker at a time, in an order that a seed decides."""
+"""Run a program in virtual time, one worker at a time, in an order that follows from a seed."""
 
 from gossamer.launch.simulation.faults import Crashed, Faults
 from gossamer.launch.simulation.launcher import Simulation

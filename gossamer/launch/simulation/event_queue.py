@@ -1,4 +1,4 @@
-"""Who goes on next in virtual time: one of the earliest, and the seed decides which."""
+"""Event queue in virtual time: the earliest item comes first, and the seed decides between items of the same time."""
 
 from __future__ import annotations
 
@@ -8,53 +8,53 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Timed(Protocol):
-    at: float | None  # seconds at which it is on the agenda; None where it is not
+    at: float | None  # its time in the queue, in virtual seconds; None if it is not in the queue
 
 
 T = TypeVar("T", bound=Timed)
 
 
 class EventQueue(Generic[T]):
-    """Everybody who can go on, by the second at which. Any of those at the same second is as likely to be next.
+    """Items ordered by virtual time. Items of the same time are drawn with equal probability.
 
-    Not a heap of (second, random number): who drew a high number would be overtaken again and again by others that
-    come back at the same second with a new one.
+    A heap of (second, random number) would not do that: an item with a high number could be overtaken again and again
+    by items that return to the same second with a new number.
     """
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
         self._at: dict[float, list[T]] = {}
-        self._seconds: list[float] = []  # heap; may hold seconds at which nobody is left
+        self._seconds: list[float] = []  # heap; may contain seconds without items
 
-    def add(self, who: T, second: float) -> None:
-        who.at = second
+    def add(self, item: T, second: float) -> None:
+        item.at = second
         if (others := self._at.get(second)) is None:
-            self._at[second] = [who]
+            self._at[second] = [item]
             heapq.heappush(self._seconds, second)
         else:
-            others.append(who)
+            others.append(item)
 
-    def remove(self, who: T) -> None:
-        """Take somebody off; nothing happens where they are not on it."""
-        if who.at is None:
+    def remove(self, item: T) -> None:
+        """Remove an item, if it is in the queue."""
+        if item.at is None:
             return
-        others = self._at[who.at]
-        others.remove(who)
+        others = self._at[item.at]
+        others.remove(item)
         if not others:
-            del self._at[who.at]
-        who.at = None
+            del self._at[item.at]
+        item.at = None
 
     def first(self) -> float | None:
-        """The earliest second at which somebody can go on."""
+        """The earliest second with an item; None if the queue is empty."""
         while self._seconds and self._seconds[0] not in self._at:
             heapq.heappop(self._seconds)
         return self._seconds[0] if self._seconds else None
 
     def take(self, second: float) -> T:
-        """Choose and take off one of those at `second`."""
+        """Draw and remove one of the items at `second`."""
         others = self._at[second]
-        who = others.pop(self._rng.randrange(len(others)))
+        item = others.pop(self._rng.randrange(len(others)))
         if not others:
             del self._at[second]
-        who.at = None
-        return who
+        item.at = None
+        return item

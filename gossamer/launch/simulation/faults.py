@@ -1,4 +1,4 @@
-"""What goes wrong in a simulation: hosts that die and come back, workers that are slow, networks that fall apart."""
+"""Faults of a simulation: hosts that crash and restart, slow workers, network partitions."""
 
 from __future__ import annotations
 
@@ -13,42 +13,43 @@ from gossamer.program import Program
 
 
 class Crashed(BaseException):
-    """Raised in a worker whose host has died. No `except Exception` catches it; it is no failure of the program."""
+    """Raised in a worker whose host has crashed. A BaseException, so that `except Exception` does not catch it. It does
+    not count as a failure of the program."""
 
 
 @dataclass(frozen=True)
 class Faults:
-    """What goes wrong, and when: all times in virtual seconds. No host dies or comes back once the program is stopped.
+    """The faults of one run. All times are in virtual seconds. No fault happens once the program is stopped.
 
-    A crash takes a host's services with all they hold, and its workers at once. Those of other hosts that call it, or
-    are in a call to it, get `Unreachable` (`Network.timeout`). `down` seconds later the services are made anew, and the
-    workers that had not ended run again from the start, with `Context.restarts` one higher and what the observer
-    restores. A host that is down does not crash again.
+    A crash ends a host's services and workers at once, and their state is lost. Calls from other hosts raise
+    `Unreachable` (`Network.timeout`), also calls that were in progress. `down` seconds later the host restarts with new
+    services. Its unfinished workers run again from the start; their `Context.restarts` is one higher, and
+    `Context.restored` returns what the observer restores. A host that is down does not crash again.
     """
 
-    slow: Mapping[str, float] = field(default_factory=dict)  # worker -> how many times longer its sleeps take
-    crashes: Sequence[tuple[float, str, float]] = ()  # (when, host, down); down=inf: it never comes back
-    crash_rate: float = 0.0  # crashes per second of every host that is up, at times the seed decides
-    down_seconds: float = 30.0  # of the crashes that `crash_rate` makes
+    slow: Mapping[str, float] = field(default_factory=dict)  # worker -> factor by which its sleeps take longer
+    crashes: Sequence[tuple[float, str, float]] = ()  # (when, host, down); down=inf: the host never restarts
+    crash_rate: float = 0.0  # random crashes per second of each running host
+    down_seconds: float = 30.0  # duration of the random crashes
     partitions: Sequence[Partition] = ()  # from start until end, calls between the two sides are lost
 
     def __post_init__(self) -> None:
         for worker, factor in self.slow.items():
             if not 0 < factor < inf:
-                raise ValueError(f"slow[{worker!r}]={factor}: how many times longer, above 0")
+                raise ValueError(f"slow[{worker!r}]={factor}: must be a positive, finite factor")
         if not 0 <= self.crash_rate < inf:
-            raise ValueError(f"crash_rate={self.crash_rate}: crashes per second, not negative")
+            raise ValueError(f"crash_rate={self.crash_rate}: must be at least 0 and finite (crashes per second)")
         if not self.down_seconds >= 0:
-            raise ValueError(f"down_seconds={self.down_seconds}: not negative; inf where hosts never come back")
+            raise ValueError(f"down_seconds={self.down_seconds}: must be at least 0; inf: hosts never restart")
         for when, host, down in self.crashes:
             if not (0 <= when < inf and down >= 0):
-                raise ValueError(f"crashes: ({when}, {host!r}, {down}): (when, host, seconds down), none negative")
+                raise ValueError(f"crashes: ({when}, {host!r}, {down}): must be (when, host, down), times at least 0")
         for start, end, _ in self.partitions:
             if not 0 <= start <= end:
-                raise ValueError(f"partitions: from {start} to {end}: a start and an end after it, not negative")
+                raise ValueError(f"partitions: from {start} to {end}: must be 0 <= start <= end")
 
     def check(self, program: Program) -> None:
-        """Raises ValueError where a worker or host is named that the program has not."""
+        """Raises ValueError if a fault names a worker or host that is not in the program."""
         workers = {copy.name for copy in program.crew}
         hosts = {host for _, host, _ in self.crashes}.union(*(side for _, _, side in self.partitions))
         if unknown := sorted(set(self.slow) - workers):
@@ -60,17 +61,17 @@ class Faults:
 
 @dataclass(order=True, frozen=True)
 class Event:
-    """A host dies, or comes back."""
+    """A host crashes or restarts."""
 
-    when: float
-    back: bool  # at the same second crashes come first
+    when: float  # virtual seconds
+    restart: bool  # at the same second, crashes come before restarts
     host: str
-    down: float = 0.0  # seconds; of a crash
-    drawn: bool = False  # a crash that `crash_rate` made
+    down: float = 0.0  # of a crash: its duration in seconds
+    drawn: bool = False  # whether it is a random crash (`crash_rate`)
 
 
 class FaultSchedule:
-    """The crashes and returns of one run, in order of time."""
+    """The crashes and restarts of one run, in order of time."""
 
     def __init__(self, faults: Faults, hosts: Iterable[str], seed: int) -> None:
         self._faults = faults
@@ -84,14 +85,14 @@ class FaultSchedule:
         return self._events[0] if self._events else None
 
     def take(self) -> Event:
-        """The earliest event, off the faults_due."""
+        """Remove and return the earliest event."""
         event = heapq.heappop(self._events)
-        if event.drawn:  # a Poisson process, whether or not the host is up at the time: it forgets
+        if event.drawn:  # a Poisson process is memoryless: draw the next crash even if the host is down now
             self._draw(event.host, event.when)
         return event
 
-    def down(self, crash: Event) -> None:
-        """The crash has been carried out: note when the host comes back."""
+    def schedule_restart(self, crash: Event) -> None:
+        """Schedule the host's restart after a crash. If it never restarts, remove its other events."""
         if crash.down < inf:
             heapq.heappush(self._events, Event(crash.when + crash.down, True, crash.host))
         else:

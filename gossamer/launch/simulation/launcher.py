@@ -1,21 +1,21 @@
-"""Run a program one worker at a time, in virtual time, in an order that a seed decides: a seed is always the same run.
+"""Run a program in virtual time, one worker at a time, in an order that follows from a seed: runs are reproducible.
 
-What depends on the order of events (a deadlock at shutdown, a lost update) shows up in some seed and stays there; what
-depends on a network, on slow or dying machines shows up without them.
+A bug that depends on the order of events (a deadlock at shutdown, a lost update) appears with some seeds, and always
+with these. Faults of networks and machines are simulated too.
 
-* Every worker has a clock, in virtual seconds from 0. Code takes no time: only `Context.sleep`, waiting in a call, and
-  calls to other hosts move a clock on. The smallest clock goes next, and among equals the seed decides, at every call
-  to a service and every look at `Context.stopped`. So services see calls in the order of virtual time, and where
-  nothing takes time every order of events is the order of some seed.
-* `network` says what calls between hosts take and how many get lost, `faults` what goes wrong: see `Network`, `Faults`.
-* Services that call services of other hosts reach them at once; where the host is down or cut off they get
-  `Unreachable` at once, too.
-* When it is a deadlock is said at `Scheduler`; `patience` is how long, in virtual seconds, others may go on in vain.
+* Every worker has a clock, in virtual seconds from 0. Computation takes no virtual time. Only `Context.sleep`, waiting
+  in a call, and calls to other hosts advance a clock. At every call to a service and every read of `Context.stopped`,
+  the scheduler continues the worker with the smallest clock; the seed decides between equal clocks. So services receive
+  calls in the order of virtual time. If nothing takes time, every order of events occurs with some seed.
+* `network` sets the duration and the loss of calls between hosts, `faults` the crashes: see `Network` and `Faults`.
+* A call from a service to a service on another host takes no virtual time. If that host is down or partitioned, the
+  call raises `Unreachable` immediately.
+* `Scheduler` defines a deadlock. `patience` is the time, in virtual seconds, that a program may run without progress.
 
-Every worker is a thread and runs only when it has the turn, so a simulation uses one core, and on one alone
-(`taskset -c 0`) it is about twice as quick: handing over the turn then crosses no cores.
+Every worker is a thread that runs only during its turn, so a simulation uses one core. Pinned to one core
+(`taskset -c 0`) it is about twice as fast, because switching threads then stays on that core.
 
-After a run, however it ended, the launcher holds its figures.
+After a run, the launcher's attributes hold its statistics, even if the run raised an error.
 """
 
 from __future__ import annotations
@@ -34,28 +34,29 @@ Trace = list[tuple[str, str]]
 class Simulation:
     """A launcher: `Simulation(seed)(program)`, `Simulation(seed, Network(latency=0.04), Faults(slow={"act[3]": 2.0}))`.
 
-    Workers are named as their `Context.name`.
+    Workers are identified by their `Context.name`.
     """
 
     seed: int = 0
     network: Network = field(default_factory=Network)
     faults: Faults = field(default_factory=Faults)
-    patience: float = 1_000.0  # virtual seconds; inf: only where nobody can go on is it a deadlock
-    trace: Trace = field(default_factory=list, init=False)  # (worker, service.method) as calls ended at the service
-    now: float = field(default=0.0, init=False)  # virtual seconds the run took
+    patience: float = 1_000.0  # virtual seconds; inf: a deadlock is reported only if no worker can continue
+    trace: Trace = field(default_factory=list, init=False)  # (worker, service.method) in the order in which calls ended
+    now: float = field(default=0.0, init=False)  # duration of the run in virtual seconds
     clocks: dict[str, float] = field(default_factory=dict, init=False)  # worker -> when it ended, in virtual seconds
-    waited: dict[str, float] = field(default_factory=dict, init=False)  # worker -> virtual seconds it was parked
-    turns: int = field(default=0, init=False)  # how often somebody went on
+    waited: dict[str, float] = field(default_factory=dict, init=False)  # worker -> virtual seconds of waiting in calls
+    turns: int = field(default=0, init=False)  # number of turns of all workers
     crashes: list[tuple[float, str]] = field(default_factory=list, init=False)  # (virtual second, host)
 
     def __post_init__(self) -> None:
         if not self.patience > 0:
-            raise ValueError(f"patience={self.patience}: virtual seconds, above 0; inf to wait for ever")
+            raise ValueError(f"patience={self.patience}: must be positive (virtual seconds); inf: no limit")
 
     def __call__(self, program: Program, observer: Observer = SILENT) -> None:
-        """Raises what the first failing worker raised, or Deadlock, after all workers have ended.
+        """Run `program` until all its workers have ended.
 
-        ValueError where a fault names a worker or host that the program has not.
+        Raises the error of the first worker that failed, or Deadlock, after all have ended; ValueError if a fault names
+        a worker or host that is not in the program.
         """
         engine = Engine(program, observer, self.seed, self.network, self.faults, self.patience)
         self.trace, self.crashes = engine.trace, engine.crashes
@@ -63,6 +64,6 @@ class Simulation:
             engine.run()
         finally:
             workers = engine.scheduler.workers
-            self.now, self.turns = engine.scheduler.now, engine.scheduler.count
+            self.now, self.turns = engine.scheduler.now, engine.scheduler.turns
             self.clocks = {worker.name: worker.clock for worker in workers}
             self.waited = {worker.name: worker.waited for worker in workers}

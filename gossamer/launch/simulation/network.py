@@ -1,4 +1,4 @@
-"""The network of a simulation: what a call to another host takes, in virtual seconds, and what gets lost."""
+"""The network of a simulation: how many virtual seconds calls between hosts take, and which calls are lost."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from dataclasses import dataclass, fields, is_dataclass
 from math import inf
 from typing import Any
 
-HEADER = 100.0  # bytes of a message besides what it carries
+HEADER = 100.0  # bytes of a message in addition to its buffers
 Partition = tuple[float, float, frozenset[str] | set[str]]  # (start, end) in seconds, the hosts of one side
 
 
 def payload(method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> float:
-    """Bytes of a message: `HEADER`, and every buffer among the arguments and one level inside them.
+    """The size of a message in bytes: `HEADER` plus all buffers among the arguments and one level inside them.
 
-    A buffer is what has `nbytes` (arrays, tensors, memoryviews), and bytes; lists, tuples, dicts and dataclasses are
-    looked into. Numbers, names and all else are taken to fit into the header.
+    Buffers are bytes and objects with `nbytes` (arrays, tensors, memoryviews). Buffers inside lists, tuples, dicts and
+    dataclasses are counted. Numbers, strings and everything else count as part of the header.
     """
     inside = (*args, *kwargs.values())
     return HEADER + sum(_bytes(leaf) + sum(map(_bytes, _parts(leaf))) for leaf in inside)
@@ -39,74 +39,74 @@ def _parts(tree: Any) -> Iterable[Any]:
 
 @dataclass(frozen=True)
 class Network:
-    """What lies between hosts. Calls within a host cost nothing and are never lost.
+    """The network between hosts. Calls within a host take no time and are never lost.
 
-    A call's message has two links to pass, the uplink of the host it leaves and the downlink of the one it goes to.
-    Each takes one message at a time, first come first served, `bytes / bandwidth` seconds each; an idle downlink takes
-    in what the uplink gives out, so one message through idle links takes `latency + bytes / bandwidth`. The answer
-    goes the same way back. An answer of None is only latency: it takes no bandwidth.
+    A message passes two links: the uplink of its source host and the downlink of its target host. Each link transmits
+    one message at a time, first come, first served, in `bytes / bandwidth` seconds. An idle downlink receives while the
+    uplink sends, so a message over idle links takes `latency + bytes / bandwidth` in total. The answer returns in the
+    same way. An answer of None uses no bandwidth: it takes only `latency`.
     """
 
     latency: float = 0.0  # seconds, one way
-    bandwidth: float = inf  # bytes per second of each host, up and as much down
-    loss: float = 0.0  # probability that a call is lost: its request or its answer, as likely
-    timeout: float = 5.0  # seconds after a message that is lost was sent, until the caller gets `Unreachable`
+    bandwidth: float = inf  # bytes per second of each uplink and each downlink
+    loss: float = 0.0  # probability that a call is lost; request and answer are lost equally often
+    timeout: float = 5.0  # seconds from sending a lost message until the caller gets `Unreachable`
     size: Callable[[str, tuple[Any, ...], dict[str, Any]], float] = payload  # bytes of a call, or of (answer,)
 
     def __post_init__(self) -> None:
         if not 0 <= self.latency < inf:
-            raise ValueError(f"latency={self.latency}: seconds, not negative, not infinite")
+            raise ValueError(f"latency={self.latency}: must be at least 0 and finite (seconds)")
         if not self.bandwidth > 0:
-            raise ValueError(f"bandwidth={self.bandwidth}: bytes per second, above 0")
+            raise ValueError(f"bandwidth={self.bandwidth}: must be positive (bytes per second)")
         if not 0 <= self.loss <= 1:
-            raise ValueError(f"loss={self.loss}: a probability, from 0 to 1")
+            raise ValueError(f"loss={self.loss}: must be a probability, from 0 to 1")
         if not 0 <= self.timeout < inf:
-            raise ValueError(f"timeout={self.timeout}: seconds, not negative, not infinite")
+            raise ValueError(f"timeout={self.timeout}: must be at least 0 and finite (seconds)")
 
 
 class Links:
-    """The network of one run: when each link is free again, and what the seed has lost."""
+    """The state of the network in one run: when each link is free, and the random losses."""
 
     def __init__(self, network: Network, partitions: Iterable[Partition], rng: random.Random) -> None:
         self.network, self._partitions, self._rng = network, tuple(partitions), rng
-        self._up: defaultdict[str, float] = defaultdict(float)  # host -> when its uplink is free, in seconds
-        self._down: defaultdict[str, float] = defaultdict(float)
+        self._up: defaultdict[str, float] = defaultdict(float)  # host -> virtual second at which its uplink is free
+        self._down: defaultdict[str, float] = defaultdict(float)  # the same for downlinks
 
     def reset(self, seed: str) -> None:
-        """Begin anew: all links are free, losses follow from this seed."""
+        """Free all links and reseed the losses."""
         self._rng.seed(seed)
         self._up.clear()
         self._down.clear()
 
     def seconds(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> float:
-        """How long a link is taken by a message."""
+        """How long a message occupies a link, in virtual seconds."""
         bandwidth = self.network.bandwidth
         return 0.0 if bandwidth == inf else self.network.size(method, args, kwargs) / bandwidth
 
-    def leave(self, host: str, now: float, seconds: float) -> float:
-        """Take the uplink of `host`: when the first byte comes out at the other end."""
-        return _take(self._up, host, now, seconds) + self.network.latency
+    def send(self, host: str, now: float, seconds: float) -> float:
+        """Occupy the uplink of `host` for `seconds`. Returns when the first byte reaches the target host."""
+        return _occupy(self._up, host, now, seconds) + self.network.latency
 
-    def arrive(self, host: str, now: float, seconds: float) -> float:
-        """The first byte is at `host`, take its downlink: when the last byte is through."""
-        return _take(self._down, host, now, seconds) + seconds
+    def receive(self, host: str, now: float, seconds: float) -> float:
+        """Occupy the downlink of `host` for `seconds`. Returns when the last byte has arrived."""
+        return _occupy(self._down, host, now, seconds) + seconds
 
-    def lost(self) -> tuple[bool, bool]:
-        """Whether a call loses its request, and whether its answer."""
+    def draw_loss(self) -> tuple[bool, bool]:
+        """Whether the next call loses its request, and whether it loses its answer."""
         if not self.network.loss or self._rng.random() >= self.network.loss:
             return False, False
         request = self._rng.random() < 0.5
         return request, not request
 
-    def cut(self, one: str, other: str, now: float) -> bool:
-        """Whether a partition keeps what is sent now between two hosts from arriving."""
+    def partitioned(self, one: str, other: str, now: float) -> bool:
+        """Whether a partition separates the two hosts now."""
         return any(start <= now < end and (one in side) != (other in side) for start, end, side in self._partitions)
 
 
-def _take(free: defaultdict[str, float], host: str, now: float, seconds: float) -> float:
-    """Stand in line for a link: when it begins to be ours."""
+def _occupy(free: defaultdict[str, float], host: str, now: float, seconds: float) -> float:
+    """Occupy a link for `seconds`, behind all earlier messages. Returns when the transmission begins."""
     if not seconds:
-        return now  # nothing to carry: no need to stand in line
+        return now  # an empty message does not wait for the link
     begins = max(now, free[host])
     free[host] = begins + seconds
     return begins

@@ -1,4 +1,4 @@
-"""Scheduler in virtual time: which worker of a simulation goes on, and when none can."""
+"""Scheduler in virtual time: selects the worker that runs next, and detects deadlocks."""
 
 from __future__ import annotations
 
@@ -15,75 +15,75 @@ from gossamer.program import Copy
 
 
 class Deadlock(RuntimeError):
-    """Nobody gets anywhere any more. `waiting` says what the workers wait for: worker -> service.method."""
+    """No worker makes progress any more. `waiting`: worker -> the call it waits in, as service.method."""
 
     def __init__(self, waiting: dict[str, str]) -> None:
-        super().__init__("nobody can go on: " + ", ".join(f"{who} waits for {what}" for who, what in waiting.items()))
+        super().__init__("deadlock: " + ", ".join(f"{name} waits for {what}" for name, what in waiting.items()))
         self.waiting = waiting
 
 
 class SimulatedWorker:
-    """A worker on the engine, and its `Context`: it runs from when it is given the turn to when it passes it on."""
+    """A simulated worker and its `Context`. Its thread runs only during its turn."""
 
     def __init__(self, scheduler: Scheduler, copy: Copy, slow: float) -> None:
         self.name, self.rank, self.copies, self.host = copy.name, copy.rank, copy.copies, copy.node.host
         self.copy, self.scheduler, self.slow = copy, scheduler, slow
-        self.turn = threading.Lock()  # held but while it is its turn
+        self.turn = threading.Lock()  # the scheduler releases it to give this worker the turn
         self.turn.acquire()
-        self.at: float | None = None  # its place on the agenda
-        self.clock = 0.0  # seconds
-        self.waited = 0.0  # seconds parked
+        self.at: float | None = None  # its time in the event queue
+        self.clock = 0.0  # virtual seconds
+        self.waited = 0.0  # virtual seconds parked
         self.waits_for = ""
-        self.parked: int | None = None  # in which service
+        self.parked: int | None = None  # index of the service that it waits in
         self.sleeping = self.dead = self.ended = False
         self.restarts = 0
-        self.moves, self.since = 0, 0  # how often its clock went on `since` that many times somebody got somewhere
+        self.moves, self.since = 0, 0  # how often its clock has advanced since the progress count was `since`
 
-    def live(self) -> SimulatedWorker:
-        """Raises Crashed once its host has died: what still runs then is only clearing up, and has no effect."""
+    def check_alive(self) -> SimulatedWorker:
+        """Returns the worker. Raises Crashed if its host has crashed; cleanup code that still runs has no effect."""
         if self.dead:
-            raise Crashed(f"{self.name}: host {self.host!r} has died")
+            raise Crashed(f"{self.name}: host {self.host!r} has crashed")
         return self
 
     @property
     def stopped(self) -> bool:
-        self.scheduler.until(self, self.clock)  # or a loop that only waits for the end would never let the end come
+        self.scheduler.wait_until(self, self.clock)  # give others a turn: a loop on `stopped` would never end otherwise
         return self.scheduler.crew.stopped
 
     def stop(self) -> None:
-        self.live().scheduler.crew.stop()
+        self.check_alive().scheduler.crew.stop()
 
     def now(self) -> float:
-        return self.live().clock
+        return self.check_alive().clock
 
     def sleep(self, seconds: float) -> None:
         if self.scheduler.crew.stopped:
             seconds = 0.0
         self.sleeping, self.waits_for = True, "Context.stopped" if seconds == inf else ""
         try:
-            self.scheduler.until(self, self.clock + max(0.0, seconds) * self.slow)
+            self.scheduler.wait_until(self, self.clock + max(0.0, seconds) * self.slow)
         finally:
             self.sleeping, self.waits_for = False, ""
 
     def restored(self) -> Any | None:
-        return self.live().scheduler.crew.observer.restored(self.name)
+        return self.check_alive().scheduler.crew.observer.restored(self.name)
 
     def report(self, record: Any) -> None:
-        self.live().scheduler.crew.observer.report(self.name, record)
+        self.check_alive().scheduler.crew.observer.report(self.name, record)
 
     def save(self, state: Any) -> None:
-        self.live().scheduler.crew.observer.save(self.name, state)
+        self.check_alive().scheduler.crew.observer.save(self.name, state)
 
     def claim(self, steps: int, state: Callable[[], Any] = lambda: None) -> int | None:
-        crew = self.live().scheduler.crew
-        if self.stopped:  # lets others have their turn first; those that wait below do so in `_pause` alone
+        crew = self.check_alive().scheduler.crew
+        if self.stopped:  # gives others a turn first; the claim below does so only in `_pause`
             return None
         stopped = lambda: crew.stopped  # noqa: E731
-        return claim(crew.observer, self.name, steps, state, stopped=stopped, pause=self._pause, go=self._align)
+        return claim(crew.observer, self.name, steps, state, stopped=stopped, pause=self._pause, go=self._reset_order)
 
-    def _align(self) -> None:
-        """Let what follows depend on nothing but how many steps have been acted."""
-        self.scheduler.align(self, self.scheduler.crew.observer.claim(self.name, 0))
+    def _reset_order(self) -> None:
+        """Make the rest of the run depend only on the number of steps taken."""
+        self.scheduler.reset_order(self, self.scheduler.crew.observer.claim(self.name, 0))
 
     def _pause(self) -> None:
         self.scheduler.crew.serve()
@@ -91,183 +91,184 @@ class SimulatedWorker:
 
 
 class Scheduler:
-    """Who has the turn. All of it belongs to whoever has, so nothing needs a lock.
+    """Gives workers their turns, one at a time. Only the worker whose turn it is uses it, so it needs no locks.
 
-    The next is one of those with the smallest clock. A deadlock is when workers are parked (in a call that waits) and
+    The next turn goes to one of the workers with the smallest clock. A worker is parked while it waits in a call. There
+    is a deadlock if workers are parked and
 
-    * nobody can go on and no host is to come back, or
-    * for `patience` virtual seconds nobody got anywhere, and since then every worker that is not parked has moved its
-      clock on at least twice: it has slept from one turn to the next and that next one was in vain, too.
+    * no worker can continue and no fault is scheduled, or
+    * there was no progress for `patience` virtual seconds, and since then every worker that is not parked has advanced
+      its clock at least twice.
 
-    To get somewhere is to end a wait, to make a call that could have waited, or to end. So a loop that sleeps and
-    looks in turn, for ever, hides no deadlock; neither does it make one of a worker that sleeps for long, once.
+    Progress is: a wait ends, a call that may wait begins, or a worker ends. So a loop of sleeping and checking does not
+    hide a deadlock, and a single long sleep does not count as one.
     """
 
     def __init__(
         self,
         crew: Crew,
         faults_due: FaultSchedule,
-        happen: Callable[[Event], None],
+        execute_fault: Callable[[Event], None],
         rng: random.Random,
         patience: float,
         reseed: Callable[[object], None],
     ) -> None:
-        """`happen` carries out a fault; `reseed` lets all randomness follow from the seed and a position."""
+        """`reseed` derives all randomness from the seed and a position in the run."""
         self.crew, self.faults_due, self.patience = crew, faults_due, patience
         self.workers: list[SimulatedWorker] = []
-        self.now = 0.0  # seconds; the clock of who has the turn
-        self.count = 0
-        self._happen, self._reseed = happen, reseed
+        self.now = 0.0  # virtual seconds: the clock of the worker whose turn it is
+        self.turns = 0
+        self._execute_fault, self._reseed = execute_fault, reseed
         self._queue: EventQueue[SimulatedWorker] = EventQueue(rng)
-        self._parked: dict[int, list[SimulatedWorker]] = {}  # by the service they wait in
-        self._running = 0  # workers that have not ended
-        self._news = True  # whether a call has ended since everybody who is parked last looked
-        self._fresh: set[int] = set()  # services where one has ended since those parked there last looked twice
-        self._stirred: set[int] = set()  # of these, where one that waited on may have changed something for others
-        self._gains, self._look_at = 0, patience  # how often somebody got somewhere; when to look for a deadlock
-        self._ending = False
+        self._parked: dict[int, list[SimulatedWorker]] = {}  # by the service that they wait in
+        self._running = 0  # number of workers that have not ended
+        self._unchecked = True  # whether a call has ended since all parked workers were last re-checked
+        self._changed: set[int] = set()  # services where a call has ended since their last re-check
+        self._recheck: set[int] = set()  # of these, where a resumed call waits again and may have changed the state
+        self._progress = 0  # count of progress events
+        self._check_at = patience  # when to check for a deadlock, in virtual seconds
+        self._stopping = False
 
-    def join(self, worker: SimulatedWorker) -> None:
+    def add(self, worker: SimulatedWorker) -> None:
         self.workers.append(worker)
         self._running += 1
         self._queue.add(worker, 0.0)
 
-    def pass_on(self) -> None:
-        """Give the turn to one of the earliest; to nobody when all have ended."""
+    def next_turn(self) -> None:
+        """Execute the faults that are due and give the turn to one of the earliest workers, unless all have ended."""
         while self._running:
-            if self.crew.stopped and not self._ending:
-                self._end()
+            if self.crew.stopped and not self._stopping:
+                self._stop()
             first = self._queue.first()
-            if self._last_looks(first):
+            if self._recheck_parked(first):
                 continue
             event = self.faults_due.first()
-            soon = first is None or (event is not None and (event.when, event.back) <= (first, False))
+            soon = first is None or (event is not None and (event.when, event.restart) <= (first, False))
             upcoming = event.when if soon and event is not None else inf if first is None else first
-            if (upcoming > self._look_at or upcoming == inf) and self._hopeless(upcoming):
+            if (upcoming > self._check_at or upcoming == inf) and self._is_deadlock(upcoming):
                 waiting = {p.name: p.waits_for for p in self.workers if p.waits_for}
                 self.crew.fail("the simulation", Deadlock(dict(sorted(waiting.items()))))
             elif soon and event is not None:
                 self.now = max(self.now, event.when)
-                self._happen(self.faults_due.take())
+                self._execute_fault(self.faults_due.take())
             elif first is not None:
-                self._give(first)
+                self._give_turn(first)
                 return
 
-    def _give(self, second: float) -> None:
+    def _give_turn(self, second: float) -> None:
         worker = self._queue.take(second)
         if second > self.now:
             self.now = second
         if second > worker.clock:
             worker.clock = second
-            worker.moves = worker.moves + 1 if worker.since == self._gains else 1
-            worker.since = self._gains
-        self.count += 1
+            worker.moves = worker.moves + 1 if worker.since == self._progress else 1
+            worker.since = self._progress
+        self.turns += 1
         worker.turn.release()
 
-    def until(self, me: SimulatedWorker, second: float) -> None:
-        """Give others their turn until it is mine again, at `second`. Raises Crashed."""
-        me.live()
+    def wait_until(self, me: SimulatedWorker, second: float) -> None:
+        """Give others their turns until it is this worker's turn at `second`. Raises Crashed."""
+        me.check_alive()
         self._queue.add(me, second)
-        self.pass_on()
+        self.next_turn()
         me.turn.acquire()
-        me.live()
+        me.check_alive()
 
-    def align(self, me: SimulatedWorker, position: object) -> None:
-        """Begin anew, as a run that is resumed at this position does: nobody asleep, all clocks at this second, the
-        order decided by the seed and the position."""
+    def reset_order(self, me: SimulatedWorker, position: object) -> None:
+        """Make the order of turns the same as in a run that is resumed at this position: no worker sleeps, all clocks
+        are equal, and the randomness follows from the seed and the position. Raises Crashed."""
         self._reseed(position)
-        self._stirred.clear()
-        self._fresh.clear()
-        self._news = True
-        self.gain()
-        going = [w for w in self.workers if w.parked is None and not w.ended and not w.dead and w is not me]
-        for worker in sorted([*going, me], key=lambda each: each.name):
+        self._recheck.clear()
+        self._changed.clear()
+        self._unchecked = True
+        self.record_progress()
+        active = [w for w in self.workers if w.parked is None and not w.ended and not w.dead and w is not me]
+        for worker in sorted([*active, me], key=lambda each: each.name):
             self._queue.remove(worker)
             worker.clock = self.now
             self._queue.add(worker, self.now)
         for others in self._parked.values():
             others.sort(key=lambda each: each.name)
-        self.pass_on()
+        self.next_turn()
         me.turn.acquire()
-        me.live()
+        me.check_alive()
 
     def park(self, me: SimulatedWorker, service: int, what: str, *, again: bool) -> None:
-        """Wait for a change of the service; `again` where I have waited and looked before. Raises Crashed."""
+        """Wait for a change of the service. `again`: whether this call has waited before. Raises Crashed."""
         others = self._parked.setdefault(service, [])
-        if again and others and service in self._fresh:
-            self._stirred.add(service)
+        if again and others and service in self._changed:
+            self._recheck.add(service)
         others.append(me)
         me.parked, me.waits_for, since = service, what, me.clock
-        self.pass_on()
+        self.next_turn()
         me.turn.acquire()
         me.waits_for = ""
         me.waited += me.clock - since
-        me.live()
+        me.check_alive()
 
-    def absent(self, me: SimulatedWorker) -> None:
-        """Wait, dead, for my host to come back."""
-        self.pass_on()
+    def wait_for_restart(self, me: SimulatedWorker) -> None:
+        """Wait, after a crash, until the worker's host has restarted or the program is stopped."""
+        self.next_turn()
         me.turn.acquire()
 
     def wake(self, *services: int) -> None:
-        """Let those parked there look again, now."""
+        """Make all workers ready that are parked in these services."""
         for service in services:
             for worker in self._parked.pop(service, ()):
                 worker.parked = None
                 self._queue.add(worker, self.now)
 
-    def changed(self, service: int) -> None:
-        """A call has ended there."""
-        self._news = True
-        self._fresh.add(service)
+    def call_ended(self, service: int) -> None:
+        self._unchecked = True
+        self._changed.add(service)
         self.wake(service)
 
-    def gain(self) -> None:
-        """Somebody got somewhere."""
-        self._gains += 1
-        self._look_at = self.now + self.patience
+    def record_progress(self) -> None:
+        self._progress += 1
+        self._check_at = self.now + self.patience
 
-    def rouse(self, worker: SimulatedWorker) -> None:
-        """Let a worker go on now, wherever it waits."""
+    def make_ready(self, worker: SimulatedWorker) -> None:
+        """Let a worker continue now, even if it is parked or sleeping."""
         if worker.parked is not None:
             self._parked[worker.parked].remove(worker)
             worker.parked = None
         self._queue.remove(worker)
         self._queue.add(worker, self.now)
 
-    def leave(self, me: SimulatedWorker) -> None:
-        """I have ended."""
+    def end(self, me: SimulatedWorker) -> None:
+        """Mark a worker as ended and give the turn to the next."""
         me.ended = True
         self._running -= 1
-        self.gain()
-        self.pass_on()
+        self.record_progress()
+        self.next_turn()
 
-    def _last_looks(self, first: float | None) -> bool:
-        """Before time goes on: a change between two waits wakes nobody (see `waits`). Whether somebody looks."""
+    def _recheck_parked(self, first: float | None) -> bool:
+        """Before time advances, wake parked workers: a change between two yields did not wake them (see `waits`).
+        Returns whether a worker has become ready."""
         if first is not None and first <= self.now:
             return False
-        services: Iterable[int] = self._stirred
-        if first is None and self._news:
-            self._news, services = False, tuple(self._parked)
-        self._fresh.difference_update(services)
+        services: Iterable[int] = self._recheck
+        if first is None and self._unchecked:
+            self._unchecked, services = False, tuple(self._parked)
+        self._changed.difference_update(services)
         self.wake(*services)
-        self._stirred.clear()
+        self._recheck.clear()
         return self._queue.first() != first
 
-    def _hopeless(self, upcoming: float) -> bool:
-        """Whether nothing is to come, or all who are not parked have moved on in vain."""
+    def _is_deadlock(self, upcoming: float) -> bool:
+        """Whether nothing is scheduled, or all workers that are not parked run without progress."""
         if upcoming == inf:
             return True
-        self._look_at = upcoming + self.patience
-        going = [p for p in self.workers if p.parked is None and not p.ended and p.at != inf]
-        in_vain = all(p.since == self._gains and p.moves >= 2 for p in going)
-        return in_vain and any(p.parked is not None for p in self.workers)
+        self._check_at = upcoming + self.patience
+        active = [p for p in self.workers if p.parked is None and not p.ended and p.at != inf]
+        no_progress = all(p.since == self._progress and p.moves >= 2 for p in active)
+        return no_progress and any(p.parked is not None for p in self.workers)
 
-    def _end(self) -> None:
-        """The program is being stopped: nobody sleeps or waits any longer, and nothing goes wrong any more."""
-        self._ending = True
+    def _stop(self) -> None:
+        """Stop the program: cancel all faults, and make sleeping and waiting workers ready so that they can end."""
+        self._stopping = True
         self.faults_due.clear()
         for worker in self.workers:
             absent = worker.dead and worker.at is None
             if not worker.ended and (worker.parked is not None or worker.sleeping or absent):
-                self.rouse(worker)
+                self.make_ready(worker)

@@ -14,7 +14,7 @@ from ray import exceptions
 from gossamer.launch.base import Crew
 from gossamer.launch.ray import launcher
 from gossamer.launch.ray.faults import describe
-from gossamer.launch.ray.messages import GONE
+from gossamer.launch.ray.messages import UNAVAILABLE
 from gossamer.launch.ray.supervisor import Deployment, Limits, Supervisor
 from gossamer.program import SILENT
 
@@ -51,7 +51,7 @@ def test_an_error_is_one_plain_line(error: BaseException, text: str) -> None:
 
 
 def test_every_error_of_ray_that_is_survived_has_plain_words() -> None:
-    assert set(GONE) <= {type(error) for error, _ in ERRORS}
+    assert set(UNAVAILABLE) <= {type(error) for error, _ in ERRORS}
 
 
 @pytest.mark.parametrize(
@@ -65,12 +65,12 @@ def test_every_error_of_ray_that_is_survived_has_plain_words() -> None:
     ],
 )
 def test_what_ray_says_of_a_cluster_is_one_plain_line(text: str, plain: str) -> None:
-    assert launcher._plain(text, "otherwise").startswith(plain)
+    assert launcher._summary(text, "otherwise").startswith(plain)
 
 
 def test_a_host_that_does_not_answer_is_logged_in_one_plain_line(caplog: pytest.LogCaptureFixture) -> None:
     crew = Crew(SILENT, lambda: None)
     crew.stop()  # so that it does not wait between two attempts
     run = Deployment(crew, None, {"one": None}, Limits(1.0, 1, 1.0, 1.0))
-    Supervisor(run, "one", ["work"])._missing(exceptions.ActorUnavailableError(GRPC, None))
+    Supervisor(run, "one", ["work"])._no_answer(exceptions.ActorUnavailableError(GRPC, None))
     assert caplog.messages == ["host one does not answer: not reachable"]

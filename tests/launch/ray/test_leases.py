@@ -54,7 +54,7 @@ class Pair:
         self.time += seconds
         self.leases.take(self.granted.grant())
         demand = self.leases.demand()
-        self.granted.meet("a", demand, self.owner)
+        self.granted.satisfy("a", demand, self.owner)
         return demand
 
     def looks(self) -> None:
@@ -111,13 +111,13 @@ def test_a_grant_that_comes_twice_counts_once_and_one_that_is_lost_comes_again()
     pair = Pair()
     pair.claim()
     demand = pair.leases.demand()
-    pair.granted.meet("a", demand, pair.owner)
+    pair.granted.satisfy("a", demand, pair.owner)
     for _ in range(3):
         pair.leases.take(pair.granted.grant())
     assert used(pair) == [0]
     pair.leases.take(pair.granted.grant())
     assert used(pair) == []
-    pair.granted.meet("a", demand, pair.owner)  # an older demand, again
+    pair.granted.satisfy("a", demand, pair.owner)  # an older demand, again
     assert pair.look().received == 1
     assert pair.owner.budget.granted == 2 * STEPS  # what is used, and one ahead
     for _ in range(3):
@@ -213,5 +213,5 @@ def test_leases_ahead_are_no_claim_of_an_idle_worker(answer: Answer) -> None:
             asked.append((steps, idle))
             return answer
 
-    Granted().meet("a", Demand(STEPS, received=0, used=0, ahead=3, idle=False), Asked())
+    Granted().satisfy("a", Demand(STEPS, received=0, used=0, ahead=3, idle=False), Asked())
     assert asked == [(STEPS, False)]

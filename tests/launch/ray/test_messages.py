@@ -1,4 +1,4 @@
-"""What a look at a host returns is bounded, whatever the host has to say, and nothing is asked for in vain for ever."""
+"""A poll of a host returns a bounded number of bytes, and a poll that times out is retried with a smaller bound."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ray.exceptions import GetTimeoutError
 
 from gossamer.launch.base import Crew
 from gossamer.launch.ray.host import HostProcess
-from gossamer.launch.ray.messages import LOOK_BYTES, PIECE_BYTES, HostObserver, HostState, Pieces, WorkerMessage
+from gossamer.launch.ray.messages import PIECE_BYTES, POLL_BYTES, HostObserver, HostState, Pieces, WorkerMessage
 from gossamer.launch.ray.supervisor import Limits, Supervisor
 from gossamer.program import Silent
 
@@ -32,39 +32,39 @@ def content(news: tuple[WorkerMessage, ...]) -> list[tuple[str, Any]]:
     return [(each.kind, pieces.take()) for each in news if pieces.add(each)]
 
 
-def test_a_look_returns_a_bounded_number_of_bytes_in_order() -> None:
+def test_a_poll_returns_a_bounded_number_of_bytes_in_order() -> None:
     observer = HostObserver({})
     for number in range(20):
         observer.report("a", megabytes(1, number))
-    looks, news = 0, tuple[WorkerMessage, ...]()
+    polls, news = 0, tuple[WorkerMessage, ...]()
     while sum(not each.more for each in news) < 20:
-        first, found = observer.take(len(news))
+        first, found = observer.fetch(len(news))
         assert first == len(news)
-        assert len(pickle.dumps(found)) <= LOOK_BYTES
-        looks, news = looks + 1, news + found
+        assert len(pickle.dumps(found)) <= POLL_BYTES
+        polls, news = polls + 1, news + found
     assert [int(array[0]) for _, array in content(news)] == list(range(20))
-    assert 5 <= looks <= 7  # 20 MB in looks of 4
+    assert 5 <= polls <= 7  # 20 MB in polls of 4
 
 
-def test_many_small_messages_are_one_look_and_at_least_one_always_comes() -> None:
+def test_many_small_messages_are_one_poll_and_at_least_one_always_comes() -> None:
     observer = HostObserver({})
     for number in range(100):
         observer.report("a", number)
-    assert content(observer.take(0)[1]) == [("report", number) for number in range(100)]
-    assert content(observer.take(0, most=1)[1]) == [("report", 0)]
-    assert content(observer.take(99, most=1)[1]) == [("report", 99)]
-    assert observer.take(100, most=1) == (100, ())
+    assert content(observer.fetch(0)[1]) == [("report", number) for number in range(100)]
+    assert content(observer.fetch(0, max_bytes=1)[1]) == [("report", 0)]
+    assert content(observer.fetch(99, max_bytes=1)[1]) == [("report", 99)]
+    assert observer.fetch(100, max_bytes=1) == (100, ())
 
 
 def test_a_state_comes_in_pieces_and_is_on_its_way_until_all_have_been_seen() -> None:
     observer = HostObserver({})
     observer.save("a", megabytes(10))
     assert observer.saving("a")
-    first, found = observer.take(0)
+    first, found = observer.fetch(0)
     assert content(found) == []
     while found:
         assert observer.saving("a")
-        first, found = observer.take(first + len(found))
+        first, found = observer.fetch(first + len(found))
     assert not observer.saving("a")
 
 
@@ -73,11 +73,11 @@ class Link:
 
     def __init__(self, host: HostProcess, carries: int) -> None:
         self.host, self.carries, self.tries = host, carries, 0
-        self.look = SimpleNamespace(remote=lambda *args: args)
+        self.poll = SimpleNamespace(remote=lambda *args: args)
 
     def answer(self, args: tuple[Any, ...], seconds: float) -> HostState:
         self.tries += 1
-        state = self.host.look(*args)
+        state = self.host.poll(*args)
         if len(pickle.dumps(state)) > self.carries:
             raise GetTimeoutError("no answer")
         return state
@@ -111,7 +111,7 @@ def linked(carries: int) -> tuple[HostObserver, Link, Supervisor, Told]:
 
 @pytest.mark.parametrize("carries", [MB, 2 * PIECE_BYTES])
 def test_what_does_not_cross_in_time_is_asked_for_in_smaller_parts(carries: int) -> None:
-    """One state and the reports behind it, each more than crosses a slow network in the time of one look."""
+    """One state and the reports behind it, each larger than a slow network carries in the time of one poll."""
     observer, link, supervisor, told = linked(carries)
     observer.save("a", megabytes(5, 7))
     for number in range(3):
@@ -120,7 +120,7 @@ def test_what_does_not_cross_in_time_is_asked_for_in_smaller_parts(carries: int)
     failed = 0
     while supervisor.running and link.tries < 1000:
         try:
-            supervisor._look()
+            supervisor._poll()
         except GetTimeoutError:
             failed += 1
     assert supervisor.running == set()
@@ -129,15 +129,15 @@ def test_what_does_not_cross_in_time_is_asked_for_in_smaller_parts(carries: int)
     assert 0 < failed < link.tries / 2  # it asks for more again now and then, but not each time
 
 
-def test_a_look_may_be_as_large_as_before_once_the_network_carries_more() -> None:
+def test_a_poll_may_be_as_large_as_before_once_the_network_carries_more() -> None:
     observer, link, supervisor, _ = linked(PIECE_BYTES // 2)
     observer.report("a", megabytes(20))
     for _ in range(10):
         with pytest.raises(GetTimeoutError):
-            supervisor._look()
-    assert supervisor._most == PIECE_BYTES
+            supervisor._poll()
+    assert supervisor._max_bytes == PIECE_BYTES
     link.carries = 100 * MB
     tries = link.tries
-    while supervisor._most < LOOK_BYTES:
-        supervisor._look()
-    assert link.tries - tries < LOOK_BYTES / PIECE_BYTES + 1
+    while supervisor._max_bytes < POLL_BYTES:
+        supervisor._poll()
+    assert link.tries - tries < POLL_BYTES / PIECE_BYTES + 1

@@ -278,7 +278,7 @@ def test_a_host_that_is_gone_for_good_ends_the_program_once_the_others_have_ende
 def test_a_host_that_is_gone_for_good_and_was_alone_is_an_error() -> None:
     program = Program("gone")
     program.worker(kill_for_good)()
-    with pytest.raises(HostFailed, match="never came back within 1 s: kill_for_good"):
+    with pytest.raises(HostFailed, match="did not come back within 1 s: kill_for_good"):
         Ray(gone_seconds=1.0)(program)
 
 

@@ -100,7 +100,7 @@ def test_the_dead_survive_by_nothing_and_do_nothing() -> None:
             finally:
                 if ctx.restarts == 0:
                     for last in (ctx.now, ctx.stop, box.add, lambda: ctx.report("alive"), lambda: ctx.save("state")):
-                        with pytest.raises(BaseException, match="host 'far' has died"):
+                        with pytest.raises(BaseException, match="host 'far' has crashed"):
                             last()
         ctx.report("again")
 
@@ -259,7 +259,7 @@ def test_a_service_that_cannot_be_made_again_fails_the_program() -> None:
     program.worker(work)(program.service(Once)())
     with pytest.raises(RuntimeError, match="only once") as caught:
         Simulation(0, faults=Faults(crashes=[(5.0, "main", 1.0)]))(program)
-    assert "in host 'main', started again" in caught.value.__notes__
+    assert "in restart of host 'main'" in caught.value.__notes__
 
 
 def test_waiting_for_the_dead_is_a_deadlock_only_if_they_never_come_back() -> None:
