@@ -45,7 +45,7 @@ VECTOR = Layer(
     (NetworkOptions(torso="mlp", input="raw"), RunOptions(threads=1), Adam(epsilon=1e-5)),
 )
 PPO_PIXELS = Layer(
-    "tuned on Pong: 42x42 pictures centred on their background, a small network, few passes, plain advantages",
+    "tuned on Pong: 42x42 pictures centred on their background, a small network, small minibatches, plain advantages",
     (
         AtariOptions("", screen_size=42),
         AleOptions("", screen_size=42),
@@ -93,7 +93,7 @@ A2C_VECTOR = Layer(
     (
         RunOptions(rollout_length=5),
         A2C(gamma=0.98, gae_lambda=0.9, value_coef=0.05, entropy_coef=0.01),
-        OptimizationOptions(learning_rate=1e-3, final_fraction=0.1, max_grad_norm=0.5),
+        OptimizationOptions(learning_rate=2e-3, final_fraction=0.1, max_grad_norm=0.5),
     ),
 )
 TUNED = {
@@ -146,6 +146,10 @@ SHAPES = {
     "pala": Layer("as many environments in all as the paper", (PALA(num_envs=16),), (sqrt_of_learners, follow)),
 }
 
+# What an algorithm needs in one architecture only: (architecture, algorithm, pictures)
+COMBINATIONS = {
+    ("paac", "ppo", True): Layer("tuned on Pong: longer rollouts of fewer environments", (PAAC(num_envs=16),)),
+}
 
 IN_PLACE = {
     "gala": Layer("small environments are stepped in place, by no process of their own", (GALA(env_workers=0),)),
@@ -161,6 +165,8 @@ def layers(architecture: str, algorithm: str, *, preset: str, pixels: bool, atar
             yield TUNED[algorithm, pixels]
         if architecture in SHAPES:
             yield SHAPES[architecture]
+        if (architecture, algorithm, pixels) in COMBINATIONS:
+            yield COMBINATIONS[architecture, algorithm, pixels]
     else:
         yield _paper(architecture, algorithm, pixels)
     if architecture in IN_PLACE and not atari:

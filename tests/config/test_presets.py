@@ -9,7 +9,7 @@ import pytest
 
 from gossamer.config.file import flat
 from gossamer.config.names import ALGORITHMS, ARCHITECTURES, load
-from gossamer.config.presets import PAPERS, SHAPES, TUNED, layers
+from gossamer.config.presets import COMBINATIONS, PAPERS, SHAPES, TUNED, layers
 from gossamer.config.resolve import configure
 from gossamer.errors import UserError
 from gossamer.options import given
@@ -31,6 +31,7 @@ def test_what_presets_say_can_be(architecture: str, env: str, wanted: dict[str, 
 def test_layers_set_options_of_their_own_algorithm_and_architecture_only() -> None:
     named = [(TUNED[key], key[0], None) for key in TUNED]
     named += [(layer, "a2c", name) for name, layer in (*PAPERS.items(), *SHAPES.items())]
+    named += [(layer, algorithm, name) for (name, algorithm, _), layer in COMBINATIONS.items()]
     for layer, algorithm, architecture in named:
         kinds = {type(part) for part in layer.parts}
         others = {load("", name, ALGORITHMS) for name in ALGORITHMS if name != algorithm}
