@@ -1,4 +1,4 @@
-"""From a configuration to the parts that run: the environment, the task, the program."""
+"""Builds the environment, the task and the program from a configuration."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gossamer.task import Optimization, Task
 
 
 def device(name: str) -> str:
-    """`auto` becomes what the machine has; `UserError` where the device is not there."""
+    """Resolve `auto` to a device of this machine. Raises `UserError` if the device does not exist."""
     if name == "auto":
         return resolve_device(name)
     try:
@@ -34,7 +34,7 @@ def device(name: str) -> str:
 
 
 def precision(name: str, where: str) -> torch.dtype:
-    """`auto` becomes bf16 where the processor computes in it natively, else fp32."""
+    """Resolve `auto` to bf16 if the device `where` supports it natively, else to fp32."""
     if name == "auto":
         if where.startswith("cuda"):
             native = torch.cuda.is_bf16_supported(including_emulation=False)
@@ -52,7 +52,7 @@ def environment(config: Config) -> EnvFactory:
 
 
 def network(config: Config, where: str) -> Network:
-    """The network's parts, computing on that device."""
+    """The network's parts, for the device `where`."""
     chosen = config.network
     return Network(
         torso=load("--network", chosen.torso, NETWORKS),
@@ -64,14 +64,14 @@ def network(config: Config, where: str) -> Network:
 
 
 def task(config: Config) -> Task:
-    """What is learned. Threads left open are the cores divided among the learners."""
+    """The task. By default each learner gets an equal share of the cores as threads."""
     return _task(config, config.run.threads or max(1, cores() // learners(config)))
 
 
 def program(config: Config, *, cluster: bool = False) -> Program:
-    """The architecture, wired for this configuration. `cluster`: for hosts that each resolve `--device auto`.
+    """The program of this configuration. `cluster`: each host resolves `--device auto` by itself.
 
-    Raises `UserError` for an ordinal of a device on a cluster."""
+    Raises `UserError` for a device with an index (`cuda:1`) on a cluster."""
     what = task(config)
     if cluster and config.run.device not in ("auto", "cpu", "cuda"):
         raise UserError(
@@ -81,12 +81,12 @@ def program(config: Config, *, cluster: bool = False) -> Program:
 
 
 def learners(config: Config) -> int:
-    """Learners on all hosts together."""
+    """Number of learners on all hosts together."""
     return len(config.architecture.program(_task(config, 1)).saved_workers)
 
 
 def num_envs(config: Config) -> int:
-    """Environments of each learner, as the program was wired."""
+    """Environments of each learner, read from the program."""
     return next(_wired_envs(program(config)), 1)
 
 
@@ -97,7 +97,7 @@ def _wired_envs(wired: Program) -> Iterator[int]:
 
 
 def check_memory(config: Config, spec: Spec) -> None:
-    """`UserError` where one rollout of all learners takes more than the machine's memory."""
+    """Raise `UserError` if one rollout of all learners needs more than the machine's memory."""
     import os
 
     steps = num_envs(config) * (config.run.rollout_length + 1) * learners(config)
@@ -106,7 +106,7 @@ def check_memory(config: Config, spec: Spec) -> None:
     if wanted > there:
         raise UserError(
             f"--rollout-length {config.run.rollout_length}: with --num-envs {num_envs(config)} its observations take "
-            f"{wanted / 1e9:,.0f} GB and the machine has {there / 1e9:,.0f} GB; give smaller ones"
+            f"{wanted / 1e9:,.0f} GB and the machine has {there / 1e9:,.0f} GB; use smaller values"
         )
 
 
