@@ -1,1 +1,1 @@
-"""Measurements, each a command whose result is kept as data under `results/`. See README.md beside this file."""
+"""Benchmarks. Each is a command that writes its result as data under `results/`; see README.md in this directory."""

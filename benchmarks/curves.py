@@ -1,12 +1,12 @@
-"""Learning curves: train the same options with several seeds, one run after the other, and keep the curves.
+"""Learning curves: trains the same options with several seeds, one run after the other, and stores the curves.
 
     python -m benchmarks.curves train pong-paac --seeds 1 2 3 --stop-at-return 18 \\
         --run "ppo: paac --env pong --algorithm ppo --steps 1500000" --run "a2c: paac --env pong --steps 6000000"
     python -m benchmarks.curves build pong-paac --run ppo=runs/a,runs/b --run a2c=runs/c
 
 `train` skips finished runs and resumes an interrupted one, so it can be started again at any time. Both commands write
-`results/NAME.json` and a plot from the run directories alone. `build` is for runs that exist already; use it at the
-commit and on the machine that trained them.
+`results/NAME.json` and a plot from the run directories. `build` is for existing runs; use it at the commit and on the
+machine that trained them.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from gossamer.config.resolve import configure
 from gossamer.options import flag
 from gossamer.training.metrics import RECENT
 
-Row: TypeAlias = Mapping[str, Any]  # a line of metrics.jsonl, two seconds after the one before it
+Row: TypeAlias = Mapping[str, Any]  # a line of metrics.jsonl; lines are two seconds apart
 
-POINTS = 200  # of a curve that is kept
-ALWAYS_SHOWN = ("architecture", "env", "preset", "algorithm", "steps")  # in the command of a run
+POINTS = 200  # of a stored curve
+ALWAYS_SHOWN = ("architecture", "env", "preset", "algorithm", "steps")  # options that the command of a run contains
 
 
 def thinned(rows: Sequence[Row], points: int = POINTS) -> list[list[float]]:
@@ -52,17 +52,17 @@ def reached(rows: Sequence[Row], goal: float) -> tuple[int | None, float | None]
 
 
 def median(values: Sequence[float | None]) -> float | None:
-    """Median where None means never, which is greater than any number; None where the median is never."""
+    """The median, where None means never and is greater than any number. None if the median is never."""
     found = statistics.median(math.inf if value is None else value for value in values)
     return None if math.isinf(found) else found
 
 
 def load(directory: Path, goal: float) -> dict[str, Any]:
-    """What one run has shown; `FileNotFoundError` where it has not ended."""
+    """The results of one run. Raises `FileNotFoundError` if it has not ended."""
     result = json.loads((directory / "result.json").read_text())
     rows = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
     steps, seconds = reached(rows, goal)
-    if result.get("stop_at_return") == goal and result["solved_steps"]:  # looked for in every report, not in every row
+    if result.get("stop_at_return") == goal and result["solved_steps"]:  # from all reports, not only from rows
         steps = result["solved_steps"]
         seconds = next(row["seconds"] for row in rows if row["steps"] >= steps)
     return {
@@ -80,8 +80,8 @@ def load(directory: Path, goal: float) -> dict[str, Any]:
 
 
 def command(config: Mapping[str, Any]) -> str:
-    """The command that trains with this configuration (of `config.json`): what differs from the presets of this commit,
-    without the seed."""
+    """The command that trains with this configuration (of `config.json`), without the seed. It has the options that
+    differ from the presets of this commit."""
     settings = flat(from_dict(config)[0])
     named = {name: settings[name] for name in ALWAYS_SHOWN}
     presets = flat(configure(**named))
@@ -92,7 +92,7 @@ def command(config: Mapping[str, Any]) -> str:
 
 
 def build(runs: Mapping[str, Sequence[Path]], goal: float) -> dict[str, Any]:
-    """Curves and medians by label. Raises `ValueError` where runs of one label differ in more than their seed."""
+    """Curves and medians by label. Raises `ValueError` if runs of one label differ in more than their seed."""
     curves = {}
     for label, directories in runs.items():
         commands = {command(json.loads((d / "result.json").read_text())["config"]) for d in directories}
@@ -113,8 +113,8 @@ def build(runs: Mapping[str, Sequence[Path]], goal: float) -> dict[str, Any]:
 
 
 def plot(found: Mapping[str, Any], path: Path) -> None:
-    """Return against steps and against minutes, a line for each seed, a colour for each label."""
-    from matplotlib.figure import Figure  # takes a while: only where it is used
+    """Plot the return against steps and against minutes: a line for each seed, a colour for each label."""
+    from matplotlib.figure import Figure  # imported here because it is slow
 
     figure = Figure(figsize=(11, 4), layout="constrained")
     by_steps, by_time = figure.subplots(1, 2, sharey=True)
@@ -134,15 +134,15 @@ def plot(found: Mapping[str, Any], path: Path) -> None:
 
 
 def finished(directory: Path) -> bool:
-    """Whether a run ended by itself, not by a signal."""
+    """Whether a run ended without a signal."""
     result = directory / "result.json"
     return result.exists() and not json.loads(result.read_text())["ended"].startswith("SIG")
 
 
 def train(options: Sequence[str], seed: int, directory: Path, stop_at_return: float | None) -> None:
-    """Finish one run: from the start or from its last checkpoint. A finished run is left as it is."""
+    """Finish one run, from the start or from its last checkpoint. A finished run is not changed."""
     if finished(directory):
-        print(f"{directory}: finished before", flush=True)
+        print(f"{directory}: already finished", flush=True)
         return
     if any(directory.glob("checkpoints/step_*")):
         words = ["resume", str(directory)]
@@ -155,9 +155,9 @@ def train(options: Sequence[str], seed: int, directory: Path, stop_at_return: fl
         try:
             code = process.wait()
         except KeyboardInterrupt:
-            code = process.wait()  # it was interrupted too, and saves a checkpoint
+            code = process.wait()  # the child was interrupted too, and saves a checkpoint
     if code or not finished(directory):
-        raise SystemExit(code or f"{directory}: interrupted; the same command goes on with it")
+        raise SystemExit(code or f"{directory}: interrupted; run the same command again to continue")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -165,22 +165,22 @@ def _parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(dest="verb", required=True)
     for verb, form in (("train", '"LABEL: OPTIONS of gossamer train"'), ("build", "LABEL=DIR[,DIR...]")):
         made = verbs.add_parser(verb)
-        made.add_argument("name", help="of the result files")
+        made.add_argument("name", help="name of the result files")
         add_out(made)
-        made.add_argument("--run", action="append", required=True, metavar=form, help="may be given several times")
-        made.add_argument("--goal", type=float, default=18.0, help="return whose first steps and seconds are noted")
+        made.add_argument("--run", action="append", required=True, metavar=form, help="may be repeated")
+        made.add_argument("--goal", type=float, default=18.0, help="return whose first steps and seconds are stored")
     verbs.choices["train"].add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    verbs.choices["train"].add_argument("--stop-at-return", type=float, help="end a run once it is there")
-    verbs.choices["train"].add_argument("--work", type=Path, default=Path("runs/curves"), help="where runs go")
+    verbs.choices["train"].add_argument("--stop-at-return", type=float, help="end a run at this mean return")
+    verbs.choices["train"].add_argument("--work", type=Path, default=Path("runs/curves"), help="directory of the runs")
     return parser
 
 
 def main() -> None:
-    """Train if asked, then write the figures and the plot."""
+    """Train if requested, then write the figures and the plot."""
     parser = _parser()
     given = parser.parse_args()
     if importlib.util.find_spec("matplotlib") is None:
-        parser.error("matplotlib is not there yet: make bench-install")
+        parser.error("matplotlib is not installed: make bench-install")
     origin = provenance()
     runs: dict[str, list[Path]] = {}
     for text in given.run:

@@ -1,4 +1,4 @@
-"""Run a command that prints one JSON object, and write the object and its origin to `results/NAME.json`.
+"""Runs a command that prints one JSON object, and writes the object and its origin to `results/NAME.json`.
 
 python -m benchmarks.keep bench-paac-pong -- gossamer bench paac --env pong --json
 """
@@ -17,9 +17,9 @@ from benchmarks.provenance import add_out, keep, provenance
 
 
 def main() -> None:
-    """Write the origin, and under `figures` what the command printed."""
+    """Write the origin, and the command's output as `figures`."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("name", help="of the file under results/")
+    parser.add_argument("name", help="name of the file under results/")
     add_out(parser)
     parser.add_argument("words", nargs="+", metavar="COMMAND", help="after --")
     given = parser.parse_args()

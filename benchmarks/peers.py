@@ -1,18 +1,19 @@
-"""Training speed against Stable-Baselines3's A2C on Pong, on the CPU of this machine; both are measured in turn.
+"""Training speed compared with Stable-Baselines3's A2C on Pong, on the CPU of this machine, measured in turn.
 
     make bench-install && .venv/bin/python -m benchmarks.peers
 
-Both sides train for real, each in its own process with nothing else running: Pong as 84x84 frames in stacks of 4, the
+Both sides train, each in its own process while the machine is otherwise idle: Pong as 84x84 frames in stacks of 4, the
 Nature network, 32 environments, rollouts of 5 steps, A2C with RMSProp and the same coefficients. Steps are counted from
-the end of a warm-up to the end. This time includes everything that a side does (ours writes its metrics).
+the end of a warm-up to the end. The time includes everything that a side does (Gossamer writes its metrics).
 
-* SB3 is set up as its documentation says (`peers/sb3.py`), once with `DummyVecEnv`, its default, and once with
-  `SubprocVecEnv`; the better of the two, by medians, is what ours is compared with. It computes in float32: it has no
-  option for less.
-* Ours is the command a user types, once with `--precision auto`, which is bfloat16 where the processor computes in it,
-  and once with `--precision fp32`. The games are ale-py's native vector environment, part of what is compared.
+* SB3 is set up as its documentation describes (`peers/sb3.py`), once with `DummyVecEnv`, its default, and once with
+  `SubprocVecEnv`. Gossamer is compared with the better of the two, by medians. SB3 computes in float32 and has no
+  option for a lower precision.
+* Gossamer is the command that a user types, once with `--precision auto`, which is bfloat16 if the processor supports
+  it natively, and once with `--precision fp32`. The games run in ale-py's native vector environment, which is part of
+  the comparison.
 
-A round is one measurement of each in turn; a ratio is taken between those of a round. Writes `results/peers.json`.
+A round measures each side once. Ratios are computed within a round. Writes `results/peers.json`.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ from typing import Any, TypeAlias
 from benchmarks.provenance import ROOT, add_out, keep, provenance
 from gossamer.config.build import precision
 
-Mark: TypeAlias = tuple[float, int]  # seconds on some clock, steps done by then
+Mark: TypeAlias = tuple[float, int]  # (seconds on some clock, steps until then)
 
 ENVS, ROLLOUT = 32, 5
-STUCK_SECONDS = 300.0  # without an end: longer than any start takes
+STUCK_SECONDS = 300.0  # time limit beyond the measurement, longer than any start takes
 PEER_PYTHON = ROOT / ".venv-peers" / "bin" / "python"
 PEERS = {"sb3-dummy": "dummy", "sb3-subproc": "subproc"}
 OURS = {"gossamer": "auto", "gossamer-fp32": "fp32"}
@@ -49,24 +50,24 @@ COMMAND = (
 NOTES = (
     "rates are agent steps per second (4 frames each) of whole training: acting, stepping, learning",
     "gossamer runs with --precision auto (see precision), gossamer-fp32 in float32 as SB3 does",
-    "SB3 is what is better of DummyVecEnv and SubprocVecEnv here, with torch's default threads; see benchmarks/peers/",
-    "--preprocessing gala: as SB3's make_atari_env, a lost life ends an episode, fire at a reset, 30 no-ops",
+    "SB3 is the better of DummyVecEnv and SubprocVecEnv, with torch's default threads; see benchmarks/peers/",
+    "--preprocessing gala: like SB3's make_atari_env, a lost life ends an episode, fire at a reset, 30 no-ops",
 )
 
 
 def rate(marks: Sequence[Mark], warm_up: float) -> float:
-    """Steps a second from the first mark at least `warm_up` seconds after the first one, to the last.
+    """Steps per second after the first `warm_up` seconds, up to the last mark.
 
-    Raises `ValueError` where no two marks are left."""
+    Raises `ValueError` if fewer than two marks remain."""
     warm = [mark for mark in marks if mark[0] - marks[0][0] >= warm_up]
     if len(warm) < 2:
-        raise ValueError(f"{len(warm)} of {len(marks)} marks lie after the warm-up of {warm_up} s: measure for longer")
+        raise ValueError(f"{len(warm)} of {len(marks)} marks are after the warm-up of {warm_up} s: measure for longer")
     (start, steps_before), (end, steps_after) = warm[0], warm[-1]
     return (steps_after - steps_before) / (end - start)
 
 
 def summarise(rounds: Sequence[dict[str, float]]) -> dict[str, Any]:
-    """Medians of all sides; which peer is the better one; the ratio of our sides to it, by round and its median."""
+    """Medians of all sides, the better peer, and the ratios of our sides to it, by round and as a median."""
     median = {side: statistics.median(row[side] for row in rounds) for side in rounds[0]}
     best = max(PEERS, key=lambda side: median[side])
     ratios = {side: [row[side] / row[best] for row in rounds] for side in OURS}
@@ -81,7 +82,7 @@ def summarise(rounds: Sequence[dict[str, float]]) -> dict[str, Any]:
 
 
 def measure_peer(side: str, seconds: float) -> dict[str, Any]:
-    """What `peers/sb3.py` prints after `seconds` of training."""
+    """The output of `peers/sb3.py` after `seconds` of training."""
     script = ROOT / "benchmarks" / "peers" / "sb3.py"
     options = {"vec-env": PEERS[side], "seconds": seconds, "envs": ENVS, "rollout": ROLLOUT}
     words = [str(word) for name, value in options.items() for word in (f"--{name}", value)]
@@ -106,18 +107,18 @@ def measure_ours(side: str, seconds: float) -> list[Mark]:
             finally:
                 _end(process)
         if process.returncode or not _span(marks) >= seconds:
-            raise RuntimeError(f"{side} ended, or stood still, after {_span(marks)} s:\n{log.read_text()[-2000:]}")
+            raise RuntimeError(f"{side} ended or hung after {_span(marks)} s:\n{log.read_text()[-2000:]}")
     return marks
 
 
 def _watch(process: subprocess.Popen[bytes], metrics: Path, seconds: float) -> list[Mark]:
-    """The marks of a run once they span `seconds`; fewer where the run ends before or does not go on."""
+    """Wait until the marks of a run span `seconds`, and return them; fewer if the run ends or hangs before."""
     deadline = time.monotonic() + seconds + STUCK_SECONDS
     marks: list[Mark] = []
     while process.poll() is None and time.monotonic() < deadline and _span(marks) < seconds:
         time.sleep(0.25)
         if metrics.exists():
-            whole = metrics.read_text().rpartition("\n")[0]  # the last line may be half written
+            whole = metrics.read_text().rpartition("\n")[0]  # the last line may be incomplete
             marks = [(row["seconds"], row["steps"]) for row in map(json.loads, whole.splitlines())]
     return marks
 
@@ -136,7 +137,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def measure(rounds: int, seconds: float, warm_up: float, say: Callable[[str], None]) -> dict[str, Any]:
-    """All sides in turn, `rounds` times, each for `seconds` after the warm-up; what `results/peers.json` holds."""
+    """Measure all sides in turn, `rounds` times, each for `seconds` after the warm-up. Returns the file's content."""
     rows: list[dict[str, float]] = []
     peer: dict[str, Any] = {}
     for turn in range(rounds):
@@ -169,15 +170,15 @@ def main() -> None:
     """Measure and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=30.0, help="of training measured, after the warm-up")
-    parser.add_argument("--warm-up", type=float, default=6.0, help="seconds of training before")
-    parser.add_argument("--name", default="peers", help="of the result file (default: peers)")
+    parser.add_argument("--seconds", type=float, default=30.0, help="measured seconds of training, after the warm-up")
+    parser.add_argument("--warm-up", type=float, default=6.0, help="seconds of training before the measurement")
+    parser.add_argument("--name", default="peers", help="name of the result file (default: peers)")
     add_out(parser)
     given = parser.parse_args()
     if given.rounds < 1 or given.seconds < 5 or given.warm_up < 0:
-        parser.error("--rounds must be 1 or more, --seconds 5 or more (ours has a mark every 2 s), --warm-up 0 or more")
+        parser.error("--rounds must be 1 or more, --seconds 5 or more (marks are 2 s apart), --warm-up 0 or more")
     if not PEER_PYTHON.exists():
-        parser.error("Stable-Baselines3 is not there yet: make bench-install")
+        parser.error("Stable-Baselines3 is not installed: make bench-install")
     origin = provenance()
     found = measure(given.rounds, given.seconds, given.warm_up, say=lambda text: print(text, flush=True))
     print(keep(given.name, {**origin, **found}, given.out))

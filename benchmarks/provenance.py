@@ -1,4 +1,4 @@
-"""Origin of a figure: the command, machine, commit, date and versions that it was measured with."""
+"""Origin of a figure: command, machine, commit, date and versions of its measurement."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PACKAGES = ("gossamer", "torch", "numpy", "gymnasium", "ale-py")
 
 
 def provenance() -> dict[str, Any]:
-    """The origin of what this process measures. `load` is the machine's load before; figures need it near 0."""
+    """The origin of what this process measures. `load` is the machine's load before; it should be near 0."""
     return {
         "command": shlex.join(["python", *sys.orig_argv[1:]]),
         "machine": {**machine(), "memory_gb": memory_gb(), "system": platform.platform(), "load": os.getloadavg()[0]},
@@ -40,7 +40,7 @@ def memory_gb() -> float:
 
 
 def commit() -> str:
-    """The checked-out commit, with `-dirty` where tracked files other than results differ from it."""
+    """The checked-out commit, with `-dirty` if tracked files other than results differ from it."""
 
     def git(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
@@ -62,13 +62,13 @@ def keep(name: str, content: dict[str, Any], folder: Path = RESULTS) -> Path:
 
 
 def add_out(parser: argparse.ArgumentParser) -> None:
-    """The option `--out` of every benchmark."""
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results (default: benchmarks/results)")
+    """Add the option `--out`, which every benchmark has."""
+    parser.add_argument("--out", type=Path, default=RESULTS, help="result directory (default: benchmarks/results)")
 
 
 @dataclass(frozen=True)
 class Results:
-    """The result file of one benchmark: the figures, and where they come from (as of when this object was made)."""
+    """The result file of one benchmark: the figures and their origin, as of the creation of this object."""
 
     name: str
     folder: Path = RESULTS

@@ -1,10 +1,10 @@
-"""Train with an architecture of your own: two members that average their parameters every hundred steps.
+"""Train with your own architecture: two members average their parameters every hundred steps.
 
     cd examples
     gossamer train averaging:averaging --env catch --every 100 --steps 160000
-    gossamer train averaging:averaging --env catch --help    # its keywords are options, with their defaults
+    gossamer train averaging:averaging --env catch --help    # its keywords are options with defaults
 
-or from Python, as below: python examples/averaging.py
+or from Python, as at the end of this file: python examples/averaging.py
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from gossamer.task import Task
 
 
 def averaging(task: Task, *, num_envs: int = 16, every: int = 100) -> Program:
-    """Two members on one machine, each with `num_envs` environments. After every `every` optimizer steps each waits for
-    the other's parameters and goes on from the average (local SGD)."""
+    """Two members on one machine, each with `num_envs` environments. After every `every` optimizer steps each member
+    waits for the other's parameters and continues from the average (local SGD)."""
     p = Program("averaging")
     with p.host("machine", cpus=2, gpus=task.gpus):
         post = p.service(Mailboxes, saved=True)(2, newest=False)

@@ -1,11 +1,11 @@
-"""Train on an environment of your own: any gymnasium.Env, named as module:factory.
+"""Train on your own environment: any gymnasium.Env, named as module:factory.
 
     cd examples
     gossamer train paac --env own_environment:Corridor --steps 60000 --run-dir runs/corridor
     gossamer evaluate runs/corridor
     gossamer record runs/corridor
 
-or from Python, as below: python examples/own_environment.py
+or from Python, as at the end of this file: python examples/own_environment.py
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ LENGTH = 8
 
 
 class Corridor(gymnasium.Env[np.ndarray, np.int64]):
-    """Walk right to the end: +1 there, -0.01 a step on the way. The best return is 1 - 0.01 * 7 = 0.93."""
+    """Walk right to the end: reward +1 there, -0.01 for each other step. The best return is 1 - 0.01 * 7 = 0.93."""
 
     observation_space = gymnasium.spaces.Box(0.0, 1.0, (LENGTH,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
 
     def __init__(self, render_mode: str | None = None) -> None:
-        self.render_mode = render_mode  # "rgb_array" where it is filmed; left out, it can be trained all the same
+        self.render_mode = render_mode  # "rgb_array" for videos; training works without it
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
         super().reset(seed=seed)
@@ -39,7 +39,7 @@ class Corridor(gymnasium.Env[np.ndarray, np.int64]):
         return self._seen(), 1.0 if arrived else -0.01, arrived, False, {}
 
     def render(self) -> np.ndarray:
-        """A uint8 picture [height, width, 3]: the corridor, and where we are in it."""
+        """A uint8 picture [height, width, 3]: the corridor, with the agent's place in white."""
         shown = np.zeros((1, LENGTH, 3), np.uint8)
         shown[0, min(self.place, LENGTH - 1)] = 255
         return shown.repeat(16, axis=0).repeat(16, axis=1)

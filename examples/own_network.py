@@ -1,9 +1,9 @@
-"""Train with a network of your own: a function from the observation's shape to a torch module, named module:factory.
+"""Train with your own network: a function from the observation's shape to a torch module, named as module:factory.
 
     cd examples
     gossamer train paac --env catch --network own_network:residual --steps 60000 --run-dir runs/residual
 
-or from Python, as below: python examples/own_network.py
+or from Python, as at the end of this file: python examples/own_network.py
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Residual(nn.Module):
 
 
 def residual(obs_shape: tuple[int, ...]) -> nn.Module:
-    """A torso: [N, *O] -> [N, F]. The algorithm puts its heads (policy, value) on top."""
+    """A torso: [N, *O] -> [N, F]. The algorithm adds its heads (policy, value)."""
     return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(obs_shape), 64), Residual(64), nn.ReLU())
 
 

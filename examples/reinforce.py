@@ -1,10 +1,10 @@
-"""Train with an algorithm of your own: REINFORCE with a baseline (Williams 1992; Sutton and Barto 2018, section 13.4).
+"""Train with your own algorithm: REINFORCE with a baseline (Williams 1992; Sutton and Barto 2018, section 13.4).
 
     cd examples
     gossamer train paac --env catch --algorithm reinforce:Reinforce --rollout-length 9 --steps 100000
     gossamer train gala --env catch --algorithm reinforce:Reinforce --help    # its options
 
-or from Python, as below: python examples/reinforce.py
+or from Python, as at the end of this file: python examples/reinforce.py
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gossamer.returns import n_step
 
 @options
 class Reinforce:
-    """One gradient step on each rollout: A = G - V(x), with the value head as the baseline."""
+    """One gradient step for each rollout, with A = G - V(x). The value head is the baseline."""
 
     gamma: float = option("Discount.", 0.99, least=0, most=1, measure="per step")
     value_coef: float = option("Weight of the baseline's loss.", 0.1, least=0)

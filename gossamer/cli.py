@@ -1,4 +1,4 @@
-"""The `gossamer` command. An error that a user can do something about gets one line on stderr and exit code 2."""
+"""The `gossamer` command. An error that a user can fix prints one line on stderr and gives exit code 2."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from gossamer.version import __version__
 
 
 def main() -> int:
-    """The `gossamer` command; its exit code."""
-    sys.path.insert(0, os.getcwd())  # so that module:factory finds the user's module, as `python -m` would
+    """Run the `gossamer` command; returns its exit code."""
+    sys.path.insert(0, os.getcwd())  # as `python -m` does, so that module:factory finds the user's module
     return guarded(lambda: _main(sys.argv[1:]))
 
 
 def _main(words: Sequence[str]) -> int:
     if not words:
-        raise UserError(f"give a command: {', '.join(commands.COMMANDS)}; see gossamer --help")
+        raise UserError(f"no command; use one of {', '.join(commands.COMMANDS)}; see gossamer --help")
     if words[0] in ("-h", "--help"):
         print(commands.overview())
     elif words[0] == "--version":

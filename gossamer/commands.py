@@ -1,4 +1,4 @@
-"""The commands but for what they need: each imports that when it is called, so that help texts come at once."""
+"""The commands. Each imports what it needs when it is called, so that help texts appear at once."""
 
 from __future__ import annotations
 
@@ -23,40 +23,40 @@ if TYPE_CHECKING:
 Protocol = Literal["noop", "sticky"]
 Architecture = Annotated[str, tyro.conf.Positional, help_text("Parallel architecture; see `gossamer list`.")]
 Directory = Annotated[Path, tyro.conf.Positional, help_text("A run directory.")]
-Which = Annotated[str, help_text("last, best, or the name of a folder under checkpoints/.")]
+Which = Annotated[str, help_text("last, best, or the name of a directory under checkpoints/.")]
 Under = Annotated[
     Protocol | None,
     left_open(
-        "Atari: up to 30 no-ops first (noop), or actions that repeat with probability 0.25 (sticky).",
+        "Atari: up to 30 no-ops at the start (noop), or actions that repeat with probability 0.25 (sticky).",
         Protocol,
-        "(default: sticky where trained so, else noop)",
+        "(default: sticky if trained with sticky actions, else noop)",
     ),
 ]
-Greedy = Annotated[bool, help_text("Take the likeliest action instead of sampling.")]
+Greedy = Annotated[bool, help_text("Take the most probable action instead of sampling.")]
 AsJson = Annotated[bool, help_text("Print one JSON object.")]
-Member = Annotated[str, help_text("Of several: average (of their parameters), best, or a member's number.")]
+Member = Annotated[str, help_text("With several members: average (of their parameters), best, or a member's number.")]
 AS_STARTED = "(default: as the run was started)"
 
 
 @options
 class Place:
-    """Where a run goes."""
+    """The run directory."""
 
-    run_dir: str | None = option("Where everything goes.", None, unset="runs/ARCHITECTURE-ENV-TIME")
-    overwrite: bool = option("Remove a run that is there already.", False)
+    run_dir: str | None = option("Directory of all output.", None, unset="runs/ARCHITECTURE-ENV-TIME")
+    overwrite: bool = option("Replace an existing run.", False)
 
 
 @options
 class Measuring:
-    """How long `bench` measures."""
+    """Options of `bench`: duration and number of measurements."""
 
-    seconds: float = option("For each measurement.", 3.0, above=0, most=86_400, measure="seconds")
-    rounds: int = option("Of all measurements in turn; medians are reported.", 5, least=1, most=10_000)
+    seconds: float = option("Duration of each measurement.", 3.0, above=0, most=86_400, measure="seconds")
+    rounds: int = option("Rounds of all measurements; medians are reported.", 5, least=1, most=10_000)
     json: bool = option("Print one JSON object.", False)
 
 
 TRAIN = "Train an agent."
-BENCH = "Measure speed against the limit of the parts on this machine."
+BENCH = "Measure the speed of a program and of its parts on this machine."
 
 
 def train(words: Sequence[str]) -> int:
@@ -77,7 +77,7 @@ def train(words: Sequence[str]) -> int:
 
 
 def bench(words: Sequence[str]) -> None:
-    """Measure speed against the limit of the parts on this machine."""
+    """Measure the speed of a program and of its parts on this machine."""
     if asked(words):
         print(text("bench", BENCH, OFTEN_BENCH), end="")
         return
@@ -102,21 +102,21 @@ def bench(words: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class Resume:
-    """Go on with a run from its last checkpoint."""
+    """Continue a run from its last checkpoint."""
 
     run_dir: Directory
-    steps: Annotated[int | None, left_open("Total agent steps to go on to.", int, AS_STARTED)] = None
+    steps: Annotated[int | None, left_open("Total agent steps, including those before.", int, AS_STARTED)] = None
     stop_at_return: Annotated[
         float | None,
-        left_open("End once the mean return of the last 100 episodes reaches this.", float, "(default: never)"),
+        left_open("End when the mean return of the last 100 episodes reaches this.", float, "(default: never)"),
     ] = None
-    max_seconds: Annotated[float | None, left_open("End after this long.", float, "(default: never)")] = None
-    keep: Annotated[int | None, left_open("Checkpoints to keep, besides the best.", int, AS_STARTED)] = None
-    checkpoint_every: Annotated[float | None, left_open("Between two checkpoints. [seconds]", float, AS_STARTED)] = None
+    max_seconds: Annotated[float | None, left_open("End after this time. [seconds]", float, "(default: never)")] = None
+    keep: Annotated[int | None, left_open("Checkpoints to keep, in addition to the best.", int, AS_STARTED)] = None
+    checkpoint_every: Annotated[float | None, left_open("Checkpoint interval. [seconds]", float, AS_STARTED)] = None
     cluster: Annotated[
         str | None,
         left_open(
-            "Run on Ray: local (processes of this machine), auto (the cluster it is a node of) or IP:PORT of its head.",
+            "Run on Ray: local (processes of this machine), auto (this machine's cluster) or IP:PORT of a head.",
             str,
             "(default: threads of this process)",
         ),
@@ -139,19 +139,19 @@ class Resume:
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Play whole games with what a run has learned."""
+    """Play whole games with the policy of a run."""
 
     run_dir: Directory
-    episodes: Annotated[int, help_text("Games to play.")] = 30
+    episodes: Annotated[int, help_text("Number of games.")] = 30
     max_steps: Annotated[
         int | None,
-        left_open("Until a game is cut off. [steps]", int, "(default: 27000; Atari: 108000 frames)"),
+        left_open("A game is cut off after this many steps.", int, "(default: 27000; Atari: 108000 frames)"),
     ] = None
     protocol: Under = None
     checkpoint: Which = "last"
     member: Member = "average"
     greedy: Greedy = False
-    seed: Annotated[int, help_text("All random streams follow from it.")] = 0
+    seed: Annotated[int, help_text("Seed of all random streams.")] = 0
     json: AsJson = False
 
     def __call__(self) -> None:
@@ -178,7 +178,7 @@ class Evaluate:
 
 @dataclass(frozen=True)
 class Record:
-    """Film a game played by what a run has learned."""
+    """Record a video of a game with the policy of a run."""
 
     run_dir: Directory
     out: Annotated[Path | None, left_open("An .mp4 or .gif.", Path, "(default: video.mp4 in the run directory)")] = None
@@ -186,8 +186,8 @@ class Record:
     checkpoint: Which = "last"
     member: Member = "average"
     greedy: Greedy = False
-    seed: Annotated[int, help_text("All random streams follow from it.")] = 0
-    max_steps: Annotated[int, help_text("Agent steps to film at most.")] = 5_000
+    seed: Annotated[int, help_text("Seed of all random streams.")] = 0
+    max_steps: Annotated[int, help_text("Maximum agent steps in the video.")] = 5_000
 
     def __call__(self) -> None:
         from gossamer.evaluation.video import record
@@ -206,7 +206,7 @@ class Record:
 
 
 def simulate(words: Sequence[str]) -> None:
-    """Run gossip in virtual time over a network of your choice: the real exchange, small models in place of real ones.
+    """Simulate gossip in virtual time, over a network of your choice: the real exchange with small models.
 
     Quantities need a unit: 40ms, 1Gb/s, 6.8MB, 2/h."""
     from gossamer.tools.scenario import Scenario
@@ -234,7 +234,7 @@ def _simulation(scene: Any) -> Any:
         plot: Annotated[
             Path | None,
             left_open(
-                "Draw distance, efficiency and staleness over virtual time to a .png file.", Path, "(default: none)"
+                "A .png file to plot distance, efficiency and staleness over virtual time to.", Path, "(default: none)"
             ),
         ] = None
         json: AsJson = False
@@ -245,7 +245,7 @@ def _simulation(scene: Any) -> Any:
 
 @dataclass(frozen=True)
 class Show:
-    """Show an architecture: its figure, its parts, its defaults and where they come from."""
+    """Show an architecture: its figure, parts, and defaults with their sources."""
 
     architecture: Architecture
 
@@ -266,13 +266,13 @@ class List:
 
 
 def call(command: Any, name: str, words: Sequence[str]) -> int | None:
-    """Parse the words of a command that is a dataclass, and do it; its exit code, None for 0."""
+    """Parse the words of a command that is a dataclass, and run it. Returns its exit code; None means 0."""
     code: int | None = parse(command, words, prog=f"gossamer {name}", description=command.__doc__)()
     return code
 
 
 def _ended(run: Run) -> int:
-    """Print how a run ended; the exit code that says it."""
+    """Print how a run ended; returns the exit code."""
     from gossamer.training.signals import exit_code
 
     result = run.result
@@ -297,9 +297,9 @@ COMMANDS: dict[str, Any] = {
 
 
 def run(name: str, words: Sequence[str]) -> int:
-    """One command with the words after it; its exit code. `UserError` where they cannot be used."""
+    """Run one command with the words after it; returns its exit code. Raises `UserError` for invalid words."""
     if name not in COMMANDS:
-        raise UserError(f"unknown command {name}{near(name, COMMANDS)}; there is {', '.join(COMMANDS)}")
+        raise UserError(f"unknown command {name}{near(name, COMMANDS)}; available: {', '.join(COMMANDS)}")
     command = COMMANDS[name]
     if isinstance(command, type):
         return call(command, name, words) or 0

@@ -1,4 +1,4 @@
-"""What a user is told in one line."""
+"""Errors with one-line messages for users."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterable
 
 
 class UserError(ValueError):
-    """A value that cannot be used; the message names the option, the value and what would do."""
+    """An invalid value. The message names the option, the value and the valid values."""
 
 
 class DamagedCheckpoint(UserError):
-    """A checkpoint whose files are not those that were written."""
+    """A checkpoint with missing or altered files."""
 
 
 class NewerCheckpoint(UserError):
@@ -19,11 +19,11 @@ class NewerCheckpoint(UserError):
 
 
 class NonFiniteParameter(UserError):
-    """A checkpoint with a parameter that is NaN or infinite: it is never written, and never loaded."""
+    """A checkpoint with a parameter that is NaN or infinite. It is never written and never loaded."""
 
 
 class DirectoryInUse(UserError):
-    """A run directory that another process writes."""
+    """A run directory that another process is writing to."""
 
 
 class DirectoryGone(UserError):
@@ -31,16 +31,16 @@ class DirectoryGone(UserError):
 
 
 class EnvironmentFailed(UserError):
-    """An environment raised an error, or gave an answer that cannot be used.
+    """An environment raised an error or returned an invalid value.
 
-    The error that it raised is the cause (`__cause__`); `trace` is its traceback as text, which also crosses processes.
+    The environment's error is the cause (`__cause__`). `trace` is its traceback as text, which also crosses processes.
     """
 
     def __init__(self, env: str, index: int | None, what: str, trace: str = "") -> None:
-        """`env`: as in `--env`. `index`: its number among the environments of its worker, None where unknown."""
-        super().__init__(env, index, what, trace)  # these are what pickle makes it from again
+        """`env`: as in `--env`. `index`: its number among the environments of its worker, None if unknown."""
+        super().__init__(env, index, what, trace)  # pickle calls the constructor with these arguments
         self.env, self.index, self.what, self.trace = env, index, what, trace
-        self.advice = ""  # what was done about it, and what the user can do
+        self.advice = ""  # what the run did about it, and what the user can do
 
     def __str__(self) -> str:
         which = "" if self.index is None else f"environment {self.index}: "
@@ -48,6 +48,6 @@ class EnvironmentFailed(UserError):
 
 
 def near(name: str, names: Iterable[str]) -> str:
-    """`; near: a, b` where something is close."""
+    """`; near: a, b` if similar names exist, else an empty string."""
     close = difflib.get_close_matches(name, list(names), n=3, cutoff=0.5)
     return f"; near: {', '.join(close)}" if close else ""

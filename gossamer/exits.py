@@ -1,4 +1,4 @@
-"""How the command ends: errors in one line, exit codes, and an exit that no thread can turn into an abort."""
+"""How the command ends: one-line errors, exit codes, and an exit that is safe while worker threads run."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ CANNOT_WRITE = (
 
 
 def guarded(command: Callable[[], int]) -> int:
-    """The exit code of a command. What a user can mend is told in one line on stderr; other errors pass."""
+    """Run a command and return its exit code. Errors that a user can fix print one line on stderr; others propagate."""
     try:
         return command()
     except OSError as error:
         if error.errno not in CANNOT_WRITE:
             raise
         where = f" ({error.filename})" if error.filename else ""
-        told = f"cannot write{where}: {error.strerror}; free some room or give another directory"
+        told = f"cannot write{where}: {error.strerror}; free disk space or use another directory"
         return _told(told, BAD_VALUE)
     except KeyboardInterrupt as error:
         return _told(str(error) or "interrupted", INTERRUPTED)
@@ -44,7 +44,7 @@ def guarded(command: Callable[[], int]) -> int:
 
 
 def _for_the_user(error: Exception) -> bool:
-    """Whether its message is meant for users. Most commands end without these modules: torch takes seconds to load."""
+    """Whether the message is meant for users. Imports only on an error, because torch takes seconds to load."""
     if isinstance(error, UserError):
         return True
     from gossamer.envs.base import MissingExtra, UnknownEnv, UnsupportedSpace
@@ -56,15 +56,15 @@ def _for_the_user(error: Exception) -> bool:
 
 
 def _told(text: str, code: int) -> int:
-    print("gossamer:", *text.split(), file=sys.stderr)  # on one line, whatever torch put into it
+    print("gossamer:", *text.split(), file=sys.stderr)  # on one line: messages of torch may have several
     return code
 
 
 def leave(code: int) -> NoReturn:
-    """End the process. Where worker threads still run, as after a second Ctrl-C, it ends without the interpreter's
-    clean-up, in which a thread that is inside torch aborts the process."""
+    """End the process. If worker threads still run, as after a second Ctrl-C, skip the interpreter's clean-up: it would
+    abort the process while a thread is inside torch."""
     if code and threading.active_count() > 1:
-        for child in multiprocessing.active_children():  # environments, which a normal exit would end
+        for child in multiprocessing.active_children():  # environments; a normal exit would end them
             child.terminate()
         sys.stdout.flush()
         sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""The C allocator and OpenMP, told how this program uses them; and what machine it is."""
+"""Settings of the C allocator and of OpenMP for this program, and a description of the machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gossamer.version import __version__
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # glibc, malloc.h
 _WANTED = {_TRIM_THRESHOLD: 2**31 - 1, _MMAP_THRESHOLD: 2**25, _ARENA_MAX: 1}
 
-# The same for a process that is to be started: one that has threads already has several arenas, and keeps them.
+# The same as environment variables, for new processes: a process with threads already has several arenas.
 KEEP_FREED_MEMORY = {
     "MALLOC_TRIM_THRESHOLD_": str(_WANTED[_TRIM_THRESHOLD]),
     "MALLOC_MMAP_THRESHOLD_": str(_WANTED[_MMAP_THRESHOLD]),
@@ -27,27 +27,27 @@ KEEP_FREED_MEMORY = {
 
 
 def keep_freed_memory() -> bool:
-    """Let freed memory stay with the process instead of going back to the kernel; whether the allocator took it.
+    """Keep freed memory in the process instead of returning it to the kernel. Returns whether the allocator agreed.
 
-    An update allocates and frees the same activations of several MB again and again. By default glibc gives such blocks
-    back at once, and the next one costs a page fault every 4 KiB: a third of an update of the Nature network. All
-    threads share one arena, since the others return what is freed whatever they are told."""
+    Each update allocates and frees the same activations of several MB. By default glibc returns such blocks at once,
+    and the next block costs a page fault every 4 KiB: a third of the time of an update of the Nature network. All
+    threads share one arena, because other arenas return freed memory in spite of these settings."""
     if sys.platform != "linux":
         return False
     try:
         mallopt = ctypes.CDLL(None).mallopt
-    except AttributeError:  # musl has none
+    except AttributeError:  # musl has no mallopt
         return False
-    taken = [mallopt(*pair) == 1 for pair in _WANTED.items()]  # all of them, even if one is refused
+    taken = [mallopt(*pair) == 1 for pair in _WANTED.items()]  # set all of them, even if one is refused
     return all(taken)
 
 
 @contextmanager
 def single_threaded() -> Iterator[None]:
-    """Torch in one thread, on the thread that only starts the others and waits for them.
+    """Run torch with one thread on the calling thread, which only starts other threads and waits for them.
 
-    Each thread that calls torch gets an OpenMP team of its own, and as soon as there are more OpenMP threads than
-    cores all teams stop spinning and sleep at every barrier: small forward passes then take nearly twice as long."""
+    Each thread that calls torch gets its own OpenMP team. If there are more OpenMP threads than cores, all teams sleep
+    at each barrier instead of spinning, and small forward passes take nearly twice as long."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -58,7 +58,7 @@ def single_threaded() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Ran:
-    """What a host computed with, as it was there: `auto` and 0 of the configuration resolved."""
+    """What a host computed with. The values `auto` and 0 of the configuration are resolved."""
 
     node: str  # the machine's name
     device: str
@@ -73,7 +73,7 @@ class Ran:
 
 
 def ran(*, device: str, dtype: torch.dtype | None, threads: int) -> Ran:
-    """What this process computes with."""
+    """The `Ran` of this process."""
     return Ran(
         node=platform.node(),
         device=device,
@@ -86,12 +86,12 @@ def ran(*, device: str, dtype: torch.dtype | None, threads: int) -> Ran:
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """`threads 4, now 2; torch 2.8, now 2.9`: what differs between two that `Ran` describes."""
+    """The differences between two `Ran` as text: `threads 4, now 2; torch 2.8, now 2.9`."""
     return "; ".join(f"{name} {old}, now {now[name]}" for name, old in before.items() if now.get(name, old) != old)
 
 
 def resolve_device(name: str) -> str:
-    """The device that `auto` means in this process: cuda if it sees a GPU, else cpu. Other names stay as they are."""
+    """Resolve `auto` in this process: cuda if it sees a GPU, else cpu. Other names are returned unchanged."""
     if name != "auto":
         return name
     return "cuda" if torch.cuda.is_available() else "cpu"
@@ -107,12 +107,12 @@ def resolve_dtype(device: str) -> torch.dtype:
 
 
 def machine() -> dict[str, Any]:
-    """What a figure was measured on."""
+    """The machine that a figure was measured on."""
     model = platform.processor() or platform.machine()
     try:
         with open("/proc/cpuinfo") as file:
             model = next(line.split(":")[1].strip() for line in file if line.startswith("model name"))
     except (OSError, StopIteration):
-        pass  # not Linux: the platform's own word has to do
+        pass  # not Linux: use the name that the platform gives
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     return {"processor": model, "cores": os.cpu_count(), "gpu": gpu, "torch": torch.__version__}

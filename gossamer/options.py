@@ -1,10 +1,10 @@
-"""Options as fields of a dataclass: help text, unit, range and default; and which of them the caller gave.
+"""Options as fields of a dataclass, with help text, unit, range and default. Records which ones the caller gave.
 
 @options
 class PPO:
     epochs: int = option("Passes over each rollout.", 3, least=1)
 
-given(PPO(epochs=3))  # {"epochs": 3}: a default that was written out counts as given
+given(PPO(epochs=3))  # {"epochs": 3}: a value that is written out counts as given, even if it equals the default
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ def option(
     infinite: bool = False,
     **more: Any,
 ) -> Any:
-    """A field with its help text and the range of its values; `infinite`: whether infinity is one.
+    """A field with a help text and a range of values. `infinite`: whether infinity is allowed.
 
-    `more` may hold `measure`, what is counted ("steps"); `name`, the option's name where the field's own is not it;
-    `unset`, what None means; and `before`, the value of this option in files written before it existed."""
+    `more` may have `measure`, the unit ("steps"); `name`, the option's name if it differs from the field's name;
+    `unset`, the meaning of None; and `before`, the value of this option in files written before it existed."""
     limits = {"least": least, "most": most, "above": above, "below": below, "infinite": infinite}
     return field(default=default, metadata={"help": text, **limits, **more})
 
 
 @dataclass_transform(frozen_default=True)
 def options(cls: type[T]) -> type[T]:
-    """Make a frozen dataclass of options: it checks its values and remembers which of them were given."""
+    """Make a frozen dataclass of options, which checks its values and remembers which of them were given."""
     made = dataclass(frozen=True)(cls)
     names, init = [each.name for each in fields(made) if each.init], made.__init__  # type: ignore[arg-type]
 
@@ -59,7 +59,7 @@ def options(cls: type[T]) -> type[T]:
 
 
 def given(part: Any) -> dict[str, Any]:
-    """The options that the caller wrote out, by their names; all of them where the dataclass does not remember."""
+    """The options that the caller wrote out, by name; all options if the dataclass does not remember."""
     written = vars(part).get(_GIVEN)
     return {
         name: getattr(part, each.name)
@@ -69,25 +69,25 @@ def given(part: Any) -> dict[str, Any]:
 
 
 def declared(kind: type) -> dict[str, Field[Any]]:
-    """The fields of a dataclass that are options, by their names. `name` says which part it is and is none."""
+    """The fields of a dataclass that are options, by name. The field `name` identifies the part; it is no option."""
     return {each.metadata.get("name", each.name): each for each in fields(kind) if each.init and each.name != "name"}
 
 
 def values(part: Any) -> dict[str, Any]:
-    """The options of a part with their values."""
+    """The options of a part, with their values."""
     return {name: getattr(part, each.name) for name, each in declared(type(part)).items()}
 
 
 def defaults(kind: type) -> dict[str, Any]:
-    """The defaults of a dataclass's options; `UserError` for one that has none."""
+    """The defaults of a dataclass's options. Raises `UserError` for an option without a default."""
     for name, each in declared(kind).items():
         if each.default is MISSING:
-            raise UserError(f"{kind.__name__}: its option {name} needs a default")
+            raise UserError(f"{kind.__name__}: option {name} needs a default")
     return {name: each.default for name, each in declared(kind).items()}
 
 
 def flag(name: str) -> str:
-    """An option as it is typed."""
+    """An option as typed on the command line."""
     return "--" + name.replace("_", "-")
 
 
@@ -102,12 +102,12 @@ def types(kind: type) -> dict[str, Any]:
 
 
 def choices(kind: Any) -> tuple[Any, ...]:
-    """The values of a `Literal`, else none."""
+    """The values of a `Literal`; empty for other types."""
     return get_args(plain(kind)) if get_origin(plain(kind)) is Literal else ()
 
 
 def optional(kind: Any) -> bool:
-    """Whether None is a value of this type."""
+    """Whether the type includes None."""
     return get_origin(kind) in (Union, UnionType) and NoneType in get_args(kind)
 
 
@@ -120,26 +120,26 @@ def plain(kind: Any) -> Any:
 
 
 def check(part: Any) -> None:
-    """`UserError` names the first option whose value is of another type or out of its range."""
+    """Raise `UserError` for the first option whose value has a wrong type or is out of range."""
     for name, each in declared(type(part)).items():
         check_value(flag(name), getattr(part, each.name), types(type(part))[each.name], each.metadata)
 
 
 def check_ranges(part: Any) -> None:
-    """The ranges alone."""
+    """Check only the ranges."""
     for name, each in declared(type(part)).items():
         _check_range(flag(name), getattr(part, each.name), each.metadata)
 
 
 def check_value(name: str, value: Any, kind: Any, limits: Mapping[str, Any]) -> None:
-    """`UserError` unless the value is of this type and within these limits."""
+    """Raise `UserError` unless the value has this type and is within these limits."""
     if value is None and optional(kind):
         return
     kind, allowed = plain(kind), choices(kind)
     if allowed and value not in allowed:
         raise UserError(f"{name} {value}: must be one of {', '.join(map(str, allowed))}")
     if not allowed and kind in (int, float, str, bool):
-        if type(value) is not kind and not (kind is float and type(value) is int):  # True is not a number here
+        if type(value) is not kind and not (kind is float and type(value) is int):  # a bool is not accepted as a number
             raise UserError(f"{name} {value!r}: must be of type {kind.__name__}")
     _check_range(name, value, limits)
 
@@ -152,7 +152,7 @@ def _check_range(name: str, value: Any, limits: Mapping[str, Any]) -> None:
 
 
 def _wrong(value: float, least: float, most: float, above: float, below: float, infinite: bool) -> str:
-    """What a value should be and is not."""
+    """The violated condition, empty if there is none."""
     if math.isnan(value):
         return "a number"
     if value < least:
@@ -167,7 +167,7 @@ def _wrong(value: float, least: float, most: float, above: float, below: float, 
 
 
 def described(each: Field[Any]) -> str:
-    """Help text with what is counted and the range: `Height and width. [pixels, 16 to 210]`."""
+    """Help text with unit and range: `Height and width. [pixels, 16 to 210]`."""
     limits = {"least": -math.inf, "most": math.inf, "above": -math.inf, "below": math.inf, **each.metadata}
     low = f"at least {limits['least']:,.10g}" if limits["least"] > -math.inf else ""
     low = f"above {limits['above']:g}" if limits["above"] > -math.inf else low
@@ -180,5 +180,5 @@ def described(each: Field[Any]) -> str:
 
 
 def is_part(kind: object) -> bool:
-    """Whether this is a dataclass, whose fields can be options."""
+    """Whether this is a dataclass: only the fields of a dataclass can be options."""
     return isinstance(kind, type) and is_dataclass(kind)

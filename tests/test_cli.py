@@ -129,9 +129,9 @@ REFUSED = {
     "not a number": (("train", "paac", *TINY, "--num-envs", "many"), "--num-envs many: must be of type int"),
     "no such choice": (("train", "paac", *TINY, "--precision", "fp16"), "--precision fp16: must be one of auto, fp32"),
     "no value": (("train", "paac", *TINY, "--num-envs"), "--num-envs: needs a value"),
-    "no environment": (("train", "paac"), "--env: must be given; gossamer list shows"),
-    "no architecture": (("train", "--env", "catch"), "which architecture? paac, gala, pala, or module:Name"),
-    "no command": ((), "give a command: train, resume"),
+    "no environment": (("train", "paac"), "--env: required; gossamer list shows"),
+    "no architecture": (("train", "--env", "catch"), "no architecture; use paac, gala, pala or your own module:Name"),
+    "no command": ((), "no command; use one of train, resume"),
     "no such command": (("trian", "paac"), "unknown command trian; near: train"),
     "unknown option": (("evaluate", "run", "--colour", "red"), "unknown option --colour; see gossamer evaluate --help"),
     "nearly an option": (("evaluate", "run", "--episode", 3), "unknown option --episode; near: --episodes; see"),
@@ -514,7 +514,7 @@ def test_a_disk_that_fills_up_while_training_ends_with_2(
     assert code == 2
     title, *_, last = err.splitlines()
     assert title.startswith("gossamer paac")
-    assert last == "gossamer: cannot write: No space left on device; free some room or give another directory"
+    assert last == "gossamer: cannot write: No space left on device; free disk space or use another directory"
     assert "Traceback" not in err
 
 

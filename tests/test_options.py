@@ -89,5 +89,5 @@ def test_an_option_without_a_default_is_refused() -> None:
     class Lacks:
         count: int
 
-    with pytest.raises(UserError, match="Lacks: its option count needs a default"):
+    with pytest.raises(UserError, match="Lacks: option count needs a default"):
         defaults(Lacks)

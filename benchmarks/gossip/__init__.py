@@ -1,1 +1,1 @@
-"""What gossip costs, and how far it scales: one module for each benchmark."""
+"""Cost and scaling of gossip: one module for each benchmark."""

@@ -1,9 +1,9 @@
-"""What gossip costs, and how far it scales.
+"""Cost and scaling of gossip.
 
-    python -m benchmarks.gossip exchange       # steps/s with and without it: GALA, PALA over threads and over Ray
+    python -m benchmarks.gossip exchange       # steps/s with and without gossip: GALA, PALA in threads and on Ray
     python -m benchmarks.gossip message        # one message between two hosts: bytes and milliseconds
     python -m benchmarks.gossip scale          # efficiency and staleness from 4 to 1,024 members, in virtual time
-    python -m benchmarks.gossip diagnostics    # bytes and processor time of what members report of their exchange
+    python -m benchmarks.gossip diagnostics    # bytes and CPU time of what members report about their exchange
     python -m benchmarks.gossip rate           # steps until Catch is learned: one learner, GALA at two learning rates
 
 Each writes `results/gossip-NAME.json`; `scale` adds a plot. `python -m benchmarks.gossip NAME --help` lists the options
@@ -23,7 +23,7 @@ from gossamer.machine import keep_freed_memory
 
 
 class Benchmark(Protocol):
-    """A module of this folder. The first line of its docstring is its help text."""
+    """A module of this directory. The first line of its docstring is its help text."""
 
     __doc__: str | None
 
@@ -31,7 +31,7 @@ class Benchmark(Protocol):
         """Add the options of this benchmark."""
 
     def measure(self, given: argparse.Namespace, results: Results) -> None:
-        """Measure, and write the figures with `results.write`; it may be called after each part."""
+        """Measure, and write the figures with `results.write`, which may be called after each part."""
 
 
 BENCHMARKS: dict[str, Benchmark] = {
@@ -53,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
         text = (benchmark.__doc__ or "").splitlines()[0]
         subcommand = subcommands.add_parser(name, help=text, description=text)
         benchmark.add_options(subcommand)
-        subcommand.add_argument("--name", default=f"gossip-{name}", help="of the result file (default: %(default)s)")
+        subcommand.add_argument("--name", default=f"gossip-{name}", help="result file (default: %(default)s)")
         add_out(subcommand)
     return made
 

@@ -1,7 +1,7 @@
-"""What the diagnostics of gossip cost: bytes that members report for each observation window, and processor time.
+"""Cost of the gossip diagnostics: bytes that members report for each observation window, and CPU time.
 
-Processor time is that of the threads that do the work (members, and the thread that evaluates), as the operating system
-counts it, so other work on the machine changes it little."""
+The CPU time is that of the threads that do the work (the members, and the thread that evaluates), as counted by the
+operating system. Other work on the machine has little influence on it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from gossamer.task import Report
 
 
 class Reports(Silent):
-    """Passes the members' records on to a monitor, and keeps those of windows to be weighed afterwards."""
+    """Observer: passes the members' records to a monitor, and keeps the records of windows to measure their size."""
 
     def __init__(self, monitor: ConsensusMonitor) -> None:
         self.monitor, self._lock = monitor, threading.Lock()
@@ -42,7 +42,7 @@ class Reports(Silent):
 
 
 def weigh(records: list[Cut | InTransit | Tracked]) -> dict[str, int]:
-    """Bytes of one window's records as they are sent, and of the parameter vectors that their projections stand for."""
+    """Bytes of one window's records as sent, and of the parameter vectors that their projections replace."""
     cuts = [record for record in records if isinstance(record, Cut)]
     transits = [record for record in records if isinstance(record, InTransit)]
     vectors = len(cuts) + sum(cut.gradient is not None for cut in cuts) + len(transits)
@@ -55,7 +55,7 @@ def weigh(records: list[Cut | InTransit | Tracked]) -> dict[str, int]:
 
 
 def cost(learners: int, iterations: int, given: dict[str, Any]) -> dict[str, Any]:
-    """Run GALA with so many learners for so many iterations of each."""
+    """Run GALA with `learners` learners, for `iterations` iterations of each."""
     config = configure("gala", **{"learners": learners, "threads": 1, **given})
     options = flat(config)
     updates = options.get("epochs", 1) * options.get("num_minibatches", 1)  # of each rollout
@@ -95,6 +95,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(given: argparse.Namespace, results: Results) -> None:
-    """Measure, and write it down."""
+    """Measure and write the result."""
     options = {"env": given.env, "algorithm": given.algorithm, "network": given.network}
     results.write(cost(given.learners, given.iterations, options))

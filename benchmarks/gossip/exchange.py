@@ -1,4 +1,4 @@
-"""Steps/s of four learners with and without gossip: GALA, PALA over threads and over Ray."""
+"""Steps/s of four learners with and without gossip: GALA, PALA in threads and on Ray."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gossamer.machine import KEEP_FREED_MEMORY
 from gossamer.program import Program, Silent
 from gossamer.task import Report
 
-WARM_UP = 2.0  # seconds of training before the first step that counts
+WARM_UP = 2.0  # seconds of training that are not measured
 LEARNERS = 4
 
 
@@ -56,15 +56,15 @@ class Steps(Silent):
 
     @property
     def rate(self) -> float:
-        """Steps a second."""
+        """Steps per second."""
         assert self._begun
         assert self._ended
         return (self._ended[1] - self._begun[1]) / (self._ended[0] - self._begun[0])
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--rounds", type=int, default=5, help="each measures every variant once (default: 5)")
-    parser.add_argument("--seconds", type=float, default=15.0, help="of each measurement, after the warm-up")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds; each measures every variant once (default: 5)")
+    parser.add_argument("--seconds", type=float, default=15.0, help="duration of each measurement, after the warm-up")
     parser.add_argument("--env", default="pong")
     parser.add_argument("--algorithm", default="a2c")
     parser.add_argument("--network", default=None, help="(default: by preset)")
@@ -74,7 +74,7 @@ def measure(given: argparse.Namespace, results: Results) -> None:
     """Run all variants in turn in every round. Ratios are taken within a round. Writes the figures after each round."""
     chosen = {"env": given.env, "algorithm": given.algorithm, "network": given.network}
     chosen = {name: value for name, value in chosen.items() if value is not None}
-    gala, pala = (configure(name, **chosen).with_run(steps=10**15) for name in ("gala", "pala"))  # ended by the clock
+    gala, pala = (configure(name, **chosen).with_run(steps=10**15) for name in ("gala", "pala"))  # ended by time
     rates: dict[str, list[float]] = {}
     for turn in range(given.rounds):
         for name, run in _in_turn(variants(gala, pala), backwards=turn % 2 == 1):
@@ -85,7 +85,7 @@ def measure(given: argparse.Namespace, results: Results) -> None:
 
 
 def variants(gala: Config, pala: Config) -> dict[str, Callable[[Steps], None]]:
-    """What is compared, by name: how to run each one."""
+    """The compared variants: name -> function that runs it."""
     return {
         "threads, no exchange": lambda seen: threads(_alone(gala, hosts=1), seen),
         "gala": lambda seen: threads(program(gala), seen),
@@ -96,7 +96,7 @@ def variants(gala: Config, pala: Config) -> dict[str, Callable[[Steps], None]]:
 
 
 def _in_turn(ways: Mapping[str, Any], *, backwards: bool) -> list[tuple[str, Any]]:
-    """Every second round runs backwards, so that a drift of the machine's speed favours no variant."""
+    """The variants in order, or in reverse for every second round, so that a drift in speed favours no variant."""
     return list(ways.items())[:: -1 if backwards else 1]
 
 

@@ -1,4 +1,4 @@
-"""One message with the Nature network's parameters between two hosts: bytes and milliseconds."""
+"""One message with the Nature network's parameters between two hosts, in bytes and milliseconds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Sink:
 
 
 class Kept(Silent):
-    """Observer: keeps what is reported."""
+    """Observer: keeps all reports."""
 
     def __init__(self) -> None:
         self.records: list[Any] = []
@@ -43,7 +43,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--address",
         default=None,
         metavar="IP:PORT",
-        help="head of a Ray cluster: measure between two of its machines (default: two processes of this machine)",
+        help="head of a Ray cluster, to measure between two of its machines (default: two processes of this machine)",
     )
 
 
@@ -70,7 +70,7 @@ def _sender_and_receiver(form: Format, elements: int, count: int) -> Program:
 
 
 def ship(ctx: Context, sink: Sink, *, form: Format, elements: int, count: int) -> None:
-    """Worker: packs and sends a message `count` times, and unpacks it here to measure that time too."""
+    """Worker: packs and sends a message `count` times. It also unpacks each one, to measure the time."""
     torch.set_num_threads(1)
     vector = torch.randn(elements)
     parcel = Parcel(Message(0, 1, 0, 1.0, time.time(), vector), (1,))

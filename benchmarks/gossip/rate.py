@@ -16,11 +16,11 @@ from gossamer.training.experiment import train
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", type=int, default=8, help="number of seeds (default: 8)")
     parser.add_argument("--algorithm", default="a2c")
-    parser.add_argument("--steps", type=int, default=300_000, help="of each run at most (default: 300000)")
+    parser.add_argument("--steps", type=int, default=300_000, help="maximum steps of each run (default: 300000)")
 
 
 def measure(given: argparse.Namespace, results: Results) -> None:
-    """Agent steps until the mean return of the last 100 games is 0.8 or more, for several seeds; None for never."""
+    """Agent steps until the mean return of the last 100 games is at least 0.8, for several seeds; None means never."""
     plain = configure("paac", env="catch", algorithm=given.algorithm).optimization.learning_rate
     ways: dict[str, dict[str, Any]] = {
         "one learner, 64 environments": {"architecture": "paac", "num_envs": 64},
@@ -40,7 +40,7 @@ def measure(given: argparse.Namespace, results: Results) -> None:
 
 
 def steps_to_solve(**given: Any) -> int | None:
-    """Steps of one run of Catch until it is solved; None where it does not get there."""
+    """Steps of one run of Catch until it is solved; None if it is not solved."""
     with tempfile.TemporaryDirectory() as place:
         result = train(**given, env="catch", stop_at_return=0.8, run_dir=Path(place) / "run").result
     return result["steps"] if "return" in result["ended"] else None

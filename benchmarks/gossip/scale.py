@@ -16,7 +16,7 @@ from gossamer.tools.simulate import simulate
 
 GRAPHS = ("ring", "exponential", "hierarchical")
 BOUNDS = {"none": inf, "16": 16.0}  # name -> bound on staleness, iterations
-LEARNERS = 8  # of each host
+LEARNERS = 8  # on each host
 NETWORK = {"network": "1 Gb/s, 40 ms one way", "step_time": "30 ms", "message": "6.8 MB"}  # the defaults of `simulate`
 
 
@@ -40,7 +40,7 @@ def measure(given: argparse.Namespace, results: Results) -> None:
 
 
 def _cases(most: int) -> Iterator[tuple[str, str, int]]:
-    """(graph, bound, members): four times as many members each time."""
+    """(graph, bound, members); the number of members increases by a factor of four."""
     for graph in GRAPHS:
         for bound in BOUNDS:
             members = 4
@@ -62,8 +62,8 @@ def plot(rows: Sequence[dict[str, Any]], path: Path) -> None:
             efficiency.plot(members, [row["efficiency"] for row in chosen], **look)
             staleness.plot(members, [row["staleness_max"] for row in chosen], **look)
     efficiency.set_ylim(0, 1.05)
-    efficiency.set_ylabel("steps/s against members that compute alone")
-    staleness.set_ylabel("oldest message averaged in (iterations)")
+    efficiency.set_ylabel("steps/s relative to members without exchange")
+    staleness.set_ylabel("oldest averaged message (iterations)")
     efficiency.legend()
     for axes in (efficiency, staleness):
         axes.set_xscale("log", base=2)

@@ -1,9 +1,9 @@
-"""Trains Stable-Baselines3's A2C on Pong for some seconds; run by `benchmarks/peers.py` in SB3's own environment.
+"""Trains Stable-Baselines3's A2C on Pong for some seconds. `benchmarks/peers.py` runs it in SB3's own environment.
 
-As SB3's documentation sets Atari up: `make_atari_env` with its standard wrappers (1 to 30 no-ops, every 4th frame, the
-maximum of the last two, 84x84 luminance, rewards clipped, a lost life ends the episode, fire at a reset), a stack of 4,
-`A2C("CnnPolicy", n_steps=5)`, which is the Nature network with RMSProp, and torch's default number of threads.
-Prints one JSON object: `marks`, pairs of seconds and steps done, taken between two updates; versions; threads.
+The set-up follows SB3's documentation for Atari: `make_atari_env` with its standard wrappers (1 to 30 no-ops, every 4th
+frame, the maximum of the last two, 84x84 luminance, rewards clipped, a lost life ends the episode, fire at a reset), a
+stack of 4, `A2C("CnnPolicy", n_steps=5)`, which is the Nature network with RMSProp, and torch's default thread count.
+Prints one JSON object: `marks`, pairs (seconds, steps) taken between two updates; versions; threads.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PACKAGES = ("stable-baselines3", "torch", "numpy", "gymnasium", "ale-py", "openc
 
 
 class Marks(BaseCallback):
-    """Notes the steps done so far, at most twice a second, and ends training after `seconds` of notes."""
+    """Records the steps so far, at most twice a second. Ends training when the records span `seconds`."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ def main() -> None:
     """Train and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--vec-env", choices=VEC_ENVS, required=True)
-    parser.add_argument("--seconds", type=float, required=True, help="of training, the warm-up included")
+    parser.add_argument("--seconds", type=float, required=True, help="seconds of training, including the warm-up")
     parser.add_argument("--envs", type=int, required=True)
     parser.add_argument("--rollout", type=int, required=True)
     given = parser.parse_args()

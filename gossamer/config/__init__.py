@@ -1,1 +1,1 @@
-"""What a run is made of: its options with their defaults, and how they become a program."""
+"""Configuration of a run: its options, their defaults, and how a program is built from them."""

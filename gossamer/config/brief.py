@@ -1,4 +1,4 @@
-"""The short help text of a command that takes a composition, for a reader who has not chosen one yet."""
+"""The short help text of a command that takes a composition, shown before an environment is chosen."""
 
 from __future__ import annotations
 
@@ -11,44 +11,44 @@ BRIEF = """usage: gossamer {command} ARCHITECTURE --env ENV [OPTIONS]
 
 {description}
 
-What is put together:
-  ARCHITECTURE           {architectures}, or module:Name of your own
+Parts of a composition:
+  ARCHITECTURE           {architectures}, or your own module:Name
   --env ENV              an Atari game (pong), a Gymnasium id (CartPole-v1), module:factory, or a toy (catch)
-  --algorithm NAME       {algorithms}, or module:Name of your own
+  --algorithm NAME       {algorithms}, or your own module:Name
   --network NAME         {networks}, or module:factory
   --optimizer NAME       {optimizers}
-  --preset NAME          where options left open come from: {presets}
+  --preset NAME          source of the defaults: {presets}
 
 {own}
 
-Each composition has options of its own. All of them, with units, ranges and the defaults that it runs with:
+The options depend on the composition. To list all of them, with units, ranges and defaults:
   gossamer {command} gala --env pong --algorithm ppo --help
-What there is:                           gossamer list
+Everything available:                    gossamer list
 An architecture with its figure:         gossamer show gala
-Names of SB3, CleanRL and RLlib for ours: docs/options.md
+Option names in SB3, CleanRL and RLlib:  docs/options.md
 """
 OFTEN_TRAIN = """Often used:
-  --steps INT            agent steps until the end, of all environments together
-  --seed INT             all random streams follow from it
-  --run-dir DIRECTORY    where everything goes (default: runs/ARCHITECTURE-ENV-TIME)
-  --overwrite            remove a run that is there already
-  --stop-at-return FLOAT end once the mean return of the last 100 episodes reaches this
-  --max-seconds FLOAT    end after this long
+  --steps INT            agent steps of the run, of all environments together
+  --seed INT             seed of all random streams
+  --run-dir DIRECTORY    directory of all output (default: runs/ARCHITECTURE-ENV-TIME)
+  --overwrite            replace an existing run
+  --stop-at-return FLOAT end when the mean return of the last 100 episodes reaches this
+  --max-seconds FLOAT    end after this many seconds
   --init-from DIRECTORY  start with the parameters of another run
   --cluster ADDRESS      run on Ray: local, auto or IP:PORT"""
 OFTEN_BENCH = """Often used:
-  --seconds FLOAT        for each measurement
-  --rounds INT           of all measurements in turn; medians are reported
+  --seconds FLOAT        duration of each measurement
+  --rounds INT           rounds of all measurements; medians are reported
   --json                 print one JSON object"""
 
 
 def asked(words: Sequence[str]) -> bool:
-    """Whether the short text is wanted: help without an environment, on which the defaults depend."""
+    """Whether to show the short text: help was requested without an environment, which the defaults depend on."""
     return asks_for_help(words) and "env" not in typed(words)
 
 
 def text(command: str, description: str, own: str) -> str:
-    """The short text; `own`: options of the command that are often used."""
+    """The short text. `own`: often used options of the command."""
     return BRIEF.format(
         command=command,
         description=description,

@@ -1,4 +1,4 @@
-"""From a configuration to the parts that run: the environment, the task, the program."""
+"""Builds the environment, the task and the program from a configuration."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gossamer.task import Optimization, Task
 
 
 def device(name: str) -> str:
-    """`auto` becomes what the machine has; `UserError` where the device is not there."""
+    """Resolve `auto` to a device of this machine. Raises `UserError` if the device does not exist."""
     if name == "auto":
         return resolve_device(name)
     try:
@@ -56,17 +56,17 @@ def network(config: Config) -> Network:
 
 
 def task(config: Config) -> Task:
-    """What is learned, resolved for this machine: its device, its precision, and its cores divided among the learners.
+    """The task, resolved for this machine: device, precision, and an equal share of the cores for each learner.
 
     Raises `UserError` for a device that this machine lacks."""
     return _task(config, device(config.run.device), learners(config)).here()
 
 
 def program(config: Config, *, cluster: str | None = None) -> Program:
-    """The architecture, wired for this configuration. On a `cluster` each host resolves what is left to it (`auto`
-    devices and precision, threads); the hosts of `local` share this machine's cores.
+    """The program of this configuration. On a `cluster` each host resolves device, precision and threads by itself; the
+    hosts of the cluster `local` share this machine's cores.
 
-    Raises `UserError` for an ordinal of a device on a cluster, and for an architecture that saves nothing."""
+    Raises `UserError` for a device with an index (`cuda:1`) on a cluster, and for a program that saves no worker."""
     if cluster and config.run.device not in ("auto", "cpu", "cuda"):
         raise UserError(
             f"--device {config.run.device}: each host of a cluster numbers its own GPUs; use auto, cpu or cuda"
@@ -83,7 +83,7 @@ def program(config: Config, *, cluster: str | None = None) -> Program:
 
 
 def learners(config: Config) -> int:
-    """Learners on all hosts together."""
+    """Number of learners on all hosts together."""
     return _learners_by_host(config).total()
 
 
@@ -92,12 +92,12 @@ def _learners_by_host(config: Config) -> Counter[str]:
 
 
 def _sketch(config: Config) -> Program:
-    """The program with a task that is not resolved for any machine, to count what it is made of."""
+    """The program with a task that is not resolved, to count its learners and environments."""
     return config.architecture.program(_task(config, "cpu", 1))
 
 
 def num_envs(config: Config) -> int:
-    """Environments of each learner, as the program was wired."""
+    """Environments of each learner, read from the program."""
     return next(_wired_envs(_sketch(config)), 1)
 
 
@@ -108,7 +108,7 @@ def _wired_envs(wired: Program) -> Iterator[int]:
 
 
 def check_memory(config: Config, spec: Spec) -> None:
-    """`UserError` where one rollout of all learners takes more than the machine's memory."""
+    """Raise `UserError` if one rollout of all learners needs more than the machine's memory."""
     import os
 
     steps = num_envs(config) * (config.run.rollout_length + 1) * learners(config)
@@ -117,7 +117,7 @@ def check_memory(config: Config, spec: Spec) -> None:
     if wanted > there:
         raise UserError(
             f"--rollout-length {config.run.rollout_length}: with --num-envs {num_envs(config)} its observations take "
-            f"{wanted / 1e9:,.0f} GB and the machine has {there / 1e9:,.0f} GB; give smaller ones"
+            f"{wanted / 1e9:,.0f} GB and the machine has {there / 1e9:,.0f} GB; use smaller values"
         )
 
 

@@ -1,4 +1,4 @@
-"""Options as arguments of a command, parsed by tyro; what cannot be parsed becomes one line of ours."""
+"""Options as arguments of a command, parsed by tyro. Parse errors become one line."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ METAVARS = {int: "INT", float: "FLOAT", str: "STR"}
 
 
 def help_text(text: str, **more: Any) -> Any:
-    """What tyro shows of an argument."""
+    """A help text for an argument of tyro."""
     return tyro.conf.arg(help=text, **more)
 
 
 def left_open(text: str, kind: Any, hint: str) -> Any:
-    """The same for one that may be left out: `hint` in place of `(default: None)`."""
+    """The same for an optional argument, with `hint` in place of `(default: None)`."""
     allowed = choices(kind)
     metavar = "{" + ",".join(map(str, allowed)) + "}" if allowed else METAVARS.get(kind, kind.__name__.upper())
     return help_text(text, metavar=metavar, help_behavior_hint=hint)
 
 
 def arguments(kind: type, values: Mapping[str, Any] | None = None) -> Iterable[tuple[str, Any, Any]]:
-    """The options of a dataclass as fields (name, type, default), with these values as defaults if given."""
+    """The options of a dataclass as fields (name, type, default). `values` replace the defaults."""
     for name, each in declared(kind).items():
         default = each.default if values is None else values[name]
         yield argument(name, each, types(kind)[each.name], default)
 
 
 def argument(name: str, each: Field[Any], kind: Any, default: Any) -> tuple[str, Any, Any]:
-    """One option as a field of a dataclass for tyro. A quantity (`typed`) is text."""
+    """One option as a field of a dataclass for tyro. A quantity (with `typed` in its metadata) is parsed as text."""
     text, typed = described(each), each.metadata.get("typed")
     if typed is not None:
         return name, Annotated[str, help_text(text)], field(default=typed)
@@ -52,18 +52,18 @@ def argument(name: str, each: Field[Any], kind: Any, default: Any) -> tuple[str,
 
 
 def group(title: str, fields: Sequence[tuple[str, Any, Any]]) -> Any:
-    """A group of arguments: its fields without a prefix, under its own title in the help text."""
+    """A group of arguments with its own title in the help text; its fields have no prefix."""
     return tyro.conf.OmitArgPrefixes[make_dataclass(title, fields)]  # type: ignore[misc]
 
 
 def dataclass_of(name: str, kind: type) -> type:
-    """A dataclass for tyro with all options of a dataclass."""
+    """A dataclass for tyro that has all options of `kind`."""
     made: type = make_dataclass(name, list(arguments(kind)))
     return made
 
 
 def parse(kind: type[T], words: Sequence[str], *, prog: str, description: str | None = None) -> T:
-    """The dataclass, from what was typed. `UserError` in one line where it cannot be; prints the help text if asked."""
+    """Parse the words into the dataclass; prints the help text if requested. Raises a one-line `UserError`."""
     errors = io.StringIO()
     try:
         with redirect_stderr(errors):
@@ -84,7 +84,7 @@ PLAIN = (
 
 
 def one_line(box: str) -> str:
-    """What stands in one of tyro's boxes, up to the help texts that it adds."""
+    """The error message in one of tyro's boxes, without the help texts that tyro appends."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", box)
     lines = [line.strip("│ ") for line in text.splitlines() if not line.startswith(("╭", "╰"))]
     body = " ".join(line for line in lines if line and not line.startswith("─"))
@@ -95,7 +95,7 @@ def one_line(box: str) -> str:
 
 
 def typed(words: Sequence[str]) -> dict[str, str | None]:
-    """The options that were typed, with the word that follows each: `--num-envs 4` -> {"num_envs": "4"}."""
+    """The options among the words, each with the word that follows it: `--num-envs 4` -> {"num_envs": "4"}."""
     found: dict[str, str | None] = {}
     for place, word in enumerate(words):
         if word.startswith("--") and len(word) > 2:
@@ -106,5 +106,5 @@ def typed(words: Sequence[str]) -> dict[str, str | None]:
 
 
 def asks_for_help(words: Collection[str]) -> bool:
-    """Whether the help text is wanted."""
+    """Whether the help text is requested."""
     return not {"-h", "--help"}.isdisjoint(words)

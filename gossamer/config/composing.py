@@ -1,4 +1,4 @@
-"""The command line of a composition, in two passes: which parts, then the options of these parts."""
+"""Parses the command line of a composition in two passes: first the parts, then the options of these parts."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ CHOICES = ("env", "algorithm", "optimizer", "preset")
 
 @dataclass(frozen=True)
 class Composed:
-    """What was typed: the parts and their options, and the options of the command itself."""
+    """The parsed command line: the parts with their options, and the options of the command itself."""
 
     choices: Choices
     command: dict[str, Any]
 
 
 def compose(words: Sequence[str], *, prog: str, description: str, command: Sequence[type]) -> Composed:
-    """The words of a command that takes a composition; `command` has its own options, which are the run's."""
+    """Parse the words of a command that takes a composition. `command`: dataclasses of the command's own options."""
     found, plain_words = typed(words), [word for word in words if word not in ("-h", "--help")]
     if "env" not in found:
-        raise UserError("--env: must be given; gossamer list shows what there is")
+        raise UserError("--env: required; gossamer list shows the available environments")
     chosen = {name: found[name] for name in CHOICES if found.get(name) is not None}
     first = Choices(_architecture(words, prog), **{**chosen, "env": chosen.get("env", "")})  # type: ignore[arg-type]
     composition = Composition(first)
@@ -45,16 +45,16 @@ def compose(words: Sequence[str], *, prog: str, description: str, command: Seque
 
 
 def _architecture(words: Sequence[str], prog: str) -> str:
-    """The first word that is neither an option nor the value of one."""
+    """The first word that is neither an option nor an option's value."""
     for place, word in enumerate(words):
         if not word.startswith("-") and (place == 0 or not words[place - 1].startswith("--")):
             return word
     known = ", ".join(ARCHITECTURES)
-    raise UserError(f"{prog}: which architecture? {known}, or module:Name of your own, as in {prog} paac --env pong")
+    raise UserError(f"{prog}: no architecture; use {known} or your own module:Name, as in {prog} paac --env pong")
 
 
 def _check(found: Mapping[str, str | None], composition: Composition, command: Sequence[type]) -> None:
-    """`UserError` for an option that the composition does not have, and for a value of another type."""
+    """Raise `UserError` for an option that the composition does not have, and for a value of a wrong type."""
     kinds = {
         name: (each, types(kind)[each.name])
         for kind in (*composition.kinds.values(), *command)
@@ -92,21 +92,17 @@ def _parse(
     kinds, values, chosen = composition.kinds, composition.values(), composition.choices
     groups = {
         "run": [
-            _choice(
-                "preset", "Where options left open come from: ours, or the architecture's paper.", "tuned", PRESETS
-            ),
+            _choice("preset", "Source of the defaults: our tuning, or the architecture's paper.", "tuned", PRESETS),
             *arguments(kinds["run"], values),
             *(each for kind in command for each in arguments(kind)),
         ],
         "environment": [
-            _choice(
-                "env", "An Atari game (pong), a Gymnasium id (CartPole-v1), module:factory, or a toy.", MISSING, ()
-            ),
+            _choice("env", "An Atari game (pong), a Gymnasium id (CartPole-v1), module:factory or a toy.", MISSING, ()),
             *arguments(kinds["env"], values),
         ],
         "architecture": list(arguments(kinds["architecture"], values)),
         "algorithm": [
-            _choice("algorithm", _named("What is learned", ALGORITHMS), chosen.algorithm or DEFAULT_ALGORITHM, ()),
+            _choice("algorithm", _named("Learning algorithm", ALGORITHMS), chosen.algorithm or DEFAULT_ALGORITHM, ()),
             *arguments(kinds["algorithm"], values),
         ],
         "network": list(arguments(kinds["network"], values)),
@@ -126,7 +122,7 @@ def _parse(
 
 
 def _named(what: str, known: Mapping[str, str]) -> str:
-    return f"{what}: {', '.join(known)}, or module:Name of your own."
+    return f"{what}: {', '.join(known)}, or your own module:Name."
 
 
 def _optimizer(composition: Composition) -> str:
@@ -134,7 +130,7 @@ def _optimizer(composition: Composition) -> str:
 
 
 def _choice(name: str, text: str, default: Any, allowed: Sequence[str]) -> tuple[str, Any, Any]:
-    """The option that says which part is meant."""
+    """The option that selects a part."""
     metavar = "{" + ",".join(allowed) + "}" if allowed else "NAME"
     if default is MISSING:
         return name, Annotated[str, help_text(text, metavar=metavar)], field()

@@ -1,4 +1,4 @@
-"""A run's configuration: the composition of its parts' options."""
+"""A run's configuration, composed of the options of its parts."""
 
 from __future__ import annotations
 
@@ -19,44 +19,44 @@ class RunOptions:
     """Options of the run itself."""
 
     steps: int = option(
-        "Until the end, of all environments together.", 10_000_000, least=1, most=10**15, measure="steps"
+        "Length of the run, of all environments together.", 10_000_000, least=1, most=10**15, measure="steps"
     )
     rollout_length: int = option(
-        "Of each environment between two updates (t_max).", 5, least=1, most=1_000_000, measure="steps"
+        "Steps of each environment between two updates (t_max).", 5, least=1, most=1_000_000, measure="steps"
     )
-    seed: int = option("All random streams follow from it.", 1, least=0, most=2**31 - 1)
-    device: str = option("auto, cpu, cuda or cuda:N; auto takes a GPU where there is one.", "auto")
+    seed: int = option("Seed of all random streams.", 1, least=0, most=2**31 - 1)
+    device: str = option("auto, cpu, cuda or cuda:N; auto uses a GPU if there is one.", "auto")
     threads: int = option(
-        "Of torch on the CPU, for each learner; 0: the cores divided among the learners.", 0, least=0, most=1024
+        "CPU threads of torch for each learner; 0: an equal share of the cores.", 0, least=0, most=1024
     )
-    keep: int = option("Checkpoints to keep, besides the best.", 3, least=1, most=100_000)
-    checkpoint_every: float = option("Between two checkpoints.", 60.0, above=0, most=10**9, measure="seconds")
-    init_from: str | None = option("Start with the parameters of another run (its directory).", None, unset="none")
+    keep: int = option("Checkpoints to keep, in addition to the best.", 3, least=1, most=100_000)
+    checkpoint_every: float = option("Checkpoint interval.", 60.0, above=0, most=10**9, measure="seconds")
+    init_from: str | None = option("Directory of a run whose parameters to start with.", None, unset="none")
 
 
 @options
 class OptimizationOptions:
-    """Options that every optimiser has."""
+    """Options of every optimizer."""
 
-    learning_rate: float = option("At the start.", 1e-3, above=0)
+    learning_rate: float = option("Initial learning rate.", 1e-3, above=0)
     anneal_steps: int | None = option(
-        "Over which the learning rate falls linearly; 0: it is constant.", None, least=0, most=10**15, measure="steps",
+        "Steps over which the learning rate falls linearly; 0: constant.", None, least=0, most=10**15, measure="steps",
         unset="the run's steps",
     )  # fmt: skip
-    final_fraction: float = option("Of the learning rate, at the end of --anneal-steps.", 0.1, least=0, most=1)
-    max_grad_norm: float = option("Gradients are clipped to this global norm.", 0.5, above=0)
+    final_fraction: float = option("Final learning rate, as a fraction of the initial one.", 0.1, least=0, most=1)
+    max_grad_norm: float = option("Maximum global norm of the gradients; larger ones are clipped.", 0.5, above=0)
 
 
 @options
 class Control:
-    """Options of one call of train or resume. They are not part of the configuration: a resumed run has its own."""
+    """Options of one call of train or resume. They are not stored with the configuration."""
 
     stop_at_return: float | None = option(
-        "End once the mean return of the last 100 episodes reaches this.", None, unset="never"
+        "End when the mean return of the last 100 episodes reaches this.", None, unset="never"
     )
-    max_seconds: float | None = option("End after this long.", None, above=0, measure="seconds", unset="never")
+    max_seconds: float | None = option("End after this time.", None, above=0, measure="seconds", unset="never")
     cluster: str | None = option(
-        "Run on Ray: local (processes of this machine), auto (the cluster it is a node of) or IP:PORT of its head.",
+        "Run on Ray: local (processes of this machine), auto (this machine's cluster) or IP:PORT of a head.",
         None,
         unset="threads of this process",
     )
@@ -64,15 +64,15 @@ class Control:
 
 @runtime_checkable
 class Architecture(Protocol):
-    """Options of an architecture, which wire it."""
+    """The options of an architecture; `program` wires it."""
 
     def program(self, task: Task) -> Program:
-        """The program that learns this task. `UserError` where the options do not fit each other."""
+        """The program for this task. Raises `UserError` if the options contradict each other."""
 
 
 @dataclass(frozen=True)
 class Config:
-    """One run, completely: every option has its value."""
+    """The complete configuration of a run: every option has a value."""
 
     preset: str
     architecture: Architecture
@@ -89,5 +89,5 @@ class Config:
         return self.run, self.env, self.architecture, self.algorithm, self.network, self.optimizer, self.optimization
 
     def with_run(self, **changes: Any) -> Config:
-        """The same with other options of the run."""
+        """A copy with these options of the run changed."""
         return replace(self, run=replace(self.run, **changes))

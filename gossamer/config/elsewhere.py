@@ -1,4 +1,4 @@
-"""The names that other libraries have for our options: what docs/options.md shows, and what a slip is answered with."""
+"""Names of our options in other libraries, for docs/options.md and for suggestions in error messages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ELSEWHERE: dict[str, tuple[str, str, str]] = {
 
 
 def suggestion(name: str) -> str | None:
-    """Our option for a name of another library; None where it is not known."""
+    """Our option for a name of another library, None if the name is unknown."""
     wanted = _plain(name)
     for ours, names in ELSEWHERE.items():
         if wanted in {_plain(each.split(" ")[0]) for each in names if each}:

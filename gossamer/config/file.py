@@ -1,10 +1,10 @@
-"""`config.json`: a configuration as nested JSON with a format number, and what was written before there was one.
+"""`config.json`: a configuration as nested JSON with a format number. Files without a number have format 1.
 
     {"format": 2, "gossamer": "0.2.0", "preset": "tuned", "run": {"steps": 10000000, ..}, "env": {"name": "pong", ..},
      "architecture": {"name": "gala", ..}, "algorithm": {"name": "ppo", ..}, "network": {..}, "optimizer": {"name": ..},
      "optimization": {..}}
 
-A field that is missing means what was done before it existed: its `before`, where the default has changed since."""
+A missing field takes the value that matches the behaviour before the field existed: `before`, else its default."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gossamer.version import __version__
 FORMAT = 2
 NAMED = {"architecture": ARCHITECTURES, "algorithm": ALGORITHMS, "optimizer": OPTIMIZERS}
 
-# Format 1 was flat: our options under the names they had then
+# Format 1 was flat and had other names for some options: old name -> new name
 RENAMED = {
     "discount": "gamma",
     "trace": "gae_lambda",
@@ -45,7 +45,7 @@ RENAMED = {
 
 
 def to_dict(config: Config) -> dict[str, Any]:
-    """What `config.json` holds."""
+    """The content of `config.json`."""
     found: dict[str, Any] = {"format": FORMAT, "gossamer": __version__, "preset": config.preset}
     for place in PLACES:
         part = getattr(config, place)
@@ -55,7 +55,7 @@ def to_dict(config: Config) -> dict[str, Any]:
 
 
 def flat(config: Config) -> dict[str, Any]:
-    """Every choice and option with its value, by the names of the command line."""
+    """Every choice and option with its value, by its name on the command line."""
     chosen = {place: names["name"] for place in PLACES if (names := _name(place, getattr(config, place)))}
     options = {name: value for part in config.parts for name, value in values(part).items()}
     return {**chosen, "preset": config.preset, **options}
@@ -68,8 +68,8 @@ def _name(place: str, part: Any) -> dict[str, str]:
 
 
 def from_dict(content: Mapping[str, Any]) -> tuple[Config, list[str]]:
-    """The configuration, and notes on what was missing. `UserError` where it is from a later version or has values
-    that cannot be; KeyError, TypeError or ValueError where it is no configuration at all."""
+    """The configuration, and notes on missing fields. Raises `UserError` for a file of a later version or with invalid
+    values; KeyError, TypeError or ValueError if the content is not a configuration."""
     form = content.get("format", 1)
     if form == 1:
         content = migrated(content)
@@ -84,7 +84,7 @@ def from_dict(content: Mapping[str, Any]) -> tuple[Config, list[str]]:
         for name, each in fields.items():
             if each.name not in left:
                 left[each.name] = each.metadata.get("before", each.default)
-                notes.append(f"{place}.{each.name} is missing: {left[each.name]}, as before it existed")
+                notes.append(f"{place}.{each.name} is missing: {left[each.name]}, as before this option existed")
             found[name] = left.pop(each.name)
         if left:
             raise UserError(f"{place} has unknown fields {', '.join(left)}: written by a later version of Gossamer")
@@ -93,7 +93,7 @@ def from_dict(content: Mapping[str, Any]) -> tuple[Config, list[str]]:
 
 
 def _kinds(content: Mapping[str, Any]) -> dict[str, type]:
-    """The dataclasses of the parts that were chosen."""
+    """The dataclasses of the chosen parts."""
     return {
         **COMMON,
         "env": kind_of(catalogue.resolve(content["env"]["name"])),
@@ -104,7 +104,7 @@ def _kinds(content: Mapping[str, Any]) -> dict[str, type]:
 
 
 def migrated(content: Mapping[str, Any]) -> dict[str, Any]:
-    """A file of format 1 as one of format 2: of its flat settings each part takes those that are its own."""
+    """Convert content of format 1 to format 2: each part takes its own options from the flat settings."""
     old = {RENAMED.get(name, name): value for name, value in content.items()}
     chosen = {place: {"name": old[place]} for place in ("env", "architecture", "algorithm", "optimizer")}
     found: dict[str, Any] = {"format": FORMAT, "preset": old["preset"], **{p: {} for p in PLACES}, **chosen}

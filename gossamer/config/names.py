@@ -1,6 +1,6 @@
-"""What can be named where the command line is read: the list that a new architecture or algorithm is added to.
+"""The names that the command line accepts. A new architecture or algorithm is added to these lists.
 
-Each name stands for `module:Name`, as a part of the user's own does; it is loaded when it is chosen."""
+Each name stands for `module:Name`, the form of a user's own parts. A part is imported when it is chosen."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ PRESETS = ("tuned", "paper")
 
 
 class Keywords(TypedDict, total=False):
-    """The options as keywords of `train` and `bench`, so that mypy knows their types; which of them apply, the
-    composition says."""
+    """The options as keywords of `train` and `bench`, with types for mypy. The composition determines which of them
+    apply."""
 
     # run
     steps: int
@@ -90,12 +90,12 @@ class Keywords(TypedDict, total=False):
 
 
 def load(option: str, name: str, known: dict[str, str]) -> Any:
-    """What a name stands for: one of `known`, or `module:Name` of the user's. `UserError` names the option."""
+    """Import the part with this name: one of `known`, or the user's `module:Name`. A `UserError` names the option."""
     if name not in known and ":" not in name:
         what = (
             f"unknown architecture {name!r}" if option == "architecture" else f"{option} {name}: no such {option[2:]}"
         )
-        raise UserError(f"{what}{near(name, known)}; there is {', '.join(known)}, or module:Name of your own")
+        raise UserError(f"{what}{near(name, known)}; available: {', '.join(known)}, or your own module:Name")
     module, _, attribute = known.get(name, name).partition(":")
     try:
         return getattr(importlib.import_module(module), attribute)
@@ -104,9 +104,9 @@ def load(option: str, name: str, known: dict[str, str]) -> Any:
 
 
 def name_of(kind: Any, known: dict[str, str]) -> str:
-    """The name that `load` finds this under again."""
+    """The name under which `load` finds this object."""
     module = kind.__module__
     if module == "__main__" and (script := getattr(sys.modules["__main__"], "__file__", None)):
-        module = Path(script).stem  # another process finds it by the script's name
+        module = Path(script).stem  # other processes import it by the script's name
     path = f"{module}:{kind.__qualname__}"
     return next((name for name, target in known.items() if target == path), path)

@@ -1,7 +1,7 @@
-"""Where options come from that a user leaves open: the architecture's paper, or what we found to work, and why.
+"""Defaults of options that the user does not set, with their sources: the architecture's paper, or our tuning.
 
-A layer is a composition of parts of which only the options written out count. Layers, later over earlier: the defaults
-of the dataclasses, kind of environment, algorithm on that kind, architecture, paper."""
+A layer is a set of parts; only the options written out in it count. Later layers override earlier ones: the defaults of
+the dataclasses, the kind of environment, the algorithm on that kind, the architecture, the paper."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from gossamer.exchange.gossip.options import follow
 from gossamer.networks import NetworkOptions
 from gossamer.optim import Adam, RMSPropTF, RMSPropTorch
 
-# All options so far, and which of them the user gave -> options that follow from these
+# (values of all options so far, names of those that the user gave) -> options derived from them
 Rule: TypeAlias = Callable[[Mapping[str, Any], Collection[str]], dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class Layer:
-    """Some parts with some options, one line on where they come from, and what follows from other options."""
+    """Parts with some of their options, one line on the source, and rules that derive options from others."""
 
     why: str
     parts: tuple[Any, ...] = ()
@@ -33,19 +33,21 @@ class Layer:
 
 
 def sqrt_of_learners(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
-    """One learner's learning rate times the square root of their number (as in GALA's code). Adam and RMSProp divide by
-    the size of a learner's own gradients, most of it noise: n learners with an n-th of the environments each have
-    sqrt(n) times the noise, and at one learner's rate their average would move by so much less."""
+    """One learner's learning rate times the square root of the number of learners (as in GALA's code).
+
+    Adam and RMSProp divide by the size of a learner's own gradients, which is mostly noise. n learners with 1/n of the
+    environments each have sqrt(n) times the noise. At one learner's rate their average would move less by that factor.
+    """
     return {"learning_rate": values["learning_rate"] * math.sqrt(values.get("hosts", 1) * values["learners"])}
 
 
 PIXELS = Layer("pictures", (NetworkOptions(torso="nips", input="background"), Adam(epsilon=1e-5)))
 VECTOR = Layer(
-    "small vectors: one thread, more would only wait for each other",
+    "small vectors: one thread, because more would only wait for each other",
     (NetworkOptions(torso="mlp", input="raw"), RunOptions(threads=1), Adam(epsilon=1e-5)),
 )
 PPO_PIXELS = Layer(
-    "tuned on Pong: 42x42 pictures centred on their background, a small network, small minibatches, plain advantages",
+    "tuned on Pong: 42x42 pictures centred on their background, a small network, small minibatches, raw advantages",
     (
         AtariOptions("", screen_size=42),
         AleOptions("", screen_size=42),
@@ -81,7 +83,7 @@ PPO_VECTOR = Layer(
     ),
 )
 A2C_PIXELS = Layer(
-    "tuned on Pong: PAAC's network and rollout, pictures centred on their background, Adam in place of RMSProp",
+    "tuned on Pong: PAAC's network and rollout, pictures centred on their background, Adam instead of RMSProp",
     (
         RunOptions(rollout_length=5),
         A2C(gae_lambda=1.0, value_coef=0.5, entropy_coef=0.01),
@@ -104,7 +106,7 @@ TUNED = {
 }
 
 PAPER_PAAC = Layer(
-    "PAAC as published: its code's settings, which differ from its paper on clip, entropy and steps (see docs)",
+    "PAAC as published: the settings of its code, which differ from the paper in clip, entropy and steps (see docs)",
     (
         RunOptions(steps=80_000_000, rollout_length=5),
         PAAC(num_envs=32, env_workers=8),
@@ -122,14 +124,14 @@ _GOSSIP_CODE = (
     OptimizationOptions(learning_rate=0.0007, anneal_steps=0, final_fraction=1.0, max_grad_norm=0.5),
 )
 PAPER_GALA = Layer(
-    "GALA as published: its code's settings, the learning rate 7e-4 times the square root of the number of learners; "
-    "our nature network has 64 channels in its third layer, GALA's 32",
+    "GALA as published: the settings of its code, learning rate 7e-4 times the square root of the number of learners; "
+    "our nature network has 64 channels in its third layer, GALA's has 32",
     (RunOptions(steps=40_000_000, rollout_length=5), *_GOSSIP_CODE),
     (sqrt_of_learners, follow),
 )
 PAPER_PALA = Layer(
-    "PALA as its code has it: GALA's settings but for longer rollouts, the plain learning rate, and a process lock "
-    "that lets no learner run ahead of what its neighbour has sent",
+    "PALA as published: the settings of its code, which are GALA's except for longer rollouts, an unscaled learning "
+    "rate, and a process lock that keeps every learner from running ahead of its neighbour's messages",
     (
         RunOptions(steps=40_000_000, rollout_length=20),
         *_GOSSIP_CODE,
@@ -139,11 +141,11 @@ PAPER_PALA = Layer(
 )
 PAPERS = {"paac": PAPER_PAAC, "gala": PAPER_GALA, "pala": PAPER_PALA}
 
-# What an architecture needs whatever is learned. Gossip: as many environments in all as the papers have, with one
-# thread to step each learner's, since learners run side by side.
+# Settings of an architecture that do not depend on the algorithm. Gossip has the papers' total number of environments,
+# and one thread that steps each learner's environments, because the learners run in parallel.
 SHAPES = {
-    "gala": Layer("as many environments in all as the paper", (GALA(num_envs=16),), (sqrt_of_learners, follow)),
-    "pala": Layer("as many environments in all as the paper", (PALA(num_envs=16),), (sqrt_of_learners, follow)),
+    "gala": Layer("the paper's total number of environments", (GALA(num_envs=16),), (sqrt_of_learners, follow)),
+    "pala": Layer("the paper's total number of environments", (PALA(num_envs=16),), (sqrt_of_learners, follow)),
 }
 
 # What an algorithm needs in one architecture only: (architecture, algorithm, pictures)
@@ -152,13 +154,13 @@ COMBINATIONS = {
 }
 
 IN_PLACE = {
-    "gala": Layer("small environments are stepped in place, by no process of their own", (GALA(env_workers=0),)),
-    "pala": Layer("small environments are stepped in place, by no process of their own", (PALA(env_workers=0),)),
+    "gala": Layer("small environments are stepped in the learner's process", (GALA(env_workers=0),)),
+    "pala": Layer("small environments are stepped in the learner's process", (PALA(env_workers=0),)),
 }
 
 
 def layers(architecture: str, algorithm: str, *, preset: str, pixels: bool, atari: bool) -> Iterator[Layer]:
-    """The layers of a composition, later over earlier. `UserError` where there is no such preset."""
+    """The layers of a composition; later ones override earlier ones. Raises `UserError` if there is no such preset."""
     if preset == "tuned":
         yield PIXELS if pixels else VECTOR
         if (algorithm, pixels) in TUNED:
@@ -175,10 +177,8 @@ def layers(architecture: str, algorithm: str, *, preset: str, pixels: bool, atar
 
 def _paper(architecture: str, algorithm: str, pixels: bool) -> Layer:
     if architecture not in PAPERS:
-        raise UserError(f"--preset paper: {architecture} has none; there are those of {', '.join(PAPERS)}")
+        raise UserError(f"--preset paper: not available for {architecture}; available for {', '.join(PAPERS)}")
     if algorithm != "a2c":
-        raise UserError(
-            f"--algorithm {algorithm}: {architecture.upper()}'s paper has a2c only; leave --preset paper away"
-        )
+        raise UserError(f"--algorithm {algorithm}: {architecture.upper()}'s paper has only a2c; omit --preset paper")
     paper = PAPERS[architecture]
     return paper if pixels else replace(paper, parts=(*paper.parts, NetworkOptions(torso="mlp", input="raw")))

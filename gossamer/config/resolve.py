@@ -1,4 +1,4 @@
-"""From what the user gave to a complete configuration, in layers. `UserError` names the option and what would do."""
+"""Resolves the options that the user gave to a complete configuration, in layers. Invalid ones raise `UserError`."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ from gossamer.optim import StepRule
 from gossamer.options import declared, defaults, flag, given, is_part, options
 
 DEFAULT_ALGORITHM = "a2c"
-# Which dataclass is which part of a `Config`; the parts of one kind are told apart by what was chosen
+# Parts of a `Config` whose dataclass does not depend on the choices
 COMMON = {"run": RunOptions, "network": NetworkOptions, "optimization": OptimizationOptions}
 PLACES = ("run", "env", "architecture", "algorithm", "network", "optimizer", "optimization")
 
 
 @dataclass(frozen=True)
 class Choices:
-    """Which parts make up a run: names, or options of the parts themselves, which count as given."""
+    """The parts of a run: their names, or instances, whose written-out options count as given."""
 
     architecture: str | Architecture
     env: str
     algorithm: str | Algorithm | None = None
     optimizer: str | StepRule | None = None
     preset: str = "tuned"
-    given: Mapping[str, Any] = field(default_factory=dict)  # option -> value, None where it was left open
+    given: Mapping[str, Any] = field(default_factory=dict)  # option -> value; None counts as not given
 
     @cached_property
     def options(self) -> dict[str, Any]:
-        """Every option that was given, whether by name or within a part."""
+        """Every option that was given, by name or within a part."""
         chosen = [
             each for each in (self.architecture, self.algorithm, self.optimizer) if not isinstance(each, str | None)
         ]
@@ -61,17 +61,17 @@ def configure(
     preset: str = "tuned",
     **given: Any,
 ) -> Config:
-    """The complete configuration of what is given as keywords, as `gossamer.train` takes them."""
+    """The complete configuration for keywords as `gossamer.train` takes them."""
     return resolve(Choices(architecture, env, algorithm, optimizer, preset, given))
 
 
 def resolve(choices: Choices) -> Config:
-    """The complete configuration."""
+    """The complete configuration for these choices."""
     return Composition(choices).config()
 
 
 class Composition:
-    """The parts that were chosen, and the values of their options by the layers."""
+    """The chosen parts, and the values of their options from the layers."""
 
     def __init__(self, choices: Choices) -> None:
         if choices.preset not in PRESETS:
@@ -94,7 +94,7 @@ class Composition:
         self._check_names()
 
     def _optimizer(self) -> type:
-        """The one given, or of the last layer that has one."""
+        """The optimizer that was given, or that of the last layer that has one."""
         if self.choices.optimizer is not None:
             return _kind("--optimizer", self.choices.optimizer, OPTIMIZERS)
         rules = {load("--optimizer", name, OPTIMIZERS) for name in OPTIMIZERS}
@@ -102,14 +102,14 @@ class Composition:
         return used[-1] if used else _kind("--optimizer", "adam", OPTIMIZERS)
 
     def _check_names(self) -> None:
-        """Options of two parts must not share a name; what was given must be an option of one of them."""
+        """Options of two parts must not share a name. A given option must be an option of one of the parts."""
         owner: dict[str, str] = {}
         for place in PLACES:
             for name in declared(self.kinds[place]):
                 if name in owner or name in declared(Control):
                     other = owner.get(name, "run")
                     raise UserError(
-                        f"{self.kinds[place].__name__}: its option {name} is one of the {other} already; rename it"
+                        f"{self.kinds[place].__name__}: option {name} already belongs to the {other} options; rename it"
                     )
                 owner[name] = place
         for name, value in self.choices.options.items():
@@ -122,7 +122,7 @@ class Composition:
         return (*chosen, name_of(self.kinds["optimizer"], OPTIMIZERS), c.env)
 
     def values(self) -> dict[str, Any]:
-        """Every option's value: defaults, layers, and what the user gave."""
+        """The value of every option: defaults, then layers, then the given options."""
         found = {name: value for kind in self.kinds.values() for name, value in defaults(kind).items()}
         user = self.choices.options
         for layer in self.layers:
@@ -135,19 +135,19 @@ class Composition:
         return found
 
     def _of(self, layer: Layer) -> dict[str, Any]:
-        """What a layer has for the parts that were chosen."""
+        """The options of a layer that belong to the chosen parts."""
         kinds = set(self.kinds.values())
         return {name: value for part in layer.parts if type(part) in kinds for name, value in given(part).items()}
 
     def config(self) -> Config:
-        """The complete configuration; its values are checked."""
+        """The complete configuration, with checked values."""
         made = build(self.kinds, self.values(), env=self.choices.env, preset=self.choices.preset)
         _check_together(made, self.env)
         return made
 
 
 def build(kinds: Mapping[str, type], values: Mapping[str, Any], *, env: str, preset: str) -> Config:
-    """A configuration of these parts with these values."""
+    """Build a configuration from these parts and values."""
     parts: dict[str, Any] = {}
     for place, kind in kinds.items():
         own = {each.name: values[name] for name, each in declared(kind).items()}
@@ -166,7 +166,7 @@ def _kind(option: str, chosen: Any, known: dict[str, str]) -> type:
 
 
 def architecture_kind(chosen: str | Architecture) -> type:
-    """The options of an architecture; those of a function are its keywords."""
+    """The dataclass with the options of an architecture. The options of a function are its keywords."""
     found = load("architecture", chosen, ARCHITECTURES) if isinstance(chosen, str) else chosen
     if inspect.isfunction(found):
         return _of_function(found)
@@ -198,7 +198,7 @@ def _pixels(env: EnvFactory) -> bool:
 
 
 def refused(name: str, value: Any, known: Iterable[str], chosen: Collection[str]) -> UserError:
-    """The error for an option that the composition does not have: which one does, or what was meant."""
+    """The error for an option that the composition lacks. It names parts that have the option, or a similar name."""
     owners = [owner for owner, kind in _built_in() if name in declared(kind)]
     if owners:
         have = f"{' and '.join(owners)} {'has' if len(owners) == 1 else 'have'} it"
@@ -209,7 +209,7 @@ def refused(name: str, value: Any, known: Iterable[str], chosen: Collection[str]
 
 
 def _built_in() -> Iterable[tuple[str, type]]:
-    """Every part of the package that has options, by its name."""
+    """Every part of the package that has options, with its name."""
     yield "an Atari game", AtariOptions
     yield "a Gymnasium id or factory", GymOptions
     for known in (ARCHITECTURES, ALGORITHMS, OPTIMIZERS):
@@ -218,7 +218,7 @@ def _built_in() -> Iterable[tuple[str, type]]:
 
 
 def _check_together(config: Config, env: EnvFactory) -> None:
-    """What must hold of several options together."""
+    """Check conditions on several options together."""
     values = {name: getattr(part, each.name) for part in config.parts for name, each in declared(type(part)).items()}
     envs, length, torso = values.get("num_envs", 0), values["rollout_length"], values["network"]
     minibatches, workers = values.get("num_minibatches", 1), values.get("env_workers", 0)
@@ -228,9 +228,9 @@ def _check_together(config: Config, env: EnvFactory) -> None:
             f"(--num-envs {envs} x --rollout-length {length})"
         )
     if isinstance(env, Gym | Custom) and envs % max(1, workers):
-        raise UserError(f"--env-workers {workers}: must divide --num-envs {envs}, for each steps as many")
+        raise UserError(f"--env-workers {workers}: must divide --num-envs {envs}: all workers step equally many")
     if torso not in NETWORKS and ":" not in torso:
         raise UserError(
             f"--network {torso}: no such network{near(torso, NETWORKS)}; "
-            f"there are: {', '.join(NETWORKS)}, or module:factory"
+            f"available: {', '.join(NETWORKS)}, or module:factory"
         )

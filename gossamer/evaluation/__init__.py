@@ -1,1 +1,1 @@
-"""Whole games with what was learned, for figures and for videos."""
+"""Plays whole games with trained policies, for figures and videos."""

@@ -1,4 +1,4 @@
-"""What the members of a run play at its end: their average, and the best of them (PALA's model aggregation)."""
+"""Evaluates the average of all members and the best member at the end of a run (PALA's model aggregation)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gossamer.evaluation.members import AVERAGE, best, rank, ranked
 from gossamer.machine import single_threaded
 from gossamer.storage.checkpoint import Checkpoint
 
-EPISODES = 10  # whole games each
+EPISODES = 10  # whole games for each of the two
 PROTOCOL = "training: whole games in the training environment, sampled actions, unclipped scores"
 
 
@@ -29,9 +29,10 @@ def aggregate(
     games: bool,
     note: Callable[[str], None],
 ) -> dict[str, Any]:
-    """For `result.json`: `members`, the mean return of each one's last 100 training episodes; and what the `average` of
-    all and the `best_member` play in whole games, unless without `games`. `note` is told of games without an end."""
-    able = checkpoint.load()["workers"] if games else returns  # one may have been lost with its host, unsaved
+    """For `result.json`: `members`, the mean return of each member's last 100 training episodes, and, with `games`, the
+    returns of whole games of the `average` of all members and of the `best_member`. `note` is called if games were cut
+    off."""
+    able = checkpoint.load()["workers"] if games else returns  # a member may be lost with its host before it was saved
     first = best({worker: mean for worker, mean in returns.items() if worker in able})
     found: dict[str, Any] = {"members": {w: returns[w] for w in ranked(returns)}, "average": {}, "best_member": {}}
     if first is not None:
@@ -44,7 +45,7 @@ def aggregate(
 
 
 def whole_games(config: Config, checkpoint: Checkpoint, member: str, note: Callable[[str], None]) -> dict[str, Any]:
-    """Returns of whole games that a member plays as in training."""
+    """Returns of whole games of a member, played as in training."""
     on_gpu = config.run.device.startswith("cuda")  # of the hosts; this machine may have none
     what, factory = task(config.with_run(device="auto") if on_gpu else config), environment(config)
     with (

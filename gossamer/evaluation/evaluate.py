@@ -1,4 +1,4 @@
-"""Play whole games with what was learned, under a named protocol."""
+"""Plays whole games with a trained policy, under a named protocol."""
 
 from __future__ import annotations
 
@@ -40,21 +40,22 @@ class Evaluation:
     episodes: int
     protocol: str  # noop: up to 30 no-ops at the start; sticky: actions repeat with probability 0.25; plain: neither
     returns: list[float]
-    steps: int  # of training, that the policy has seen
+    steps: int  # training steps of the policy
     checkpoint: str
     greedy: bool
-    member: str | None = None  # `average`, or the number of the member that played; None where there is only one
-    cut_off: int = 0  # games that had not ended after `max_steps`: their returns are those up to there
+    member: str | None = None  # `average`, or the number of the member; None if there is only one
+    cut_off: int = 0  # games that had not ended after `max_steps`; their returns include only these steps
     max_steps: int = MAX_STEPS
 
     def to_dict(self) -> dict[str, Any]:
-        """As `--json` prints it."""
+        """The content that `--json` prints."""
         return asdict(self)
 
 
 def under(env: EnvFactory, protocol: Protocol | None = None) -> tuple[EnvFactory, str]:
-    """The environment as the protocol has it: whole games, 108,000 frames at most (30 minutes). Without a protocol:
-    sticky where it was trained so, else noop. What is not Atari has none, which is said if one was asked for."""
+    """The environment and name of a protocol: whole games of at most 108,000 frames (30 minutes). The default is sticky
+    for an environment with sticky actions, else noop. Other than Atari environments have no protocol: a given one is
+    ignored, with a message."""
     if not isinstance(env, Atari):
         if protocol is not None:
             print(f"--protocol {protocol} ignored: {env.name} is not an Atari game", file=sys.stderr)
@@ -68,8 +69,8 @@ def under(env: EnvFactory, protocol: Protocol | None = None) -> tuple[EnvFactory
 def load_policy(
     checkpoint: Checkpoint, what: Task, spec: Spec, *, member: str, greedy: bool, seed: int
 ) -> tuple[Replica, str | None]:
-    """The policy a checkpoint holds, and whose it is (`Evaluation.member`); `UserError` if there is no such member, or
-    its parameters do not fit the task or are not finite."""
+    """The policy of a checkpoint and its member (`Evaluation.member`). Raises `UserError` if there is no such member,
+    or if its parameters do not fit the task or are not finite."""
     if not 0 <= seed < 2**31:
         raise UserError(f"--seed {seed}: must be at least 0 and below 2^31")
     model, tree = build(what, spec), checkpoint.load()
@@ -88,8 +89,8 @@ def _load(model: nn.Module, weights: dict[str, torch.Tensor], checkpoint: Checkp
     bad = [name for name, tensor in model.state_dict().items() if not tensor.isfinite().all()]
     if bad:
         raise UserError(
-            f"{checkpoint.path}: {bad[0]} is not finite, so there is nothing to play: "
-            "give an earlier checkpoint (--checkpoint best), or train again with a smaller learning rate"
+            f"{checkpoint.path}: {bad[0]} is NaN or infinite: "
+            "use an earlier checkpoint (--checkpoint best), or train again with a smaller learning rate"
         )
 
 
@@ -105,13 +106,13 @@ def evaluate(
     device: str | None = None,
     member: str = AVERAGE,
 ) -> Evaluation:
-    """Play so many games with the run's policy. Every environment plays its share, so that quick games (lost ones)
-    are not counted more often. A game is cut off after `max_steps` (default: 27,000; Atari's end at 108,000 frames).
-    The result is also written to `evaluation-PROTOCOL.json` in the run directory.
+    """Play `episodes` games with the run's policy. The games are divided equally among the environments, so that short
+    games (lost ones) are not over-represented. A game is cut off after `max_steps` (default: 27,000; Atari games end at
+    108,000 frames). The result is also written to `evaluation-PROTOCOL.json` in the run directory.
 
-    `member`: of a run of many, `average` plays with the mean of their parameters, `best` is the one with the highest
-    return of its last 100 training episodes, `0`, `1`, .. are single ones; what one of them played is written to
-    `evaluation-PROTOCOL-NUMBER.json`."""
+    `member` applies to runs with several members: `average` plays with the mean of their parameters, `best` is the
+    member with the highest mean return of its last 100 training episodes, `0`, `1`, .. are single members. The result
+    of a single member is written to `evaluation-PROTOCOL-NUMBER.json`."""
     if episodes < 1:
         raise UserError(f"--episodes {episodes}: must be at least 1")
     if max_steps is not None and max_steps < 1:
@@ -158,8 +159,8 @@ def evaluate(
 
 
 def _keep(file: Path, result: Evaluation) -> None:
-    """Write the result to the run directory; where that is read-only or full, say so: the games are played."""
+    """Write the result to the run directory. If that fails, only print a message, so that the result is not lost."""
     try:
         write_json(file, result.to_dict())
     except OSError as error:
-        print(f"{file} is not written: {error.strerror}", file=sys.stderr)
+        print(f"cannot write {file}: {error.strerror}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Whole games, played side by side, each up to a limit."""
+"""Plays whole games in parallel, each up to a limit of steps."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from gossamer.envs.atari import Atari
 from gossamer.envs.base import EnvFactory, VectorEnv
 from gossamer.policy import Policy
 
-SIDE_BY_SIDE = 32  # games at once
-MAX_FRAMES = 108_000  # of an Atari game: half an hour at 60 a second
-MAX_STEPS = 27_000  # of a game in any other environment: as many decisions, at 4 frames each
-NEWS = 50  # steps between two looks at how far they are
+SIDE_BY_SIDE = 32  # games in parallel
+MAX_FRAMES = 108_000  # of an Atari game: half an hour at 60 frames per second
+MAX_STEPS = 27_000  # of a game in any other environment: the same number of decisions, at 4 frames each
+NEWS = 50  # steps between two progress messages
 
 
 @dataclass
 class Games:
-    """What was played."""
+    """The games that were played."""
 
     max_steps: int
     returns: list[float] = field(default_factory=list)  # undiscounted, unclipped
-    cut_off: int = 0  # games that had not ended at the limit: their returns are those up to there
+    cut_off: int = 0  # games that had not ended at the limit; their returns include only the steps before
 
     @property
     def note(self) -> str:
-        """What must be said of games that were cut off; nothing where there were none."""
+        """A message about games that were cut off; empty if there were none."""
         if not self.cut_off:
             return ""
         which = f"{self.cut_off} of {len(self.returns)} games"
-        return f"{which} were cut off after {self.max_steps:,} steps; their returns count up to there"
+        return f"{which} were cut off after {self.max_steps:,} steps; their returns include only these steps"
 
 
 def limit(env: EnvFactory) -> int:
-    """Steps after which a game is cut off, unless the user says. Atari games end by themselves at their frame cap."""
+    """Default number of steps after which a game is cut off. Atari games end by themselves at their frame cap."""
     return -(-env.preset.frame_cap // env.preset.frame_skip) if isinstance(env, Atari) else MAX_STEPS
 
 
@@ -52,11 +52,11 @@ def play(
     device: str,
     tell: Callable[[str], None] = lambda text: None,
 ) -> Games:
-    """Play so many games. Every environment plays its share, so that quick games (lost ones) are not counted more
-    often. `tell` is told now and then how far they are.
+    """Play `episodes` games. They are divided equally among the environments, so that short games (lost ones) are not
+    over-represented. `tell` is called regularly with the progress.
 
-    A game that is cut off cannot be left, for environments reset by themselves only: it goes on uncounted, and when no
-    other is left to be played all environments are reset for those that are still due."""
+    A game that is cut off cannot be ended, because environments reset only by themselves. It continues uncounted. When
+    only such games are running, all environments are reset for the games that remain."""
     games, due = Games(max_steps), np.full(env.num_envs, episodes // env.num_envs)
     due[: episodes % env.num_envs] += 1
     rounds = np.random.SeedSequence(seed)
@@ -84,7 +84,7 @@ def play(
 
 @contextmanager
 def shown(what: str) -> Iterator[Callable[[str], None]]:
-    """What `play` can be given to tell: it shows that on a terminal, and nothing elsewhere."""
+    """Yields a `tell` for `play`, which shows the progress on a terminal and does nothing elsewhere."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield lambda text: None

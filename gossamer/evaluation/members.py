@@ -1,4 +1,4 @@
-"""The members of a run: which of them plays, or their average (PALA's model aggregation)."""
+"""Selects a member of a run, or the average of all (PALA's model aggregation)."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ def ranked(workers: Iterable[str]) -> list[str]:
 
 
 def rank(worker: str) -> int:
-    """Of `act_and_learn[2]` 2; of `act_and_learn`, the only one, 0."""
+    """The rank of a worker: 2 for `act_and_learn[2]`, 0 for `act_and_learn`, the only worker."""
     found = re.search(r"\[(\d+)\]$", worker)
     return int(found[1]) if found else 0
 
 
 def best(returns: dict[str, float | None]) -> str | None:
-    """The worker with the highest mean return of its own last 100 episodes; None before any episode has ended."""
+    """The worker with the highest mean return; None if no worker has finished an episode."""
     known = {worker: mean for worker, mean in returns.items() if mean is not None}
     return max(ranked(known), key=lambda worker: known[worker], default=None)
 
 
 def choose(checkpoint: Tree, member: str) -> dict[str, str]:
-    """Whose parameters `member` means: {worker: its number}, all of them for `average`; where there is only one, it is
-    its own average. `UserError` for a member that is not there."""
+    """The workers that `member` selects, as {worker: its number}: all of them for `average`. A single worker is also
+    its own average. Raises `UserError` if there is no such member."""
     numbers = {worker: str(rank(worker)) for worker in ranked(checkpoint["workers"])}
     if (len(numbers) == 1 and member in (AVERAGE, BEST)) or member == AVERAGE:
         return numbers
@@ -42,7 +42,7 @@ def choose(checkpoint: Tree, member: str) -> dict[str, str]:
         means = {w: sum(score for score, _ in played) / len(played) for w, played in episodes.items() if played}
         first = best({worker: means.get(worker) for worker in numbers})
         if first is None:
-            raise UserError(f"--member {BEST}: no member has finished an episode; give average or a number")
+            raise UserError(f"--member {BEST}: no member has finished an episode; use average or a number")
         return {first: numbers[first]}
     found = {worker: number for worker, number in numbers.items() if number == member}
     if not found:
@@ -52,8 +52,8 @@ def choose(checkpoint: Tree, member: str) -> dict[str, str]:
 
 
 def average(checkpoint: Tree, workers: Iterable[str], parameters: Iterable[str]) -> dict[str, Tensor]:
-    """The network's state with the plain mean of these workers' parameters (named so), computed in float64. What is no
-    parameter, as the background that inputs are centred on, is the same for all and taken from the first."""
+    """The network's state with the mean of these workers' `parameters` (names), computed in float64. Other tensors,
+    such as the background that inputs are centred on, are equal for all workers and taken from the first."""
     first, *others = [checkpoint["workers"][worker]["learner"]["model"] for worker in workers]
     if not others:
         return dict(first)
@@ -67,8 +67,7 @@ def average(checkpoint: Tree, workers: Iterable[str], parameters: Iterable[str])
 
 
 def newcomer(workers: Mapping[str, Tree]) -> Tree:
-    """The state of a member that joins these: the average of their parameters, as many iterations as the one that has
-    come farthest, nothing else."""
+    """The state of a member that joins these: the average of their parameters, and the highest iteration of them."""
     (*_, names) = [state["learner"]["model"] for state in workers.values()]
     iteration = max(int(state.get("exchange", {}).get("iteration", 0)) for state in workers.values())
     parameters = average({"workers": workers}, workers, names)

@@ -1,4 +1,4 @@
-"""A video of real play."""
+"""Records a video of a game."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from gossamer.storage.contents import CHECKPOINTS, FILM
 from gossamer.storage.directory import load_config
 from gossamer.storage.files import atomic_write
 
-MIN_HEIGHT = 400  # pixels; small screens are enlarged by a whole factor
-STEPS_A_SECOND = 15  # Atari's own pace: 60 frames a second, 4 to a step
+MIN_HEIGHT = 400  # pixels; smaller screens are enlarged by an integer factor
+STEPS_A_SECOND = 15  # Atari's speed: 60 frames per second, 4 frames per step
 
 
 @dataclass(frozen=True)
 class Recording:
-    """One game on film."""
+    """One recorded game."""
 
     path: Path
     score: float
@@ -49,7 +49,7 @@ def record(
     max_steps: int = 5_000,
     member: str = AVERAGE,
 ) -> Recording:
-    """Play one game (or `max_steps` of it) and film it, to `video.mp4` in the run directory unless `out` is given.
+    """Record a video of one game, of at most `max_steps` steps. `out` defaults to `video.mp4` in the run directory.
     `member`: as in `evaluate`."""
     if max_steps < 1:
         raise UserError(f"--max-steps {max_steps}: must be at least 1")
@@ -61,7 +61,7 @@ def record(
     if not path.parent.is_dir():
         raise UserError(f"--out {path}: there is no directory {path.parent}")
     found = Store(directory / CHECKPOINTS).get(checkpoint)
-    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame paints for the film, and complains of a missing screen
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame draws the pictures; without this it needs a screen
     what = task(config)
     factory, _ = under(environment(config), protocol)
     with (
@@ -89,21 +89,21 @@ def record(
 
 @contextmanager
 def _film(path: Path) -> Iterator[Callable[[Any], None]]:
-    """Write a film; yields what adds a picture [H, W, 3]. A film that cannot be written raises `OSError`."""
-    path.touch()  # where nothing can be written, this says so in one line; the writers do not
+    """Write a video; yields a function that adds a picture [H, W, 3]. Raises `OSError` if writing fails."""
+    path.touch()  # fails with a clear error if the path is not writable; the writers do not
     if path.suffix.lower() == ".gif":
-        buffer = BytesIO()  # its writer would try again, and print what went wrong, when it is deleted
+        buffer = BytesIO()  # otherwise the writer would retry, and print the error, when it is deleted
         options: Any = {"format": "gif", "duration": 1000 / STEPS_A_SECOND, "loop": 0}  # milliseconds
         with imageio.get_writer(buffer, **options) as writer:
             yield lambda frame: _add(writer, _enlarged(frame))
         path.write_bytes(buffer.getvalue())
         return
     options = {"fps": STEPS_A_SECOND, "macro_block_size": 2, "codec": "libx264", "quality": 8}
-    # `closing`: where something fails, the writer's own `with` leaves ffmpeg running, which goes on writing the file
+    # `closing`: on an error, the writer's own `with` would leave ffmpeg running and writing the file
     with closing(imageio.get_writer(path, ffmpeg_log_level="quiet", **options)) as writer:
         yield lambda frame: _add(writer, _enlarged(frame))
     try:
-        imageio.get_reader(path).close()  # ffmpeg does not say that it could not end the file
+        imageio.get_reader(path).close()  # ffmpeg does not report that it could not complete the file
     except (OSError, IndexError) as error:
         raise _broken(path) from error
 
@@ -111,7 +111,7 @@ def _film(path: Path) -> Iterator[Callable[[Any], None]]:
 def _add(writer: Any, frame: Any) -> None:
     try:
         writer.append_data(frame)
-    except OSError as error:  # a pipe that broke, with all that ffmpeg printed
+    except OSError as error:  # a broken pipe, with all output of ffmpeg in the message
         raise _broken(Path(writer.request.filename)) from error
 
 
@@ -120,7 +120,7 @@ def _broken(path: Path) -> OSError:
 
 
 def _enlarged(frame: Any) -> Any:
-    """[H, W, 3] with every pixel repeated until the picture is high enough; sides even, as the codec wants them."""
+    """[H, W, 3] enlarged to at least `MIN_HEIGHT`; the codec requires even sides."""
     times = max(1, -(-MIN_HEIGHT // frame.shape[0]))
     large = np.repeat(np.repeat(frame, times, 0), times, 1)
     return large[: large.shape[0] // 2 * 2, : large.shape[1] // 2 * 2]

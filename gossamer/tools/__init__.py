@@ -1,1 +1,1 @@
-"""Tools around training: benchmarks, simulated networks, descriptions."""
+"""Tools: benchmarks, simulated networks, descriptions of architectures."""

@@ -1,4 +1,4 @@
-"""Speed of a program against the limit that its own parts set on this machine, all measured in one run."""
+"""Measures the speed of a program and of its parts on this machine, in one run."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ WARM_UP_SECONDS = 1.0
 
 
 class Reports(Silent):
-    """Observer: keeps rates and step counts; ends the program after `seconds` of reports that follow the warm-up."""
+    """Observer: keeps rates and step counts. It ends the program after `seconds` of reports after the warm-up."""
 
     def __init__(self, seconds: float = float("inf"), phase: Callable[[str], None] = lambda text: None) -> None:
         """`phase` is called with the text of each `Activity`."""
         self.seconds, self._phase = seconds, phase
-        self.rates: dict[str, float] = {}  # part -> steps a second, of all members
+        self.rates: dict[str, float] = {}  # part -> steps per second, of all members
         self.begun: float | None = None
-        self.marks: list[tuple[float, int]] = []  # (second, steps of all members), once warm
+        self.marks: list[tuple[float, int]] = []  # (seconds, steps of all members), after the warm-up
         self._steps: dict[str, int] = {}
         self._lock = threading.Lock()  # workers are threads
 
@@ -66,13 +66,13 @@ class Reports(Silent):
         return len(self.marks) > 1 and self.marks[-1][0] - self.marks[0][0] >= self.seconds
 
     def rate(self) -> float:
-        """Steps a second."""
+        """Steps per second."""
         start, *_, end = self.marks
         return (end[1] - start[1]) / (end[0] - start[0])
 
 
 class Replayed:
-    """Environments that repeat recorded steps, in no time."""
+    """Environments that repeat recorded steps, without computing."""
 
     def __init__(self, env: VectorEnv, steps: Sequence[Step]) -> None:
         self.spec, self.num_envs = env.spec, env.num_envs
@@ -84,11 +84,11 @@ class Replayed:
 
 
 def parts(ctx: Context, task: Task, exchange: Exchange, *, num_envs: int, env_workers: int, seconds: float) -> None:
-    """A loop in place of `act_and_learn` that times its three parts separately, with the same objects and shapes. All
-    copies run side by side, as in training.
+    """Replaces the loop `act_and_learn`: times its three parts separately, with the same objects and shapes. All copies
+    run in parallel, as in training.
 
     `inference` is acting in environments that repeat recorded steps. It includes the last forward pass of a rollout,
-    for the bootstrap value, and the cast of new parameters where the network computes in bfloat16."""
+    for the bootstrap value, and the cast of new parameters if the network computes in bfloat16."""
     with (
         Watchdog(task.env.name, complain) as watchdog,
         closing(watchdog.watch(task.env.make(num_envs, workers=env_workers))) as env,
@@ -100,7 +100,7 @@ def parts(ctx: Context, task: Task, exchange: Exchange, *, num_envs: int, env_wo
         actions = rng.integers(0, env.spec.actions, (64, num_envs))
         steps = [env.step(action) for action in actions[:8]]
         chosen = cycle(actions)
-        ctx.report(Activity("the environments alone"))
+        ctx.report(Activity("environments alone"))
         env_rate = _rate(lambda: env.step(next(chosen)), num_envs, seconds)
         member.actor.env = Replayed(env, steps)
 
@@ -117,7 +117,7 @@ def parts(ctx: Context, task: Task, exchange: Exchange, *, num_envs: int, env_wo
 
 
 def _rate(call: Callable[[], object], steps: int, seconds: float) -> float:
-    """Steps a second of a call that takes `steps`."""
+    """Steps per second of a call that makes `steps` steps."""
     for _ in range(3):
         call()
     start, count = time.perf_counter(), 0
@@ -142,21 +142,21 @@ def bench(
     """Rates in steps/s: `env`, `inference` and `update` alone, the `whole` program, and the serial `roofline`
     1 / (1/env + 1/inference + 1/update); `ratio` = whole / roofline.
 
-    All of them are measured in each round, for `seconds` each; the figures are medians over the rounds. `progress` is
-    called with the round (1, 2, ..) and the part that begins, from any thread."""
+    Each round measures all of them, for `seconds` each. The figures are medians over the rounds. `progress` is called
+    with the round (1, 2, ..) and the part that begins, from any thread."""
     if not seconds > 0 or rounds < 1:
         raise UserError(f"--seconds {seconds} --rounds {rounds}: both must be positive")
     config = configure(architecture, env=env, algorithm=algorithm, optimizer=optimizer, preset=preset, **options)
     probe(config)
-    config = config.with_run(steps=10**15)  # it ends by the clock
+    config = config.with_run(steps=10**15)  # the observer ends it by time
     keep_freed_memory()
     rows = [_round(config, seconds, partial(progress, number)) for number in range(1, rounds + 1)]
     return {**_figures(rows), **_origin(config)}
 
 
 def round_seconds(seconds: float) -> float:
-    """About how long a round takes whose parts are measured for so long each."""
-    return 4 * seconds + WARM_UP_SECONDS + 2.0  # environments and networks are made twice
+    """Estimated duration of a round in which each part is measured for `seconds`."""
+    return 4 * seconds + WARM_UP_SECONDS + 2.0  # environments and networks are created twice
 
 
 def _round(config: Config, seconds: float, phase: Callable[[str], None]) -> dict[str, float]:
@@ -166,7 +166,7 @@ def _round(config: Config, seconds: float, phase: Callable[[str], None]) -> dict
         task(config), Alone(), num_envs=num_envs(config), env_workers=workers, seconds=seconds
     )
     threads(apart, seen := Reports(phase=phase))
-    phase("the whole program")
+    phase("whole program")
     threads(program(config), whole := Reports(seconds))
     roofline = 1 / sum(1 / rate for rate in seen.rates.values())
     return {**seen.rates, "whole": whole.rate(), "roofline": roofline, "ratio": whole.rate() / roofline}
@@ -184,7 +184,7 @@ def _figures(rows: Sequence[dict[str, float]]) -> dict[str, Any]:
 
 
 def _origin(config: Config) -> dict[str, Any]:
-    """What was measured, and where."""
+    """The settings and the machine of the measurement."""
     what, settings = task(config), flat(config)
     return {
         "architecture": settings["architecture"],

@@ -1,4 +1,4 @@
-"""The figures of a simulation: what each one is, its unit, and how it is printed."""
+"""The figures of a simulation: their meaning, unit and printed form."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ class Figure:
 
     key: str  # in JSON
     unit: str  # in JSON
-    label: str = ""  # where it is printed; members, hosts and iterations stand above the table
-    text: str = ""  # after the number, beginning with the unit
+    label: str = ""  # in the printed table; empty for figures that are printed above the table
+    text: str = ""  # printed after the number; begins with the unit
     digits: int = 0
 
 
 FIGURES = (
     Figure("efficiency", "fraction", "efficiency", "% of the members' time spent computing", 2),
-    Figure("waited", "fraction", "waited", "% of the members' time, held back by --staleness", 2),
-    Figure("staleness_mean", "iterations", "staleness, mean", "iterations that an averaged message was behind", 2),
-    Figure("staleness_max", "iterations", "staleness, max", "iterations that an averaged message was behind"),
-    Figure("distance", "fraction", "distance", "% of the mean's norm, to the farthest member", 2),
+    Figure("waited", "fraction", "waited", "% of the members' time waiting due to --staleness", 2),
+    Figure("staleness_mean", "iterations", "staleness, mean", "iterations from an averaged message to its receiver", 2),
+    Figure("staleness_max", "iterations", "staleness, max", "iterations from an averaged message to its receiver"),
+    Figure("distance", "fraction", "distance", "% of the norm of the mean, for the farthest member", 2),
     Figure("exchanged", "messages per iteration", "exchanged", "messages averaged per iteration and member", 3),
-    Figure("sent", "messages", "sent", "messages to neighbours on all hosts"),
-    Figure("delivered", "messages", "delivered", "messages that reached another host"),
-    Figure("averaged", "messages", "averaged", "messages from neighbours on all hosts"),
+    Figure("sent", "messages", "sent", "messages sent to neighbours on all hosts"),
+    Figure("delivered", "messages", "delivered", "messages delivered to other hosts"),
+    Figure("averaged", "messages", "averaged", "messages averaged from neighbours on all hosts"),
     Figure("crashes", "crashes", "crashes", "crashes of hosts"),
-    Figure("virtual_seconds", "seconds", "virtual time", "s, until the last member ended", 3),
-    Figure("seconds", "seconds", "real time", "s, that the simulation took", 1),
+    Figure("virtual_seconds", "seconds", "virtual time", "s until the last member ended", 3),
+    Figure("seconds", "seconds", "real time", "s taken by the simulation", 1),
     Figure("members", "members"),
     Figure("hosts", "hosts"),
     Figure("iterations", "iterations of each member"),
@@ -43,7 +43,7 @@ FIGURES = (
 
 
 def figures(s: Scenario, simulation: Simulation, ledger: Ledger, seconds: float) -> dict[str, Any]:
-    """By key, as JSON has them; None where a figure is not known. `graph` is beside them."""
+    """The figures and `graph`, by their keys in JSON. A figure that is not known is None."""
     clocks = {name: clock for name, clock in simulation.clocks.items() if name.startswith("stand_in")}
     present = sum(clocks.values())
     distance = ledger.distance()
@@ -56,7 +56,7 @@ def figures(s: Scenario, simulation: Simulation, ledger: Ledger, seconds: float)
         "waited": round(sum(simulation.waited[name] for name in clocks) / present, 4) if present else None,
         "exchanged": round(ledger.mixed / max(1, ledger.iterations), 3),
         "sent": ledger.sent,
-        "delivered": sum(call.endswith(".file") for _, call in simulation.trace),  # `Proxy.file` takes each of them
+        "delivered": sum(call.endswith(".file") for _, call in simulation.trace),  # one call for each message
         "averaged": ledger.mixed,
         "members": s.members,
         "hosts": s.hosts,
@@ -74,19 +74,19 @@ def units() -> dict[str, str]:
 
 
 def warnings(s: Scenario, found: Mapping[str, Any]) -> list[str]:
-    """What makes the figures say less than they seem to."""
+    """Sentences about figures that may mislead, for example because no message was delivered."""
     if s.hosts == 1:
         return [f"one host: no message crosses the network; --learners must be below --members {s.members}"]
     if not found["delivered"]:
         ran, needs = SECONDS.text(found["virtual_seconds"]), SECONDS.text(s.delivery)
         return [f"0 messages delivered between hosts in {ran} of virtual time; one message takes at least {needs}"]
     if not found["averaged"]:
-        return [f"0 of {found['delivered']} delivered messages averaged: they came after the last exchange"]
+        return [f"0 of {found['delivered']} delivered messages averaged: they arrived after the last exchange"]
     return []
 
 
 def lines(found: Mapping[str, Any]) -> list[str]:
-    """For people: the scenario, then a line for each figure, aligned and with its unit."""
+    """The printed output: the scenario, then one aligned line for each figure, with its unit."""
     rows = [_row(figure, found[figure.key]) for figure in FIGURES if figure.label]
     return [*_scenario(found["scenario"], found["hosts"]), "", *_table(rows)]
 

@@ -1,4 +1,4 @@
-"""What a simulation's members report, added up: totals, and curves over virtual time."""
+"""Collects the reports of a simulation's members: totals, and curves over virtual time."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from gossamer.data import Array
 from gossamer.exchange.gossip.records import Cut, Traffic
 from gossamer.program import Silent
 
-POINTS = 60  # of a curve, at most
+POINTS = 60  # maximum number of points of a curve
 
 
 @dataclass(frozen=True)
 class Computed:
-    """One iteration of one member, in virtual seconds."""
+    """One iteration of one member. Times are virtual seconds."""
 
     iteration: int  # 1, 2, ..
     start: float
-    worked: float  # of them computing
+    worked: float  # duration of computing
     end: float  # after the exchange
-    point: Tensor  # [P] the parameters then
+    point: Tensor  # [P] the parameters at `end`
 
 
 class Ledger(Silent):
-    """Observer: adds up steps, messages and staleness, and keeps where every member was at which time. It ends the
-    program once all members have taken their steps: messages that are still on their way have no receiver."""
+    """Observer: adds up steps, messages and staleness, and keeps the parameters of every member over time. It ends the
+    program when all members have taken their steps; messages still in transit then have no receiver."""
 
     def __init__(self, members: int, iterations: int) -> None:
         """`iterations`: of each member."""
         self._members, self._iterations = members, iterations
-        self._done: set[str] = set()  # workers that have taken all of them
+        self._done: set[str] = set()  # workers that have finished their iterations
         self.staleness = Counter[int]()
         self.iterations = self.mixed = self.sent = 0
         self.worked = 0.0  # virtual seconds of computing, of all members
@@ -77,7 +77,7 @@ class Ledger(Silent):
         self.arrivals += [(now, behind) for behind, count in traffic.staleness.items() for _ in range(count)]
 
     def distance(self) -> float | None:
-        """max_i ||x_i - xbar|| / ||xbar|| at the last cut that is complete; None where no cut is."""
+        """max_i ||x_i - xbar|| / ||xbar|| at the last complete cut; None if no cut is complete."""
         complete = [e for e, cut in self.cuts.items() if e and set(cut) >= set(self.taking_part[e])]
         if not complete:
             return None
@@ -87,17 +87,17 @@ class Ledger(Silent):
 
 @dataclass(frozen=True)
 class Curves:
-    """Over virtual time. NaN where nothing is known."""
+    """Curves over virtual time. NaN marks unknown values."""
 
-    seconds: Array  # [N] at the end of each of N intervals of the same length
-    distance: Array  # [N] of the farthest member still training from their mean, relative to the mean's norm
+    seconds: Array  # [N] the ends of N intervals of equal length
+    distance: Array  # [N] farthest training member from the mean of all training members, relative to the mean's norm
     efficiency: Array  # [N] computing time as a fraction of the members' time in this interval
     staleness_mean: Array  # [N] iterations, of messages averaged in this interval
     staleness_max: Array  # [N]
 
 
 def curves(ledger: Ledger) -> Curves:
-    """At most `POINTS` points, and two iterations or more between them."""
+    """At most `POINTS` points, at least two iterations apart."""
     members = list(ledger.computed.values())
     count = max(2, min(POINTS, max(map(len, members)) // 2))
     edges = np.linspace(0.0, max(member[-1].end for member in members), count + 1)
@@ -109,7 +109,7 @@ def curves(ledger: Ledger) -> Curves:
 
 
 def _worked(member: Sequence[Computed], times: Array) -> Array:
-    """Seconds of computing until each of these times."""
+    """Seconds of computing up to each of these times."""
     knots = np.array([[each.start, each.start + each.worked] for each in member])
     before = np.concatenate([[0.0], np.cumsum([each.worked for each in member])])
     worked: Array = np.interp(times, knots.ravel(), np.stack([before[:-1], before[1:]], 1).ravel())
@@ -117,7 +117,7 @@ def _worked(member: Sequence[Computed], times: Array) -> Array:
 
 
 def _distance_at(members: Sequence[Sequence[Computed]], second: float) -> float:
-    """Of the members that still train then, or end then."""
+    """The distance at this time, among the members that are still training or end at this time."""
     there = [member for member in members if member[0].end <= second <= member[-1].end]
     if len(there) < 2:
         return np.nan
@@ -133,7 +133,7 @@ def _relative_distance(vectors: Array) -> float:
 
 
 def _staleness(arrivals: Sequence[tuple[float, int]], edges: Array) -> tuple[Array, Array]:
-    """Mean and greatest of each interval."""
+    """Mean and maximum of each interval."""
     mean, most = np.full(len(edges) - 1, np.nan), np.full(len(edges) - 1, np.nan)
     times, behind = np.array([t for t, _ in arrivals]), np.array([k for _, k in arrivals])
     interval = np.clip(np.searchsorted(edges, times) - 1, 0, len(mean) - 1)

@@ -1,4 +1,4 @@
-"""The picture of a simulation: distance to consensus, efficiency and staleness over virtual time."""
+"""Plots a simulation: distance to consensus, efficiency and staleness over virtual time."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from gossamer.errors import UserError
 from gossamer.tools.ledger import Curves
 from gossamer.tools.scenario import Scenario
 
-CRASHES = 50  # more than so many are not drawn
+CRASHES = 50  # if there are more crashes, none is drawn
 
 
 def check_picture(path: Path) -> None:
-    """Raises `UserError` where no .png can be written there."""
+    """Raise `UserError` if no .png file can be written to this path."""
     if path.suffix != ".png":
         raise UserError(f"--plot {path}: must end in .png")
     if not path.parent.is_dir():
@@ -30,7 +30,7 @@ def check_picture(path: Path) -> None:
 
 
 def draw(curves: Curves, s: Scenario, crashes: Sequence[tuple[float, str]], path: Path) -> None:
-    """Write the picture to `path`. A file that is there already is replaced once the picture is complete."""
+    """Write the plot to `path`. An existing file is replaced when the plot is complete."""
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(12, 3.8), dpi=120, layout="constrained")
         distance, efficiency, staleness = figure.subplots(1, 3)
@@ -57,7 +57,7 @@ def draw(curves: Curves, s: Scenario, crashes: Sequence[tuple[float, str]], path
 
 def _distance(axes: Axes, curves: Curves) -> None:
     axes.set_title("Distance to consensus")
-    axes.set_ylabel("farthest member, % of the mean's norm")
+    axes.set_ylabel("farthest member, % of the norm of the mean")
     axes.plot(curves.seconds, 100 * curves.distance, color=BLUE, linewidth=1.4)
     if np.nan_to_num(curves.distance).max() > 0:
         axes.set_yscale("log", nonpositive="mask")

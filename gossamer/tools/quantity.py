@@ -1,4 +1,4 @@
-"""Quantities as text: `1Gb/s`, `6.8MB`, `40ms` and `2/h` to SI numbers, and back. Text always has a unit."""
+"""Converts quantities such as `1Gb/s`, `6.8MB`, `40ms` and `2/h` to SI numbers and back. Text needs a unit."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from gossamer.errors import UserError
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of quantity. Numbers of it are in its SI unit."""
+    """A kind of quantity. Numbers are in its SI unit."""
 
-    unit: str  # of numbers, as `seconds`
-    units: Mapping[str, float]  # that text may have -> how many SI units
-    shown: tuple[str, ...]  # units in which people read it, from large to small
-    suggested: tuple[str, ...]  # units for a number that has none
+    unit: str  # SI unit of numbers, for example `seconds`
+    units: Mapping[str, float]  # unit in text -> its value in SI units
+    shown: tuple[str, ...]  # units for output, from large to small
+    suggested: tuple[str, ...]  # units that an error message suggests if the unit is missing
 
     def parse(self, option: str, text: str) -> float:
-        """The number in SI units. Raises `UserError`, which names the option, where the text does not fit."""
+        """The number in SI units. Raises `UserError`, which names the option, if the text is invalid."""
         found = re.fullmatch(r"([0-9]+\.?[0-9]*(?:e[+-]?[0-9]+)?)\s*(\S*)", text.strip())
         if text.strip() == "inf":
             return math.inf
@@ -34,11 +34,11 @@ class Kind:
         return float(number) * self.units[unit]
 
     def example(self, number: str) -> str:
-        """This number with each of the units that are suggested."""
+        """This number with each of the suggested units."""
         return " or ".join(f"{number}{unit}" for unit in self.suggested)
 
     def text(self, value: float) -> str:
-        """For people: four digits, and the largest unit of which it is at least one."""
+        """Text for output: four digits, in the largest unit in which the value is at least one."""
         if not value or math.isinf(value):
             return "inf" if value else f"0{self._after(self.shown[-1])}"
         fitting = (unit for unit in self.shown if value >= self.units[unit] * 0.9999)
@@ -46,7 +46,7 @@ class Kind:
         return f"{value / self.units[unit]:.4g}{self._after(unit)}"
 
     def _after(self, unit: str) -> str:
-        """As it stands after a number: `2/h`, `40 ms`."""
+        """The unit as it is appended to a number: `2/h`, `40 ms`."""
         return unit if unit.startswith("/") else f" {unit}"
 
 

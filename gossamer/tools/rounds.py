@@ -1,4 +1,4 @@
-"""Progress of a benchmark: the round, its part and the time left. On a terminal one live line, else a line a round."""
+"""Progress of a benchmark: round, part and time left. A live line on a terminal, else one line for each round."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from gossamer.training.display import duration
 
 
 class Rounds:
-    """How far a benchmark is. Rounds take as long as the mean of those that have ended."""
+    """Progress of a benchmark. It assumes that each round takes as long as the mean of the finished ones."""
 
     def __init__(self, total: int, guess: float, now: Callable[[], float] = time.monotonic) -> None:
-        """`guess`: seconds that the first round will take."""
+        """`guess`: estimated seconds of the first round."""
         self.total, self._guess, self._now = total, guess, now
         self.round, self.part = 0, "starting"
         self._start = self._round_start = now()
 
     def enter(self, round_: int, part: str) -> None:
-        """A part of round 1, 2, .. begins."""
+        """A part of a round begins. Rounds are numbered from 1."""
         self.part = part
         if round_ != self.round:
             self.round, self._round_start = round_, self._now()
 
     @property
     def left(self) -> float:
-        """Seconds, an estimate."""
+        """Estimated seconds left."""
         ended = max(0, self.round - 1)
         each = (self._round_start - self._start) / ended if ended else self._guess
         return max(0.0, (self.total - ended) * each - (self._now() - self._round_start))
 
     @property
     def fraction(self) -> float:
-        """Of the whole time, passed."""
+        """Elapsed fraction of the estimated total time."""
         passed = self._now() - self._start
         return passed / max(passed + self.left, 1e-9)
 
@@ -48,7 +48,7 @@ class Rounds:
 
 
 class RoundsDisplay:
-    """Shows `rounds` on stderr while it is entered. Call it where a part begins; any thread may."""
+    """Context manager that shows `rounds` on stderr. Call it when a part begins, from any thread."""
 
     def __init__(self, rounds: Rounds, console: Console | None = None) -> None:
         self._rounds, self._console = rounds, console or Console(stderr=True)

@@ -1,4 +1,4 @@
-"""What is simulated: members, the network between them, and faults."""
+"""The scenario of a simulation: members, the network between them, and faults."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from gossamer.tools.quantity import BYTES, BYTES_PER_SECOND, KINDS, PER_SECOND, 
 
 
 def measured(text: str, default: str, kind: Kind, *, floor: float = 0, infinite: bool = False) -> Any:
-    """An option with a unit. On the command line and in Python text the unit is mandatory; numbers are SI units.
+    """An option with a unit. Text, on the command line or in Python, needs the unit; numbers are in SI units.
 
-    `floor`: the least value. It is no `least` of the option, for messages about that have no unit."""
+    `floor`: the minimum. The option's `least` is not used, because its error messages have no unit."""
     return option(text, kind.parse("", default), infinite=infinite, unit=kind.unit, typed=default, floor=floor)
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """Members of PALA in virtual time. Raises `UserError` for a value that cannot be used.
+    """Members of PALA in virtual time. Raises `UserError` for an invalid value.
 
     Numbers are in SI units: bytes per second, seconds, bytes, and crashes per second of each host."""
 
@@ -33,34 +33,34 @@ class Scenario:
     learners: int = option("Learners on each host.", 8)
     graph: str = option(f"Which member sends to which: {', '.join(GRAPHS)}.", "ring")
     bandwidth: float = measured(
-        "Of each host, in each direction: bits (1Gb/s) or bytes (125MB/s) a second, or inf.",
+        "Bandwidth of each host in each direction: bits (1Gb/s) or bytes (125MB/s) per second, or inf.",
         "1Gb/s",
         BYTES_PER_SECOND,
         floor=1,
         infinite=True,
     )
-    latency: float = measured("Between hosts, one way.", "40ms", SECONDS)
+    latency: float = measured("Latency between hosts, one way.", "40ms", SECONDS)
     loss: float = option("Probability that a call between hosts is lost.", 0.0, least=0, below=1)
     step_time: float = measured("Computing time of one iteration, at least 1us.", "30ms", SECONDS, floor=1e-6)
     jitter: float = option("Standard deviation of the computing time, relative to it.", 0.1, least=0)
     message_size: float = measured("Size of one member's parameters.", "6.8MB", BYTES)
-    iterations: int = option("Optimiser steps of each member.", 40, least=4)
+    iterations: int = option("Optimizer steps of each member.", 40, least=4)
     staleness: float = option("Bound tau on staleness, in iterations; inf never blocks.", 16.0, least=0, infinite=True)
     interval: int | None = option(
         "Iterations from one exchange to the next.", None, least=1, hint="(default: 4, or a quarter of --staleness)"
     )
-    crash_rate: float = measured("How often each host crashes, as 2/h or 1/min.", "0/h", PER_SECOND)
-    down: float = measured("How long a crashed host is down; inf: it never comes back.", "10s", SECONDS, infinite=True)
+    crash_rate: float = measured("Crashes of each host, for example 2/h or 1/min.", "0/h", PER_SECOND)
+    down: float = measured("Time until a crashed host restarts; inf: never.", "10s", SECONDS, infinite=True)
     seed: int = option("Seed of all random streams.", 0, least=0)
 
     def __post_init__(self) -> None:
         if self.members < 2:
             raise UserError(f"--members {self.members}: gossip needs at least two members")
         if self.learners < 1 or self.members % self.each:
-            raise UserError(f"--learners {self.learners}: must divide --members {self.members}: hosts are alike")
+            raise UserError(f"--learners {self.learners}: must divide --members {self.members}: all hosts are equal")
         if self.graph not in GRAPHS:
             raise UserError(
-                f"--graph {self.graph}: no such graph{near(self.graph, GRAPHS)}; there are {', '.join(GRAPHS)}"
+                f"--graph {self.graph}: no such graph{near(self.graph, GRAPHS)}; available: {', '.join(GRAPHS)}"
             )
         for knob in fields(self):
             _check_floor(knob, getattr(self, knob.name))
@@ -73,7 +73,7 @@ class Scenario:
 
     @property
     def each(self) -> int:
-        """Learners of each host."""
+        """Learners on each host."""
         return min(self.learners, self.members)
 
     @property
@@ -82,12 +82,12 @@ class Scenario:
 
     @property
     def wired(self) -> Graph:
-        """The graph; a hierarchical one by hosts."""
+        """The graph. A hierarchical graph uses the number of learners on each host."""
         return graphs.Hierarchical(self.each) if self.graph == "hierarchical" else GRAPHS[self.graph]
 
     @property
     def delivery(self) -> float:
-        """Seconds from host to host of one message, where nothing else is on its way and nothing is lost."""
+        """Seconds for one message between two hosts on an idle network without loss."""
         return self.latency + self.message_size / self.bandwidth
 
     def to_dict(self) -> dict[str, Any]:
@@ -96,12 +96,12 @@ class Scenario:
 
 
 def _kind(knob: Field[Any]) -> Kind | None:
-    """Of what quantity the option is; None of a plain number."""
+    """The kind of quantity of an option; None for a plain number."""
     return KINDS.get(knob.metadata.get("unit", ""))
 
 
 def _check_floor(knob: Field[Any], value: float) -> None:
-    """Raises `UserError`, which shows units, where a quantity is too small."""
+    """Raise `UserError`, with units, if a quantity is too small."""
     kind = _kind(knob)
     if kind is not None and value < (floor := knob.metadata["floor"]):
         raise UserError(f"{flag(knob.name)} {kind.text(value)}: must be at least {kind.text(floor)}")
@@ -114,7 +114,7 @@ def _text(knob: Field[Any], value: Any) -> Any:
 
 
 def scenario(given: Mapping[str, Any]) -> Scenario:
-    """A scenario of SI numbers, or of text with units. None means the default."""
+    """A scenario from SI numbers, or from text with units. None means the default."""
     knobs = {knob.name: knob for knob in fields(Scenario)}
     for name in given:
         if name not in knobs:

@@ -1,4 +1,4 @@
-"""What there is, and what an architecture is made of, for people to read."""
+"""Prints the available parts, and the figure, parts and defaults of an architecture."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from gossamer.program import Program
 
 KINDS = {True: "pixels", False: "vector"}
 EXAMPLES = {True: "catch-pixels", False: "catch"}  # an environment of each kind
-PIPED_WIDTH = 200  # columns, where there is no terminal
+PIPED_WIDTH = 200  # columns, if the output is not a terminal
 
 
 def console() -> Console:
-    """Where people read: as wide as the terminal, and wide enough for every table where there is none."""
+    """The console: as wide as the terminal, or wide enough for every table if there is no terminal."""
     return Console() if sys.stdout.isatty() else Console(width=PIPED_WIDTH)
 
 
 def show(architecture: str, console: Console) -> None:
-    """Figure, parts and defaults of an architecture. `UserError` with near names if there is none such."""
+    """Print figure, parts and defaults of an architecture. Raises `UserError` with similar names if it is unknown."""
     about = (architecture_kind(architecture).__doc__ or "").strip()
     wired = program(resolve(Choices(architecture, "catch")))
     page = sys.modules[architecture_kind(architecture).__module__]
@@ -50,7 +50,7 @@ def show(architecture: str, console: Console) -> None:
 
 
 def parts(wired: Program) -> list[str]:
-    """Hosts, workers and services with what they were wired with, a line each."""
+    """Hosts, workers and services with their arguments, one line each."""
     lines = [f"host {host.name}: {host.cpus:g} cores, {host.gpus:g} GPUs" for host in wired.hosts.values()]
     nodes = [("worker", node) for node in wired.workers] + [("service", node) for node in wired.services]
     return lines + [f"{kind} {n.name} x{n.copies} on {n.host}: {', '.join(n.parts)}" for kind, n in nodes]
@@ -80,7 +80,7 @@ def _cell(value: object) -> str:
 
 
 def overview(console: Console) -> None:
-    """Everything that can be named on the command line."""
+    """Print every name that the command line accepts."""
     known, others = catalogue.names(), catalogue.learnable()
     ready = others.pop("")
     rows: dict[str, Iterable[str]] = {
@@ -91,7 +91,7 @@ def overview(console: Console) -> None:
         "toy environments": known["toy"],
         "atari environments": known["atari"],
         "gymnasium environments": ready,
-        "and, when installed": [f"{', '.join(ids)} ({command})" for command, ids in others.items()],
+        "available after installing": [f"{', '.join(ids)} ({command})" for command, ids in others.items()],
         "your environment": ["module:factory (a gymnasium.Env)"],
     }
     table = Table.grid(padding=(0, 2))

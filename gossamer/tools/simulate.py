@@ -1,5 +1,4 @@
-"""How far gossip scales: the real exchange, proxies and couriers in virtual time, with small models in place of real
-ones."""
+"""Simulates gossip at scale: the real exchange, proxies and couriers in virtual time, with small models."""
 
 from __future__ import annotations
 
@@ -31,18 +30,18 @@ ELEMENTS = 16  # of a stand-in model
 
 @dataclass(frozen=True)
 class Workload:
-    """In place of a `Task`: each member follows noisy gradients to a target of its own. Targets are close."""
+    """Replaces a `Task`: each member follows noisy gradients to its own target. The targets are close."""
 
     iterations: int  # of each member
-    step_time: float = 0.0  # seconds of computing one of them
-    jitter: float = 0.0  # relative deviation of it
-    early: dict[int, int] = field(default_factory=dict)  # rank -> iterations after which that one ends
+    step_time: float = 0.0  # seconds of computing for one iteration
+    jitter: float = 0.0  # standard deviation of that time, relative
+    early: dict[int, int] = field(default_factory=dict)  # rank -> iterations after which this member ends
     rate: float = 0.1
     seed: int = 0
 
 
 class Point(nn.Module):
-    """A model whose parameters are a point."""
+    """A model with one parameter vector."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,7 +50,7 @@ class Point(nn.Module):
 
 @dataclass
 class StandIn:
-    """What an exchange sees of a member."""
+    """A learner as an exchange sees it."""
 
     model: nn.Module
 
@@ -60,11 +59,11 @@ class StandIn:
         return Flat(self.model)
 
     def policy_outputs(self) -> None:
-        """It has no policy."""
+        """A stand-in has no policy."""
 
 
 def stand_in(ctx: Context, task: Workload, exchange: Exchange, *, num_envs: int = 0, env_workers: int = 0) -> None:
-    """A loop in place of `act_and_learn`: sleep for the time of one step, then apply a gradient by the exchange."""
+    """Replaces the loop `act_and_learn`: sleep for the time of one step, then apply a gradient through the exchange."""
     rng = np.random.default_rng([task.seed, ctx.rank, ctx.restarts])
     learner = StandIn(Point())
     opt = SGD(learner.model.parameters(), task.rate)
@@ -93,13 +92,13 @@ def _descend(opt: SGD) -> Stepped:
 
 
 def simulate(architecture: str = "pala", *, plot: str | Path | None = None, **given: Any) -> dict[str, Any]:
-    """Run gossip in virtual time. `given` are fields of `Scenario`: text with a unit ("1Gb/s", "40ms"), or numbers in
-    SI units (bytes per second, seconds, bytes, crashes per second). `plot`: a .png file to draw curves to.
+    """Simulate gossip in virtual time. `given` are fields of `Scenario`: text with a unit ("1Gb/s", "40ms"), or numbers
+    in SI units (bytes per second, seconds, bytes, crashes per second). `plot`: a .png file to plot curves to.
 
-    Returns the figures by name (`tools.figures.FIGURES` says what each one is), their `units`, `warnings` (sentences)
-    and the `scenario`. Raises `UserError` for a value that cannot be used, before anything runs."""
+    Returns the figures by name (`tools.figures.FIGURES` describes them), their `units`, `warnings` (sentences) and the
+    `scenario`. Raises `UserError` for an invalid value, before the simulation starts."""
     if architecture != "pala":
-        raise UserError(f"simulate {architecture}: only pala crosses a network today")
+        raise UserError(f"simulate {architecture}: only pala uses a network; use pala")
     if plot is not None:
         check_picture(Path(plot))
     chosen = scenario(given)
@@ -112,7 +111,7 @@ def simulate(architecture: str = "pala", *, plot: str | Path | None = None, **gi
 
 
 def run(chosen: Scenario) -> tuple[Simulation, Ledger]:
-    """Simulate a scenario to its end."""
+    """Run the simulation of a scenario."""
     network = Network(chosen.latency, chosen.bandwidth, chosen.loss, size=partial(_size, chosen.message_size))
     faults = Faults(crash_rate=chosen.crash_rate, down_seconds=chosen.down)
     simulation, ledger = Simulation(chosen.seed, network, faults), Ledger(chosen.members, chosen.iterations)
@@ -137,6 +136,6 @@ def _program(s: Scenario) -> Program:
 
 
 def _size(message_size: float, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> float:
-    """Bytes on the network: each parcel counts as one with a model of real size."""
+    """Bytes of a call on the network: each parcel counts with `message_size` instead of its small model."""
     packets = [packet for packet in args if isinstance(packet, np.ndarray)]
     return 100.0 + sum(message_size + HEADER.size if p[5] == PARCEL else p.nbytes for p in packets)

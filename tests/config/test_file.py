@@ -77,7 +77,7 @@ def test_a_field_that_is_missing_means_what_was_before_it_and_is_noted(
     made = load_config(tmp_path)
     assert (made.run.keep, made.run.checkpoint_every) == (3, 60.0)
     told = capsys.readouterr().err
-    assert "run.keep is missing: 3, as before it existed" in told
+    assert "run.keep is missing: 3, as before this option existed" in told
     assert told.count("\n") == 2
     notes: list[str] = []
     load_config(tmp_path, notes.append)

@@ -95,12 +95,12 @@ ZERO_WILL_DO = ["env_workers", "threads", "anneal_steps", "seed"]
         ("epsilon", 0.0, "--epsilon 0.0: must be above 0"),
         ("entropy_coef", -1.0, "--entropy-coef -1.0: must be at least 0"),
         ("precision", "fp16", "--precision fp16: must be one of auto, fp32, bf16"),
-        ("optimizer", "sgd", "--optimizer sgd: no such optimizer; there is adam, rmsprop-a3c"),
+        ("optimizer", "sgd", "--optimizer sgd: no such optimizer; available: adam, rmsprop-a3c"),
         ("preset", "fast", "--preset fast: must be one of tuned, paper"),
         ("steps", 1e6, "--steps 1000000.0: must be of type int"),
         ("steps", "1000", "--steps '1000': must be of type int"),
         ("steps", True, "--steps True: must be of type int"),
-        ("network", "natur", "--network natur: no such network; near: nature; there are: nips, nature, small, mlp"),
+        ("network", "natur", "--network natur: no such network; near: nature; available: nips, nature, small, mlp"),
         ("device", "gpu", "--device gpu: no such device; use auto, cpu, cuda or cuda:N"),
         ("device", "meta", "--device meta: not supported; use auto, cpu"),
         ("device", "cuda:99", r"--device cuda:99: this machine has \d+ CUDA devices; use auto or cpu"),
@@ -134,7 +134,7 @@ def test_what_only_the_other_algorithm_has_is_refused() -> None:
             settings(**{name: value})
     with pytest.raises(UserError, match=r"--loss-scale 5\.0: not an option of .*ppo.*; a2c has it"):
         settings(algorithm="ppo", loss_scale=5.0)
-    with pytest.raises(UserError, match="--algorithm ppo: PAAC's paper has a2c only"):
+    with pytest.raises(UserError, match="--algorithm ppo: PAAC's paper has only a2c"):
         settings(algorithm="ppo", preset="paper")
 
 
@@ -161,7 +161,7 @@ def test_counts_must_fit_each_other() -> None:
 
 
 def test_names_that_are_not_are_answered_with_near_ones() -> None:
-    with pytest.raises(UserError, match="unknown architecture 'pac'; near: paac, pala; there is paac"):
+    with pytest.raises(UserError, match="unknown architecture 'pac'; near: paac, pala; available: paac"):
         configure("pac", env="catch")
     with pytest.raises(UnknownEnv, match="unknown environment 'cacth'; near: catch"):
         settings("cacth")

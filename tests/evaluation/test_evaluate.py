@@ -170,7 +170,7 @@ def test_a_game_without_an_end_is_cut_off_and_that_is_said(
     capsys.readouterr()
     found = gossamer.evaluate(directory, episodes=40, max_steps=7)  # 32 side by side, so some play a second one
     assert (len(found.returns), found.cut_off, found.max_steps) == (40, 40, 7)
-    told = "40 of 40 games were cut off after 7 steps; their returns count up to there"
+    told = "40 of 40 games were cut off after 7 steps; their returns include only these steps"
     assert capsys.readouterr().err.splitlines() == [told]
     with pytest.raises(UserError, match="--max-steps 0: must be at least 1"):
         gossamer.evaluate(directory, max_steps=0)

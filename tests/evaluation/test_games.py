@@ -70,7 +70,7 @@ def test_what_is_still_due_after_a_cut_begins_anew() -> None:
     # all are reset, and the first plays a whole game of 2 steps.
     assert (games.returns, games.cut_off) == ([3, 4, 3, 2], 1)
     assert len(set(env.resets)) == 2
-    assert games.note == "1 of 4 games were cut off after 4 steps; their returns count up to there"
+    assert games.note == "1 of 4 games were cut off after 4 steps; their returns include only these steps"
 
 
 def test_a_game_that_ends_after_its_cut_is_not_counted_twice() -> None:

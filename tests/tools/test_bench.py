@@ -103,7 +103,7 @@ def test_a_rate_needs_two_reports_however_slow_they_are(monkeypatch: pytest.Monk
 def test_progress_names_the_round_and_the_part() -> None:
     seen = list[tuple[int, str]]()
     bench("paac", seconds=0.01, rounds=2, progress=lambda *now: seen.append(now), env="catch", num_envs=2, threads=1)
-    parts = ["the environments alone", "updates alone", "inference alone", "the whole program"]
+    parts = ["environments alone", "updates alone", "inference alone", "whole program"]
     assert seen == [(number, part) for number in (1, 2) for part in parts]
 
 
@@ -117,7 +117,7 @@ def test_the_command_keeps_stdout_clean(monkeypatch: pytest.MonkeyPatch, capfd: 
     assert json.loads(out)["architecture"] == "paac"
     lines = err.splitlines()
     assert [line.partition(",")[0] for line in lines] == [
-        "bench: round 1 of 2: the environments alone",
-        "bench: round 2 of 2: the environments alone",
+        "bench: round 1 of 2: environments alone",
+        "bench: round 2 of 2: environments alone",
     ]
     assert all(re.fullmatch(r".*, about \d+:\d\d left", line) for line in lines)
