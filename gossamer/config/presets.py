@@ -95,7 +95,7 @@ A2C_VECTOR = Layer(
     (
         RunOptions(rollout_length=5),
         A2C(gamma=0.98, gae_lambda=0.9, value_coef=0.05, entropy_coef=0.01),
-        OptimizationOptions(learning_rate=2e-3, final_fraction=0.1, max_grad_norm=0.5),
+        OptimizationOptions(learning_rate=1e-3, final_fraction=0.1, max_grad_norm=0.5),
     ),
 )
 TUNED = {
@@ -151,6 +151,10 @@ SHAPES = {
 # What an algorithm needs in one architecture only: (architecture, algorithm, pictures)
 COMBINATIONS = {
     ("paac", "ppo", True): Layer("tuned on Pong: longer rollouts of fewer environments", (PAAC(num_envs=16),)),
+    ("paac", "a2c", False): Layer(
+        "tuned on Catch and CartPole-v1: its batches are twice those of a learner of gala or pala",
+        (OptimizationOptions(learning_rate=2e-3),),
+    ),
 }
 
 IN_PLACE = {
@@ -165,10 +169,10 @@ def layers(architecture: str, algorithm: str, *, preset: str, pixels: bool, atar
         yield PIXELS if pixels else VECTOR
         if (algorithm, pixels) in TUNED:
             yield TUNED[algorithm, pixels]
-        if architecture in SHAPES:
-            yield SHAPES[architecture]
         if (architecture, algorithm, pixels) in COMBINATIONS:
             yield COMBINATIONS[architecture, algorithm, pixels]
+        if architecture in SHAPES:
+            yield SHAPES[architecture]
     else:
         yield _paper(architecture, algorithm, pixels)
     if architecture in IN_PLACE and not atari:
