@@ -163,7 +163,7 @@ BAD = {
         "--env-workers 3: must divide --num-envs 32",
     ),
     "no factory": (("train", "paac", "--env", "my_parts:Bandits"), "near: my_parts:Bandit"),
-    "no env": (("train", "paac", "--env", "my_parts:nothing"), "must give a gymnasium.Env, not int"),
+    "no env": (("train", "paac", "--env", "my_parts:nothing"), "must return a gymnasium.Env, not int"),
     "a colon": (("train", "paac", "--env", ":foo"), "unknown environment 'foo'"),
     "a file": (("train", "paac", *TINY, "--run-dir", "my_parts.py"), "--run-dir my_parts.py: is a file"),
     "a long name": (("train", "paac", *TINY, "--run-dir", 300 * "x"), "xxx: cannot be used (File name too long)"),
