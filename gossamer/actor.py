@@ -1,4 +1,4 @@
-"""An actor: environments, a policy, and the game they are in the middle of."""
+"""An actor: environments, a policy, and the running episodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gossamer.task import Episode
 
 
 class Clock:
-    """Seconds spent, by what they were spent on."""
+    """Accumulates wall-clock seconds per activity."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -29,29 +29,31 @@ class Clock:
         self.seconds[what] = self.seconds.get(what, 0.0) + time.perf_counter() - start
 
     def take(self) -> dict[str, float]:
-        """What was spent since the last call."""
+        """Return the seconds per activity since the last call."""
         seconds, self.seconds = self.seconds, {}
         return seconds
 
 
 class Actor:
-    """Fills trajectory slots in place. Nothing is allocated, logged or waited for within a step but the action."""
+    """Fills trajectory slots in place. A step allocates and logs nothing, and waits only for the action."""
 
     def __init__(
         self, env: VectorEnv, policy: Policy, *, gamma: float, seed: int, clock: Clock, name: str = ""
     ) -> None:
-        """`name`: of the environment, for `Episode`."""
+        """`gamma`: discount per step; `name`: the environment's name, for `Episode`."""
         self.env, self.policy, self.gamma, self.clock, self.name = env, policy, gamma, clock, name
         self._obs = env.reset(seed)  # [B, *O]
         self._state: Tree = {}
-        self._scores = np.zeros(env.num_envs, np.float64)  # [B] of the running episodes
-        self._lengths = np.zeros(env.num_envs, np.int64)
+        self._scores = np.zeros(env.num_envs, np.float64)  # [B] scores of the running episodes
+        self._lengths = np.zeros(env.num_envs, np.int64)  # [B] steps
         self._episodes: list[Episode] = []
-        self._rewards = np.zeros((0, env.num_envs), np.float32)  # [T, B], staged on the host
+        self._rewards = np.zeros((0, env.num_envs), np.float32)  # [T, B], copied to the device once per rollout
         self._discounts = np.zeros((0, env.num_envs), np.float32)
 
     def unroll(self, slot: Trajectory) -> None:
-        """Act for T steps into `slot`; time 0 of it is time T of the last one."""
+        """Act for T steps and write them to `slot`. Its time 0 is time T of the previous rollout.
+
+        Raises `RuntimeError` if an environment truncates an episode without a final observation."""
         rollout = slot.action.shape[0]
         if len(self._rewards) != rollout:
             self._rewards = np.zeros((rollout, self.env.num_envs), np.float32)
@@ -73,12 +75,12 @@ class Actor:
             slot.discount.copy_(torch.from_numpy(self._discounts))
 
     def _record(self, t: int, step: Step, slot: Trajectory) -> None:
-        """Keep what the environments answered at time t."""
+        """Record the results of the environments' step at time t."""
         self._obs = step.obs
         self._rewards[t] = step.reward
         self._discounts[t] = self.gamma * ~(step.terminated | step.truncated)
         cut = step.truncated
-        if cut.any():  # the future it was cut off from keeps its value: r + gamma V(final observation)
+        if cut.any():  # bootstrap truncated episodes: r + gamma V(final observation)
             if step.final_obs is None:
                 raise RuntimeError("the environment truncated an episode and gave no final observation")
             final = torch.from_numpy(step.final_obs[cut]).to(slot.obs.device)
@@ -91,16 +93,16 @@ class Actor:
             self._scores[step.over], self._lengths[step.over] = 0.0, 0
 
     def episodes(self) -> tuple[Episode, ...]:
-        """Those that ended since the last call."""
+        """Return the episodes that ended since the last call."""
         finished, self._episodes = tuple(self._episodes), []
         return finished
 
     def failures(self) -> tuple[EnvironmentFailed, ...]:
-        """Of environments that were restarted, since the last call."""
+        """Return failures of environments that were restarted since the last call."""
         return self.env.failures() if isinstance(self.env, Restarting) else ()
 
     def state_dict(self) -> Tree:
-        """The environments and the running episodes; empty where the environment cannot give its state."""
+        """Return the state of the environments and running episodes; empty if the environments are not `Resumable`."""
         if not isinstance(self.env, Resumable):
             return {}
         return {
@@ -111,7 +113,7 @@ class Actor:
         }
 
     def load_state_dict(self, state: Tree) -> None:
-        """Go on where `state_dict` was taken; an empty one leaves the new episodes that have begun."""
+        """Restore a state of `state_dict`. An empty one has no effect: the episodes begun at construction continue."""
         if state and isinstance(self.env, Resumable):
             self.env.load_state_dict(state["env"])
             self._obs, self._scores, self._lengths = (np.array(state[k]) for k in ("obs", "scores", "lengths"))

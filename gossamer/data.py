@@ -1,9 +1,9 @@
-"""What flows between the parts: frozen dataclasses of arrays and tensors, one field a line, its shape beside it.
+"""Data exchanged between components: frozen dataclasses of arrays and tensors, with shapes.
 
 Legend, used everywhere in the package:
 
-    T  steps of a rollout            t  a step; `_t` is what happened at t, time runs 0..T
-    B  environments side by side     O  shape of one observation
+    T  steps of a rollout            t  time index; `_t` is what happened at t, time runs 0..T
+    B  parallel environments         O  shape of one observation
     A  number of actions             K  environments of one worker process
 
 A *step* is one decision of the agent in one environment; a *frame* is one frame of the emulator (4 to a step on Atari).
@@ -20,50 +20,50 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-Tree: TypeAlias = Any  # nested dicts of tensors; an empty dict where there is nothing
+Tree: TypeAlias = Any  # nested dicts of tensors; may be empty
 Array: TypeAlias = npt.NDArray[Any]
-Version: TypeAlias = int  # how many updates a set of parameters has seen
+Version: TypeAlias = int  # number of updates that produced a set of parameters
 
 
 @dataclass(frozen=True)
 class Step:
-    """What a vector of environments answers to one action each (NumPy, on the host)."""
+    """Result of one step of a vector environment (NumPy, on the host)."""
 
-    obs: Array  # [B, *O]  the next observation; of the new episode where one has just begun
-    reward: Array  # [B] float32  as learned from (clipped, where the preset says so)
-    score: Array  # [B] float32  as the game gave it
-    terminated: Array  # [B] bool  the future is worth nothing from here on
-    truncated: Array  # [B] bool  cut short by a limit: the future still has its value
-    over: Array  # [B] bool  a new episode has begun (a lost life may terminate without one)
+    obs: Array  # [B, *O]  next observation; after an autoreset, the first one of the new episode
+    reward: Array  # [B] float32  reward for learning (clipped if the preset requires it)
+    score: Array  # [B] float32  unclipped reward
+    terminated: Array  # [B] bool  the return from here on is zero
+    truncated: Array  # [B] bool  the episode was cut off by a limit; its value must be bootstrapped
+    over: Array  # [B] bool  a new episode has begun (a lost life can terminate without one)
     final_obs: Array | None  # [B, *O]  last observation before autoreset, valid where `truncated`
 
 
 @dataclass(frozen=True)
 class Action:
-    """What a policy answers to a batch of observations."""
+    """Output of a policy for a batch of observations."""
 
     action: Tensor  # [B] int64
-    logits: Tensor  # [B, A]  of the policy that acted
-    value: Tensor  # [B]  its estimate of the return, zeros where it has none
+    logits: Tensor  # [B, A]  of the behaviour policy
+    value: Tensor  # [B]  estimated return; zeros if the policy has no value head
 
 
 @dataclass(frozen=True)
 class Trajectory:
-    """T steps of B environments. There is no `done`: `discount` carries termination, and where an episode was cut
-    short its final observation's discounted value is already part of `reward` (discount 0)."""
+    """T steps of B environments. There is no `done`: `discount` is 0 at the end of an episode. If the episode was
+    truncated, `reward` includes the discounted value of its final observation."""
 
     obs: Tensor  # [T+1, B, *O]  x_0 .. x_T
     action: Tensor  # [T, B] int64  a_0 .. a_{T-1}
     reward: Tensor  # [T, B]  r_t for (x_t, a_t)
     discount: Tensor  # [T, B]  gamma * (1 - terminated)
-    behaviour: Tensor  # [T, B, A]  logits of the policy that acted
-    value: Tensor  # [T+1, B]  V(x_t) of the policy that acted: on policy, no second forward pass is needed
+    behaviour: Tensor  # [T, B, A]  logits of the behaviour policy
+    value: Tensor  # [T+1, B]  V(x_t) at acting time, so that on-policy learning needs no second forward pass for it
     state: Tree  # [B, ...]  recurrent state before x_0
-    version: Tensor  # [B] int64  of the parameters that acted
+    version: Tensor  # [B] int64  version of the behaviour policy's parameters
 
     @property
     def steps(self) -> int:
-        """Environment steps in it, T * B."""
+        """Environment steps, T * B."""
         return self.action.numel()
 
     @staticmethod
@@ -75,8 +75,8 @@ class Trajectory:
         actions: int,
         device: torch.device | str = "cpu",
     ) -> Trajectory:
-        """A slot to be filled in place: allocated once, used for the whole run. Pictures lie channels last in memory,
-        as convolutions want them, so that the bytes are put in order once, when acting."""
+        """Allocate a slot, which is filled in place during the whole run. Images are stored channels last, the memory
+        format that convolutions use, so that they are converted only once, when acting."""
         steps = (rollout, envs)
         channels, *plane = obs_shape
         obs = torch.zeros((rollout + 1, envs, *plane, channels), dtype=obs_dtype, device=device)
@@ -92,26 +92,26 @@ class Trajectory:
         )
 
     def to(self, device: torch.device | str) -> Trajectory:
-        """The same trajectory on another device."""
+        """Copy the trajectory to another device."""
         tensors = {f.name: getattr(self, f.name) for f in fields(self)}
         return replace(self, **{k: v.to(device) for k, v in tensors.items() if isinstance(v, Tensor)})
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What a learner takes at once: trajectories side by side, and what the experience must know of them again."""
+    """Trajectories for one update, and their keys in the experience."""
 
     data: Trajectory
-    keys: tuple[int, ...] = ()  # which slots or replay entries these are
+    keys: tuple[int, ...] = ()  # slots or replay entries
 
 
 def on_host(tree: Tree) -> Tree:
-    """The tree with its tensors in host memory, where any process can read them."""
+    """Copy a tree's tensors to host memory; tensors that are there already are not copied."""
     if isinstance(tree, dict):
         return {key: on_host(leaf) for key, leaf in tree.items()}
     return tree.cpu() if isinstance(tree, Tensor) else tree
 
 
 def numpy_dtype(dtype: np.dtype[Any]) -> torch.dtype:
-    """The torch dtype of a NumPy one."""
+    """Return the torch dtype of a NumPy dtype."""
     return torch.from_numpy(np.zeros(1, dtype)).dtype

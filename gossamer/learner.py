@@ -1,4 +1,4 @@
-"""A learner: a network, its optimiser, and how far they have come."""
+"""A learner: a network, its optimiser, and their progress."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gossamer.losses import Loss
 from gossamer.reference import policy_outputs
 from gossamer.task import Task
 
-_SEEDING = threading.Lock()  # torch initialises from one global stream; members of one process must not share it
+_SEEDING = threading.Lock()  # torch initialises from one global random stream, which members of a process share
 
 
 class NonFinite(ArithmeticError):
@@ -26,7 +26,7 @@ class NonFinite(ArithmeticError):
 
 
 def build(task: Task, spec: Spec) -> nn.Module:
-    """The task's network on its device; equal for every member (common initial parameters)."""
+    """Create the task's network on its device, with initial parameters common to all members."""
     with _SEEDING, torch.random.fork_rng(devices=[]):
         torch.manual_seed(task.stream("model"))
         model = task.algorithm.model(spec.obs_shape, spec.actions, task.network)
@@ -34,7 +34,7 @@ def build(task: Task, spec: Spec) -> nn.Module:
 
 
 class Learner:
-    """Turns trajectories into parameters."""
+    """Updates a network from trajectories."""
 
     def __init__(self, task: Task, spec: Spec, *, rank: int = 0) -> None:
         self.task, self.model = task, build(task, spec)
@@ -45,7 +45,7 @@ class Learner:
 
     @cached_property
     def flat(self) -> Flat:
-        """The parameters as one vector; made when an exchange asks for it. From then on they are views of it."""
+        """The parameters as one vector. Created at first access; from then on the parameters are views of it."""
         return Flat(self.model)
 
     @property
@@ -54,10 +54,11 @@ class Learner:
         return all(bool(p.isfinite().all()) for p in self.model.parameters())
 
     def update(self, batch: Trajectory, link: Link, position: int) -> dict[str, float]:
-        """Learn from a batch that was acted at this position of the step budget; the means of what its losses report.
+        """Train on a batch and return the mean metrics of its losses.
 
-        Raises `NonFinite` before a NaN or infinity reaches the parameters or another member: they are as they were
-        after the last good step."""
+        `position`: environment steps in the run's budget before this batch; it sets the learning rate. Raises
+        `NonFinite` before NaN or infinity reaches the parameters or another member; the parameters are those after the
+        last finite step."""
         rate = self.task.optimization.rate(position)
         for group in self.opt.param_groups:
             group["lr"] = rate
@@ -77,7 +78,7 @@ class Learner:
         return {**means, "learning_rate": rate}
 
     def _step(self) -> Stepped:
-        """The local step: clip, look whether the gradient is finite, step."""
+        """Local step: clip the gradient, and take an optimiser step if it is finite."""
         parameters = self.model.parameters()
         norm = nn.utils.clip_grad_norm_(parameters, self.task.optimization.max_grad_norm, foreach=True)
         finite = bool(norm.isfinite())
@@ -86,7 +87,7 @@ class Learner:
         return Stepped(norm, finite)
 
     def _culprit(self, batch: Trajectory, loss: Loss) -> str:
-        """What was not finite first, and in which environments: observation, reward, loss, gradient or parameter."""
+        """Name the first non-finite quantity: observation or reward (with environments), parameter, loss, gradient."""
         for name, values in (("observation", batch.obs), ("reward", batch.reward)):  # [T(+1), B, ...]
             if values.is_floating_point() and not values.isfinite().all():
                 bad = (~values.isfinite()).movedim(1, 0).flatten(1).any(1).nonzero().flatten().tolist()
@@ -96,13 +97,13 @@ class Learner:
         return "the gradient" if bool(loss.total.isfinite()) else "the loss"
 
     def policy_outputs(self) -> PolicyOutputs | None:
-        """The present policy on the reference observations."""
+        """Evaluate the current policy on the reference observations."""
         return policy_outputs(self.task, self.model)
 
     def state_dict(self) -> Tree:
-        """Everything the next update depends on."""
+        """Return all state that the next update depends on."""
         return {
-            "model": deepcopy(self.model.state_dict()),  # torch gives the live tensors, which the next update changes
+            "model": deepcopy(self.model.state_dict()),  # the next update modifies torch's live tensors
             "optimizer": {str(k): deepcopy(v) for k, v in self.opt.state_dict()["state"].items()},
             "rng": self.rng.get_state(),
             "steps": self.steps,
@@ -110,13 +111,13 @@ class Learner:
         }
 
     def load_state_dict(self, state: Tree) -> None:
-        """Go on where `state_dict` was taken."""
+        """Restore a state of `state_dict`."""
         self.model.load_state_dict(state["model"])
-        groups = self.opt.state_dict()["param_groups"]  # the rate follows from `steps`, the rest from the task
+        groups = self.opt.state_dict()["param_groups"]  # `update` sets the learning rate, the task the rest
         self.opt.load_state_dict({"state": {int(k): v for k, v in state["optimizer"].items()}, "param_groups": groups})
         for parameter, kept in self.opt.state.items():
             for name, tensor in kept.items():
-                if tensor.shape == parameter.shape:  # fused Adam pairs elements by their place in memory: one layout
+                if tensor.shape == parameter.shape:  # fused Adam needs moments in the parameter's memory layout
                     kept[name] = torch.empty_like(parameter).copy_(tensor)
         self.rng.set_state(torch.as_tensor(state["rng"]).cpu())
         self.steps, self.updates = int(state["steps"]), int(state["updates"])

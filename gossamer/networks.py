@@ -1,4 +1,4 @@
-"""Torsos, the actor-critic that stands on one, and how they compute: input centring and reduced precision."""
+"""Network torsos, and an actor-critic with input centring and reduced precision."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ INPUT_SCALES = {"background": 1 / 64, "unit": 1 / 255, "raw": 1.0}
 
 @options
 class NetworkOptions:
-    """Options of the network, whatever is learned with it."""
+    """Options of the network, common to all algorithms."""
 
     torso: str = option(
         "Torso: nips, nature, small, mlp, or module:factory (observation shape -> torch module).",
@@ -27,10 +27,10 @@ class NetworkOptions:
         name="network",
     )
     input: Literal["background", "unit", "raw"] = option(
-        "Pictures: centred on their background and / 64, / 255, or as they are.", "raw"
+        "Images: minus their background and / 64, / 255, or unchanged.", "raw"
     )
     initialization: Literal["orthogonal", "uniform"] = option("Of weights; uniform: +-1/sqrt(fan_in).", "orthogonal")
-    precision: Literal["auto", "fp32", "bf16"] = option("auto: bf16 where the processor computes in it.", "auto")
+    precision: Literal["auto", "fp32", "bf16"] = option("auto: bf16 if the processor supports it.", "auto")
 
 
 def nips(obs_shape: tuple[int, ...]) -> nn.Module:
@@ -44,7 +44,7 @@ def nature(obs_shape: tuple[int, ...]) -> nn.Module:
 
 
 def small(obs_shape: tuple[int, ...]) -> nn.Module:
-    """Two 4x4 convolutions and 256 units, for pictures of about 42x42 (RLlib's fast Pong has such an input)."""
+    """Two 4x4 convolutions and 256 units, for images of about 42x42, as in RLlib's fast Pong."""
     return _convolutional(obs_shape, [(16, 4, 2), (32, 4, 2)], 256)
 
 
@@ -55,7 +55,8 @@ def mlp(obs_shape: tuple[int, ...]) -> nn.Module:
 
 
 def _convolutional(obs_shape: tuple[int, ...], layers: Sequence[tuple[int, int, int]], units: int) -> nn.Module:
-    """`layers` are (channels, kernel, stride) of convolutions without padding; all activations are ReLU."""
+    """`layers`: (channels, kernel, stride), without padding; all activations are ReLU. Raises `ValueError` for an
+    `obs_shape` that is not [C, H, W] or is too small."""
     if len(obs_shape) != 3:
         raise ValueError("a convolutional network needs [C, H, W]: use mlp")
     modules: list[nn.Module] = []
@@ -70,10 +71,10 @@ def _convolutional(obs_shape: tuple[int, ...], layers: Sequence[tuple[int, int, 
 
 
 class Centred(nn.Module):
-    """Observations to network inputs: (x - offset) * scale.
+    """Maps observations to network inputs: (x - offset) * scale.
 
-    Pictures are centred on their background, the mean picture of random play: with it Pong is learned in a third of the
-    steps that x / 255 takes. Vectors pass as they are (offset 0, scale 1)."""
+    Images are centred on their background, the mean image of random play. Pong then needs a third of the steps that it
+    needs with x / 255. Vectors are not changed (offset 0, scale 1)."""
 
     offset: Tensor
     scale: Tensor
@@ -84,9 +85,9 @@ class Centred(nn.Module):
         self.register_buffer("scale", torch.tensor(scale))  # []
 
     def forward(self, obs: Tensor, dtype: torch.dtype) -> Tensor:
-        """[N, *O] of any dtype -> [N, *O] of `dtype`, channels last where it is a picture."""
+        """Map [N, *O] of any dtype to [N, *O] of `dtype`; images in channels-last format."""
         shift = (-self.offset * self.scale).to(dtype).unsqueeze(0)  # [1, *O]
-        if obs.dim() == 4:  # one layout for all: a mixed addition is ten times as slow, and forgets the layout
+        if obs.dim() == 4:  # adding tensors of different formats is ten times as slow and loses the format
             obs = obs.contiguous(memory_format=torch.channels_last)
             shift = shift.contiguous(memory_format=torch.channels_last)
         return torch.addcmul(shift, obs.to(dtype), self.scale.to(dtype))
@@ -95,8 +96,9 @@ class Centred(nn.Module):
 class ActorCritic(nn.Module):
     """A torso with a policy head and a value head.
 
-    Parameters, heads and results are float32; the torso computes in `compute_dtype`. In bfloat16 its weights are cast
-    once per set of parameters when acting, and inside the graph when learning, so that gradients arrive in float32."""
+    Parameters, heads and outputs are float32; the torso computes in `compute_dtype`. In bfloat16, weights are cast once
+    per set of parameters when acting, and within the graph when learning, so that gradients are float32. Raises
+    `ValueError` if the torso does not return [N, F]."""
 
     def __init__(
         self,
@@ -114,23 +116,23 @@ class ActorCritic(nn.Module):
         with torch.no_grad():
             features = self.torso(torch.zeros(1, *obs_shape))
         if features.dim() != 2:
-            raise ValueError(f"a torso must answer [N, F], not {list(features.shape)} for one observation")
+            raise ValueError(f"a torso must return [N, F], not {list(features.shape)} for one observation")
         self.policy = nn.Linear(features.shape[1], actions)
         self.value = nn.Linear(features.shape[1], 1)
         if orthogonal:
             _orthogonal(self)
         if len(obs_shape) == 3:
-            self.torso.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # in place; torch's stubs lack it
+            self.torso.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # not in torch's stubs
         self.compute_dtype = compute_dtype
         self._cast: tuple[tuple[int, ...], dict[str, Tensor]] = ((), {})
 
     def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
-        """[N, *O] -> logits [N, A] and values [N], both float32."""
+        """Map [N, *O] to logits [N, A] and values [N], both float32."""
         features = self._features(self.centre(obs, self.compute_dtype)).float()
         return self.policy(features), self.value(features).squeeze(-1)
 
     def _features(self, inputs: Tensor) -> Tensor:
-        """[N, *O] -> [N, F] in the compute dtype."""
+        """Map [N, *O] to features [N, F] in the compute dtype."""
         if self.compute_dtype == torch.float32:
             result: Tensor = self.torso(inputs)
         else:
@@ -138,26 +140,26 @@ class ActorCritic(nn.Module):
         return result
 
     def _weights(self) -> dict[str, Tensor]:
-        """The torso's parameters in the compute dtype; a cast outside the graph is kept until a parameter changes."""
+        """The torso's parameters in the compute dtype; without gradients cached until a parameter changes."""
         weights = dict(self.torso.named_parameters())
         if torch.is_grad_enabled():
-            self._cast = ((), {})  # an update follows, and fused optimisers leave the version counters as they are
+            self._cast = ((), {})  # an update follows, and fused optimisers do not increment version counters
             return {name: w.to(self.compute_dtype) for name, w in weights.items()}
-        versions = tuple(w._version for w in weights.values())  # how often each was changed in place
+        versions = tuple(w._version for w in weights.values())  # incremented by in-place changes
         if versions != self._cast[0]:
             self._cast = (versions, {name: w.detach().to(self.compute_dtype) for name, w in weights.items()})
         return self._cast[1]
 
 
 def centre_on(model: nn.Module, mean: Array) -> None:
-    """Let every `Centred` input of the model take this mean observation [*O] off."""
+    """Set the mean observation [*O] that every `Centred` module of the model subtracts."""
     for module in model.modules():
         if isinstance(module, Centred):
             module.offset.copy_(torch.as_tensor(mean))
 
 
 def _orthogonal(model: ActorCritic) -> None:
-    """Orthogonal weights, gain sqrt(2), a near-uniform first policy; torch's default is PAAC's +-1/sqrt(fan_in)."""
+    """Initialise weights orthogonally: gain sqrt(2), and 0.01 for the policy head (a nearly uniform initial policy)."""
     for module in model.torso.modules():
         if isinstance(module, nn.Conv2d | nn.Linear):
             nn.init.orthogonal_(module.weight, 2**0.5)

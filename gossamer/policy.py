@@ -1,4 +1,4 @@
-"""Where actions come from."""
+"""Policies: from observations to actions."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from gossamer.exchange import Link
 
 
 class Policy(Protocol):
-    """Answers a batch of observations with actions."""
+    """Selects actions for batches of observations."""
 
     def refresh(self) -> Version:
-        """Take the newest parameters, where they come from elsewhere; their version."""
+        """Update to the newest parameters and return their version."""
 
     def __call__(self, obs: Tensor, state: Tree) -> tuple[Action, Tree]:
-        """obs [B, *O] and the recurrent state before it -> actions, and the state after."""
+        """Map obs [B, *O] and the recurrent state before it to actions and the state after it."""
 
     def value(self, obs: Tensor, state: Tree) -> Tensor:
-        """Estimated return [B] from obs [B, *O]."""
+        """Estimate the return [B] from obs [B, *O] and the recurrent state before it."""
 
 
 @dataclass(frozen=True)
 class Replica:
-    """A network of the actor's own, or the very one that learns beside it."""
+    """A policy network: a copy that belongs to the actor, or the learner's own network."""
 
     model: nn.Module
     algorithm: Algorithm

@@ -1,13 +1,12 @@
-"""Reference observations, on which all members evaluate their policies, so that the policies can be compared.
+"""Reference observations on which all members evaluate their policies, to compare the policies.
 
-KL(pi_i || pi_j) needs the answers of both policies to the same observations. Sending parameters to one place and
-evaluating them there would cost a whole parameter vector for each member. Instead each member evaluates its own policy,
-in its own precision, and reports logits [M, A]: a few kilobytes. The observations must then be known to all members
-without being sent. They come from random play of one environment with a seed that follows from the run's: each process
-plays it once, when it first needs it, beside the environments that its members learn in, so neither the start of a run
-nor what is learned depends on it. Members report a checksum of each observation, and only observations that all members
-have are used. An environment that is not reproducible, or too slow for the same number of steps everywhere, thus gives
-fewer of them or none, and never a wrong KL.
+KL(pi_i || pi_j) needs the outputs of both policies on the same observations. Evaluating all policies in one place would
+require sending every parameter vector. Instead, each member evaluates its own policy, in its own precision, and reports
+logits [M, A], a few kilobytes. All members must then have the same observations without exchanging them. Each process
+generates them once, at first use, by random play of a separate environment, with a seed derived from the run's seed.
+This affects neither the start of a run nor learning. Members also report a checksum of each observation, and only
+observations common to all members are used. An environment that is not reproducible, or too slow to make the same
+number of steps everywhere, thus gives fewer observations or none, but never a wrong KL.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ from gossamer.exchange.gossip.records import PolicyOutputs
 from gossamer.random_play import OncePerProcess, play
 from gossamer.task import Task
 
-STEPS = 512  # of random play
-EVERY = 4  # steps from one observation that is kept to the next
-SECONDS = 2.0  # at most, of random play
+STEPS = 512  # steps of random play
+EVERY = 4  # steps between observations that are kept
+SECONDS = 2.0  # time limit of random play
 
 _played = OncePerProcess[tuple[Array, Array]]()
 
 
 def policy_outputs(task: Task, model: nn.Module) -> PolicyOutputs:
-    """The policy of this model on the reference observations. Leaves the model as it is."""
+    """Evaluate the model's policy on the reference observations, in evaluation mode. Does not modify the model."""
     observations, checksums = reference_observations(task)
     with torch.no_grad(), _evaluating(model):
         batch = torch.from_numpy(observations).to(task.device)
@@ -44,7 +43,7 @@ def policy_outputs(task: Task, model: nn.Module) -> PolicyOutputs:
 
 
 def reference_observations(task: Task) -> tuple[Array, Array]:
-    """Observations [M, *O] of random play, and their checksums [M] uint32; the same ones in every process."""
+    """Return observations [M, *O] of random play and their checksums [M] uint32, equal in every process."""
     seed = task.stream("reference")
     return _played.get((task.env, seed), lambda: _play(task.env, seed))
 
@@ -61,7 +60,7 @@ def _play(env: EnvFactory, seed: int) -> tuple[Array, Array]:
 
 @contextmanager
 def _evaluating(model: nn.Module) -> Iterator[None]:
-    """The model in evaluation mode: no dropout, no running statistics."""
+    """Switch the model to evaluation mode, and restore the mode of each module afterwards."""
     training = [module for module in model.modules() if module.training]
     model.eval()
     try:

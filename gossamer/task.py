@@ -1,4 +1,4 @@
-"""What is learned and with which means, independent of how it is spread over machines; and what a member reports."""
+"""The learning problem, independent of its distribution over machines, and the records that a member reports."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from gossamer.machine import resolve_device, resolve_dtype
 
 @dataclass(frozen=True)
 class Optimization:
-    """Which optimiser, and its schedule over environment steps."""
+    """An optimiser and its learning-rate schedule over environment steps."""
 
-    make: Callable[[Iterable[nn.Parameter], float], Optimizer]  # parameters, learning rate
+    make: Callable[[Iterable[nn.Parameter], float], Optimizer]  # arguments: parameters, learning rate
     learning_rate: float
-    anneal_steps: int  # the rate falls linearly until then; 0 keeps it constant
-    final_fraction: float = 0.0  # of the learning rate, from then on
-    max_grad_norm: float = float("inf")  # of the gradient, global L2
+    anneal_steps: int  # environment steps of linear annealing; 0: constant learning rate
+    final_fraction: float = 0.0  # fraction of the learning rate after annealing
+    max_grad_norm: float = float("inf")  # global L2 norm to which gradients are clipped
 
     def rate(self, steps: int) -> float:
-        """Learning rate after so many environment steps."""
+        """Return the learning rate after `steps` environment steps."""
         if self.anneal_steps == 0:
             return self.learning_rate
         progress = min(1.0, steps / self.anneal_steps)
@@ -37,20 +37,20 @@ class Optimization:
 
 @dataclass(frozen=True)
 class Task:
-    """One learning problem. Frozen data: it travels to wherever a member runs."""
+    """One learning problem. Frozen data that is sent to every member."""
 
     env: EnvFactory
     algorithm: Algorithm
     network: Network
     optimization: Optimization
-    rollout_length: int  # T, steps of each environment between two updates
+    rollout_length: int  # T, steps of each environment per rollout
     seed: int = 0
     device: str = "cpu"  # `auto`: see `here`
-    threads: int = 0  # torch threads of each member; 0: see `here`
-    sharing: int = 0  # members that share a machine's cores; 0: threads that are not given are torch's own choice
+    threads: int = 0  # torch threads per member; 0: see `here`
+    sharing: int = 0  # members that share a machine's cores; 0: `threads` 0 means torch's default
 
     def here(self) -> Task:
-        """The task with what was left to the machine it runs on: device, precision and threads."""
+        """Resolve device, precision and threads for the machine on which this is called."""
         device = resolve_device(self.device)
         network = replace(self.network, dtype=self.network.dtype or resolve_dtype(device))
         threads = max(1, cores() // self.sharing) if self.sharing and not self.threads else self.threads
@@ -58,52 +58,52 @@ class Task:
 
     @property
     def gpus(self) -> float:
-        """GPUs that a host needs which learns it."""
+        """GPUs required on each host."""
         return 1.0 if resolve_device(self.device).startswith("cuda") else 0.0
 
     def stream(self, purpose: str, rank: int = 0) -> int:
-        """A seed of its own for each purpose and member, all from `seed`."""
+        """Derive a separate 31-bit seed from `seed` for each purpose and member."""
         words = [self.seed, rank, *purpose.encode()]
-        return int(np.random.SeedSequence(words).generate_state(1, np.uint32)[0] >> 1)  # 31 bits: emulators take an int
+        return int(np.random.SeedSequence(words).generate_state(1, np.uint32)[0] >> 1)  # emulators take a C int
 
     def generator(self, purpose: str, rank: int = 0) -> torch.Generator:
-        """A random stream on the task's device."""
+        """Create a generator on the task's device, seeded with `stream`."""
         return torch.Generator(self.device).manual_seed(self.stream(purpose, rank))
 
 
 @dataclass(frozen=True)
 class Episode:
-    """A finished game."""
+    """A finished episode."""
 
     score: float  # undiscounted return, unclipped
     steps: int
-    env: str = ""  # the name of its environment
-    index: int = 0  # which one of its worker's
+    env: str = ""  # environment name
+    index: int = 0  # index of the environment within its worker
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a member did since its last report. Loops report; who writes, prints or plots it is not their business."""
+    """A member's progress since its last report. Consumers log, print or plot it."""
 
     steps: int  # environment steps acted
     learned: int = 0  # environment steps learned from
     updates: int = 0  # optimiser steps
     episodes: tuple[Episode, ...] = ()
-    metrics: dict[str, float] = field(default_factory=dict)  # of the last update
-    seconds: dict[str, float] = field(default_factory=dict)  # env, inference, update: where the time went
-    exchange: tuple[Any, ...] = ()  # what the exchange kept of itself, in order (`exchange.records`)
-    failures: tuple[EnvironmentFailed, ...] = ()  # of environments that were restarted
+    metrics: dict[str, float] = field(default_factory=dict)  # means of the last update
+    seconds: dict[str, float] = field(default_factory=dict)  # time spent in env, inference and update
+    exchange: tuple[Any, ...] = ()  # the exchange's records, in order (`exchange.gossip.records`)
+    failures: tuple[EnvironmentFailed, ...] = ()  # failures of environments that were restarted
 
 
 @dataclass(frozen=True)
 class Activity:
-    """What a worker does before it trains, for the progress display."""
+    """A worker's activity before training, for the progress display."""
 
-    text: str  # as in `measuring the background (random play)`; empty once the worker begins to train
+    text: str  # for example `measuring the background (random play)`; empty when training starts
 
 
 @dataclass(frozen=True)
 class Note:
-    """A sentence for the run's log."""
+    """A message for the run's log."""
 
     text: str

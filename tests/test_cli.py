@@ -163,7 +163,7 @@ BAD = {
         "--env-workers 3: must divide --num-envs 32",
     ),
     "no factory": (("train", "paac", "--env", "my_parts:Bandits"), "near: my_parts:Bandit"),
-    "no env": (("train", "paac", "--env", "my_parts:nothing"), "must give a gymnasium.Env, not int"),
+    "no env": (("train", "paac", "--env", "my_parts:nothing"), "must return a gymnasium.Env, not int"),
     "a colon": (("train", "paac", "--env", ":foo"), "unknown environment 'foo'"),
     "a file": (("train", "paac", *TINY, "--run-dir", "my_parts.py"), "--run-dir my_parts.py: is a file"),
     "a long name": (("train", "paac", *TINY, "--run-dir", 300 * "x"), "xxx: cannot be used (File name too long)"),
@@ -214,9 +214,9 @@ BAD_GOSSIP = {
     "never back": ((*GALA, "--graph", "0>1,1>2,2>3"), "--graph 0>1,1>2,2>3: not strongly connected"),
     "in two": ((*GALA, "--graph", "0>1,1>0,2>3,3>2"), "not strongly connected"),
     "a member alone": ((*GALA, "--graph", "0>1,1>2,2>0"), "not strongly connected"),
-    "no such member": ((*GALA, "--graph", "0>1,1>4,4>0"), "no member 4; they are 0 to 3"),
+    "no such member": ((*GALA, "--graph", "0>1,1>4,4>0"), "no member 4; members are 0 to 3"),
     "no such graph": ((*GALA, "--graph", "rnig"), "near: ring"),
-    "half an edge": ((*GALA, "--graph", "0>1,1"), "or edges as 0>1,1>2,2>0"),
+    "half an edge": ((*GALA, "--graph", "0>1,1"), "or edges as in 0>1,1>2,2>0"),
     "alone": (("train", "gala", *TINY, "--learners", 1), "--learners 1: gossip needs at least two members"),
     "one on one host": (("train", "pala", *TINY, "--hosts", 1, "--learners", 1), "at least two members"),
     "no learners": (("train", "gala", *TINY, "--learners", 0), "--learners 0: must be at least 1"),
@@ -228,7 +228,7 @@ BAD_GOSSIP = {
     ),
     "interval and bound": ((*PALA, "--interval", 5), "must be at most 4, a quarter of --staleness 16"),
     "staleness": ((*GALA, "--staleness", -1), "--staleness -1: must be at least 0"),
-    "two meanings": ((*GALA, "--sync", "never", "--staleness", 3), "has no meaning with --sync never"),
+    "two meanings": ((*GALA, "--sync", "never", "--staleness", 3), "not used with --sync never"),
     "paac's staleness": (
         ("train", "paac", *TINY, "--staleness", 3),
         "--staleness 3: not an option of paac, a2c, catch",
@@ -392,7 +392,7 @@ def test_members_with_different_models_end_with_2_and_one_line(command: Command,
     options = ("--network", "my_parts:another", "--steps", 10**6, "--run-dir", "run")
     code, _, err = command("train", name, *TINY, *hosts, *options)
     assert code == 2
-    assert re.fullmatch(r"gossamer: (member|host) \d has another model than .*", err.splitlines()[-1])
+    assert re.fullmatch(r"gossamer: model of (member|host) \d differs from .*", err.splitlines()[-1])
     assert "Traceback" not in err
 
 

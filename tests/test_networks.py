@@ -49,7 +49,7 @@ def test_observations_that_do_not_fit_are_refused(torso: TorsoFactory, shape: tu
 
 
 def test_a_torso_must_answer_features() -> None:
-    with pytest.raises(ValueError, match=r"must answer \[N, F\], not \[1, 3, 2\]"):
+    with pytest.raises(ValueError, match=r"must return \[N, F\], not \[1, 3, 2\]"):
         ActorCritic((3, 2), 2, lambda shape: nn.Identity())
 
 

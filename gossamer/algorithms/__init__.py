@@ -1,4 +1,4 @@
-"""What is learned: network heads, how they act, their loss. Nothing here knows where it runs."""
+"""Algorithms: network heads, action selection and losses, independent of the architecture."""
 
 from gossamer.algorithms.a2c import A2C
 from gossamer.algorithms.base import Algorithm, Network

@@ -16,7 +16,7 @@ from gossamer.returns import lambda_returns
 
 @options
 class A2C:
-    """One gradient step on each rollout. `gae_lambda` = 1 gives the papers' n-step returns."""
+    """One gradient step per rollout. `gae_lambda` = 1 gives the papers' n-step returns."""
 
     gamma: float = option("Discount.", 0.99, least=0, most=1, measure="per step")
     gae_lambda: float = option("Lambda of returns and advantages; 1: n-step returns.", 1.0, least=0, most=1)
@@ -34,7 +34,7 @@ class A2C:
         return critic(model, obs)
 
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
-        # On policy the values of acting are those of learning: only the gradient needs a second forward pass.
+        # On policy, the values computed when acting are valid targets; the second forward pass is for the gradient.
         target = lambda_returns(batch.reward, batch.discount, batch.value, self.gae_lambda)
         logits, value = model(batch.obs[:-1].flatten(0, 1))
         yield a2c(

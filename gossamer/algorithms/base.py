@@ -1,4 +1,4 @@
-"""What every algorithm promises, and what actor-critics share."""
+"""Protocol of algorithms, and functions shared by actor-critics."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ from gossamer.networks import ActorCritic, TorsoFactory
 
 @dataclass(frozen=True)
 class Network:
-    """Which torso, and how its inputs and weights begin."""
+    """A torso, its input scaling, initialisation and precision."""
 
     torso: TorsoFactory
-    input_scale: float = 1.0  # observations are multiplied by it (1/255 or 1/64 for bytes)
-    centre: bool = False  # take the mean observation of random play off first
-    orthogonal: bool = True  # else uniform +-1/sqrt(fan_in)
-    dtype: torch.dtype | None = torch.float32  # the torso computes in it; None: see `machine.resolve_dtype`
+    input_scale: float = 1.0  # factor of observations (1/255 or 1/64 for bytes)
+    centre: bool = False  # subtract the mean observation of random play first
+    orthogonal: bool = True  # initialisation; otherwise uniform +-1/sqrt(fan_in)
+    dtype: torch.dtype | None = torch.float32  # compute dtype of the torso; None: see `machine.resolve_dtype`
 
 
 @runtime_checkable
 class Algorithm(Protocol):
-    """Frozen data with four methods; the loops call them, in whatever place they run."""
+    """Frozen hyperparameters and four methods, which the worker loops call."""
 
     @property
     def gamma(self) -> float:
-        """Discount, per step."""
+        """Discount per step."""
 
     def model(self, obs_shape: tuple[int, ...], actions: int, network: Network) -> nn.Module:
-        """A fresh network with this algorithm's heads, initialised from torch's global stream."""
+        """Create a network with this algorithm's heads, initialised from torch's global generator."""
 
     def act(self, model: nn.Module, obs: Tensor, rng: torch.Generator, *, greedy: bool = False) -> Action:
-        """Actions for obs [B, *O]: sampled, or the best one."""
+        """Select actions for obs [B, *O]: sampled, or the most probable ones if `greedy`."""
 
     def value(self, model: nn.Module, obs: Tensor) -> Tensor:
-        """Estimated return [B] from obs [B, *O]."""
+        """Estimate the return [B] from obs [B, *O]."""
 
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
-        """One loss for each step of the optimiser; the parameters have moved when the next is asked for."""
+        """Yield one loss per optimiser step. The caller takes the step before it requests the next loss."""
 
 
 def actor_critic(obs_shape: tuple[int, ...], actions: int, network: Network) -> nn.Module:
-    """A shared torso with a policy head and a value head."""
+    """Create a shared torso with a policy head and a value head."""
     return ActorCritic(
         obs_shape,
         actions,
@@ -60,12 +60,12 @@ def actor_critic(obs_shape: tuple[int, ...], actions: int, network: Network) -> 
 
 @torch.no_grad()
 def sample(model: nn.Module, obs: Tensor, rng: torch.Generator, *, greedy: bool = False) -> Action:
-    """Act by the policy head: obs [B, *O] -> actions [B] ~ softmax(logits), or their argmax."""
+    """Select actions [B] for obs [B, *O]: sampled from softmax(logits), or their argmax if `greedy`."""
     logits, value = model(obs)
     if greedy:
         action = logits.argmax(-1)
     else:
-        # What torch.multinomial does, without its check: NaN logits must come as far as the loss, which reports them.
+        # Equivalent to torch.multinomial without its check: the learner reports NaN logits, with their cause.
         pi = logits.softmax(-1)
         action = (pi / torch.empty_like(pi).exponential_(generator=rng)).argmax(-1)
     return Action(action=action, logits=logits, value=value)
@@ -73,6 +73,6 @@ def sample(model: nn.Module, obs: Tensor, rng: torch.Generator, *, greedy: bool 
 
 @torch.no_grad()
 def critic(model: nn.Module, obs: Tensor) -> Tensor:
-    """The value head alone: obs [B, *O] -> [B]."""
+    """Evaluate the value head: obs [B, *O] -> [B]."""
     value: Tensor = model(obs)[1]
     return value

@@ -16,16 +16,16 @@ from gossamer.returns import lambda_returns
 
 @options
 class PPO:
-    """Several passes of minibatches over each rollout, the policy's ratio clipped to 1 +- `clip_range`."""
+    """Several epochs of minibatches over each rollout, with the probability ratio clipped to 1 +- `clip_range`."""
 
     gamma: float = option("Discount.", 0.99, least=0, most=1, measure="per step")
     gae_lambda: float = option("Lambda of returns and advantages (GAE).", 0.95, least=0, most=1)
     value_coef: float = option("Weight of the value loss.", 1.0, least=0)
     entropy_coef: float = option("Weight of the entropy bonus.", 0.01, least=0)
-    clip_range: float = option("The policy's ratio is clipped to 1 +- this.", 0.3, above=0)
+    clip_range: float = option("The probability ratio is clipped to 1 +- this.", 0.3, above=0)
     epochs: int = option("Passes over each rollout.", 3, least=1, most=1000)
-    num_minibatches: int = option("Minibatches to a pass.", 4, least=1, most=65_536)
-    normalize_advantage: bool = option("To mean 0 and deviation 1, in each minibatch.", False)
+    num_minibatches: int = option("Minibatches per epoch.", 4, least=1, most=65_536)
+    normalize_advantage: bool = option("To mean 0 and standard deviation 1 in each minibatch.", False)
 
     def model(self, obs_shape: tuple[int, ...], actions: int, network: Network) -> nn.Module:
         return actor_critic(obs_shape, actions, network)
@@ -59,5 +59,5 @@ class PPO:
 
 
 def _normalised(advantage: Tensor) -> Tensor:
-    """[N] to mean 0 and standard deviation 1."""
+    """Scale advantages [N] to mean 0 and standard deviation 1."""
     return (advantage - advantage.mean()) / (advantage.std(correction=0) + 1e-8)

@@ -1,4 +1,4 @@
-"""The published architectures, each the figure of its paper, and their options."""
+"""The published architectures and their options. Each program mirrors the figure of its paper."""
 
 from gossamer.architectures.gala import GALA, gala
 from gossamer.architectures.paac import PAAC, paac

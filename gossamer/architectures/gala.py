@@ -31,13 +31,14 @@ def gala(
     window: int = WINDOW,
     loop: Loop = act_and_learn,
 ) -> Program:
-    """`learners` actor-learners as threads of one process, each with `num_envs` environments of its own. After each of
-    its optimiser's steps (or every `interval`-th) a learner leaves its parameters in its neighbours' mailboxes and
-    averages with what it finds in its own. Nobody waits (or as `staleness`, `lock_step` have it: `Gossip`), nothing is
-    copied or serialised.
+    """`learners` actor-learners as threads of one process, each with its own `num_envs` environments.
 
-    All start from the same parameters; action and environment streams are each learner's own. On a GPU each learner has
-    its own stream."""
+    After every `interval`-th optimiser step, a learner puts its parameters into its neighbours' mailboxes and averages
+    its own with those in its mailbox. Nothing is copied or serialised. By default learners do not wait; see `Gossip`
+    for `staleness` and `lock_step`.
+
+    All learners start from the same parameters, with separate random streams for actions and environments. On a GPU,
+    each learner has its own CUDA stream."""
     p = Program("gala")
     with p.host("machine", cpus=learners * max(1, env_workers), gpus=gpus):
         every = {"newest": not (lock_step or mixing.adds), "adds": mixing.adds and not lock_step}

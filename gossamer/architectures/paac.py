@@ -10,11 +10,11 @@ from gossamer.task import Task
 
 
 def paac(task: Task, *, num_envs: int = 32, env_workers: int = 8, gpus: float = 0) -> Program:
-    """One copy of the parameters; `num_envs` (n_e) environments in lock-step; `env_workers` (n_w) that step them:
-    threads for Atari (0: one for each core), processes for Gymnasium (0: none, they are stepped in place).
+    """One learner with `num_envs` (n_e) environments in lock-step, stepped by `env_workers` (n_w) workers: threads for
+    Atari (0: one per core), processes for Gymnasium (0: stepped by the learner's thread).
 
-    Every time step the policy answers all n_e observations in one forward pass; every T steps one batch of n_e * T
-    is learned from, by the parameters that acted it: exactly on policy, so any on-policy algorithm fits."""
+    At every time step the policy evaluates all n_e observations in one forward pass. Every T steps, the learner trains
+    on a batch of n_e * T steps. Behaviour and target policy are identical, so any on-policy algorithm can be used."""
     p = Program("paac")
     with p.host("machine", cpus=max(1, env_workers), gpus=gpus):
         p.worker(act_and_learn, saved=True)(task, Alone(), num_envs=num_envs, env_workers=env_workers)

@@ -1,17 +1,18 @@
 """PALA: parallel actor-learner architecture, GALA's gossip across machines (National University of Defense Technology,
 Chinese Journal of Computers 46(2), 2023, pp. 229-243).
 
-The paper's parts, and where they are:
+Components of the paper and their implementation:
 
-data proxy               `Proxy`, one on each host, with its couriers (`carry`) and its clock (`watch`): it takes a
-                         learner's parameters at once and moves them to the neighbours' proxies in its own time
-process lock             `staleness`: a member waits, in its own host's proxy and without polling, while it would be
-                         more than so many iterations ahead of what an in-neighbour has sent; whoever leaves, dies or is
-                         cut off releases those that wait
-serialisation of         `exchange.wire`: one flat buffer, from a GPU through pinned memory, with layout, version
+data proxy               `Proxy`, one on each host, with couriers (`carry`) and a clock (`watch`): accepts a learner's
+                         parameters immediately and sends them to the neighbours' proxies asynchronously
+process lock             `staleness`: a member blocks in its host's proxy, without polling, while it is more than this
+                         number of iterations ahead of an in-neighbour; members that leave, fail or become unreachable
+                         no longer block others
+serialisation of         `exchange.proxy.wire`: one flat buffer, from a GPU through pinned memory, with layout, version
 CUDA tensors             and checksum, as float32, bfloat16 or int8; never pickle
 model aggregation        `Gossip`: one fused average on the device after every `interval`-th step; at the end of a run
-                         the average of all members is evaluated and kept beside the best member (`run.members`)
+                         the average of all members is evaluated and kept in addition to the best member
+                         (`evaluation.members`)
 """
 
 from __future__ import annotations
@@ -51,10 +52,10 @@ def pala(
     window: int = WINDOW,
     loop: Loop = act_and_learn,
 ) -> Program:
-    """`learners` actor-learners on each of `hosts` hosts, each with `num_envs` environments of its own.
+    """`learners` actor-learners on each of `hosts` hosts, each with its own `num_envs` environments.
 
-    They gossip after every `interval`-th step; None: the fourth, or as the process lock leaves `room` for; in lock-step
-    each."""
+    They gossip after every `interval`-th optimiser step. None: every step in lock-step, otherwise 4 or, if smaller, the
+    longest interval for `staleness` (`room`)."""
     p, token = Program("pala"), Token(secrets.token_bytes(16))
     if interval is None:
         interval = 1 if lock_step else int(min(4, room(staleness)))
@@ -88,7 +89,7 @@ class PALA:
     staleness: int = option(gossip.STALENESS, 16, least=0, most=1_000_000, measure="optimizer steps")
     interval: int = option(gossip.INTERVAL, 4, least=1, most=1_000_000, measure="optimizer steps")
     diagnostics: bool = option(gossip.DIAGNOSTICS, True)
-    message_format: Format = option("Of parameters on their way between hosts.", "fp32")
+    message_format: Format = option("Number format of parameters sent between hosts.", "fp32")
 
     def program(self, task: Task) -> Program:
         parts = gossip.parts(self, hosts=self.hosts, learners=self.learners, seed=task.seed)

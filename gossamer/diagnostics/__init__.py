@@ -1,1 +1,1 @@
-"""How far the members of a run are apart, how far they may be, and how old what they hear is."""
+"""Diagnostics of gossip: consensus distance and its bound, policy divergence, and staleness of messages."""

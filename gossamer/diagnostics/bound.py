@@ -1,11 +1,10 @@
-"""The distance between gossiping members, and a bound on it from the weights and steps between two cuts.
+"""Distance of gossiping members from their mean, and a bound on it from the mixing weights and steps between two cuts.
 
-Vectors come as random projections (`gossamer.exchange.gossip.projection`), so a distance is an estimate: its standard
-error, relative to the true distance, is at most `standard_error(P)`, 1.1 % for a million parameters and 0 for networks
-of at most 4,096. The lengths of steps are exact. The bound is raised by `MARGIN` standard errors. Then it holds for the
-estimated distance and for the true one, except with a probability of less than 1e-4 for each vector if the errors are
-normal. How large the error really is, is measured in each window: every member reports the exact length of its own
-change, which the driver compares with the length of the projected change.
+Vectors are random projections (`gossamer.exchange.gossip.projection`), so distances are estimates. Their standard
+error, relative to the true distance, is at most `standard_error(P)`: 1.1 % for a million parameters, 0 for at most
+4,096. Step lengths are exact. The bound is raised by `MARGIN` standard errors. If the errors are normal, it holds for
+the estimated and the true distance with probability above 1 - 1e-4 for each vector. The actual error is measured in
+each window: every member reports the exact length of its own change, to compare with that of the projected change.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ from gossamer.exchange.gossip.projection import standard_error
 from gossamer.exchange.gossip.records import Cut, InTransit, Tracked
 
 Event: TypeAlias = tuple[int, int]  # (member, iteration): p(member, iteration)
-MARGIN = 4.0  # standard errors of the projection by which the bound is raised
+MARGIN = 4.0  # standard errors of the projection that are added to the bound
 
 
 class Incomplete(ValueError):
-    """Records of a window are missing, doubled, or contradict each other: nothing can be said of it."""
+    """A window cannot be evaluated: its records are missing, duplicated or inconsistent."""
 
 
 @dataclass
 class Window:
-    """The records of one observation window: it opens at cut `epoch` and closes at cut `epoch + 1`."""
+    """Records of one observation window, which opens at cut `epoch` and closes at cut `epoch + 1`."""
 
     epoch: int
     opening: dict[int, Cut] = field(default_factory=dict)  # by member
@@ -44,48 +43,48 @@ class Window:
     members: frozenset[int] = frozenset()
 
     def take(self, record: Cut | InTransit | Tracked) -> None:
-        """Add a record of this window. Raises `Incomplete` if it contradicts what has come before."""
+        """Add a record of this window. Raises `Incomplete` if it contradicts an earlier record."""
         event = (record.member, record.iteration)
         if isinstance(record, Cut):
             cuts = self.closing if record.epoch % 2 else self.opening
             if record.member in cuts:
-                raise Incomplete(f"member {record.member} cut twice at epoch {record.epoch}")
+                raise Incomplete(f"member {record.member}: duplicate cut at epoch {record.epoch}")
             self.members = self.members or frozenset(record.members)
             if self.members != frozenset(record.members) or record.member not in self.members:
-                raise Incomplete(f"who takes part changed within epoch {self.epoch}")
+                raise Incomplete(f"inconsistent membership in epoch {self.epoch}")
             cuts[record.member] = record
         elif isinstance(record, Tracked):
             if event in self.steps:
-                raise Incomplete(f"member {record.member} took step {record.iteration} twice")
+                raise Incomplete(f"member {record.member}: duplicate step {record.iteration}")
             self.steps[event] = record
-        elif record.epoch == self.epoch:  # what is on its way at the closing cut has moved nobody within the window
+        elif record.epoch == self.epoch:  # messages in transit at the closing cut have no effect within the window
             self.transit[event] = record.parameters
 
     @property
     def complete(self) -> bool:
-        """Whether all members have delivered: their other records come before their closing cuts."""
+        """Whether all members have reported: a member's closing cut follows its other records."""
         return bool(self.members) and self.opening.keys() == self.closing.keys() == self.members
 
     @property
     def standard_error(self) -> float:
-        """Of the length of a projected vector of this window, relative to its true length."""
+        """Standard error of a projected vector's length in this window, relative to its true length."""
         return max(standard_error(cut.size) for cut in self.closing.values())
 
 
 @dataclass(frozen=True)
 class ConsensusDistance:
-    """Distances of members from their mean, ||x_i - xbar||_2, at both ends of a window, and their bound at its end."""
+    """Distances of members from their mean, ||x_i - xbar||_2, at both cuts of a window, and a bound at the second."""
 
-    opened: float  # the greatest, at the opening cut
-    opened_rms: float  # root of the mean square over members
-    distance: float  # the greatest, at the closing cut
+    opened: float  # maximum at the opening cut
+    opened_rms: float  # root mean square over members
+    distance: float  # maximum at the closing cut
     distance_rms: float
-    bound: float  # of `distance`
-    bound_rms: float  # of `distance_rms`
+    bound: float  # upper bound of `distance`
+    bound_rms: float  # upper bound of `distance_rms`
 
 
 def consensus_distance(window: Window) -> ConsensusDistance:
-    """Distances and their bounds. Raises `Incomplete` where a vector's origin is not known."""
+    """Compute distances and their bounds. Raises `Incomplete` if the record of a step is missing."""
     members = sorted(window.members)
     opening = {(m, window.opening[m].iteration): window.opening[m].parameters for m in members}
     transit = {event: vector for event, vector in window.transit.items() if event not in opening}
@@ -97,8 +96,8 @@ def consensus_distance(window: Window) -> ConsensusDistance:
 
 
 def projection_error(window: Window) -> float | None:
-    """Measured error of the projection: |projected length / exact length - 1| of the members' own changes between the
-    two cuts, root of the mean square; None where no member has moved."""
+    """Measured error of the projection: root mean square over members of projected length / exact length - 1, for their
+    changes between the two cuts. None if no member has moved."""
     errors = []
     for member, closing in window.closing.items():
         if closing.moved:
@@ -108,21 +107,21 @@ def projection_error(window: Window) -> float | None:
 
 
 def _size(norms: Array) -> tuple[float, float]:
-    """The greatest, and the root of the mean square."""
+    """Maximum and root mean square."""
     return float(norms.max()), float(np.sqrt(np.mean(norms**2)))
 
 
 def _radii(window: Window, members: list[int], starts: list[Event], deviation: Array, centre: float) -> Array:
-    """[N]: how far from their mean the members can be at the closing cut.
+    """Upper bounds [N] of the members' distances from their mean at the closing cut.
 
-    Every p(i, k) is sum_v a_i(v) v + sum_e c_i(e) u_e over start vectors v and displacements u_e. With rows of weights
-    that sum to 1 any constant may be taken off every v, so, xbar being the members' mean at the opening cut,
-    ||p_i - pbar|| <= sum_v |a_i(v) - abar(v)| ||v - xbar|| + sum_e |c_i(e) - cbar(e)| ||u_e||. What rounding leaves of
-    1 - sum_v a_i(v) is charged at ||xbar||, so that it holds for whatever weights there are."""
+    Every p(i, k) is sum_v a_i(v) v + sum_e c_i(e) u_e over start vectors v and displacements u_e. Rows of weights sum
+    to 1, so any constant may be subtracted from every v. With the members' mean xbar at the opening cut,
+    ||p_i - pbar|| <= sum_v |a_i(v) - abar(v)| ||v - xbar|| + sum_e |c_i(e) - cbar(e)| ||u_e||. The remainder
+    1 - sum_v a_i(v), from rounding, is multiplied by ||xbar|| and added, so the bound holds for any weights."""
     ends = [(m, window.closing[m].iteration) for m in members]
     events = _ancestors(window, ends, set(starts))
     place = {event: row for row, event in enumerate([*starts, *events])}
-    share = np.zeros((len(place), len(members)))  # row: a_i(v) or c_i(e) of every member i
+    share = np.zeros((len(place), len(members)))  # rows: a_i(v) or c_i(e), columns: members i
     for column, end in enumerate(ends):
         share[place[end], column] = 1.0
     for event in reversed(events):  # children first: a row is final when it is passed on
@@ -136,7 +135,7 @@ def _radii(window: Window, members: list[int], starts: list[Event], deviation: A
 
 
 def _ancestors(window: Window, ends: list[Event], starts: set[Event]) -> list[Event]:
-    """The steps of the window that had a part in `ends`, parents first."""
+    """Return the steps of the window that contributed to `ends`, parents first."""
     graph: dict[Event, list[Event]] = {}
     left = [end for end in ends if end not in starts]
     while left:
@@ -144,18 +143,18 @@ def _ancestors(window: Window, ends: list[Event], starts: set[Event]) -> list[Ev
         if event in graph:
             continue
         if event not in window.steps:
-            raise Incomplete(f"where member {event[0]} had step {event[1]} from is not known")
+            raise Incomplete(f"member {event[0]}: no record of step {event[1]}")
         parents = [(member, iteration) for member, iteration, _ in window.steps[event].parents]
         graph[event] = [parent for parent in parents if parent not in starts]
         left += graph[event]
     try:
         return list(TopologicalSorter(graph).static_order())
     except CycleError as error:
-        raise Incomplete(f"steps that are their own ancestors: {error.args[1]}") from error
+        raise Incomplete(f"steps form a cycle: {error.args[1]}") from error
 
 
 def deviations(vectors: Sequence[Tensor], members: int) -> tuple[Array, float]:
-    """||v - xbar||_2 of every vector [D], xbar being the mean of the first `members` of them; and ||xbar||_2."""
+    """Return ||v - xbar||_2 for every vector [D], and ||xbar||_2. xbar is the mean of the first `members` vectors."""
     rows = torch.stack(list(vectors)).double()
     mean = rows[:members].mean(0)
     return (rows - mean).norm(dim=1).numpy(), float(mean.norm())
@@ -163,15 +162,15 @@ def deviations(vectors: Sequence[Tensor], members: int) -> tuple[Array, float]:
 
 @dataclass(frozen=True)
 class Cosines:
-    """Cosine similarities of members' projected gradients, means over pairs; None where there are no such pairs."""
+    """Mean cosine similarities of pairs of members' projected gradients; None if there is no such pair."""
 
     all: float | None = None
-    neighbours: float | None = None  # i and i + 1, in the order of their ranks, as a ring has them
+    neighbours: float | None = None  # members with adjacent ranks, the neighbours in a ring
     others: float | None = None
 
 
 def cosines(window: Window) -> Cosines:
-    """Of the gradients that led to the closing cut; nothing where a member has none yet."""
+    """Compare the members' last gradients before the closing cut. All values are None if a gradient is missing."""
     cuts = [window.closing[member] for member in sorted(window.members)]
     gradients = [cut.gradient for cut in cuts if cut.gradient is not None]
     if len(gradients) < len(cuts):

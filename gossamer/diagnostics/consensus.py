@@ -1,7 +1,7 @@
-"""How far gossiping members are from their mean, and how far they can be at most, while they train.
+"""Monitors the consensus distance of gossiping members and its bound during training.
 
-Members report (`gossamer.exchange.gossip.records`); every observation window that all of them have delivered is
-evaluated in a thread of its own, so that no learner waits for it."""
+Members report records (`gossamer.exchange.gossip.records`). Complete observation windows are evaluated in a separate
+thread, so that learners do not wait."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ from gossamer.diagnostics.traffic import Totals, median_age
 from gossamer.exchange.gossip.projection import DIMENSIONS
 from gossamer.exchange.gossip.records import Cut, InTransit, Record, Tracked, Traffic
 
-OPEN = 4  # windows that are waited for at one time: one that a member never delivers must not stay for ever
-WAITING = 2  # complete windows that may wait to be evaluated; they hold every member's projections
-SHOWN = ("distance", "bound", "projection_error", "kl", "kl_max", "gradient_cosine")  # of a window, in rows of metrics
+OPEN = 4  # incomplete windows that are kept; older ones are dropped
+WAITING = 2  # complete windows that may be queued for evaluation; each holds projections of every member
+SHOWN = ("distance", "bound", "projection_error", "kl", "kl_max", "gradient_cosine")  # figures in rows of metrics
 
 
 class ConsensusMonitor:
-    """Takes what members report of their exchange and says how far apart they are. Any thread may call."""
+    """Evaluates the members' records of their exchange. Thread-safe."""
 
     def __init__(self, *, when: Callable[[], tuple[int, float]] = lambda: (0, 0.0)) -> None:
-        """`when`: the run's environment steps and seconds so far."""
+        """`when`: returns the run's environment steps and seconds so far."""
         self._when = when
-        self.windows: list[dict[str, Any]] = []  # as `gossip.json` has them
+        self.windows: list[dict[str, Any]] = []  # in the format of `gossip.json`
         self.totals = Totals()
-        self.incomplete = 0  # windows of which records are missing or contradict each other
-        self.late = 0  # windows that were not evaluated because later ones had come
-        self.cpu = 0.0  # seconds of processor time of the thread that evaluates
-        self._since, self._row_at = Totals(), when()[1]  # since the last row
+        self.incomplete = 0  # windows dropped because records were missing or inconsistent
+        self.late = 0  # windows dropped because evaluation was too slow
+        self.cpu = 0.0  # seconds of CPU time of the evaluating thread
+        self._since, self._row_at = Totals(), when()[1]  # traffic since the last row, and its time in seconds
         self._members: set[str] = set()
         self._open: dict[int, Window] = {}
-        self._over: set[int] = set()  # epochs of windows done with, of the last few
+        self._over: set[int] = set()  # recent epochs whose windows are complete or dropped
         self._newest = 0
         self._changed = threading.Condition()
         self._waiting: deque[tuple[Window, int, float]] = deque()
@@ -55,7 +55,7 @@ class ConsensusMonitor:
         self._thread = threading.Thread(target=self._work, name="consensus", daemon=True)
 
     def take(self, worker: str, record: Record) -> None:
-        """One record of a member. Raises what went wrong in evaluating earlier ones."""
+        """Add a record of a member. Raises the error of an earlier evaluation, if any."""
         with self._changed:
             self._check()
             self._members.add(worker)
@@ -66,7 +66,7 @@ class ConsensusMonitor:
                 self._sort(record)
 
     def _sort(self, record: Cut | InTransit | Tracked) -> None:
-        """Add it to its window, and queue the window for evaluation once it is complete."""
+        """Add a record to its window, and queue the window for evaluation once it is complete."""
         epoch = record.epoch - record.epoch % 2
         self._newest = max(self._newest, epoch)
         oldest = self._newest - 2 * (OPEN - 1)
@@ -87,7 +87,7 @@ class ConsensusMonitor:
             if len(self._waiting) > WAITING:
                 self._waiting.popleft()
                 self.late += 1
-            if self._thread.ident is None:  # it has not been started
+            if self._thread.ident is None:
                 self._thread.start()
             self._changed.notify_all()
 
@@ -97,8 +97,8 @@ class ConsensusMonitor:
         self.incomplete += 1
 
     def _work(self) -> None:
-        """Evaluate windows until the end, in a thread of its own."""
-        torch.set_num_threads(1)  # counts for the calling thread
+        """Body of the evaluating thread."""
+        torch.set_num_threads(1)  # applies to the calling thread only
         while True:
             with self._changed:
                 while not self._waiting and not self._ending:
@@ -111,7 +111,7 @@ class ConsensusMonitor:
             except Incomplete:
                 with self._changed:
                     self.incomplete += 1
-            except BaseException as error:  # kept, and raised by the next `take` or by `close`
+            except BaseException as error:  # raised again by the next `take` or by `close`
                 self._failure = error
                 return
             else:
@@ -120,9 +120,10 @@ class ConsensusMonitor:
                     self.cpu = time.thread_time()
 
     def row(self) -> dict[str, float | None]:
-        """Metrics for `metrics.jsonl`: the last window's figures, and the traffic since the last row. None for what is
-        not known yet; nothing at all where nobody has ever reported an exchange. A message of a sender that is ahead of
-        its receiver is not stale: it counts as 0."""
+        """Return a row of `metrics.jsonl`: the last window's figures and the traffic since the last row.
+
+        Unknown values are None; the row is empty if no member has reported an exchange. In the mean, messages of
+        senders ahead of their receivers count as staleness 0."""
         with self._changed:
             if not self._members:
                 return {}
@@ -142,11 +143,11 @@ class ConsensusMonitor:
             }
 
     def _last(self, name: str) -> float | None:
-        """Of the last window that has it."""
+        """Return the value from the last window that has it."""
         return next((window[name] for window in reversed(self.windows) if window.get(name) is not None), None)
 
     def to_dict(self) -> dict[str, Any]:
-        """As `gossip.json` has it: every window, and the traffic of the whole run; empty where there was none."""
+        """Return the contents of `gossip.json`: all windows and the run's traffic; empty if there was no gossip."""
         with self._changed:
             if not self._members and not self.windows:
                 return {}
@@ -159,7 +160,7 @@ class ConsensusMonitor:
             }
 
     def _projection(self) -> dict[str, Any]:
-        """The error of what is estimated from projections: as it can be expected, and as it was measured."""
+        """Expected and measured error of estimates from projections."""
         errors = [e for window in self.windows if (e := window.get("projection_error")) is not None]
         return {
             "dimensions": DIMENSIONS,
@@ -169,25 +170,25 @@ class ConsensusMonitor:
         }
 
     def _cost(self) -> dict[str, Any]:
-        """Seconds of processor time since this process has watched the run: all of the members' threads, what they
-        spent of it on records, and what evaluating took here; `share` is the part of the last two."""
+        """CPU time in seconds since this process started to monitor the run: members' threads, the part spent on
+        records, and evaluation. `share` is the fraction of the total spent on the latter two."""
         all_, members = self.totals.cpu, self.totals.cpu_diagnostics
         share = (members + self.cpu) / (all_ + self.cpu) if all_ > 0 else None
         return {"members": all_, "members_diagnostics": members, "driver_diagnostics": self.cpu, "share": share}
 
     def load(self, state: dict[str, Any], until: int) -> None:
-        """Go on from what `to_dict` gave, without its windows later than so many steps."""
+        """Restore the result of `to_dict`, without windows after `until` environment steps."""
         self.windows = [window for window in state["windows"] if window["steps"] <= until]
         self.incomplete, self.late = int(state["dropped"]["incomplete"]), int(state["dropped"]["late"])
         self.totals = Totals.from_dict(state["traffic"])
 
     def close(self) -> None:
-        """Evaluate what waits, and end. Raises what went wrong in it."""
+        """Evaluate queued windows, then stop. Raises the error of an evaluation, if any."""
         self._end()
         self._check()
 
     def abandon(self) -> None:
-        """End without what waits. Raises nothing: this is for where something else went wrong."""
+        """Stop without evaluating queued windows, for use after another error. Never raises."""
         with self._changed:
             self._waiting.clear()
         self._end()
@@ -205,7 +206,7 @@ class ConsensusMonitor:
 
 
 def _figures(window: Window) -> dict[str, Any]:
-    """All that can be said of a window."""
+    """Compute all figures of a window."""
     found, cosine = consensus_distance(window), cosines(window)
     kl = policy_divergence([window.closing[member].policy for member in sorted(window.members)])
     return {

@@ -1,4 +1,4 @@
-"""How different the policies of members are."""
+"""KL divergence between the policies of members."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ def divergence(logits: Tensor) -> Tensor:
     log_pi = logits.double().log_softmax(-1).flatten(1) / logits.shape[1]  # [N, M*A]
     pi = logits.double().softmax(-1).flatten(1)
     cross = pi @ log_pi.T  # sum of pi_i log pi_j, negative cross entropies
-    return (cross.diagonal().unsqueeze(1) - cross).clamp_min(0.0)  # rounding may leave less than nothing
+    return (cross.diagonal().unsqueeze(1) - cross).clamp_min(0.0)  # rounding can make it negative
 
 
 def common_logits(outputs: Sequence[PolicyOutputs]) -> Tensor:
-    """Logits [N, M, A] on the M different observations that all N members have; M may be 0."""
-    common = reduce(np.intersect1d, (each.observations for each in outputs))  # sorted, each once
+    """Return logits [N, M, A] on the M distinct observations that all N members have; M may be 0."""
+    common = reduce(np.intersect1d, (each.observations for each in outputs))  # sorted, unique
     rows = [_places(each, common) for each in outputs]
     return torch.stack([each.logits[places] for each, places in zip(outputs, rows, strict=True)])
 
 
 def _places(outputs: PolicyOutputs, wanted: Array) -> Tensor:
-    """Where each of the wanted checksums [M], which are all there, first stands among a member's observations."""
+    """Return the first index of each wanted checksum [M] among a member's observations, which contain all of them."""
     _, first = np.unique(outputs.observations, return_index=True)
-    order = outputs.observations[first]  # sorted, each once
+    order = outputs.observations[first]  # sorted, unique
     return torch.from_numpy(first[np.searchsorted(order, wanted)])
 
 
 @dataclass(frozen=True)
 class PolicyDivergence:
-    """KL over ordered pairs of members, in nats."""
+    """KL divergence over ordered pairs of members, in nats."""
 
     mean: float | None = None
     greatest: float | None = None
-    observations: int = 0  # M, that it is a mean over
+    observations: int = 0  # M, common observations
 
 
 def policy_divergence(outputs: Sequence[PolicyOutputs | None]) -> PolicyDivergence:
-    """Of all pairs of these members; None where one of them has reported no policy, or no observation is common."""
+    """Compare all pairs of members. Values are None if a member has reported no policy or no observation is common."""
     known = [each for each in outputs if each is not None]
     if len(known) < len(outputs) or not known:
         return PolicyDivergence()

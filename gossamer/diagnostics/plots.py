@@ -1,4 +1,4 @@
-"""The plot of `gossip.json`: the consensus distance and its bound, policies, gradients, and the age of messages."""
+"""Plot of `gossip.json`: consensus distance and bound, divergence of policies, gradients, staleness and message age."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ STYLE: Any = {
     "axes.axisbelow": True,
     "font.size": 9,
 }
-BARS = 40  # of a histogram, about
+BARS = 40  # approximate number of bars in a histogram
 
 
 def draw(gossip: dict[str, Any], path: Path) -> None:
-    """Plot what `ConsensusMonitor.to_dict` gave, to `path`. The file is there whole or not at all."""
+    """Plot the result of `ConsensusMonitor.to_dict` to `path`. The file is written atomically."""
     windows, traffic = gossip["windows"], gossip["traffic"]
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(11, 6.6), dpi=120, layout="constrained")  # no pyplot: no display, no global state
+        figure = Figure(figsize=(11, 6.6), dpi=120, layout="constrained")  # not pyplot, which has global state
         grid = figure.add_gridspec(2, 12)
         _distance(figure.add_subplot(grid[0, :8]), windows)
         _tightness(figure.add_subplot(grid[0, 8:]), windows)
@@ -47,20 +47,20 @@ def draw(gossip: dict[str, Any], path: Path) -> None:
 
 
 def _title(gossip: dict[str, Any]) -> str:
-    """What was observed, and how exactly."""
+    """Number of members and windows, and the error of the projection."""
     windows, projection = gossip["windows"], gossip.get("projection", {})
     if not windows:
         return "no observation window was completed"
     title = f"{windows[-1]['members']} members, {len(windows)} observation window{'s' * (len(windows) > 1)}"
     if not projection.get("standard_error"):
-        return title  # networks that are not projected, and records from before there were projections
+        return title  # small networks are not projected; old records have no projections
     expected, measured = projection["standard_error"], projection["measured_error"]
     seen = "" if measured is None else f", measured {measured:.1%}"
     return f"{title}; distances from {projection['dimensions']:,} random projections (error {expected:.1%}{seen})"
 
 
 def _curve(axes: Axes, windows: Sequence[dict[str, Any]], name: str, label: str, colour: str, style: str = "-") -> None:
-    """One figure of the windows against steps, where it is known."""
+    """Plot one figure against environment steps, for the windows that have it."""
     known = [(window["steps"], window[name]) for window in windows if window.get(name) is not None]
     if known:
         dots = "." if len(known) <= 60 else ""
@@ -132,7 +132,7 @@ def _staleness(axes: Axes, counts: dict[str, int]) -> None:
     found = {int(behind): count for behind, count in counts.items()}
     low, high = min(found, default=0), max(found, default=0)
     width = -(-(high - low + 1) // BARS)
-    low -= low % width  # one bin begins at 0
+    low -= low % width  # a bin starts at 0
     bars = dict.fromkeys(range(low, high + 1, width), 0)
     for behind, count in found.items():
         bars[behind - (behind - low) % width] += count
@@ -154,7 +154,7 @@ def _ages(axes: Axes, counts: dict[str, int]) -> None:
 
 
 def _time(milliseconds: float) -> str:
-    """`4ms`, short; bins are powers of two."""
+    """Format a power of two of milliseconds, as in `4ms`."""
     if milliseconds < 1:
         return f"{milliseconds * 1e3:.0f}µs"
     return f"{milliseconds:.0f}ms" if milliseconds < 1000 else f"{milliseconds / 1000:.0f}s"

@@ -1,4 +1,4 @@
-"""Messages between members, added up over them and over time."""
+"""Message traffic, summed over members and time."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from gossamer.exchange.gossip.records import Traffic
 
 @dataclass
 class Totals:
-    """Traffic of all members, added up."""
+    """Sum of all members' traffic."""
 
     sent: int = 0
     mixed: int = 0
     refused: int = 0
-    waited: float = 0.0  # seconds of all members
-    staleness: Counter[int] = field(default_factory=Counter)  # iterations behind -> messages
+    waited: float = 0.0  # seconds, summed over members
+    staleness: Counter[int] = field(default_factory=Counter)  # iterations -> messages
     ages: Counter[int] = field(default_factory=Counter)  # floor(log2 milliseconds) -> messages
-    # Not part of `to_dict`: of this process's time, not of the whole run's
-    cpu: float = 0.0  # seconds of processor time of the members' threads
-    cpu_diagnostics: float = 0.0  # of them, spent on records
+    # Not part of `to_dict`, since they are counted from the start of this process, not of the run:
+    cpu: float = 0.0  # seconds of CPU time of the members' threads
+    cpu_diagnostics: float = 0.0  # seconds of `cpu` spent on records
 
     def add(self, traffic: Traffic) -> None:
-        """What one member did since it last said so."""
+        """Add one member's report."""
         self.sent += traffic.sent
         self.mixed += traffic.mixed
         self.refused += traffic.refused
@@ -35,13 +35,13 @@ class Totals:
         self.cpu_diagnostics += traffic.cpu_diagnostics
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it: keys of histograms are strings, in order."""
+        """Return data for JSON; histogram keys are strings, in numerical order."""
         counts = {name: {str(k): n for k, n in sorted(getattr(self, name).items())} for name in ("staleness", "ages")}
         return {"sent": self.sent, "mixed": self.mixed, "refused": self.refused, "waited": self.waited, **counts}
 
     @staticmethod
     def from_dict(state: dict[str, Any]) -> Totals:
-        """What `to_dict` gave."""
+        """Restore the result of `to_dict`."""
         staleness, ages = ({int(k): int(n) for k, n in state[name].items()} for name in ("staleness", "ages"))
         return Totals(
             state["sent"], state["mixed"], state["refused"], state["waited"], Counter(staleness), Counter(ages)
@@ -49,7 +49,7 @@ class Totals:
 
 
 def median_age(ages: Counter[int]) -> float | None:
-    """Milliseconds: the middle, on a log scale, of the bin that holds the median."""
+    """Return the median age in milliseconds (the geometric centre of its bin); None without messages."""
     passed = 0
     for bin_, count in sorted(ages.items()):
         passed += count

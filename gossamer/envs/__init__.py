@@ -1,6 +1,6 @@
-"""Where experience comes from: vectors of environments behind one protocol, made from frozen data that can travel.
+"""Vector environments behind one protocol, created from frozen, serialisable factories.
 
-Importing this package needs neither an emulator nor a game: `atari`, `gym` and `toy` load what they need when asked.
+Importing this package imports no emulator. `atari` and `gym` import emulators and user modules when they are needed.
 """
 
 from gossamer.envs.base import (

@@ -1,13 +1,13 @@
-"""Atari 2600 games through ale-py's native vector environment; each paper's preprocessing is data.
+"""Atari 2600 games through ale-py's native vector environment. Presets hold the papers' preprocessing.
 
-What every preset has in common (ale-py 0.12, `src/ale/vector/preprocessed_env.cpp`): frames as luminance, the maximum
-of the last two of a step's, resized to a square by area averaging, the last few stacked. What ale-py does otherwise
-than the classic wrappers (OpenAI baselines), under any preset:
+All presets (ale-py 0.12, `src/ale/vector/preprocessed_env.cpp`) take the luminance of frames, the maximum over the last
+two frames of a step, resize the result to a square by area averaging, and stack the last few images. Under any preset,
+ale-py differs from the classic wrappers (OpenAI baselines):
 
-* after a reset the stack is filled with black, not with copies of the first picture;
-* the fire button is held for one frame of a real reset, not for a step after every lost life: there the agent fires;
-* a step that ends an episode shows an older frame in place of those it did not play. So does `Step.final_obs` at the
-  frame cap, in its newest picture.
+* after a reset the stack is filled with black, not with copies of the first image;
+* fire is pressed for one frame at a full reset, not for one step after every lost life: there the agent must fire;
+* at the end of an episode, an older frame replaces the skipped frames of the last step. This includes the newest image
+  of `Step.final_obs` at the frame cap.
 
 ale-py cannot save an emulator's state, so these environments are not `Resumable`.
 """
@@ -26,22 +26,22 @@ from gossamer.envs.base import Spec, VectorEnv, check_counts, cores, env_seeds, 
 if TYPE_CHECKING:
     from ale_py.vector_env import AtariVectorEnv
 
-SCREEN = (210, 160)  # pixels, height and width of what `frames` shows (a few games' taller screens are scaled to it)
+SCREEN = (210, 160)  # pixels, height and width of `frames`; the taller screens of a few games are scaled to it
 
 
 @dataclass(frozen=True)
 class AtariPreset:
-    """How a game becomes steps. Change a part of it with `dataclasses.replace`."""
+    """Preprocessing of a game. Use `dataclasses.replace` to change single fields."""
 
     size: int = 84  # pixels, height and width of an observation
-    stack: int = 4  # pictures, the newest last
-    frame_skip: int = 4  # frames to a step: the action is repeated
-    maxpool: bool = True  # a picture is the maximum of the last two frames (sprites flicker)
-    noop_max: int = 30  # frames: each episode starts with 0..noop_max of doing nothing, uniformly drawn
-    sticky: float = 0.0  # probability, each frame, that the emulator repeats the last action instead
-    life_loss_ends: bool = False  # a lost life terminates (the game goes on; `Step.over` says when it does not)
+    stack: int = 4  # stacked images, the newest last
+    frame_skip: int = 4  # frames per step, with the action repeated
+    maxpool: bool = True  # take the maximum of the last two frames (sprites flicker)
+    noop_max: int = 30  # frames: each episode starts with a uniform number of no-ops in 0..noop_max
+    sticky: float = 0.0  # probability per frame that the emulator repeats the previous action
+    life_loss_ends: bool = False  # a lost life terminates, while the game continues (see `Step.over`)
     fire_reset: bool = False  # press fire at the start of a game
-    full_actions: bool = False  # all 18 actions, not only those that do something in this game
+    full_actions: bool = False  # all 18 actions instead of the game's minimal set
     frame_cap: int = 108_000  # frames after which an episode is truncated: 30 minutes at 60 Hz
     clip_reward: bool = True  # learn from rewards clipped to [-1, 1]
 
@@ -56,37 +56,37 @@ class AtariPreset:
             raise ValueError(f"sticky must be a probability below 1, not {self.sticky}")
 
 
-# PAAC (Clemente et al. 2017; Alfredvc/paac atari_emulator.py): up to 30 no-ops, a lost life ends nothing. There:
-# nearest-neighbour resizing, and four more steps of no-ops at a reset, which fill the stack. No frame cap is known.
+# PAAC (Clemente et al. 2017; Alfredvc/paac atari_emulator.py): up to 30 no-ops, no termination at a lost life. The
+# published code also resizes by nearest neighbour and fills the stack with four steps of no-ops at a reset. Its frame
+# cap is unknown.
 PAAC = AtariPreset()
 
-# GALA (Assran et al. 2019), which takes OpenAI baselines' wrappers: a lost life ends the learner's episode, fire at a
-# reset, the sign of the reward (the same as clipping: Atari's rewards are whole numbers), 1..30 no-ops, no frame cap.
+# GALA (Assran et al. 2019), with OpenAI baselines' wrappers: termination at a lost life, fire at a reset, the sign of
+# the reward (equal to clipping, since Atari rewards are integers), 1..30 no-ops, no frame cap.
 GALA = AtariPreset(life_loss_ends=True, fire_reset=True)
 
-# IMPALA (Espeholt et al. 2018, table G.1): a lost life ends the learner's episode, rewards clipped to [-1, 1], each
-# game's own action set (the multi-task agent has all 18: `full_actions`). Frame cap 30 minutes.
+# IMPALA (Espeholt et al. 2018, table G.1): termination at a lost life, rewards clipped to [-1, 1], minimal action set
+# (the multi-task agent uses all 18 actions: `full_actions`), frame cap 30 minutes.
 IMPALA = AtariPreset(life_loss_ends=True)
 
 # Machado et al. 2018, "Revisiting the Arcade Learning Environment": sticky actions are the only randomness, all 18
-# actions, nothing known of lives, 5 minutes to an episode. Repeating an action 4 times and clipping the reward are
-# the agent's business there; they stay as in the other presets.
+# actions, no information on lives, 5 minutes per episode. Frame skip and reward clipping belong to the agent there;
+# they are the same as in the other presets.
 MACHADO = AtariPreset(noop_max=0, sticky=0.25, full_actions=True, frame_cap=18_000)
 
-# Gymnasium's `ALE/Pong-v5` (ale-py's registration, after Machado et al.): sticky actions are the only randomness, each
-# game's own action set, 30 minutes to an episode. What an agent makes of the pictures, 4 of 84 x 84 grey pixels and the
-# maximum of two frames, and that it learns from clipped rewards, stay as in the other presets.
+# Gymnasium's `ALE/Pong-v5` (ale-py's registration, after Machado et al.): sticky actions are the only randomness,
+# minimal action set, 30 minutes per episode. Image size, stacking, maximum of two frames and reward clipping belong to
+# the agent there; they are the same as in the other presets.
 GYMNASIUM = AtariPreset(noop_max=0, sticky=0.25)
 
 PRESETS = {"paac": PAAC, "gala": GALA, "impala": IMPALA, "machado": MACHADO, "gymnasium": GYMNASIUM}
 
 
-FOR_TWO = {"combat", "joust", "maze_craze", "warlords"}  # the emulator ends the process that asks for them alone
+FOR_TWO = {"combat", "joust", "maze_craze", "warlords"}  # two-player games: single-player mode aborts the process
 
 
 def list_games() -> tuple[str, ...]:
-    """Every game that ale-py ships and one can play alone, by its snake_case name; `MissingExtra` where ale-py is not
-    installed."""
+    """Return the snake_case names of ale-py's single-player games. Raises `MissingExtra` without ale-py."""
     try:
         from ale_py import roms
     except ModuleNotFoundError as error:
@@ -96,7 +96,7 @@ def list_games() -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Atari:
-    """A game by its snake_case name (`pong`, `space_invaders`) and how it is played."""
+    """A game, by its snake_case name (`pong`, `space_invaders`), and its preprocessing."""
 
     game: str
     preset: AtariPreset = PAAC
@@ -106,8 +106,10 @@ class Atari:
         return self.game
 
     def make(self, num_envs: int, *, workers: int = 0, render: bool = False) -> VectorEnv:
-        """Stepped by `workers` threads outside the interpreter lock (0: one for each core). `render` runs every game
-        a second time, in colour. Raises `MissingExtra` without ale-py, `UnknownEnv` for a game it does not have."""
+        """Create environments stepped by `workers` native threads, without the GIL (0: one per core).
+
+        `render` runs every game a second time, in colour. Raises `MissingExtra` without ale-py, and `UnknownEnv` for an
+        unknown game."""
         check_counts(num_envs, workers)
         games = list_games()
         if self.game not in games:
@@ -116,18 +118,18 @@ class Atari:
 
 
 class AtariVector:
-    """B games of ale-py, made by `Atari.make`. Pictures are [stack, size, size] uint8."""
+    """B games of ale-py, created by `Atari.make`. Observations are [stack, size, size] uint8."""
 
     def __init__(self, game: str, preset: AtariPreset, num_envs: int, threads: int, render: bool) -> None:
         size = (preset.size, preset.size)
         self._engine = _engine(game, preset, num_envs, threads, size, preset.stack, grayscale=True)
-        # The native environment has no colour beside its luminance, so a second one plays along for `frames`.
+        # The native environment gives luminance only, so a second one runs the same games in colour for `frames`.
         self._screen = _engine(game, preset, num_envs, threads, SCREEN, 1, grayscale=False) if render else None
         self._picture: Array | None = None
         self._preset, self.num_envs = preset, num_envs
         actions = len(self._engine.ale.get_action_set())
         self.spec = Spec((preset.stack, *size), np.dtype(np.uint8), actions, preset.frame_skip)
-        self._frame = np.zeros(num_envs, np.int64)  # of the episode, at the last step
+        self._frame = np.zeros(num_envs, np.int64)  # [B] frame number within the episode at the last step
 
     def reset(self, seed: int) -> Array:
         seeds = np.array(env_seeds(seed, self.num_envs))
@@ -138,23 +140,23 @@ class AtariVector:
         return np.asarray(obs)
 
     def step(self, action: Array) -> Step:
-        """Raises `ValueError` for an action the game does not have."""
-        if action.min() < 0 or action.max() >= self.spec.actions:  # ale-py would wait for its threads for ever
+        """See `VectorEnv.step`. Raises `ValueError` for an invalid action."""
+        if action.min() < 0 or action.max() >= self.spec.actions:  # ale-py would deadlock
             raise ValueError(f"actions must lie in 0..{self.spec.actions - 1}, not {action.tolist()}")
         obs, score, terminated, truncated, info = self._engine.step(action)
         frame, over = info["episode_frame_number"], terminated | truncated
-        if self._preset.life_loss_ends:  # a lost life terminates too, but only a real reset turns the clock back
+        if self._preset.life_loss_ends:  # a lost life terminates too, but only a full reset lowers the frame number
             over = truncated | (terminated & (frame <= self._frame))
         self._frame = frame
         if self._screen is not None:
-            self._play_along(action, score, frame)
+            self._step_screens(action, score, frame)
         score = score.astype(np.float32)
         reward = np.clip(score, -1, 1) if self._preset.clip_reward else score.copy()
         return Step(obs, reward, score, terminated, truncated, over, info["final_obs"] if truncated.any() else None)
 
     def frames(self) -> Array:
         if self._picture is None:
-            raise RuntimeError("no screens to show: make the environment with render=True, then reset it")
+            raise RuntimeError("no screens to show: create the environment with render=True, then reset it")
         return self._picture
 
     def close(self) -> None:
@@ -162,11 +164,11 @@ class AtariVector:
         if self._screen is not None:
             self._screen.close()
 
-    def _play_along(self, action: Array, score: Array, frame: Array) -> None:
+    def _step_screens(self, action: Array, score: Array, frame: Array) -> None:
         assert self._screen is not None
         picture, same_score, _, _, info = self._screen.step(action)
         if not (np.array_equal(score, same_score) and np.array_equal(frame, info["episode_frame_number"])):
-            raise RuntimeError("the screens no longer show the games that are played")
+            raise RuntimeError("the rendered games have diverged from the played ones")
         self._picture = picture[:, 0]
 
 
@@ -179,7 +181,7 @@ def _engine(
         game,
         num_envs,
         num_threads=threads,
-        # One thread to each core, where every core is ours: the kernel likes to wake two of them on the same one.
+        # Pin one thread per core if all cores are available: otherwise the kernel often wakes two on the same core.
         thread_affinity_offset=0 if threads == cores() == os.cpu_count() else -1,
         autoreset_mode="SameStep",
         img_height=size[0],
@@ -194,5 +196,5 @@ def _engine(
         use_fire_reset=preset.fire_reset,
         full_action_space=preset.full_actions,
         max_num_frames_per_episode=preset.frame_cap,
-        reward_clipping=False,  # the score is reported too
+        reward_clipping=False,  # clipped in `step`, which also reports the score
     )

@@ -1,4 +1,4 @@
-"""The processes that step environments for `Workers`: what they share with their parent, and what they do."""
+"""Worker processes of `Workers`, and the memory that they share with their parent."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from gossamer.envs.base import Spec
 from gossamer.envs.local import Local, Source
 from gossamer.errors import EnvironmentFailed
 
-Request: TypeAlias = tuple[str, Any]  # (reset, step, frames or close; seeds)
-Answer: TypeAlias = tuple[Any, tuple[EnvironmentFailed, ...]]  # what was asked for or an error; survived failures
+Request: TypeAlias = tuple[str, Any]  # ("reset", "step", "frames" or "close"; seeds for "reset")
+Answer: TypeAlias = tuple[Any, tuple[EnvironmentFailed, ...]]  # (result or error, failures followed by a restart)
 
 
 @dataclass(frozen=True)
 class Shared:
-    """Arrays that all processes see: the actions of a step and what it gave. `raw` are bytes in shared memory."""
+    """Arrays shared by all processes: actions and results of a step. `raw`: the bytes in shared memory."""
 
     raw: dict[str, Any]
     spec: Spec
@@ -40,7 +40,7 @@ class Shared:
 
     @property
     def layout(self) -> dict[str, tuple[tuple[int, ...], Any]]:
-        """Shape and dtype of each array."""
+        """Shape and dtype of each array, by name."""
         each, spec = (self.num_envs,), self.spec
         return {
             "action": (each, np.int64),
@@ -49,17 +49,17 @@ class Shared:
             "reward": (each, np.float32),
             "terminated": (each, np.bool_),
             "truncated": (each, np.bool_),
-            "asking": ((self.workers, 2), np.int64),  # as `Local` writes it
+            "asking": ((self.workers, 2), np.int64),  # see `Local`
         }
 
     @cached_property
     def arrays(self) -> dict[str, Array]:
-        """By name; of this process, on the same memory."""
+        """Views of the shared memory in this process, by name."""
         layout = self.layout.items()
         return {name: np.frombuffer(self.raw[name], dtype).reshape(shape) for name, (shape, dtype) in layout}
 
     def mine(self, worker: int) -> slice:
-        """Which environments are a worker's."""
+        """Return the indices of a worker's environments."""
         size = self.num_envs // self.workers
         return slice(worker * size, (worker + 1) * size)
 
@@ -67,8 +67,8 @@ class Shared:
 def serve(
     pipe: Connection, source: bytes, worker: int, raw: dict[str, Any], spec: Spec, num_envs: int, workers: int
 ) -> None:
-    """The worker process: it answers until it is asked to end, or its parent has gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C is the parent's to handle: it saves first
+    """Main loop of a worker process: answer requests until "close", or until the parent has ended."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C, to save first
     block = Block(pickle.loads(source), worker, Shared(raw, spec, num_envs, workers))
     with suppress(EOFError, OSError):
         while (request := pipe.recv())[0] != "close":
@@ -87,7 +87,7 @@ class Block:
     def answer(self, request: Request) -> Answer:
         what, seeds = request
         try:
-            if self._local is None:  # here, so that an error of the factory is an answer too
+            if self._local is None:  # created here so that the factory's errors are sent to the parent
                 size = self._mine.stop - self._mine.start
                 self._local = Local(self._source, size, first=self._mine.start, asking=self._asking)
             if what == "reset":
@@ -114,7 +114,7 @@ class Block:
 
 
 def _sendable(error: Exception, name: str) -> Exception:
-    """The error, or where that cannot be sent, its text."""
+    """Return the error, or an error with its text if it cannot be pickled."""
     try:
         return error if isinstance(pickle.loads(pickle.dumps(error)), Exception) else RuntimeError(str(error))
     except Exception:

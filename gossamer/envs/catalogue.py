@@ -1,4 +1,4 @@
-"""Environments by name, as on a command line."""
+"""Environments by name, as given on the command line."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from gossamer.envs.gym import Custom, Gym, find_spec, list_ids
 from gossamer.envs.support import check_installed, trainable
 from gossamer.envs.toy import Catch, Counter, Identity
 
-ALE = "ALE/"  # ids of Atari games that Gymnasium has begin so
+ALE = "ALE/"  # prefix of the Gymnasium ids of Atari games
 TOYS: tuple[EnvFactory, ...] = (Catch(), Catch(pixels=True), Identity(), Counter())
 
 
 def resolve(name: str, *, preset: str | AtariPreset = "paac") -> EnvFactory:
-    """What `name` means: a toy (`catch`), a factory (`module:factory`), a Gymnasium id (`CartPole-v1`,
-    `module:Id-v0`) or an Atari game: `pong`, which is played by `preset`, or `ALE/Pong-v5`, which is what it is in
-    Gymnasium.
+    """Return the factory for a toy (`catch`), a user's factory (`module:factory`), a Gymnasium id (`CartPole-v1`,
+    `module:Id-v0`) or an Atari game. `pong` is preprocessed by `preset`, `ALE/Pong-v5` as in Gymnasium.
 
-    Raises `UnknownEnv` with near names, `MissingExtra` for what could be an Atari game where ale-py is not installed,
+    Raises `UnknownEnv` with similar names, `MissingExtra` for a possible Atari game if ale-py is not installed, and
     `ValueError` for an unknown preset.
     """
     if isinstance(preset, str) and preset not in PRESETS:
@@ -47,17 +46,17 @@ def resolve(name: str, *, preset: str | AtariPreset = "paac") -> EnvFactory:
 
 
 def _ale(name: str, games: tuple[str, ...]) -> Atari:
-    """`ALE/SpaceInvaders-v5` is space_invaders as Gymnasium has it; other versions are not known."""
+    """Return the game for an id such as `ALE/SpaceInvaders-v5`; only v5 is supported."""
     if not games:
         raise missing_extra(f"{name!r} is an Atari game; the extra for these", "atari")
-    by_id = {f"{ALE}{game.title().replace('_', '')}-v5": game for game in games}  # as ale-py makes its ids
+    by_id = {f"{ALE}{game.title().replace('_', '')}-v5": game for game in games}  # ale-py's naming scheme
     if name not in by_id:
         raise unknown_env(name, by_id)
     return Atari(by_id[name], GYMNASIUM)
 
 
 def names() -> dict[str, tuple[str, ...]]:
-    """What `resolve` knows, by kind: `toy`, `atari` (empty where ale-py is not installed), `gymnasium`."""
+    """Return the names for `resolve` by kind: `toy`, `atari` (empty without ale-py), `gymnasium`."""
     return {
         "toy": tuple(toy.name for toy in TOYS),
         "atari": list_games() if _has_atari() else (),
@@ -66,7 +65,7 @@ def names() -> dict[str, tuple[str, ...]]:
 
 
 def learnable() -> dict[str, tuple[str, ...]]:
-    """Gymnasium's ids that can be trained, by the command that installs what they need; `""`: it is there."""
+    """Return the supported Gymnasium ids by the command that installs their missing packages (`""`: none missing)."""
     return trainable(list_ids())
 
 

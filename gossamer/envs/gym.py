@@ -1,7 +1,7 @@
-"""Environments of Gymnasium: any registered id, and any factory of the user's.
+"""Gymnasium environments: any registered id, and user-defined factories.
 
-Gymnasium's own vectorised versions (CartPole-v1 has one) are not used: they reset one step late, which puts a step
-that nobody chose into every episode. Single environments are stepped in this process or by workers (`vectorise`).
+Gymnasium's vectorised versions (of CartPole-v1, for example) are not used: they reset one step late, which adds a step
+without a chosen action to every episode. Single environments run in this process or in workers (`vectorise`).
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from gossamer.errors import UserError
 
 
 def list_ids() -> tuple[str, ...]:
-    """Gymnasium ids registered in this process. Without ale-py's, which are there or not as ale-py happens to be
-    imported, and are not preprocessed: see `atari` for these games."""
+    """Return the Gymnasium ids registered in this process, without ale-py's. Those depend on whether ale-py has been
+    imported and are not preprocessed; see `atari` for these games."""
     specs = gymnasium.registry.items()
     return tuple(sorted(id for id, spec in specs if not str(spec.entry_point).startswith("ale_py")))
 
 
 def find_spec(id: str) -> EnvSpec:
-    """Of `Id-v0`, or of `module:Id-v0`, where importing the module registers it. Raises `UnknownEnv`."""
+    """Return the specification of `Id-v0`, or of `module:Id-v0` after importing the module. Raises `UnknownEnv`."""
     module, _, plain = id.rpartition(":")
     if module:
         _import(id, module)
@@ -43,19 +43,19 @@ def find_spec(id: str) -> EnvSpec:
 
 @dataclass(frozen=True)
 class Gym:
-    """A Gymnasium id (`CartPole-v1`, `minigrid:MiniGrid-Empty-5x5-v0`) and what its constructor is given besides."""
+    """A Gymnasium id (`CartPole-v1`, `minigrid:MiniGrid-Empty-5x5-v0`) and keyword arguments for its constructor."""
 
     id: str
     kwargs: tuple[tuple[str, Any], ...] = ()
-    on_error: OnError = "fail"  # where one fails: end with the error, or make it again and go on
+    on_error: OnError = "fail"  # after a failure: raise the error, or restart the environment
 
     @property
     def name(self) -> str:
         return self.id
 
     def make(self, num_envs: int, *, workers: int = 0, render: bool = False) -> VectorEnv:
-        """See `vectorise` for `workers` and what is raised; also `UnknownEnv`."""
-        # The specification travels, not the id: what a script has registered, a worker process need not know.
+        """See `vectorise` for `workers` and the errors raised; also raises `UnknownEnv`."""
+        # Workers get the specification, since an id registered by a script is unknown in their processes.
         options = dict(self.kwargs) | ({"render_mode": "rgb_array"} if render else {})
         make: Callable[[], GymEnv] = partial(gymnasium.make, find_spec(self.id), **options)
         return vectorise(Source(self.name, make, self.on_error), num_envs, workers)
@@ -63,11 +63,11 @@ class Gym:
 
 @dataclass(frozen=True)
 class Custom:
-    """`module:factory`: something importable that, called without arguments, gives a `gymnasium.Env`: a function or
-    the class itself. To be seen in videos it takes `render_mode`, as Gymnasium's own do."""
+    """`module:factory`: an importable function or class that returns a `gymnasium.Env` when called without arguments.
+    For videos it must accept `render_mode`, as Gymnasium's environments do."""
 
     target: str
-    on_error: OnError = "fail"  # where one fails: end with the error, or make it again and go on
+    on_error: OnError = "fail"  # after a failure: raise the error, or restart the environment
 
     def __post_init__(self) -> None:
         module, _, factory = self.target.partition(":")
@@ -79,12 +79,12 @@ class Custom:
         return self.target
 
     def make(self, num_envs: int, *, workers: int = 0, render: bool = False) -> VectorEnv:
-        """See `vectorise` for `workers` and what is raised; also `UnknownEnv` where there is no such factory."""
+        """See `vectorise` for `workers` and the errors raised; also raises `UnknownEnv` if there is no such factory."""
         self.load()
         return vectorise(Source(self.name, partial(self._one, render), self.on_error), num_envs, workers)
 
     def load(self) -> Callable[..., Any]:
-        """The factory; `UnknownEnv` if its module or it is not there."""
+        """Import the factory. Raises `UnknownEnv` if its module or the factory does not exist."""
         module, _, factory = self.target.partition(":")
         members = vars(_import(self.target, module))
         if not callable(members.get(factory)):
@@ -98,22 +98,22 @@ class Custom:
         shown = render and _takes_render_mode(factory)
         env = factory(render_mode="rgb_array") if shown else factory()
         if not isinstance(env, gymnasium.Env):
-            raise UnknownEnv(f"--env {self.target}: must give a gymnasium.Env, not {type(env).__name__}")
+            raise UnknownEnv(f"--env {self.target}: must return a gymnasium.Env, not {type(env).__name__}")
         if render and env.render_mode != "rgb_array":
             raise UserError(
-                f"--env {self.target}: cannot be filmed: let it take render_mode, keep that as self.render_mode, and "
-                'let render() return a uint8 array [height, width, 3] (render_mode="rgb_array"); '
-                "examples/own_environment.py does"
+                f"--env {self.target}: cannot be filmed: accept render_mode, store it as self.render_mode, and "
+                'return a uint8 array [height, width, 3] from render() for render_mode="rgb_array", as in '
+                "examples/own_environment.py"
             )
         return env
 
 
 def vectorise(source: Source, num_envs: int, workers: int) -> VectorEnv:
-    """`num_envs` environments stepped by `workers` processes; by this one if `workers` is 0 or 1.
+    """Create `num_envs` environments stepped by `workers` processes, or by this process if `workers` is 0 or 1.
 
-    This process is the default because small environments are stepped in less time than it takes to wake a process,
-    and because only here can their state be saved. Raises `ValueError` where the environments do not divide by the
-    workers, `UnsupportedSpace` for spaces the library does not have, `EnvironmentFailed` where the factory raises.
+    This process is the default because stepping a small environment is faster than waking a process, and because only
+    here the environments' state can be saved. Raises `ValueError` if `num_envs` is not divisible by `workers`,
+    `UnsupportedSpace` for unsupported spaces, and `EnvironmentFailed` if the factory raises.
     """
     check_counts(num_envs, workers)
     if workers > 1:
@@ -128,17 +128,18 @@ def _takes_render_mode(factory: Callable[..., Any]) -> bool:
 
 
 def _import(name: str, module: str) -> Any:
-    """The module of a user's environment. `UnknownEnv` in one line, whatever its import raises."""
+    """Import the module of a user's environment. Raises `UnknownEnv` if it does not exist, and `UserError` for any
+    other error of the import."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is not None and f"{module}.".startswith(f"{error.name}."):
             raise UnknownEnv(f"unknown environment {name!r}: no module {error.name!r} can be imported") from error
         raise _import_failed(name, module, error) from error
-    except (Exception, SystemExit) as error:  # code of the user's
+    except (Exception, SystemExit) as error:
         raise _import_failed(name, module, error) from error
 
 
 def _import_failed(name: str, module: str, error: BaseException) -> UserError:
-    where = "" if isinstance(error, SyntaxError) else place(error)  # the text of a syntax error has it
+    where = "" if isinstance(error, SyntaxError) else place(error)  # a syntax error's text includes the place
     return UserError(f"--env {name}: importing {module} raised {type(error).__name__}: {error}{where}")

@@ -1,4 +1,4 @@
-"""Gymnasium environments side by side in one process, stepped one after the other."""
+"""Gymnasium environments in one process, stepped sequentially."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from gossamer.envs.spaces import GymEnv
 from gossamer.errors import EnvironmentFailed
 
 OnError: TypeAlias = Literal["fail", "restart"]
-AT_MOST = 10  # failures of one environment without a step between them that a restart is tried after
+AT_MOST = 10  # consecutive restarts of one environment without a successful step
 
 
 @dataclass(frozen=True)
 class Source:
-    """Which environment, and what is done where it fails: it travels to the process that makes it."""
+    """An environment's constructor and its handling of failures. Sent to the process that creates it."""
 
     name: str
     make: Callable[[], GymEnv]
@@ -28,22 +28,23 @@ class Source:
 
 
 class Local:
-    """B environments. With `on_error="restart"` one that fails is made again: its episode is cut short after the last
-    good observation, its reward of that step is 0, and the error is kept for `failures`."""
+    """B environments. With `on_error="restart"`, an environment that fails is created again. Its episode is truncated
+    at the last valid observation, the reward of that step is 0, and `failures` returns the error."""
 
     def __init__(
         self, source: Source, num_envs: int, *, first: int = 0, asking: MutableSequence[int] | None = None
     ) -> None:
-        """`first`: the index of its first environment, for errors. `asking`: where it writes (in shared memory, if a
-        worker process has it) which environment it is asking, and how often it has asked any."""
+        """`first`: index of the first environment, for errors. `asking` [2]: output, the index of the environment being
+        called and the number of calls so far; in shared memory if a worker process owns the environments. Raises
+        `EnvironmentFailed` if the factory fails or its environments have different spaces."""
         self._source, self.num_envs, self._first = source, num_envs, first
         self._asking: MutableSequence[int] = [-1, 0] if asking is None else asking
         self._envs: list[Single] = []
         self._failures: list[EnvironmentFailed] = []
         self._steps = 0
-        self._in_a_row = [(0, 0)] * num_envs  # failures without a step between them, the step of the last one
+        self._in_a_row = [(0, 0)] * num_envs  # [B] (consecutive failures, step of the last one)
         self._seeds: list[np.random.Generator] = []  # [B] for resets after a restart
-        self._obs: Array | None = None  # [B, *O] as given last
+        self._obs: Array | None = None  # [B, *O] last observations
         try:
             for i in range(num_envs):
                 self._ask(i)
@@ -60,7 +61,7 @@ class Local:
         return self.reset_each(env_seeds(seed, self.num_envs))
 
     def reset_each(self, seeds: Sequence[int]) -> Array:
-        """As `reset`, with a seed for each environment."""
+        """Like `reset`, with one seed per environment."""
         self._seeds = [np.random.default_rng(seed) for seed in seeds]
         self._obs = np.stack([self._begin(i, seed) for i, seed in enumerate(seeds)])
         self._ask(None)
@@ -80,7 +81,7 @@ class Local:
             except EnvironmentFailed as error:
                 seed = self._restart(i, error)
                 x, ended, cut = self._last(i), False, True
-            terminated[i], truncated[i] = ended, cut and not ended  # an end is an end, at the limit too
+            terminated[i], truncated[i] = ended, cut and not ended  # termination takes precedence at the time limit
             if truncated[i]:
                 final_obs = np.zeros_like(obs) if final_obs is None else final_obs
                 final_obs[i] = x
@@ -111,25 +112,25 @@ class Local:
         """Whether each environment can save its state, and no wrapper around it has a state of its own."""
         return all(env.saveable for env in self._envs)
 
-    def save_state(self) -> Tree:  # not by the names of `Resumable`, which would promise it of all
-        """Of `saveable` ones, see `Resumable`."""
+    def save_state(self) -> Tree:  # not named `state_dict`, since not every instance is `Resumable`
+        """Return the state of `saveable` environments, see `Resumable`."""
         return {"envs": [env.state_dict() for env in self._envs], "obs": self._obs}
 
     def load_state(self, state: Tree) -> None:
-        """Of `saveable` ones, see `Resumable`."""
-        first = self.reset(seed=0)  # gymnasium refuses to step an environment that was never reset
-        saved_obs = state.get("obs")  # None before the first reset, and in what version 0.2 saved
+        """Restore the state of `saveable` environments, see `Resumable`."""
+        first = self.reset(seed=0)  # gymnasium refuses to step an environment before its first reset
+        saved_obs = state.get("obs")  # None before the first reset, and in states saved by version 0.2
         self._obs = first if saved_obs is None else saved_obs
         for env, saved in zip(self._envs, state["envs"], strict=True):
             env.load_state_dict(saved)
 
     def _ask(self, i: int | None) -> None:
-        """Say that environment `i` is asked now; None: that none is."""
+        """Record in `asking` that environment `i` is being called; None: no environment."""
         self._asking[0] = -1 if i is None else self._first + i
         self._asking[1] += 1
 
     def _begin(self, i: int, seed: int | None) -> Array:
-        """The first observation of an episode."""
+        """Reset environment `i` and return its first observation."""
         while True:
             try:
                 return self._envs[i].reset(seed)
@@ -137,14 +138,14 @@ class Local:
                 seed = self._restart(i, error)
 
     def _restart(self, i: int, error: EnvironmentFailed) -> int:
-        """Make environment `i` again; the seed for its reset. Raises the error unless it is to be survived."""
+        """Restart environment `i`; return the seed for its reset. Raises the error unless a restart is allowed."""
         if self._source.on_error == "fail":
             raise error
         count, step = self._in_a_row[i]
         count = 1 if step < self._steps - 1 else count + 1
         self._in_a_row[i] = (count, self._steps)
         if count > AT_MOST:
-            error.advice = f"it was restarted {AT_MOST} times and has failed each time"
+            error.advice = f"it was restarted {AT_MOST} times and failed each time"
             raise error
         self._failures.append(error)
         self._envs[i].close()
@@ -156,13 +157,13 @@ class Local:
         return int(self._seeds[i].integers(2**31))
 
     def _check_spaces(self, i: int) -> None:
-        """What one factory makes must be alike."""
+        """Check that all environments have equal spaces."""
         if (spec := self._envs[i].spec) != self.spec:
             what = f"has {_spaces(spec)}; the first one has {_spaces(self.spec)}"
             raise EnvironmentFailed(self._source.name, self._first + i, what)
 
     def _last(self, i: int) -> Array:
-        assert self._obs is not None, "it has been stepped, so it was reset"
+        assert self._obs is not None, "reset() must precede step()"
         last: Array = self._obs[i]
         return last
 
@@ -172,7 +173,7 @@ def _spaces(spec: Spec) -> str:
 
 
 class ResumableLocal:
-    """`Local` environments that can all save their state, `VectorEnv` and `Resumable`."""
+    """`Local` environments that are all saveable; implements `VectorEnv` and `Resumable`."""
 
     def __init__(self, local: Local) -> None:
         self.spec, self.num_envs = local.spec, local.num_envs

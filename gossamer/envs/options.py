@@ -1,4 +1,4 @@
-"""Options of environments, one dataclass for each kind."""
+"""Command-line options of environments, one dataclass per kind."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from gossamer.options import option, options
 
 
 class EnvOptions(Protocol):
-    """Which environment, and how it is set up."""
+    """Options of one kind of environment."""
 
     @property
     def name(self) -> str: ...
 
     def factory(self) -> EnvFactory:
-        """Makes such environments, wherever they are stepped."""
+        """Return the factory for these options."""
 
 
 @options
@@ -28,7 +28,7 @@ class AtariOptions:
 
     name: str
     preprocessing: Literal["paac", "gala", "impala", "machado", "gymnasium"] = option(
-        "Whose preprocessing of pictures.", "paac"
+        "Preprocessing, as in this publication.", "paac"
     )
     screen_size: int = option("Height and width of pictures.", 84, least=16, most=210, measure="pixels")
 
@@ -39,7 +39,7 @@ class AtariOptions:
 
 @options
 class AleOptions:
-    """Options of an Atari game by its Gymnasium id, which says how it is played."""
+    """Options of an Atari game by its Gymnasium id, which determines the preprocessing."""
 
     name: str
     screen_size: int = option("Height and width of pictures.", 84, least=16, most=210, measure="pixels")
@@ -50,11 +50,11 @@ class AleOptions:
 
 @options
 class GymOptions:
-    """Options of Gymnasium ids and of factories of the user's."""
+    """Options of Gymnasium ids and user-defined factories."""
 
     name: str
     on_env_error: Literal["fail", "restart"] = option(
-        "Where one fails: end with its error (what was learned is saved), or make it again and go on.", "fail"
+        "If an environment fails: save and end with its error, or restart the environment.", "fail"
     )
 
     def factory(self) -> EnvFactory:
@@ -64,7 +64,7 @@ class GymOptions:
 
 @options
 class PlainOptions:
-    """Toys have no options."""
+    """Toy environments, which have no options."""
 
     name: str
 
@@ -73,7 +73,7 @@ class PlainOptions:
 
 
 def kind_of(env: EnvFactory) -> type[EnvOptions]:
-    """The options that an environment has, as `catalogue.resolve` gives it for a name alone."""
+    """Return the options class of an environment that `catalogue.resolve` returned without a preset."""
     if isinstance(env, Atari):
         return AleOptions if env.preset == GYMNASIUM else AtariOptions
     return GymOptions if isinstance(env, Gym | Custom) else PlainOptions

@@ -1,4 +1,4 @@
-"""One Gymnasium environment: its errors get its name and index, and its answers are checked before they are used."""
+"""One Gymnasium environment: adds its name and index to its errors, and validates its return values."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from gossamer.envs.base import MissingExtra, Resumable, UnknownEnv, UnsupportedS
 from gossamer.envs.spaces import GymEnv, adapt
 from gossamer.errors import EnvironmentFailed, UserError
 
-PASS_ON = (UserError, UnknownEnv, UnsupportedSpace, MissingExtra)  # these already are one line for the user
+PASS_ON = (UserError, UnknownEnv, UnsupportedSpace, MissingExtra)  # raised unchanged: they are made for the user
 RESET = "reset() must return (observation, info)"
 STEP = "step() must return (observation, reward, terminated, truncated, info)"
 
 
 class Single:
-    """An environment that `make` makes. Every method raises `EnvironmentFailed` for an error of the environment, and
-    for an answer that cannot be used; `MissingExtra` where it needs a package that is not installed."""
+    """An environment created by `make`. Methods raise `EnvironmentFailed` if the environment raises or returns an
+    invalid value, and `MissingExtra` if it needs a package that is not installed."""
 
     def __init__(self, name: str, make: Callable[[], GymEnv], index: int) -> None:
         self._name, self._make, self._index = name, make, index
         self.restart()
 
     def restart(self) -> None:
-        """Make the environment, again if there is one."""
+        """Create the environment, again if it exists."""
         self.env: GymEnv = self._ask("its factory", self._make)
         try:
             self._adapter = adapt(self._name, self.env)
@@ -42,14 +42,14 @@ class Single:
         self.spec = self._adapter.spec
 
     def reset(self, seed: int | None = None) -> Array:
-        """The first observation of an episode, [*O]; without a seed the random stream goes on."""
+        """Reset and return the first observation [*O]. Without a seed, the random stream continues."""
         answer = self._ask("reset()", lambda: self.env.reset(seed=seed))
         if not isinstance(answer, tuple | list) or len(answer) != 2:
             self._fail(f"{RESET}, not {_kind(answer)}")
         return self._observation(answer[0], "reset()")
 
     def step(self, action: int) -> tuple[Array, float, bool, bool]:
-        """Take action 0..A-1: (observation, reward, terminated, truncated)."""
+        """Take an action in 0..A-1; return (observation [*O], reward, terminated, truncated)."""
         try:
             answer = self.env.step(self._adapter.first_action + action)
         except (Exception, SystemExit) as error:
@@ -65,34 +65,35 @@ class Single:
         )
 
     def frame(self) -> Array:
-        """What it shows, [H, W, 3] uint8; `RuntimeError` unless it was made to be shown."""
+        """Return the screen, [H, W, 3] uint8. Raises `RuntimeError` if not created with `render=True`."""
         if self.env.render_mode != "rgb_array":
-            raise RuntimeError(f"{self._name}: no screens to show: make the environment with render=True")
+            raise RuntimeError(f"{self._name}: no screens to show: create the environment with render=True")
         picture = np.asarray(self._ask("render()", self.env.render))
         if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] != 3:
             self._fail(f"render() must return a uint8 array [height, width, 3], not {_kind(picture)}")
         return picture
 
     def close(self) -> None:
-        """Let it go. What it raises then is ignored: nothing depends on it any more."""
+        """Close the environment. Its errors are ignored, since it is no longer needed."""
         with suppress(Exception):
             self.env.close()
 
     @property
     def saveable(self) -> bool:
-        """Whether it can save its whole state: no wrapper around it may have one, but those that only check its use."""
+        """Whether it is `Resumable` and no wrapper could have a state of its own."""
         return isinstance(self._unchecked, Resumable)
 
     def state_dict(self) -> Tree:
-        """Of a saveable one, see `Resumable`."""
+        """Return the state of a saveable environment, see `Resumable`."""
         return self._ask("state_dict()", lambda: self._resumable.state_dict())
 
     def load_state_dict(self, state: Tree) -> None:
-        """Of a saveable one, see `Resumable`."""
+        """Restore the state of a saveable environment, see `Resumable`."""
         self._ask("load_state_dict()", lambda: self._resumable.load_state_dict(state))
 
     @property
     def _unchecked(self) -> GymEnv:
+        """The environment without the wrappers that only check its use."""
         env: GymEnv = self.env
         while isinstance(env, (OrderEnforcing, PassiveEnvChecker)):
             env = env.env
@@ -101,16 +102,16 @@ class Single:
     @property
     def _resumable(self) -> Resumable:
         env = self._unchecked
-        assert isinstance(env, Resumable), "asked of saveable ones only"
+        assert isinstance(env, Resumable), "the environment must be saveable"
         return env
 
     def _observation(self, obs: Any, source: str) -> Array:
-        """[*O] of the specification's dtype; a view where it can be."""
+        """Return a validated observation [*O] in the dtype of `Spec`; a view if possible."""
         spec = self.spec
         try:
             array = np.asarray(obs)
         except ValueError as error:  # nested lists of different lengths
-            self._fail(f"{source} gave an observation that is no array ({error})", error)
+            self._fail(f"{source} gave an observation that is not an array ({error})", error)
         if array.shape != self._shape:
             self._fail(f"{source} gave an observation of shape {array.shape}; its observation_space has {self._shape}")
         if array.dtype != spec.obs_dtype:
@@ -124,14 +125,14 @@ class Single:
         return array if array.ndim == len(spec.obs_shape) else array[None]
 
     def _converted(self, array: Array, source: str) -> Array:
-        """Of another dtype than the specification's: the same numbers in it, or an error."""
+        """Convert an observation to the dtype of `Spec`. Fails if that could change its values."""
         pixels, kind = self.spec.obs_dtype == np.uint8, array.dtype.kind
         if kind not in ("biu" if pixels else "biuf"):
             wanted = "uint8 pixels" if pixels else "numbers"
             self._fail(f"{source} gave an observation of {array.dtype}; its observation_space has {wanted}")
         if pixels and array.size and not 0 <= array.min() <= array.max() <= 255:
             self._fail(f"{source} gave pixels from {array.min()} to {array.max()}; they must lie in 0..255")
-        with np.errstate(over="ignore"):  # a float64 beyond float32 becomes infinite, which is refused next
+        with np.errstate(over="ignore"):  # float32 overflow gives infinity, which the caller rejects
             return array.astype(self.spec.obs_dtype)
 
     def _number(self, reward: Any) -> float:
@@ -155,7 +156,7 @@ class Single:
             self._raise(what, error)
 
     def _raise(self, what: str, error: BaseException) -> Never:
-        """Raise what `error` means for the user."""
+        """Raise the error for the user."""
         if isinstance(error, PASS_ON):
             raise error
         if isinstance(error, DependencyNotInstalled):
@@ -168,19 +169,19 @@ class Single:
 
 
 def _finite(vector: Array) -> bool:
-    if vector.size <= 100:  # a tenth of the time that NumPy takes for a few numbers; float64 does not overflow
+    if vector.size <= 100:  # ten times as fast as NumPy for small vectors; the float64 sum cannot overflow
         return math.isfinite(sum(vector.tolist()))
     return bool(np.isfinite(vector).all())
 
 
 def place(error: BaseException) -> str:
-    """The file and line that raised it, unless that is our call."""
+    """Return the file and line that raised the error; empty for the call in this module."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return "" if frame.filename == __file__ else f" ({Path(frame.filename).name}, line {frame.lineno})"
 
 
 def _kind(value: Any) -> str:
-    """A value as an error names it."""
+    """Describe a value for an error message."""
     if isinstance(value, np.ndarray):
         return f"an array of {value.dtype} with shape {value.shape}"
     if isinstance(value, tuple | list):

@@ -1,4 +1,4 @@
-"""Gymnasium's spaces as this library has them: pictures channel-first, vectors float32, actions counted from 0."""
+"""Conversion of Gymnasium's spaces: images to channel-first, vectors to float32, actions to 0..A-1."""
 
 from __future__ import annotations
 
@@ -17,22 +17,23 @@ GymEnv: TypeAlias = gymnasium.Env[Any, Any]
 
 @dataclass(frozen=True)
 class Adapter:
-    """How the observations and actions of one `gymnasium.Env` become ours."""
+    """Conversion of the observations and actions of one `gymnasium.Env`."""
 
     spec: Spec
-    axes: tuple[int, ...]  # of its observation, in the order of ours; one short for a picture without channels
-    first_action: int  # its Discrete space's start
+    axes: tuple[int, ...]  # permutation of the observation's axes; an image [H, W] has no channel axis
+    first_action: int  # `Discrete.start`
 
     def obs(self, obs: Any) -> Array:
-        """[*O]; a view where it can be."""
+        """Convert an observation to [*O]; a view if possible."""
         array = np.asarray(obs).transpose(self.axes)
         return array if array.ndim == len(self.spec.obs_shape) else array[None]
 
 
 def adapt(name: str, env: GymEnv) -> Adapter:
-    """Vectors [N] of numbers -> float32 [N]. Pictures uint8: [H, W] -> [1, H, W]; [H, W, C] and [C, H, W], told apart
-    by the shorter outer axis, -> [C, H, W]. Discrete actions. Raises `UnsupportedSpace`, which names environment,
-    space and what would do, for anything else."""
+    """Return the adapter for an environment's spaces, with `Discrete` actions.
+
+    Vectors [N] become float32 [N]. Images (uint8) [H, W] become [1, H, W]; [H, W, C] and [C, H, W] become [C, H, W],
+    where C is the shorter of the first and last axes. Raises `UnsupportedSpace` for anything else."""
     start, actions = _actions(name, env.action_space)
     space = env.observation_space
     if isinstance(space, Box) and len(space.shape) == 1:
@@ -44,17 +45,17 @@ def adapt(name: str, env: GymEnv) -> Adapter:
         shape = tuple(space.shape[axis] for axis in axes)
         return Adapter(Spec(shape, np.dtype(np.uint8), actions), axes, start)
     raise UnsupportedSpace(
-        f"{name}: observations of {space} are not supported; vectors (a one-dimensional Box) and pictures (a uint8 Box "
+        f"{name}: observations of {space} are not supported; vectors (a one-dimensional Box) and images (a uint8 Box "
         "[H, W, C], [C, H, W] or [H, W]) are: use a wrapper such as gymnasium.wrappers.FlattenObservation "
         "in a factory of your own, --env module:factory"
     )
 
 
 def _actions(name: str, space: Space[Any]) -> tuple[int, int]:
-    """First action and how many."""
+    """Return the first action and the number of actions."""
     if isinstance(space, Discrete):
         return int(space.start), int(space.n)
     raise UnsupportedSpace(
-        f"{name}: actions of {space} are not supported, Discrete ones are: choose among a few of them with a "
+        f"{name}: actions of {space} are not supported, Discrete ones are: map a few Discrete actions to them with a "
         "gymnasium.ActionWrapper in a factory of your own, --env module:factory"
     )

@@ -1,4 +1,4 @@
-"""Which of Gymnasium's own environments can be trained, said without importing any of them."""
+"""Which of Gymnasium's environments are supported, determined without importing them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from gymnasium.envs.registration import EnvSpec
 
 from gossamer.envs.base import MissingExtra, UnsupportedSpace
 
-CONTINUOUS = "its actions are continuous, which no algorithm here can learn yet; Discrete ones can be learned"
-DISCRETE = "its observations are not vectors or pictures"
+CONTINUOUS = "its actions are continuous, which no algorithm supports yet; Discrete actions are supported"
+DISCRETE = "its observations are not vectors or images"
 
-# Where an environment's class is -> why it cannot be learned. Tested against the spaces of each that can be made.
+# Module prefix of an environment -> why it is not supported. Tested against the spaces of all installed ones.
 REFUSED = {
     "gymnasium.envs.mujoco.": CONTINUOUS,
     "gymnasium.envs.phys2d.pendulum": CONTINUOUS,
@@ -24,7 +24,7 @@ REFUSED = {
     "gymnasium.envs.toy_text.": DISCRETE,
     "gymnasium.envs.tabular.": DISCRETE,
 }
-# Where it is -> the module that it needs, and how that is installed.
+# Module prefix of an environment -> the module that it needs, and the command to install that.
 NEEDS = {
     "gymnasium.envs.box2d.": ("Box2D", 'pip install "gossamer[gym]"'),
     "gymnasium.envs.phys2d.": ("jax", 'pip install "gymnasium[jax]"'),
@@ -35,14 +35,14 @@ NEEDS = {
 
 @dataclass(frozen=True)
 class Support:
-    """Whether an environment can be trained. What is not known here can, as far as can be said before it is made."""
+    """Whether an environment is supported. Unknown environments count as supported until they are created."""
 
-    refused: str = ""  # why it cannot be learned
-    install: str = ""  # the command that installs what it needs, where that is not there
+    refused: str = ""  # why it is not supported
+    install: str = ""  # the command that installs a missing package
 
 
 def support(spec: EnvSpec) -> Support:
-    """Of a registered id."""
+    """Return the support of a registered environment."""
     entry = str(spec.entry_point)
     if entry.startswith("<function _raise_"):
         return Support("Gymnasium has removed it")
@@ -55,16 +55,16 @@ def support(spec: EnvSpec) -> Support:
 
 
 def check_installed(name: str, spec: EnvSpec) -> None:
-    """Raises `MissingExtra` where something is to be installed first, `UnsupportedSpace` where that would not help."""
+    """Raises `MissingExtra` if a package is missing, `UnsupportedSpace` if the environment is not supported either."""
     found = support(spec)
     if found.install and found.refused:
         raise UnsupportedSpace(f"{name}: {found.refused} (and it needs {found.install})")
     if found.install:
-        raise MissingExtra(f"{name}: a package that it needs is not installed; run {found.install}")
+        raise MissingExtra(f"{name}: a required package is not installed; run {found.install}")
 
 
 def trainable(ids: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """Those of the registered ids that can be learned, by the command that has to be run first (`""`: none)."""
+    """Return the supported ids by the command that installs their missing packages (`""`: none missing)."""
     groups: dict[str, list[str]] = {"": []}
     for id in ids:
         found = support(gymnasium.spec(id))

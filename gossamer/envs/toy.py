@@ -1,12 +1,12 @@
-"""Environments with exact answers, to test everything else with.
+"""Toy environments with known optimal returns, for tests.
 
     name           observation                optimal return   return of random actions
     catch          [50] float32               1                -0.6
     catch-pixels   [1, 42, 42] uint8          1                -0.6
     identity       [states] float32           length           length / states
-    counter        [3] float32                length (length - 1) / 2, whatever is done
+    counter        [3] float32                length (length - 1) / 2 for any actions
 
-All are vectorised NumPy, exactly resumable, and can be shown.
+All are vectorised in NumPy, exactly resumable, and can be rendered.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ import numpy as np
 from gossamer.data import Array, Step, Tree
 from gossamer.envs.base import Spec, VectorEnv, check_counts
 
-CELL = 16  # pixels, a board's cell in `frames`
+CELL = 16  # pixels per cell of a board in `frames`
 
 
 class Game(Protocol):
-    """The rules of B games in lock-step; `ToyVector` adds resets, seeds, saving and pictures."""
+    """Rules of B games in lock-step; `ToyVector` adds resets, seeds, saving and rendering."""
 
     spec: Spec
 
     def begin(self, where: Array, rng: np.random.Generator) -> None:
-        """A new episode in each game of the mask `where` [B]."""
+        """Start a new episode in each game of the mask `where` [B]."""
 
     def play(self, action: Array, rng: np.random.Generator) -> tuple[Array, Array, Array]:
-        """Rewards [B] float32, terminated [B] bool and truncated [B] bool of the actions [B]."""
+        """Take actions [B]; return rewards [B] float32, terminated [B] bool and truncated [B] bool."""
 
     def observe(self) -> Array:
-        """[B, *O], the caller's own."""
+        """Return observations [B, *O] as a new array."""
 
     def board(self) -> Array:
-        """[B, rows, columns] in 0..1: the observation as a picture."""
+        """Return the observations as images [B, rows, columns] in 0..1."""
 
     def state(self) -> dict[str, Array]:
-        """The arrays that are the games' whole state, themselves and not copies."""
+        """Return the arrays of the complete state, not copies."""
 
 
 class ToyVector:
@@ -66,7 +66,7 @@ class ToyVector:
         return Step(self._game.observe(), reward, reward.copy(), terminated, truncated, over, final_obs)
 
     def frames(self) -> Array:
-        """The boards, [B, H, W, 3] uint8, `CELL` pixels to a cell; `render` need not have been asked for."""
+        """Return the boards, [B, H, W, 3] uint8, with `CELL` pixels per cell. Works without `render=True`."""
         grey: Array = np.rint(255 * self._game.board()).astype(np.uint8)
         return grey.repeat(CELL, axis=1).repeat(CELL, axis=2)[..., None].repeat(3, axis=3)
 
@@ -83,16 +83,16 @@ class ToyVector:
             array[...] = state["game"][name]
 
 
-ROWS, COLUMNS, PIXELS = 10, 5, 42  # Catch's board, and the side of its picture
+ROWS, COLUMNS, PIXELS = 10, 5, 42  # size of Catch's board, and the height and width of its image
 
 
 @dataclass(frozen=True)
 class Catch:
-    """A ball falls from a random column of a 10 x 5 board, a paddle starts in the middle of the bottom row and goes
-    left, nowhere or right (actions 0, 1, 2). After 9 steps the ball is at the bottom: reward 1 if caught, else -1.
-    Optimal return 1; a policy that does not see the ball has -0.6 (1/5 - 4/5). bsuite's catch (Osband et al. 2020).
+    """Catch, as in bsuite (Osband et al. 2020). A ball falls from a random column of a 10 x 5 board. A paddle starts in
+    the middle of the bottom row and moves left, stays or moves right (actions 0, 1, 2). After 9 steps the reward is 1
+    if the ball is caught, else -1. The optimal return is 1; a policy that ignores the ball gets -0.6 (1/5 - 4/5).
 
-    `pixels`: the board as a picture [1, 42, 42] uint8, big enough for a convolutional network, not as a vector [50].
+    `pixels`: observe an image [1, 42, 42] uint8, large enough for a convolutional network, instead of a vector [50].
     """
 
     pixels: bool = False
@@ -145,8 +145,8 @@ class _Catch:
 
 @dataclass(frozen=True)
 class Identity:
-    """One of `states` lights is on; action i gives 1 if that is light i, else 0; then another is drawn. An episode has
-    `length` steps. Optimal return `length`; random actions have `length / states` in the mean."""
+    """One of `states` lights is on. Action i gives reward 1 if light i is on, else 0; then a new light is drawn. An
+    episode has `length` steps. The optimal return is `length`, the mean return of random actions `length / states`."""
 
     states: int = 4
     length: int = 10  # steps
@@ -192,10 +192,10 @@ class _Identity:
 
 @dataclass(frozen=True)
 class Counter:
-    """Shows off-by-one errors: the observation [t, e, b] says how many steps the episode is old, which episode of its
-    environment it is (from 0) and which environment, and any action taken at age t gives reward t. After `length`
-    steps the episode ends, cut short instead of terminated where `truncate` (then `Step.final_obs` is
-    [length, e, b]). Return length (length - 1) / 2, whatever is done."""
+    """Reveals off-by-one errors. The observation is [t, e, b]: step of the episode, episode of the environment (from 0)
+    and index of the environment. Any action at step t gives reward t. Episodes terminate after `length` steps; with
+    `truncate` they are truncated instead, and `Step.final_obs` is [length, e, b]. The return is length (length - 1) / 2
+    for any actions."""
 
     length: int = 10  # steps
     truncate: bool = False

@@ -1,4 +1,4 @@
-"""Says which environment does not answer, and for how long."""
+"""Watchdog that reports environments that do not respond."""
 
 from __future__ import annotations
 
@@ -12,47 +12,47 @@ from typing import TypeVar
 
 from gossamer.envs.base import VectorEnv, Watchable
 
-HANG_SECONDS = 30.0  # without an answer until an environment is reported; then again after twice as long, and so on
-LOOKS = 10  # in HANG_SECONDS
+HANG_SECONDS = 30.0  # duration of a call after which it is reported; doubles after each report
+LOOKS = 10  # checks per HANG_SECONDS
 
 Env = TypeVar("Env", bound=VectorEnv)
 
 
 @dataclass(frozen=True)
 class Silence:
-    """An environment that does not answer, or that has answered after all."""
+    """An environment that does not respond, or has responded late."""
 
-    env: str  # its name
-    index: int | None  # None: while the environments are being made
-    seconds: float
-    over: bool = False  # it has answered
+    env: str  # environment name
+    index: int | None  # None: during creation of the environments
+    seconds: float  # duration of the call
+    over: bool = False  # whether it has responded
 
     def __str__(self) -> str:
         which = f"an environment of {self.env}" if self.index is None else f"environment {self.index} of {self.env}"
         if self.over:
-            return f"{which} has answered after {self.seconds:.0f} s"
-        doing = "is being made and has not answered" if self.index is None else "has not answered"
+            return f"{which} has responded after {self.seconds:.0f} s"
+        doing = "is being created and has not responded" if self.index is None else "has not responded"
         return f"{which} {doing} for {self.seconds:.0f} s"
 
 
 def complain(silence: Silence) -> None:
-    """For commands that have no log."""
+    """Print to stderr, for commands without a log."""
     print(f"gossamer: {silence}", file=sys.stderr, flush=True)
 
 
 @dataclass
 class Call:
-    """What one thread or process is asking, as the watchdog saw it first."""
+    """The current call of one thread or process."""
 
     index: int | None
     count: int
-    since: float  # on the clock
-    tell_after: float = 0.0  # seconds
+    since: float  # time of the first check that saw it, seconds
+    tell_after: float = 0.0  # seconds until the next report
     told: bool = False
 
 
 class Watchdog:
-    """While it is entered, a thread of its own looks at the environments and tells of each that hangs.
+    """Context in which a background thread checks the environments and reports each one that hangs to `tell`.
 
     with Watchdog("my:Env", report) as watchdog, closing(watchdog.watch(factory.make(8))) as env: ...
     """
@@ -73,7 +73,7 @@ class Watchdog:
         self._closed.set()
 
     def watch(self, env: Env) -> Env:
-        """From now on these, which have been made."""
+        """Monitor these environments, whose creation is complete, and return them."""
         self._env = env
         return env
 
@@ -82,7 +82,7 @@ class Watchdog:
             self.look(time.monotonic())
 
     def look(self, now: float) -> None:
-        """Compare what is being asked with what was asked at the last look."""
+        """Check the calls in progress at time `now` (seconds)."""
         for place, (index, count) in enumerate(self._asked()):
             if place == len(self._calls):
                 self._calls.append(Call(index, count, now, HANG_SECONDS))

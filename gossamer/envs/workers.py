@@ -1,5 +1,5 @@
-"""Gymnasium environments side by side in n_w worker processes with n_e / n_w environments each, as in PAAC (Clemente et
-al. 2017, section 4). They give the same trajectories as `Local`."""
+"""Gymnasium environments in n_w worker processes with n_e / n_w environments each, as in PAAC (Clemente et al. 2017,
+section 4). Their trajectories equal those of `Local`."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from gossamer.envs.local import AT_MOST, Source
 from gossamer.envs.single import Single
 from gossamer.errors import EnvironmentFailed
 
-CLOSE_SECONDS = 5.0  # that worker processes have to end when they are asked to
-DEATH_SECONDS = 1.0  # from the end of a process's pipe to its own
+CLOSE_SECONDS = 5.0  # time for worker processes to end on request
+DEATH_SECONDS = 1.0  # time for a process to end after its pipe was closed
 
 
 class Workers:
     """B environments in `workers` processes, B / workers in each, that write to shared memory.
 
-    The processes come from a fork server: a fork of this one would take along whatever its other threads hold. As
-    with any spawned process, a script that makes these needs its `if __name__ == "__main__":`.
+    The processes are started by a fork server, since a fork of a multi-threaded process can copy locks that are held.
+    Scripts therefore need an `if __name__ == "__main__":` guard. Raises `ValueError` if `workers` does not divide B.
     """
 
     def __init__(self, source: Source, num_envs: int, workers: int) -> None:
         if num_envs % workers:
             raise ValueError(
-                f"num_envs ({num_envs}) must divide by workers ({workers}): each process steps as many environments; "
-                f"{num_envs - num_envs % workers or workers} would do"
+                f"num_envs ({num_envs}) must be a multiple of workers ({workers}), "
+                f"such as {num_envs - num_envs % workers or workers}"
             )
         probe = Single(source.name, source.make, 0)
         self.spec, self.num_envs = probe.spec, num_envs
@@ -44,9 +44,9 @@ class Workers:
         self._shared = Shared.allocate(self._context, self.spec, num_envs, workers)
         self._processes = [self._start(worker) for worker in range(workers)]
         self._failures: list[EnvironmentFailed] = []
-        self._deaths = [0] * workers  # without a step between them
-        self._obs: Array | None = None  # [B, *O] as given last
-        self._seeds = np.random.default_rng(0)  # for environments of processes that have died
+        self._deaths = [0] * workers  # consecutive crashes of each process without a successful step
+        self._obs: Array | None = None  # [B, *O] last observations
+        self._seeds = np.random.default_rng(0)  # for resets after a crash
 
     def reset(self, seed: int) -> Array:
         self._seeds = np.random.default_rng(seed)
@@ -93,12 +93,13 @@ class Workers:
         return Process(self._context, self._source, worker, self._shared)
 
     def _reset(self, worker: int, seeds: list[int]) -> Request:
-        """The request. Until the process says what it asks, which it cannot while it starts, that is the first one."""
+        """Return the reset request. While the process starts, its first environment counts as the one being called."""
         self._shared.arrays["asking"][worker, 0] = self._shared.mine(worker).start
         return "reset", seeds
 
     def _ask(self, requests: Sequence[Request]) -> list[Any]:
-        """What the processes answer, all of them before any error is raised: so none is left with an answer unread."""
+        """Send a request to each process and return the results. Reads all answers before raising an error, so that no
+        answer remains in a pipe."""
         for process, request in zip(self._processes, requests, strict=True):
             process.ask(request)
         answers = [self._answer(worker, request) for worker, request in enumerate(requests)]
@@ -108,7 +109,7 @@ class Workers:
         return answers
 
     def _answer(self, worker: int, request: Request) -> Any:
-        """Of one process: what was asked for, or an error."""
+        """Return the result of one process, or an error."""
         answer = self._processes[worker].answer()
         if answer is None:
             return self._after_death(worker, request)
@@ -117,14 +118,14 @@ class Workers:
         return answer[0]
 
     def _after_death(self, worker: int, request: Request) -> Any:
-        """Start a process that has died again, and cut the episodes of its environments short: the error unless that
-        is wanted, or where it died each time."""
+        """Restart a crashed process and truncate its environments' episodes. Return the result of the request; or the
+        error, if the process must not be restarted or has crashed too often."""
         error = self._death(worker, request[0])
         self._deaths[worker] += 1
         if self._source.on_error == "fail" or request[0] == "frames":
             return error
         if self._deaths[worker] > AT_MOST:
-            error.advice = f"it was restarted {AT_MOST} times and has failed each time"
+            error.advice = f"it was restarted {AT_MOST} times and failed each time"
             return error
         self._failures.append(error)
         mine, deaths = self._shared.mine(worker), self._deaths[worker]
@@ -132,7 +133,7 @@ class Workers:
         again = self._reset(worker, self._seeds.integers(2**31, size=mine.stop - mine.start).tolist())
         self._processes[worker].ask(again)
         answer = self._answer(worker, again)
-        self._deaths[worker] = max(deaths, self._deaths[worker])  # a reset is no step
+        self._deaths[worker] = max(deaths, self._deaths[worker])  # a successful reset does not clear the count
         if request[0] == "step" and self._obs is not None:
             shared = self._shared.arrays
             shared["reward"][mine], shared["terminated"][mine], shared["truncated"][mine] = 0, False, True
@@ -155,14 +156,14 @@ class Process:
         arguments = (its, what, worker, shared.raw, shared.spec, shared.num_envs, shared.workers)
         self._process = context.Process(target=serve, args=arguments, daemon=True, name=f"environments {worker}")
         self._process.start()
-        its.close()  # so that the pipe ends with the process
+        its.close()  # so that reading fails once the process has ended
 
     def ask(self, request: Request) -> None:
-        with suppress(OSError):  # that it has died is seen where the answer is waited for
+        with suppress(OSError):  # `answer` detects a crash
             self._pipe.send(request)
 
     def answer(self) -> Answer | None:
-        """Waited for; None if the process has died."""
+        """Wait for the answer; None if the process has ended."""
         try:
             answer: Answer = self._pipe.recv()
             return answer
@@ -170,7 +171,7 @@ class Process:
             return None
 
     def end(self, seconds: float) -> int:
-        """Its exit code: it has so long to end, then it is killed."""
+        """Wait up to `seconds` for the process to end, then kill it. Return its exit code."""
         self._process.join(timeout=max(0.0, seconds))
         if self._process.is_alive():
             self._process.kill()
@@ -180,7 +181,7 @@ class Process:
 
 
 def _start_method() -> str:
-    """How worker processes start. The fork server imports this module once for all of them."""
+    """Return the start method of worker processes. The fork server imports this module once for all of them."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return "spawn"
     multiprocessing.get_context("forkserver").set_forkserver_preload([__name__])

@@ -1,4 +1,4 @@
-"""An exchange is the optimiser step with other members in it; because it wraps, exchanges compose."""
+"""An exchange wraps the optimiser step and adds communication with other members. Exchanges can be nested."""
 
 from __future__ import annotations
 
@@ -16,59 +16,59 @@ from gossamer.program import Context
 
 @dataclass(frozen=True)
 class Stepped:
-    """What a local step did."""
+    """Result of a local step."""
 
-    norm: Tensor  # []  of the gradient before clipping, global L2
-    finite: bool  # whether loss and gradient were; if not, the parameters are as they were before
+    norm: Tensor  # []  global L2 norm of the gradient before clipping
+    finite: bool  # whether loss and gradient were finite; if not, the parameters are unchanged
 
 
-LocalStep: TypeAlias = Callable[[], Stepped]  # clip the gradients in `.grad`, and take one step of the optimiser
+LocalStep: TypeAlias = Callable[[], Stepped]  # clips the gradients in `.grad` and takes one optimiser step
 
 
 class Learning(Protocol):
-    """What an exchange sees of a learner."""
+    """The part of a learner that an exchange uses."""
 
     model: nn.Module
 
     @property
     def flat(self) -> Flat:
-        """The learner's only flat buffer of parameters; exchanges within each other share it."""
+        """The learner's flat parameter buffer; nested exchanges share it."""
 
     def policy_outputs(self) -> PolicyOutputs | None:
-        """The present policy on the reference observations; None for a member without a policy."""
+        """The current policy's outputs on the reference observations; None for a member without a policy."""
 
 
 class Exchange(Protocol):
-    """Frozen data that is wired; `join` makes one member's live end of it."""
+    """Frozen configuration of an exchange; `join` creates one member's `Link`."""
 
     def join(self, ctx: Context, learner: Learning, state: Tree | None = None) -> Link:
-        """Take part, before the first step. `state`: what `Link.state_dict` gave, or None at a fresh start; a state
-        with nothing but `iteration` says how far the others are."""
+        """Join the exchange before the first step. `state`: the result of `Link.state_dict`, or None at a fresh start;
+        a state with only `iteration` gives the progress of the other members."""
 
 
 class Link(Protocol):
-    """One member's live end of an exchange."""
+    """One member's connection to an exchange."""
 
     def step(self, local: LocalStep) -> Stepped:
-        """Take the member to its next parameters. A wrapper acts before the local step (averages gradients), after it
-        (gossip) or in its place (server). After a step that was not finite nothing is sent."""
+        """Compute the member's next parameters. An exchange acts before the local step (gradient averaging), after it
+        (gossip) or instead of it (parameter server). Nothing is sent after a non-finite step."""
 
     def refresh(self, model: nn.Module) -> Version:
-        """Bring a replica that does not learn up to date; the version of its parameters."""
+        """Update a replica that does not learn, and return the version of its parameters."""
 
     def take(self) -> tuple[Record, ...]:
-        """Records since the last call."""
+        """Return the records since the last call."""
 
     def leave(self) -> None:
-        """Take part no more; others do not wait for this member from now on."""
+        """Leave the exchange. Other members no longer wait for this one."""
 
     def state_dict(self) -> Tree:
-        """What `join` continues from."""
+        """Return the state that `join` resumes from."""
 
 
 @dataclass(frozen=True)
 class Alone:
-    """One learner that also acts and exchanges nothing (PAAC)."""
+    """A single actor-learner without communication (PAAC)."""
 
     def join(self, ctx: Context, learner: Learning, state: Tree | None = None) -> Link:
         return AloneLink(int((state or {}).get("iteration", 0)))

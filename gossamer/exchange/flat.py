@@ -1,4 +1,4 @@
-"""A model's parameters as one vector: what is sent, averaged and measured is one buffer, not a tree of tensors."""
+"""A model's parameters as one flat vector, which can be sent, averaged and measured in one operation."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ ALIGN = 16  # elements; a parameter starts at a multiple of 64 bytes
 
 
 class Flat:
-    """`vector` [P] float32: the model's parameters are views of it, gaps between them are zero.
+    """`vector` [P] float32. The model's parameters are views of it; padding between them is zero.
 
-    Elements lie as they lie in memory, so a channels-last weight stays one. Raises ValueError for a model without
-    parameters, with others than float32, or on more than one device."""
+    Each parameter keeps its memory format, channels last for example. Raises `ValueError` if the model has no
+    parameters, parameters of another dtype than float32, or parameters on more than one device."""
 
     def __init__(self, model: nn.Module) -> None:
         self._parameters = dict(model.named_parameters())
@@ -35,7 +35,7 @@ class Flat:
         self.swap(vector)
 
     def views(self, vector: Tensor) -> list[Tensor]:
-        """The parameters that a vector [P] holds, in the model's order."""
+        """Return the parameters in a vector [P] as views, in the model's order."""
         parameters = self._parameters.values()
         return [
             vector[place:].as_strided(p.size(), p.stride()) if p.dim() else vector[place].reshape(())
@@ -43,14 +43,14 @@ class Flat:
         ]
 
     def swap(self, vector: Tensor) -> None:
-        """Let the model's parameters be views of this vector [P] from now on; the one before is left as it is."""
+        """Make the model's parameters views of this vector [P]. The previous vector is not modified."""
         self.vector = vector
         for parameter, view in zip(self._parameters.values(), self.views(vector), strict=True):
             parameter.data = view
-            increment_version(parameter)  # or a cast of the values before would be taken for the present ones
+            increment_version(parameter)  # invalidates the cached cast in `ActorCritic`
 
     def gradient(self) -> Tensor:
-        """The gradients, as one new vector [P]; zero where there is none."""
+        """Return the gradients as a new vector [P]; zero for parameters without a gradient."""
         vector = torch.zeros_like(self.vector)
         for parameter, view in zip(self._parameters.values(), self.views(vector), strict=True):
             if parameter.grad is not None:
@@ -59,6 +59,6 @@ class Flat:
 
     @property
     def layout(self) -> bytes:
-        """8 bytes that are the same for models whose vectors can be averaged: names, shapes, order in memory."""
-        said = [(name, tuple(p.size()), p.stride()) for name, p in self._parameters.items()]
-        return hashlib.sha256(repr(said).encode()).digest()[:8]
+        """Hash (8 bytes) of the parameters' names, shapes and strides. Only vectors of equal layout can be averaged."""
+        described = [(name, tuple(p.size()), p.stride()) for name, p in self._parameters.items()]
+        return hashlib.sha256(repr(described).encode()).digest()[:8]

@@ -1,4 +1,4 @@
-"""What every way from actors to learners promises."""
+"""Protocol for the transfer of experience from actors to learners."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from gossamer.data import Batch, Trajectory
 
 
 class Experience(Protocol):
-    """Slots are allocated once and filled in place."""
+    """Trajectory slots, which are allocated once and filled in place."""
 
     def slot(self) -> AbstractContextManager[Trajectory]:
-        """A trajectory to fill; it is handed over on leaving without an error. May wait: that is back-pressure."""
+        """Return a trajectory to fill, submitted when the context exits without an error. May block (back-pressure)."""
 
     def batch(self, size: int) -> Batch:
-        """`size` trajectories to learn from."""
+        """Return `size` trajectories to learn from."""
 
     def trained(self, batch: Batch, priority: Tensor | None = None) -> None:
-        """The batch has been learned from: its slots are free, its priorities [B] are known."""
+        """Release the slots of a batch after learning from it. `priority` [B]: its new priorities."""

@@ -64,7 +64,7 @@ def test_hosts_with_other_models_fail_at_once(launch: Any, mode: dict[str, Any])
             program.worker(act_and_learn)(tasks[h], Gossip(proxies[h], period=0, **mode), num_envs=1, env_workers=1)
             program.worker(carry)(proxies[h], proxies)
             program.worker(watch)(proxies[h])
-    with pytest.raises(LayoutMismatch, match="another model than host"):
+    with pytest.raises(LayoutMismatch, match="differs from that of host"):
         launch(program)
 
 

@@ -69,7 +69,7 @@ def test_the_error_and_its_traceback_are_kept() -> None:
         ("shape", r"step() gave an observation of shape (1,); its observation_space has (2,)"),
         ("scalar", r"step() gave an observation of shape (); its observation_space has (2,)"),
         ("text", r"step() gave an observation of <U1; its observation_space has numbers"),
-        ("ragged", r"step() gave an observation that is no array"),
+        ("ragged", r"step() gave an observation that is not an array"),
         ("nan", r"step() gave an observation that is not finite: component 1 is nan"),
         ("beyond float32", r"step() gave an observation that is not finite: component 0 is inf"),
         ("four values", r"step() must return (observation, reward, terminated, truncated, info), not 4 values"),
@@ -177,7 +177,7 @@ def test_restarts_follow_the_seed() -> None:
 @pytest.mark.parametrize(("name", "workers"), [("FailsOddly", 0), ("FailsToStart", 0), ("DiesAtOnce", 2)])
 def test_an_environment_that_always_fails_ends_it_all(name: str, workers: int) -> None:
     error = until_it_fails(Custom(f"some_envs:{name}", on_error="restart").make(2, workers=workers))
-    assert str(error).endswith(f"; it was restarted {AT_MOST} times and has failed each time")
+    assert str(error).endswith(f"; it was restarted {AT_MOST} times and failed each time")
 
 
 class FailsTwice(Walk):

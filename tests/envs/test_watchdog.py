@@ -44,7 +44,7 @@ def looks(dog: Watchdog, *seconds: float) -> None:
 def test_it_tells_after_half_a_minute_and_then_each_time_after_twice_as_long() -> None:
     dog, told = watched(Asked((3, 17)))
     looks(dog, *range(0, 200, 10))
-    assert told == [f"environment 3 of mine has not answered for {seconds} s" for seconds in (30, 60, 120)]
+    assert told == [f"environment 3 of mine has not responded for {seconds} s" for seconds in (30, 60, 120)]
 
 
 def test_it_tells_that_one_has_answered_after_all() -> None:
@@ -53,9 +53,9 @@ def test_it_tells_that_one_has_answered_after_all() -> None:
     looks(dog, 0, 40)
     env.now = [(4, 18)]
     looks(dog, 50, 79)
-    assert told[1:] == ["environment 3 of mine has answered after 50 s"]
+    assert told[1:] == ["environment 3 of mine has responded after 50 s"]
     looks(dog, 80)
-    assert told[2:] == ["environment 4 of mine has not answered for 30 s"]
+    assert told[2:] == ["environment 4 of mine has not responded for 30 s"]
 
 
 def test_one_that_answers_each_time_or_is_not_asked_is_no_news() -> None:
@@ -73,7 +73,7 @@ def test_the_making_of_environments_is_watched_too() -> None:
     looks(dog, 0, 31)
     dog.watch(Catch().make(1))  # which does not say what it asks
     looks(dog, 100, 200)
-    assert told == ["an environment of mine is being made and has not answered for 31 s"]
+    assert told == ["an environment of mine is being created and has not responded for 31 s"]
 
 
 class Heard:

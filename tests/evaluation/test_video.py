@@ -108,7 +108,7 @@ class Grey(Own):
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("Own", r"--env own:Own: cannot be filmed: let it take render_mode, .* examples/own_environment.py does"),
+        ("Own", r"--env own:Own: cannot be filmed: accept render_mode, .* as in examples/own_environment.py"),
         (
             "Grey",
             r"render\(\) must return a uint8 array \[height, width, 3\], not an array of float64 with shape \(4, 4\)",

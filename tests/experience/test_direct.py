@@ -28,7 +28,7 @@ def test_nothing_is_acted_over_before_it_is_learned_from() -> None:
     experience, _ = direct()
     with experience.slot():
         pass
-    with pytest.raises(RuntimeError, match="nobody has trained on"), experience.slot():
+    with pytest.raises(RuntimeError, match="has not been trained on"), experience.slot():
         pass
 
 
@@ -45,7 +45,7 @@ def test_it_holds_one_trajectory(size: int) -> None:
     experience, _ = direct()
     with experience.slot():
         pass
-    with pytest.raises(RuntimeError, match=f"{size} trajectories asked of a slot that holds 1"):
+    with pytest.raises(RuntimeError, match=f"{size} trajectories requested from a slot that holds 1"):
         experience.batch(size)
 
 

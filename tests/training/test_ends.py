@@ -163,7 +163,7 @@ def interrupt(when: Callable[[], bool]) -> None:
 
 def noticed() -> bool:
     file = Path("run/run.log")
-    return file.exists() and "has not answered" in file.read_text()
+    return file.exists() and "has not responded" in file.read_text()
 
 
 def hangs() -> bool:
@@ -189,7 +189,7 @@ def test_an_environment_that_hangs_is_named_and_left_behind(
     when: Callable[[], bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = hung(monkeypatch, when)
-    assert told.startswith("act_and_learn: environment 0 of mine:Hangs has not answered for ")
+    assert told.startswith("act_and_learn: environment 0 of mine:Hangs has not responded for ")
     assert told.endswith("; there is no checkpoint")
     log = Path("run/run.log").read_text()
     assert re.search(r"act_and_learn: environment 0 of mine:Hangs has not .* s; Ctrl-C ends the run without it", log)

@@ -1,5 +1,5 @@
-"""Number formats of parameters on their way between hosts: float32, bfloat16, or int8 with one float32 scale for each
-BLOCK of elements."""
+"""Number formats for parameters sent between hosts: float32, bfloat16, or int8 with one float32 scale per BLOCK
+elements."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ BLOCK = 256
 
 
 def rounded(vector: Tensor, form: Format) -> Tensor:
-    """The vector [P] as it arrives in that format."""
+    """Return the vector [P] after a round trip through the format."""
     return vector if form == "fp32" else restore(pack(vector, form), form, vector.numel())
 
 
 def length(elements: int, form: Format) -> int:
-    """Bytes of a vector of so many elements in that format."""
+    """Return the size in bytes of a vector with this number of elements."""
     if form == "int8":
         blocks = -(-elements // BLOCK)
         return blocks * (BLOCK + 4)
@@ -30,7 +30,7 @@ def length(elements: int, form: Format) -> int:
 
 
 def pack(vector: Tensor, form: Format) -> list[Tensor]:
-    """A vector [P] as the parts of a body."""
+    """Convert a vector [P] to the parts of a packet's body."""
     if form == "fp32":
         return [vector]
     if form == "bf16":
@@ -42,7 +42,7 @@ def pack(vector: Tensor, form: Format) -> list[Tensor]:
 
 
 def restore(parts: Sequence[Tensor], form: Format, size: int) -> Tensor:
-    """The vector [P] that these parts hold."""
+    """Convert the result of `pack` back to a vector [P]."""
     if form == "int8":
         scales, numbers = parts
         return (numbers * scales).view(-1)[:size]
@@ -50,7 +50,7 @@ def restore(parts: Sequence[Tensor], form: Format, size: int) -> Tensor:
 
 
 def unpack(body: Array, size: int, form: Format) -> Tensor:
-    """The vector [P] of a body; in float32 a view of it."""
+    """Convert a packet's body (uint8) to a vector [P]; in float32 the vector is a view of the body."""
     if form == "int8":
         blocks = -(-size // BLOCK)
         scales = _tensor(body[: 4 * blocks], torch.float32).unsqueeze(1)

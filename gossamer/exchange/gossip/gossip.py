@@ -1,4 +1,4 @@
-"""Gossip: step alone, tell some, average with what has come (GALA, Assran et al. 2019, alg. 1; PALA over messages)."""
+"""Gossip: local step, send to neighbours, average with received parameters (GALA, Assran et al. 2019, alg. 1)."""
 
 from __future__ import annotations
 
@@ -21,28 +21,30 @@ from gossamer.exchange.gossip.records import Record
 from gossamer.exchange.gossip.tracker import Tracker
 from gossamer.program import Context
 
-PERIOD, WINDOW = 500, 16  # iterations from one observation window to the next, and in one
-RECOVERY = 30.0  # seconds that a member which starts again waits for its neighbours' parameters
+PERIOD, WINDOW = 500, 16  # iterations between the starts of two observation windows, and within one window
+RECOVERY = 30.0  # seconds that a restarted member waits for its neighbours' parameters
 
 
 def room(staleness: float) -> float:
-    """The longest interval that a bound on staleness should have: a quarter of it, so that messages may be on their way
-    while three more are exchanged."""
+    """Return the longest recommended interval for a staleness bound: a quarter of the bound, so that a message may be
+    in transit during three further exchanges before its receiver blocks."""
     return max(1.0, staleness / 4)
 
 
 @dataclass(frozen=True)
 class Gossip:
-    """Gossip, to be wired. Only parameters are averaged: policy and value, no gradient, no state of the optimiser.
+    """Configuration of gossip. Only policy and value parameters are averaged, not gradients or optimiser state.
 
-    `graph` says who sends to whom, `mixing` how much, `post` how; `inner` is the local step and may be any exchange.
-    Members publish and average after every `interval`-th step of the optimiser (iteration), all at the same ones, so
-    that everybody is heard as often as anybody else. How far a member may run ahead: `staleness` tau bounds it, at
-    iteration k the messages of iteration k - tau or later must have come (PALA's process lock); infinity never blocks
-    (GALA's published run); `lock_step` averages exactly the messages of iteration k. Every `period` iterations an
-    observation window of `window` iterations opens, in which the records for the distance between members and its bound
-    are kept (`records`); `period` 0 switches these diagnostics off. Raises ValueError for a staleness below 0 or below
-    interval - 1, where all would wait for what nobody has sent yet."""
+    `post` carries the messages, `graph` gives their receivers, `mixing` their weights. `inner` performs the local step
+    and may be any exchange. An iteration is one optimiser step. All members publish and average at the same iterations,
+    every `interval`-th, so all are averaged equally often.
+
+    `staleness` (tau) bounds how far a member may run ahead: at iteration k it blocks until messages of iteration
+    k - tau or later have arrived (PALA's process lock). Infinity never blocks (as in GALA's experiments). `lock_step`
+    averages exactly the messages of iteration k. Every `period` iterations an observation window of `window` iterations
+    opens. Within it, members record the data for the consensus distance and its bound (`records`). `period` 0 disables
+    these diagnostics. Raises `ValueError` if `interval` is below 1, or if `staleness` is negative or below
+    `interval` - 1, where all members would deadlock."""
 
     post: Post
     graph: Graph = RING
@@ -63,20 +65,20 @@ class Gossip:
             raise ValueError(f"interval {self.interval}: must be at most {self.staleness + 1:g}, staleness + 1")
 
     def join(self, ctx: Context, learner: Learning, state: Tree | None = None) -> Link:
-        """Take part. A member whose host was restarted continues from the average of its neighbours' parameters."""
+        """Join the exchange. A restarted member resumes from the average of its neighbours' parameters."""
         state = state or {}
         return GossipLink(self, ctx, learner, self.inner.join(ctx, learner, state.get("inner")), state)
 
 
 class GossipLink:
-    """One member's live end: see `Gossip`."""
+    """One member's link, see `Gossip`."""
 
     def __init__(self, gossip: Gossip, ctx: Context, learner: Learning, inner: Link, state: Tree) -> None:
         self._gossip, self.graph, self.mixing, self.post = gossip, gossip.graph, gossip.mixing, gossip.post
         self.interval, self.rank, self.inner, self._flat = gossip.interval, ctx.rank, inner, learner.flat
         self.iteration: Version = int(state.get("iteration", 0))
-        self.weight = float(state.get("weight", 1.0))  # of push-sum
-        self._before: Tensor | None = None  # [P] before the local step, where it is asked for afterwards
+        self.weight = float(state.get("weight", 1.0))  # push-sum weight
+        self._before: Tensor | None = None  # [P] parameters before the local step, if they are needed after it
         self._tracker = Tracker(self.rank, gossip.period, gossip.window, self._flat.gradient, learner.policy_outputs)
         self._found = self.post.join(self.rank, self._flat.layout, again=ctx.restarts > 0)
         if ctx.restarts:
@@ -85,10 +87,9 @@ class GossipLink:
             self._tracker.resume(self.iteration)
         else:
             self._tracker.cut(self.iteration, self._flat.vector.clone(), self._found.members)
-        self._remember()
+        self._save_before()
 
     def leave(self) -> None:
-        """Take part no more."""
         self.post.leave(self.rank)
         self.inner.leave()
 
@@ -99,67 +100,68 @@ class GossipLink:
         stepped = self.inner.step(local)
         if not stepped.finite:
             return stepped
-        if not bool(self._flat.vector.sum().isfinite()):  # a finite gradient can still be too much for float32
+        if not bool(self._flat.vector.sum().isfinite()):  # a step along a finite gradient can overflow float32
             return Stepped(stepped.norm, False)
         self.iteration += 1
         mine = self._stepped()
         if self.iteration % self.interval == 0:
-            messages, kept = self._talk(mine)
+            messages, kept = self._exchange(mine)
             self._tracker.arrived(self.iteration, mine, messages, self._found.members)
             self._mix(mine, messages, kept)
         else:
             self._tracker.mixed(self.iteration, (), (), 0.0)
-        self._remember()
+        self._save_before()
         return stepped
 
     def take(self) -> tuple[Record, ...]:
-        """What has been kept since the last call."""
+        """Return the records since the last call."""
         return (*self.inner.take(), *self._tracker.take(self.weight))
 
     def state_dict(self) -> Tree:
         return {"iteration": self.iteration, "weight": self.weight, "inner": self.inner.state_dict()}
 
     def _stepped(self) -> Tensor:
-        """The parameters after the local step [P]. Once they are published, nobody changes them any more."""
+        """Return the parameters [P] after the local step. They are never modified once published."""
         before = self._before
-        if before is not None and self.weight != 1.0:  # push-sum: the step is one of weight * parameters (SGP, alg. 1)
+        if before is not None and self.weight != 1.0:  # push-sum: the step applies to weight * parameters (SGP, alg. 1)
             self._flat.swap(torch.lerp(before, self._flat.vector, 1 / self.weight))
         if before is not None:
             self._tracker.stepped(self.iteration, self._flat.vector, before)
         return self._flat.vector
 
-    def _talk(self, mine: Tensor) -> tuple[list[Message], float]:
-        """Publish, and take what has come: the messages, and the push-sum weight that is kept."""
+    def _exchange(self, mine: Tensor) -> tuple[list[Message], float]:
+        """Publish parameters [P]; return the received messages and the push-sum weight that this member keeps."""
         k = self.iteration
-        receivers = self._edges(self.graph.out, k // self.interval)
+        receivers = self._neighbours(self.graph.out, k // self.interval)
         each, kept = self.mixing.outgoing(self.weight, len(receivers))
         ready = torch.cuda.current_stream().record_event() if mine.is_cuda else None
         epoch = self._tracker.epoch
         self.post.send(Message(self.rank, k, epoch, each, time.time(), mine, ready=ready), receivers)
         self._tracker.sent += len(receivers)
         messages, view = list[Message](), -1
-        while view != self._found.view:  # whom to wait for changes when members come or go
+        while view != self._found.view:  # the required senders change with the membership
             view = self._found.view
             messages += self._collect(k)
         return messages, kept
 
     def _collect(self, k: int) -> Sequence[Message]:
-        """What has come, once as much has come as the bound on staleness asks for, now and until the next exchange."""
+        """Return received messages. Blocks until the staleness bound holds for all iterations up to the next exchange,
+        or until the membership changes."""
         lock_step = self._gossip.lock_step
         behind = 0 if lock_step else self._gossip.staleness - self.interval + 1  # iterations
         due = math.ceil((k - behind) / self.interval) if behind < math.inf else 0
-        needed = dict.fromkeys(self._edges(self.graph.into, due), due * self.interval) if due >= 1 else {}
+        needed = dict.fromkeys(self._neighbours(self.graph.into, due), due * self.interval) if due >= 1 else {}
         view, upto = self._found.view, k if lock_step else math.inf
         with self._tracker.waiting(bool(needed)):
             self._found = self.post.collect(self.rank, needed, view, upto)
         self._tracker.refused += self._found.refused
         return self._found.messages
 
-    def _edges(self, direction: Callable[[int, Members, int], Members], exchange: int) -> Members:
+    def _neighbours(self, direction: Callable[[int, Members, int], Members], exchange: int) -> Members:
         return direction(self.rank, self._found.members, exchange)
 
     def _mix(self, mine: Tensor, messages: Sequence[Message], kept: float) -> None:
-        """The next parameters, in a buffer of their own: for the one message of a ring, one pass over memory."""
+        """Average parameters [P] with the messages into a new buffer; one pass over memory for a single message."""
         messages, shares = self._shares(messages, kept)
         vectors, noise = [on_device(m, mine.device) for m in messages], 0.0
         whole = [share for m, share in zip(messages, shares, strict=True) if m.format == "fp32"]
@@ -171,32 +173,33 @@ class GossipLink:
                 if m.format == "fp32":
                     mixed.add_(vector, alpha=share)
                     continue
-                alike = rounded(mine, m.format)  # set against it, what equal members exchange changes neither
+                alike = rounded(mine, m.format)  # cancels the rounding error when sender and receiver are equal
                 mixed.add_(vector - alike, alpha=share)
                 noise += share * (m.error + float((alike - mine).norm()))
         self._flat.swap(mixed)
         self._tracker.mixed(self.iteration, messages, shares, noise)
 
     def _shares(self, messages: Sequence[Message], kept: float) -> tuple[list[Message], list[float]]:
-        """The messages and the share of each in the average. A late one has the share that it would have had in time:
-        where exchanges differ in how many messages they mean to come, those of one kind are averaged in first."""
+        """Return the messages and the share of each in the average. A late message gets the share that it would have
+        had on time: messages are grouped by the in-degree of their exchange, and groups are averaged sequentially."""
         by_degree, shares = dict[int, list[Message]](), list[float]()
         for m in messages:
-            by_degree.setdefault(len(self._edges(self.graph.into, m.iteration // self.interval)), []).append(m)
+            by_degree.setdefault(len(self._neighbours(self.graph.into, m.iteration // self.interval)), []).append(m)
         self.weight = kept
         for degree, alike in by_degree.items():
             self.weight, new = self.mixing.incoming(self.weight, degree, [m.weight for m in alike])
             shares = [*(share * (1 - sum(new)) for share in shares), *new]
         return [m for alike in by_degree.values() for m in alike], shares
 
-    def _remember(self) -> None:
-        """Keep what the next local step starts from, where it is asked for afterwards."""
+    def _save_before(self) -> None:
+        """Copy the parameters before the next local step, if they are needed after it."""
         needed = self._tracker.open or self.weight != 1.0
         self._before = self._tracker.start(self._flat.vector) if needed else None
 
     def _recover(self, ctx: Context) -> None:
-        """Take the average of the first messages that come, be they of members that have ended; after RECOVERY seconds
-        go on with the own state, as far as others are known to be, so that nobody waits for what is behind them."""
+        """Start from the average of the first messages received, which may be from members that have ended. Without a
+        message within RECOVERY seconds, keep the own parameters. In both cases continue at the largest known iteration,
+        so that other members do not wait for this one to catch up."""
         until, messages = ctx.now() + RECOVERY, list[Message]()
         while not messages and ctx.now() < until and not ctx.stopped and not self._found.alone:
             ctx.sleep(0.1)

@@ -1,7 +1,8 @@
-"""Who sends to whom. A graph knows nothing of weights (`mixing`) or of how messages travel (`mailboxes`, `proxy`).
+"""Communication graphs: the senders and receivers of messages. Weights are in `mixing`, transport in `mailboxes` and
+`proxy`.
 
-Members are ranks; `members` is the sorted tuple of those that take part now, so a graph closes the gap that one leaves.
-Some graphs change from exchange to exchange, 1, 2, ...; `cycle` is after how many they have shown every edge.
+Members are ranks; `members` is the sorted tuple of the active ones. If a member leaves, its neighbours become adjacent.
+Some graphs vary over time: `exchange` counts exchanges from 1, and the graph repeats its edges after `cycle` exchanges.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ class Graph(Protocol):
     """Edges between members at an exchange."""
 
     def out(self, rank: int, members: Members, exchange: int) -> Members:
-        """Whom `rank` sends to."""
+        """Out-neighbours: the members that `rank` sends to."""
 
     def into(self, rank: int, members: Members, exchange: int) -> Members:
-        """Whose messages `rank` gets."""
+        """In-neighbours: the members that `rank` receives from."""
 
     def cycle(self, members: int) -> int:
-        """After how many exchanges every edge has been used."""
+        """Number of exchanges after which every edge has been used."""
 
 
 @dataclass(frozen=True)
 class Ring:
-    """Directed: each sends to the next (GALA's published graph; PALA's too)."""
+    """Directed ring: each member sends to the next one (GALA's published graph; PALA's too)."""
 
     def out(self, rank: int, members: Members, exchange: int) -> Members:
         return _hops(rank, members, [1])
@@ -45,7 +46,8 @@ class Ring:
 
 @dataclass(frozen=True)
 class Exponential:
-    """To those 1, 2, 4, 8, ... places on, all at once (Ying et al. 2021): log2 n messages, spectral gap O(1/log n)."""
+    """Each member sends to those 1, 2, 4, 8, ... places ahead: log2 n messages, spectral gap O(1/log n) (static
+    exponential graph, Ying et al. 2021)."""
 
     def out(self, rank: int, members: Members, exchange: int) -> Members:
         return _hops(rank, members, _powers(len(members)))
@@ -59,8 +61,8 @@ class Exponential:
 
 @dataclass(frozen=True)
 class OnePeer:
-    """To one of those 1, 2, 4, 8, ... places on, in turn (Assran et al. 2019, SGP): one message, and in lock-step an
-    exact average after log2 n exchanges where n is a power of two."""
+    """Each member sends to one of those 1, 2, 4, 8, ... places ahead, in turn (SGP, Assran et al. 2019). In lock-step,
+    the average is exact after log2 n exchanges if n is a power of two."""
 
     def out(self, rank: int, members: Members, exchange: int) -> Members:
         return _hops(rank, members, self._hop(members, exchange))
@@ -78,7 +80,7 @@ class OnePeer:
 
 @dataclass(frozen=True)
 class Complete:
-    """Each to all others."""
+    """Each member sends to all others."""
 
     def out(self, rank: int, members: Members, exchange: int) -> Members:
         return tuple(member for member in members if member != rank)
@@ -92,8 +94,8 @@ class Complete:
 
 @dataclass(frozen=True)
 class RandomPairs:
-    """A new random matching at each exchange, the same for everybody (Boyd et al. 2006); with an odd number of members
-    one stays alone."""
+    """A new random matching at each exchange, computed identically by all members (Boyd et al. 2006). With an odd
+    number of members, one has no partner."""
 
     seed: int = 0
 
@@ -108,14 +110,14 @@ class RandomPairs:
         return self.out(rank, members, exchange)
 
     def cycle(self, members: int) -> int:
-        return 16 * members  # every pair has met by then, but for a chance of about 1 in 10^6
+        return 16 * members  # every pair has been matched by then, except with probability of about 1e-6
 
 
 @dataclass(frozen=True)
 class Hierarchical:
-    """Dense where messages cost nothing, sparse where they do: in turn complete within each host of `group` members,
-    and a ring of hosts, each spoken for by one of its members, another one every time. So one message leaves a host for
-    every two of its members' averages, however many they are, and in lock-step every matrix is doubly stochastic."""
+    """Alternates between a complete graph within each host of `group` members and a ring of hosts. In the ring, one
+    member represents each host, a different one each time. Each host thus sends one message every two exchanges,
+    regardless of its number of members. In lock-step every mixing matrix is doubly stochastic."""
 
     group: int
 
@@ -133,20 +135,20 @@ class Hierarchical:
         if (exchange % 2 and self.group > 1) or len(hosts) == 1:
             return tuple(member for member in hosts[home] if member != rank)
         turn, names = exchange // 2, list(hosts)
-        speakers = [here[turn % len(here)] for here in hosts.values()]
+        chosen = [here[turn % len(here)] for here in hosts.values()]  # the member that represents each host
         place = names.index(home)
-        return (speakers[(place + hop) % len(names)],) if speakers[place] == rank else ()
+        return (chosen[(place + hop) % len(names)],) if chosen[place] == rank else ()
 
 
 @lru_cache(maxsize=64)
 def _by_host(members: Members, group: int) -> dict[int, Members]:
-    """Host -> its members, hosts in order."""
+    """Members by host, in order of hosts."""
     return {host: tuple(ranks) for host, ranks in groupby(members, lambda rank: rank // group)}
 
 
 @dataclass(frozen=True)
 class Edges:
-    """Directed edges as given. A member that is missing is bridged: who sent to it sends on to where it sent."""
+    """Explicit directed edges. An inactive member is bridged: its in-neighbours send to its out-neighbours."""
 
     edges: tuple[tuple[int, int], ...]
 
@@ -175,7 +177,7 @@ RING = Ring()
 
 
 def strongly_connected(graph: Graph, members: Members) -> bool:
-    """Whether news of each member reaches all others, over one cycle of the graph."""
+    """Whether the union of the edges over one cycle is strongly connected."""
     forward: dict[int, set[int]] = {m: set() for m in members}
     backward: dict[int, set[int]] = {m: set() for m in members}
     for exchange in range(1, graph.cycle(len(members)) + 1):
@@ -196,11 +198,11 @@ def _reached(edges: dict[int, set[int]], start: int) -> set[int]:
 
 
 def _powers(members: int) -> list[int]:
-    """1, 2, 4, ... below the number of members."""
+    """Powers of two below the number of members."""
     return [1 << i for i in range(max(0, members - 1).bit_length())]
 
 
 def _hops(rank: int, members: Members, hops: Sequence[int]) -> Members:
-    """Those so many places on, itself left out."""
+    """The members that many places ahead of `rank`, without `rank` itself."""
     place = members.index(rank)
     return tuple(sorted({members[(place + hop) % len(members)] for hop in hops} - {rank}))

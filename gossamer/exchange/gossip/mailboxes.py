@@ -1,4 +1,4 @@
-"""Where messages lie until their receivers take them: the post of the members of one process, in shared memory."""
+"""Mailboxes: unread messages between the members of one process, in shared memory."""
 
 from __future__ import annotations
 
@@ -12,71 +12,73 @@ from gossamer.exchange.gossip.graphs import Members
 from gossamer.exchange.gossip.messages import Message, merge
 from gossamer.program import Wait, waits
 
-UNREAD = 8  # messages of one sender to one receiver that are kept apart before they are merged
+UNREAD = 8  # unread messages per sender and receiver before they are merged
 
 
 class LayoutMismatch(ValueError):
-    """Members that were to be averaged have different models."""
+    """Members have different models, which cannot be averaged."""
 
 
 @dataclass(frozen=True)
 class Collected:
-    """What a member finds in its mailbox."""
+    """Result of `Post.collect`."""
 
-    messages: tuple[Message, ...]  # unread until now, oldest first
-    members: Members  # who takes part
-    view: int  # counts the changes of `members`
-    refused: int = 0  # packets that could not be used, each told to one member
-    alone: bool = False  # whether all others that take part have been restarted too, and have sent nothing yet
-    furthest: int = 0  # the largest iteration of which a message of another member is known to have been sent
+    messages: tuple[Message, ...]  # previously unread, oldest first
+    members: Members  # the active members
+    view: int  # version of `members`, incremented at each change
+    refused: int = 0  # packets rejected since the last report; each is reported to one member only
+    alone: bool = False  # whether all other active members were restarted and have not sent a message since
+    furthest: int = 0  # largest known iteration of a message sent by another member
 
 
 class Post(Protocol):
-    """A service that takes a member's messages at once and keeps what comes for it."""
+    """A service that delivers messages between members. `send` never blocks."""
 
     def join(self, rank: int, layout: bytes, *, again: bool = False) -> Collected:
-        """Take part, with models of this layout (`Flat.layout`); what has come already stays to be collected.
+        """Add an active member whose model has this layout (`Flat.layout`). Unread messages are kept for it.
 
-        `again`: after a restart, when it is not known how far the others are. Raises `LayoutMismatch` where they
-        differ."""
+        `again`: the member was restarted, so the progress of the others is unknown. Raises `LayoutMismatch` if the
+        layout differs from that of the other members."""
 
     def leave(self, rank: int) -> None:
-        """Take part no more: nobody waits for this member from now on."""
+        """Remove a member. Other members no longer wait for it."""
 
     def send(self, message: Message, to: Sequence[int]) -> None:
-        """Hand over a message to these members, be they none: whoever may wait for its sender hears how far it is.
-        Never waits."""
+        """Send a message to these members and record the sender's progress, even if `to` is empty. Never blocks."""
 
     def collect(self, rank: int, needed: Mapping[int, int], view: int, upto: float = math.inf) -> Collected:
-        """Take what is unread, of iterations `upto` and before. Waits until each of these senders that takes part is
-        known to have sent its message of iteration `needed[sender]`, to whomever it was for; no longer than `view` is
-        the present one. Nobody waits for one that has come or come back until it has sent its first message."""
+        """Return unread messages with iteration <= `upto`.
+
+        Blocks until every active sender in `needed` has sent its message of iteration `needed[sender]`, to any
+        receiver, or until the membership differs from `view`. Senders that joined or rejoined are not waited for until
+        they have sent a first message."""
 
 
 class Mailboxes:
-    """Service: mailboxes of members that share memory (GALA). What changes hands is a reference to a message that
-    nobody changes any more, so nothing is copied or serialised, and the lock is held for no computation."""
+    """Service: mailboxes of members that share memory (GALA). Messages are immutable and passed by reference, so
+    nothing is copied or serialised while the service is locked."""
 
     def __init__(self, members: int, *, newest: bool = True, adds: bool = False) -> None:
-        """`newest`: an unread message is replaced by its sender's next one; else all are kept, in order. `adds`: when
-        more than `UNREAD` messages are kept, the older ones are merged, so that a stalled receiver's mailbox stays
-        bounded; weights and weighted parameters are conserved."""
+        """`newest`: a new message replaces its sender's unread one; otherwise all messages are kept in order.
+
+        `adds`: if more than `UNREAD` messages of a sender are unread, the older ones are merged. This bounds the
+        mailbox of a stalled receiver and conserves weights and weighted parameters."""
         self.newest, self.adds = newest, adds
-        self.members: Members = tuple(range(members))  # all count from the start: nobody runs ahead of who comes late
+        self.members: Members = tuple(range(members))  # all are active from the start, so late starters are waited for
         self.view = 0
         self.refused = 0
         self.layout: bytes | None = None
-        self._recovering = set[int]()  # members that were restarted and have not sent anything since
+        self._recovering = set[int]()  # members that were restarted and have not sent a message since
         self._unread: dict[int, dict[int, list[Message]]] = {}  # receiver -> sender -> messages
         self._reached: dict[tuple[int, int], int] = {}  # (receiver, sender) -> iteration of its newest message
-        # Sender -> the iteration of the last message that it is known to have sent, to whomever. Messages of a sender
-        # come in order, so by then whatever it had for a member here has come: nobody waits for ever where graphs
-        # change, or members see each other come and go at different times. Who comes back is not in it at first.
+        # Sender -> iteration of its last known message, to any receiver. A sender's messages arrive in order, so its
+        # earlier messages to members here have arrived too. Waiting on this instead of on a message to oneself avoids
+        # deadlocks if the graph changes or members disagree on the membership. A rejoined sender has no entry at first.
         self.last: dict[int, int] = dict.fromkeys(range(members), 0)
 
     def join(self, rank: int, layout: bytes, *, again: bool = False) -> Collected:
         if self.layout not in (None, layout):
-            raise LayoutMismatch(f"member {rank} has another model than the others: parameters differ in name or shape")
+            raise LayoutMismatch(f"model of member {rank} differs from the others in parameter names or shapes")
         self.layout = layout
         if again:
             self.last = {sender: k for sender, k in self.last.items() if k}
@@ -88,11 +90,11 @@ class Mailboxes:
         self.dismiss([rank])
 
     def admit(self, ranks: Iterable[int]) -> None:
-        """These take part."""
+        """Mark these members as active."""
         self._change({*self.members, *ranks})
 
     def dismiss(self, ranks: Iterable[int]) -> None:
-        """These do not; what they sent before stays to be read."""
+        """Mark these members as inactive. Their unread messages are kept."""
         gone = set(ranks)
         self._recovering -= gone
         self._change(set(self.members) - gone)
@@ -104,7 +106,7 @@ class Mailboxes:
             box = self._unread.setdefault(rank, {}).setdefault(message.sender, [])
             edge = (rank, message.sender)
             if message.iteration <= self._reached.get(edge, 0):
-                continue  # overtaken on its way, or come twice: a call that got no answer is made again
+                continue  # out of order, or a duplicate: a call without an answer is retried
             if self.newest:
                 box.clear()
             elif self.adds and len(box) >= UNREAD:
@@ -114,7 +116,7 @@ class Mailboxes:
         self.last[message.sender] = max(message.iteration, self.last.get(message.sender, 0))
 
     def passed(self, reached: Mapping[int, int]) -> None:
-        """Members are known to be this far (iterations), and what they have sent so far would have come by now."""
+        """Raise the last known iterations of senders whose earlier messages have arrived or are lost."""
         for sender in reached.keys() & self.last.keys():
             self.last[sender] = max(reached[sender], self.last[sender])
 
@@ -138,7 +140,7 @@ class Mailboxes:
         furthest = max((k for sender, k in self.last.items() if sender != rank), default=0)
         return Collected(tuple(messages), self.members, self.view, refused, self._alone(rank), furthest)
 
-    # part of checkpoints: `program.Saved`
+    # Part of checkpoints: `program.Saved`
 
     def settled(self) -> bool:
         return True

@@ -1,4 +1,4 @@
-"""What members send to each other, in memory."""
+"""Messages between members, as objects in memory."""
 
 from __future__ import annotations
 
@@ -14,57 +14,57 @@ from gossamer.exchange.gossip.formats import Format
 
 @dataclass(frozen=True)
 class Message:
-    """A member's parameters after its own step. Immutable: members of one host share it by reference."""
+    """A member's parameters after its local step. Immutable: members of one host share it by reference."""
 
     sender: int  # rank
     iteration: int  # k, the sender's optimiser steps
-    epoch: int  # the sender's, see `records`
-    weight: float  # push-sum weight it carries
+    epoch: int  # the sender's snapshot epoch, see `records`
+    weight: float  # push-sum weight
     published: float  # Unix time, seconds
     parameters: Tensor  # [P] float32
-    error: float = 0.0  # || what arrived - what was published ||_2
-    format: Format = "fp32"  # how it came
-    ready: torch.cuda.Event | None = None  # on a GPU: when the parameters are computed
+    error: float = 0.0  # || received - published ||_2
+    format: Format = "fp32"  # number format in transit
+    ready: torch.cuda.Event | None = None  # on a GPU: recorded after the parameters are computed
 
     def state_dict(self) -> Tree:
-        """For checkpoints, the parameters in host memory."""
+        """Return the state for a checkpoint, with the parameters in host memory."""
         return {f.name: on_host(getattr(self, f.name)) for f in fields(self) if f.name != "ready"}
 
     @staticmethod
     def from_state(state: Tree) -> Message:
-        """The message that `state_dict` was taken of."""
+        """Restore a message from its `state_dict`."""
         return Message(**state)
 
 
 @dataclass(frozen=True)
 class Pulse:
-    """What is known of a host: the more beats, the newer."""
+    """State of a host at one heartbeat; a higher count is newer."""
 
     host: int
-    beats: int  # how often its clock has been looked at
-    members: tuple[int, ...]  # ranks that take part there
-    sent: tuple[int, ...]  # of each of them, the iteration of its last message; 0 before the first
+    beats: int  # heartbeat count
+    members: tuple[int, ...]  # ranks of its active members
+    sent: tuple[int, ...]  # iteration of each member's last message; 0 before the first
 
 
 @dataclass(frozen=True)
 class Hello:
-    """A host's sign of life, with all that it has heard of others."""
+    """A heartbeat message: the sender's known state of all hosts."""
 
     host: int
     pulses: tuple[Pulse, ...]
-    layout: bytes  # of the models there
+    layout: bytes  # layout of the models on the sending host
 
 
 @dataclass(frozen=True)
 class Parcel:
-    """A message and the members of one host that it is for."""
+    """A message and its receivers on one host."""
 
     message: Message
     receivers: tuple[int, ...]
 
 
 def on_device(message: Message, device: torch.device) -> Tensor:
-    """A message's parameters [P] on this device, ready to be read."""
+    """Return a message's parameters [P] on this device, ordered after their computation on a GPU."""
     vector = message.parameters
     if vector.is_cuda and message.ready is not None:
         torch.cuda.current_stream().wait_event(message.ready)
@@ -73,7 +73,7 @@ def on_device(message: Message, device: torch.device) -> Tensor:
 
 
 def merge(messages: Sequence[Message]) -> Message:
-    """Several messages of one sender as one: weights added, parameters and errors averaged by them."""
+    """Merge messages of one sender: weights are added, parameters and errors averaged by weight."""
     total = sum(m.weight for m in messages)
     newest = max(messages, key=lambda m: m.iteration)
     if total == 0:

@@ -1,4 +1,4 @@
-"""How much: the weights of an average. Scalars only; who sends is `graphs`, what is averaged is `gossip`."""
+"""Mixing weights, as scalars. The communication graph is in `graphs`, the averaging of parameters in `gossip`."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-LEAST = 1 / 64  # a member's push-sum weight below which it keeps what it has
+LEAST = 1 / 64  # smallest push-sum weight that a member still divides
 
 
 class Mixing(Protocol):
-    """One row of the mixing matrix at a time."""
+    """Computes one row of the mixing matrix."""
 
     @property
     def adds(self) -> bool:
-        """Whether an unread message is added to its sender's next one, instead of being replaced by it."""
+        """Whether unread messages of a sender must be merged; otherwise the newest replaces the others."""
 
     def outgoing(self, weight: float, receivers: int) -> tuple[float, float]:
-        """(weight that each message carries, weight that is kept); (0, weight) sends nothing."""
+        """Return (weight of each message, weight kept by the member); (0, weight) transfers no weight."""
 
     def incoming(self, kept: float, degree: int, weights: Sequence[float]) -> tuple[float, list[float]]:
-        """(the member's new weight, the share of each message in its new parameters); its own share is the rest.
+        """Return (the member's new weight, the share of each message). The member's own share is 1 minus their sum.
 
-        `degree`: how many messages the graph means to come at an exchange; `weights`: those that came."""
+        `degree`: in-degree at this exchange; `weights`: weights of the messages received."""
 
 
 @dataclass(frozen=True)
 class Uniform:
-    """1 / (1 + degree) to each message; the share of one that did not come stays with the member (GALA: ring, 1/2).
+    """Share 1 / (1 + in-degree) for each message; the member keeps the share of missing ones (GALA: ring, 1/2).
 
-    Every row sums to 1. Columns do where everybody's message is used once, as in lock-step on a regular graph; else
-    the members' mean is not conserved: what slow members learned counts less."""
+    Rows sum to 1. Columns sum to 1 only if every message is averaged exactly once, as in lock-step on a regular graph.
+    Otherwise the mean over members is not conserved, and slow members have less influence on it."""
 
     adds: bool = False
 
@@ -44,10 +44,10 @@ class Uniform:
 
 @dataclass(frozen=True)
 class PushSum:
-    """Each message takes part of its sender's weight with it (Kempe et al. 2003; SGP, Assran et al. 2019, alg. 1).
+    """Push-sum: each message carries part of its sender's weight (Kempe et al. 2003; SGP, Assran et al. 2019, alg. 1).
 
-    A member stands for weight * parameters; what leaves one arrives at another, so the sum over members and messages is
-    conserved on any graph and with any delays, and every member's steps count the same in the consensus."""
+    The sum of weight * parameters over members and messages is conserved on any graph and with any delays. Every
+    member's steps therefore have equal influence on the consensus."""
 
     adds: bool = True
 

@@ -1,4 +1,4 @@
-"""Options of gossip by their names on the command line, what follows from them, and the parts that they mean."""
+"""Command-line options of gossip, their implied values, and their translation to `Gossip` arguments."""
 
 from __future__ import annotations
 
@@ -23,18 +23,16 @@ GRAPHS: dict[str, graphs.Graph] = {
 }
 MIXINGS: dict[Mix, mixing.Mixing] = {"uniform": mixing.Uniform(), "push-sum": mixing.PushSum()}
 
-GRAPH = f"Which member sends to which: {', '.join(GRAPHS)}, or edges (0>1,1>2,2>0)."
-MIXING = "How messages are weighted."
+GRAPH = f"Communication graph: {', '.join(GRAPHS)}, or edges (0>1,1>2,2>0)."
+MIXING = "Weights of received messages."
 SYNC = "When a learner waits for its neighbours: never, beyond --staleness, or at each exchange."
-STALENESS = "With --sync bounded: how far behind the newest message of a neighbour may be."
+STALENESS = "With --sync bounded: largest staleness of a neighbour's newest message."
 INTERVAL = "From one average with the neighbours to the next."
-DIAGNOSTICS = (
-    "Measure how far members are apart and the bound of it, every 500 optimizer steps (below 0.5 % of the time)."
-)
+DIAGNOSTICS = "Measure the consensus distance and its bound every 500 optimizer steps (below 0.5 % of the time)."
 
 
 class Gossiping(Protocol):
-    """The options that architectures with gossip have in common."""
+    """Options shared by all gossip architectures."""
 
     @property
     def graph(self) -> str: ...
@@ -51,21 +49,21 @@ class Gossiping(Protocol):
 
 
 class Parts(TypedDict):
-    """What the options mean, as `gala` and `pala` take it."""
+    """Keyword arguments of `gala` and `pala`."""
 
     graph: graphs.Graph
     mixing: mixing.Mixing
     staleness: float
     lock_step: bool
     interval: int
-    period: int  # iterations from one observation window to the next; 0: none
+    period: int  # iterations between the starts of two observation windows; 0 disables them
 
 
 def parts(options: Gossiping, *, hosts: int, learners: int, seed: int) -> Parts:
-    """The parts that these options mean, with `learners` on each host. `UserError` where they cannot be."""
+    """Translate the options for `learners` members on each host. Raises `UserError` if they are invalid."""
     members = hosts * learners
     if members < 2:
-        raise UserError(f"--learners {learners}: gossip needs at least two members; {members} would be alone")
+        raise UserError(f"--learners {learners}: gossip needs at least two members, not {members}")
     longest = int(room(options.staleness))
     if options.sync == "bounded" and options.interval > longest:
         what = f"--interval {options.interval}"
@@ -81,7 +79,7 @@ def parts(options: Gossiping, *, hosts: int, learners: int, seed: int) -> Parts:
 
 
 def named_graph(name: str, learners: int, seed: int) -> graphs.Graph:
-    """A graph by its name, or by its edges."""
+    """Return the graph with this name, or with the edges in `name`."""
     if name == "hierarchical":
         return graphs.Hierarchical(learners)
     if name == "random-pairs":
@@ -94,28 +92,28 @@ def named_graph(name: str, learners: int, seed: int) -> graphs.Graph:
     except ValueError as error:
         known = ", ".join(GRAPHS)
         raise UserError(
-            f"--graph {name}: no such graph{near(name, GRAPHS)}; there is {known}, or edges as 0>1,1>2,2>0"
+            f"--graph {name}: unknown graph{near(name, GRAPHS)}; use {known}, or edges as in 0>1,1>2,2>0"
         ) from error
 
 
 def _connected(name: str, graph: graphs.Graph, members: int) -> graphs.Graph:
     if isinstance(graph, graphs.Edges) and (odd := {m for e in graph.edges for m in e} - set(range(members))):
-        raise UserError(f"--graph {name}: no member {min(odd)}; they are 0 to {members - 1}")
+        raise UserError(f"--graph {name}: no member {min(odd)}; members are 0 to {members - 1}")
     if not graphs.strongly_connected(graph, tuple(range(members))):
         raise UserError(
-            f"--graph {name}: not strongly connected, so members would never agree; "
-            "there must be a way along edges from each member to every other"
+            f"--graph {name}: not strongly connected, so members would not reach consensus; "
+            "every member must be reachable from every other"
         )
     return graph
 
 
 def follow(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
-    """What the options given imply for the others: a staleness asks for --sync bounded, a bound limits the interval."""
+    """Return implied values: --staleness implies --sync bounded, and a staleness bound limits the interval."""
     sync, staleness, interval = values["sync"], values["staleness"], values["interval"]
     if "staleness" in given and "sync" not in given:
         sync = "bounded"
     if "staleness" in given and sync != "bounded":
-        raise UserError(f"--staleness {staleness}: has no meaning with --sync {sync}; give --sync bounded")
+        raise UserError(f"--staleness {staleness}: not used with --sync {sync}; give --sync bounded")
     if "interval" not in given and sync != "never":
         interval = 1 if sync == "lock-step" else int(min(interval, room(staleness)))
     return {"sync": sync, "interval": interval}

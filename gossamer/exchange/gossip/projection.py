@@ -1,18 +1,18 @@
-"""Random projections: long parameter vectors as a few thousand numbers that keep lengths, distances and angles.
+"""Random projections of parameter vectors to a few thousand elements that preserve lengths, distances and angles.
 
-A parameter vector x [P] is projected in stages. One stage of width w cuts x into rows x_r of w elements, flips signs at
-random, rotates each row by a random shift, and adds the rows up:
+A parameter vector x [P] is projected in stages. A stage of width w splits x into rows x_r of w elements, flips signs at
+random, rotates each row by a random shift, and sums the rows:
 
     y = sum_r a_r rotate(b * x_r, o_r)      a_r, b_c uniform in {-1, +1}, the o_r distinct and uniform in 0..w-1
 
-Two elements meet in one of y's with probability at most 1 / (w - 1) and then have independent signs, so
+Two elements of x collide in y with probability at most 1 / (w - 1) and then have independent signs, so for every x
 
     E ||y||^2 = ||x||^2,    Var ||y||^2 <= 2 / (w - 1) ||x||^4
 
-for every x: a count sketch (Charikar, Chen and Farach-Colton 2002) that reads memory in order, once. Two stages, first
-to a width with few rows, make few calls of many elements; their relative variances add up. The map is linear, so the
-distance between two vectors is estimated by the distance between their projections. Signs and shifts come from a fixed
-seed, and the sums are taken element by element in one order: every member on every machine gets the same bits.
+This is a count sketch (Charikar, Chen and Farach-Colton 2002) that reads memory once and sequentially. Two stages need
+fewer calls than one, each on more elements; their relative variances add up. The map is linear, so the distance between
+two vectors is estimated by the distance between their projections. Signs and shifts come from a fixed seed and the
+order of summation is fixed, so results are bitwise identical on all members and machines.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-DIMENSIONS = 4096  # D, of a projection; a vector that is not longer stays as it is
-WIDTHS = (65_536, DIMENSIONS)  # of the stages
-CHUNK = 1 << 17  # elements that are subtracted at one time: their difference stays in the processor's cache
+DIMENSIONS = 4096  # D, elements of a projection; vectors with at most D elements are not projected
+WIDTHS = (65_536, DIMENSIONS)  # widths of the stages
+CHUNK = 1 << 17  # elements subtracted at a time, so that the difference fits into the processor's cache
 SEED = 20_190_604
 
 
 class Stage:
-    """Folds a vector [size] to [width]."""
+    """Projects a vector [size] to [width]."""
 
     def __init__(self, size: int, width: int, rng: torch.Generator, device: torch.device) -> None:
         rows = -(-size // width)
@@ -41,20 +41,20 @@ class Stage:
         self.shifts = [shifts[row % width] for row in range(rows)]  # o [rows]
 
     def __call__(self, vector: Tensor) -> Tensor:
-        sums = vector.new_zeros(2 * self.width)  # twice as long, so that no row has to be cut where it turns around
+        sums = vector.new_zeros(2 * self.width)  # twice the width, so that rotated rows need not be split
         for row, shift, sign in zip(torch.split(vector, self.width), self.shifts, self.row_signs, strict=True):
             sums[shift : shift + len(row)].addcmul_(row, self.signs[: len(row)], value=sign)
         return sums[: self.width] + sums[self.width :]
 
 
 def project(vector: Tensor) -> Tensor:
-    """A vector [P] as [D] on the CPU; itself where it is not longer than that."""
+    """Project a vector [P] to [D] on the CPU. Vectors with at most D elements are returned unchanged."""
     for stage in _stages(len(vector), vector.device):
         vector = stage(vector)
     return vector.cpu()
 
 
-@lru_cache(maxsize=4)  # all members of a process have vectors of one size
+@lru_cache(maxsize=4)  # shared by all members of a process, whose vectors have the same size
 def _stages(size: int, device: torch.device) -> tuple[Stage, ...]:
     rng, stages = torch.Generator().manual_seed(SEED), []
     for width in WIDTHS:
@@ -65,8 +65,8 @@ def _stages(size: int, device: torch.device) -> tuple[Stage, ...]:
 
 
 def standard_error(size: int) -> float:
-    """Of the length of a projected vector [P], relative to its true length; at most that, for whatever vector."""
-    variance = 1.0  # of the squared length, plus 1
+    """Upper bound, for any vector [P], of the standard error of its projected length relative to its true length."""
+    variance = 1.0  # variance of the squared length, plus 1
     for width in WIDTHS:
         if size > width:
             variance *= 1 + 2 / (width - 1)
@@ -74,7 +74,7 @@ def standard_error(size: int) -> float:
 
 
 def distance(one: Tensor, other: Tensor) -> float:
-    """||one - other||_2 of two vectors [P], exactly, with no temporary of their length."""
+    """Return ||one - other||_2 of two vectors [P], exactly and without a temporary vector [P]."""
     scratch, squares = one.new_empty(min(CHUNK, len(one))), []
     for a, b in zip(torch.split(one, CHUNK), torch.split(other, CHUNK), strict=True):
         difference = torch.sub(a, b, out=scratch[: len(a)])

@@ -1,16 +1,16 @@
-"""What a gossiping member reports: the data from which the driver computes how far apart the members are, and why.
+"""Records that a gossiping member reports. The driver computes the consensus distance and its bound from them.
 
-A *cut* is a consistent snapshot of all members: no member has received a message that another one sent after its own
-part of the snapshot. Each member takes its part by itself (Lai and Yang 1987): every message carries its sender's
-epoch, and a member that is about to average in a message of a later epoch than its own first takes its part of the cut.
-Epochs come in pairs: an even one opens an observation window, the next one closes it. Within a window the weights and
-the length of every step are recorded.
+A *cut* is a consistent snapshot of all members: no member has received a message that another member sent after its own
+part of the snapshot. Members take their parts independently (Lai and Yang 1987). Every message carries its sender's
+epoch; before a member averages a message of a later epoch than its own, it takes its part of the cut. An even epoch
+opens an observation window, the next one closes it. Within a window the mixing weights and the length of every step are
+recorded.
 
-With p(i, k) the parameters of member i after its local step k, y = sum_j w_j p(j, s_j) what it mixed them to (p(i, k)
-itself where it exchanged nothing) and u(i, k + 1) = p(i, k + 1) - y what its optimiser then did, every p is a sum of
-earlier ones and of displacements, whatever the delays. The weights are the realised mixing matrices, row by row.
+Let p(i, k) be the parameters of member i after its local step k, y = sum_j w_j p(j, s_j) their average with received
+parameters (p(i, k) itself without an exchange), and u(i, k + 1) = p(i, k + 1) - y the next optimiser step. Then every p
+is a sum of earlier p and of displacements u, with any delays. The weights are rows of the realised mixing matrices.
 
-No parameter vector [P] is reported: vectors travel as their random projections [D] (`projection`), 16 KB each.
+Parameter vectors [P] are reported as random projections [D] (`projection`), 16 KB each.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from gossamer.data import Array
 
 @dataclass(frozen=True)
 class PolicyOutputs:
-    """A member's policy on the reference observations, which all members have (`gossamer.reference`)."""
+    """A member's policy outputs on the reference observations, which all members share (`gossamer.reference`)."""
 
-    observations: Array  # [M] uint32, a checksum of each one
+    observations: Array  # [M] uint32, checksums of the observations
     logits: Tensor  # [M, A] float32
 
 
@@ -36,51 +36,51 @@ class Cut:
 
     epoch: int  # even: a window opens here; odd: it closes
     member: int
-    iteration: int  # k, its optimiser steps so far
-    members: tuple[int, ...]  # the active members, as this member sees them
-    size: int  # P, elements of a vector of all parameters
+    iteration: int  # k, the member's optimiser steps so far
+    members: tuple[int, ...]  # the active members in this member's view
+    size: int  # P, elements of the parameter vector
     parameters: Tensor  # [D]  projection of p(member, iteration)
-    # At a closing cut only, and not before the first step:
-    gradient: Tensor | None = None  # [D]  projection of the gradient that led to it
+    # The following are set at a closing cut only:
+    gradient: Tensor | None = None  # [D]  projection of the gradient of the last step
     moved: float | None = None  # ||p - p at this member's opening cut||_2, exact
     policy: PolicyOutputs | None = None
 
 
 @dataclass(frozen=True)
 class InTransit:
-    """A message that was sent before the cut and arrived after it: it belongs to the state of that cut too."""
+    """A message sent before the cut and received after it. It is part of the state at the cut."""
 
     epoch: int
     member: int  # the sender
     iteration: int
-    parameters: Tensor  # [D]  their projection
+    parameters: Tensor  # [D]  projection
 
 
 @dataclass(frozen=True)
 class Tracked:
     """One step of one member within a window: p(member, iteration) = sum of weight * p(parent) + u."""
 
-    epoch: int  # of the window's opening
+    epoch: int  # epoch that opened the window
     member: int
     iteration: int
-    parents: tuple[tuple[int, int, float], ...]  # (member, iteration, weight), its own last one among them
-    moved: float  # ||u||_2, exact, plus what lossy messages may have added
+    parents: tuple[tuple[int, int, float], ...]  # (member, iteration, weight), including the member's previous step
+    moved: float  # ||u||_2, exact, plus an upper bound of the rounding error of lossy messages
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """Counts of one member since its last report."""
+    """Counters of one member since its last report."""
 
     iterations: int = 0
-    sent: int = 0  # messages handed over, one for each receiver
-    mixed: int = 0  # messages averaged in
-    refused: int = 0  # packets that came to its host and could not be used; each is reported by one member
-    waited: float = 0.0  # seconds held back by the bound on staleness
-    staleness: dict[int, int] = field(default_factory=dict)  # iterations that a mixed message was behind -> how many
-    ages: dict[int, int] = field(default_factory=dict)  # floor(log2 milliseconds since it was published) -> how many
+    sent: int = 0  # messages sent, counted once per receiver
+    mixed: int = 0  # messages averaged
+    refused: int = 0  # packets that the member's host rejected; each is reported by one member only
+    waited: float = 0.0  # seconds blocked by the staleness bound
+    staleness: dict[int, int] = field(default_factory=dict)  # staleness in iterations -> averaged messages
+    ages: dict[int, int] = field(default_factory=dict)  # floor(log2 milliseconds since published) -> averaged messages
     weight: float = 1.0  # push-sum weight
-    cpu: float = field(default=0.0, compare=False)  # seconds of processor time of the member's thread
-    cpu_diagnostics: float = field(default=0.0, compare=False)  # of them, spent on these records
+    cpu: float = field(default=0.0, compare=False)  # seconds of CPU time of the member's thread
+    cpu_diagnostics: float = field(default=0.0, compare=False)  # seconds of `cpu` spent on these records
 
 
 Record = Cut | InTransit | Tracked | Traffic

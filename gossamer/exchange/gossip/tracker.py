@@ -1,4 +1,4 @@
-"""Records one member's steps, messages and waits, from which the distance between members is computed."""
+"""Records one member's steps, messages and waiting times, to compute the distance between members."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ from gossamer.exchange.gossip.records import Cut, InTransit, PolicyOutputs, Reco
 
 
 class Tracker:
-    """Cuts, the observation windows between them, and counts; see `records` for their meaning.
+    """Takes cuts, observes the windows between them, and counts messages; see `records` for definitions.
 
-    What it records is bounded: three projections of 16 KB and the policy's outputs for each window, one projection for
-    each late message, two numbers for each step and message of a window. Outside a window a step costs no vector
-    operation."""
+    Per window it records three projections of 16 KB, the policy outputs, one projection for each message in transit,
+    and two numbers for each step and message. Outside a window a step needs no vector operation."""
 
     def __init__(
         self,
@@ -32,39 +31,41 @@ class Tracker:
         gradient: Callable[[], Tensor],
         policy: Callable[[], PolicyOutputs | None],
     ) -> None:
-        """A window of `window` iterations every `period` ones; none if `period` is 0. `gradient` gives this member's
-        present gradient [P], `policy` its policy's outputs; both are called at closing cuts only."""
+        """Open a window of `window` iterations every `period` iterations; none if `period` is 0.
+
+        `gradient` returns the member's current gradient [P], `policy` its policy outputs. Both are called at closing
+        cuts only. Raises `ValueError` unless 0 < `window` < `period`."""
         if period and not 0 < window < period:
             raise ValueError(f"a window of {window} iterations does not fit into a period of {period}")
         self.rank, self.period, self.window = rank, period, window
         self.epoch = 0
         self.sent = self.refused = 0
         self._gradient, self._policy = gradient, policy
-        self._opening: Tensor | None = None  # [P] this member's parameters at the opening cut, while a window is open
-        self._before: Tensor | None = None  # [P] a buffer
+        self._opening: Tensor | None = None  # [P] parameters at the opening cut, while a window is open
+        self._before: Tensor | None = None  # [P] buffer of `start`
         self._parents: tuple[tuple[int, int, float], ...] = ()
-        self._noise = 0.0
+        self._noise = 0.0  # see `mixed`
         self._records: list[Record] = []
         self._cpu = time.thread_time()
         self._reset()
 
     @property
     def open(self) -> bool:
-        """Whether a window is open: from this member's opening cut to its closing one."""
+        """Whether this member is between an opening and a closing cut."""
         return self._opening is not None
 
     def resume(self, k: int) -> None:
-        """Continue at iteration k without an open window: what happened before is not known."""
+        """Continue at iteration k without an open window, since earlier steps are unknown."""
         if self.period:
             self.epoch = max(self.epoch, self._due(k)) | 1
 
     def _due(self, k: int) -> int:
-        """The epoch that iteration k belongs to."""
+        """Return the epoch of iteration k."""
         return 2 * (k // self.period) + (k % self.period >= self.window)
 
     def cut(self, k: int, mine: Tensor, members: Members) -> None:
-        """Record this member's part of the cut of the present epoch: its parameters [P] after its local step k. They
-        must not be changed any more."""
+        """Record this member's part of the current epoch's cut: its parameters [P] after local step k. The tensor must
+        not be modified afterwards."""
         if not self.period:
             return
         with self._cost():
@@ -77,21 +78,21 @@ class Tracker:
             self._parents = ((self.rank, k, 1.0),)
 
     def start(self, vector: Tensor) -> Tensor:
-        """A copy of the parameters [P] that a local step starts from. It is overwritten by the next call."""
+        """Copy the parameters [P] before a local step. The next call overwrites the copy."""
         with self._cost(self.open):
             if self._before is None:
                 self._before = vector.clone()
             return self._before.copy_(vector)
 
     def stepped(self, k: int, mine: Tensor, before: Tensor) -> None:
-        """The local step number k led from `before` [P] to `mine` [P]."""
+        """Record local step k from `before` [P] to `mine` [P]."""
         if self.open:
             with self._cost():
                 moved = distance(mine, before) + self._noise
                 self._records.append(Tracked(self.epoch, self.rank, k, self._parents, moved))
 
     def arrived(self, k: int, mine: Tensor, messages: Sequence[Message], members: Members) -> None:
-        """Take a cut first, if one is due, before these messages are averaged in at iteration k."""
+        """Take a due cut before these messages are averaged at iteration k, and record messages in transit."""
         if not self.period:
             return
         latest = max([self._due(k), *(m.epoch for m in messages)])
@@ -107,7 +108,7 @@ class Tracker:
                 ]
 
     def mixed(self, k: int, messages: Sequence[Message], shares: Sequence[float], noise: float) -> None:
-        """These were averaged in with these shares; `noise`: what lossy messages may have added, in the 2-norm."""
+        """Record messages averaged with these shares. `noise`: L2 bound of the rounding error of lossy messages."""
         with self._cost():
             parents = [(m.sender, m.iteration, share) for m, share in zip(messages, shares, strict=True)]
             self._parents, self._noise = ((self.rank, k, 1 - sum(shares)), *parents), noise
@@ -119,20 +120,20 @@ class Tracker:
 
     @contextmanager
     def waiting(self, really: bool) -> Iterator[None]:
-        """Count the seconds, if there was something to wait for."""
+        """Measure the time spent in the block; `really`: whether it counts as waiting."""
         start = time.perf_counter()
         yield
         self._waited += (time.perf_counter() - start) * really
 
     @contextmanager
     def _cost(self, counts: bool = True) -> Iterator[None]:
-        """Count the processor time that this thread spends on records."""
+        """Measure the CPU time that this thread spends on records."""
         start = time.thread_time()
         yield
         self._spent += (time.thread_time() - start) * counts
 
     def take(self, weight: float) -> tuple[Record, ...]:
-        """The records since the last call."""
+        """Return the records since the last call."""
         now = time.thread_time()
         traffic = Traffic(
             self._iterations,

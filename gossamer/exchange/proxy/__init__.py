@@ -1,1 +1,1 @@
-"""Data proxies: how messages of gossip cross hosts."""
+"""Data proxies: gossip messages between hosts."""

@@ -1,4 +1,4 @@
-"""What one host has for another one."""
+"""Outgoing queue of one host for another."""
 
 from __future__ import annotations
 
@@ -6,51 +6,52 @@ from dataclasses import dataclass, field, replace
 
 from gossamer.exchange.gossip.messages import Parcel, merge
 
-RETRY = 2.0  # seconds until a host that did not answer is tried again
+RETRY = 2.0  # seconds after which a failed transfer is retried
 
 
 @dataclass
 class Outbox:
-    """Parcels for one host, oldest first, and whether it is to get a sign of life."""
+    """Parcels for one host, oldest first, and whether a `Hello` is due."""
 
-    newest: bool = True  # whether of one sender only the newest message counts
-    adds: bool = False  # whether messages of one sender may be added up
+    newest: bool = True  # whether a sender's new message replaces its queued ones
+    adds: bool = False  # whether messages of one sender may be merged
     parcels: list[Parcel] = field(default_factory=list)
-    tried: list[Parcel] = field(default_factory=list)  # not to be added up: they may have arrived, whatever it seemed
-    carried: list[Parcel] = field(default_factory=list)  # on their way now
-    greet: bool = True
-    busy: bool = False  # whether a courier is on its way there
-    after: float = 0.0  # not to be tried before then, in seconds
-    turn: int = 0  # how often a courier has gone
+    unconfirmed: list[Parcel] = field(default_factory=list)  # may have arrived, so they must not be merged
+    in_transit: list[Parcel] = field(default_factory=list)
+    hello_due: bool = True
+    busy: bool = False  # whether a transfer is in progress
+    not_before: float = 0.0  # earliest time of the next transfer, seconds
+    transfers: int = 0  # transfers started so far
 
     def ready(self, now: float) -> bool:
-        """Whether a courier should go there now."""
+        """Whether a transfer should start now."""
         return not self.busy and self.pending(now)
 
     def pending(self, now: float) -> bool:
-        """Whether something is to be taken there, or on its way, that is not put off."""
-        return self.busy or (self.after <= now and (self.laden or self.greet))
+        """Whether a transfer is in progress or due now."""
+        return self.busy or (self.not_before <= now and (self.has_parcels or self.hello_due))
 
     @property
-    def laden(self) -> bool:
-        """Whether there is a parcel."""
-        return bool(self.tried or self.parcels)
+    def has_parcels(self) -> bool:
+        """Whether parcels are queued."""
+        return bool(self.unconfirmed or self.parcels)
 
     def take(self) -> list[Parcel]:
-        """All there is, for one way; what was tried before goes first, and alone."""
-        parcels, self.tried = self.tried, []
+        """Start a transfer and return its parcels. Unconfirmed parcels are sent first, on their own."""
+        parcels, self.unconfirmed = self.unconfirmed, []
         if not parcels:
             parcels, self.parcels = self.parcels, []
-        self.busy, self.greet, self.turn, self.carried = True, False, self.turn + 1, parcels
+        self.busy, self.hello_due, self.in_transit = True, False, parcels
+        self.transfers += 1
         return parcels
 
-    def back(self, parcels: list[Parcel], *, arrived: bool, now: float) -> None:
-        """The courier is back, with those parcels that did not arrive."""
-        self.busy, self.carried = False, []
+    def finish(self, parcels: list[Parcel], *, arrived: bool, now: float) -> None:
+        """End a transfer at time `now` (seconds). `parcels`: those to send again if it failed."""
+        self.busy, self.in_transit = False, []
         if not arrived:
-            self.after, self.greet = now + RETRY, True
+            self.not_before, self.hello_due = now + RETRY, True
         if not arrived and self.adds:
-            self.tried = parcels
+            self.unconfirmed = parcels
         elif not arrived:
             since, self.parcels = self.parcels, []
             for parcel in [*parcels, *since]:
@@ -58,16 +59,15 @@ class Outbox:
 
     @property
     def undelivered(self) -> list[Parcel]:
-        """All parcels that may not have arrived, oldest first."""
-        return [*self.carried, *self.tried, *self.parcels]
+        """All parcels without confirmed delivery, oldest first."""
+        return [*self.in_transit, *self.unconfirmed, *self.parcels]
 
     def clear(self) -> None:
-        """Forget the parcels."""
-        self.parcels, self.tried = [], []
+        """Drop the queued parcels."""
+        self.parcels, self.unconfirmed = [], []
 
     def put(self, parcel: Parcel) -> None:
-        """Add a parcel. Where only the newest counts, it takes the place of its sender's older ones, but for receivers
-        that it is not for."""
+        """Queue a parcel. With `newest` it replaces its sender's older ones for the receivers that they share."""
         sender = parcel.message.sender
         if self.newest:
             older = [p for p in self.parcels if p.message.sender == sender]
@@ -77,7 +77,7 @@ class Outbox:
                 self.parcels += [replace(p, receivers=rest)] if rest else []
         elif self.adds:
             same = [p for p in self.parcels if (p.message.sender, p.receivers) == (sender, parcel.receivers)]
-            if len(same) > 1:  # two may wait: beyond that they are added up
+            if len(same) > 1:  # at most two are queued separately
                 self.parcels = [p for p in self.parcels if p not in same]
                 parcel = Parcel(merge([*(p.message for p in same), parcel.message]), parcel.receivers)
         self.parcels.append(parcel)

@@ -1,4 +1,4 @@
-"""PALA's data proxy: the post of one host, which moves messages between hosts in its own time."""
+"""PALA's data proxy: delivers messages between hosts asynchronously."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from gossamer.exchange.proxy.outbox import Outbox
 from gossamer.exchange.proxy.wire import HELLO, Refused, peek
 from gossamer.program import Wait, waits
 
-UNKNOWN = bytes(8)  # the layout of a host where no member has joined yet
-COMEBACK = 60.0  # seconds after which a host that was started again counts only the members that have joined
-BACKLOG = 64  # calls that may wait to be looked at; more are refused
+UNKNOWN = bytes(8)  # layout of a host before its first member joins
+REJOIN = 60.0  # seconds that members have to join again after a restart of their host
+BACKLOG = 64  # queued `deliver` calls; the packets of further ones are refused
 
 
 @dataclass(frozen=True)
 class Arrival:
-    """Work for a courier: look at what has come."""
+    """Courier job: decode received packets."""
 
     packets: tuple[Array, ...]
     token: bytes
@@ -32,7 +32,7 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Transfer:
-    """Work for a courier: take these to that host."""
+    """Courier job: send items to another host."""
 
     host: int
     items: tuple[Parcel | Hello, ...]
@@ -41,30 +41,30 @@ class Transfer:
 
 
 @dataclass(frozen=True)
-class Search:
-    """Work for a courier: ask the other proxies for the last messages of members that have ended."""
+class FetchLast:
+    """Courier job: fetch the last messages of members that have ended from the other proxies."""
 
     token: bytes
     layout: bytes
 
 
 @dataclass(frozen=True)
-class Remains:
-    """Work for a courier: pack the last messages of this host's members, which have all ended."""
+class PackLast:
+    """Courier job: encode the last messages of this host's members after all of them have ended."""
 
     items: tuple[Parcel, ...]
     token: bytes
     layout: bytes
 
 
-Job: TypeAlias = Arrival | Transfer | Search | Remains
+Job: TypeAlias = Arrival | Transfer | FetchLast | PackLast
 
 
 class Proxy:
-    """Service: one on each host. To its own members it is their post; to other hosts' couriers `deliver` is its door.
+    """Service: the `Post` of one host's members. Couriers of other hosts send packets to `deliver`.
 
-    What it does takes no time: whatever is slow, couriers do outside of it (`couriers.carry`). Hosts learn from each
-    other who takes part (`Liveness`), so a member that ends, dies or is cut off holds nobody up."""
+    Its methods return quickly: slow operations are jobs for couriers (`workers.carry`). Hosts exchange their active
+    members (`Liveness`), so members that end, fail or become unreachable do not block the others."""
 
     def __init__(
         self,
@@ -76,45 +76,46 @@ class Proxy:
         newest: bool = True,
         adds: bool = False,
     ) -> None:
-        """`learners` on each of `hosts` hosts; `token`: 16 bytes that all proxies of this run know, and nobody else;
-        `newest`, `adds`: as the members' exchange has it (`Gossip`)."""
+        """`learners` members on each of `hosts` hosts; `token`: shared secret of this run's proxies, 16 bytes;
+        `newest`, `adds`: see `Mailboxes`."""
         self.host, self.token = host, token
         self.boxes = Mailboxes(hosts * learners, newest=newest, adds=adds)
         self._learners = learners
-        self._own = set(range(host * learners, (host + 1) * learners))  # that have not ended
+        self._own = set(range(host * learners, (host + 1) * learners))  # this host's members that have not ended
         self._joined: set[int] = set()
-        self._began: float | None = None  # the first look at the clock
+        self._started: float | None = None  # time of the first heartbeat, seconds
         planned = {h: tuple(range(h * learners, (h + 1) * learners)) for h in range(hosts)}
         self._alive = Liveness(host, planned)
-        self._told = deque[dict[int, int]](maxlen=math.ceil(self._alive.patience / BEAT))  # beat by beat
+        # Progress of other hosts' members at the last heartbeats, oldest first
+        self._progress = deque[dict[int, int]](maxlen=math.ceil(self._alive.patience / BEAT))
         self._outboxes = {h: Outbox(newest, adds) for h in range(hosts) if h != host}
         self._arrivals: deque[tuple[Array, ...]] = deque()
-        self._early: deque[tuple[Array, ...]] = deque(maxlen=BACKLOG)  # that came before the first member of this host
-        self._ended = False  # whether the couriers have
-        self._unpacking = False  # one courier at a time, so that what comes keeps its order
+        self._early: deque[tuple[Array, ...]] = deque(maxlen=BACKLOG)  # received before the first member has joined
+        self._couriers_ended = False
+        self._unpacking = False  # one courier at a time decodes, so that packets stay in order
         self._newest: dict[int, Message] = {}  # member of this host -> its newest message
-        self._remains: tuple[Array, ...] | None = None  # of members that have ended, packed
-        self._search = False  # whether to ask for those of other hosts
-        self._packing = False  # whether a courier packs them
-        self._odd: int | None = None  # a host whose members have another model
+        self._last_messages: tuple[Array, ...] | None = None  # encoded, after all members of this host have ended
+        self._fetch_last = False  # whether to fetch those of other hosts
+        self._packing = False  # whether a courier has been asked to encode them
+        self._mismatched: int | None = None  # a host whose model has another layout
 
-    # what members call: `mailboxes.Post`
+    # Called by members: `mailboxes.Post`
 
     def join(self, rank: int, layout: bytes, *, again: bool = False) -> Collected:
         self._own.add(rank)
         self._joined.add(rank)
-        self._search |= again
+        self._fetch_last |= again
         collected = self.boxes.join(rank, layout, again=again)
         self._arrivals.extendleft(reversed(self._early))
         self._early.clear()
-        self._say()
+        self._announce()
         return collected
 
     def leave(self, rank: int) -> None:
         self._joined.discard(rank)
         self._own.discard(rank)
         self.boxes.leave(rank)
-        self._say()
+        self._announce()
 
     def send(self, message: Message, to: Sequence[int]) -> None:
         self._newest[message.sender] = message
@@ -127,121 +128,122 @@ class Proxy:
 
     @waits
     def collect(self, rank: int, needed: Mapping[int, int], view: int, upto: float = math.inf) -> Wait[Collected]:
-        waiting = Mailboxes.collect.waits  # type: ignore[attr-defined]  # its generator
+        waiting = Mailboxes.collect.waits  # type: ignore[attr-defined]  # the generator function behind @waits
         collected: Collected = yield from waiting(self.boxes, rank, needed, view, upto)
-        if self._odd is not None:
-            raise LayoutMismatch(f"host {self._odd} has another model than host {self.host}: not the same program?")
+        if self._mismatched is not None:
+            raise LayoutMismatch(f"model of host {self._mismatched} differs from that of host {self.host}")
         return replace(collected, furthest=max([collected.furthest, *self._alive.sent().values()]))
 
-    # what couriers call
+    # Called by this host's couriers
 
     @waits
     def job(self) -> Wait[Job | None]:
-        """The next thing to do; None once all members of this host have ended and the others have been told."""
-        while (job := self._next()) is None and not self._over():
+        """Return the next job. Returns None after all members of this host have ended and other hosts are notified."""
+        while (job := self._next()) is None and not self._finished():
             yield
-        self._ended = self._ended or job is None
+        self._couriers_ended = self._couriers_ended or job is None
         return job
 
     def file(self, parcel: Parcel) -> None:
-        """A parcel that was found in order."""
+        """Put a decoded parcel into the mailboxes of its receivers."""
         home = parcel.message.sender // self._learners
         if home not in self._outboxes:
             self.refuse()
             return
         self._alive.heard(home)
-        self._agree()
+        self._update_members()
         self.boxes.send(parcel.message, [rank for rank in parcel.receivers if rank in self._own])
 
-    def inherit(self, parcel: Parcel) -> None:
-        """The last message of a member that has ended: for the members here, which have been restarted."""
+    def fetched_last(self, parcel: Parcel) -> None:
+        """Put the last message of a member that has ended into the mailboxes of this host's restarted members."""
         self.boxes.send(parcel.message, sorted(self._own))
 
-    def bequeath(self, packets: Sequence[Array]) -> None:
-        """The end of `Remains`: keep them for hosts that are restarted."""
-        self._remains = tuple(packets)
+    def packed_last(self, packets: Sequence[Array]) -> None:
+        """Complete a `PackLast` job: keep the packets for hosts that are restarted."""
+        self._last_messages = tuple(packets)
 
-    def greeted(self, hello: Hello) -> None:
-        """A sign of life that was found in order."""
+    def hello(self, hello: Hello) -> None:
+        """Process a decoded `Hello`."""
         if hello.host not in self._outboxes:
             self.refuse()
             return
         if UNKNOWN not in (hello.layout, self._layout) and hello.layout != self._layout:
-            self._odd, self.boxes.view = hello.host, self.boxes.view + 1  # nobody waits any longer
+            self._mismatched, self.boxes.view = hello.host, self.boxes.view + 1  # wakes members blocked in `collect`
         self._alive.merge(hello.pulses)
-        self._agree()
+        self._update_members()
 
     def refuse(self) -> None:
-        """Count a packet that cannot be used."""
+        """Count a rejected packet."""
         self.boxes.refused += 1
 
     def unpacked(self) -> None:
-        """The end of an `Arrival`."""
+        """Complete an `Arrival` job."""
         self._unpacking = False
 
     def done(self, transfer: Transfer, *, arrived: bool) -> None:
-        """The end of a transfer. What did not arrive is tried again, unless something newer is waiting."""
+        """Complete a `Transfer` job. After a failure, parcels are sent again unless newer ones replace them."""
         parcels = [] if arrived else [item for item in transfer.items if isinstance(item, Parcel)]
-        self._outboxes[transfer.host].back(parcels, arrived=arrived, now=self._alive.now)
+        self._outboxes[transfer.host].finish(parcels, arrived=arrived, now=self._alive.now)
 
-    # what other hosts' couriers call
+    # Called by couriers of other hosts
 
-    def remains(self) -> tuple[Array, ...]:
-        """Packed last messages of this host's members, once all of them have ended."""
-        return self._remains or ()
+    def last_messages(self) -> tuple[Array, ...]:
+        """Return the encoded last messages of this host's members; empty until all of them have ended."""
+        return self._last_messages or ()
 
     def deliver(self, *packets: Array) -> None:
-        """The door: packets as `wire.encode` makes them. Whatever else comes is refused and counted."""
-        welcome, early = list[Array](), list[Array]()
+        """Receive packets made by `wire.encode`. Anything else is refused and counted."""
+        accepted, early = list[Array](), list[Array]()
         for packet in packets:
             try:
                 kind = peek(packet, self.token)
             except Refused:
                 self.refuse()
                 continue
-            (welcome if kind == HELLO or self._layout != UNKNOWN else early).append(packet)
+            (accepted if kind == HELLO or self._layout != UNKNOWN else early).append(packet)
         if early:
-            self.boxes.refused += len(self._early[0]) if len(self._early) == BACKLOG else 0  # the oldest falls out
+            self.boxes.refused += len(self._early[0]) if len(self._early) == BACKLOG else 0  # the oldest is dropped
             self._early.append(tuple(early))
         if not self._own:
-            return  # nobody is here any more
+            return
         if len(self._arrivals) >= BACKLOG:
-            self.boxes.refused += len(welcome)
-        elif welcome:
-            self._arrivals.append(tuple(welcome))
+            self.boxes.refused += len(accepted)
+        elif accepted:
+            self._arrivals.append(tuple(accepted))
 
-    # what the watch calls
+    # Called by the watch
 
     def tick(self, now: float, restarts: int = 0) -> bool:
-        """Look at the clock: who has been silent too long, who is due a sign of life. False once nobody is here and the
-        others have been told: if the host dies before, its couriers are started again and need a clock to end by.
+        """Count a heartbeat at time `now` (seconds): schedule `Hello`s, and remove members of silent hosts.
 
-        `restarts` of this host: members that had ended before do not come back to say so, and are not waited for."""
-        self._began = now if self._began is None else self._began
-        if restarts and now - self._began > COMEBACK:
+        Returns whether to continue: False after all members of this host have ended and other hosts are notified. The
+        clock runs until then because couriers of a restarted host rely on it to terminate. `restarts` of this host:
+        members that ended before a restart do not join again, so they are dropped after `REJOIN` seconds."""
+        self._started = now if self._started is None else self._started
+        if restarts and now - self._started > REJOIN:
             self._own &= self._joined
-        if not self._own:  # farewells need no clock; and after a restart those who carry them may have ended before
-            return not (restarts or self._ended or self._over())
+        if not self._own:  # final notifications need no clock; after a restart their couriers may have ended already
+            return not (restarts or self._couriers_ended or self._finished())
         for host in self._alive.tick(now, self._reached()):
-            self._outboxes[host].greet = True
-        self._agree()
-        self._told.append(self._alive.sent())
-        if len(self._told) == self._told.maxlen:  # so long ago that what was sent until then has come or never will
-            self.boxes.passed(self._told[0])
+            self._outboxes[host].hello_due = True
+        self._update_members()
+        self._progress.append(self._alive.sent())
+        if len(self._progress) == self._progress.maxlen:  # messages sent so long ago have arrived or are lost
+            self.boxes.passed(self._progress[0])
         return True
 
-    def _say(self) -> None:
-        """Tell the others at once who takes part here."""
+    def _announce(self) -> None:
+        """Notify other hosts of this host's active members without waiting for the next heartbeat."""
         self._alive.tick(self._alive.now, self._reached())
-        for host in self._alive.acquaintances:
-            self._outboxes[host].greet, self._outboxes[host].after = True, 0.0
+        for host in self._alive.to_notify:
+            self._outboxes[host].hello_due, self._outboxes[host].not_before = True, 0.0
 
     def _reached(self) -> dict[int, int]:
-        """The members of this host, and how far they are."""
+        """Return the iteration of the last message of each member of this host."""
         return {rank: self.boxes.last.get(rank, 0) for rank in sorted(self._own)}
 
-    def _agree(self) -> None:
-        """Let the members be those of the hosts that are alive."""
+    def _update_members(self) -> None:
+        """Set the active members to those of this host and of hosts that are not silent."""
         there = {rank for host in self._outboxes for rank in self._alive.members(host)}
         here = set(self.boxes.members) & self._own
         self.boxes.admit(there)
@@ -253,11 +255,11 @@ class Proxy:
     def _layout(self) -> bytes:
         return self.boxes.layout or UNKNOWN
 
-    # part of checkpoints: `program.Saved`
+    # Part of checkpoints: `program.Saved`
 
     def settled(self) -> bool:
         here = self._arrivals or self._early or self._unpacking
-        return not here and not any(box.busy or box.laden for box in self._outboxes.values())
+        return not here and not any(box.busy or box.has_parcels for box in self._outboxes.values())
 
     def state_dict(self) -> Tree:
         parcels = [
@@ -273,28 +275,28 @@ class Proxy:
             self._outboxes[host].put(Parcel(Message.from_state(message), tuple(receivers)))
 
     def _next(self) -> Job | None:
-        if self._search:
-            self._search = False
-            return Search(self.token, self._layout)
+        if self._fetch_last:
+            self._fetch_last = False
+            return FetchLast(self.token, self._layout)
         if self._arrivals and not self._unpacking:
             self._unpacking = True
             return Arrival(self._arrivals.popleft(), self.token, self._layout)
         ready = [h for h, box in self._outboxes.items() if box.ready(self._alive.now)]
         if not ready:
-            return self._bequest()
-        host = min(ready, key=lambda h: (not self._outboxes[h].laden, self._outboxes[h].turn))
+            return self._pack_last()
+        host = min(ready, key=lambda h: (not self._outboxes[h].has_parcels, self._outboxes[h].transfers))
         outbox = self._outboxes[host]
-        items: list[Parcel | Hello] = [Hello(self.host, self._alive.pulses(), self._layout)] if outbox.greet else []
-        return Transfer(host, (*outbox.take(), *items), self.token, self._layout)  # a farewell after the last parcel
+        items: list[Parcel | Hello] = [Hello(self.host, self._alive.pulses(), self._layout)] if outbox.hello_due else []
+        return Transfer(host, (*outbox.take(), *items), self.token, self._layout)  # a last `Hello` follows the parcels
 
-    def _bequest(self) -> Remains | None:
-        """The last messages of the members here, once all of them have ended."""
+    def _pack_last(self) -> PackLast | None:
+        """Return the job to encode the last messages, once all members of this host have ended."""
         if self._own or not self._newest or self._packing:
             return None
         self._packing = True
-        return Remains(tuple(Parcel(m, ()) for m in self._newest.values()), self.token, self._layout)
+        return PackLast(tuple(Parcel(m, ()) for m in self._newest.values()), self.token, self._layout)
 
-    def _over(self) -> bool:
-        """Whether all members have ended, and whoever can be reached has been told; then couriers end."""
-        packed = self._remains is not None or not self._newest
+    def _finished(self) -> bool:
+        """Whether all members have ended and all reachable hosts are notified. The couriers then end."""
+        packed = self._last_messages is not None or not self._newest
         return not self._own and packed and not any(box.pending(self._alive.now) for box in self._outboxes.values())

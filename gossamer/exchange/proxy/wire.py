@@ -1,8 +1,7 @@
-"""Messages as bytes, between hosts. Never pickle.
+"""Wire format of messages between hosts. Pickle is never used.
 
-A packet is one flat buffer: a header of fixed size, numbers (the receivers' ranks; the pulses of a `Hello`), zeros up
-to a multiple of 64 bytes, the body. The body is the vector [P] as float32, as bfloat16, or as int8 with one float32
-scale for each BLOCK of elements.
+A packet is one flat buffer: a header of fixed size, integers (the receivers' ranks, or the pulses of a `Hello`), zero
+padding to a multiple of 64 bytes, and the body. The body is the vector [P] in one of the number formats (`formats`).
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from gossamer.data import Array
 from gossamer.exchange.gossip.formats import FORMATS, Format, length, pack, restore, unpack
 from gossamer.exchange.gossip.messages import Hello, Message, Parcel, Pulse
 
-# magic, format version, kind, number format, receivers, token, layout, sender, epoch, iteration, elements,
-# weight, published, error, checksum (XXH3 of all that is not itself)
+# magic, format version, kind, number format, count of integers, token, layout, sender, epoch, iteration, elements,
+# weight, published, error, checksum (XXH3 of all other bytes)
 HEADER = struct.Struct("<4sBBBxI16s8sIIQQdddQ")
 MAGIC, VERSION, PARCEL, HELLO = b"GSMR", 2, 1, 2
 
 
 class Token(bytes):
-    """16 bytes that only the hosts of one run know; what prints a program does not print them."""
+    """Shared secret (16 bytes) of the hosts of one run. Its `repr` hides the bytes, so printing a program is safe."""
 
     def __repr__(self) -> str:
         return "<secret>"
@@ -36,11 +35,11 @@ class Token(bytes):
 
 
 class Refused(ValueError):
-    """A packet that cannot be used; says why."""
+    """A packet was rejected; the message gives the reason."""
 
 
 def encode(item: Parcel | Hello, token: bytes, layout: bytes, form: Format = "fp32") -> Array:
-    """The packet, uint8. `token`: 16 bytes that only this run's hosts know; `layout`: of the models, 8 bytes."""
+    """Encode a packet (uint8). `token`: the run's shared secret, 16 bytes; `layout`: `Flat.layout`, 8 bytes."""
     if isinstance(item, Hello):
         numbers = [n for p in item.pulses for n in (p.host, p.beats, len(p.members), *p.members, *p.sent)]
         head, body = _head(HELLO, 0, numbers, token, layout, (item.host, 0, 0, 0, 0.0, 0.0, 0.0)), None
@@ -51,13 +50,13 @@ def encode(item: Parcel | Hello, token: bytes, layout: bytes, form: Format = "fp
         error = 0.0 if form == "fp32" else float((restore(parts, form, vector.numel()) - vector).norm())
         fields = (m.sender, m.epoch, m.iteration, vector.numel(), m.weight, m.published, error)
         head, body = _head(PARCEL, FORMATS.index(form), item.receivers, token, layout, fields), parts
-    return _sealed(head, body or [])
+    return _assembled(head, body or [])
 
 
 def decode(packet: Array, token: bytes, layout: bytes) -> Parcel | Hello:
-    """What a packet holds. In float32 the parameters are a view of it: it must not change afterwards.
+    """Decode a packet. Parameters in float32 are a view of it, so it must not be modified afterwards.
 
-    Raises `Refused` for anything that is not whole, not from this run or, but for a `Hello`, of another layout."""
+    Raises `Refused` if the packet is damaged, belongs to another run, or is a parcel of another layout."""
     peek(packet, token)
     fields = HEADER.unpack_from(packet.data)
     _, _, kind, number, count, _, theirs, sender, epoch, iteration, size, weight, published, error, checksum = fields
@@ -67,24 +66,24 @@ def decode(packet: Array, token: bytes, layout: bytes) -> Parcel | Hello:
     if kind == HELLO:
         return Hello(sender, _pulses(receivers), theirs)
     if theirs != layout:
-        raise Refused("another layout")
-    vector = unpack(packet[_start(count) :], size, FORMATS[number])
+        raise Refused("wrong layout")
+    vector = unpack(packet[_body_offset(count) :], size, FORMATS[number])
     message = Message(sender, iteration, epoch, weight, published, vector, error, FORMATS[number])
     return Parcel(message, receivers)
 
 
 def peek(packet: Array, token: bytes) -> int:
-    """The kind of a packet that is whole and of this run, as far as its header tells. Raises `Refused`."""
+    """Check a packet's header and size, and return its kind. Raises `Refused`."""
     if not isinstance(packet, np.ndarray) or packet.dtype != np.uint8 or packet.ndim != 1:
-        raise Refused("no packet")
+        raise Refused("not a packet")
     if packet.size < HEADER.size or not packet.flags.c_contiguous:
         raise Refused("truncated")
     magic, version, kind, number, count, theirs, *_, elements, _, _, _, _ = HEADER.unpack_from(packet.data)
     if magic != MAGIC or version != VERSION or kind not in (PARCEL, HELLO) or number >= len(FORMATS):
-        raise Refused("no packet of ours")
+        raise Refused("not a packet of this version")
     if not compare_digest(theirs, token):
         raise Refused("wrong token")
-    if packet.size != _start(count) + (length(elements, FORMATS[number]) if kind == PARCEL else 0):
+    if packet.size != _body_offset(count) + (length(elements, FORMATS[number]) if kind == PARCEL else 0):
         raise Refused("truncated")
     return int(kind)
 
@@ -96,20 +95,21 @@ def _pulses(numbers: tuple[int, ...]) -> tuple[Pulse, ...]:
         found.append(Pulse(numbers[at], numbers[at + 1], numbers[at + 3 : middle], numbers[middle:end]))
         at = end
     if at != len(numbers):
-        raise Refused("no sign of life")
+        raise Refused("malformed hello")
     return tuple(found)
 
 
 def _head(
     kind: int, number: int, receivers: Sequence[int], token: bytes, layout: bytes, fields: tuple[float, ...]
 ) -> bytearray:
-    head = bytearray(_start(len(receivers)))
+    head = bytearray(_body_offset(len(receivers)))
     HEADER.pack_into(head, 0, MAGIC, VERSION, kind, number, len(receivers), token, layout, *fields, 0)
     head[HEADER.size : HEADER.size + 4 * len(receivers)] = np.asarray(receivers, np.uint32).tobytes()
     return head
 
 
-def _sealed(head: bytearray, body: Sequence[Tensor]) -> Array:
+def _assembled(head: bytearray, body: Sequence[Tensor]) -> Array:
+    """Concatenate header and body, and write the checksum."""
     sizes = [part.numel() * part.element_size() for part in body]
     packet = np.empty(len(head) + sum(sizes), np.uint8)
     packet[: len(head)] = head
@@ -122,19 +122,19 @@ def _sealed(head: bytearray, body: Sequence[Tensor]) -> Array:
 
 
 def _checksum(packet: Array) -> int:
-    """64 bits, in a tenth of the time of a CRC-32."""
+    """64-bit XXH3, ten times as fast as CRC-32."""
     end = HEADER.size - 8
     checksum = xxh3_64(packet[:end].data)
     checksum.update(packet[end + 8 :].data)
     return checksum.intdigest()
 
 
-def _start(receivers: int) -> int:
+def _body_offset(receivers: int) -> int:
     return -(-(HEADER.size + 4 * receivers) // 64) * 64
 
 
 def _on_host(message: Message) -> Tensor:
-    """The parameters in host memory; from a GPU through pinned memory, on a stream of their own."""
+    """Return the parameters [P] in host memory; from a GPU through pinned memory, on a separate stream."""
     vector = message.parameters
     if not vector.is_cuda:
         return vector

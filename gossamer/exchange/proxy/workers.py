@@ -1,4 +1,4 @@
-"""The loops around a data proxy: couriers that do what is slow, and a watch that tells it the time."""
+"""Worker loops of a data proxy: couriers perform slow operations, the watch provides heartbeats."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ import torch
 from gossamer.exchange.gossip.formats import Format
 from gossamer.exchange.gossip.messages import Hello, Parcel
 from gossamer.exchange.proxy.liveness import BEAT
-from gossamer.exchange.proxy.proxy import Arrival, Proxy, Remains, Search, Transfer
+from gossamer.exchange.proxy.proxy import Arrival, FetchLast, PackLast, Proxy, Transfer
 from gossamer.exchange.proxy.wire import Refused, decode, encode
 from gossamer.program import Context, Stopped, Unreachable
 
 
 def carry(ctx: Context, proxy: Proxy, others: Sequence[Proxy], *, form: Format = "fp32") -> None:
-    """A courier: pack, take, unpack, until all members of this host have ended.
+    """Courier: perform the proxy's jobs until all members of this host have ended.
 
-    `others`: every host's proxy, by host, the own one among them; `form`: of the numbers on their way."""
+    `others`: the proxies of all hosts, in order, including this one; `form`: number format of parameters in transit."""
     torch.set_num_threads(1)
     with suppress(Stopped):
         while (job := proxy.job()) is not None:
             if isinstance(job, Arrival):
                 _unpack(proxy, job)
-            elif isinstance(job, Search):
-                _search(proxy, others, job)
-            elif isinstance(job, Remains):
-                proxy.bequeath([encode(item, job.token, job.layout) for item in job.items])
+            elif isinstance(job, FetchLast):
+                _fetch_last(proxy, others, job)
+            elif isinstance(job, PackLast):
+                proxy.packed_last([encode(item, job.token, job.layout) for item in job.items])
             else:
                 _transfer(proxy, others, job, form)
 
 
 def _transfer(proxy: Proxy, others: Sequence[Proxy], job: Transfer, form: Format) -> None:
-    """Pack, and take to another host."""
+    """Encode items and send them to another host."""
     packets = [encode(item, job.token, job.layout, form) for item in job.items]
     try:
         others[job.host].deliver(*packets)
@@ -43,18 +43,18 @@ def _transfer(proxy: Proxy, others: Sequence[Proxy], job: Transfer, form: Format
         proxy.done(job, arrived=True)
 
 
-def _search(proxy: Proxy, others: Sequence[Proxy], job: Search) -> None:
-    """Ask every host that can be reached for the last messages of members that have ended."""
+def _fetch_last(proxy: Proxy, others: Sequence[Proxy], job: FetchLast) -> None:
+    """Fetch the last messages of members that have ended from every reachable host."""
     for other in others:
         with suppress(Unreachable, Refused):
-            for packet in other.remains():
+            for packet in other.last_messages():
                 item = decode(packet, job.token, job.layout)
                 if isinstance(item, Parcel):
-                    proxy.inherit(item)
+                    proxy.fetched_last(item)
 
 
 def _unpack(proxy: Proxy, job: Arrival) -> None:
-    """Look at what came, and let the proxy have what is in it."""
+    """Decode received packets and pass their contents to the proxy."""
     for packet in job.packets:
         try:
             item = decode(packet, job.token, job.layout)
@@ -62,13 +62,13 @@ def _unpack(proxy: Proxy, job: Arrival) -> None:
             proxy.refuse()
             continue
         if isinstance(item, Hello):
-            proxy.greeted(item)
+            proxy.hello(item)
         else:
             proxy.file(item)
     proxy.unpacked()
 
 
 def watch(ctx: Context, proxy: Proxy) -> None:
-    """A clock: tell the proxy the time, again and again."""
+    """Clock: call `Proxy.tick` every `BEAT` seconds."""
     while not ctx.stopped and proxy.tick(ctx.now(), ctx.restarts):
         ctx.sleep(BEAT)

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from gossamer.exchange.gossip.messages import Pulse
-from gossamer.exchange.proxy.liveness import BEAT, CLOSE, FAN_OUT, Liveness
+from gossamer.exchange.proxy.liveness import BEAT, BROADCAST_LIMIT, FAN_OUT, Liveness
 
 START = 1000.0  # of the clock, anything but 0
 
@@ -127,10 +127,11 @@ def test_everybody_is_told_in_turn() -> None:
 
 
 def test_few_are_told_at_once() -> None:
-    assert sorted(Liveness(0, plan(CLOSE)).acquaintances) == list(range(1, CLOSE))  # all, where they are few
+    few = Liveness(0, plan(BROADCAST_LIMIT))
+    assert sorted(few.to_notify) == list(range(1, BROADCAST_LIMIT))
     one = Liveness(0, plan(100))
-    assert len(one.acquaintances) == FAN_OUT
+    assert len(one.to_notify) == FAN_OUT
     one.heard(40)
     one.heard(41)
-    assert {40, 41} <= set(one.acquaintances)
-    assert len(one.acquaintances) <= FAN_OUT + 2
+    assert {40, 41} <= set(one.to_notify)
+    assert len(one.to_notify) <= FAN_OUT + 2

@@ -43,7 +43,7 @@ def test_what_did_not_arrive_is_tried_again_unless_something_newer_waits() -> No
     box.put(parcel(1, 1, 4))
     taken = box.take()
     box.put(parcel(0, 2, 4))
-    box.back(taken, arrived=False, now=10.0)
+    box.finish(taken, arrived=False, now=10.0)
     assert inside(box.parcels) == [(1, 1, (4,)), (0, 2, (4,))]
 
 
@@ -53,7 +53,7 @@ def test_all_are_kept_in_order_where_all_count() -> None:
         box.put(parcel(0, k, 4))
     taken = box.take()
     box.put(parcel(0, 3, 4))
-    box.back(taken, arrived=False, now=0.0)
+    box.finish(taken, arrived=False, now=0.0)
     assert inside(box.parcels) == [(0, k, (4,)) for k in (1, 2, 3)]
 
 
@@ -63,13 +63,13 @@ def test_one_courier_at_a_time_and_a_pause_after_a_failure() -> None:
     assert box.take() == []
     assert not box.ready(0.0)
     assert box.pending(0.0)  # on its way
-    box.back([], arrived=True, now=0.0)
+    box.finish([], arrived=True, now=0.0)
     assert not box.ready(0.0)  # nothing to take there
     assert not box.pending(0.0)
     box.put(parcel(0, 1, 4))
     assert box.ready(0.0)
-    box.back(box.take(), arrived=False, now=5.0)
-    assert box.greet  # tells that we are there when it can be reached again
+    box.finish(box.take(), arrived=False, now=5.0)
+    assert box.hello_due
     for now, ready in ((5.0, False), (5.0 + RETRY - 0.01, False), (5.0 + RETRY, True)):
         assert box.ready(now) == box.pending(now) == ready
 
@@ -83,10 +83,10 @@ def test_what_may_have_arrived_is_not_added_up() -> None:
         assert inside(taken) == [(0, 1, (4,)), (0, 2, (4,))]
         for k in (3, 4, 5):
             box.put(parcel(0, k, 4))
-        box.back(taken, arrived=False, now=now)
+        box.finish(taken, arrived=False, now=now)
     taken = box.take()  # as it was: who has it knows it by its iterations
     assert inside(taken) == [(0, 1, (4,)), (0, 2, (4,))]
-    box.back(taken, arrived=True, now=9.0)
+    box.finish(taken, arrived=True, now=9.0)
     assert box.ready(9.0)
     rest = box.take()
     assert sum(p.message.weight for p in rest) == 6  # two times 3, 4, 5
@@ -96,7 +96,7 @@ def test_what_may_have_arrived_is_not_added_up() -> None:
 def test_clear_forgets_what_was_tried_too() -> None:
     box = Outbox(newest=False, adds=True)
     box.put(parcel(0, 1, 4))
-    box.back(box.take(), arrived=False, now=0.0)
+    box.finish(box.take(), arrived=False, now=0.0)
     box.put(parcel(0, 2, 4))
     box.clear()
     assert box.take() == []

@@ -148,12 +148,12 @@ def test_after_the_last_member_has_left_and_said_farewell_the_jobs_end() -> None
     job = one.job()
     assert isinstance(job, Transfer)
     one.done(job, arrived=False)
-    one._outboxes[1].after = 0.0
+    one._outboxes[1].not_before = 0.0
     carry(Running(), one, [one, other])  # type: ignore[arg-type]  # comes to its end
     assert one.job() is None
-    one._outboxes[1].after, one._outboxes[1].greet = 0.0, True  # whatever there may be to do: nobody will
+    one._outboxes[1].not_before, one._outboxes[1].hello_due = 0.0, True  # due, but the couriers have ended
     assert not one.tick(52.0)
-    one._outboxes[1].greet = False
+    one._outboxes[1].hello_due = False
     work(other, [one, other])
     found = other.collect(2, {0: 10}, other.boxes.view)
     assert (told(found.messages), found.members) == ([(0, 9)], (2, 3))

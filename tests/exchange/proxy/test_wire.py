@@ -77,7 +77,7 @@ def test_wrong_token_layout_or_length_is_refused() -> None:
     with pytest.raises(Refused, match="truncated"):
         decode(np.concatenate([packet, packet[:1]]), TOKEN, LAYOUT)
     for odd in (None, b"GSMR", packet.view(np.int8), packet.reshape(2, -1)):
-        with pytest.raises(Refused, match="no packet"):
+        with pytest.raises(Refused, match="not a packet"):
             decode(odd, TOKEN, LAYOUT)  # type: ignore[arg-type]
 
 
