@@ -317,6 +317,18 @@ def test_a_host_that_dies_holds_nobody_up_and_comes_back_with_its_neighbours_par
         assert simulation.clocks["stand_in[0]"] < 120 * 0.5 + 15
 
 
+def test_a_restarted_host_that_reaches_the_others_late_holds_nobody_up() -> None:
+    for mode in ({"staleness": 4}, {"lock_step": True}, {"staleness": 4, "period": 20, "window": 10}):
+        simulation = Simulation(
+            1,
+            Network(latency=0.01, timeout=2.0),
+            Faults(crashes=[(50.0, "host1", 1.0)], partitions=[(50.0, 75.0, {"host1"})]),
+        )
+        simulation(figure("pala", Workload(200, step_time=0.5, jitter=0.1), **mode), Order())
+        # Host 1 begins anew while it is cut off: at second 75 it is about 100 iterations, 50 seconds, behind the others
+        assert simulation.clocks["stand_in[0]"] < 200 * 0.5 * 1.1 + 15, mode
+
+
 def test_a_host_that_never_comes_back_is_done_without() -> None:
     order = Order()
     simulation = Simulation(1, Network(latency=0.01), Faults(crashes=[(5.0, "host1", math.inf)]))

@@ -81,6 +81,8 @@ class GossipLink:
         self._before: Tensor | None = None  # [P] parameters before the local step, if they are needed after it
         self._tracker = Tracker(self.rank, gossip.period, gossip.window, self._flat.gradient, learner.policy_outputs)
         self._found = self.post.join(self.rank, self._flat.layout, again=ctx.restarts > 0)
+        self._restarted = ctx.restarts > 0
+        self._allowed = self.interval + (0 if gossip.lock_step else gossip.staleness)  # iterations behind the others
         if ctx.restarts:
             self._recover(ctx)
         if self.iteration:
@@ -106,6 +108,8 @@ class GossipLink:
         mine = self._stepped()
         if self.iteration % self.interval == 0:
             messages, kept = self._exchange(mine)
+            if self._restarted and self._furthest(messages) > self.iteration + self._allowed:
+                self._catch_up(messages)  # it could not reach the others when it restarted, and now they wait for it
             self._tracker.arrived(self.iteration, mine, messages, self._found.members)
             self._mix(mine, messages, kept)
         else:
@@ -211,4 +215,12 @@ class GossipLink:
             self._flat.vector.copy_(torch.stack(newest).mean(0))
             self._tracker.epoch = max(m.epoch for m in messages)
             self.weight = 1.0
-        self.iteration = max([self.iteration, self._found.furthest, *(m.iteration for m in messages)])
+        self.iteration = max(self.iteration, self._furthest(messages))
+
+    def _furthest(self, messages: Sequence[Message]) -> Version:
+        """The largest known iteration of the other members."""
+        return max([self._found.furthest, *(m.iteration for m in messages)])
+
+    def _catch_up(self, messages: Sequence[Message]) -> None:
+        self.iteration, self._restarted = self._furthest(messages), False
+        self._tracker.resume(self.iteration)
