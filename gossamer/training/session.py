@@ -117,8 +117,8 @@ class Session:
                 launch(self.wired, observer)
             if self.consensus is not None:
                 self.consensus.close()
+            observer.write()  # before the checkpoint: a resumed run continues at a later second
             observer.keep()
-            observer.write()
         except BaseException as error:
             self._failed(error)
             raise
