@@ -57,7 +57,7 @@ def single_threaded() -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Ran:
+class HostInfo:
     """What a host computed with. The values `auto` and 0 of the configuration are resolved."""
 
     node: str  # the machine's name
@@ -72,9 +72,9 @@ class Ran:
     gossamer: str
 
 
-def ran(*, device: str, dtype: torch.dtype | None, threads: int) -> Ran:
-    """The `Ran` of this process."""
-    return Ran(
+def host_info(*, device: str, dtype: torch.dtype | None, threads: int) -> HostInfo:
+    """The `HostInfo` of this process."""
+    return HostInfo(
         node=platform.node(),
         device=device,
         precision="bf16" if dtype == torch.bfloat16 else "fp32",
@@ -86,7 +86,7 @@ def ran(*, device: str, dtype: torch.dtype | None, threads: int) -> Ran:
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """The differences between two `Ran` as text: `threads 4, now 2; torch 2.8, now 2.9`."""
+    """The differences between two `HostInfo` as text: `threads 4, now 2; torch 2.8, now 2.9`."""
     return "; ".join(f"{name} {old}, now {now[name]}" for name, old in before.items() if now.get(name, old) != old)
 
 

@@ -9,7 +9,7 @@ from gossamer.data import Trajectory, Tree, numpy_dtype, on_host
 from gossamer.envs.base import VectorEnv
 from gossamer.exchange import Exchange
 from gossamer.learner import Learner
-from gossamer.machine import ran
+from gossamer.machine import host_info
 from gossamer.networks import centre_on
 from gossamer.policy import Replica
 from gossamer.program import Context
@@ -21,7 +21,7 @@ class Member:
     """One synchronous actor-learner: the actor acts with the very network that learns."""
 
     def __init__(self, ctx: Context, task: Task, env: VectorEnv, exchange: Exchange) -> None:
-        task = task.here()
+        task = task.resolved()
         if task.threads:
             torch.set_num_threads(task.threads)  # counts for the calling thread: each member has its own
         self.task, self.env, self.clock = task, env, Clock()
@@ -30,7 +30,7 @@ class Member:
         self.learner = Learner(task, env.spec, rank=ctx.rank)
         self._rng = task.generator("act", ctx.rank)
         saved = ctx.restored()
-        ctx.report(ran(device=task.device, dtype=task.network.dtype, threads=torch.get_num_threads()))
+        ctx.report(host_info(device=task.device, dtype=task.network.dtype, threads=torch.get_num_threads()))
         self._begin(ctx, saved)
         self.link = exchange.join(ctx, self.learner, None if saved is None else saved.get("exchange", {}))
         policy = Replica(self.learner.model, task.algorithm, self.link, self._rng)

@@ -1,4 +1,4 @@
-"""Random play of a few environments, beside those that an agent learns in, and what is measured in it."""
+"""Uniformly random play in a few separate environments, and the mean observation measured in it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class OncePerProcess(Generic[T]):
-    """The result for the last key, computed by the first thread that asks; others wait for it."""
+    """Caches the result of the last key. The first thread that requests it computes it; other threads wait."""
 
     def __init__(self) -> None:
         self._computing = threading.Lock()
@@ -37,9 +37,9 @@ _background = OncePerProcess[Array]()
 
 
 def background(env: EnvFactory, seed: int, tell: Callable[[Silence], Any]) -> Array:
-    """The mean observation [*O] (float32) of uniformly random play of four environments, 250 steps each.
+    """Return the mean observation [*O] (float32) of uniformly random play in four environments, 250 steps each.
 
-    It is measured once in each process: the members there share it. `tell` hears of an environment that hangs."""
+    It is measured once per process and shared by the members there. `tell` is called if an environment hangs."""
 
     def measure() -> Array:
         total = count = 0.0
@@ -52,7 +52,7 @@ def background(env: EnvFactory, seed: int, tell: Callable[[Silence], Any]) -> Ar
 
 
 def play(env: EnvFactory, num_envs: int, seed: int, steps: int, tell: Callable[[Silence], Any]) -> Iterator[Array]:
-    """The observations [B, *O] of so many environments and steps of uniformly random play, the first ones included."""
+    """Yield the observations [B, *O] of uniformly random play: B = `num_envs`, the first ones and those of `steps` steps."""
     rng = np.random.default_rng(seed)
     with Watchdog(env.name, tell) as watchdog, closing(watchdog.watch(env.make(num_envs))) as playing:
         yield playing.reset(seed)

@@ -45,11 +45,11 @@ class Task:
     optimization: Optimization
     rollout_length: int  # T, steps of each environment per rollout
     seed: int = 0
-    device: str = "cpu"  # `auto`: see `here`
-    threads: int = 0  # torch threads per member; 0: see `here`
+    device: str = "cpu"  # `auto`: see `resolved`
+    threads: int = 0  # torch threads per member; 0: see `resolved`
     sharing: int = 0  # members that share a machine's cores; 0: `threads` 0 means torch's default
 
-    def here(self) -> Task:
+    def resolved(self) -> Task:
         """Resolve device, precision and threads for the machine on which this is called."""
         device = resolve_device(self.device)
         network = replace(self.network, dtype=self.network.dtype or resolve_dtype(device))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch.optim import Adam, Optimizer
 
 from gossamer.algorithms import A2C, Algorithm, Network
 from gossamer.data import Trajectory, numpy_dtype
-from gossamer.envs.base import EnvFactory, Spec
+from gossamer.envs.base import EnvFactory, Spec, VectorEnv
 from gossamer.envs.toy import Catch
 from gossamer.networks import mlp, small
 from gossamer.optim import rmsprop_a3c, rmsprop_dqn, rmsprop_tf, rmsprop_torch
@@ -48,6 +49,21 @@ def a_task(
     network = Network(small, 1 / 64, centre=True, dtype=dtype) if pixels else Network(mlp, dtype=dtype)
     optimization = Optimization(OPTIMIZERS[optimizer], rate, anneal_steps, max_grad_norm=max_grad_norm)
     return Task(env, algorithm or A2C(), network, optimization, rollout_length, seed, threads=1)
+
+
+@dataclass(frozen=True)
+class CountedCatch:
+    """Catch; `made` has the number of environments of each call of `make`."""
+
+    made: list[int] = field(default_factory=list, compare=False)
+
+    @property
+    def name(self) -> str:
+        return "catch"
+
+    def make(self, num_envs: int, *, workers: int = 0, render: bool = False) -> VectorEnv:
+        self.made.append(num_envs)
+        return Catch().make(num_envs)
 
 
 def a_trajectory(spec: Spec, rollout_length: int, num_envs: int, seed: int = 0) -> Trajectory:

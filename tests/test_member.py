@@ -14,7 +14,7 @@ from gossamer.envs.base import VectorEnv
 from gossamer.envs.gym import Gym
 from gossamer.envs.toy import Catch
 from gossamer.exchange import Alone
-from gossamer.machine import Ran
+from gossamer.machine import HostInfo
 from gossamer.member import Member
 from gossamer.networks import ActorCritic
 from gossamer.task import Activity, Note, Task
@@ -34,7 +34,7 @@ class Place:
         return self._saved
 
     def report(self, record: Any) -> None:
-        if not isinstance(record, Ran):
+        if not isinstance(record, HostInfo):
             self.told.append(record)
 
     def save(self, state: Any) -> None: ...

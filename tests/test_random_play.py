@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
+from some_parts import CountedCatch
 
 from gossamer import random_play
 from gossamer.data import Array
-from gossamer.envs.base import EnvFactory, VectorEnv
+from gossamer.envs.base import EnvFactory
 from gossamer.envs.toy import Catch, Counter
 from gossamer.random_play import OncePerProcess, background
 
@@ -22,21 +22,6 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def measured(env: EnvFactory, seed: int = 0) -> Array:
     return background(env, seed, lambda silence: None)
-
-
-@dataclass(frozen=True)
-class Counted:
-    """Catch; counts how often it is made."""
-
-    made: list[int] = field(default_factory=list, compare=False)
-
-    @property
-    def name(self) -> str:
-        return "catch"
-
-    def make(self, num_envs: int, *, workers: int = 0, render: bool = False) -> VectorEnv:
-        self.made.append(num_envs)
-        return Catch().make(num_envs)
 
 
 def test_the_background_is_the_mean_of_random_play(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,7 +43,7 @@ def test_the_background_follows_its_seed_and_plays_every_action() -> None:
 
 
 def test_members_of_one_process_measure_it_once() -> None:
-    env, found = Counted(), list[Array]()
+    env, found = CountedCatch(), list[Array]()
     members = [threading.Thread(target=lambda: found.append(measured(env))) for _ in range(4)]
     for member in members:
         member.start()

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from some_parts import a_task
+from some_parts import CountedCatch, a_task
 from torch import nn
 
 from gossamer import reference as module
-from gossamer.envs.base import VectorEnv
 from gossamer.envs.toy import Catch
 from gossamer.exchange.flat import Flat
 from gossamer.learner import Learner, build
@@ -25,21 +24,6 @@ from gossamer.reference import policy_outputs, reference_observations
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each test plays anew, as each process does."""
     monkeypatch.setattr(module, "_played", OncePerProcess())
-
-
-@dataclass(frozen=True)
-class Counted:
-    """Catch; counts how often it is made, and how many of it are open."""
-
-    made: list[int] = field(default_factory=list, compare=False)
-
-    @property
-    def name(self) -> str:
-        return "catch"
-
-    def make(self, num_envs: int, *, workers: int = 0, render: bool = False) -> VectorEnv:
-        self.made.append(num_envs)
-        return Catch().make(num_envs)
 
 
 def played(**changed: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -59,7 +43,7 @@ def test_they_are_many_of_the_task_and_the_same_in_every_process() -> None:
 
 
 def test_members_of_one_process_share_them() -> None:
-    env = Counted()
+    env = CountedCatch()
     task = a_task(env)
     env.made.clear()
     learners = [Learner(task, Catch().make(1).spec, rank=rank) for rank in range(3)]

@@ -59,7 +59,7 @@ def task(config: Config) -> Task:
     """The task, resolved for this machine: device, precision, and an equal share of the cores for each learner.
 
     Raises `UserError` for a device that this machine lacks."""
-    return _task(config, device(config.run.device), learners(config)).here()
+    return _task(config, device(config.run.device), learners(config)).resolved()
 
 
 def program(config: Config, *, cluster: str | None = None) -> Program:
@@ -88,17 +88,17 @@ def learners(config: Config) -> int:
 
 
 def _learners_by_host(config: Config) -> Counter[str]:
-    return Counter(copy.node.host for copy in _sketch(config).crew if copy.node.saved)
+    return Counter(copy.node.host for copy in _unresolved(config).crew if copy.node.saved)
 
 
-def _sketch(config: Config) -> Program:
+def _unresolved(config: Config) -> Program:
     """The program with a task that is not resolved, to count its learners and environments."""
     return config.architecture.program(_task(config, "cpu", 1))
 
 
 def num_envs(config: Config) -> int:
     """Environments of each learner, read from the program."""
-    return next(_wired_envs(_sketch(config)), 1)
+    return next(_wired_envs(_unresolved(config)), 1)
 
 
 def _wired_envs(wired: Program) -> Iterator[int]:

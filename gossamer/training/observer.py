@@ -15,7 +15,7 @@ from gossamer.diagnostics.consensus import ConsensusMonitor
 from gossamer.envs.watchdog import Silence
 from gossamer.errors import EnvironmentFailed
 from gossamer.launch.base import EndWithout
-from gossamer.machine import Ran
+from gossamer.machine import HostInfo
 from gossamer.program import Answer, Stage
 from gossamer.storage.checkpoint import Store
 from gossamer.task import Activity, Note, Report
@@ -52,7 +52,7 @@ class RunObserver:
     max_seconds: float | None = None  # of this session
     consensus: ConsensusMonitor | None = None  # of members that gossip
     kept: Callable[[], None] = lambda: None  # called after each checkpoint
-    ran: Callable[[str, Ran], None] = lambda worker, what: None  # called when a worker says what it computes with
+    host_info: Callable[[str, HostInfo], None] = lambda worker, info: None  # called once by each worker that starts
     together: bool = False  # whether all members wait for each other before their first steps (for exact simulations)
     host_workers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # host -> its saved workers
     now: Callable[[], float] = time.monotonic
@@ -82,8 +82,8 @@ class RunObserver:
             self.note(record.text)
         elif isinstance(record, Silence):
             self._take_silence(worker, record)
-        elif isinstance(record, Ran):
-            self.ran(worker, record)
+        elif isinstance(record, HostInfo):
+            self.host_info(worker, record)
         elif isinstance(record, Activity):
             with self._lock:
                 self.progress.enter(record.text)

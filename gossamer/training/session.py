@@ -25,9 +25,9 @@ from gossamer.storage.directory import logger, title
 from gossamer.storage.events import EventLog, earlier
 from gossamer.storage.files import write_json
 from gossamer.storage.lock import RunLock
-from gossamer.training.computing import Computing
 from gossamer.training.display import ProgressDisplay
 from gossamer.training.ends import ended_early
+from gossamer.training.host_info import HostInfoFile
 from gossamer.training.metrics import Progress, Recorder
 from gossamer.training.observer import RunObserver, launcher_log
 from gossamer.training.signals import Abandoned, Signals, naming
@@ -71,7 +71,7 @@ class Session:
         self.consensus = _consensus(progress, self.directory, self.done) if len(members) > 1 else None
         states = _states(saved, members, self.log) if saved else _initial(config, members)
         settings = (self.directory / CONFIG).read_text()
-        self.computing = Computing(self.directory / HOSTS, wired, self.log)
+        self.host_info = HostInfoFile(self.directory / HOSTS, wired, self.log)
         self.recorder = Recorder(self.directory, keep_until=self.done if saved else None, settings=settings)
         self.observer = RunObserver(
             progress,
@@ -88,7 +88,7 @@ class Session:
             consensus=self.consensus,
             host_workers=_host_workers(wired),
             kept=lambda: _write_gossip(self.consensus, self.directory),
-            ran=self.computing.take,
+            host_info=self.host_info.take,
         )
         self.began = "resumed" if saved else "started"
 
@@ -191,7 +191,7 @@ class Session:
             **self.events.to_dict(),
             "machine": machine(),
             "version": __version__,
-            "hosts": self.computing.hosts,
+            "hosts": self.host_info.hosts,
             "config": to_dict(self.config),
         }
 

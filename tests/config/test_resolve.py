@@ -283,7 +283,7 @@ def test_hosts_divide_their_own_cores_among_their_learners(monkeypatch: pytest.M
     config = configure("pala", env="catch", hosts=3, learners=2, threads=0)
     monkeypatch.setattr("gossamer.task.cores", lambda: 12)
     for cluster, expected in ((None, 2), ("local", 2), ("auto", 6)):
-        assert program(config, cluster=cluster).workers[0].args[0].here().threads == expected
+        assert program(config, cluster=cluster).workers[0].args[0].resolved().threads == expected
 
 
 def test_an_architecture_that_saves_nothing_is_refused() -> None:

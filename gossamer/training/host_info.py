@@ -1,4 +1,4 @@
-"""What each host of a run computes with, kept in `hosts.json`."""
+"""Device, precision, threads and versions of each host of a run, stored in `hosts.json`."""
 
 from __future__ import annotations
 
@@ -9,24 +9,29 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from gossamer.machine import Ran, differences
+from gossamer.errors import UserError
+from gossamer.machine import HostInfo, differences
 from gossamer.program import Program
 from gossamer.storage.files import write_json
 
 
-class Computing:
-    """Collects what the workers say when they start: one entry for each host, the newest. The log says where an entry
-    differs from that of the session before, or from that before the host was restarted."""
+class HostInfoFile:
+    """Collects the `HostInfo` that each worker reports when it starts, and stores the newest one of each host. Logs how it
+    differs from the previous session, or from the time before the host restarted."""
 
     def __init__(self, file: Path, wired: Program, log: Callable[[str], None]) -> None:
+        """Raises `UserError` if the file exists and cannot be read as JSON."""
         self._file, self._log, self._lock = file, log, threading.Lock()
         self._host_of = {copy.name: copy.node.host for copy in wired.crew}
-        self._before: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+        try:
+            self._before: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+        except ValueError as error:
+            raise UserError(f"{file}: truncated or altered ({error}); restore or remove it") from error
         self.hosts: dict[str, dict[str, Any]] = {}
 
-    def take(self, worker: str, what: Ran) -> None:
-        """A worker computes with this."""
-        host, now = self._host_of[worker], asdict(what)
+    def take(self, worker: str, info: HostInfo) -> None:
+        """Record what a worker reported."""
+        host, now = self._host_of[worker], asdict(info)
         with self._lock:
             if self.hosts.get(host) == now:
                 return

@@ -1,0 +1,41 @@
+"""Workers report the `HostInfo` of their host. It is stored once for each host, and changes are logged."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from gossamer.config.build import program
+from gossamer.config.resolve import configure
+from gossamer.errors import UserError
+from gossamer.machine import host_info
+from gossamer.training.host_info import HostInfoFile
+
+
+def test_each_host_is_listed_and_its_changes_are_logged(tmp_path: Path) -> None:
+    wired = program(configure("pala", env="catch", hosts=2, learners=2))
+    here, file, log = host_info(device="cpu", dtype=torch.float32, threads=2), tmp_path / "hosts.json", list[str]()
+    kept = HostInfoFile(file, wired, log.append)
+    for rank in range(4):
+        kept.take(f"act_and_learn[{rank}]", replace(here, node="a" if rank < 2 else "b"))
+    assert {host: what["node"] for host, what in kept.hosts.items()} == {"host0": "a", "host1": "b"}
+    assert json.loads(file.read_text()) == kept.hosts
+    assert len(log) == 2  # one line for each host
+
+    again = HostInfoFile(file, wired, log.append)
+    again.take("act_and_learn[3]", replace(here, node="b", torch="9.9"))
+    assert log[-1] == f"host1 differs from the run before: torch {here.torch}, now 9.9"
+    stored = json.loads(file.read_text())
+    assert (stored["host0"]["node"], stored["host1"]["torch"]) == ("a", "9.9")
+    assert again.hosts == {"host1": {**asdict(here), "node": "b", "torch": "9.9"}}
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    wired, file = program(configure("paac", env="catch")), tmp_path / "hosts.json"
+    file.write_text('{"machine": ')
+    with pytest.raises(UserError, match=r"hosts.json: truncated or altered .*restore or remove it"):
+        HostInfoFile(file, wired, print)
