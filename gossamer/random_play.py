@@ -52,7 +52,7 @@ def background(env: EnvFactory, seed: int, tell: Callable[[Silence], Any]) -> Ar
 
 
 def play(env: EnvFactory, num_envs: int, seed: int, steps: int, tell: Callable[[Silence], Any]) -> Iterator[Array]:
-    """Yield the observations [B, *O] of uniformly random play: B = `num_envs`, the first ones and those of `steps` steps."""
+    """Yield the observations [B, *O] of uniformly random play, B = `num_envs`: after the reset and after each step."""
     rng = np.random.default_rng(seed)
     with Watchdog(env.name, tell) as watchdog, closing(watchdog.watch(env.make(num_envs))) as playing:
         yield playing.reset(seed)

@@ -16,8 +16,9 @@ from gossamer.storage.files import write_json
 
 
 class HostInfoFile:
-    """Collects the `HostInfo` that each worker reports when it starts, and stores the newest one of each host. Logs how it
-    differs from the previous session, or from the time before the host restarted."""
+    """Collects the `HostInfo` that each worker reports when it starts, and stores the newest one of each host.
+
+    Logs how it differs from the previous session, or from the time before the host restarted."""
 
     def __init__(self, file: Path, wired: Program, log: Callable[[str], None]) -> None:
         """Raises `UserError` if the file exists and cannot be read as JSON."""
