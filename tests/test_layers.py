@@ -32,6 +32,7 @@ ROWS = [
     {"task"},
     {"algorithms"},
     {"losses", "networks", "optim", "envs"},
+    {"distributions"},
     {"returns", "data", "program", "machine"},
     {"version"},
     {"options"},
