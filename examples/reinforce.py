@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from gossamer.algorithms import Network
 from gossamer.algorithms.base import actor_critic, critic, sample
 from gossamer.data import Action, Trajectory
-from gossamer.losses import Loss, log_prob
+from gossamer.distributions import Space
+from gossamer.losses import Loss
 from gossamer.options import option, options
 from gossamer.returns import n_step
 
@@ -30,7 +31,7 @@ class Reinforce:
     gamma: float = option("Discount.", 0.99, least=0, most=1, measure="per step")
     value_coef: float = option("Weight of the baseline's loss.", 0.1, least=0)
 
-    def model(self, obs_shape: tuple[int, ...], actions: int, network: Network) -> nn.Module:
+    def model(self, obs_shape: tuple[int, ...], actions: Space, network: Network) -> nn.Module:
         return actor_critic(obs_shape, actions, network)
 
     def act(self, model: nn.Module, obs: Tensor, rng: torch.Generator, *, greedy: bool = False) -> Action:
@@ -41,11 +42,11 @@ class Reinforce:
 
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
         returns = n_step(batch.reward, batch.discount, batch.value[-1]).flatten()  # [T * B]
-        logits, value = model(batch.obs[:-1].flatten(0, 1))
-        policy = -((returns - value.detach()) * log_prob(logits, batch.action.flatten())).mean()
+        policy, value = model(batch.obs[:-1].flatten(0, 1))
+        policy_loss = -((returns - value.detach()) * policy.log_prob(batch.action.flatten(0, 1))).mean()
         baseline = (returns - value).square().mean()
-        parts = {"policy_loss": policy.detach(), "value_loss": baseline.detach()}
-        yield Loss(policy + self.value_coef * baseline, parts)
+        parts = {"policy_loss": policy_loss.detach(), "value_loss": baseline.detach()}
+        yield Loss(policy_loss + self.value_coef * baseline, parts)
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ class Actor:
             with self.clock("inference"):
                 slot.obs[t].copy_(torch.from_numpy(self._obs))
                 answer, self._state = self.policy(slot.obs[t], self._state)
-                slot.action[t], slot.behaviour[t], slot.value[t] = answer.action, answer.logits, answer.value
+                slot.action[t], slot.behaviour[t], slot.value[t] = answer.action, answer.log_prob, answer.value
                 action = answer.action.cpu().numpy()
             with self.clock("env"):
                 step = self.env.step(action)

@@ -4,7 +4,8 @@ Legend, used everywhere in the package:
 
     T  steps of a rollout            t  time index; `_t` is what happened at t, time runs 0..T
     B  parallel environments         O  shape of one observation
-    A  number of actions             K  environments of one worker process
+    A  shape of one action           P  parameters of one distribution over actions
+    K  environments of one worker process
 
 A *step* is one decision of the agent in one environment; a *frame* is one frame of the emulator (4 to a step on Atari).
 """
@@ -42,8 +43,9 @@ class Step:
 class Action:
     """Output of a policy for a batch of observations."""
 
-    action: Tensor  # [B] int64
-    logits: Tensor  # [B, A]  of the behaviour policy
+    action: Tensor  # [B, *A]
+    log_prob: Tensor  # [B]  ln mu(a), of the behaviour policy mu
+    parameters: Tensor  # [B, P]  of the behaviour policy's distributions
     value: Tensor  # [B]  estimated return; zeros if the policy has no value head
 
 
@@ -53,10 +55,10 @@ class Trajectory:
     truncated, `reward` includes the discounted value of its final observation."""
 
     obs: Tensor  # [T+1, B, *O]  x_0 .. x_T
-    action: Tensor  # [T, B] int64  a_0 .. a_{T-1}
+    action: Tensor  # [T, B, *A]  a_0 .. a_{T-1}
     reward: Tensor  # [T, B]  r_t for (x_t, a_t)
     discount: Tensor  # [T, B]  gamma * (1 - terminated)
-    behaviour: Tensor  # [T, B, A]  logits of the behaviour policy
+    behaviour: Tensor  # [T, B]  ln mu(a_t), of the behaviour policy mu
     value: Tensor  # [T+1, B]  V(x_t) at acting time, so that on-policy learning needs no second forward pass for it
     state: Tree  # [B, ...]  recurrent state before x_0
     version: Tensor  # [B] int64  version of the behaviour policy's parameters
@@ -64,7 +66,7 @@ class Trajectory:
     @property
     def steps(self) -> int:
         """Environment steps, T * B."""
-        return self.action.numel()
+        return self.reward.numel()
 
     @staticmethod
     def empty(
@@ -72,7 +74,8 @@ class Trajectory:
         envs: int,
         obs_shape: Sequence[int],
         obs_dtype: torch.dtype,
-        actions: int,
+        action_shape: Sequence[int] = (),
+        action_dtype: torch.dtype = torch.int64,
         device: torch.device | str = "cpu",
     ) -> Trajectory:
         """Allocate a slot, which is filled in place during the whole run. Images are stored channels last, the memory
@@ -82,10 +85,10 @@ class Trajectory:
         obs = torch.zeros((rollout + 1, envs, *plane, channels), dtype=obs_dtype, device=device)
         return Trajectory(
             obs=obs.movedim(-1, 2),
-            action=torch.zeros(steps, dtype=torch.int64, device=device),
+            action=torch.zeros((*steps, *action_shape), dtype=action_dtype, device=device),
             reward=torch.zeros(steps, device=device),
             discount=torch.zeros(steps, device=device),
-            behaviour=torch.zeros((*steps, actions), device=device),
+            behaviour=torch.zeros(steps, device=device),
             value=torch.zeros((rollout + 1, envs), device=device),
             state={},
             version=torch.zeros(envs, dtype=torch.int64, device=device),

@@ -86,7 +86,7 @@ class Categoricals:
 
     @property
     def _each(self) -> list[Categorical]:
-        return [Categorical(logits) for logits in self.parameters.split(self.sizes, dim=-1)]
+        return [Categorical(logits) for logits in torch.split(self.parameters, list(self.sizes), dim=-1)]
 
     def sample(self, rng: torch.Generator) -> Tensor:
         return torch.stack([each.sample(rng) for each in self._each], dim=-1)
@@ -178,7 +178,7 @@ class Space(Protocol):
         """Of one action."""
 
     @property
-    def dtype(self) -> torch.dtype:
+    def dtype(self) -> np.dtype[Any]:
         """Of actions."""
 
     @property
@@ -187,6 +187,9 @@ class Space(Protocol):
 
     def distribution(self, parameters: Tensor) -> Distribution:
         """The distributions with these parameters [..., P]."""
+
+    def head(self, features: int) -> nn.Module:
+        """A policy head: [N, F] -> [N, P]."""
 
     def random(self, rng: np.random.Generator, count: int) -> Array:
         """Uniformly drawn actions [count, *shape]."""
@@ -202,7 +205,7 @@ class Discrete:
     n: int
 
     shape: ClassVar[tuple[int, ...]] = ()
-    dtype: ClassVar[torch.dtype] = torch.int64
+    dtype: ClassVar[np.dtype[Any]] = np.dtype(np.int64)
 
     @property
     def outputs(self) -> int:
@@ -210,6 +213,9 @@ class Discrete:
 
     def distribution(self, parameters: Tensor) -> Distribution:
         return Categorical(parameters)
+
+    def head(self, features: int) -> nn.Module:
+        return nn.Linear(features, self.outputs)
 
     def random(self, rng: np.random.Generator, count: int) -> Array:
         return rng.integers(0, self.n, count)
@@ -227,7 +233,7 @@ class MultiDiscrete:
 
     sizes: tuple[int, ...]
 
-    dtype: ClassVar[torch.dtype] = torch.int64
+    dtype: ClassVar[np.dtype[Any]] = np.dtype(np.int64)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -239,6 +245,9 @@ class MultiDiscrete:
 
     def distribution(self, parameters: Tensor) -> Distribution:
         return Categoricals(parameters, self.sizes)
+
+    def head(self, features: int) -> nn.Module:
+        return nn.Linear(features, self.outputs)
 
     def random(self, rng: np.random.Generator, count: int) -> Array:
         return rng.integers(0, self.sizes, (count, len(self.sizes)))
@@ -256,7 +265,7 @@ class MultiBinary:
 
     n: int
 
-    dtype: ClassVar[torch.dtype] = torch.int64
+    dtype: ClassVar[np.dtype[Any]] = np.dtype(np.int64)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -268,6 +277,9 @@ class MultiBinary:
 
     def distribution(self, parameters: Tensor) -> Distribution:
         return Bernoullis(parameters)
+
+    def head(self, features: int) -> nn.Module:
+        return nn.Linear(features, self.outputs)
 
     def random(self, rng: np.random.Generator, count: int) -> Array:
         return rng.integers(0, 2, (count, self.n))
@@ -281,13 +293,13 @@ class MultiBinary:
 
 @dataclass(frozen=True)
 class Box:
-    """n continuous numbers between bounds. The distribution is Gaussian and has no bounds. Actions beyond the bounds are
-    clipped before the environment gets them; log-probabilities are those of the action as drawn (SB3, CleanRL)."""
+    """n continuous numbers between bounds. The distribution is Gaussian, without bounds: actions beyond the bounds are
+    clipped before the environment gets them, log-probabilities are those of the action as drawn (SB3, CleanRL)."""
 
     low: tuple[float, ...]  # [n]; -inf: none
     high: tuple[float, ...]  # [n]; inf: none
 
-    dtype: ClassVar[torch.dtype] = torch.float32
+    dtype: ClassVar[np.dtype[Any]] = np.dtype(np.float32)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -299,6 +311,9 @@ class Box:
 
     def distribution(self, parameters: Tensor) -> Distribution:
         return Gaussian(parameters)
+
+    def head(self, features: int) -> nn.Module:
+        return GaussianHead(features, len(self.low))
 
     def random(self, rng: np.random.Generator, count: int) -> Array:
         low, high = np.array(self.low), np.array(self.high)

@@ -37,7 +37,7 @@ class Learner:
     """Updates a network from trajectories."""
 
     def __init__(self, task: Task, spec: Spec, *, rank: int = 0) -> None:
-        self.task, self.model = task, build(task, spec)
+        self.task, self.model, self._actions = task, build(task, spec), spec.actions
         self.opt = task.optimization.make(self.model.parameters(), task.optimization.learning_rate)
         self.rng = task.generator("learn", rank)
         self.steps = 0  # environment steps learned from
@@ -98,7 +98,7 @@ class Learner:
 
     def policy_outputs(self) -> PolicyOutputs | None:
         """Evaluate the current policy on the reference observations."""
-        return policy_outputs(self.task, self.model)
+        return policy_outputs(self.task, self.model, self._actions)
 
     def state_dict(self) -> Tree:
         """Return all state that the next update depends on."""

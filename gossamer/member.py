@@ -63,7 +63,8 @@ class Member:
             self.env.num_envs,
             spec.obs_shape,
             numpy_dtype(spec.obs_dtype),
-            spec.actions,
+            spec.actions.shape,
+            numpy_dtype(spec.actions.dtype),
             task.device,
         )
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from gossamer.data import Array
+from gossamer.distributions import Distribution, Space
 from gossamer.options import option, options
 
 TorsoFactory: TypeAlias = Callable[[tuple[int, ...]], nn.Module]  # obs shape O -> torso: [N, *O] float -> [N, F]
@@ -103,7 +104,7 @@ class ActorCritic(nn.Module):
     def __init__(
         self,
         obs_shape: tuple[int, ...],
-        actions: int,
+        actions: Space,
         torso: TorsoFactory,
         *,
         scale: float = 1.0,
@@ -117,7 +118,7 @@ class ActorCritic(nn.Module):
             features = self.torso(torch.zeros(1, *obs_shape))
         if features.dim() != 2:
             raise ValueError(f"a torso must return [N, F], not {list(features.shape)} for one observation")
-        self.policy = nn.Linear(features.shape[1], actions)
+        self.actions, self.policy = actions, actions.head(features.shape[1])
         self.value = nn.Linear(features.shape[1], 1)
         if orthogonal:
             _orthogonal(self)
@@ -126,10 +127,10 @@ class ActorCritic(nn.Module):
         self.compute_dtype = compute_dtype
         self._cast: tuple[tuple[int, ...], dict[str, Tensor]] = ((), {})
 
-    def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
-        """Map [N, *O] to logits [N, A] and values [N], both float32."""
+    def forward(self, obs: Tensor) -> tuple[Distribution, Tensor]:
+        """Map [N, *O] to N distributions over actions and values [N], both float32."""
         features = self._features(self.centre(obs, self.compute_dtype)).float()
-        return self.policy(features), self.value(features).squeeze(-1)
+        return self.actions.distribution(self.policy(features)), self.value(features).squeeze(-1)
 
     def _features(self, inputs: Tensor) -> Tensor:
         """Map [N, *O] to features [N, F] in the compute dtype."""
@@ -166,5 +167,7 @@ def _orthogonal(model: ActorCritic) -> None:
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
     for head, gain in ((model.policy, 0.01), (model.value, 1.0)):
-        nn.init.orthogonal_(head.weight, gain)
-        nn.init.zeros_(head.bias)
+        for module in head.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.orthogonal_(module.weight, gain)
+                nn.init.zeros_(module.bias)

@@ -57,4 +57,4 @@ def play(env: EnvFactory, num_envs: int, seed: int, steps: int, tell: Callable[[
     with Watchdog(env.name, tell) as watchdog, closing(watchdog.watch(env.make(num_envs))) as playing:
         yield playing.reset(seed)
         for _ in range(steps):
-            yield playing.step(rng.integers(0, playing.spec.actions, num_envs)).obs
+            yield playing.step(playing.spec.actions.random(rng, num_envs)).obs

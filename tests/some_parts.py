@@ -69,9 +69,9 @@ class CountedCatch:
 def a_trajectory(spec: Spec, rollout_length: int, num_envs: int, seed: int = 0) -> Trajectory:
     """Random play that never was, by a policy that could have: shapes and ranges are right."""
     rng = torch.Generator().manual_seed(seed)
-    slot = Trajectory.empty(rollout_length, num_envs, spec.obs_shape, numpy_dtype(spec.obs_dtype), spec.actions)
+    slot = Trajectory.empty(rollout_length, num_envs, spec.obs_shape, numpy_dtype(spec.obs_dtype))
     slot.obs.copy_(torch.randint(0, 256 if spec.pixels else 2, slot.obs.shape, generator=rng))
-    slot.action.copy_(torch.randint(0, spec.actions, slot.action.shape, generator=rng))
+    slot.action.copy_(torch.randint(0, spec.actions.outputs, slot.action.shape, generator=rng))
     slot.reward.copy_(torch.randn(slot.reward.shape, generator=rng))
     slot.discount.fill_(0.9)
     slot.value.copy_(torch.randn(slot.value.shape, generator=rng))

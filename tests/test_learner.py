@@ -32,9 +32,9 @@ def batches(spec: Spec, count: int) -> list[Trajectory]:
 
 
 def acted(learner: Learner, obs: Tensor) -> tuple[Tensor, Tensor]:
-    """Logits and values as an actor beside the learner gets them."""
+    """Parameters of the policy and values as an actor beside the learner gets them."""
     action = learner.task.algorithm.act(learner.model, obs, torch.Generator())
-    return action.logits, action.value
+    return action.parameters, action.value
 
 
 def from_scratch(learner: Learner, spec: Spec, obs: Tensor) -> tuple[Tensor, Tensor]:
@@ -42,8 +42,8 @@ def from_scratch(learner: Learner, spec: Spec, obs: Tensor) -> tuple[Tensor, Ten
     fresh = build(learner.task, spec)
     fresh.load_state_dict(learner.model.state_dict())
     with torch.no_grad():
-        logits, value = fresh(obs)
-    return logits, value
+        policy, value = fresh(obs)
+    return policy.parameters, value
 
 
 @every_optimizer

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
+from gossamer.distributions import Discrete
 from gossamer.networks import ActorCritic, Centred, TorsoFactory, centre_on, mlp, nature, nips, small
 
 
@@ -50,7 +51,7 @@ def test_observations_that_do_not_fit_are_refused(torso: TorsoFactory, shape: tu
 
 def test_a_torso_must_answer_features() -> None:
     with pytest.raises(ValueError, match=r"must return \[N, F\], not \[1, 3, 2\]"):
-        ActorCritic((3, 2), 2, lambda shape: nn.Identity())
+        ActorCritic((3, 2), Discrete(2), lambda shape: nn.Identity())
 
 
 def test_pictures_are_centred_on_their_background() -> None:
@@ -79,8 +80,9 @@ def test_vectors_pass_as_they_are() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(("torso", "shape"), [(small, (4, 42, 42)), (mlp, (6,))])
 def test_results_and_gradients_are_float32(torso: TorsoFactory, shape: tuple[int, ...], dtype: torch.dtype) -> None:
-    model = ActorCritic(shape, 3, torso, compute_dtype=dtype)
-    logits, value = model(torch.randn(5, *shape))
+    model = ActorCritic(shape, Discrete(3), torso, compute_dtype=dtype)
+    policy, value = model(torch.randn(5, *shape))
+    logits = policy.parameters
     assert (logits.shape, value.shape) == ((5, 3), (5,))
     assert logits.dtype == value.dtype == torch.float32
     (logits.square().sum() + value.sum()).backward()
@@ -96,8 +98,8 @@ def test_results_and_gradients_are_float32(torso: TorsoFactory, shape: tuple[int
 )
 def test_bfloat16_is_close_to_float32(torso: TorsoFactory, shape: tuple[int, ...]) -> None:
     torch.manual_seed(0)
-    full = ActorCritic(shape, 6, torso, scale=1 / 64)
-    half = ActorCritic(shape, 6, torso, scale=1 / 64, compute_dtype=torch.bfloat16)
+    full = ActorCritic(shape, Discrete(6), torso, scale=1 / 64)
+    half = ActorCritic(shape, Discrete(6), torso, scale=1 / 64, compute_dtype=torch.bfloat16)
     half.load_state_dict(full.state_dict())
     centre_on(full, np.full(shape, 120, np.float32))
     centre_on(half, np.full(shape, 120, np.float32))
@@ -106,11 +108,12 @@ def test_bfloat16_is_close_to_float32(torso: TorsoFactory, shape: tuple[int, ...
     # of the largest value here, since small ones are differences of large ones
     for grads in (False, True):
         with torch.set_grad_enabled(grads):
-            for exact, rounded in zip(full(obs), half(obs), strict=True):
+            (policy, value), (half_policy, half_value) = full(obs), half(obs)
+            for exact, rounded in ((policy.parameters, half_policy.parameters), (value, half_value)):
                 assert (exact - rounded).abs().max() < 2**-6 * exact.abs().max()
     for model in (full, half):
-        logits, value = model(obs)
-        (logits.square().sum() + value.square().sum()).backward()
+        policy, value = model(obs)
+        (policy.parameters.square().sum() + value.square().sum()).backward()
     for (name, p), q in zip(full.named_parameters(), half.parameters(), strict=True):
         assert p.grad is not None
         assert q.grad is not None
@@ -118,17 +121,17 @@ def test_bfloat16_is_close_to_float32(torso: TorsoFactory, shape: tuple[int, ...
 
 
 def test_acting_and_learning_see_the_same_in_bfloat16() -> None:
-    model = ActorCritic((6,), 3, mlp, compute_dtype=torch.bfloat16)
+    model = ActorCritic((6,), Discrete(3), mlp, compute_dtype=torch.bfloat16)
     obs = torch.randn(5, 6)
     learning = model(obs)
     with torch.no_grad():
         acting = model(obs)
-    for one, other in zip(acting, learning, strict=True):
+    for one, other in ((acting[0].parameters, learning[0].parameters), (acting[1], learning[1])):
         assert_close(one, other, atol=2**-7, rtol=0)
 
 
 def test_weights_changed_in_place_are_used_at_once_in_bfloat16() -> None:
-    model = ActorCritic((6,), 3, mlp, compute_dtype=torch.bfloat16)
+    model = ActorCritic((6,), Discrete(3), mlp, compute_dtype=torch.bfloat16)
     obs = torch.randn(5, 6)
     with torch.no_grad():
         before = model(obs)[1]
@@ -140,14 +143,14 @@ def test_weights_changed_in_place_are_used_at_once_in_bfloat16() -> None:
 
 
 def test_a_model_saves_no_cast_weights() -> None:
-    model = ActorCritic((6,), 3, mlp, compute_dtype=torch.bfloat16)
+    model = ActorCritic((6,), Discrete(3), mlp, compute_dtype=torch.bfloat16)
     with torch.no_grad():
         model(torch.randn(5, 6))
     assert {tensor.dtype for tensor in model.state_dict().values()} == {torch.float32}
 
 
 def test_orthogonal_weights() -> None:
-    model = ActorCritic((4, 42, 42), 3, small)
+    model = ActorCritic((4, 42, 42), Discrete(3), small)
     for module in model.torso.modules():
         if isinstance(module, nn.Conv2d | nn.Linear):
             rows = module.weight.flatten(1)
@@ -159,7 +162,7 @@ def test_orthogonal_weights() -> None:
 
 
 def test_uniform_weights_are_within_one_over_the_root_of_the_fan_in() -> None:
-    model = ActorCritic((4, 42, 42), 3, small, orthogonal=False)
+    model = ActorCritic((4, 42, 42), Discrete(3), small, orthogonal=False)
     fans = [4 * 4 * 4, 16 * 4 * 4, 32 * 9 * 9, 256, 256]
     modules = [m for m in model.modules() if isinstance(m, nn.Conv2d | nn.Linear)]
     for module, fan in zip(modules, fans, strict=True):

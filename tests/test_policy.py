@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from gossamer.algorithms import A2C
+from gossamer.distributions import Discrete
 from gossamer.exchange import AloneLink
 from gossamer.networks import ActorCritic, mlp
 from gossamer.policy import Replica
@@ -16,19 +17,20 @@ def replica(model: nn.Module, link: AloneLink, *, greedy: bool = False) -> Repli
 
 
 def test_a_replica_answers_what_its_model_does() -> None:
-    model, obs = ActorCritic((4,), 3, mlp), torch.randn(7, 4)
+    model, obs = ActorCritic((4,), Discrete(3), mlp), torch.randn(7, 4)
     policy = replica(model, AloneLink(), greedy=True)
     answer, state = policy(obs, {})
-    logits, value = model(obs)
-    assert torch.equal(answer.action, logits.argmax(-1))
-    assert torch.equal(answer.logits, logits)
+    expected, value = model(obs)
+    assert torch.equal(answer.action, expected.mode())
+    assert torch.equal(answer.parameters, expected.parameters)
+    assert torch.equal(answer.log_prob, expected.log_prob(answer.action))
     assert torch.equal(answer.value, value)
     assert torch.equal(policy.value(obs, {}), value)
     assert state == {}
 
 
 def test_it_draws_from_its_own_stream() -> None:
-    model, obs = ActorCritic((4,), 3, mlp), torch.randn(20, 4)
+    model, obs = ActorCritic((4,), Discrete(3), mlp), torch.randn(20, 4)
     one, other = replica(model, AloneLink()), replica(model, AloneLink())
     first = one(obs, {})[0].action
     assert not torch.equal(one(obs, {})[0].action, first)
@@ -37,4 +39,4 @@ def test_it_draws_from_its_own_stream() -> None:
 
 
 def test_its_version_is_its_exchange_s() -> None:
-    assert replica(ActorCritic((4,), 3, mlp), AloneLink(version=7)).refresh() == 7
+    assert replica(ActorCritic((4,), Discrete(3), mlp), AloneLink(version=7)).refresh() == 7

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from gossamer.algorithms.base import Network, actor_critic, critic, sample
 from gossamer.data import Action, Trajectory
+from gossamer.distributions import Space
 from gossamer.losses import Loss, a2c
 from gossamer.options import option, options
 from gossamer.returns import lambda_returns
@@ -24,7 +25,7 @@ class A2C:
     entropy_coef: float = option("Weight of the entropy bonus.", 0.01, least=0)
     loss_scale: float = option("Factor of the whole loss (PAAC: 5, tuned for sums over 5 steps).", 1.0, above=0)
 
-    def model(self, obs_shape: tuple[int, ...], actions: int, network: Network) -> nn.Module:
+    def model(self, obs_shape: tuple[int, ...], actions: Space, network: Network) -> nn.Module:
         return actor_critic(obs_shape, actions, network)
 
     def act(self, model: nn.Module, obs: Tensor, rng: torch.Generator, *, greedy: bool = False) -> Action:
@@ -36,11 +37,11 @@ class A2C:
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
         # On policy, the values computed when acting are valid targets; the second forward pass is for the gradient.
         target = lambda_returns(batch.reward, batch.discount, batch.value, self.gae_lambda)
-        logits, value = model(batch.obs[:-1].flatten(0, 1))
+        policy, value = model(batch.obs[:-1].flatten(0, 1))
         yield a2c(
-            logits,
+            policy,
             value,
-            batch.action.flatten(),
+            batch.action.flatten(0, 1),
             target.flatten(),
             (target - batch.value[:-1]).flatten(),
             value_coef=self.value_coef,

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from gossamer.data import Action, Trajectory
+from gossamer.distributions import Space
 from gossamer.losses import Loss
 from gossamer.networks import ActorCritic, TorsoFactory
 
@@ -33,7 +34,7 @@ class Algorithm(Protocol):
     def gamma(self) -> float:
         """Discount per step."""
 
-    def model(self, obs_shape: tuple[int, ...], actions: int, network: Network) -> nn.Module:
+    def model(self, obs_shape: tuple[int, ...], actions: Space, network: Network) -> nn.Module:
         """Create a network with this algorithm's heads, initialised from torch's global generator."""
 
     def act(self, model: nn.Module, obs: Tensor, rng: torch.Generator, *, greedy: bool = False) -> Action:
@@ -46,7 +47,7 @@ class Algorithm(Protocol):
         """Yield one loss per optimiser step. The caller takes the step before it requests the next loss."""
 
 
-def actor_critic(obs_shape: tuple[int, ...], actions: int, network: Network) -> nn.Module:
+def actor_critic(obs_shape: tuple[int, ...], actions: Space, network: Network) -> nn.Module:
     """Create a shared torso with a policy head and a value head."""
     return ActorCritic(
         obs_shape,
@@ -60,15 +61,10 @@ def actor_critic(obs_shape: tuple[int, ...], actions: int, network: Network) -> 
 
 @torch.no_grad()
 def sample(model: nn.Module, obs: Tensor, rng: torch.Generator, *, greedy: bool = False) -> Action:
-    """Select actions [B] for obs [B, *O]: sampled from softmax(logits), or their argmax if `greedy`."""
-    logits, value = model(obs)
-    if greedy:
-        action = logits.argmax(-1)
-    else:
-        # Equivalent to torch.multinomial without its check: the learner reports NaN logits, with their cause.
-        pi = logits.softmax(-1)
-        action = (pi / torch.empty_like(pi).exponential_(generator=rng)).argmax(-1)
-    return Action(action=action, logits=logits, value=value)
+    """Select actions [B, *A] for obs [B, *O]: sampled, or the most probable ones if `greedy`."""
+    policy, value = model(obs)
+    action = policy.mode() if greedy else policy.sample(rng)
+    return Action(action=action, log_prob=policy.log_prob(action), parameters=policy.parameters, value=value)
 
 
 @torch.no_grad()

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from gossamer.algorithms.base import Network, actor_critic, critic, sample
 from gossamer.data import Action, Trajectory
+from gossamer.distributions import Space
 from gossamer.losses import Loss, ppo
 from gossamer.options import option, options
 from gossamer.returns import lambda_returns
@@ -27,7 +28,7 @@ class PPO:
     num_minibatches: int = option("Minibatches per epoch.", 4, least=1, most=65_536)
     normalize_advantage: bool = option("To mean 0 and standard deviation 1 in each minibatch.", False)
 
-    def model(self, obs_shape: tuple[int, ...], actions: int, network: Network) -> nn.Module:
+    def model(self, obs_shape: tuple[int, ...], actions: Space, network: Network) -> nn.Module:
         return actor_critic(obs_shape, actions, network)
 
     def act(self, model: nn.Module, obs: Tensor, rng: torch.Generator, *, greedy: bool = False) -> Action:
@@ -39,14 +40,14 @@ class PPO:
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
         target = lambda_returns(batch.reward, batch.discount, batch.value, self.gae_lambda)
         advantage = (target - batch.value[:-1]).flatten()
-        obs, action, target = batch.obs[:-1].flatten(0, 1), batch.action.flatten(), target.flatten()
-        behaviour = batch.behaviour.flatten(0, 1)
+        obs, action, target = batch.obs[:-1].flatten(0, 1), batch.action.flatten(0, 1), target.flatten()
+        behaviour = batch.behaviour.flatten()
         for _ in range(self.epochs):
             order = torch.randperm(batch.steps, generator=rng, device=action.device)
             for index in order.tensor_split(self.num_minibatches):
-                logits, value = model(obs[index])
+                policy, value = model(obs[index])
                 yield ppo(
-                    logits,
+                    policy,
                     value,
                     action[index],
                     target[index],

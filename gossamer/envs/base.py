@@ -13,6 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from gossamer.data import Array, Step, Tree
+from gossamer.distributions import Space
 from gossamer.errors import EnvironmentFailed
 
 
@@ -34,7 +35,7 @@ class Spec:
 
     obs_shape: tuple[int, ...]  # O: [C, H, W] for images, [N] for vectors
     obs_dtype: np.dtype[Any]  # uint8 for images
-    actions: int  # A, number of discrete actions
+    actions: Space
     frames_per_step: int = 1  # emulator frames per step
 
     @property
@@ -53,7 +54,7 @@ class VectorEnv(Protocol):
         """Start an episode in every environment; return observations [B, *O]. Equal seeds give equal environments."""
 
     def step(self, action: Array) -> Step:
-        """Take action [B] int64 in each environment. An episode that terminates at its time limit counts as terminated
+        """Take action [B, *A] in each environment. An episode that terminates at its time limit counts as terminated
         only."""
 
     def frames(self) -> Array:

@@ -43,7 +43,7 @@ class Shared:
         """Shape and dtype of each array, by name."""
         each, spec = (self.num_envs,), self.spec
         return {
-            "action": (each, np.int64),
+            "action": ((*each, *spec.actions.shape), spec.actions.dtype),
             "obs": (each + spec.obs_shape, spec.obs_dtype),
             "final_obs": (each + spec.obs_shape, spec.obs_dtype),
             "reward": (each, np.float32),

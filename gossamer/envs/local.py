@@ -73,7 +73,7 @@ class Local:
         terminated, truncated = np.zeros(self.num_envs, bool), np.zeros(self.num_envs, bool)
         final_obs: Array | None = None
         self._steps += 1
-        for i, a in enumerate(action.tolist()):
+        for i, a in enumerate(action.tolist() if action.ndim == 1 else action):
             self._ask(i)
             seed = None
             try:
@@ -169,7 +169,7 @@ class Local:
 
 
 def _spaces(spec: Spec) -> str:
-    return f"{spec.actions} actions and observations {list(spec.obs_shape)} of {spec.obs_dtype}"
+    return f"{spec.actions} and observations {list(spec.obs_shape)} of {spec.obs_dtype}"
 
 
 class ResumableLocal:

@@ -48,10 +48,10 @@ class Single:
             self._fail(f"{RESET}, not {_kind(answer)}")
         return self._observation(answer[0], "reset()")
 
-    def step(self, action: int) -> tuple[Array, float, bool, bool]:
-        """Take an action in 0..A-1; return (observation [*O], reward, terminated, truncated)."""
+    def step(self, action: Any) -> tuple[Array, float, bool, bool]:
+        """Take an action [*A]; return (observation [*O], reward, terminated, truncated)."""
         try:
-            answer = self.env.step(self._adapter.first_action + action)
+            answer = self.env.step(self._adapter.action(action))
         except (Exception, SystemExit) as error:
             self._raise("step()", error)
         if not isinstance(answer, tuple | list) or len(answer) != 5:

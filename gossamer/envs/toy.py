@@ -19,6 +19,7 @@ from typing import Protocol
 import numpy as np
 
 from gossamer.data import Array, Step, Tree
+from gossamer.distributions import Discrete
 from gossamer.envs.base import Spec, VectorEnv, check_counts
 
 CELL = 16  # pixels per cell of a board in `frames`
@@ -109,7 +110,7 @@ class Catch:
 class _Catch:
     def __init__(self, num_envs: int, pixels: bool) -> None:
         shape, dtype = ((1, PIXELS, PIXELS), np.uint8) if pixels else ((ROWS * COLUMNS,), np.float32)
-        self.spec = Spec(shape, np.dtype(dtype), actions=3)
+        self.spec = Spec(shape, np.dtype(dtype), actions=Discrete(3))
         self._row, self._column, self._paddle = (np.zeros(num_envs, np.int64) for _ in range(3))
 
     def begin(self, where: Array, rng: np.random.Generator) -> None:
@@ -165,23 +166,23 @@ class Identity:
 
 class _Identity:
     def __init__(self, num_envs: int, states: int, length: int) -> None:
-        self.spec = Spec((states,), np.dtype(np.float32), actions=states)
-        self._length = length
+        self.spec = Spec((states,), np.dtype(np.float32), actions=Discrete(states))
+        self._states, self._length = states, length
         self._light, self._age = np.zeros(num_envs, np.int64), np.zeros(num_envs, np.int64)
 
     def begin(self, where: Array, rng: np.random.Generator) -> None:
         self._age[where] = 0
-        self._light[where] = rng.integers(0, self.spec.actions, size=int(where.sum()))
+        self._light[where] = rng.integers(0, self._states, size=int(where.sum()))
 
     def play(self, action: Array, rng: np.random.Generator) -> tuple[Array, Array, Array]:
         reward = (action == self._light).astype(np.float32)
         self._age += 1
-        self._light[:] = rng.integers(0, self.spec.actions, size=len(self._light))
+        self._light[:] = rng.integers(0, self._states, size=len(self._light))
         ended = self._age == self._length
         return reward, ended, np.zeros_like(ended)
 
     def observe(self) -> Array:
-        return np.eye(self.spec.actions, dtype=np.float32)[self._light]
+        return np.eye(self._states, dtype=np.float32)[self._light]
 
     def board(self) -> Array:
         return self.observe()[:, None]
@@ -214,7 +215,7 @@ class Counter:
 
 class _Counter:
     def __init__(self, num_envs: int, length: int, truncate: bool) -> None:
-        self.spec = Spec((3,), np.dtype(np.float32), actions=2)
+        self.spec = Spec((3,), np.dtype(np.float32), actions=Discrete(2))
         self._length, self._truncate = length, truncate
         self._age, self._episode = np.zeros(num_envs, np.int64), np.full(num_envs, -1)
 

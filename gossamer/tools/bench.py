@@ -97,7 +97,7 @@ def parts(ctx: Context, task: Task, exchange: Exchange, *, num_envs: int, env_wo
         slot = member.slot()
         member.unroll(slot)
         rng = np.random.default_rng(0)
-        actions = rng.integers(0, env.spec.actions, (64, num_envs))
+        actions = [env.spec.actions.random(rng, num_envs) for _ in range(64)]
         steps = [env.step(action) for action in actions[:8]]
         chosen = cycle(actions)
         ctx.report(Activity("environments alone"))

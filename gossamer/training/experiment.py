@@ -117,7 +117,7 @@ def probe(config: Config, cluster: str | None = None) -> int:
         check_memory(config, env.spec)
         if isinstance(env, Watchable):
             env.reset(what.stream("probe"))
-            env.step(np.zeros(1, np.int64))
+            env.step(env.spec.actions.random(np.random.default_rng(0), 1))
         try:
             with single_threaded():
                 build(what, env.spec)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from gossamer.algorithms import A2C, PPO, Algorithm
+from gossamer.distributions import Categorical, Discrete
 from gossamer.networks import ActorCritic, mlp
 
 ALGORITHMS: list[Algorithm] = [A2C(), PPO()]
@@ -19,8 +20,8 @@ class Fixed(nn.Module):
         super().__init__()
         self.logits = torch.tensor(logits)
 
-    def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
-        return self.logits.expand(len(obs), -1), obs.sum(1)
+    def forward(self, obs: Tensor) -> tuple[Categorical, Tensor]:
+        return Categorical(self.logits.expand(len(obs), -1)), obs.sum(1)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=["a2c", "ppo"])
@@ -32,7 +33,8 @@ def test_actions_follow_the_policy(algorithm: Algorithm) -> None:
     answer = algorithm.act(model, obs, torch.Generator().manual_seed(0))
     shares = answer.action.bincount(minlength=3) / 100_000
     assert shares.tolist() == pytest.approx([0.1, 0.2, 0.7], abs=0.006)
-    assert answer.logits.shape == (100_000, 3)
+    assert answer.parameters.shape == (100_000, 3)
+    torch.testing.assert_close(answer.log_prob, torch.tensor([0.1, 0.2, 0.7]).log()[answer.action])
     assert torch.equal(answer.value, obs.sum(1))
     assert torch.equal(algorithm.value(model, obs), answer.value)
 
@@ -73,6 +75,6 @@ def test_logits_that_are_nan_do_not_stop_acting() -> None:
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=["a2c", "ppo"])
 def test_acting_records_no_gradients(algorithm: Algorithm) -> None:
-    model = ActorCritic((5,), 3, mlp)
+    model = ActorCritic((5,), Discrete(3), mlp)
     answer = algorithm.act(model, torch.randn(2, 5), torch.Generator())
-    assert not any(t.requires_grad for t in (answer.logits, answer.value, algorithm.value(model, torch.randn(2, 5))))
+    assert not any(t.requires_grad for t in (answer.log_prob, answer.value, algorithm.value(model, torch.randn(2, 5))))

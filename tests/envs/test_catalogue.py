@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from gossamer.distributions import Discrete
 from gossamer.envs import MissingExtra, UnknownEnv, names, resolve
 from gossamer.envs.atari import GALA, PAAC, Atari, AtariPreset, list_games
 from gossamer.envs.base import near_names
@@ -106,7 +107,7 @@ def test_ale_ids_mean_what_they_mean_in_gymnasium() -> None:
         assert (env.preset.noop_max, env.preset.life_loss_ends, env.preset.fire_reset) == (0, False, False)
     single = gymnasium.make("ALE/Pong-v5").action_space
     assert ale_py.__version__
-    assert resolve("ALE/Pong-v5").make(1).spec.actions == single.n  # type: ignore[attr-defined]
+    assert resolve("ALE/Pong-v5").make(1).spec.actions == Discrete(single.n)  # type: ignore[attr-defined]
     assert resolve("ALE/Pong-v5", preset="gala") == resolve("pong", preset="gymnasium")
 
 

@@ -7,12 +7,13 @@ import torch
 from torch import nn
 from torch.optim import Adam
 
+from gossamer.distributions import Discrete
 from gossamer.exchange.flat import ALIGN, Flat
 from gossamer.networks import ActorCritic, mlp, small
 
 
 def a_model() -> ActorCritic:
-    return ActorCritic((4, 42, 42), 3, small)
+    return ActorCritic((4, 42, 42), Discrete(3), small)
 
 
 def test_parameters_are_views_of_the_vector() -> None:
@@ -35,7 +36,7 @@ def test_a_step_after_a_swap_leaves_the_old_vector_alone() -> None:
     kept = published.clone()
     for _ in range(2):
         flat.swap(flat.vector.clone())
-        model(torch.zeros(2, 4, 42, 42))[0].sum().backward()
+        model(torch.zeros(2, 4, 42, 42))[0].parameters.sum().backward()
         opt.step()
         assert torch.equal(published, kept)
         assert not torch.equal(flat.vector, kept)
@@ -54,7 +55,7 @@ def test_gradients_lie_like_the_parameters() -> None:
 def test_equal_models_have_equal_layouts_and_others_do_not() -> None:
     assert Flat(a_model()).layout == Flat(a_model()).layout
     assert len(Flat(a_model()).layout) == 8
-    others = [ActorCritic((4, 42, 42), 4, small), ActorCritic((6,), 3, mlp)]
+    others = [ActorCritic((4, 42, 42), Discrete(4), small), ActorCritic((6,), Discrete(3), mlp)]
     assert Flat(a_model()).layout not in [Flat(other).layout for other in others]
 
 

@@ -13,6 +13,7 @@ import torch
 from some_messages import a_message
 from torch import Tensor
 
+from gossamer.distributions import Discrete
 from gossamer.exchange.gossip.projection import DIMENSIONS
 from gossamer.exchange.gossip.records import Cut, InTransit, PolicyOutputs, Tracked, Traffic
 from gossamer.exchange.gossip.tracker import Tracker
@@ -24,7 +25,7 @@ def vector(value: float) -> Tensor:
     return torch.full((4,), float(value))
 
 
-POLICY = PolicyOutputs(np.zeros(1, np.uint32), torch.zeros(1, 2))
+POLICY = PolicyOutputs(np.zeros(1, np.uint32), torch.zeros(1, 2), Discrete(2))
 
 
 def a_tracker(period: int, window: int, gradient: Callable[[], Tensor] = lambda: vector(5)) -> Tracker:
