@@ -16,12 +16,12 @@ import torch
 from torch import Tensor, nn
 
 from gossamer.algorithms import Network
-from gossamer.algorithms.base import actor_critic, critic, sample
-from gossamer.data import Action, Trajectory
-from gossamer.distributions import Space
+from gossamer.algorithms.base import actor_critic, critic, evaluate, sample
+from gossamer.data import Action, Trajectory, Tree
 from gossamer.losses import Loss
 from gossamer.options import option, options
 from gossamer.returns import n_step
+from gossamer.spaces import Spec
 
 
 @options
@@ -31,18 +31,20 @@ class Reinforce:
     gamma: float = option("Discount.", 0.99, least=0, most=1, measure="per step")
     value_coef: float = option("Weight of the baseline's loss.", 0.1, least=0)
 
-    def model(self, obs_shape: tuple[int, ...], actions: Space, network: Network) -> nn.Module:
-        return actor_critic(obs_shape, actions, network)
+    def model(self, spec: Spec, network: Network) -> nn.Module:
+        return actor_critic(spec, network)
 
-    def act(self, model: nn.Module, obs: Tensor, rng: torch.Generator, *, greedy: bool = False) -> Action:
-        return sample(model, obs, rng, greedy=greedy)
+    def act(
+        self, model: nn.Module, obs: Tensor, state: Tree, rng: torch.Generator, *, greedy: bool = False
+    ) -> tuple[Action, Tree]:
+        return sample(model, obs, state, rng, greedy=greedy)
 
-    def value(self, model: nn.Module, obs: Tensor) -> Tensor:
-        return critic(model, obs)
+    def value(self, model: nn.Module, obs: Tensor, state: Tree) -> Tensor:
+        return critic(model, obs, state)
 
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
         returns = n_step(batch.reward, batch.discount, batch.value[-1]).flatten()  # [T * B]
-        policy, value = model(batch.obs[:-1].flatten(0, 1))
+        policy, value = evaluate(model, batch)
         policy_loss = -((returns - value.detach()) * policy.log_prob(batch.action.flatten(0, 1))).mean()
         baseline = (returns - value).square().mean()
         parts = {"policy_loss": policy_loss.detach(), "value_loss": baseline.detach()}

@@ -12,6 +12,7 @@ import torch
 from gossamer.data import Step, Trajectory, Tree
 from gossamer.envs.base import Restarting, Resumable, VectorEnv
 from gossamer.errors import EnvironmentFailed
+from gossamer.memory import reset
 from gossamer.policy import Policy
 from gossamer.task import Episode
 
@@ -43,7 +44,8 @@ class Actor:
         """`gamma`: discount per step; `name`: the environment's name, for `Episode`."""
         self.env, self.policy, self.gamma, self.clock, self.name = env, policy, gamma, clock, name
         self._obs = env.reset(seed)  # [B, *O]
-        self._state: Tree = {}
+        self._begins = np.ones(env.num_envs, bool)  # [B] whether `_obs` is the first observation of an episode
+        self._state: Tree = policy.initial_state(env.num_envs)  # recurrent state before `_obs`
         self._scores = np.zeros(env.num_envs, np.float64)  # [B] scores of the running episodes
         self._lengths = np.zeros(env.num_envs, np.int64)  # [B] steps
         self._episodes: list[Episode] = []
@@ -59,6 +61,9 @@ class Actor:
             self._rewards = np.zeros((rollout, self.env.num_envs), np.float32)
             self._discounts = np.zeros_like(self._rewards)
         slot.version.fill_(self.policy.refresh())
+        for name, rows in self._state.items():
+            slot.state[name].copy_(rows)
+        begins = np.zeros((rollout + 1, self.env.num_envs), bool)
         for t in range(rollout):
             with self.clock("inference"):
                 slot.obs[t].copy_(torch.from_numpy(self._obs))
@@ -67,27 +72,32 @@ class Actor:
                 action = answer.action.cpu().numpy()
             with self.clock("env"):
                 step = self.env.step(action)
+            begins[t] = self._begins
             self._record(t, step, slot)
         with self.clock("inference"):
             slot.obs[rollout].copy_(torch.from_numpy(self._obs))
             slot.value[rollout] = self.policy.value(slot.obs[rollout], self._state)
             slot.reward.copy_(torch.from_numpy(self._rewards))
             slot.discount.copy_(torch.from_numpy(self._discounts))
+            begins[rollout] = self._begins
+            slot.begins.copy_(torch.from_numpy(begins))
 
     def _record(self, t: int, step: Step, slot: Trajectory) -> None:
         """Record the results of the environments' step at time t."""
-        self._obs = step.obs
+        self._obs, self._begins = step.obs, step.over
         self._rewards[t] = step.reward
         self._discounts[t] = self.gamma * ~(step.terminated | step.truncated)
         cut = step.truncated
         if cut.any():  # bootstrap truncated episodes: r + gamma V(final observation)
             if step.final_obs is None:
                 raise RuntimeError("the environment truncated an episode and gave no final observation")
-            final = torch.from_numpy(step.final_obs[cut]).to(slot.obs.device)
-            self._rewards[t, cut] += self.gamma * self.policy.value(final, self._state).cpu().numpy()
+            final, rows = (torch.from_numpy(each).to(slot.obs.device) for each in (step.final_obs[cut], cut))
+            state = {name: each[rows] for name, each in self._state.items()}
+            self._rewards[t, cut] += self.gamma * self.policy.value(final, state).cpu().numpy()
         self._scores += step.score
         self._lengths += 1
         if step.over.any():
+            self._state = reset(self._state, torch.from_numpy(step.over).to(slot.obs.device))
             for b in np.flatnonzero(step.over):
                 self._episodes.append(Episode(float(self._scores[b]), int(self._lengths[b]), self.name, int(b)))
             self._scores[step.over], self._lengths[step.over] = 0.0, 0
@@ -110,6 +120,8 @@ class Actor:
             "obs": np.array(self._obs),
             "scores": self._scores.copy(),
             "lengths": self._lengths.copy(),
+            "begins": self._begins.copy(),
+            "memory": {name: each.clone() for name, each in self._state.items()},
         }
 
     def load_state_dict(self, state: Tree) -> None:
@@ -117,3 +129,6 @@ class Actor:
         if state and isinstance(self.env, Resumable):
             self.env.load_state_dict(state["env"])
             self._obs, self._scores, self._lengths = (np.array(state[k]) for k in ("obs", "scores", "lengths"))
+            self._begins = np.array(state["begins"]) if "begins" in state else self._lengths == 0  # version 0.3: none
+            for name, rows in state.get("memory", {}).items():
+                self._state[name] = rows.to(self._state[name])

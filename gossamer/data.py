@@ -60,7 +60,8 @@ class Trajectory:
     discount: Tensor  # [T, B]  gamma * (1 - terminated)
     behaviour: Tensor  # [T, B]  ln mu(a_t), of the behaviour policy mu
     value: Tensor  # [T+1, B]  V(x_t) at acting time, so that on-policy learning needs no second forward pass for it
-    state: Tree  # [B, ...]  recurrent state before x_0
+    begins: Tensor  # [T+1, B] bool  x_t is the first observation of an episode (not after a lost life without reset)
+    state: Tree  # [B, ...]  recurrent state before x_0; empty without memory
     version: Tensor  # [B] int64  version of the behaviour policy's parameters
 
     @property
@@ -77,9 +78,10 @@ class Trajectory:
         action_shape: Sequence[int] = (),
         action_dtype: torch.dtype = torch.int64,
         device: torch.device | str = "cpu",
+        state: Tree | None = None,
     ) -> Trajectory:
         """Allocate a slot, which is filled in place during the whole run. Images are stored channels last, the memory
-        format that convolutions use, so that they are converted only once, when acting."""
+        format that convolutions use, so that they are converted only once, when acting. `state`: a recurrent state."""
         steps = (rollout, envs)
         channels, *plane = obs_shape
         obs = torch.zeros((rollout + 1, envs, *plane, channels), dtype=obs_dtype, device=device)
@@ -90,14 +92,16 @@ class Trajectory:
             discount=torch.zeros(steps, device=device),
             behaviour=torch.zeros(steps, device=device),
             value=torch.zeros((rollout + 1, envs), device=device),
-            state={},
+            begins=torch.zeros((rollout + 1, envs), dtype=torch.bool, device=device),
+            state={name: each.clone() for name, each in (state or {}).items()},
             version=torch.zeros(envs, dtype=torch.int64, device=device),
         )
 
     def to(self, device: torch.device | str) -> Trajectory:
         """Copy the trajectory to another device."""
         tensors = {f.name: getattr(self, f.name) for f in fields(self)}
-        return replace(self, **{k: v.to(device) for k, v in tensors.items() if isinstance(v, Tensor)})
+        state = {name: each.to(device) for name, each in self.state.items()}
+        return replace(self, **{k: v.to(device) for k, v in tensors.items() if isinstance(v, Tensor)}, state=state)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
-"""Action spaces, and the probability distributions over their actions.
+"""Probability distributions over actions.
 
-An action space says how many network outputs parametrise its distribution: P. Everything that has to do with the kind
-of action (sampling, the most probable action, log-probabilities, entropy, KL divergence) is behind `Distribution`.
-Acting, losses, evaluation and diagnostics use nothing else. Leading dimensions, written [...], are batch dimensions.
+Everything that has to do with the kind of action (sampling, the most probable action, log-probabilities, entropy, KL
+divergence) is behind `Distribution`. Acting, losses, evaluation and diagnostics use nothing else. Leading dimensions,
+written [...], are batch dimensions.
 """
 
 from __future__ import annotations
@@ -10,14 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
-import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, softplus
-
-from gossamer.data import Array
 
 LOG_2_PI = math.log(2 * math.pi)
 
@@ -168,176 +165,3 @@ class Gaussian:
 
 def _total(terms: Sequence[Tensor]) -> Tensor:
     return torch.stack(list(terms), dim=-1).sum(-1)
-
-
-class Space(Protocol):
-    """An action space."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of one action."""
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Of actions."""
-
-    @property
-    def outputs(self) -> int:
-        """P, the parameters of one distribution."""
-
-    def distribution(self, parameters: Tensor) -> Distribution:
-        """The distributions with these parameters [..., P]."""
-
-    def head(self, features: int) -> nn.Module:
-        """A policy head: [N, F] -> [N, P]."""
-
-    def random(self, rng: np.random.Generator, count: int) -> Array:
-        """Uniformly drawn actions [count, *shape]."""
-
-    def to_env(self, actions: Array) -> Array:
-        """What the environments get for these actions [B, *shape]."""
-
-
-@dataclass(frozen=True)
-class Discrete:
-    """One choice among n, 0 .. n - 1."""
-
-    n: int
-
-    shape: ClassVar[tuple[int, ...]] = ()
-    dtype: ClassVar[np.dtype[Any]] = np.dtype(np.int64)
-
-    @property
-    def outputs(self) -> int:
-        return self.n
-
-    def distribution(self, parameters: Tensor) -> Distribution:
-        return Categorical(parameters)
-
-    def head(self, features: int) -> nn.Module:
-        return nn.Linear(features, self.outputs)
-
-    def random(self, rng: np.random.Generator, count: int) -> Array:
-        return rng.integers(0, self.n, count)
-
-    def to_env(self, actions: Array) -> Array:
-        return actions
-
-    def __str__(self) -> str:
-        return f"{self.n} actions"
-
-
-@dataclass(frozen=True)
-class MultiDiscrete:
-    """Several choices at once, the i-th one among sizes[i]."""
-
-    sizes: tuple[int, ...]
-
-    dtype: ClassVar[np.dtype[Any]] = np.dtype(np.int64)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (len(self.sizes),)
-
-    @property
-    def outputs(self) -> int:
-        return sum(self.sizes)
-
-    def distribution(self, parameters: Tensor) -> Distribution:
-        return Categoricals(parameters, self.sizes)
-
-    def head(self, features: int) -> nn.Module:
-        return nn.Linear(features, self.outputs)
-
-    def random(self, rng: np.random.Generator, count: int) -> Array:
-        return rng.integers(0, self.sizes, (count, len(self.sizes)))
-
-    def to_env(self, actions: Array) -> Array:
-        return actions
-
-    def __str__(self) -> str:
-        return f"{len(self.sizes)} choices of {', '.join(map(str, self.sizes))} actions"
-
-
-@dataclass(frozen=True)
-class MultiBinary:
-    """n switches."""
-
-    n: int
-
-    dtype: ClassVar[np.dtype[Any]] = np.dtype(np.int64)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (self.n,)
-
-    @property
-    def outputs(self) -> int:
-        return self.n
-
-    def distribution(self, parameters: Tensor) -> Distribution:
-        return Bernoullis(parameters)
-
-    def head(self, features: int) -> nn.Module:
-        return nn.Linear(features, self.outputs)
-
-    def random(self, rng: np.random.Generator, count: int) -> Array:
-        return rng.integers(0, 2, (count, self.n))
-
-    def to_env(self, actions: Array) -> Array:
-        return actions.astype(np.int8)
-
-    def __str__(self) -> str:
-        return f"{self.n} switches"
-
-
-@dataclass(frozen=True)
-class Box:
-    """n continuous numbers between bounds. The distribution is Gaussian, without bounds: actions beyond the bounds are
-    clipped before the environment gets them, log-probabilities are those of the action as drawn (SB3, CleanRL)."""
-
-    low: tuple[float, ...]  # [n]; -inf: none
-    high: tuple[float, ...]  # [n]; inf: none
-
-    dtype: ClassVar[np.dtype[Any]] = np.dtype(np.float32)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (len(self.low),)
-
-    @property
-    def outputs(self) -> int:
-        return 2 * len(self.low)
-
-    def distribution(self, parameters: Tensor) -> Distribution:
-        return Gaussian(parameters)
-
-    def head(self, features: int) -> nn.Module:
-        return GaussianHead(features, len(self.low))
-
-    def random(self, rng: np.random.Generator, count: int) -> Array:
-        low, high = np.array(self.low), np.array(self.high)
-        bounded = np.isfinite(low) & np.isfinite(high)
-        uniform = rng.uniform(np.where(bounded, low, 0.0), np.where(bounded, high, 1.0), (count, len(low)))
-        normal = np.clip(rng.standard_normal((count, len(low))), low, high)
-        return np.where(bounded, uniform, normal).astype(np.float32)
-
-    def to_env(self, actions: Array) -> Array:
-        return np.clip(actions, np.array(self.low, np.float32), np.array(self.high, np.float32))
-
-    def __str__(self) -> str:
-        return f"{len(self.low)} continuous actions"
-
-
-class GaussianHead(nn.Module):
-    """Means from a linear layer; logarithms of standard deviations that do not depend on the observation."""
-
-    def __init__(self, features: int, n: int, log_std: float = 0.0) -> None:
-        super().__init__()
-        self.mean = nn.Linear(features, n)
-        self.log_std = nn.Parameter(torch.full((n,), log_std))
-
-    def forward(self, features: Tensor) -> Tensor:
-        """[N, F] -> [N, 2 n]."""
-        mean = self.mean(features)
-        return torch.cat([mean, self.log_std.expand_as(mean)], dim=-1)

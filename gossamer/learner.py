@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from gossamer.data import Trajectory, Tree
-from gossamer.envs.base import Spec
 from gossamer.exchange import Link, Stepped
 from gossamer.exchange.flat import Flat
 from gossamer.exchange.gossip.records import PolicyOutputs
 from gossamer.losses import Loss
 from gossamer.reference import policy_outputs
+from gossamer.spaces import Spec
 from gossamer.task import Task
 
 _SEEDING = threading.Lock()  # torch initialises from one global random stream, which members of a process share
@@ -29,7 +29,7 @@ def build(task: Task, spec: Spec) -> nn.Module:
     """Create the task's network on its device, with initial parameters common to all members."""
     with _SEEDING, torch.random.fork_rng(devices=[]):
         torch.manual_seed(task.stream("model"))
-        model = task.algorithm.model(spec.obs_shape, spec.actions, task.network)
+        model = task.algorithm.model(spec, task.network)
     return model.to(task.device)
 
 
@@ -38,7 +38,7 @@ class Learner:
 
     def __init__(self, task: Task, spec: Spec, *, rank: int = 0) -> None:
         self.task, self.model, self._actions = task, build(task, spec), spec.actions
-        self.opt = task.optimization.make(self.model.parameters(), task.optimization.learning_rate)
+        self.opt = task.optimization.make(self._trained(), task.optimization.learning_rate)
         self.rng = task.generator("learn", rank)
         self.steps = 0  # environment steps learned from
         self.updates = 0  # optimiser steps
@@ -47,6 +47,10 @@ class Learner:
     def flat(self) -> Flat:
         """The parameters as one vector. Created at first access; from then on the parameters are views of it."""
         return Flat(self.model)
+
+    def _trained(self) -> list[nn.Parameter]:
+        """The parameters with gradients. Running statistics are parameters without."""
+        return [parameter for parameter in self.model.parameters() if parameter.requires_grad]
 
     @property
     def finite(self) -> bool:
@@ -79,7 +83,7 @@ class Learner:
 
     def _step(self) -> Stepped:
         """Local step: clip the gradient, and take an optimiser step if it is finite."""
-        parameters = self.model.parameters()
+        parameters = self._trained()
         norm = nn.utils.clip_grad_norm_(parameters, self.task.optimization.max_grad_norm, foreach=True)
         finite = bool(norm.isfinite())
         if finite:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from gossamer.actor import Actor, Clock
+from gossamer.algorithms.base import initial_state
 from gossamer.data import Trajectory, Tree, numpy_dtype, on_host
 from gossamer.envs.base import VectorEnv
 from gossamer.exchange import Exchange
@@ -66,6 +67,7 @@ class Member:
             spec.actions.shape,
             numpy_dtype(spec.actions.dtype),
             task.device,
+            initial_state(self.learner.model, self.env.num_envs),
         )
 
     def unroll(self, slot: Trajectory) -> None:

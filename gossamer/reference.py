@@ -21,11 +21,12 @@ import numpy as np
 import torch
 from torch import nn
 
+from gossamer.algorithms.base import initial_state
 from gossamer.data import Array
-from gossamer.distributions import Space
 from gossamer.envs.base import EnvFactory
 from gossamer.exchange.gossip.records import PolicyOutputs
 from gossamer.random_play import OncePerProcess, play
+from gossamer.spaces import Space
 from gossamer.task import Task
 
 STEPS = 512  # steps of random play
@@ -40,7 +41,8 @@ def policy_outputs(task: Task, model: nn.Module, actions: Space) -> PolicyOutput
     observations, checksums = reference_observations(task)
     with torch.no_grad(), _evaluating(model):
         batch = torch.from_numpy(observations).to(task.device)
-        answer = task.algorithm.act(model, batch, torch.Generator(task.device), greedy=True)
+        state = initial_state(model, len(batch))
+        answer, _ = task.algorithm.act(model, batch, state, torch.Generator(task.device), greedy=True)
     return PolicyOutputs(checksums, answer.parameters.float().cpu(), actions)
 
 
@@ -52,7 +54,7 @@ def reference_observations(task: Task) -> tuple[Array, Array]:
 
 def _play(env: EnvFactory, seed: int) -> tuple[Array, Array]:
     until, kept = time.monotonic() + SECONDS, []
-    for step, obs in enumerate(play(env, 1, seed, STEPS - 1, lambda silence: None)):
+    for step, (_, obs) in enumerate(play(env, 1, seed, STEPS - 1, lambda silence: None)):
         if step % EVERY == 0:
             kept.append(np.array(obs[0]))
         if time.monotonic() >= until:

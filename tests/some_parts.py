@@ -14,12 +14,14 @@ from torch.optim import Adam, Optimizer
 
 from gossamer.algorithms import A2C, Algorithm, Network
 from gossamer.data import Trajectory, numpy_dtype
-from gossamer.envs.base import EnvFactory, Spec, VectorEnv
+from gossamer.envs.base import EnvFactory, VectorEnv
 from gossamer.envs.toy import Catch
-from gossamer.networks import mlp, small
+from gossamer.networks import ActorCritic
 from gossamer.optim import rmsprop_a3c, rmsprop_dqn, rmsprop_tf, rmsprop_torch
 from gossamer.program import Answer, Silent
+from gossamer.spaces import Space, Spec
 from gossamer.task import Optimization, Report, Task
+from gossamer.torsos import TorsoFactory, mlp, small
 from gossamer.training.budget import Budget
 
 OPTIMIZERS: dict[str, Callable[[Iterable[nn.Parameter], float], Optimizer]] = {
@@ -76,6 +78,12 @@ def a_trajectory(spec: Spec, rollout_length: int, num_envs: int, seed: int = 0) 
     slot.discount.fill_(0.9)
     slot.value.copy_(torch.randn(slot.value.shape, generator=rng))
     return slot
+
+
+def a_network(obs_shape: tuple[int, ...], actions: Space, torso: TorsoFactory, **options: Any) -> ActorCritic:
+    """An actor-critic for one array of this shape: bytes if it is a picture, else float32."""
+    dtype = np.dtype(np.uint8 if len(obs_shape) == 3 else np.float32)
+    return ActorCritic(Spec(obs_shape, dtype, actions), Network(torso, **options))
 
 
 class Watcher(Silent):

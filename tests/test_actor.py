@@ -13,10 +13,10 @@ from torch import Tensor
 
 from gossamer.actor import Actor, Clock
 from gossamer.data import Action, Array, Step, Trajectory, Tree
-from gossamer.distributions import Discrete
-from gossamer.envs.base import EnvFactory, Spec, VectorEnv
+from gossamer.envs.base import EnvFactory, VectorEnv
 from gossamer.envs.gym import Gym
 from gossamer.envs.toy import Catch, Counter, Identity
+from gossamer.spaces import Discrete, Spec
 from gossamer.task import Episode
 
 GAMMA = 0.5
@@ -37,6 +37,9 @@ class Reads:
     def __call__(self, obs: Tensor, state: Tree) -> tuple[Action, Tree]:
         self.asked.append(obs.clone())
         return Action(obs[:, 2].long(), obs[:, 0], obs, self.value(obs, state)), state
+
+    def initial_state(self, num_envs: int) -> Tree:
+        return {}
 
     def value(self, obs: Tensor, state: Tree) -> Tensor:
         return 100.0 + obs[:, 0]

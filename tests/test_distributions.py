@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 from torch import distributions as theirs
 
-from gossamer.distributions import Box, Discrete, Distribution, GaussianHead, MultiBinary, MultiDiscrete, Space
+from gossamer.distributions import Distribution
+from gossamer.spaces import Box, Discrete, GaussianHead, MultiBinary, MultiDiscrete, Space
 
 BATCH = (3, 5)
 

@@ -7,11 +7,13 @@ import math
 import numpy as np
 import pytest
 import torch
+from some_parts import a_network
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from gossamer.distributions import Discrete
-from gossamer.networks import ActorCritic, Centred, TorsoFactory, centre_on, mlp, nature, nips, small
+from gossamer.networks import Centred, centre_on
+from gossamer.spaces import Discrete
+from gossamer.torsos import TorsoFactory, mlp, nature, nips, small
 
 
 def pictures(count: int, shape: tuple[int, ...], seed: int = 0) -> Tensor:
@@ -51,12 +53,12 @@ def test_observations_that_do_not_fit_are_refused(torso: TorsoFactory, shape: tu
 
 def test_a_torso_must_answer_features() -> None:
     with pytest.raises(ValueError, match=r"must return \[N, F\], not \[1, 3, 2\]"):
-        ActorCritic((3, 2), Discrete(2), lambda shape: nn.Identity())
+        a_network((3, 2), Discrete(2), lambda shape: nn.Identity())
 
 
 def test_pictures_are_centred_on_their_background() -> None:
     centre = Centred((1, 1, 2), 1 / 64)
-    centre_on(centre, np.array([[[87.0, 23.0]]], np.float32))
+    centre_on(centre, {"": np.array([[[87.0, 23.0]]], np.float32)})
     obs = torch.tensor([[[[87, 23]]], [[[151, 0]]]], dtype=torch.uint8)
     # (151 - 87) / 64 = 1, (0 - 23) / 64 = -0.359375: all exact in float32
     assert centre(obs, torch.float32).flatten().tolist() == [0.0, 0.0, 1.0, -0.359375]
@@ -80,7 +82,7 @@ def test_vectors_pass_as_they_are() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(("torso", "shape"), [(small, (4, 42, 42)), (mlp, (6,))])
 def test_results_and_gradients_are_float32(torso: TorsoFactory, shape: tuple[int, ...], dtype: torch.dtype) -> None:
-    model = ActorCritic(shape, Discrete(3), torso, compute_dtype=dtype)
+    model = a_network(shape, Discrete(3), torso, dtype=dtype)
     policy, value = model(torch.randn(5, *shape))
     logits = policy.parameters
     assert (logits.shape, value.shape) == ((5, 3), (5,))
@@ -98,11 +100,11 @@ def test_results_and_gradients_are_float32(torso: TorsoFactory, shape: tuple[int
 )
 def test_bfloat16_is_close_to_float32(torso: TorsoFactory, shape: tuple[int, ...]) -> None:
     torch.manual_seed(0)
-    full = ActorCritic(shape, Discrete(6), torso, scale=1 / 64)
-    half = ActorCritic(shape, Discrete(6), torso, scale=1 / 64, compute_dtype=torch.bfloat16)
+    full = a_network(shape, Discrete(6), torso, input_scale=1 / 64)
+    half = a_network(shape, Discrete(6), torso, input_scale=1 / 64, dtype=torch.bfloat16)
     half.load_state_dict(full.state_dict())
-    centre_on(full, np.full(shape, 120, np.float32))
-    centre_on(half, np.full(shape, 120, np.float32))
+    centre_on(full, {"": np.full(shape, 120, np.float32)})
+    centre_on(half, {"": np.full(shape, 120, np.float32)})
     obs = pictures(16, shape)
     # bfloat16 rounds by up to 2^-9; over a few layers of sums, whose errors partly cancel, it stays within some 2^-7,
     # of the largest value here, since small ones are differences of large ones
@@ -121,7 +123,7 @@ def test_bfloat16_is_close_to_float32(torso: TorsoFactory, shape: tuple[int, ...
 
 
 def test_acting_and_learning_see_the_same_in_bfloat16() -> None:
-    model = ActorCritic((6,), Discrete(3), mlp, compute_dtype=torch.bfloat16)
+    model = a_network((6,), Discrete(3), mlp, dtype=torch.bfloat16)
     obs = torch.randn(5, 6)
     learning = model(obs)
     with torch.no_grad():
@@ -131,7 +133,7 @@ def test_acting_and_learning_see_the_same_in_bfloat16() -> None:
 
 
 def test_weights_changed_in_place_are_used_at_once_in_bfloat16() -> None:
-    model = ActorCritic((6,), Discrete(3), mlp, compute_dtype=torch.bfloat16)
+    model = a_network((6,), Discrete(3), mlp, dtype=torch.bfloat16)
     obs = torch.randn(5, 6)
     with torch.no_grad():
         before = model(obs)[1]
@@ -143,14 +145,14 @@ def test_weights_changed_in_place_are_used_at_once_in_bfloat16() -> None:
 
 
 def test_a_model_saves_no_cast_weights() -> None:
-    model = ActorCritic((6,), Discrete(3), mlp, compute_dtype=torch.bfloat16)
+    model = a_network((6,), Discrete(3), mlp, dtype=torch.bfloat16)
     with torch.no_grad():
         model(torch.randn(5, 6))
     assert {tensor.dtype for tensor in model.state_dict().values()} == {torch.float32}
 
 
 def test_orthogonal_weights() -> None:
-    model = ActorCritic((4, 42, 42), Discrete(3), small)
+    model = a_network((4, 42, 42), Discrete(3), small)
     for module in model.torso.modules():
         if isinstance(module, nn.Conv2d | nn.Linear):
             rows = module.weight.flatten(1)
@@ -162,7 +164,7 @@ def test_orthogonal_weights() -> None:
 
 
 def test_uniform_weights_are_within_one_over_the_root_of_the_fan_in() -> None:
-    model = ActorCritic((4, 42, 42), Discrete(3), small, orthogonal=False)
+    model = a_network((4, 42, 42), Discrete(3), small, orthogonal=False)
     fans = [4 * 4 * 4, 16 * 4 * 4, 32 * 9 * 9, 256, 256]
     modules = [m for m in model.modules() if isinstance(m, nn.Conv2d | nn.Linear)]
     for module, fan in zip(modules, fans, strict=True):

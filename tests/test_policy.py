@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import torch
+from some_parts import a_network
 from torch import nn
 
 from gossamer.algorithms import A2C
-from gossamer.distributions import Discrete
 from gossamer.exchange import AloneLink
-from gossamer.networks import ActorCritic, mlp
 from gossamer.policy import Replica
+from gossamer.spaces import Discrete
+from gossamer.torsos import mlp
 
 
 def replica(model: nn.Module, link: AloneLink, *, greedy: bool = False) -> Replica:
@@ -17,7 +18,7 @@ def replica(model: nn.Module, link: AloneLink, *, greedy: bool = False) -> Repli
 
 
 def test_a_replica_answers_what_its_model_does() -> None:
-    model, obs = ActorCritic((4,), Discrete(3), mlp), torch.randn(7, 4)
+    model, obs = a_network((4,), Discrete(3), mlp), torch.randn(7, 4)
     policy = replica(model, AloneLink(), greedy=True)
     answer, state = policy(obs, {})
     expected, value = model(obs)
@@ -30,7 +31,7 @@ def test_a_replica_answers_what_its_model_does() -> None:
 
 
 def test_it_draws_from_its_own_stream() -> None:
-    model, obs = ActorCritic((4,), Discrete(3), mlp), torch.randn(20, 4)
+    model, obs = a_network((4,), Discrete(3), mlp), torch.randn(20, 4)
     one, other = replica(model, AloneLink()), replica(model, AloneLink())
     first = one(obs, {})[0].action
     assert not torch.equal(one(obs, {})[0].action, first)
@@ -39,4 +40,4 @@ def test_it_draws_from_its_own_stream() -> None:
 
 
 def test_its_version_is_its_exchange_s() -> None:
-    assert replica(ActorCritic((4,), Discrete(3), mlp), AloneLink(version=7)).refresh() == 7
+    assert replica(a_network((4,), Discrete(3), mlp), AloneLink(version=7)).refresh() == 7

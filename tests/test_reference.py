@@ -13,12 +13,12 @@ from some_parts import CountedCatch, a_task
 from torch import nn
 
 from gossamer import reference as module
-from gossamer.distributions import Discrete
 from gossamer.envs.toy import Catch
 from gossamer.exchange.flat import Flat
 from gossamer.learner import Learner, build
 from gossamer.random_play import OncePerProcess
 from gossamer.reference import policy_outputs, reference_observations
+from gossamer.spaces import Discrete
 
 ACTIONS = Discrete(3)  # Catch's
 

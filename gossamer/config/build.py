@@ -10,11 +10,12 @@ import torch
 from gossamer.algorithms import Network
 from gossamer.config.config import Config
 from gossamer.config.names import NETWORKS, load
-from gossamer.envs.base import EnvFactory, Spec
+from gossamer.envs.base import EnvFactory
 from gossamer.errors import UserError
 from gossamer.machine import resolve_device
 from gossamer.networks import INPUT_SCALES
 from gossamer.program import Program
+from gossamer.spaces import Spec
 from gossamer.task import Optimization, Task
 
 
@@ -52,6 +53,13 @@ def network(config: Config) -> Network:
         centre=chosen.input == "background",
         orthogonal=chosen.initialization == "orthogonal",
         dtype=precision(chosen.precision),
+        separate_critic=chosen.separate_critic,
+        normalize_observations=chosen.normalize_observations,
+        normalize_returns=chosen.normalize_returns,
+        state_std=chosen.state_std,
+        memory=chosen.memory,
+        memory_units=chosen.memory_units,
+        own_torso=":" in chosen.torso,
     )
 
 

@@ -21,10 +21,12 @@ ALGORITHMS = {
     "ppo": "gossamer.algorithms.ppo:PPO",
 }
 NETWORKS = {
-    "nips": "gossamer.networks:nips",
-    "nature": "gossamer.networks:nature",
-    "small": "gossamer.networks:small",
-    "mlp": "gossamer.networks:mlp",
+    "auto": "gossamer.torsos:auto",
+    "nips": "gossamer.torsos:nips",
+    "nature": "gossamer.torsos:nature",
+    "small": "gossamer.torsos:small",
+    "tiny": "gossamer.torsos:tiny",
+    "mlp": "gossamer.torsos:mlp",
 }
 OPTIMIZERS = {
     "adam": "gossamer.optim:Adam",

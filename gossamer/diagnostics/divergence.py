@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from gossamer.data import Array
-from gossamer.distributions import Space
 from gossamer.exchange.gossip.records import PolicyOutputs
+from gossamer.spaces import Space
 
 
 def divergence(parameters: Tensor, actions: Space) -> Tensor:

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gossamer.data import Array, Step
-from gossamer.distributions import Discrete
-from gossamer.envs.base import Spec, VectorEnv, check_counts, cores, env_seeds, missing_extra, unknown_env
+from gossamer.envs.base import VectorEnv, check_counts, cores, env_seeds, missing_extra, unknown_env
+from gossamer.spaces import Discrete, Spec
 
 if TYPE_CHECKING:
     from ale_py.vector_env import AtariVectorEnv

@@ -7,14 +7,13 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from gossamer.data import Array, Step, Tree
-from gossamer.distributions import Space
 from gossamer.errors import EnvironmentFailed
+from gossamer.spaces import Spec
 
 
 class UnsupportedSpace(ValueError):
@@ -27,21 +26,6 @@ class UnknownEnv(ValueError):
 
 class MissingExtra(ImportError):
     """An optional dependency is not installed."""
-
-
-@dataclass(frozen=True)
-class Spec:
-    """Observations and actions of one environment."""
-
-    obs_shape: tuple[int, ...]  # O: [C, H, W] for images, [N] for vectors
-    obs_dtype: np.dtype[Any]  # uint8 for images
-    actions: Space
-    frames_per_step: int = 1  # emulator frames per step
-
-    @property
-    def pixels(self) -> bool:
-        """Whether observations are images (the default network is then convolutional)."""
-        return len(self.obs_shape) == 3
 
 
 class VectorEnv(Protocol):

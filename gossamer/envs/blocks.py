@@ -15,9 +15,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from gossamer.data import Array
-from gossamer.envs.base import Spec
 from gossamer.envs.local import Local, Source
 from gossamer.errors import EnvironmentFailed
+from gossamer.spaces import Spec
 
 Request: TypeAlias = tuple[str, Any]  # ("reset", "step", "frames" or "close"; seeds for "reset")
 Answer: TypeAlias = tuple[Any, tuple[EnvironmentFailed, ...]]  # (result or error, failures followed by a restart)

@@ -9,10 +9,11 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from gossamer.data import Array, Step, Tree
-from gossamer.envs.base import Spec, env_seeds
+from gossamer.envs.base import env_seeds
 from gossamer.envs.single import Single
 from gossamer.envs.spaces import GymEnv
 from gossamer.errors import EnvironmentFailed
+from gossamer.spaces import Spec
 
 OnError: TypeAlias = Literal["fail", "restart"]
 AT_MOST = 10  # consecutive restarts of one environment without a successful step

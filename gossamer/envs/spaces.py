@@ -9,9 +9,10 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
 
-from gossamer import distributions
+from gossamer import spaces
 from gossamer.data import Array
-from gossamer.envs.base import Spec, UnsupportedSpace
+from gossamer.envs.base import UnsupportedSpace
+from gossamer.spaces import Spec
 
 GymEnv: TypeAlias = gymnasium.Env[Any, Any]
 
@@ -61,17 +62,17 @@ def adapt(name: str, env: GymEnv) -> Adapter:
     )
 
 
-def _actions(name: str, space: Space[Any]) -> tuple[Any, distributions.Space]:
+def _actions(name: str, space: Space[Any]) -> tuple[Any, spaces.Space]:
     """Return the first action and our action space."""
     if isinstance(space, Discrete):
-        return int(space.start), distributions.Discrete(int(space.n))
+        return int(space.start), spaces.Discrete(int(space.n))
     if isinstance(space, MultiDiscrete):
-        return space.start.ravel(), distributions.MultiDiscrete(tuple(space.nvec.ravel().tolist()))
+        return space.start.ravel(), spaces.MultiDiscrete(tuple(space.nvec.ravel().tolist()))
     if isinstance(space, MultiBinary):
-        return 0, distributions.MultiBinary(int(np.prod(space.shape)))
+        return 0, spaces.MultiBinary(int(np.prod(space.shape)))
     if isinstance(space, Box) and np.issubdtype(space.dtype, np.floating):
         low, high = (tuple(bound.ravel().astype(float).tolist()) for bound in (space.low, space.high))
-        return np.float32(0), distributions.Box(low, high)
+        return np.float32(0), spaces.Box(low, high)
     raise UnsupportedSpace(
         f"{name}: actions of {space} are not supported; Discrete, MultiDiscrete, MultiBinary and Box (of floats) are: "
         "use a gymnasium.ActionWrapper in a factory of your own, --env module:factory"

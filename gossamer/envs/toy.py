@@ -19,8 +19,8 @@ from typing import Protocol
 import numpy as np
 
 from gossamer.data import Array, Step, Tree
-from gossamer.distributions import Discrete
-from gossamer.envs.base import Spec, VectorEnv, check_counts
+from gossamer.envs.base import VectorEnv, check_counts
+from gossamer.spaces import Discrete, Spec
 
 CELL = 16  # pixels per cell of a board in `frames`
 

@@ -14,7 +14,7 @@ from torch import nn
 
 from gossamer.config.build import environment, task
 from gossamer.envs.atari import Atari
-from gossamer.envs.base import EnvFactory, Spec
+from gossamer.envs.base import EnvFactory
 from gossamer.envs.watchdog import Watchdog, complain
 from gossamer.errors import UserError
 from gossamer.evaluation.games import MAX_FRAMES, MAX_STEPS, SIDE_BY_SIDE, limit, play, shown
@@ -22,6 +22,7 @@ from gossamer.evaluation.members import AVERAGE, average, choose
 from gossamer.exchange import AloneLink
 from gossamer.learner import build
 from gossamer.policy import Replica
+from gossamer.spaces import Spec
 from gossamer.storage.checkpoint import Checkpoint, Store
 from gossamer.storage.contents import CHECKPOINTS
 from gossamer.storage.directory import load_config

@@ -70,13 +70,14 @@ def record(
     ):
         policy, _ = load_policy(found, what, env.spec, member=member, greedy=greedy, seed=seed)
         obs, score, steps = env.reset(what.stream("record") ^ seed), 0.0, 0
+        memory = policy.initial_state(1)
 
         def film(beside: Path) -> None:
-            nonlocal obs, score, steps
+            nonlocal obs, score, steps, memory
             with _film(beside) as add:
                 add(env.frames()[0])
                 for steps in range(1, max_steps + 1):  # noqa: B007  steps is read after the loop
-                    answer, _ = policy(torch.from_numpy(obs).to(what.device), {})
+                    answer, memory = policy(torch.from_numpy(obs).to(what.device), memory)
                     step = env.step(answer.action.cpu().numpy())
                     obs, score = step.obs, score + float(step.score[0])
                     if step.over[0]:

@@ -18,9 +18,9 @@ from some_gossip import Ring, windows
 from gossamer.diagnostics import consensus as module
 from gossamer.diagnostics.bound import consensus_distance
 from gossamer.diagnostics.consensus import ConsensusMonitor
-from gossamer.distributions import Discrete
 from gossamer.exchange.gossip.projection import standard_error
 from gossamer.exchange.gossip.records import Cut, InTransit, PolicyOutputs, Record, Tracked, Traffic
+from gossamer.spaces import Discrete
 
 VECTOR = torch.zeros(8)  # of parameters
 SIZE = len(VECTOR)

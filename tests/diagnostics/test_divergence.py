@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from gossamer.diagnostics.divergence import PolicyDivergence, common_parameters, divergence, policy_divergence
-from gossamer.distributions import Box, Discrete
 from gossamer.exchange.gossip.records import PolicyOutputs
+from gossamer.spaces import Box, Discrete
 
 
 def test_two_coins() -> None:

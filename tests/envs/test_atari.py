@@ -6,9 +6,9 @@ import pytest
 pytest.importorskip("ale_py", reason="the extra [atari] is not installed")
 
 from gossamer.data import Step
-from gossamer.distributions import Discrete
 from gossamer.envs.atari import GALA, IMPALA, MACHADO, PAAC, PRESETS, Atari, AtariPreset
 from gossamer.envs.base import Resumable, UnknownEnv
+from gossamer.spaces import Discrete
 
 SMALL = replace(PAAC, size=10, stack=2)
 

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from gossamer.distributions import Discrete
 from gossamer.envs import MissingExtra, UnknownEnv, names, resolve
 from gossamer.envs.atari import GALA, PAAC, Atari, AtariPreset, list_games
 from gossamer.envs.base import near_names
 from gossamer.envs.gym import Custom, Gym
 from gossamer.envs.toy import Catch, Counter, Identity
+from gossamer.spaces import Discrete
 
 without = importlib.util.find_spec("ale_py") is None
 needs_atari = pytest.mark.skipif(without, reason="the extra [atari] is not installed")

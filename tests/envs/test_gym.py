@@ -9,11 +9,11 @@ import gymnasium
 import numpy as np
 import pytest
 
-from gossamer.distributions import Box, Discrete, MultiBinary, MultiDiscrete, Space
 from gossamer.envs import catalogue
 from gossamer.envs.base import Resumable, UnknownEnv, UnsupportedSpace, VectorEnv, env_seeds
 from gossamer.envs.gym import Custom, Gym, list_ids
 from gossamer.errors import UserError
+from gossamer.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
 
 
 @pytest.fixture(autouse=True)

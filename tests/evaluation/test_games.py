@@ -6,9 +6,8 @@ import numpy as np
 import torch
 
 from gossamer.data import Action, Array, Step, Tree
-from gossamer.distributions import Discrete
-from gossamer.envs.base import Spec
 from gossamer.evaluation.games import NEWS, play
+from gossamer.spaces import Discrete, Spec
 
 
 class Idle:
@@ -20,6 +19,9 @@ class Idle:
     def __call__(self, obs: torch.Tensor, state: Tree) -> tuple[Action, Tree]:
         zeros = torch.zeros(len(obs))
         return Action(zeros.long(), zeros, zeros[:, None], zeros), state
+
+    def initial_state(self, num_envs: int) -> Tree:
+        return {}
 
     def value(self, obs: torch.Tensor, state: Tree) -> torch.Tensor:
         return torch.zeros(len(obs))

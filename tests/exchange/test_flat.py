@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import pytest
 import torch
+from some_parts import a_network
 from torch import nn
 from torch.optim import Adam
 
-from gossamer.distributions import Discrete
 from gossamer.exchange.flat import ALIGN, Flat
-from gossamer.networks import ActorCritic, mlp, small
+from gossamer.spaces import Discrete
+from gossamer.torsos import mlp, small
 
 
 def a_model() -> ActorCritic:
-    return ActorCritic((4, 42, 42), Discrete(3), small)
+    return a_network((4, 42, 42), Discrete(3), small)
 
 
 def test_parameters_are_views_of_the_vector() -> None:
@@ -55,7 +56,7 @@ def test_gradients_lie_like_the_parameters() -> None:
 def test_equal_models_have_equal_layouts_and_others_do_not() -> None:
     assert Flat(a_model()).layout == Flat(a_model()).layout
     assert len(Flat(a_model()).layout) == 8
-    others = [ActorCritic((4, 42, 42), Discrete(4), small), ActorCritic((6,), Discrete(3), mlp)]
+    others = [a_network((4, 42, 42), Discrete(4), small), a_network((6,), Discrete(3), mlp)]
     assert Flat(a_model()).layout not in [Flat(other).layout for other in others]
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from gossamer.data import Array
-from gossamer.distributions import Space
+from gossamer.spaces import Space
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ import torch
 from some_messages import a_message
 from torch import Tensor
 
-from gossamer.distributions import Discrete
 from gossamer.exchange.gossip.projection import DIMENSIONS
 from gossamer.exchange.gossip.records import Cut, InTransit, PolicyOutputs, Tracked, Traffic
 from gossamer.exchange.gossip.tracker import Tracker
+from gossamer.spaces import Discrete
 
 EVERYBODY = (0, 1)
 
