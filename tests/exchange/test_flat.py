@@ -9,6 +9,7 @@ from torch import nn
 from torch.optim import Adam
 
 from gossamer.exchange.flat import ALIGN, Flat
+from gossamer.networks import ActorCritic
 from gossamer.spaces import Discrete
 from gossamer.torsos import mlp, small
 
