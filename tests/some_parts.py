@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -44,13 +44,14 @@ def a_task(
     dtype: torch.dtype = torch.float32,
     rollout_length: int = 4,
     seed: int = 1,
+    **network: Any,
 ) -> Task:
-    """Vectors through the MLP; pictures centred, through the small network."""
+    """Vectors through the MLP; pictures centred, through the small network. `network`: further fields of `Network`."""
     env = env or Catch()
     pixels = env.make(1).spec.pixels
-    network = Network(small, 1 / 64, centre=True, dtype=dtype) if pixels else Network(mlp, dtype=dtype)
+    parts = Network(small, 1 / 64, centre=True, dtype=dtype) if pixels else Network(mlp, dtype=dtype)
     optimization = Optimization(OPTIMIZERS[optimizer], rate, anneal_steps, max_grad_norm=max_grad_norm)
-    return Task(env, algorithm or A2C(), network, optimization, rollout_length, seed, threads=1)
+    return Task(env, algorithm or A2C(), replace(parts, **network), optimization, rollout_length, seed, threads=1)
 
 
 @dataclass(frozen=True)

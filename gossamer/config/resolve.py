@@ -13,7 +13,7 @@ from gossamer.algorithms import Algorithm
 from gossamer.config.config import Architecture, Config, Control, OptimizationOptions, RunOptions
 from gossamer.config.elsewhere import suggestion
 from gossamer.config.names import ALGORITHMS, ARCHITECTURES, NETWORKS, OPTIMIZERS, PRESETS, load, name_of
-from gossamer.config.presets import Layer, layers
+from gossamer.config.presets import Kind, Layer, layers
 from gossamer.envs import catalogue
 from gossamer.envs.atari import Atari
 from gossamer.envs.base import EnvFactory
@@ -24,6 +24,7 @@ from gossamer.errors import UserError, near
 from gossamer.networks import NetworkOptions
 from gossamer.optim import StepRule
 from gossamer.options import declared, defaults, flag, given, is_part, options
+from gossamer.spaces import Box
 
 DEFAULT_ALGORITHM = "a2c"
 # Parts of a `Config` whose dataclass does not depend on the choices
@@ -82,7 +83,7 @@ class Composition:
         algorithm = _kind("--algorithm", choices.algorithm or DEFAULT_ALGORITHM, ALGORITHMS)
         names = name_of(architecture, ARCHITECTURES), name_of(algorithm, ALGORITHMS)
         atari = isinstance(self.env, Atari)
-        found = layers(*names, preset=choices.preset, pixels=atari or _pixels(self.env), atari=atari)
+        found = layers(*names, preset=choices.preset, kind="pixels" if atari else _kind_of_env(self.env), atari=atari)
         self.layers = tuple(found)
         self.kinds: dict[str, type] = {
             **COMMON,
@@ -192,9 +193,11 @@ def _of_function(function: Any) -> type:
     return options(type(function.__name__, (), {**about, **given, "__annotations__": annotations, "program": program}))
 
 
-def _pixels(env: EnvFactory) -> bool:
+def _kind_of_env(env: EnvFactory) -> Kind:
     with Watchdog(env.name, complain) as watchdog, closing(watchdog.watch(env.make(1))) as made:
-        return made.spec.pixels
+        if made.spec.pixels:
+            return "pixels"
+        return "continuous" if isinstance(made.spec.actions, Box) else "vector"
 
 
 def refused(name: str, value: Any, known: Iterable[str], chosen: Collection[str]) -> UserError:
@@ -226,6 +229,13 @@ def _check_together(config: Config, env: EnvFactory) -> None:
         raise UserError(
             f"--num-minibatches {minibatches}: a rollout has only {envs * length} steps "
             f"(--num-envs {envs} x --rollout-length {length})"
+        )
+    if values["memory"] != "none" and values["separate_critic"]:
+        raise UserError("--separate-critic: not available with --memory, which both heads share")
+    if values["memory"] != "none" and "num_envs" in values and envs < minibatches:
+        raise UserError(
+            f"--num-minibatches {minibatches}: with --memory, a minibatch consists of whole rollouts of environments: "
+            f"at most --num-envs {envs}"
         )
     if isinstance(env, Gym | Custom) and envs % max(1, workers):
         raise UserError(f"--env-workers {workers}: must divide --num-envs {envs}: all workers step equally many")

@@ -5,6 +5,7 @@
     catch-pixels   [1, 42, 42] uint8          1                -0.6
     identity       [states] float32           length           length / states
     counter        [3] float32                length (length - 1) / 2 for any actions
+    recall         [cues + 1] float32         1; 1 / cues without memory or with random actions
 
 All are vectorised in NumPy, exactly resumable, and can be rendered.
 """
@@ -237,6 +238,56 @@ class _Counter:
 
     def state(self) -> dict[str, Array]:
         return {"age": self._age, "episode": self._episode}
+
+
+@dataclass(frozen=True)
+class Recall:
+    """Needs memory. At the first step one of `cues` lights is on; then all are off for `delay` steps. At the last step
+    another light asks for an answer: action i gives reward 1 if light i was on at the beginning, else 0. All other
+    actions have no effect. The optimal return is 1; without memory it is 1 / cues."""
+
+    delay: int = 20  # steps
+    cues: int = 2
+
+    def __post_init__(self) -> None:
+        _positive("Recall", delay=self.delay, cues=self.cues)
+
+    @property
+    def name(self) -> str:
+        return "recall"
+
+    def make(self, num_envs: int, *, workers: int = 0, render: bool = False) -> VectorEnv:
+        check_counts(num_envs, workers)
+        return ToyVector(partial(_Recall, num_envs, self.delay, self.cues), num_envs)
+
+
+class _Recall:
+    def __init__(self, num_envs: int, delay: int, cues: int) -> None:
+        self.spec = Spec((cues + 1,), np.dtype(np.float32), actions=Discrete(cues))
+        self._delay, self._cues = delay, cues
+        self._age, self._cue = np.zeros(num_envs, np.int64), np.zeros(num_envs, np.int64)
+
+    def begin(self, where: Array, rng: np.random.Generator) -> None:
+        self._age[where] = 0
+        self._cue[where] = rng.integers(0, self._cues, size=int(where.sum()))
+
+    def play(self, action: Array, rng: np.random.Generator) -> tuple[Array, Array, Array]:
+        asked = self._age == self._delay
+        self._age += 1
+        return (asked & (action == self._cue)).astype(np.float32), asked, np.zeros_like(asked)
+
+    def observe(self) -> Array:
+        lights = np.zeros((len(self._age), self._cues + 1), np.float32)
+        first = self._age == 0
+        lights[first, self._cue[first]] = 1
+        lights[:, -1] = self._age == self._delay
+        return lights
+
+    def board(self) -> Array:
+        return self.observe()[:, None]
+
+    def state(self) -> dict[str, Array]:
+        return {"age": self._age, "cue": self._cue}
 
 
 def _positive(toy: str, **counts: int) -> None:

@@ -8,7 +8,7 @@ from gossamer.envs import MissingExtra, UnknownEnv, names, resolve
 from gossamer.envs.atari import GALA, PAAC, Atari, AtariPreset, list_games
 from gossamer.envs.base import near_names
 from gossamer.envs.gym import Custom, Gym
-from gossamer.envs.toy import Catch, Counter, Identity
+from gossamer.envs.toy import Catch, Counter, Identity, Recall
 from gossamer.spaces import Discrete
 
 without = importlib.util.find_spec("ale_py") is None
@@ -28,8 +28,9 @@ def test_names_without_the_atari_extra() -> None:
     assert resolve("catch-pixels") == Catch(pixels=True)
     assert resolve("identity") == Identity()
     assert resolve("counter") == Counter()
+    assert resolve("recall") == Recall()
     assert resolve("CartPole-v1") == Gym("CartPole-v1")
-    assert names()["toy"] == ("catch", "catch-pixels", "identity", "counter")
+    assert names()["toy"] == ("catch", "catch-pixels", "identity", "counter", "recall")
     assert names()["atari"] == ()
     assert "CartPole-v1" in names()["gymnasium"]
 
