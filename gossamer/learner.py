@@ -38,7 +38,8 @@ class Learner:
 
     def __init__(self, task: Task, spec: Spec, *, rank: int = 0) -> None:
         self.task, self.model, self._actions = task, build(task, spec), spec.actions
-        self.opt = task.optimization.make(self._trained(), task.optimization.learning_rate)
+        self._trained = [each for each in self.model.parameters() if each.requires_grad]  # running statistics have none
+        self.opt = task.optimization.make(self._trained, task.optimization.learning_rate)
         self.rng = task.generator("learn", rank)
         self.steps = 0  # environment steps learned from
         self.updates = 0  # optimiser steps
@@ -47,10 +48,6 @@ class Learner:
     def flat(self) -> Flat:
         """The parameters as one vector. Created at first access; from then on the parameters are views of it."""
         return Flat(self.model)
-
-    def _trained(self) -> list[nn.Parameter]:
-        """The parameters with gradients. Running statistics are parameters without."""
-        return [parameter for parameter in self.model.parameters() if parameter.requires_grad]
 
     @property
     def finite(self) -> bool:
@@ -83,8 +80,7 @@ class Learner:
 
     def _step(self) -> Stepped:
         """Local step: clip the gradient, and take an optimiser step if it is finite."""
-        parameters = self._trained()
-        norm = nn.utils.clip_grad_norm_(parameters, self.task.optimization.max_grad_norm, foreach=True)
+        norm = nn.utils.clip_grad_norm_(self._trained, self.task.optimization.max_grad_norm, foreach=True)
         finite = bool(norm.isfinite())
         if finite:
             self.opt.step()
