@@ -82,6 +82,13 @@ class Keywords(TypedDict, total=False):
     input: Literal["background", "unit", "raw"]
     initialization: Literal["orthogonal", "uniform"]
     precision: Literal["auto", "fp32", "bf16"]
+    separate_critic: bool
+    normalize_observations: bool
+    normalize_returns: bool
+    state_std: bool
+    memory: Literal["none", "lstm", "gru"]
+    memory_units: int
+    last_action_reward: bool
     # optimizers
     learning_rate: float
     anneal_steps: int

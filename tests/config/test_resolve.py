@@ -13,7 +13,6 @@ import torch
 from torch import nn
 from torch.optim import Adam
 
-from gossamer import networks
 from gossamer.algorithms import A2C, PPO
 from gossamer.architectures import GALA
 from gossamer.config.build import check_memory, device, learners, program, task
@@ -28,6 +27,7 @@ from gossamer.errors import UserError
 from gossamer.optim import RMSProp, RMSPropTF
 from gossamer.program import Program
 from gossamer.task import Task
+from gossamer.torsos import auto
 
 
 def settings(env: str = "catch", **given: Any) -> Config:
@@ -39,9 +39,23 @@ def values(env: str = "catch", **given: Any) -> SimpleNamespace:
 
 
 def test_defaults_fit_the_kind_of_environment() -> None:
-    assert (values("catch").network, values("catch").input) == ("mlp", "raw")
-    assert (values("catch-pixels").network, values("catch-pixels").input) == ("nips", "background")
-    assert values("catch-pixels", algorithm="ppo").network == "small"
+    assert (values("catch").network, values("catch").input) == ("auto", "raw")
+    assert (values("catch-pixels").network, values("catch-pixels").input) == ("auto", "background")
+    robot = values("Pendulum-v1", algorithm="ppo")
+    assert (robot.normalize_observations, robot.normalize_returns, robot.separate_critic) == (True, True, True)
+    assert not values("catch", algorithm="ppo").normalize_observations
+
+
+def test_heads_that_share_a_memory_share_their_torso() -> None:
+    assert not values("Pendulum-v1", algorithm="ppo", memory="lstm", num_minibatches=8).separate_critic
+    with pytest.raises(UserError, match="--separate-critic: not available with --memory, which both heads share"):
+        settings(memory="gru", separate_critic=True)
+
+
+def test_minibatches_of_sequences_need_as_many_environments() -> None:
+    wanted = "--num-minibatches 5: with --memory, a minibatch consists of whole rollouts of environments: at most"
+    with pytest.raises(UserError, match=f"{wanted} --num-envs 4"):
+        settings(algorithm="ppo", memory="lstm", num_envs=4, num_minibatches=5)
 
 
 def test_what_is_given_wins() -> None:
@@ -100,7 +114,7 @@ ZERO_WILL_DO = ["env_workers", "threads", "anneal_steps", "seed"]
         ("steps", 1e6, "--steps 1000000.0: must be of type int"),
         ("steps", "1000", "--steps '1000': must be of type int"),
         ("steps", True, "--steps True: must be of type int"),
-        ("network", "natur", "--network natur: no such network; near: nature; available: nips, nature, small, mlp"),
+        ("network", "natur", "--network natur: no such network; near: nature; available: auto, nips, nature"),
         ("device", "gpu", "--device gpu: no such device; use auto, cpu, cuda or cuda:N"),
         ("device", "meta", "--device meta: not supported; use auto, cpu"),
         ("device", "cuda:99", r"--device cuda:99: this machine has \d+ CUDA devices; use auto or cpu"),
@@ -196,7 +210,7 @@ def test_a2c_becomes_its_task() -> None:
     plan = made.optimization
     assert (plan.learning_rate, plan.anneal_steps, plan.final_fraction, plan.max_grad_norm) == (0.4, 300, 0.2, 0.1)
     assert (made.rollout_length, made.seed, made.threads, made.device) == (11, 13, 3, "cpu")
-    assert (made.network.torso, made.network.dtype) == (networks.mlp, torch.float32)
+    assert (made.network.torso, made.network.dtype) == (auto, torch.float32)
     assert (made.network.input_scale, made.network.centre, made.network.orthogonal) == (1.0, False, True)
 
 
