@@ -22,7 +22,7 @@ NEEDS = {
     "gymnasium.envs.box2d.": ("Box2D", 'pip install "gossamer[gym]"'),
     "gymnasium.envs.phys2d.": ("jax", 'pip install "gymnasium[jax]"'),
     "gymnasium.envs.tabular.": ("jax", 'pip install "gymnasium[jax]"'),
-    "gymnasium.envs.mujoco.": ("mujoco", 'pip install "gymnasium[mujoco]"'),
+    "gymnasium.envs.mujoco.": ("mujoco", 'pip install "gossamer[mujoco]"'),
 }
 
 

@@ -47,10 +47,10 @@ def test_what_is_registered_by_others_can_be_as_far_as_is_known() -> None:
 @pytest.mark.usefixtures("nothing_installed")
 def test_what_is_not_installed_is_said_with_its_command() -> None:
     assert "LunarLander-v3" in trainable(list_ids())['pip install "gossamer[gym]"']
-    assert "HalfCheetah-v5" in trainable(list_ids())['pip install "gymnasium[mujoco]"']
+    assert "HalfCheetah-v5" in trainable(list_ids())['pip install "gossamer[mujoco]"']
     with pytest.raises(MissingExtra, match=r'^LunarLander-v3: .* not installed; run pip install "gossamer\[gym\]"$'):
         resolve("LunarLander-v3")
-    with pytest.raises(MissingExtra, match=r'run pip install "gymnasium\[mujoco\]"$'):
+    with pytest.raises(MissingExtra, match=r'run pip install "gossamer\[mujoco\]"$'):
         resolve("HalfCheetah-v5")
 
 
