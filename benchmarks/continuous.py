@@ -10,7 +10,7 @@ MuJoCo's environments for 1,000,000 steps and Pendulum-v1 for 100,000.
 
 `train` runs one after the other and skips what is there, so it can be started again at any time, and in several
 processes with different seeds. The return is the mean of the last 100 training episodes (sampled actions), as both
-sides report it. Speeds are those of whole trainings; they can be compared only between runs on an otherwise idle machine.
+sides report it. Speeds are those of whole trainings. Compare only those of runs on an otherwise idle machine.
 """
 
 from __future__ import annotations
