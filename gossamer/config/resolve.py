@@ -16,7 +16,7 @@ from gossamer.config.names import ALGORITHMS, ARCHITECTURES, NETWORKS, OPTIMIZER
 from gossamer.config.presets import Layer, layers
 from gossamer.envs import catalogue
 from gossamer.envs.atari import Atari
-from gossamer.envs.base import EnvFactory
+from gossamer.envs.base import EnvFactory, Masking
 from gossamer.envs.gym import Custom, Gym
 from gossamer.envs.options import AtariOptions, GymOptions, kind_of
 from gossamer.envs.watchdog import Watchdog, complain
@@ -82,8 +82,9 @@ class Composition:
         algorithm = _kind("--algorithm", choices.algorithm or DEFAULT_ALGORITHM, ALGORITHMS)
         names = name_of(architecture, ARCHITECTURES), name_of(algorithm, ALGORITHMS)
         atari = isinstance(self.env, Atari)
-        found = layers(*names, preset=choices.preset, pixels=atari or _pixels(self.env), atari=atari)
-        self.layers = tuple(found)
+        seen = Probe(pixels=True) if atari else probe(self.env)
+        found = layers(*names, preset=choices.preset, pixels=seen.pixels, atari=atari)
+        self.layers = (Layer("the environment", (GymOptions("", action_masks=seen.masks),)), *found)
         self.kinds: dict[str, type] = {
             **COMMON,
             "env": kind_of(self.env),
@@ -192,9 +193,18 @@ def _of_function(function: Any) -> type:
     return options(type(function.__name__, (), {**about, **given, "__annotations__": annotations, "program": program}))
 
 
-def _pixels(env: EnvFactory) -> bool:
+@dataclass(frozen=True)
+class Probe:
+    """What the defaults of options depend on, found out on one environment."""
+
+    pixels: bool  # observations have a picture
+    masks: bool = False  # infos have action masks
+
+
+def probe(env: EnvFactory) -> Probe:
+    """Make one environment and look at it; one written in Python is also reset."""
     with Watchdog(env.name, complain) as watchdog, closing(watchdog.watch(env.make(1))) as made:
-        return made.spec.pixels
+        return Probe(made.spec.pixels, isinstance(made, Masking) and made.gives_masks())
 
 
 def refused(name: str, value: Any, known: Iterable[str], chosen: Collection[str]) -> UserError:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from gossamer.config.build import environment, task
+from gossamer.config.build import environment, observed, task
 from gossamer.envs.atari import Atari
 from gossamer.envs.base import EnvFactory
 from gossamer.envs.watchdog import Watchdog, complain
@@ -126,7 +126,9 @@ def evaluate(
     side_by_side = min(episodes, SIDE_BY_SIDE)
     with (
         Watchdog(factory.name, complain) as watchdog,
-        closing(watchdog.watch(factory.make(side_by_side, workers=1 if side_by_side == 1 else 0))) as env,
+        closing(
+            watchdog.watch(observed(factory, config).make(side_by_side, workers=1 if side_by_side == 1 else 0))
+        ) as env,
         shown(f"evaluating {directory}") as tell,
     ):
         policy, whose = load_policy(found, what, env.spec, member=member, greedy=greedy, seed=seed)
