@@ -123,12 +123,10 @@ def evaluate(
     found = Store(directory / CHECKPOINTS).get(checkpoint)
     what = task(config.with_run(device=device or config.run.device))
     factory, name = under(environment(config), protocol)
-    side_by_side = min(episodes, SIDE_BY_SIDE)
+    seen, side_by_side = observed(factory, config), min(episodes, SIDE_BY_SIDE)
     with (
         Watchdog(factory.name, complain) as watchdog,
-        closing(
-            watchdog.watch(observed(factory, config).make(side_by_side, workers=1 if side_by_side == 1 else 0))
-        ) as env,
+        closing(watchdog.watch(seen.make(side_by_side, workers=1 if side_by_side == 1 else 0))) as env,
         shown(f"evaluating {directory}") as tell,
     ):
         policy, whose = load_policy(found, what, env.spec, member=member, greedy=greedy, seed=seed)
