@@ -32,8 +32,8 @@ def test_actions_out_of_range(bounds: Bounds, expected: list[list[float]]) -> No
 @pytest.mark.parametrize("bounds", ["clip", "squash"])
 def test_bounds_are_kept_exactly(bounds: Bounds) -> None:
     # The float32 next to -0.1 and to 0.3 lie outside of [-0.1, 0.3]
-    assert np.float32(-0.1) < -0.1
-    assert np.float32(0.3) > 0.3
+    assert float(np.float32(-0.1)) < -0.1
+    assert float(np.float32(0.3)) > 0.3
     found = Box((-0.1,), (0.3,), bounds).to_env(np.array([[-100.0], [100.0]], np.float32))
     assert found.tolist() == [[-0.1], [0.3]]
 
