@@ -35,15 +35,11 @@ class Kind(Protocol):
 
 @dataclass(frozen=True)
 class Numbers:
-    """A vector of n finite numbers."""
+    """A vector of finite numbers."""
 
-    n: int
+    shape: tuple[int, ...]  # [n]
 
     dtype: ClassVar[np.dtype[Any]] = FLOATS
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (self.n,)
 
     def convert(self, value: Any) -> Array:
         array = _array(value, self.shape)

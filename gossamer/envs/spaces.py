@@ -14,7 +14,7 @@ from gossamer.data import Array
 from gossamer.envs.base import UnsupportedSpace
 from gossamer.envs.masks import Mask, mask_for
 from gossamer.envs.trees import Leaf, Node, Unconvertible, tree
-from gossamer.observations import WHOLE, Layout
+from gossamer.observations import MASK, WHOLE, Layout
 from gossamer.spaces import Bounds, Spec
 
 GymEnv: TypeAlias = gymnasium.Env[Any, Any]
@@ -33,12 +33,14 @@ class Adapter:
     def obs(self, value: Any, info: Any) -> Array:
         """Convert an observation, and the mask of its info, to [*O]; a view if possible. Raises
         `InvalidObservation`."""
-        arrays = {name or WHOLE: array for name, array in self.observations.arrays(value)}
-        if self.spec.layout is None:
-            return arrays[WHOLE]
+        layout, tree = self.spec.layout, self.observations
+        if layout is None and isinstance(tree, Leaf):
+            return tree.convert(value)
+        assert layout is not None, "only a single array has no layout"
+        arrays = {name or WHOLE: array for name, array in tree.arrays(value)}
         if self.mask is not None:
-            arrays[self.mask.part.name] = self.mask.read(info)
-        return self.spec.layout.pack(arrays)
+            arrays[MASK] = self.mask.read(info)
+        return layout.pack(arrays)
 
     def action(self, action: Any) -> Any:
         """Convert an action [*A] to what the environment takes."""

@@ -82,7 +82,7 @@ class Group:
             wanted = "a dict" if self.mapping else "a tuple"
             raise InvalidObservation(f"an observation{_quoted(self.name)} of {type(value).__name__}, not {wanted}")
         found = tuple(value) if self.mapping else tuple(range(len(value)))
-        if len(found) != len(self.keys) or set(found) != set(self.keys):
+        if set(found) != set(self.keys):
             raise InvalidObservation(
                 f"an observation{_quoted(self.name)} with keys {_listed(found)}; "
                 f"its observation_space has {_listed(self.keys)}"
@@ -130,7 +130,7 @@ def _entries(space: Any) -> int:
 def _kind(space: Any, name: str) -> Kind:
     """Return the conversion of a space that is neither Dict nor Tuple."""
     if isinstance(space, spaces.Box) and len(space.shape) == 1:
-        return Numbers(space.shape[0])
+        return Numbers(space.shape)
     if isinstance(space, spaces.Box) and space.dtype == BYTES and len(space.shape) == 2:
         return Picture(space.shape, (0, 1))
     if isinstance(space, spaces.Box) and space.dtype == BYTES and len(space.shape) == 3:
