@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from gymnasium.spaces import Dict, Discrete
 from more_envs import Shows
 from some_parts import a_task
@@ -134,7 +135,7 @@ def test_trajectories_are_aligned_within_and_across_rollouts() -> None:
     assert layout is not None
     begun = 0
     for _ in range(10):
-        slot = Trajectory.empty(4, 3, env.spec.obs_shape, env_dtype(env), (), device="cpu")
+        slot = Trajectory.empty(4, 3, env.spec.obs_shape, torch.uint8)
         actor.unroll(slot)
         parts = {name: each.numpy() for name, each in layout.split(slot.obs).items()}
         first = slot.begins.numpy()
@@ -148,12 +149,6 @@ def test_trajectories_are_aligned_within_and_across_rollouts() -> None:
         before = slot.obs[4].numpy().copy()
         begun += int(first[:-1].sum())
     assert begun == 3 * 8  # 40 steps of each: at 0, 5, .., 35
-
-
-def env_dtype(env: VectorEnv) -> Any:
-    from gossamer.data import numpy_dtype
-
-    return numpy_dtype(env.spec.obs_dtype)
 
 
 @pytest.mark.parametrize(

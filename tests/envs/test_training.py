@@ -85,15 +85,15 @@ def test_a_small_picture_does_not_fit_a_large_network(tmp_path: Path) -> None:
 
 
 def test_blackjack_is_learned(tmp_path: Path) -> None:
-    # Random play loses 0.40 a game on average, sticking always 0.18, the best play 0.05; 400 games have a standard
-    # error of 0.05
-    run = trained(tmp_path, "Blackjack-v1", algorithm="ppo", steps=40_000, num_envs=16)
-    assert gossamer.evaluate(run.directory, episodes=400, greedy=True).mean_return > -0.28
+    # Random play loses 0.40 a game on average, sticking always 0.18, the best play 0.05; the standard error of 300
+    # games is 0.055
+    run = trained(tmp_path, "Blackjack-v1", algorithm="ppo", steps=12_000, num_envs=16, rollout_length=16)
+    assert gossamer.evaluate(run.directory, episodes=300, greedy=True).mean_return > -0.27
 
 
 def test_the_last_action_is_made_use_of(tmp_path: Path) -> None:
     # 9 steps, the first without reward: 8 is the best, 2 = 8 / 4 that of chance
-    run = trained(tmp_path, "roads:Recalls", algorithm="ppo", steps=30_000, num_envs=8, last_action_reward=True)
+    run = trained(tmp_path, "roads:Recalls", algorithm="ppo", steps=12_000, num_envs=8, last_action_reward=True)
     assert gossamer.evaluate(run.directory, episodes=20).mean_return > 6
 
 
