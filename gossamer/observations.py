@@ -6,7 +6,7 @@ observation. The network splits it into its parts again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -18,6 +18,7 @@ from torch import Tensor
 
 from gossamer.data import Array, numpy_dtype
 
+WHOLE = "observation"  # name of a part that was the complete observation
 MASK = "action_mask"  # name of the part that says which actions are valid; it is not an input of the network
 
 
@@ -78,7 +79,8 @@ class Layout:
     def part(self, packed: Tensor, name: str) -> Tensor:
         """Return the part [..., *shape] of packed observations [..., size]."""
         part, place = self.places[name]
-        values = packed[..., place].contiguous().view(numpy_dtype(part.dtype))
+        values = packed[..., place].clone(memory_format=torch.contiguous_format)  # a view may not be aligned
+        values = values.view(numpy_dtype(part.dtype))
         if not part.picture:
             return values.view(*packed.shape[:-1], *part.shape)
         channels, height, width = part.shape
@@ -87,3 +89,10 @@ class Layout:
     def split(self, packed: Tensor) -> dict[str, Tensor]:
         """Return every part of packed observations [..., size]."""
         return {part.name: self.part(packed, part.name) for part in self.parts}
+
+
+def one_hots(choices: Array, sizes: Sequence[int], dtype: np.dtype[Any]) -> Array:
+    """Return one-hot vectors side by side [..., sum of sizes] of choices [..., K], the i-th one among sizes[i]."""
+    encoded = np.zeros((*choices.shape[:-1], sum(sizes)), dtype)
+    np.put_along_axis(encoded, choices + np.cumsum([0, *sizes[:-1]]), 1, axis=-1)
+    return encoded

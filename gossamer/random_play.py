@@ -71,9 +71,13 @@ def play(
     rng = np.random.default_rng(seed)
     with Watchdog(env.name, tell) as watchdog, closing(watchdog.watch(env.make(num_envs))) as playing:
         spec, obs = playing.spec, playing.reset(seed)
-        masked = spec.layout is not None and MASK in spec.layout.places
         yield spec, obs
         for _ in range(steps):
-            mask = spec.layout.array(obs, MASK) if spec.layout and masked else None
-            obs = playing.step(spec.actions.random(rng, num_envs, mask)).obs
+            obs = playing.step(random_actions(spec, rng, obs)).obs
             yield spec, obs
+
+
+def random_actions(spec: Spec, rng: np.random.Generator, obs: Array) -> Array:
+    """Draw uniformly random actions [B, *A], valid ones if the observations [B, *O] have a mask."""
+    mask = spec.layout.array(obs, MASK) if spec.layout and MASK in spec.layout.places else None
+    return spec.actions.random(rng, len(obs), mask)

@@ -6,7 +6,7 @@ An action space says how many network outputs parametrise its distribution: P.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from gossamer.data import Array
 from gossamer.distributions import Bernoullis, Categorical, Categoricals, Distribution, Gaussian
 from gossamer.observations import Layout, Part
 
+Bounds: TypeAlias = Literal["clip", "squash", "none"]
 LEAST_LOG_STD, MOST_LOG_STD = -5.0, 2.0  # of deviations that depend on the observation
 
 
@@ -145,11 +146,15 @@ class MultiBinary:
 
 @dataclass(frozen=True)
 class Box:
-    """n continuous numbers between bounds. The distribution is Gaussian, without bounds: actions beyond the bounds are
-    clipped before the environment gets them, log-probabilities are those of the action as drawn (SB3, CleanRL)."""
+    """n continuous numbers between bounds. The distribution is Gaussian, without bounds: the environment gets actions
+    clipped to the bounds (SB3, CleanRL), squashed by tanh, or as they are.
+
+    Log-probabilities and entropy are those of the action as drawn. For squashed actions, the logarithm of the Jacobian
+    is missing. It does not depend on the parameters, so that probability ratios and gradients are the same."""
 
     low: tuple[float, ...]  # [n]; -inf: none
     high: tuple[float, ...]  # [n]; inf: none
+    bounds: Bounds = "clip"  # squash: the bounds must be finite
 
     dtype: ClassVar[np.dtype[Any]] = np.dtype(np.float32)
 
@@ -172,10 +177,15 @@ class Box:
         bounded = np.isfinite(low) & np.isfinite(high)
         uniform = rng.uniform(np.where(bounded, low, 0.0), np.where(bounded, high, 1.0), (count, len(low)))
         normal = np.clip(rng.standard_normal((count, len(low))), low, high)
+        if self.bounds == "squash":  # drawn such that the environment gets uniform ones
+            uniform = np.arctanh(rng.uniform(-1.0, 1.0, uniform.shape))
         return np.where(bounded, uniform, normal).astype(np.float32)
 
     def to_env(self, actions: Array) -> Array:
-        return np.clip(actions, np.array(self.low, np.float32), np.array(self.high, np.float32))
+        low, high = np.array(self.low), np.array(self.high)  # float64: the bounds are exact
+        if self.bounds == "squash":
+            actions = low + (high - low) * (np.tanh(actions.astype(np.float64)) + 1) / 2
+        return actions if self.bounds == "none" else np.clip(actions, low, high)
 
     def __str__(self) -> str:
         return f"{len(self.low)} continuous actions"
@@ -219,7 +229,7 @@ class Spec:
     """Observations and actions of one environment."""
 
     obs_shape: tuple[int, ...]  # O: [C, H, W] for images, [N] for vectors; [bytes] with a `layout`
-    obs_dtype: np.dtype[Any]  # uint8 for images and with a `layout`
+    obs_dtype: np.dtype[Any]  # uint8 for images, one-hot vectors, and with a `layout`
     actions: Space
     frames_per_step: int = 1  # emulator frames per step
     layout: Layout | None = None  # of an observation that consists of several arrays
@@ -228,6 +238,11 @@ class Spec:
     def parts(self) -> tuple[Part, ...]:
         """The arrays that an observation consists of."""
         return self.layout.parts if self.layout else (Part("", self.obs_shape, self.obs_dtype),)
+
+    @property
+    def shapes(self) -> str:
+        """The shapes of observations, for messages."""
+        return ", ".join(f"{part.name} {list(part.shape)}".strip() for part in self.parts)
 
     @property
     def pixels(self) -> bool:

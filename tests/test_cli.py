@@ -201,10 +201,6 @@ BAD = {
     "network for pixels": (("train", "paac", *TINY, "--network", "nips"), "--network nips"),
     "not Atari": (("train", "paac", *TINY, "--screen-size", 42), "--screen-size 42"),
     "actions of a module": (("train", "paac", "--env", "my_parts:Pair"), "my_parts:Pair: actions of Tuple"),
-    "discrete observations": (
-        ("train", "paac", "--env", "FrozenLake-v1"),
-        "its observations are not vectors or images",
-    ),
     "no run to resume": (("resume", "nowhere"), "nowhere"),
     "no run to evaluate": (("evaluate", "nowhere"), "nowhere"),
     "nothing to show": (("show", "pac"), "paac"),

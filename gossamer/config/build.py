@@ -11,6 +11,7 @@ from gossamer.algorithms import Network
 from gossamer.config.config import Config
 from gossamer.config.names import NETWORKS, load
 from gossamer.envs.base import EnvFactory
+from gossamer.envs.last import LastActionReward
 from gossamer.errors import UserError
 from gossamer.machine import resolve_device
 from gossamer.networks import INPUT_SCALES
@@ -42,6 +43,11 @@ def precision(name: str) -> torch.dtype | None:
 def environment(config: Config) -> EnvFactory:
     """The environment factory of this configuration."""
     return config.env.factory()
+
+
+def observed(env: EnvFactory, config: Config) -> EnvFactory:
+    """The environment as this configuration's network observes it."""
+    return LastActionReward(env) if config.network.last_action_reward else env
 
 
 def network(config: Config) -> Network:
@@ -132,7 +138,7 @@ def check_memory(config: Config, spec: Spec) -> None:
 def _task(config: Config, where: str, sharing: int) -> Task:
     plan = config.optimization
     return Task(
-        env=environment(config),
+        env=observed(environment(config), config),
         algorithm=config.algorithm,
         network=network(config),
         optimization=Optimization(

@@ -55,6 +55,8 @@ class Keywords(TypedDict, total=False):
     preprocessing: Literal["paac", "gala", "impala", "machado", "gymnasium"]
     screen_size: int
     on_env_error: Literal["fail", "restart"]
+    action_masks: bool
+    action_bounds: Literal["clip", "squash", "none"]
     # architectures
     num_envs: int
     env_workers: int

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, get_type_hints
@@ -13,18 +12,17 @@ from gossamer.algorithms import Algorithm
 from gossamer.config.config import Architecture, Config, Control, OptimizationOptions, RunOptions
 from gossamer.config.elsewhere import suggestion
 from gossamer.config.names import ALGORITHMS, ARCHITECTURES, NETWORKS, OPTIMIZERS, PRESETS, load, name_of
-from gossamer.config.presets import Kind, Layer, layers
+from gossamer.config.presets import Layer, layers
+from gossamer.config.probe import probe
 from gossamer.envs import catalogue
 from gossamer.envs.atari import Atari
 from gossamer.envs.base import EnvFactory
 from gossamer.envs.gym import Custom, Gym
 from gossamer.envs.options import AtariOptions, GymOptions, kind_of
-from gossamer.envs.watchdog import Watchdog, complain
 from gossamer.errors import UserError, near
 from gossamer.networks import NetworkOptions
 from gossamer.optim import StepRule
 from gossamer.options import declared, defaults, flag, given, is_part, options
-from gossamer.spaces import Box
 
 DEFAULT_ALGORITHM = "a2c"
 # Parts of a `Config` whose dataclass does not depend on the choices
@@ -82,9 +80,9 @@ class Composition:
         self.env = catalogue.resolve(choices.env)
         algorithm = _kind("--algorithm", choices.algorithm or DEFAULT_ALGORITHM, ALGORITHMS)
         names = name_of(architecture, ARCHITECTURES), name_of(algorithm, ALGORITHMS)
-        atari = isinstance(self.env, Atari)
-        found = layers(*names, preset=choices.preset, kind="pixels" if atari else _kind_of_env(self.env), atari=atari)
-        self.layers = tuple(found)
+        seen = probe(self.env)
+        found = layers(*names, preset=choices.preset, kind=seen.kind, atari=isinstance(self.env, Atari))
+        self.layers = (Layer("the environment", (GymOptions("", action_masks=seen.masks),)), *found)
         self.kinds: dict[str, type] = {
             **COMMON,
             "env": kind_of(self.env),
@@ -191,13 +189,6 @@ def _of_function(function: Any) -> type:
     about = {"__doc__": function.__doc__, "__module__": function.__module__, "__qualname__": function.__qualname__}
     given = {each.name: each.default for each in simple if each.default is not each.empty}
     return options(type(function.__name__, (), {**about, **given, "__annotations__": annotations, "program": program}))
-
-
-def _kind_of_env(env: EnvFactory) -> Kind:
-    with Watchdog(env.name, complain) as watchdog, closing(watchdog.watch(env.make(1))) as made:
-        if made.spec.pixels:
-            return "pixels"
-        return "continuous" if isinstance(made.spec.actions, Box) else "vector"
 
 
 def refused(name: str, value: Any, known: Iterable[str], chosen: Collection[str]) -> UserError:

@@ -76,6 +76,14 @@ class Restarting(Protocol):
         """Return the failures since the last call after which an environment was restarted."""
 
 
+@runtime_checkable
+class Masking(Protocol):
+    """Environments that may offer action masks."""
+
+    def gives_masks(self) -> bool:
+        """Reset one environment and return whether it gives `info["action_mask"]`, which `spec` does not use yet."""
+
+
 class EnvFactory(Protocol):
     """Frozen data that describes an environment. It can be serialised; `make` is called where the environment runs."""
 

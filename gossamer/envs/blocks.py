@@ -15,7 +15,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from gossamer.data import Array
-from gossamer.envs.local import Local, Source
+from gossamer.envs.local import Local
+from gossamer.envs.single import Source
 from gossamer.errors import EnvironmentFailed
 from gossamer.spaces import Spec
 

@@ -10,12 +10,9 @@ from gymnasium.envs.registration import EnvSpec
 
 from gossamer.envs.base import MissingExtra, UnsupportedSpace
 
-DISCRETE = "its observations are not vectors or images"
-
 # Module prefix of an environment -> why it is not supported. Tested against the spaces of all installed ones.
 REFUSED = {
-    "gymnasium.envs.toy_text.": DISCRETE,
-    "gymnasium.envs.tabular.": DISCRETE,
+    "gymnasium.envs.tabular.cliffwalking:": "its actions are a Box of integers",
 }
 # Module prefix of an environment -> the module that it needs, and the command to install that.
 NEEDS = {

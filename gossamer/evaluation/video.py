@@ -15,7 +15,7 @@ import imageio.v2 as imageio
 import numpy as np
 import torch
 
-from gossamer.config.build import environment, task
+from gossamer.config.build import environment, observed, task
 from gossamer.envs.watchdog import Watchdog, complain
 from gossamer.errors import UserError
 from gossamer.evaluation.evaluate import Protocol, load_policy, under
@@ -66,7 +66,7 @@ def record(
     factory, _ = under(environment(config), protocol)
     with (
         Watchdog(factory.name, complain) as watchdog,
-        closing(watchdog.watch(factory.make(1, workers=1, render=True))) as env,
+        closing(watchdog.watch(observed(factory, config).make(1, workers=1, render=True))) as env,
     ):
         policy, _ = load_policy(found, what, env.spec, member=member, greedy=greedy, seed=seed)
         obs, score, steps = env.reset(what.stream("record") ^ seed), 0.0, 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, Unpack
 import numpy as np
 
 from gossamer.algorithms import Algorithm
-from gossamer.config.build import check_memory, environment, program, task
+from gossamer.config.build import check_memory, program, task
 from gossamer.config.config import Architecture, Config, Control
 from gossamer.config.file import to_dict
 from gossamer.config.names import Keywords
@@ -22,6 +22,7 @@ from gossamer.learner import build
 from gossamer.machine import single_threaded
 from gossamer.optim import StepRule
 from gossamer.program import Program
+from gossamer.random_play import random_actions
 from gossamer.storage.checkpoint import Store
 from gossamer.storage.contents import CHECKPOINTS, CONFIG, LOG
 from gossamer.storage.directory import load_config, logger, prepared
@@ -112,16 +113,17 @@ def probe(config: Config, cluster: str | None = None) -> int:
     An environment written in Python is stepped once, which checks what it returns. With a `cluster` the network is
     made on the CPU: the machine that starts a run may have no GPU."""
     what = task(config.with_run(device="cpu") if cluster else config)
-    factory = environment(config)
-    with Watchdog(factory.name, complain) as watchdog, closing(watchdog.watch(factory.make(1))) as env:
+    with Watchdog(what.env.name, complain) as watchdog, closing(watchdog.watch(what.env.make(1))) as env:
         check_memory(config, env.spec)
         if isinstance(env, Watchable):
-            env.reset(what.stream("probe"))
-            env.step(env.spec.actions.random(np.random.default_rng(0), 1))
+            obs = env.reset(what.stream("probe"))
+            env.step(random_actions(env.spec, np.random.default_rng(0), obs))
         try:
             with single_threaded():
                 build(what, env.spec)
         except (ValueError, RuntimeError, TypeError) as error:
-            shape = list(env.spec.obs_shape)
-            raise UserError(f"--network {config.network.torso}: does not fit observations {shape} ({error})") from error
+            shapes = env.spec.shapes
+            raise UserError(
+                f"--network {config.network.torso}: does not fit observations {shapes} ({error})"
+            ) from error
         return env.spec.frames_per_step

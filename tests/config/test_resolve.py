@@ -22,10 +22,12 @@ from gossamer.config.resolve import configure
 from gossamer.envs.atari import GYMNASIUM, Atari
 from gossamer.envs.base import UnknownEnv, UnsupportedSpace, cores
 from gossamer.envs.gym import Gym
+from gossamer.envs.last import LastActionReward
 from gossamer.envs.options import AleOptions
 from gossamer.errors import UserError
 from gossamer.optim import RMSProp, RMSPropTF
 from gossamer.program import Program
+from gossamer.spaces import Box
 from gossamer.task import Task
 from gossamer.torsos import auto
 
@@ -181,9 +183,10 @@ def test_names_that_are_not_are_answered_with_near_ones() -> None:
         settings("cacth")
 
 
-def test_spaces_that_are_not_supported_yet_are_told() -> None:
-    with pytest.raises(UnsupportedSpace, match=r"FrozenLake-v1: observations of Discrete\(16\) are not supported"):
-        settings("FrozenLake-v1")
+def test_spaces_that_are_not_supported_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "envs"))
+    with pytest.raises(UnsupportedSpace, match=r'some_envs:words: observations "words" of Text\(.*are not supported'):
+        settings("some_envs:words")
 
 
 def test_a2c_becomes_its_task() -> None:
@@ -360,3 +363,31 @@ def test_environments_that_fail_can_be_restarted() -> None:
         UserError, match=r"--on-env-error restart: not an option of .*; a Gymnasium id or factory has it"
     ):
         configure("paac", env="catch", on_env_error="restart")
+
+
+def test_masks_are_used_where_the_environment_gives_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "envs"))
+    for env, gives in {
+        "Taxi-v4": True,  # info["action_mask"]
+        "CartPole-v1": False,
+        "more_envs:two_doors": True,
+        "more_envs:doors_in_observation": False,  # the observation has the mask, whatever the option says
+        "more_envs:MaskedBox": False,  # continuous actions cannot be masked
+        "some_envs:FailsToStart": False,  # the run will report it
+    }.items():
+        assert values(env).action_masks is gives, env
+        assert settings(env).env.factory().masks is gives  # type: ignore[attr-defined]
+    assert values("Taxi-v4", action_masks=False).action_masks is False
+    assert values("CartPole-v1", action_masks=True).action_masks is True
+
+
+def test_the_last_action_and_reward_are_observed_if_wanted() -> None:
+    assert task(settings("CartPole-v1")).env == Gym("CartPole-v1")
+    assert task(settings("CartPole-v1", last_action_reward=True)).env == LastActionReward(Gym("CartPole-v1"))
+
+
+def test_the_treatment_of_actions_out_of_range_reaches_the_environment() -> None:
+    env = settings("Pendulum-v1", action_bounds="squash").env.factory()
+    assert env.make(1).spec.actions == Box((-2.0,), (2.0,), "squash")
+    with pytest.raises(UserError, match="--action-bounds wrap: must be one of clip, squash, none"):
+        settings("Pendulum-v1", action_bounds="wrap")

@@ -8,7 +8,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text, Tuple
 
 
 class Walk(gymnasium.Env):
@@ -214,9 +214,9 @@ def floats() -> Picture:
     return env
 
 
-def dictionary() -> Picture:
+def words() -> Picture:
     env = Picture()
-    env.observation_space = Dict(place=Box(0, 1, (2,)))
+    env.observation_space = Dict(place=Box(0, 1, (2,)), words=Text(5))
     return env
 
 
