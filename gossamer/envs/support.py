@@ -13,6 +13,7 @@ from gossamer.envs.base import MissingExtra, UnsupportedSpace
 # Module prefix of an environment -> why it is not supported. Tested against the spaces of all installed ones.
 REFUSED = {
     "gymnasium.envs.tabular.cliffwalking:": "its actions are a Box of integers",
+    "gymnasium.envs.mujoco.pusher_v4:": "it needs mujoco below version 3; Pusher-v5 does not",
 }
 # Module prefix of an environment -> the module that it needs, and the command to install that.
 NEEDS = {
