@@ -47,7 +47,7 @@ VECTOR = Layer(
     (NetworkOptions(torso="mlp", input="raw"), RunOptions(threads=1), Adam(epsilon=1e-5)),
 )
 PPO_PIXELS = Layer(
-    "tuned on Pong: 42x42 pictures centred on their background, a small network, small minibatches, raw advantages",
+    "tuned on Pong: 42x42 pictures centred on their background, a small network, small minibatches",
     (
         AtariOptions("", screen_size=42),
         AleOptions("", screen_size=42),
@@ -60,7 +60,7 @@ PPO_PIXELS = Layer(
             clip_range=0.3,
             epochs=3,
             num_minibatches=8,
-            normalize_advantage=False,
+            normalize_advantage=True,
         ),
         OptimizationOptions(learning_rate=1e-3, final_fraction=0.1, max_grad_norm=10.0),
     ),
