@@ -56,7 +56,7 @@ PPO_PIXELS = Layer(
         PPO(
             gae_lambda=0.95,
             value_coef=1.0,
-            entropy_coef=0.01,
+            entropy_coef=0.03,
             clip_range=0.3,
             epochs=3,
             num_minibatches=8,
