@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from benchmarks.provenance import ROOT, add_out, keep, provenance
-from gossamer.config.build import precision
+from gossamer.machine import resolve_dtype
 
 Mark: TypeAlias = tuple[float, int]  # (seconds on some clock, steps until then)
 
@@ -156,7 +156,7 @@ def measure(rounds: int, seconds: float, warm_up: float, say: Callable[[str], No
         "seconds": seconds,
         "warm_up_seconds": warm_up,
         "gossamer": f"gossamer {COMMAND}",
-        "precision": str(precision("auto", "cpu")).removeprefix("torch."),
+        "precision": str(resolve_dtype("cpu")).removeprefix("torch."),
         "sb3": f'A2C("CnnPolicy", VecFrameStack(make_atari_env("PongNoFrameskip-v4", {ENVS}), 4), n_steps={ROLLOUT})',
         "sb3_versions": peer["versions"],
         "sb3_torch_threads": peer["threads"],

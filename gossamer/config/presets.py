@@ -53,7 +53,7 @@ VECTOR = Layer(
     (NetworkOptions(torso="auto", input="raw"), RunOptions(threads=1), Adam(epsilon=1e-5)),
 )
 PPO_PIXELS = Layer(
-    "tuned on Pong: 42x42 pictures centred on their background, a small network, small minibatches, raw advantages",
+    "tuned on Pong: 42x42 pictures centred on their background, a small network, small minibatches",
     (
         AtariOptions("", screen_size=42),
         AleOptions("", screen_size=42),
@@ -61,11 +61,11 @@ PPO_PIXELS = Layer(
         PPO(
             gae_lambda=0.95,
             value_coef=1.0,
-            entropy_coef=0.01,
+            entropy_coef=0.03,
             clip_range=0.3,
             epochs=3,
             num_minibatches=8,
-            normalize_advantage=False,
+            normalize_advantage=True,
         ),
         OptimizationOptions(learning_rate=1e-3, final_fraction=0.1, max_grad_norm=10.0),
     ),
