@@ -44,3 +44,29 @@ def test_members_with_memory_gossip_and_are_compared(tmp_path: Path, architectur
         row.get("gossip/distance") is not None or row.get("gossip/kl") is not None for row in rows(run.directory)
     )
     assert gossamer.evaluate(run.directory, episodes=4).episodes == 4
+
+
+HIDDEN = """
+import gymnasium, numpy as np
+
+class Hidden(gymnasium.ObservationWrapper):
+    "CartPole-v1 without its velocities: one observation does not say where the pole falls."
+    def __init__(self, render_mode=None):
+        super().__init__(gymnasium.make("CartPole-v1", render_mode=render_mode))
+        space = self.env.observation_space
+        self.observation_space = gymnasium.spaces.Box(space.low[[0, 2]], space.high[[0, 2]], dtype=np.float32)
+    def observation(self, obs):
+        return obs[[0, 2]]
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("memory", "least", "most"), [("lstm", 475, 500), ("none", 0, 200)])
+def test_cartpole_without_velocities_is_solved_with_memory_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: str, least: float, most: float
+) -> None:
+    (tmp_path / "hidden.py").write_text(HIDDEN)
+    monkeypatch.syspath_prepend(tmp_path)
+    options = {"algorithm": "ppo", "memory": memory, "memory_units": 64, "threads": 1}
+    run = gossamer.train("paac", env="hidden:Hidden", steps=200_000, run_dir=tmp_path / "run", **options)
+    assert least <= gossamer.evaluate(run.directory, episodes=50).mean_return <= most

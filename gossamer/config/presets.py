@@ -42,6 +42,11 @@ def sqrt_of_learners(values: Mapping[str, Any], given: Collection[str]) -> dict[
     return {"learning_rate": values["learning_rate"] * math.sqrt(values.get("hosts", 1) * values["learners"])}
 
 
+def returns_with_memory(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
+    """Values of long episodes are large. Their gradient would drown the policy's in the memory that both heads share."""
+    return {"normalize_returns": values["memory"] != "none"}
+
+
 def critic_without_memory(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
     """The value has a torso of its own, unless both heads share a memory."""
     return {"separate_critic": values["memory"] == "none"}
@@ -86,6 +91,7 @@ PPO_VECTOR = Layer(
         ),
         OptimizationOptions(learning_rate=1e-3, final_fraction=0.1, max_grad_norm=0.5),
     ),
+    (returns_with_memory,),
 )
 A2C_PIXELS = Layer(
     "tuned on Pong: PAAC's network and rollout, pictures centred on their background, Adam instead of RMSProp",

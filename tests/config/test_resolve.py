@@ -50,6 +50,7 @@ def test_defaults_fit_the_kind_of_environment() -> None:
 
 def test_heads_that_share_a_memory_share_their_torso() -> None:
     assert not values("Pendulum-v1", algorithm="ppo", memory="lstm", num_minibatches=8).separate_critic
+    assert values("catch", algorithm="ppo", memory="lstm").normalize_returns
     with pytest.raises(UserError, match="--separate-critic: not available with --memory, which both heads share"):
         settings(memory="gru", separate_critic=True)
 
