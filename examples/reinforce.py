@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from gossamer.algorithms import Network
-from gossamer.algorithms.base import actor_critic, critic, evaluate, sample
+from gossamer.algorithms.base import actor_critic, critic, evaluate, observe, sample
 from gossamer.data import Action, Trajectory, Tree
 from gossamer.losses import Loss
 from gossamer.options import option, options
@@ -43,12 +43,14 @@ class Reinforce:
         return critic(model, obs, state)
 
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
-        returns = n_step(batch.reward, batch.discount, batch.value[-1]).flatten()  # [T * B]
+        target = n_step(batch.reward, batch.discount, batch.value[-1])  # [T, B]
+        returns = target.flatten()
         policy, value = evaluate(model, batch)
         policy_loss = -((returns - value.detach()) * policy.log_prob(batch.action.flatten(0, 1))).mean()
         baseline = (returns - value).square().mean()
         parts = {"policy_loss": policy_loss.detach(), "value_loss": baseline.detach()}
         yield Loss(policy_loss + self.value_coef * baseline, parts)
+        observe(model, batch, target)  # for --normalize-observations
 
 
 if __name__ == "__main__":

@@ -91,7 +91,8 @@ class Actor:
         self._scores += step.score
         self._lengths += 1
         if step.over.any():
-            self._state = reset(self._state, torch.from_numpy(step.over).to(slot.obs.device))
+            if self._state:
+                self._state = reset(self._state, torch.from_numpy(step.over).to(slot.obs.device))
             for b in np.flatnonzero(step.over):
                 self._episodes.append(Episode(float(self._scores[b]), int(self._lengths[b]), self.name, int(b)))
             self._scores[step.over], self._lengths[step.over] = 0.0, 0

@@ -30,7 +30,7 @@ class Memory(nn.Module):
         `begins` [T, B] is true, an episode begins and the state before that step is zero.
 
         Steps between two resets of any environment run in one call of the layer."""
-        starts = [0, *(begins[1:].any(1).nonzero().flatten() + 1).tolist()]
+        starts = [0] if len(begins) == 1 else [0, *(begins[1:].any(1).nonzero().flatten() + 1).tolist()]
         outputs = []
         for start, end in zip(starts, [*starts[1:], len(features)], strict=True):
             output, state = self._run(features[start:end], reset(state, begins[start]))

@@ -145,7 +145,10 @@ class ActorCritic(nn.Module):
         self._cast: tuple[tuple[int, ...], dict[str, Tensor]] = ((), {})
 
     def forward(self, obs: Tensor) -> tuple[Distribution, Tensor]:
-        """Map [N, *O] to N distributions over actions and values [N], both float32. Without memory only."""
+        """Map [N, *O] to N distributions over actions and values [N], both float32. Raises `RuntimeError` if the
+        network has a memory: use `unroll`, or `algorithms.base.evaluate` for rollouts."""
+        if self.memory is not None:
+            raise RuntimeError("a network with memory needs its state: use unroll, or algorithms.base.evaluate")
         return self._heads(self._features(obs), obs)
 
     def initial_state(self, num_envs: int) -> Tree:
@@ -161,10 +164,12 @@ class ActorCritic(nn.Module):
             features = outputs.flatten(0, 1)
         return *self._heads(features, rows), state
 
-    @property
-    def return_scale(self) -> Tensor | float:
-        """Deviation of returns []; 1 if they are not normalised."""
-        return self.value.moments.deviation if isinstance(self.value, ValueHead) else 1.0
+    def return_scale(self, returns: Tensor) -> Tensor | float:
+        """Deviation of returns []; 1 if they are not normalised. The `returns` [N] of the first rollout set it."""
+        if not isinstance(self.value, ValueHead):
+            return 1.0
+        self.value.begin(returns)
+        return self.value.moments.deviation
 
     def observe(self, obs: Tensor, returns: Tensor) -> None:
         """Include a rollout's observations [N, *O] and returns [N] in the running statistics, if there are any."""

@@ -1,8 +1,8 @@
 """Running statistics of observations and returns, with which the network normalises them.
 
-The statistics are parameters without gradients: they are saved, sent and averaged like the other parameters, so that
-members that exchange parameters also share their statistics. They change only after an update (`Moments.update`), never
-when acting or evaluating.
+The statistics, and the number of rollouts that they are of, are parameters without gradients: they are saved, sent and
+averaged like the other parameters, so that members that exchange parameters also share their statistics. They change
+only after the updates of a rollout, never when acting or evaluating.
 """
 
 from __future__ import annotations
@@ -18,20 +18,18 @@ LONG, SHORT = 1_000_000, 100  # rollouts over which the statistics of observatio
 class Moments(nn.Module):
     """Mean and variance of each component over the last rollouts. Before the first rollout they are 0 and 1."""
 
-    rollouts: Tensor
-
     def __init__(self, shape: tuple[int, ...], most: int) -> None:
         """`most`: from this number of rollouts on, older ones count exponentially less."""
         super().__init__()
         self.most = most
         self.mean = nn.Parameter(torch.zeros(shape), requires_grad=False)
         self.variance = nn.Parameter(torch.ones(shape), requires_grad=False)
-        self.register_buffer("rollouts", torch.zeros((), dtype=torch.int64))
+        self.rollouts = nn.Parameter(torch.zeros(()), requires_grad=False)
 
     @property
     def deviation(self) -> Tensor:
         """Standard deviation, [*shape]."""
-        return (self.variance + EPSILON).sqrt()
+        return (self.variance.clamp(min=0.0) + EPSILON).sqrt()
 
     @torch.no_grad()
     def update(self, values: Tensor) -> None:
@@ -57,8 +55,7 @@ class Normalized(nn.Module):
 
 class ValueHead(nn.Module):
     """A linear value head whose output is in units of the returns' deviation, around their mean. When the statistics
-    change, the layer is changed such that the values stay what they were (PopArt: van Hasselt et al. 2016), except
-    after the first rollout, when they are those of an untrained layer."""
+    change, the layer is changed such that the values stay what they were (PopArt: van Hasselt et al. 2016)."""
 
     def __init__(self, features: int) -> None:
         super().__init__()
@@ -69,13 +66,16 @@ class ValueHead(nn.Module):
         values: Tensor = self.linear(features) * self.moments.deviation + self.moments.mean
         return values
 
+    def begin(self, returns: Tensor) -> None:
+        """Take the units from the first rollout's returns [N], before the layer is trained."""
+        if not self.moments.rollouts:
+            self.moments.update(returns)
+
     @torch.no_grad()
     def update(self, returns: Tensor) -> None:
         """Include a rollout's returns [N]."""
-        mean, deviation, first = self.moments.mean.clone(), self.moments.deviation, not self.moments.rollouts
+        mean, deviation = self.moments.mean.clone(), self.moments.deviation
         self.moments.update(returns)
-        if first:
-            return
         ratio = deviation / self.moments.deviation
         self.linear.weight.mul_(ratio)
         self.linear.bias.mul_(ratio).add_((mean - self.moments.mean) / self.moments.deviation)

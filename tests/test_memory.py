@@ -88,3 +88,8 @@ def test_a_reset_touches_only_the_episodes_that_begin() -> None:
     found = reset(state, torch.tensor([False, True, False]))
     assert found["hidden"].tolist() == [[1, 1], [0, 0], [1, 1]]
     assert found["cell"].tolist() == [[2, 2], [0, 0], [2, 2]]
+
+
+def test_a_recurrent_network_refuses_to_forget() -> None:
+    with pytest.raises(RuntimeError, match="needs its state: use unroll"):
+        a_recurrent_network()(torch.randn(2, 3))

@@ -43,7 +43,7 @@ def test_before_the_first_rollout_nothing_changes() -> None:
 
 def test_values_stay_what_they_were_when_the_statistics_change() -> None:
     head, features = ValueHead(4), torch.randn(10, 4)
-    head.update(torch.randn(50) * 2 + 1)  # the first rollout gives the untrained layer its units
+    head.begin(torch.randn(50) * 2 + 1)  # the first rollout gives the untrained layer its units
     before = head(features)
     head.update(torch.randn(50) * 30 - 7)
     assert head.moments.deviation > 5
@@ -53,7 +53,7 @@ def test_values_stay_what_they_were_when_the_statistics_change() -> None:
 def test_a_normalised_value_is_in_units_of_returns() -> None:
     head = ValueHead(3)
     torch.nn.init.zeros_(head.linear.weight), torch.nn.init.ones_(head.linear.bias)
-    head.update(torch.tensor([2.0, 6.0]))  # mean 4, deviation 2: an output of 1 is 4 + 2
+    head.begin(torch.tensor([2.0, 6.0]))  # mean 4, deviation 2: an output of 1 is 4 + 2
     assert_close(head(torch.zeros(1, 3)), torch.tensor([[6.0]]))
 
 
@@ -63,13 +63,13 @@ def test_statistics_change_after_the_last_update_of_a_rollout(algorithm: Algorit
     task = a_task(Counter(), algorithm, normalize_observations=True, normalize_returns=True)
     spec = task.env.make(1).spec
     learner, batch = Learner(task, spec), a_trajectory(spec, 4, 3)
-    (moments,) = (m for m in learner.model.modules() if isinstance(m, Moments) and m.mean.dim())
+    moments, of_returns = (m for m in learner.model.modules() if isinstance(m, Moments))
     losses = algorithm.losses(learner.model, batch, learner.rng)
     for _ in range(1 if isinstance(algorithm, A2C) else 4):
         next(losses)
-        assert not moments.rollouts
+        assert (moments.rollouts, of_returns.rollouts) == (0, 1)  # the first returns give the value its units
     assert next(losses, None) is None
-    assert moments.rollouts == 1
+    assert (moments.rollouts, of_returns.rollouts) == (1, 2)
     assert_close(moments.mean.data, batch.obs[:-1].flatten(0, 1).mean(0))
 
 
@@ -81,7 +81,7 @@ def test_an_update_with_statistics_is_finite_and_trains_only_weights() -> None:
         learner.update(a_trajectory(spec, 4, 3, seed), AloneLink(), 0)
     assert learner.finite
     statistics = [p for p in learner.model.parameters() if not p.requires_grad]
-    assert len(statistics) == 4  # mean and variance of observations and of returns
+    assert len(statistics) == 6  # mean, variance and number of rollouts, of observations and of returns
     assert all(p not in learner.opt.state for p in statistics)
 
 
@@ -91,7 +91,7 @@ def test_statistics_are_part_of_what_members_average() -> None:
     before = flat.vector.clone()
     observe(model, a_trajectory(Counter().make(1).spec, 4, 3), torch.zeros(4, 3))
     changed = (flat.vector != before).sum()
-    assert changed == 6  # three means and three variances, in place
+    assert changed == 7  # three means, three variances and the number of rollouts, in place
     flat.swap(torch.zeros_like(flat.vector))
     statistics = model.centre
     assert isinstance(statistics, Normalized)
@@ -104,3 +104,21 @@ def test_evaluating_changes_no_statistics() -> None:
     for _ in range(3):
         model(torch.randn(20, 3) * 9)
     assert all(torch.equal(each, before[name]) for name, each in model.state_dict().items())
+
+
+def test_members_that_restart_keep_the_weight_of_their_statistics() -> None:
+    # What crosses to a member is the flat vector: 99 rollouts give the next one a weight of 1 / 100.
+    old, new = (a_network((1,), Discrete(2), mlp, normalize_observations=True) for _ in range(2))
+    assert isinstance(old.centre, Normalized) and isinstance(new.centre, Normalized)
+    old.centre.moments.mean.fill_(5.0), old.centre.moments.rollouts.fill_(99.0)
+    Flat(new).vector.copy_(Flat(old).vector)
+    new.observe(torch.full((4, 1), 105.0), torch.zeros(4))
+    assert_close(new.centre.moments.mean.data, torch.tensor([6.0]))
+
+
+def test_statistics_come_last_and_are_not_measured() -> None:
+    flat = Flat(a_network((3,), Discrete(2), mlp, normalize_observations=True, normalize_returns=True))
+    # six statistics, each at a multiple of 16 elements
+    assert len(flat.vector) - flat.trained == 6 * 16
+    assert flat.vector[flat.trained :].unique().tolist() == [0, 1]  # means and counts 0, variances 1
+    assert Flat(a_network((3,), Discrete(2), mlp)).trained == flat.trained

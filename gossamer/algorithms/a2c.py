@@ -41,7 +41,7 @@ class A2C:
         # On policy, the values computed when acting are valid targets; the second forward pass is for the gradient.
         target = lambda_returns(batch.reward, batch.discount, batch.value, self.gae_lambda)
         policy, value = evaluate(model, batch)
-        unit = return_scale(model)
+        unit = return_scale(model, target)
         yield a2c(
             policy,
             value / unit,

@@ -88,9 +88,10 @@ def evaluate(model: nn.Module, batch: Trajectory, envs: Tensor | None = None) ->
     return policy, value
 
 
-def return_scale(model: nn.Module) -> Tensor | float:
-    """Unit of the losses' values, targets and advantages: the deviation of returns, or 1 if not normalised."""
-    return model.return_scale if isinstance(model, ActorCritic) else 1.0
+def return_scale(model: nn.Module, target: Tensor) -> Tensor | float:
+    """Unit of the losses' values, targets and advantages: the deviation of returns, or 1 if not normalised. `target`:
+    the rollout's returns [T, B]."""
+    return model.return_scale(target.flatten()) if isinstance(model, ActorCritic) else 1.0
 
 
 def observe(model: nn.Module, batch: Trajectory, target: Tensor) -> None:

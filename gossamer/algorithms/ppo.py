@@ -43,7 +43,7 @@ class PPO:
 
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
         target = lambda_returns(batch.reward, batch.discount, batch.value, self.gae_lambda)
-        unit = return_scale(model)
+        unit = return_scale(model, target)
         advantage = ((target - batch.value[:-1]) / unit).flatten()
         returns, action, behaviour = target.flatten() / unit, batch.action.flatten(0, 1), batch.behaviour.flatten()
         for _ in range(self.epochs):
@@ -74,7 +74,7 @@ class PPO:
                 yield index, *model(obs[index])
             return
         steps = torch.arange(length, device=device).unsqueeze(1) * envs  # [T, 1]
-        for chosen in torch.randperm(envs, generator=rng, device=device).tensor_split(self.num_minibatches):
+        for chosen in torch.randperm(envs, generator=rng, device=device).tensor_split(min(envs, self.num_minibatches)):
             yield (steps + chosen).flatten(), *evaluate(model, batch, chosen)
 
 

@@ -43,8 +43,15 @@ def sqrt_of_learners(values: Mapping[str, Any], given: Collection[str]) -> dict[
 
 
 def returns_with_memory(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
-    """Values of long episodes are large. Their gradient would drown the policy's in the memory that both heads share."""
+    """Values of long episodes are large. Their gradient would drown the policy's in the memory that they share."""
     return {"normalize_returns": values["memory"] != "none"}
+
+
+def whole_sequences(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
+    """With memory, a minibatch consists of the rollouts of one or more environments, by default of two or more."""
+    if values["memory"] == "none" or not {"num_minibatches", "num_envs"} <= values.keys():
+        return {}
+    return {"num_minibatches": min(values["num_minibatches"], max(1, values["num_envs"] // 2))}
 
 
 def critic_without_memory(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
@@ -201,6 +208,8 @@ COMBINATIONS = {
     ),
 }
 
+SEQUENCES = Layer("with memory, minibatches are whole sequences", (), (whole_sequences,))
+
 IN_PLACE = {
     "gala": Layer("small environments are stepped in the learner's process", (GALA(env_workers=0),)),
     "pala": Layer("small environments are stepped in the learner's process", (PALA(env_workers=0),)),
@@ -217,6 +226,7 @@ def layers(architecture: str, algorithm: str, *, preset: str, kind: Kind, atari:
             yield COMBINATIONS[architecture, algorithm, kind]
         if architecture in SHAPES:
             yield SHAPES[architecture]
+        yield SEQUENCES
     else:
         yield _paper(architecture, algorithm, kind)
     if architecture in IN_PLACE and not atari:

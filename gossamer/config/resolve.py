@@ -221,6 +221,8 @@ def _check_together(config: Config, env: EnvFactory) -> None:
             f"--num-minibatches {minibatches}: a rollout has only {envs * length} steps "
             f"(--num-envs {envs} x --rollout-length {length})"
         )
+    if values.get("message_format") == "int8" and (values["normalize_observations"] or values["normalize_returns"]):
+        raise UserError("--message-format int8: too coarse for the statistics of --normalize-...; use bf16 or fp32")
     if values["memory"] != "none" and values["separate_critic"]:
         raise UserError("--separate-critic: not available with --memory, which both heads share")
     if values["memory"] != "none" and "num_envs" in values and envs < minibatches:

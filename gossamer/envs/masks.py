@@ -32,7 +32,7 @@ class Mask:
         return Part(MASK, self.shape, self.dtype)
 
     def convert(self, value: Any) -> Array:
-        """Return 1 for valid entries, else 0 [P]. Raises `InvalidObservation`, also if there is no valid choice."""
+        """Return 1 for valid entries, else 0 [P]. Raises `InvalidObservation`."""
         try:
             array = np.hstack(value) if isinstance(value, tuple | list) else np.asarray(value)
         except ValueError as error:
@@ -42,11 +42,13 @@ class Mask:
         if array.dtype.kind not in "biuf":
             raise InvalidObservation(f"of {array.dtype}; it must have numbers, 1: valid, 0: not")
         valid: Array = (array != 0).astype(BYTES)
-        if not np.maximum.reduceat(valid, np.cumsum([0, *self.sizes[:-1]])).all():
-            raise InvalidObservation(
-                "without a valid action" if len(self.sizes) == 1 else "without a valid action per choice"
-            )
         return valid
+
+    def check(self, valid: Array, source: str) -> None:
+        """Raise `InvalidObservation` if a choice has no valid action in [P]."""
+        if not np.maximum.reduceat(valid, np.cumsum([0, *self.sizes[:-1]])).all():
+            each = "" if len(self.sizes) == 1 else " per choice"
+            raise InvalidObservation(f"{source} without a valid action{each}")
 
     def read(self, info: Any) -> Array:
         """Convert `info["action_mask"]`. Raises `InvalidObservation`."""

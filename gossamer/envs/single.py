@@ -73,12 +73,9 @@ class Single:
         if not isinstance(answer, tuple | list) or len(answer) != 5:
             self._fail(f"{STEP}, not {_kind(answer)}")
         obs, reward, terminated, truncated, info = answer
-        return (
-            self._observation(obs, info, "step()"),
-            self._number(reward),
-            terminated if type(terminated) is bool else self._flag("terminated", terminated),
-            truncated if type(truncated) is bool else self._flag("truncated", truncated),
-        )
+        ended = terminated if type(terminated) is bool else self._flag("terminated", terminated)
+        cut = truncated if type(truncated) is bool else self._flag("truncated", truncated)
+        return self._observation(obs, info, "step()", final=ended or cut), self._number(reward), ended, cut
 
     def gives_masks(self) -> bool:
         """Reset, and return whether the info has an action mask that could be used and is not."""
@@ -130,10 +127,11 @@ class Single:
         assert isinstance(env, Resumable), "the environment must be saveable"
         return env
 
-    def _observation(self, value: Any, info: Any, source: str) -> Array:
-        """Return a validated observation [*O] in the dtype of `Spec`; a view if possible."""
+    def _observation(self, value: Any, info: Any, source: str, *, final: bool = False) -> Array:
+        """Return a validated observation [*O] in the dtype of `Spec`; a view if possible. `final`: its episode has
+        ended."""
         try:
-            return self._adapter.obs(value, info)
+            return self._adapter.obs(value, info, final=final)
         except InvalidObservation as error:
             self._fail(f"{source} gave {error}", error.__cause__)
 

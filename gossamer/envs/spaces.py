@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -26,21 +27,30 @@ class Adapter:
 
     spec: Spec
     observations: Node
-    mask: Mask | None  # of `info["action_mask"]`; None: not used
+    mask: Mask | None  # None: not used
+    own_mask: bool  # it is a part of the observation, else `info["action_mask"]`
     start: Any  # the first action: a number, or numbers [*A]
     action_space: Space[Any]
 
-    def obs(self, value: Any, info: Any) -> Array:
-        """Convert an observation, and the mask of its info, to [*O]; a view if possible. Raises
-        `InvalidObservation`."""
+    def obs(self, value: Any, info: Any, *, final: bool = False) -> Array:
+        """Convert an observation, and the mask of its info, to [*O]; a view if possible. `final`: the episode has
+        ended. Raises `InvalidObservation`."""
         layout, tree = self.spec.layout, self.observations
         if layout is None and isinstance(tree, Leaf):
             return tree.convert(value)
         assert layout is not None, "only a single array has no layout"
         arrays = {name or WHOLE: array for name, array in tree.arrays(value)}
         if self.mask is not None:
-            arrays[MASK] = self.mask.read(info)
+            arrays[MASK] = self._valid(self.mask, arrays, info, final)
         return layout.pack(arrays)
+
+    def _valid(self, mask: Mask, arrays: Mapping[str, Array], info: Any, final: bool) -> Array:
+        """The valid actions. No action follows the last observation of an episode, so it needs no mask."""
+        if final:
+            return np.ones(mask.shape, mask.dtype)
+        valid = arrays[MASK] if self.own_mask else mask.read(info)
+        mask.check(valid, f'an observation "{MASK}"' if self.own_mask else f'an info["{MASK}"]')
+        return valid
 
     def action(self, action: Any) -> Any:
         """Convert an action [*A] to what the environment takes."""
@@ -66,8 +76,8 @@ def adapt(name: str, env: GymEnv, *, masks: bool = False, bounds: Bounds = "clip
     except Unconvertible as error:
         raise UnsupportedSpace(f"{name}: {error}") from error
     own = mask is not None and mask.part in observations.parts  # then that of the info is not needed
-    mask = mask if masks and not own else None
-    return Adapter(_spec(observations, mask, actions), observations, mask, start, env.action_space)
+    spec = _spec(observations, mask if masks and not own else None, actions)
+    return Adapter(spec, observations, mask if masks or own else None, own, start, env.action_space)
 
 
 def _spec(observations: Node, mask: Mask | None, actions: spaces.Space) -> Spec:

@@ -72,7 +72,8 @@ def play(
             score[:], length[:], left_over[:] = 0.0, 0, False
         answer, memory = policy(torch.from_numpy(obs).to(device), memory)
         step = env.step(answer.action.cpu().numpy())
-        memory = reset(memory, torch.from_numpy(step.over).to(device))
+        if memory:
+            memory = reset(memory, torch.from_numpy(step.over).to(device))
         obs, score, length, steps = step.obs, score + step.score, length + 1, steps + 1
         cut = ~step.over & (length >= max_steps)
         for b in np.flatnonzero((step.over | cut) & (due > 0) & ~left_over):

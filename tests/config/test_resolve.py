@@ -55,6 +55,17 @@ def test_heads_that_share_a_memory_share_their_torso() -> None:
         settings(memory="gru", separate_critic=True)
 
 
+def test_defaults_with_memory_fit_the_environments() -> None:
+    assert values("Pendulum-v1", algorithm="ppo", memory="lstm").num_minibatches == 8  # of 16 environments
+    assert values("catch", algorithm="ppo", memory="gru", num_envs=2).num_minibatches == 1
+    assert values("catch", algorithm="ppo").num_minibatches == 4
+
+
+def test_statistics_need_fine_messages() -> None:
+    with pytest.raises(UserError, match="--message-format int8: too coarse for the statistics"):
+        configure("pala", env="Pendulum-v1", message_format="int8")
+
+
 def test_minibatches_of_sequences_need_as_many_environments() -> None:
     wanted = "--num-minibatches 5: with --memory, a minibatch consists of whole rollouts of environments: at most"
     with pytest.raises(UserError, match=f"{wanted} --num-envs 4"):

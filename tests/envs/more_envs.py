@@ -132,14 +132,15 @@ class MaskedBox(Shows):
 
 
 class BadMask(Shows):
-    """The mask of its first step is `wrong`."""
+    """The mask of its first step is `wrong`; `ends`: that step ends the episode."""
 
-    def __init__(self, wrong: Any) -> None:
+    def __init__(self, wrong: Any, ends: bool = False) -> None:
         super().__init__(Box(0, 1, (1,)), MultiDiscrete([2, 2]))
-        self._wrong = wrong
+        self._wrong, self._ends = wrong, ends
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         return super().reset(seed=seed)[0], {"action_mask": np.ones(4, np.int8)}
 
     def step(self, action: Any) -> Any:
-        return *super().step(action)[:4], self._wrong
+        obs, reward, terminated, truncated, _ = super().step(action)
+        return obs, reward, terminated or self._ends, truncated, self._wrong

@@ -163,6 +163,14 @@ def test_a_bad_mask_is_named(info: Any, told: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("last", [np.zeros(4), None], ids=["nothing is valid", "no mask"])
+def test_the_last_observation_of_an_episode_needs_no_mask(last: Any) -> None:
+    info = {} if last is None else {"action_mask": last}
+    env = vectorise(Source("mine", partial(BadMask, info, True), masks=True), 2, 0)
+    env.reset(seed=0)
+    assert env.step(np.zeros((2, 2), np.int64)).terminated.all()
+
+
 def test_with_restarts_a_bad_mask_costs_one_episode() -> None:
     env = Local(Source("mine", partial(BadMask, {}), "restart", masks=True), 1)
     first = env.reset(seed=0)
