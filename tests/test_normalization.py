@@ -109,7 +109,8 @@ def test_evaluating_changes_no_statistics() -> None:
 def test_members_that_restart_keep_the_weight_of_their_statistics() -> None:
     # What crosses to a member is the flat vector: 99 rollouts give the next one a weight of 1 / 100.
     old, new = (a_network((1,), Discrete(2), mlp, normalize_observations=True) for _ in range(2))
-    assert isinstance(old.centre, Normalized) and isinstance(new.centre, Normalized)
+    assert isinstance(old.centre, Normalized)
+    assert isinstance(new.centre, Normalized)
     old.centre.moments.mean.fill_(5.0), old.centre.moments.rollouts.fill_(99.0)
     Flat(new).vector.copy_(Flat(old).vector)
     new.observe(torch.full((4, 1), 105.0), torch.zeros(4))
