@@ -137,9 +137,9 @@ PPO_CONTINUOUS = Layer(
     (critic_without_memory,),
 )
 A2C_CONTINUOUS = Layer(
-    "observations and returns normalised, a network for each head, longer rollouts",
+    "observations and returns normalised, a network for each head",
     (
-        RunOptions(rollout_length=8),
+        RunOptions(rollout_length=5),
         _NORMALIZED,
         A2C(gamma=0.99, gae_lambda=0.9, value_coef=0.5, entropy_coef=0.0),
         OptimizationOptions(learning_rate=7e-4, final_fraction=0.0, max_grad_norm=0.5),

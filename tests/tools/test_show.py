@@ -43,7 +43,7 @@ def test_every_default_is_in_the_table() -> None:
     wanted = flat(configure("paac", env="catch", algorithm="ppo")).keys() - {"architecture", "env"}
     assert {flag(name) for name in wanted} <= set(table)
     assert not {"--learners", "--graph", "--hosts"} & set(table)  # options of other architectures
-    assert table["--rollout-length"] == ["5", "5", "8", "50", "32", "128", "5"]
+    assert table["--rollout-length"] == ["5", "5", "5", "50", "32", "128", "5"]
     assert table["--clip-range"] == ["-", "-", "-", "0.3", "0.2", "0.2", "-"]
     assert table["--epsilon"][-1] == "0.1"
 
