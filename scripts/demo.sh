@@ -7,7 +7,7 @@ run=runs/demo
 
 interrupted=
 trap 'interrupted=yes' INT # Ctrl-C goes to the training run too: it saves a checkpoint and ends; then we speak
-$gossamer train paac --env pong --algorithm ppo --steps 800000 --stop-at-return 18 --run-dir $run --overwrite
+$gossamer train paac --env pong --algorithm ppo --steps 700000 --stop-at-return 18 --run-dir $run --overwrite
 code=$?
 if [ -n "$interrupted" ]; then
     echo
