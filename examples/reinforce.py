@@ -1,10 +1,9 @@
 """Train with your own algorithm: REINFORCE with a baseline (Williams 1992; Sutton and Barto 2018, section 13.4).
 
-    cd examples
-    gossamer train paac --env catch --algorithm reinforce:Reinforce --rollout-length 9 --steps 100000
-    gossamer train gala --env catch --algorithm reinforce:Reinforce --help    # its options
-
-or from Python, as at the end of this file: python examples/reinforce.py
+cd examples
+gossamer train paac --env catch --algorithm reinforce:Reinforce --rollout-length 9 --steps 100000
+gossamer train gala --env catch --algorithm reinforce:Reinforce --help    # its options
+python reinforce.py                                                       # the same from Python
 """
 
 from __future__ import annotations
@@ -44,12 +43,10 @@ class Reinforce:
 
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
         target = n_step(batch.reward, batch.discount, batch.value[-1])  # [T, B]
-        returns = target.flatten()
         policy, value = evaluate(model, batch)
-        policy_loss = -((returns - value.detach()) * policy.log_prob(batch.action.flatten(0, 1))).mean()
-        baseline = (returns - value).square().mean()
-        parts = {"policy_loss": policy_loss.detach(), "value_loss": baseline.detach()}
-        yield Loss(policy_loss + self.value_coef * baseline, parts)
+        advantage = target.flatten() - value
+        policy_loss = -(advantage.detach() * policy.log_prob(batch.action.flatten(0, 1))).mean()
+        yield Loss(policy_loss + self.value_coef * advantage.square().mean(), {"policy_loss": policy_loss.detach()})
         observe(model, batch, target)  # for --normalize-observations
 
 

@@ -17,26 +17,28 @@ from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 
 class Bandit(gymnasium.Env):
     observation_space = Box(-1, 1, (1,), np.float32)
-    def __init__(self, space, best):
-        self.action_space, self.best = space, np.asarray(best, np.float64)
+    def __init__(self, space, best, render_mode):
+        self.action_space, self.best, self.render_mode = space, np.asarray(best, np.float64), render_mode
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         return np.ones(1, np.float32), {}
     def step(self, action):
         loss = np.abs(np.asarray(action, np.float64) - self.best).sum()
         return np.ones(1, np.float32), -float(loss), True, False, {}
+    def render(self):
+        return np.zeros((16, 16, 3), np.uint8)
 
-def discrete():
-    return Bandit(Discrete(5), 3)
+def discrete(render_mode=None):
+    return Bandit(Discrete(5), 3, render_mode)
 
-def multi_discrete():
-    return Bandit(MultiDiscrete([3, 4]), [2, 1])
+def multi_discrete(render_mode=None):
+    return Bandit(MultiDiscrete([3, 4]), [2, 1], render_mode)
 
-def multi_binary():
-    return Bandit(MultiBinary(4), [1, 0, 0, 1])
+def multi_binary(render_mode=None):
+    return Bandit(MultiBinary(4), [1, 0, 0, 1], render_mode)
 
-def box():
-    return Bandit(Box(np.array([-1, -2]), np.array([1, 2]), dtype=np.float32), [0.5, -1.2])
+def box(render_mode=None):
+    return Bandit(Box(np.array([-1, -2]), np.array([1, 2]), dtype=np.float32), [0.5, -1.2], render_mode)
 """
 KINDS = ["discrete", "multi_discrete", "multi_binary", "box"]
 kinds = pytest.mark.parametrize("kind", KINDS)
@@ -67,6 +69,9 @@ def test_a_run_resumes_and_plays(tmp_path: Path, kind: str) -> None:
     again = gossamer.resume(run.directory, steps=4_000)
     assert again.result["steps"] >= 4_000
     assert gossamer.evaluate(run.directory, episodes=5).episodes == 5
+    film = gossamer.record(run.directory, out=tmp_path / "film.gif")
+    assert film.steps == 1
+    assert film.path.stat().st_size > 0
 
 
 @kinds

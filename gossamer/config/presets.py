@@ -47,6 +47,13 @@ def returns_with_memory(values: Mapping[str, Any], given: Collection[str]) -> di
     return {"normalize_returns": values["memory"] != "none"}
 
 
+def small_minibatches(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
+    """Minibatches of 64 steps, however many environments a learner has (as in SB3)."""
+    if not {"num_minibatches", "num_envs"} <= values.keys():
+        return {}
+    return {"num_minibatches": max(1, values["num_envs"] * values["rollout_length"] // 64)}
+
+
 def whole_sequences(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
     """With memory, a minibatch consists of the rollouts of one or more environments, by default of two or more."""
     if values["memory"] == "none" or not {"num_minibatches", "num_envs"} <= values.keys():
@@ -129,7 +136,6 @@ PPO_CONTINUOUS = Layer(
             entropy_coef=0.0,
             clip_range=0.2,
             epochs=10,
-            num_minibatches=32,
             normalize_advantage=True,
         ),
         OptimizationOptions(learning_rate=3e-4, final_fraction=0.0, max_grad_norm=0.5),
@@ -208,6 +214,7 @@ COMBINATIONS = {
     ),
 }
 
+MINIBATCHES = {("ppo", "continuous"): Layer("minibatches of 64 steps", (), (small_minibatches,))}
 SEQUENCES = Layer("with memory, minibatches are whole sequences", (), (whole_sequences,))
 
 IN_PLACE = {
@@ -226,6 +233,8 @@ def layers(architecture: str, algorithm: str, *, preset: str, kind: Kind, atari:
             yield COMBINATIONS[architecture, algorithm, kind]
         if architecture in SHAPES:
             yield SHAPES[architecture]
+        if (algorithm, kind) in MINIBATCHES:
+            yield MINIBATCHES[algorithm, kind]
         yield SEQUENCES
     else:
         yield _paper(architecture, algorithm, kind)
