@@ -1,10 +1,9 @@
 """Train with your own algorithm: REINFORCE with a baseline (Williams 1992; Sutton and Barto 2018, section 13.4).
 
-    cd examples
-    gossamer train paac --env catch --algorithm reinforce:Reinforce --rollout-length 9 --steps 100000
-    gossamer train gala --env catch --algorithm reinforce:Reinforce --help    # its options
-
-or from Python, as at the end of this file: python examples/reinforce.py
+cd examples
+gossamer train paac --env catch --algorithm reinforce:Reinforce --rollout-length 9 --steps 100000
+gossamer train gala --env catch --algorithm reinforce:Reinforce --help    # its options
+python reinforce.py                                                       # the same from Python
 """
 
 from __future__ import annotations
@@ -16,11 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from gossamer.algorithms import Network
-from gossamer.algorithms.base import actor_critic, critic, sample
-from gossamer.data import Action, Trajectory
-from gossamer.losses import Loss, log_prob
+from gossamer.algorithms.base import actor_critic, critic, evaluate, observe, sample
+from gossamer.data import Action, Trajectory, Tree
+from gossamer.losses import Loss
 from gossamer.options import option, options
 from gossamer.returns import n_step
+from gossamer.spaces import Spec
 
 
 @options
@@ -30,22 +30,24 @@ class Reinforce:
     gamma: float = option("Discount.", 0.99, least=0, most=1, measure="per step")
     value_coef: float = option("Weight of the baseline's loss.", 0.1, least=0)
 
-    def model(self, obs_shape: tuple[int, ...], actions: int, network: Network) -> nn.Module:
-        return actor_critic(obs_shape, actions, network)
+    def model(self, spec: Spec, network: Network) -> nn.Module:
+        return actor_critic(spec, network)
 
-    def act(self, model: nn.Module, obs: Tensor, rng: torch.Generator, *, greedy: bool = False) -> Action:
-        return sample(model, obs, rng, greedy=greedy)
+    def act(
+        self, model: nn.Module, obs: Tensor, state: Tree, rng: torch.Generator, *, greedy: bool = False
+    ) -> tuple[Action, Tree]:
+        return sample(model, obs, state, rng, greedy=greedy)
 
-    def value(self, model: nn.Module, obs: Tensor) -> Tensor:
-        return critic(model, obs)
+    def value(self, model: nn.Module, obs: Tensor, state: Tree) -> Tensor:
+        return critic(model, obs, state)
 
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
-        returns = n_step(batch.reward, batch.discount, batch.value[-1]).flatten()  # [T * B]
-        logits, value = model(batch.obs[:-1].flatten(0, 1))
-        policy = -((returns - value.detach()) * log_prob(logits, batch.action.flatten())).mean()
-        baseline = (returns - value).square().mean()
-        parts = {"policy_loss": policy.detach(), "value_loss": baseline.detach()}
-        yield Loss(policy + self.value_coef * baseline, parts)
+        target = n_step(batch.reward, batch.discount, batch.value[-1])  # [T, B]
+        policy, value = evaluate(model, batch)
+        advantage = target.flatten() - value
+        policy_loss = -(advantage.detach() * policy.log_prob(batch.action.flatten(0, 1))).mean()
+        yield Loss(policy_loss + self.value_coef * advantage.square().mean(), {"policy_loss": policy_loss.detach()})
+        observe(model, batch, target)  # for --normalize-observations
 
 
 if __name__ == "__main__":

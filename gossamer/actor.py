@@ -9,9 +9,10 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
-from gossamer.data import Step, Trajectory, Tree
+from gossamer.data import Array, Step, Trajectory, Tree
 from gossamer.envs.base import Restarting, Resumable, VectorEnv
 from gossamer.errors import EnvironmentFailed
+from gossamer.memory import reset
 from gossamer.policy import Policy
 from gossamer.task import Episode
 
@@ -43,12 +44,13 @@ class Actor:
         """`gamma`: discount per step; `name`: the environment's name, for `Episode`."""
         self.env, self.policy, self.gamma, self.clock, self.name = env, policy, gamma, clock, name
         self._obs = env.reset(seed)  # [B, *O]
-        self._state: Tree = {}
+        self._state: Tree = policy.initial_state(env.num_envs)  # recurrent state before `_obs`
         self._scores = np.zeros(env.num_envs, np.float64)  # [B] scores of the running episodes
         self._lengths = np.zeros(env.num_envs, np.int64)  # [B] steps
         self._episodes: list[Episode] = []
         self._rewards = np.zeros((0, env.num_envs), np.float32)  # [T, B], copied to the device once per rollout
         self._discounts = np.zeros((0, env.num_envs), np.float32)
+        self._begins = np.ones((1, env.num_envs), bool)  # [T+1, B] of an episode; the last row belongs to `_obs`
 
     def unroll(self, slot: Trajectory) -> None:
         """Act for T steps and write them to `slot`. Its time 0 is time T of the previous rollout.
@@ -58,12 +60,16 @@ class Actor:
         if len(self._rewards) != rollout:
             self._rewards = np.zeros((rollout, self.env.num_envs), np.float32)
             self._discounts = np.zeros_like(self._rewards)
+            self._begins = np.tile(self._begins[-1], (rollout + 1, 1))
+        self._begins[0] = self._begins[-1]
         slot.version.fill_(self.policy.refresh())
+        for name, rows in self._state.items():
+            slot.state[name].copy_(rows)
         for t in range(rollout):
             with self.clock("inference"):
                 slot.obs[t].copy_(torch.from_numpy(self._obs))
                 answer, self._state = self.policy(slot.obs[t], self._state)
-                slot.action[t], slot.behaviour[t], slot.value[t] = answer.action, answer.logits, answer.value
+                slot.action[t], slot.behaviour[t], slot.value[t] = answer.action, answer.log_prob, answer.value
                 action = answer.action.cpu().numpy()
             with self.clock("env"):
                 step = self.env.step(action)
@@ -73,24 +79,33 @@ class Actor:
             slot.value[rollout] = self.policy.value(slot.obs[rollout], self._state)
             slot.reward.copy_(torch.from_numpy(self._rewards))
             slot.discount.copy_(torch.from_numpy(self._discounts))
+            slot.begins.copy_(torch.from_numpy(self._begins))
 
     def _record(self, t: int, step: Step, slot: Trajectory) -> None:
         """Record the results of the environments' step at time t."""
-        self._obs = step.obs
+        self._obs, self._begins[t + 1] = step.obs, step.over
         self._rewards[t] = step.reward
         self._discounts[t] = self.gamma * ~(step.terminated | step.truncated)
-        cut = step.truncated
-        if cut.any():  # bootstrap truncated episodes: r + gamma V(final observation)
-            if step.final_obs is None:
-                raise RuntimeError("the environment truncated an episode and gave no final observation")
-            final = torch.from_numpy(step.final_obs[cut]).to(slot.obs.device)
-            self._rewards[t, cut] += self.gamma * self.policy.value(final, self._state).cpu().numpy()
+        if step.truncated.any():  # bootstrap truncated episodes: r + gamma V(final observation)
+            self._rewards[t, step.truncated] += self.gamma * self._final_values(step, slot.obs.device)
         self._scores += step.score
         self._lengths += 1
         if step.over.any():
+            if self._state:
+                self._state = reset(self._state, torch.from_numpy(step.over).to(slot.obs.device))
             for b in np.flatnonzero(step.over):
                 self._episodes.append(Episode(float(self._scores[b]), int(self._lengths[b]), self.name, int(b)))
             self._scores[step.over], self._lengths[step.over] = 0.0, 0
+
+    def _final_values(self, step: Step, device: torch.device) -> Array:
+        """The values of the final observations of truncated episodes, with the recurrent state of these episodes."""
+        if step.final_obs is None:
+            raise RuntimeError("the environment truncated an episode and gave no final observation")
+        final = torch.from_numpy(step.final_obs[step.truncated]).to(device)
+        cut = torch.from_numpy(step.truncated).to(device)
+        state = {name: rows[cut] for name, rows in self._state.items()}
+        values: Array = self.policy.value(final, state).cpu().numpy()
+        return values
 
     def episodes(self) -> tuple[Episode, ...]:
         """Return the episodes that ended since the last call."""
@@ -110,6 +125,8 @@ class Actor:
             "obs": np.array(self._obs),
             "scores": self._scores.copy(),
             "lengths": self._lengths.copy(),
+            "begins": self._begins[-1].copy(),
+            "memory": {name: each.clone() for name, each in self._state.items()},
         }
 
     def load_state_dict(self, state: Tree) -> None:
@@ -117,3 +134,6 @@ class Actor:
         if state and isinstance(self.env, Resumable):
             self.env.load_state_dict(state["env"])
             self._obs, self._scores, self._lengths = (np.array(state[k]) for k in ("obs", "scores", "lengths"))
+            self._begins[-1] = state.get("begins", self._lengths == 0)  # version 0.1 saved none
+            for name, rows in state.get("memory", {}).items():
+                self._state[name] = rows.to(self._state[name])

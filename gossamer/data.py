@@ -4,7 +4,8 @@ Legend, used everywhere in the package:
 
     T  steps of a rollout            t  time index; `_t` is what happened at t, time runs 0..T
     B  parallel environments         O  shape of one observation
-    A  number of actions             K  environments of one worker process
+    A  shape of one action           P  parameters of one distribution over actions
+    K  environments of one worker process
 
 A *step* is one decision of the agent in one environment; a *frame* is one frame of the emulator (4 to a step on Atari).
 """
@@ -42,8 +43,9 @@ class Step:
 class Action:
     """Output of a policy for a batch of observations."""
 
-    action: Tensor  # [B] int64
-    logits: Tensor  # [B, A]  of the behaviour policy
+    action: Tensor  # [B, *A]
+    log_prob: Tensor  # [B]  ln mu(a), of the behaviour policy mu
+    parameters: Tensor  # [B, P]  of the behaviour policy's distributions
     value: Tensor  # [B]  estimated return; zeros if the policy has no value head
 
 
@@ -53,18 +55,19 @@ class Trajectory:
     truncated, `reward` includes the discounted value of its final observation."""
 
     obs: Tensor  # [T+1, B, *O]  x_0 .. x_T
-    action: Tensor  # [T, B] int64  a_0 .. a_{T-1}
+    action: Tensor  # [T, B, *A]  a_0 .. a_{T-1}
     reward: Tensor  # [T, B]  r_t for (x_t, a_t)
     discount: Tensor  # [T, B]  gamma * (1 - terminated)
-    behaviour: Tensor  # [T, B, A]  logits of the behaviour policy
+    behaviour: Tensor  # [T, B]  ln mu(a_t), of the behaviour policy mu
     value: Tensor  # [T+1, B]  V(x_t) at acting time, so that on-policy learning needs no second forward pass for it
-    state: Tree  # [B, ...]  recurrent state before x_0
+    begins: Tensor  # [T+1, B] bool  x_t is the first observation of an episode (not after a lost life without reset)
+    state: Tree  # [B, ...]  recurrent state before x_0; empty without memory
     version: Tensor  # [B] int64  version of the behaviour policy's parameters
 
     @property
     def steps(self) -> int:
         """Environment steps, T * B."""
-        return self.action.numel()
+        return self.reward.numel()
 
     @staticmethod
     def empty(
@@ -72,29 +75,33 @@ class Trajectory:
         envs: int,
         obs_shape: Sequence[int],
         obs_dtype: torch.dtype,
-        actions: int,
+        action_shape: Sequence[int] = (),
+        action_dtype: torch.dtype = torch.int64,
         device: torch.device | str = "cpu",
+        state: Tree | None = None,
     ) -> Trajectory:
         """Allocate a slot, which is filled in place during the whole run. Images are stored channels last, the memory
-        format that convolutions use, so that they are converted only once, when acting."""
+        format that convolutions use, so that they are converted only once, when acting. `state`: a recurrent state."""
         steps = (rollout, envs)
         channels, *plane = obs_shape
         obs = torch.zeros((rollout + 1, envs, *plane, channels), dtype=obs_dtype, device=device)
         return Trajectory(
             obs=obs.movedim(-1, 2),
-            action=torch.zeros(steps, dtype=torch.int64, device=device),
+            action=torch.zeros((*steps, *action_shape), dtype=action_dtype, device=device),
             reward=torch.zeros(steps, device=device),
             discount=torch.zeros(steps, device=device),
-            behaviour=torch.zeros((*steps, actions), device=device),
+            behaviour=torch.zeros(steps, device=device),
             value=torch.zeros((rollout + 1, envs), device=device),
-            state={},
+            begins=torch.zeros((rollout + 1, envs), dtype=torch.bool, device=device),
+            state={name: each.clone() for name, each in (state or {}).items()},
             version=torch.zeros(envs, dtype=torch.int64, device=device),
         )
 
     def to(self, device: torch.device | str) -> Trajectory:
         """Copy the trajectory to another device."""
         tensors = {f.name: getattr(self, f.name) for f in fields(self)}
-        return replace(self, **{k: v.to(device) for k, v in tensors.items() if isinstance(v, Tensor)})
+        state = {name: each.to(device) for name, each in self.state.items()}
+        return replace(self, **{k: v.to(device) for k, v in tensors.items() if isinstance(v, Tensor)}, state=state)
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from gossamer.data import Trajectory, Tree
-from gossamer.envs.base import Spec
 from gossamer.exchange import Link, Stepped
 from gossamer.exchange.flat import Flat
 from gossamer.exchange.gossip.records import PolicyOutputs
 from gossamer.losses import Loss
 from gossamer.reference import policy_outputs
+from gossamer.spaces import Spec
 from gossamer.task import Task
 
 _SEEDING = threading.Lock()  # torch initialises from one global random stream, which members of a process share
@@ -29,7 +29,7 @@ def build(task: Task, spec: Spec) -> nn.Module:
     """Create the task's network on its device, with initial parameters common to all members."""
     with _SEEDING, torch.random.fork_rng(devices=[]):
         torch.manual_seed(task.stream("model"))
-        model = task.algorithm.model(spec.obs_shape, spec.actions, task.network)
+        model = task.algorithm.model(spec, task.network)
     return model.to(task.device)
 
 
@@ -37,8 +37,9 @@ class Learner:
     """Updates a network from trajectories."""
 
     def __init__(self, task: Task, spec: Spec, *, rank: int = 0) -> None:
-        self.task, self.model = task, build(task, spec)
-        self.opt = task.optimization.make(self.model.parameters(), task.optimization.learning_rate)
+        self.task, self.model, self._actions = task, build(task, spec), spec.actions
+        self._trained = [each for each in self.model.parameters() if each.requires_grad]  # running statistics have none
+        self.opt = task.optimization.make(self._trained, task.optimization.learning_rate)
         self.rng = task.generator("learn", rank)
         self.steps = 0  # environment steps learned from
         self.updates = 0  # optimiser steps
@@ -79,8 +80,7 @@ class Learner:
 
     def _step(self) -> Stepped:
         """Local step: clip the gradient, and take an optimiser step if it is finite."""
-        parameters = self.model.parameters()
-        norm = nn.utils.clip_grad_norm_(parameters, self.task.optimization.max_grad_norm, foreach=True)
+        norm = nn.utils.clip_grad_norm_(self._trained, self.task.optimization.max_grad_norm, foreach=True)
         finite = bool(norm.isfinite())
         if finite:
             self.opt.step()
@@ -98,7 +98,7 @@ class Learner:
 
     def policy_outputs(self) -> PolicyOutputs | None:
         """Evaluate the current policy on the reference observations."""
-        return policy_outputs(self.task, self.model)
+        return policy_outputs(self.task, self.model, self._actions)
 
     def state_dict(self) -> Tree:
         """Return all state that the next update depends on."""

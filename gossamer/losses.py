@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gossamer.distributions import Distribution
+
 
 @dataclass(frozen=True)
 class Loss:
@@ -21,20 +23,8 @@ class Loss:
     parts: dict[str, Tensor]  # each [], detached, unweighted: cost factors and `scale` are in `total` only
 
 
-def log_prob(logits: Tensor, action: Tensor) -> Tensor:
-    """log pi(a | x) of a categorical policy: logits [..., A], action [...] int64 -> [...], in nats."""
-    assert action.shape == logits.shape[:-1], f"action is {tuple(action.shape)}, logits {tuple(logits.shape)}"
-    return torch.log_softmax(logits, dim=-1).gather(-1, action.unsqueeze(-1)).squeeze(-1)
-
-
-def entropy(logits: Tensor) -> Tensor:
-    """H(pi(. | x)) = -sum_a pi(a) log pi(a) of a categorical policy: logits [..., A] -> [...], in nats."""
-    log_pi = torch.log_softmax(logits, dim=-1)
-    return -(log_pi.exp() * log_pi).sum(dim=-1)
-
-
 def a2c(
-    logits: Tensor,
+    policy: Distribution,
     value: Tensor,
     action: Tensor,
     target: Tensor,
@@ -54,9 +44,9 @@ def a2c(
     that the sum of n_e A3C gradients. The gradient clip and RMSProp's eps meet the scaled gradient.
 
     Args:
-        logits: [N, A]  of the policy being trained.
+        policy: pi, the policy being trained; N distributions.
         value: [N]  V(x), its estimate of the return.
-        action: [N] int64  a, what was done.
+        action: [N, *A]  a, what was done.
         target: [N]  R, what the value should have been; a constant.
         advantage: [N]  A, how much better the action was than expected; a constant.
         value_coef: weight of the squared error, without the usual half.
@@ -69,17 +59,17 @@ def a2c(
     Raises:
         AssertionError: if the shapes are not these.
     """
-    _check(logits, value, action, target, advantage)
+    _check(policy, value=value, target=target, advantage=advantage)
 
-    policy_loss = -(advantage.detach() * log_prob(logits, action)).mean()
+    policy_loss = -(advantage.detach() * policy.log_prob(action)).mean()
     value_loss = (target.detach() - value).square().mean()
-    mean_entropy = entropy(logits).mean()
+    mean_entropy = policy.entropy().mean()
     total = scale * (policy_loss - entropy_coef * mean_entropy + value_coef * value_loss)
     return _report(total, policy_loss=policy_loss, value_loss=value_loss, entropy=mean_entropy)
 
 
 def ppo(
-    logits: Tensor,
+    policy: Distribution,
     value: Tensor,
     action: Tensor,
     target: Tensor,
@@ -100,12 +90,12 @@ def ppo(
     direction the advantage asks for, a sample has no policy gradient.
 
     Args:
-        logits: [N, A]  of pi, the policy being trained.
+        policy: pi, the policy being trained; N distributions.
         value: [N]  V(x), its estimate of the return.
-        action: [N] int64  a, drawn from mu.
+        action: [N, *A]  a, drawn from mu.
         target: [N]  R, what the value should have been; a constant.
         advantage: [N]  A, how much better the action was than expected; a constant.
-        behaviour: [N, A]  logits of mu, the policy that acted; a constant.
+        behaviour: [N]  ln mu(a) of the policy that acted; a constant.
         clip_range: how far the ratio may move from 1 and still be rewarded.
         value_coef: weight of half the squared error.
         entropy_coef: weight of the entropy, in returns per nat.
@@ -118,14 +108,13 @@ def ppo(
     Raises:
         AssertionError: if the shapes are not these.
     """
-    _check(logits, value, action, target, advantage)
-    assert behaviour.shape == logits.shape, f"behaviour is {tuple(behaviour.shape)}, logits {tuple(logits.shape)}"
+    _check(policy, value=value, target=target, advantage=advantage, behaviour=behaviour)
 
-    log_ratio = log_prob(logits, action) - log_prob(behaviour.detach(), action)
+    log_ratio = policy.log_prob(action) - behaviour.detach()
     ratio, advantage = log_ratio.exp(), advantage.detach()
     policy_loss = -torch.minimum(ratio * advantage, ratio.clamp(1.0 - clip_range, 1.0 + clip_range) * advantage).mean()
     value_loss = (target.detach() - value).square().mean()
-    mean_entropy = entropy(logits).mean()
+    mean_entropy = policy.entropy().mean()
     total = policy_loss + value_coef * 0.5 * value_loss - entropy_coef * mean_entropy
     with torch.no_grad():
         kl = (ratio - 1.0 - log_ratio).mean()
@@ -135,12 +124,12 @@ def ppo(
     )
 
 
-def _check(logits: Tensor, value: Tensor, action: Tensor, target: Tensor, advantage: Tensor) -> None:
+def _check(policy: Distribution, **tensors: Tensor) -> None:
     """Refuse what would broadcast: a value of [N, 1] against a target of [N] is a wrong loss without an error."""
-    assert logits.ndim == 2, f"logits are {tuple(logits.shape)}, not [N, A]"
-    samples = logits.shape[:1]
-    for name, tensor in (("value", value), ("action", action), ("target", target), ("advantage", advantage)):
-        assert tensor.shape == samples, f"{name} is {tuple(tensor.shape)}, not [N] for logits {tuple(logits.shape)}"
+    shape = tuple(policy.parameters.shape)
+    assert len(shape) == 2, f"the policy's parameters are {shape}, not [N, P]"
+    for name, tensor in tensors.items():
+        assert tensor.shape == shape[:1], f"{name} is {tuple(tensor.shape)}, not [N] for parameters {shape}"
 
 
 def _report(total: Tensor, **parts: Tensor) -> Loss:

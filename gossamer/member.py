@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from gossamer.actor import Actor, Clock
+from gossamer.algorithms.base import initial_state
 from gossamer.data import Trajectory, Tree, numpy_dtype, on_host
 from gossamer.envs.base import VectorEnv
 from gossamer.exchange import Exchange
@@ -63,8 +64,10 @@ class Member:
             self.env.num_envs,
             spec.obs_shape,
             numpy_dtype(spec.obs_dtype),
-            spec.actions,
+            spec.actions.shape,
+            numpy_dtype(spec.actions.dtype),
             task.device,
+            initial_state(self.learner.model, self.env.num_envs),
         )
 
     def unroll(self, slot: Trajectory) -> None:

@@ -1,20 +1,26 @@
-"""Network torsos, and an actor-critic with input centring and reduced precision."""
+"""Actor-critic networks: normalised inputs, a torso in reduced precision, memory, a policy head and a value head."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Literal, TypeAlias
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from gossamer.data import Array
+from gossamer.data import Array, Tree
+from gossamer.distributions import Distribution
+from gossamer.memory import Kind, Memory
+from gossamer.normalization import Normalized, ValueHead
+from gossamer.observations import MASK, Layout, Part
 from gossamer.options import option, options
-
-TorsoFactory: TypeAlias = Callable[[tuple[int, ...]], nn.Module]  # obs shape O -> torso: [N, *O] float -> [N, F]
+from gossamer.spaces import Spec
+from gossamer.torsos import Pair, Parts, TorsoFactory, auto, mlp
 
 INPUT_SCALES = {"background": 1 / 64, "unit": 1 / 255, "raw": 1.0}
+IMPOSSIBLE = -1e9  # logit of an invalid action: its probability is 0, and its entropy term 0 and not NaN
 
 
 @options
@@ -22,8 +28,8 @@ class NetworkOptions:
     """Options of the network, common to all algorithms."""
 
     torso: str = option(
-        "Torso: nips, nature, small, mlp, or module:factory (observation shape -> torch module).",
-        "nips",
+        "Torso: auto, nips, nature, small, tiny, mlp, or module:factory (observation shape -> torch module).",
+        "auto",
         name="network",
     )
     input: Literal["background", "unit", "raw"] = option(
@@ -31,43 +37,31 @@ class NetworkOptions:
     )
     initialization: Literal["orthogonal", "uniform"] = option("Of weights; uniform: +-1/sqrt(fan_in).", "orthogonal")
     precision: Literal["auto", "fp32", "bf16"] = option("auto: bf16 if the processor supports it.", "auto")
+    separate_critic: bool = option("The value has a torso of its own.", False)
+    normalize_observations: bool = option("Vectors: by their running mean and deviation.", False)
+    normalize_returns: bool = option("Learn values in units of the returns' running deviation.", False)
+    state_std: bool = option("Continuous actions: the deviation depends on the observation.", False)
+    memory: Literal["none", "lstm", "gru"] = option("Recurrent layer between torso and heads.", "none")
+    memory_units: int = option("Units of the memory.", 256, least=1, most=65_536)
+    last_action_reward: bool = option("Observe the last action and reward, too.", False)
 
 
-def nips(obs_shape: tuple[int, ...]) -> nn.Module:
-    """Two convolutions and 256 units (Mnih et al. 2013; arch_nips of PAAC, the network of A3C)."""
-    return _convolutional(obs_shape, [(16, 8, 4), (32, 4, 2)], 256)
+@dataclass(frozen=True)
+class Network:
+    """The parts of a network; see `NetworkOptions`."""
 
-
-def nature(obs_shape: tuple[int, ...]) -> nn.Module:
-    """Three convolutions and 512 units (Mnih et al. 2015; arch_nature of PAAC)."""
-    return _convolutional(obs_shape, [(32, 8, 4), (64, 4, 2), (64, 3, 1)], 512)
-
-
-def small(obs_shape: tuple[int, ...]) -> nn.Module:
-    """Two 4x4 convolutions and 256 units, for images of about 42x42, as in RLlib's fast Pong."""
-    return _convolutional(obs_shape, [(16, 4, 2), (32, 4, 2)], 256)
-
-
-def mlp(obs_shape: tuple[int, ...]) -> nn.Module:
-    """Two layers of 64 tanh units for small vectors (Schulman et al. 2017)."""
-    size = torch.Size(obs_shape).numel()
-    return nn.Sequential(nn.Flatten(), nn.Linear(size, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh())
-
-
-def _convolutional(obs_shape: tuple[int, ...], layers: Sequence[tuple[int, int, int]], units: int) -> nn.Module:
-    """`layers`: (channels, kernel, stride), without padding; all activations are ReLU. Raises `ValueError` for an
-    `obs_shape` that is not [C, H, W] or is too small."""
-    if len(obs_shape) != 3:
-        raise ValueError("a convolutional network needs [C, H, W]: use mlp")
-    modules: list[nn.Module] = []
-    channels, height, width = obs_shape
-    for out, kernel, stride in layers:
-        modules += [nn.Conv2d(channels, out, kernel, stride), nn.ReLU()]
-        channels, height, width = out, (height - kernel) // stride + 1, (width - kernel) // stride + 1
-        if min(height, width) < 1:
-            raise ValueError("too small for its convolutions: use small or mlp")
-    modules += [nn.Flatten(), nn.Linear(channels * height * width, units), nn.ReLU()]
-    return nn.Sequential(*modules)
+    torso: TorsoFactory = auto
+    input_scale: float = 1.0  # factor of images, and of observations that are a single vector
+    centre: bool = False  # subtract the mean observation of random play first
+    orthogonal: bool = True  # initialisation; otherwise uniform +-1/sqrt(fan_in)
+    dtype: torch.dtype | None = torch.float32  # compute dtype of the torso; None: see `machine.resolve_dtype`
+    separate_critic: bool = False  # not together with a memory
+    normalize_observations: bool = False
+    normalize_returns: bool = False
+    state_std: bool = False
+    memory: Kind = "none"
+    memory_units: int = 256
+    own_torso: bool = False  # the torso gets all parts of an observation, and not one
 
 
 class Centred(nn.Module):
@@ -93,51 +87,117 @@ class Centred(nn.Module):
         return torch.addcmul(shift, obs.to(dtype), self.scale.to(dtype))
 
 
+class CentredParts(nn.Module):
+    """Splits packed observations and maps each part to an input of the torso. The action mask is no input."""
+
+    def __init__(self, layout: Layout, network: Network) -> None:
+        super().__init__()
+        self.layout, self.parts = layout, tuple(part for part in layout.parts if part.name != MASK)
+        self.inputs = nn.ModuleList(_input(part, network, alone=False) for part in self.parts)
+
+    def forward(self, obs: Tensor, dtype: torch.dtype) -> dict[str, Tensor]:
+        """Map [N, bytes] to {name: [N, *part shape]} of `dtype`."""
+        each = zip(self.parts, self.inputs, strict=True)
+        return {part.name: module(self.layout.part(obs, part.name), dtype) for part, module in each}
+
+
+@runtime_checkable
+class Recurrent(Protocol):
+    """Networks with a state that belongs to an episode."""
+
+    def initial_state(self, num_envs: int) -> Tree:
+        """The state at the start of an episode: {name: [B, ...]}; empty: without memory."""
+
+    def unroll(self, obs: Tensor, state: Tree, begins: Tensor) -> tuple[Distribution, Tensor, Tree]:
+        """Map obs [T, B, *O], the state before them [B, ...] and `begins` [T, B] (x_t is the first observation of an
+        episode) to T * B distributions over actions, values [T * B], and the state after them."""
+
+
 class ActorCritic(nn.Module):
     """A torso with a policy head and a value head.
 
-    Parameters, heads and outputs are float32; the torso computes in `compute_dtype`. In bfloat16, weights are cast once
-    per set of parameters when acting, and within the graph when learning, so that gradients are float32. Raises
-    `ValueError` if the torso does not return [N, F]."""
+    Parameters, memory, heads and outputs are float32; the torso computes in `network.dtype`. In bfloat16, weights are
+    cast once per set of parameters when acting, and within the graph when learning, so that gradients are float32.
+    Raises `ValueError` if the torso does not return [N, F]."""
 
-    def __init__(
-        self,
-        obs_shape: tuple[int, ...],
-        actions: int,
-        torso: TorsoFactory,
-        *,
-        scale: float = 1.0,
-        orthogonal: bool = True,
-        compute_dtype: torch.dtype = torch.float32,
-    ) -> None:
+    def __init__(self, spec: Spec, network: Network) -> None:
         super().__init__()
-        self.centre = Centred(obs_shape, scale)
-        self.torso = torso(obs_shape)
+        self.spec, self.actions = spec, spec.actions
+        self.centre = CentredParts(spec.layout, network) if spec.layout else _input(spec.parts[0], network, alone=True)
+        self.compute_dtype = network.dtype or torch.float32
+        self.torso = _torso(spec, network)
+        if network.separate_critic:
+            self.torso = Pair(self.torso, _torso(spec, network))
         with torch.no_grad():
-            features = self.torso(torch.zeros(1, *obs_shape))
+            features = self.torso(_zeros(spec))
         if features.dim() != 2:
             raise ValueError(f"a torso must return [N, F], not {list(features.shape)} for one observation")
-        self.policy = nn.Linear(features.shape[1], actions)
-        self.value = nn.Linear(features.shape[1], 1)
-        if orthogonal:
+        width = features.shape[1] // 2 if network.separate_critic else features.shape[1]
+        self.memory = None if network.memory == "none" else Memory(network.memory, width, network.memory_units)
+        width = width if self.memory is None else network.memory_units
+        self.policy = self.actions.head(width, state_std=network.state_std)
+        self.value: nn.Module = ValueHead(width) if network.normalize_returns else nn.Linear(width, 1)
+        self._split = network.separate_critic
+        if network.orthogonal:
             _orthogonal(self)
-        if len(obs_shape) == 3:
+        if spec.pixels:
             self.torso.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # not in torch's stubs
-        self.compute_dtype = compute_dtype
         self._cast: tuple[tuple[int, ...], dict[str, Tensor]] = ((), {})
 
-    def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
-        """Map [N, *O] to logits [N, A] and values [N], both float32."""
-        features = self._features(self.centre(obs, self.compute_dtype)).float()
-        return self.policy(features), self.value(features).squeeze(-1)
+    def forward(self, obs: Tensor) -> tuple[Distribution, Tensor]:
+        """Map [N, *O] to N distributions over actions and values [N], both float32. Raises `RuntimeError` if the
+        network has a memory: use `unroll`, or `algorithms.base.evaluate` for rollouts."""
+        if self.memory is not None:
+            raise RuntimeError("a network with memory needs its state: use unroll, or algorithms.base.evaluate")
+        return self._heads(self._features(obs), obs)
 
-    def _features(self, inputs: Tensor) -> Tensor:
-        """Map [N, *O] to features [N, F] in the compute dtype."""
+    def initial_state(self, num_envs: int) -> Tree:
+        """See `Recurrent`."""
+        return {} if self.memory is None else self.memory.initial_state(num_envs)
+
+    def unroll(self, obs: Tensor, state: Tree, begins: Tensor) -> tuple[Distribution, Tensor, Tree]:
+        """See `Recurrent`."""
+        rows = obs.flatten(0, 1)
+        features = self._features(rows)
+        if self.memory is not None:
+            outputs, state = self.memory(features.view(*obs.shape[:2], -1), state, begins)
+            features = outputs.flatten(0, 1)
+        return *self._heads(features, rows), state
+
+    def return_scale(self, returns: Tensor) -> Tensor | float:
+        """Deviation of returns []; 1 if they are not normalised. The `returns` [N] of the first rollout set it."""
+        if not isinstance(self.value, ValueHead):
+            return 1.0
+        self.value.begin(returns)
+        return self.value.moments.deviation
+
+    def observe(self, obs: Tensor, returns: Tensor) -> None:
+        """Include a rollout's observations [N, *O] and returns [N] in the running statistics, if there are any."""
+        if isinstance(self.value, ValueHead):
+            self.value.update(returns)
+        if isinstance(self.centre, CentredParts):
+            for part, module in zip(self.centre.parts, self.centre.inputs, strict=True):
+                if isinstance(module, Normalized):
+                    module.moments.update(self.centre.layout.part(obs, part.name))
+        elif isinstance(self.centre, Normalized):
+            self.centre.moments.update(obs)
+
+    def _heads(self, features: Tensor, obs: Tensor) -> tuple[Distribution, Tensor]:
+        """Map features [N, F] of obs [N, *O] to distributions and values [N]."""
+        policy, value = features.chunk(2, dim=-1) if self._split else (features, features)
+        parameters = self.policy(policy)
+        if self.spec.layout and MASK in self.spec.layout.places:
+            parameters = parameters.masked_fill(self.spec.layout.part(obs, MASK) == 0, IMPOSSIBLE)
+        return self.actions.distribution(parameters), self.value(value).squeeze(-1)
+
+    def _features(self, obs: Tensor) -> Tensor:
+        """Map [N, *O] to features [N, F], float32."""
+        inputs = self.centre(obs, self.compute_dtype)
         if self.compute_dtype == torch.float32:
             result: Tensor = self.torso(inputs)
         else:
             result = functional_call(self.torso, self._weights(), (inputs,))
-        return result
+        return result.float()
 
     def _weights(self) -> dict[str, Tensor]:
         """The torso's parameters in the compute dtype; without gradients cached until a parameter changes."""
@@ -151,11 +211,40 @@ class ActorCritic(nn.Module):
         return self._cast[1]
 
 
-def centre_on(model: nn.Module, mean: Array) -> None:
-    """Set the mean observation [*O] that every `Centred` module of the model subtracts."""
-    for module in model.modules():
-        if isinstance(module, Centred):
-            module.offset.copy_(torch.as_tensor(mean))
+def centre_on(model: nn.Module, means: Mapping[str, Array]) -> None:
+    """Set the mean observations [*O] that the model subtracts, by the name of the part."""
+    centre = model.centre if isinstance(model, ActorCritic) else None
+    if isinstance(centre, CentredParts):
+        inputs = [(part.name, module) for part, module in zip(centre.parts, centre.inputs, strict=True)]
+    else:
+        inputs = [("", module) for module in model.modules()]
+    for name, module in inputs:
+        if isinstance(module, Centred) and name in means:
+            module.offset.copy_(torch.as_tensor(means[name]))
+
+
+def _input(part: Part, network: Network, *, alone: bool) -> nn.Module:
+    """The module that maps a part of the observation to an input of the torso."""
+    if part.dtype.kind == "f" and network.normalize_observations:
+        return Normalized(part.shape)
+    return Centred(part.shape, network.input_scale if part.picture or alone else 1.0)
+
+
+def _torso(spec: Spec, network: Network) -> nn.Module:
+    """The torso for all parts of an observation."""
+    if spec.layout is None:
+        return network.torso(spec.obs_shape)
+    parts = [part for part in spec.layout.parts if part.name != MASK]
+    if network.own_torso:
+        return network.torso({part.name: part.shape for part in parts})
+    return Parts({part.name: (network.torso if part.picture else mlp)(part.shape) for part in parts})
+
+
+def _zeros(spec: Spec) -> Any:
+    """The torso's inputs for one observation of zeros."""
+    if spec.layout is None:
+        return torch.zeros(1, *spec.obs_shape)
+    return {part.name: torch.zeros(1, *part.shape) for part in spec.layout.parts if part.name != MASK}
 
 
 def _orthogonal(model: ActorCritic) -> None:
@@ -166,5 +255,7 @@ def _orthogonal(model: ActorCritic) -> None:
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
     for head, gain in ((model.policy, 0.01), (model.value, 1.0)):
-        nn.init.orthogonal_(head.weight, gain)
-        nn.init.zeros_(head.bias)
+        for module in head.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.orthogonal_(module.weight, gain)
+                nn.init.zeros_(module.bias)

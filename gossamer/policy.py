@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from gossamer.algorithms import Algorithm
+from gossamer.algorithms.base import initial_state
 from gossamer.data import Action, Tree, Version
 from gossamer.exchange import Link
 
@@ -21,6 +22,9 @@ class Policy(Protocol):
 
     def __call__(self, obs: Tensor, state: Tree) -> tuple[Action, Tree]:
         """Map obs [B, *O] and the recurrent state before it to actions and the state after it."""
+
+    def initial_state(self, num_envs: int) -> Tree:
+        """The recurrent state [B, ...] at the start of an episode; empty without memory."""
 
     def value(self, obs: Tensor, state: Tree) -> Tensor:
         """Estimate the return [B] from obs [B, *O] and the recurrent state before it."""
@@ -40,7 +44,10 @@ class Replica:
         return self.link.refresh(self.model)
 
     def __call__(self, obs: Tensor, state: Tree) -> tuple[Action, Tree]:
-        return self.algorithm.act(self.model, obs, self.rng, greedy=self.greedy), state
+        return self.algorithm.act(self.model, obs, state, self.rng, greedy=self.greedy)
+
+    def initial_state(self, num_envs: int) -> Tree:
+        return initial_state(self.model, num_envs)
 
     def value(self, obs: Tensor, state: Tree) -> Tensor:
-        return self.algorithm.value(self.model, obs)
+        return self.algorithm.value(self.model, obs, state)

@@ -12,6 +12,8 @@ import numpy as np
 from gossamer.data import Array
 from gossamer.envs.base import EnvFactory
 from gossamer.envs.watchdog import Silence, Watchdog
+from gossamer.observations import MASK
+from gossamer.spaces import Spec
 
 BACKGROUND_ENVS = 4
 BACKGROUND_STEPS = 250  # of each
@@ -33,28 +35,49 @@ class OncePerProcess(Generic[T]):
             return self._last[1]
 
 
-_background = OncePerProcess[Array]()
+_background = OncePerProcess[dict[str, Array]]()
 
 
-def background(env: EnvFactory, seed: int, tell: Callable[[Silence], Any]) -> Array:
-    """Return the mean observation [*O] (float32) of uniformly random play in four environments, 250 steps each.
+def background(env: EnvFactory, seed: int, tell: Callable[[Silence], Any]) -> dict[str, Array]:
+    """Return the mean observation [*O] (float32) of uniformly random play in four environments, 250 steps each, as
+    {"": mean}; of observations with several parts the mean of each picture, by name.
 
     It is measured once per process and shared by the members there. `tell` is called if an environment hangs."""
 
-    def measure() -> Array:
-        total = count = 0.0
-        for obs in play(env, BACKGROUND_ENVS, seed, BACKGROUND_STEPS, tell):
-            total, count = total + obs.sum(0, dtype=np.float64), count + len(obs)
-        mean: Array = np.asarray(total / count).astype(np.float32)
-        return mean
+    def measure() -> dict[str, Array]:
+        total: dict[str, Any] = {}
+        count = 0
+        for spec, obs in play(env, BACKGROUND_ENVS, seed, BACKGROUND_STEPS, tell):
+            count += len(obs)
+            for name, part in _centred(spec, obs).items():
+                total[name] = total.get(name, 0.0) + part.sum(0, dtype=np.float64)
+        return {name: np.asarray(each / count).astype(np.float32) for name, each in total.items()}
 
     return _background.get((env, seed), measure)
 
 
-def play(env: EnvFactory, num_envs: int, seed: int, steps: int, tell: Callable[[Silence], Any]) -> Iterator[Array]:
-    """Yield the observations [B, *O] of uniformly random play, B = `num_envs`: after the reset and after each step."""
+def _centred(spec: Spec, obs: Array) -> dict[str, Array]:
+    """The parts [B, ...] of observations [B, *O] that networks centre."""
+    if spec.layout is None:
+        return {"": obs}
+    return {part.name: spec.layout.array(obs, part.name) for part in spec.layout.parts if part.picture}
+
+
+def play(
+    env: EnvFactory, num_envs: int, seed: int, steps: int, tell: Callable[[Silence], Any]
+) -> Iterator[tuple[Spec, Array]]:
+    """Yield the observations [B, *O] of uniformly random play (of valid actions), B = `num_envs`: after the reset and
+    after each step."""
     rng = np.random.default_rng(seed)
     with Watchdog(env.name, tell) as watchdog, closing(watchdog.watch(env.make(num_envs))) as playing:
-        yield playing.reset(seed)
+        spec, obs = playing.spec, playing.reset(seed)
+        yield spec, obs
         for _ in range(steps):
-            yield playing.step(rng.integers(0, playing.spec.actions, num_envs)).obs
+            obs = playing.step(random_actions(spec, rng, obs)).obs
+            yield spec, obs
+
+
+def random_actions(spec: Spec, rng: np.random.Generator, obs: Array) -> Array:
+    """Draw uniformly random actions [B, *A], valid ones if the observations [B, *O] have a mask."""
+    mask = spec.layout.array(obs, MASK) if spec.layout and MASK in spec.layout.places else None
+    return spec.actions.random(rng, len(obs), mask)

@@ -2,7 +2,8 @@
 
 KL(pi_i || pi_j) needs the outputs of both policies on the same observations. Evaluating all policies in one place would
 require sending every parameter vector. Instead, each member evaluates its own policy, in its own precision, and reports
-logits [M, A], a few kilobytes. All members must then have the same observations without exchanging them. Each process
+the parameters [M, P] of its distributions over actions, a few kilobytes. All members must then have the same
+observations without exchanging them. Each process
 generates them once, at first use, by random play of a separate environment, with a seed derived from the run's seed.
 This affects neither the start of a run nor learning. Members also report a checksum of each observation, and only
 observations common to all members are used. An environment that is not reproducible, or too slow to make the same
@@ -20,10 +21,12 @@ import numpy as np
 import torch
 from torch import nn
 
+from gossamer.algorithms.base import initial_state
 from gossamer.data import Array
 from gossamer.envs.base import EnvFactory
 from gossamer.exchange.gossip.records import PolicyOutputs
 from gossamer.random_play import OncePerProcess, play
+from gossamer.spaces import Space
 from gossamer.task import Task
 
 STEPS = 512  # steps of random play
@@ -33,13 +36,14 @@ SECONDS = 2.0  # time limit of random play
 _played = OncePerProcess[tuple[Array, Array]]()
 
 
-def policy_outputs(task: Task, model: nn.Module) -> PolicyOutputs:
+def policy_outputs(task: Task, model: nn.Module, actions: Space) -> PolicyOutputs:
     """Evaluate the model's policy on the reference observations, in evaluation mode. Does not modify the model."""
     observations, checksums = reference_observations(task)
     with torch.no_grad(), _evaluating(model):
         batch = torch.from_numpy(observations).to(task.device)
-        logits = task.algorithm.act(model, batch, torch.Generator(task.device), greedy=True).logits
-    return PolicyOutputs(checksums, logits.float().cpu())
+        state = initial_state(model, len(batch))
+        answer, _ = task.algorithm.act(model, batch, state, torch.Generator(task.device), greedy=True)
+    return PolicyOutputs(checksums, answer.parameters.float().cpu(), actions)
 
 
 def reference_observations(task: Task) -> tuple[Array, Array]:
@@ -50,7 +54,7 @@ def reference_observations(task: Task) -> tuple[Array, Array]:
 
 def _play(env: EnvFactory, seed: int) -> tuple[Array, Array]:
     until, kept = time.monotonic() + SECONDS, []
-    for step, obs in enumerate(play(env, 1, seed, STEPS - 1, lambda silence: None)):
+    for step, (_, obs) in enumerate(play(env, 1, seed, STEPS - 1, lambda silence: None)):
         if step % EVERY == 0:
             kept.append(np.array(obs[0]))
         if time.monotonic() >= until:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -14,12 +14,14 @@ from torch.optim import Adam, Optimizer
 
 from gossamer.algorithms import A2C, Algorithm, Network
 from gossamer.data import Trajectory, numpy_dtype
-from gossamer.envs.base import EnvFactory, Spec, VectorEnv
+from gossamer.envs.base import EnvFactory, VectorEnv
 from gossamer.envs.toy import Catch
-from gossamer.networks import mlp, small
+from gossamer.networks import ActorCritic
 from gossamer.optim import rmsprop_a3c, rmsprop_dqn, rmsprop_tf, rmsprop_torch
 from gossamer.program import Answer, Silent
+from gossamer.spaces import Space, Spec
 from gossamer.task import Optimization, Report, Task
+from gossamer.torsos import TorsoFactory, mlp, small
 from gossamer.training.budget import Budget
 
 OPTIMIZERS: dict[str, Callable[[Iterable[nn.Parameter], float], Optimizer]] = {
@@ -42,13 +44,14 @@ def a_task(
     dtype: torch.dtype = torch.float32,
     rollout_length: int = 4,
     seed: int = 1,
+    **network: Any,
 ) -> Task:
-    """Vectors through the MLP; pictures centred, through the small network."""
+    """Vectors through the MLP; pictures centred, through the small network. `network`: further fields of `Network`."""
     env = env or Catch()
     pixels = env.make(1).spec.pixels
-    network = Network(small, 1 / 64, centre=True, dtype=dtype) if pixels else Network(mlp, dtype=dtype)
+    parts = Network(small, 1 / 64, centre=True, dtype=dtype) if pixels else Network(mlp, dtype=dtype)
     optimization = Optimization(OPTIMIZERS[optimizer], rate, anneal_steps, max_grad_norm=max_grad_norm)
-    return Task(env, algorithm or A2C(), network, optimization, rollout_length, seed, threads=1)
+    return Task(env, algorithm or A2C(), replace(parts, **network), optimization, rollout_length, seed, threads=1)
 
 
 @dataclass(frozen=True)
@@ -69,13 +72,19 @@ class CountedCatch:
 def a_trajectory(spec: Spec, rollout_length: int, num_envs: int, seed: int = 0) -> Trajectory:
     """Random play that never was, by a policy that could have: shapes and ranges are right."""
     rng = torch.Generator().manual_seed(seed)
-    slot = Trajectory.empty(rollout_length, num_envs, spec.obs_shape, numpy_dtype(spec.obs_dtype), spec.actions)
+    slot = Trajectory.empty(rollout_length, num_envs, spec.obs_shape, numpy_dtype(spec.obs_dtype))
     slot.obs.copy_(torch.randint(0, 256 if spec.pixels else 2, slot.obs.shape, generator=rng))
-    slot.action.copy_(torch.randint(0, spec.actions, slot.action.shape, generator=rng))
+    slot.action.copy_(torch.randint(0, spec.actions.outputs, slot.action.shape, generator=rng))
     slot.reward.copy_(torch.randn(slot.reward.shape, generator=rng))
     slot.discount.fill_(0.9)
     slot.value.copy_(torch.randn(slot.value.shape, generator=rng))
     return slot
+
+
+def a_network(obs_shape: tuple[int, ...], actions: Space, torso: TorsoFactory, **options: Any) -> ActorCritic:
+    """An actor-critic for one array of this shape: bytes if it is a picture, else float32."""
+    dtype = np.dtype(np.uint8 if len(obs_shape) == 3 else np.float32)
+    return ActorCritic(Spec(obs_shape, dtype, actions), Network(torso, **options))
 
 
 class Watcher(Silent):

@@ -13,9 +13,10 @@ from torch import Tensor
 
 from gossamer.actor import Actor, Clock
 from gossamer.data import Action, Array, Step, Trajectory, Tree
-from gossamer.envs.base import EnvFactory, Spec, VectorEnv
+from gossamer.envs.base import EnvFactory, VectorEnv
 from gossamer.envs.gym import Gym
 from gossamer.envs.toy import Catch, Counter, Identity
+from gossamer.spaces import Discrete, Spec
 from gossamer.task import Episode
 
 GAMMA = 0.5
@@ -24,7 +25,7 @@ GAMMA = 0.5
 @dataclass
 class Reads:
     """A policy on Counter's observations [age, episode, environment]: the value of one is 100 + age, the action is the
-    environment's number, the logits are the observation. The version goes up with every rollout."""
+    environment's number, its log-probability is the age. The version goes up with every rollout."""
 
     version: int = 0
     asked: list[Tensor] = field(default_factory=list)
@@ -35,7 +36,10 @@ class Reads:
 
     def __call__(self, obs: Tensor, state: Tree) -> tuple[Action, Tree]:
         self.asked.append(obs.clone())
-        return Action(obs[:, 2].long(), obs, self.value(obs, state)), state
+        return Action(obs[:, 2].long(), obs[:, 0], obs, self.value(obs, state)), state
+
+    def initial_state(self, num_envs: int) -> Tree:
+        return {}
 
     def value(self, obs: Tensor, state: Tree) -> Tensor:
         return 100.0 + obs[:, 0]
@@ -46,7 +50,7 @@ def actor(env: VectorEnv, policy: Reads | None = None) -> Actor:
 
 
 def slot_for(env: VectorEnv, rollout_length: int) -> Trajectory:
-    return Trajectory.empty(rollout_length, env.num_envs, env.spec.obs_shape, torch.float32, env.spec.obs_shape[0])
+    return Trajectory.empty(rollout_length, env.num_envs, env.spec.obs_shape, torch.float32)
 
 
 def rollouts(env: VectorEnv, count: int, steps: int) -> list[Trajectory]:
@@ -70,7 +74,7 @@ def test_everything_stands_at_its_time() -> None:
         assert torch.equal(slot.reward, age)  # the reward at age t is t
         assert torch.equal(slot.discount, torch.where(age == 2, 0.0, GAMMA))
         assert torch.equal(slot.value, 100 + slot.obs[:, :, 0])
-        assert torch.equal(slot.behaviour, slot.obs[:-1])
+        assert torch.equal(slot.behaviour, age)
         assert slot.action.tolist() == [[0, 1]] * 5
 
 
@@ -127,7 +131,7 @@ def test_one_forward_pass_answers_all_environments_at_each_step() -> None:
 class Scripted:
     """Steps as they are given, of two environments whose observation says how many steps were made."""
 
-    spec = Spec((3,), np.dtype(np.float32), 3)
+    spec = Spec((3,), np.dtype(np.float32), Discrete(3))
     num_envs = 2
 
     def __init__(self, steps: Sequence[Step]) -> None:

@@ -14,12 +14,13 @@ from some_parts import a_task, differences
 from sweeps import sweep
 
 from gossamer.architectures import gala, paac, pala
+from gossamer.envs.toy import Recall
 from gossamer.exchange import Exchange
 from gossamer.exchange.gossip.mixing import PushSum
 from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.program import Context, Program
 from gossamer.storage.checkpoint import Store
-from gossamer.task import Report
+from gossamer.task import Report, Task
 from gossamer.tools.simulate import Point, StandIn, Workload
 from gossamer.training.display import ProgressDisplay
 from gossamer.training.metrics import Progress, Recorder
@@ -184,8 +185,18 @@ def trained(folder: Path, program: Program, steps: int, saved: Any = None) -> li
 def test_a_resumed_run_ends_as_the_uninterrupted_one(name: str, mode: dict[str, Any], tmp_path: Path) -> None:
     """To the bit, in any mode: who goes on when is decided anew at every checkpoint, by the seed and the position."""
 
+    assert_resumed_is_whole(name, mode, a_task(rollout_length=4, anneal_steps=1_000), tmp_path)
+
+
+@pytest.mark.parametrize("name", ["paac", *FIGURES])
+def test_a_resumed_run_with_memory_and_statistics_ends_as_the_uninterrupted_one(name: str, tmp_path: Path) -> None:
+    statistics = {"normalize_observations": True, "normalize_returns": True}
+    task = a_task(Recall(6), rollout_length=4, anneal_steps=1_000, memory="gru", memory_units=8, **statistics)
+    assert_resumed_is_whole(name, {}, task, tmp_path)
+
+
+def assert_resumed_is_whole(name: str, mode: dict[str, Any], task: Task, tmp_path: Path) -> None:
     def program() -> Program:
-        task = a_task(rollout_length=4, anneal_steps=1_000)
         options: dict[str, Any] = {"num_envs": 2, "env_workers": 1}
         if name == "paac":
             return paac(task, **options)

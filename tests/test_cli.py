@@ -47,8 +47,8 @@ class Sours(Bandit):
         self.age += 1
         return np.ones(2, np.float32), float("nan") if self.age == 30 else 1.0, self.age % 10 == 0, False, {}
 
-class Continuous(Bandit):
-    action_space = gymnasium.spaces.Box(-1, 1, (2,))
+class Pair(Bandit):
+    action_space = gymnasium.spaces.Tuple([gymnasium.spaces.Discrete(2), gymnasium.spaces.Discrete(2)])
 
 class Hoards(Bandit):
     "The 20th step takes all the room there is on disk."
@@ -200,8 +200,7 @@ BAD = {
     "nearly a network": (("train", "paac", *TINY, "--network", "natur"), "nature"),
     "network for pixels": (("train", "paac", *TINY, "--network", "nips"), "--network nips"),
     "not Atari": (("train", "paac", *TINY, "--screen-size", 42), "--screen-size 42"),
-    "actions of a module": (("train", "paac", "--env", "my_parts:Continuous"), "my_parts:Continuous: actions of Box"),
-    "continuous actions": (("train", "paac", "--env", "Pendulum-v1"), "Discrete"),
+    "actions of a module": (("train", "paac", "--env", "my_parts:Pair"), "my_parts:Pair: actions of Tuple"),
     "no run to resume": (("resume", "nowhere"), "nowhere"),
     "no run to evaluate": (("evaluate", "nowhere"), "nowhere"),
     "nothing to show": (("show", "pac"), "paac"),

@@ -13,11 +13,11 @@ from torch.optim import SGD
 
 from gossamer.algorithms import A2C, PPO
 from gossamer.data import Trajectory
-from gossamer.envs.base import Spec
 from gossamer.envs.toy import Catch
 from gossamer.exchange import AloneLink
 from gossamer.learner import Learner, NonFinite, build
 from gossamer.networks import ActorCritic
+from gossamer.spaces import Spec
 from gossamer.task import Task
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -32,9 +32,9 @@ def batches(spec: Spec, count: int) -> list[Trajectory]:
 
 
 def acted(learner: Learner, obs: Tensor) -> tuple[Tensor, Tensor]:
-    """Logits and values as an actor beside the learner gets them."""
-    action = learner.task.algorithm.act(learner.model, obs, torch.Generator())
-    return action.logits, action.value
+    """Parameters of the policy and values as an actor beside the learner gets them."""
+    action, _ = learner.task.algorithm.act(learner.model, obs, {}, torch.Generator())
+    return action.parameters, action.value
 
 
 def from_scratch(learner: Learner, spec: Spec, obs: Tensor) -> tuple[Tensor, Tensor]:
@@ -42,8 +42,8 @@ def from_scratch(learner: Learner, spec: Spec, obs: Tensor) -> tuple[Tensor, Ten
     fresh = build(learner.task, spec)
     fresh.load_state_dict(learner.model.state_dict())
     with torch.no_grad():
-        logits, value = fresh(obs)
-    return logits, value
+        policy, value = fresh(obs)
+    return policy.parameters, value
 
 
 @every_optimizer

@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from gossamer.losses import a2c, entropy, log_prob, ppo
+from gossamer import losses
+from gossamer.distributions import Categorical, Gaussian
+from gossamer.losses import Loss
 
 Samples: TypeAlias = dict[str, Any]  # arguments of a loss by name, tensors all
 
@@ -25,6 +27,25 @@ SAMPLES: Samples = {
     "value": torch.tensor([1.0, 3.0]),
     "target": torch.tensor([2.0, 1.0]),  # errors 1 and -2, mean square 2.5
 }
+
+
+def log_prob(logits: Tensor, action: Tensor) -> Tensor:
+    return Categorical(logits).log_prob(action)
+
+
+def entropy(logits: Tensor) -> Tensor:
+    return Categorical(logits).entropy()
+
+
+def a2c(logits: Tensor, *given: Tensor, **others: Any) -> Loss:
+    """With a categorical policy."""
+    return losses.a2c(Categorical(logits), *given, **others)
+
+
+def ppo(logits: Tensor, *, action: Tensor, behaviour: Tensor, **others: Any) -> Loss:
+    """With categorical policies: `behaviour` [N, A] are logits too."""
+    log_mu = Categorical(behaviour.expand_as(logits)).log_prob(action)
+    return losses.ppo(Categorical(logits), action=action, behaviour=log_mu, **others)
 
 
 def numbers(parts: dict[str, Tensor]) -> dict[str, float]:
@@ -231,11 +252,25 @@ def test_losses_refuse_what_would_broadcast(name: str) -> None:
         ppo(**data, behaviour=data["logits"], clip_range=0.2, value_coef=0.5, entropy_coef=0.01)
 
 
-def test_losses_refuse_other_logits() -> None:
+def test_losses_refuse_other_shapes_of_policies() -> None:
     data = batch(6, 3)
+    policy, rest = Categorical(data["logits"]), {name: data[name] for name in data if name != "logits"}
     with pytest.raises(AssertionError, match="behaviour"):
-        ppo(**data, behaviour=torch.zeros(1, 3), clip_range=0.2, value_coef=0.5, entropy_coef=0.01)
-    with pytest.raises(AssertionError, match="logits"):
-        a2c(**(data | {"logits": torch.zeros(2, 3, 3)}), value_coef=0.25, entropy_coef=0.01)
-    with pytest.raises(AssertionError, match="action"):
-        log_prob(torch.zeros(6, 3), torch.zeros(6, 1, dtype=torch.int64))
+        losses.ppo(policy, **rest, behaviour=torch.zeros(6, 3), clip_range=0.2, value_coef=0.5, entropy_coef=0.01)
+    with pytest.raises(AssertionError, match="parameters"):
+        losses.a2c(Categorical(torch.zeros(2, 3, 3)), **rest, value_coef=0.25, entropy_coef=0.01)
+
+
+def test_the_losses_take_every_kind_of_action() -> None:
+    # One continuous action of a standard normal policy, drawn at its mean 0: ln p = -ln(2 pi) / 2 = -0.918939, and
+    # H = (1 + ln(2 pi)) / 2 = 1.418939. Advantage 2: a policy loss of 1.837877; at ratio 1 PPO's is -2.
+    policy, action = Gaussian(torch.zeros(1, 2)), torch.zeros(1, 1)
+    value, target, advantage = torch.tensor([1.0]), torch.tensor([1.0]), torch.tensor([2.0])
+    loss = losses.a2c(policy, value, action, target, advantage, value_coef=0.5, entropy_coef=0.0)
+    assert loss.parts["policy_loss"].item() == pytest.approx(1.837877, abs=1e-6)
+    assert loss.parts["entropy"].item() == pytest.approx(1.418939, abs=1e-6)
+    behaviour = torch.tensor([-0.918939])
+    other = losses.ppo(
+        policy, value, action, target, advantage, behaviour, clip_range=0.2, value_coef=0.5, entropy_coef=0.0
+    )
+    assert other.parts["policy_loss"].item() == pytest.approx(-2.0, abs=1e-5)

@@ -67,7 +67,8 @@ def test_its_slot_has_the_shapes_of_the_task() -> None:
     slot = member(a_task(Catch(pixels=True), rollout_length=3), Catch(pixels=True).make(2)).slot()
     assert slot.obs.shape == (4, 2, 1, 42, 42)
     assert slot.obs.dtype == torch.uint8
-    assert slot.behaviour.shape == (3, 2, 3)
+    assert slot.behaviour.shape == (3, 2)
+    assert (slot.action.shape, slot.action.dtype) == ((3, 2), torch.int64)
 
 
 def test_it_counts_what_it_learned_from_and_reports_it() -> None:

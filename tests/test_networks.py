@@ -7,10 +7,14 @@ import math
 import numpy as np
 import pytest
 import torch
+from some_parts import a_network
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from gossamer.networks import ActorCritic, Centred, TorsoFactory, centre_on, mlp, nature, nips, small
+from gossamer.networks import ActorCritic, Centred, Network, centre_on
+from gossamer.observations import MASK, Layout, Part
+from gossamer.spaces import Box, Discrete, Spec
+from gossamer.torsos import TorsoFactory, auto, mlp, nature, nips, small, tiny
 
 
 def pictures(count: int, shape: tuple[int, ...], seed: int = 0) -> Tensor:
@@ -50,12 +54,12 @@ def test_observations_that_do_not_fit_are_refused(torso: TorsoFactory, shape: tu
 
 def test_a_torso_must_answer_features() -> None:
     with pytest.raises(ValueError, match=r"must return \[N, F\], not \[1, 3, 2\]"):
-        ActorCritic((3, 2), 2, lambda shape: nn.Identity())
+        a_network((3, 2), Discrete(2), lambda shape: nn.Identity())
 
 
 def test_pictures_are_centred_on_their_background() -> None:
     centre = Centred((1, 1, 2), 1 / 64)
-    centre_on(centre, np.array([[[87.0, 23.0]]], np.float32))
+    centre_on(centre, {"": np.array([[[87.0, 23.0]]], np.float32)})
     obs = torch.tensor([[[[87, 23]]], [[[151, 0]]]], dtype=torch.uint8)
     # (151 - 87) / 64 = 1, (0 - 23) / 64 = -0.359375: all exact in float32
     assert centre(obs, torch.float32).flatten().tolist() == [0.0, 0.0, 1.0, -0.359375]
@@ -79,8 +83,9 @@ def test_vectors_pass_as_they_are() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(("torso", "shape"), [(small, (4, 42, 42)), (mlp, (6,))])
 def test_results_and_gradients_are_float32(torso: TorsoFactory, shape: tuple[int, ...], dtype: torch.dtype) -> None:
-    model = ActorCritic(shape, 3, torso, compute_dtype=dtype)
-    logits, value = model(torch.randn(5, *shape))
+    model = a_network(shape, Discrete(3), torso, dtype=dtype)
+    policy, value = model(torch.randn(5, *shape))
+    logits = policy.parameters
     assert (logits.shape, value.shape) == ((5, 3), (5,))
     assert logits.dtype == value.dtype == torch.float32
     (logits.square().sum() + value.sum()).backward()
@@ -96,21 +101,22 @@ def test_results_and_gradients_are_float32(torso: TorsoFactory, shape: tuple[int
 )
 def test_bfloat16_is_close_to_float32(torso: TorsoFactory, shape: tuple[int, ...]) -> None:
     torch.manual_seed(0)
-    full = ActorCritic(shape, 6, torso, scale=1 / 64)
-    half = ActorCritic(shape, 6, torso, scale=1 / 64, compute_dtype=torch.bfloat16)
+    full = a_network(shape, Discrete(6), torso, input_scale=1 / 64)
+    half = a_network(shape, Discrete(6), torso, input_scale=1 / 64, dtype=torch.bfloat16)
     half.load_state_dict(full.state_dict())
-    centre_on(full, np.full(shape, 120, np.float32))
-    centre_on(half, np.full(shape, 120, np.float32))
+    centre_on(full, {"": np.full(shape, 120, np.float32)})
+    centre_on(half, {"": np.full(shape, 120, np.float32)})
     obs = pictures(16, shape)
     # bfloat16 rounds by up to 2^-9; over a few layers of sums, whose errors partly cancel, it stays within some 2^-7,
     # of the largest value here, since small ones are differences of large ones
     for grads in (False, True):
         with torch.set_grad_enabled(grads):
-            for exact, rounded in zip(full(obs), half(obs), strict=True):
+            (policy, value), (half_policy, half_value) = full(obs), half(obs)
+            for exact, rounded in ((policy.parameters, half_policy.parameters), (value, half_value)):
                 assert (exact - rounded).abs().max() < 2**-6 * exact.abs().max()
     for model in (full, half):
-        logits, value = model(obs)
-        (logits.square().sum() + value.square().sum()).backward()
+        policy, value = model(obs)
+        (policy.parameters.square().sum() + value.square().sum()).backward()
     for (name, p), q in zip(full.named_parameters(), half.parameters(), strict=True):
         assert p.grad is not None
         assert q.grad is not None
@@ -118,17 +124,17 @@ def test_bfloat16_is_close_to_float32(torso: TorsoFactory, shape: tuple[int, ...
 
 
 def test_acting_and_learning_see_the_same_in_bfloat16() -> None:
-    model = ActorCritic((6,), 3, mlp, compute_dtype=torch.bfloat16)
+    model = a_network((6,), Discrete(3), mlp, dtype=torch.bfloat16)
     obs = torch.randn(5, 6)
     learning = model(obs)
     with torch.no_grad():
         acting = model(obs)
-    for one, other in zip(acting, learning, strict=True):
+    for one, other in ((acting[0].parameters, learning[0].parameters), (acting[1], learning[1])):
         assert_close(one, other, atol=2**-7, rtol=0)
 
 
 def test_weights_changed_in_place_are_used_at_once_in_bfloat16() -> None:
-    model = ActorCritic((6,), 3, mlp, compute_dtype=torch.bfloat16)
+    model = a_network((6,), Discrete(3), mlp, dtype=torch.bfloat16)
     obs = torch.randn(5, 6)
     with torch.no_grad():
         before = model(obs)[1]
@@ -140,14 +146,14 @@ def test_weights_changed_in_place_are_used_at_once_in_bfloat16() -> None:
 
 
 def test_a_model_saves_no_cast_weights() -> None:
-    model = ActorCritic((6,), 3, mlp, compute_dtype=torch.bfloat16)
+    model = a_network((6,), Discrete(3), mlp, dtype=torch.bfloat16)
     with torch.no_grad():
         model(torch.randn(5, 6))
     assert {tensor.dtype for tensor in model.state_dict().values()} == {torch.float32}
 
 
 def test_orthogonal_weights() -> None:
-    model = ActorCritic((4, 42, 42), 3, small)
+    model = a_network((4, 42, 42), Discrete(3), small)
     for module in model.torso.modules():
         if isinstance(module, nn.Conv2d | nn.Linear):
             rows = module.weight.flatten(1)
@@ -159,10 +165,107 @@ def test_orthogonal_weights() -> None:
 
 
 def test_uniform_weights_are_within_one_over_the_root_of_the_fan_in() -> None:
-    model = ActorCritic((4, 42, 42), 3, small, orthogonal=False)
+    model = a_network((4, 42, 42), Discrete(3), small, orthogonal=False)
     fans = [4 * 4 * 4, 16 * 4 * 4, 32 * 9 * 9, 256, 256]
     modules = [m for m in model.modules() if isinstance(m, nn.Conv2d | nn.Linear)]
     for module, fan in zip(modules, fans, strict=True):
         bound = 1 / math.sqrt(fan)
         largest = module.weight.abs().max().item()
         assert 0.95 * bound < largest <= bound  # of 256 draws and more, the largest is within 5 % of the bound
+
+
+@pytest.mark.parametrize(
+    ("shape", "same"), [((84,), mlp), ((4, 84, 84), nips), ((4, 42, 42), small), ((3, 7, 7), tiny), ((1, 1, 1), tiny)]
+)
+def test_the_torso_follows_the_observation(shape: tuple[int, ...], same: TorsoFactory) -> None:
+    assert str(auto(shape)) == str(same(shape))
+    assert auto(shape)(torch.zeros(2, *shape)).shape[0] == 2
+
+
+def with_gradient(torso: nn.Module) -> set[str]:
+    """The parts of a torso that have a gradient other than zero."""
+    return {n.split(".")[0] for n, p in torso.named_parameters() if p.grad is not None and bool(p.grad.any())}
+
+
+def test_a_separate_critic_shares_nothing_with_the_policy() -> None:
+    model = a_network((3,), Discrete(2), mlp, separate_critic=True)
+    policy, value = model(torch.randn(5, 3))
+    value.sum().backward()
+    by_value = with_gradient(model.torso)
+    model.zero_grad(set_to_none=True)
+    model(torch.randn(5, 3))[0].log_prob(torch.zeros(5, dtype=torch.int64)).sum().backward()
+    by_policy = with_gradient(model.torso)
+    assert (by_value, by_policy) == ({"value"}, {"policy"})
+    assert policy.parameters.shape == (5, 2)
+
+
+@pytest.mark.parametrize("state_std", [False, True])
+def test_deviations_depend_on_the_observation_only_if_asked(state_std: bool) -> None:
+    torch.manual_seed(0)
+    model = a_network((3,), Box((-1.0, -1.0), (1.0, 1.0)), mlp, state_std=state_std, orthogonal=False)
+    log_std = model(torch.randn(6, 3))[0].parameters[:, 2:]
+    assert bool((log_std == log_std[0]).all()) != state_std
+
+
+def a_layout(*, mask: bool = False) -> Layout:
+    """A picture of two channels, a vector, and a mask of three actions."""
+    parts = [Part("eye", (2, 12, 10), np.dtype(np.uint8)), Part("arm", (3,), np.dtype(np.float32))]
+    return Layout((*parts, *([Part(MASK, (3,), np.dtype(np.uint8))] if mask else [])))
+
+
+def packed(layout: Layout, count: int, *, valid: tuple[int, int, int] = (1, 1, 1)) -> Tensor:
+    """[N, bytes]"""
+    rng = np.random.default_rng(0)
+    arrays = {
+        "eye": rng.integers(0, 256, (count, 2, 12, 10), dtype=np.uint8),
+        "arm": rng.standard_normal((count, 3), dtype=np.float32),
+        MASK: np.tile(np.array(valid, np.uint8), (count, 1)),
+    }
+    return torch.from_numpy(layout.pack({part.name: arrays[part.name] for part in layout.parts}))
+
+
+def test_each_part_of_an_observation_has_its_torso() -> None:
+    layout = a_layout()
+    spec = Spec((layout.size,), np.dtype(np.uint8), Discrete(3), layout=layout)
+    model = ActorCritic(spec, Network(auto, input_scale=1 / 255, centre=True))
+    centre_on(model, {"eye": np.full((2, 12, 10), 51, np.float32)})
+    obs = packed(layout, 4)
+    inputs = model.centre(obs, torch.float32)
+    assert_close(inputs["eye"], (layout.part(obs, "eye").float() - 51) / 255)
+    assert torch.equal(inputs["arm"], layout.part(obs, "arm"))
+    # small: 12 x 10 -> 5 x 4 -> 1 x 1, 256 units; mlp: 64 units; side by side 320
+    assert model.torso(inputs).shape == (4, 320)
+    assert model(obs)[0].parameters.shape == (4, 3)
+
+
+def test_a_torso_of_one_s_own_gets_all_parts() -> None:
+    layout, asked = a_layout(mask=True), []
+
+    class Sees(nn.Module):
+        def forward(self, parts: dict[str, Tensor]) -> Tensor:
+            return torch.cat([parts["eye"].flatten(1), parts["arm"]], dim=1)
+
+    def factory(shapes: dict[str, tuple[int, ...]]) -> nn.Module:
+        asked.append(shapes)
+        return Sees()
+
+    spec = Spec((layout.size,), np.dtype(np.uint8), Discrete(3), layout=layout)
+    model = ActorCritic(spec, Network(factory, own_torso=True))
+    assert asked == [{"eye": (2, 12, 10), "arm": (3,)}]  # the mask is no input
+    assert model(packed(layout, 2))[0].parameters.shape == (2, 3)
+
+
+def test_a_masked_action_has_no_probability_and_the_others_are_renormalised() -> None:
+    layout = a_layout(mask=True)
+    spec = Spec((layout.size,), np.dtype(np.uint8), Discrete(3), layout=layout)
+    torch.manual_seed(0)
+    model = ActorCritic(spec, Network(auto, input_scale=1 / 255, orthogonal=False))
+    whole = model(packed(layout, 5))[0].parameters.softmax(-1)
+    masked, _ = model(packed(layout, 5, valid=(1, 0, 1)))
+    pi = masked.parameters.softmax(-1)
+    assert pi[:, 1].tolist() == [0.0] * 5
+    assert_close(pi[:, 0], whole[:, 0] / (whole[:, 0] + whole[:, 2]))
+    # p ln p with p = 0 is 0 and not NaN
+    assert_close(masked.entropy(), -(pi[:, [0, 2]] * pi[:, [0, 2]].log()).sum(-1))
+    assert_close(masked.kl(masked), torch.zeros(5))
+    assert set(masked.sample(torch.Generator().manual_seed(0)).tolist()) <= {0, 2}

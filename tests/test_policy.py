@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import torch
+from some_parts import a_network
 from torch import nn
 
 from gossamer.algorithms import A2C
 from gossamer.exchange import AloneLink
-from gossamer.networks import ActorCritic, mlp
 from gossamer.policy import Replica
+from gossamer.spaces import Discrete
+from gossamer.torsos import mlp
 
 
 def replica(model: nn.Module, link: AloneLink, *, greedy: bool = False) -> Replica:
@@ -16,19 +18,20 @@ def replica(model: nn.Module, link: AloneLink, *, greedy: bool = False) -> Repli
 
 
 def test_a_replica_answers_what_its_model_does() -> None:
-    model, obs = ActorCritic((4,), 3, mlp), torch.randn(7, 4)
+    model, obs = a_network((4,), Discrete(3), mlp), torch.randn(7, 4)
     policy = replica(model, AloneLink(), greedy=True)
     answer, state = policy(obs, {})
-    logits, value = model(obs)
-    assert torch.equal(answer.action, logits.argmax(-1))
-    assert torch.equal(answer.logits, logits)
+    expected, value = model(obs)
+    assert torch.equal(answer.action, expected.mode())
+    assert torch.equal(answer.parameters, expected.parameters)
+    assert torch.equal(answer.log_prob, expected.log_prob(answer.action))
     assert torch.equal(answer.value, value)
     assert torch.equal(policy.value(obs, {}), value)
     assert state == {}
 
 
 def test_it_draws_from_its_own_stream() -> None:
-    model, obs = ActorCritic((4,), 3, mlp), torch.randn(20, 4)
+    model, obs = a_network((4,), Discrete(3), mlp), torch.randn(20, 4)
     one, other = replica(model, AloneLink()), replica(model, AloneLink())
     first = one(obs, {})[0].action
     assert not torch.equal(one(obs, {})[0].action, first)
@@ -37,4 +40,4 @@ def test_it_draws_from_its_own_stream() -> None:
 
 
 def test_its_version_is_its_exchange_s() -> None:
-    assert replica(ActorCritic((4,), 3, mlp), AloneLink(version=7)).refresh() == 7
+    assert replica(a_network((4,), Discrete(3), mlp), AloneLink(version=7)).refresh() == 7

@@ -21,7 +21,7 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def measured(env: EnvFactory, seed: int = 0) -> Array:
-    return background(env, seed, lambda silence: None)
+    return background(env, seed, lambda silence: None)[""]
 
 
 def test_the_background_is_the_mean_of_random_play(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,9 @@ from gossamer.exchange.flat import Flat
 from gossamer.learner import Learner, build
 from gossamer.random_play import OncePerProcess
 from gossamer.reference import policy_outputs, reference_observations
+from gossamer.spaces import Discrete
+
+ACTIONS = Discrete(3)  # Catch's
 
 
 @pytest.fixture(autouse=True)
@@ -69,11 +72,11 @@ def test_a_slow_environment_gives_fewer_of_them(monkeypatch: pytest.MonkeyPatch)
 def test_the_outputs_are_the_policy_s(pixels: bool) -> None:
     task = a_task(Catch(pixels))
     model = build(task, task.env.make(1).spec)
-    found = policy_outputs(task, model)
+    found = policy_outputs(task, model, ACTIONS)
     observations, checksums = reference_observations(task)
     with torch.no_grad():
-        logits = model(torch.from_numpy(observations))[0]
-    torch.testing.assert_close(found.logits, logits)
+        parameters = model(torch.from_numpy(observations))[0].parameters
+    torch.testing.assert_close(found.parameters, parameters)
     assert np.array_equal(found.observations, checksums)
 
 
@@ -104,7 +107,7 @@ def test_evaluating_leaves_no_trace() -> None:
     model.torso[1].eval()  # type: ignore[index]
     before, random = {k: v.clone() for k, v in model.state_dict().items()}, torch.get_rng_state()
     modes = [part.training for part in model.modules()]
-    policy_outputs(task, model)
+    policy_outputs(task, model, ACTIONS)
     assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
     assert torch.equal(torch.get_rng_state(), random)
     assert [part.training for part in model.modules()] == modes
@@ -115,10 +118,10 @@ def test_acting_in_low_precision_takes_the_parameters_that_came_after() -> None:
     task = a_task(Catch(pixels=True), dtype=torch.bfloat16)
     model = build(task, task.env.make(1).spec)
     flat = Flat(model)
-    first = policy_outputs(task, model).logits
+    first = policy_outputs(task, model, ACTIONS).parameters
     flat.swap(0.5 * flat.vector)
-    second = policy_outputs(task, model).logits
+    second = policy_outputs(task, model, ACTIONS).parameters
     fresh = build(task, task.env.make(1).spec)
     fresh.load_state_dict(model.state_dict())
     assert not torch.equal(first, second)
-    assert torch.equal(second, policy_outputs(task, fresh).logits)
+    assert torch.equal(second, policy_outputs(task, fresh, ACTIONS).parameters)

@@ -15,8 +15,10 @@ from gossamer.exchange.gossip.messages import Message, Parcel
 from gossamer.exchange.proxy.wire import FORMATS, decode, encode
 from gossamer.launch.ray.launcher import Ray
 from gossamer.machine import KEEP_FREED_MEMORY
-from gossamer.networks import ActorCritic, nature
+from gossamer.networks import ActorCritic, Network
 from gossamer.program import Context, Program, Silent
+from gossamer.spaces import Discrete, Spec
+from gossamer.torsos import nature
 
 TOKEN, LAYOUT = bytes(16), bytes(8)
 
@@ -49,7 +51,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def measure(given: argparse.Namespace, results: Results) -> None:
     """Measure each format in turn; milliseconds are medians."""
-    model = ActorCritic((4, 84, 84), 6, nature)
+    model = ActorCritic(Spec((4, 84, 84), np.dtype(np.uint8), Discrete(6)), Network(nature))
     elements = sum(p.numel() for p in model.parameters())
     milliseconds: dict[str, Any] = {}
     for form in FORMATS:

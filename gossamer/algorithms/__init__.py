@@ -1,7 +1,8 @@
 """Algorithms: network heads, action selection and losses, independent of the architecture."""
 
 from gossamer.algorithms.a2c import A2C
-from gossamer.algorithms.base import Algorithm, Network
+from gossamer.algorithms.base import Algorithm
 from gossamer.algorithms.ppo import PPO
+from gossamer.networks import Network
 
 __all__ = ["A2C", "PPO", "Algorithm", "Network"]

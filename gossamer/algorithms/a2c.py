@@ -7,11 +7,13 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from gossamer.algorithms.base import Network, actor_critic, critic, sample
-from gossamer.data import Action, Trajectory
+from gossamer.algorithms.base import actor_critic, critic, evaluate, observe, return_scale, sample
+from gossamer.data import Action, Trajectory, Tree
 from gossamer.losses import Loss, a2c
+from gossamer.networks import Network
 from gossamer.options import option, options
 from gossamer.returns import lambda_returns
+from gossamer.spaces import Spec
 
 
 @options
@@ -24,26 +26,30 @@ class A2C:
     entropy_coef: float = option("Weight of the entropy bonus.", 0.01, least=0)
     loss_scale: float = option("Factor of the whole loss (PAAC: 5, tuned for sums over 5 steps).", 1.0, above=0)
 
-    def model(self, obs_shape: tuple[int, ...], actions: int, network: Network) -> nn.Module:
-        return actor_critic(obs_shape, actions, network)
+    def model(self, spec: Spec, network: Network) -> nn.Module:
+        return actor_critic(spec, network)
 
-    def act(self, model: nn.Module, obs: Tensor, rng: torch.Generator, *, greedy: bool = False) -> Action:
-        return sample(model, obs, rng, greedy=greedy)
+    def act(
+        self, model: nn.Module, obs: Tensor, state: Tree, rng: torch.Generator, *, greedy: bool = False
+    ) -> tuple[Action, Tree]:
+        return sample(model, obs, state, rng, greedy=greedy)
 
-    def value(self, model: nn.Module, obs: Tensor) -> Tensor:
-        return critic(model, obs)
+    def value(self, model: nn.Module, obs: Tensor, state: Tree) -> Tensor:
+        return critic(model, obs, state)
 
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
         # On policy, the values computed when acting are valid targets; the second forward pass is for the gradient.
         target = lambda_returns(batch.reward, batch.discount, batch.value, self.gae_lambda)
-        logits, value = model(batch.obs[:-1].flatten(0, 1))
+        policy, value = evaluate(model, batch)
+        unit = return_scale(model, target)
         yield a2c(
-            logits,
-            value,
-            batch.action.flatten(),
-            target.flatten(),
-            (target - batch.value[:-1]).flatten(),
+            policy,
+            value / unit,
+            batch.action.flatten(0, 1),
+            target.flatten() / unit,
+            (target - batch.value[:-1]).flatten() / unit,
             value_coef=self.value_coef,
             entropy_coef=self.entropy_coef,
             scale=self.loss_scale,
         )
+        observe(model, batch, target)

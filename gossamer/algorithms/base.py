@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
-from gossamer.data import Action, Trajectory
+from gossamer.data import Action, Trajectory, Tree
+from gossamer.distributions import Distribution
 from gossamer.losses import Loss
-from gossamer.networks import ActorCritic, TorsoFactory
-
-
-@dataclass(frozen=True)
-class Network:
-    """A torso, its input scaling, initialisation and precision."""
-
-    torso: TorsoFactory
-    input_scale: float = 1.0  # factor of observations (1/255 or 1/64 for bytes)
-    centre: bool = False  # subtract the mean observation of random play first
-    orthogonal: bool = True  # initialisation; otherwise uniform +-1/sqrt(fan_in)
-    dtype: torch.dtype | None = torch.float32  # compute dtype of the torso; None: see `machine.resolve_dtype`
+from gossamer.networks import ActorCritic, Network, Recurrent
+from gossamer.spaces import Spec
 
 
 @runtime_checkable
@@ -33,46 +23,78 @@ class Algorithm(Protocol):
     def gamma(self) -> float:
         """Discount per step."""
 
-    def model(self, obs_shape: tuple[int, ...], actions: int, network: Network) -> nn.Module:
+    def model(self, spec: Spec, network: Network) -> nn.Module:
         """Create a network with this algorithm's heads, initialised from torch's global generator."""
 
-    def act(self, model: nn.Module, obs: Tensor, rng: torch.Generator, *, greedy: bool = False) -> Action:
-        """Select actions for obs [B, *O]: sampled, or the most probable ones if `greedy`."""
+    def act(
+        self, model: nn.Module, obs: Tensor, state: Tree, rng: torch.Generator, *, greedy: bool = False
+    ) -> tuple[Action, Tree]:
+        """Select actions for obs [B, *O]: sampled, or the most probable ones if `greedy`. `state` [B, ...] is the
+        network's recurrent state before them (empty without memory); return the state after them, too."""
 
-    def value(self, model: nn.Module, obs: Tensor) -> Tensor:
-        """Estimate the return [B] from obs [B, *O]."""
+    def value(self, model: nn.Module, obs: Tensor, state: Tree) -> Tensor:
+        """Estimate the return [B] from obs [B, *O] and the recurrent state before them."""
 
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
         """Yield one loss per optimiser step. The caller takes the step before it requests the next loss."""
 
 
-def actor_critic(obs_shape: tuple[int, ...], actions: int, network: Network) -> nn.Module:
+def actor_critic(spec: Spec, network: Network) -> nn.Module:
     """Create a shared torso with a policy head and a value head."""
-    return ActorCritic(
-        obs_shape,
-        actions,
-        network.torso,
-        scale=network.input_scale,
-        orthogonal=network.orthogonal,
-        compute_dtype=network.dtype or torch.float32,
-    )
+    return ActorCritic(spec, network)
+
+
+def initial_state(model: nn.Module, num_envs: int) -> Tree:
+    """The recurrent state [B, ...] at the start of an episode; empty without memory."""
+    return model.initial_state(num_envs) if isinstance(model, Recurrent) else {}
 
 
 @torch.no_grad()
-def sample(model: nn.Module, obs: Tensor, rng: torch.Generator, *, greedy: bool = False) -> Action:
-    """Select actions [B] for obs [B, *O]: sampled from softmax(logits), or their argmax if `greedy`."""
-    logits, value = model(obs)
-    if greedy:
-        action = logits.argmax(-1)
-    else:
-        # Equivalent to torch.multinomial without its check: the learner reports NaN logits, with their cause.
-        pi = logits.softmax(-1)
-        action = (pi / torch.empty_like(pi).exponential_(generator=rng)).argmax(-1)
-    return Action(action=action, logits=logits, value=value)
+def sample(
+    model: nn.Module, obs: Tensor, state: Tree, rng: torch.Generator, *, greedy: bool = False
+) -> tuple[Action, Tree]:
+    """Select actions [B, *A] for obs [B, *O]: sampled, or the most probable ones if `greedy`."""
+    policy, value, state = _step(model, obs, state)
+    action = policy.mode() if greedy else policy.sample(rng)
+    log_prob = policy.log_prob(action)
+    return Action(action=action, log_prob=log_prob, parameters=policy.parameters, value=value), state
 
 
 @torch.no_grad()
-def critic(model: nn.Module, obs: Tensor) -> Tensor:
+def critic(model: nn.Module, obs: Tensor, state: Tree) -> Tensor:
     """Evaluate the value head: obs [B, *O] -> [B]."""
-    value: Tensor = model(obs)[1]
-    return value
+    return _step(model, obs, state)[1]
+
+
+def _step(model: nn.Module, obs: Tensor, state: Tree) -> tuple[Distribution, Tensor, Tree]:
+    """One step of B environments: distributions over actions, values [B], and the recurrent state after it."""
+    if not state:
+        return *model(obs), state
+    assert isinstance(model, Recurrent), "only a recurrent network has a state"
+    return model.unroll(obs.unsqueeze(0), state, torch.zeros(1, len(obs), dtype=torch.bool, device=obs.device))
+
+
+def evaluate(model: nn.Module, batch: Trajectory, envs: Tensor | None = None) -> tuple[Distribution, Tensor]:
+    """Evaluate a rollout with the current parameters: T * B distributions over actions, and values [T * B]. `envs`: of
+    these environments only. A recurrent network starts from the state stored with the rollout."""
+    rows = slice(None) if envs is None else envs
+    obs = batch.obs[:-1, rows]
+    if not batch.state:
+        policy, value = model(obs.flatten(0, 1))
+        return policy, value
+    assert isinstance(model, Recurrent), "only a recurrent network has a state"
+    state = {name: each[rows] for name, each in batch.state.items()}
+    policy, value, _ = model.unroll(obs, state, batch.begins[:-1, rows])
+    return policy, value
+
+
+def return_scale(model: nn.Module, target: Tensor) -> Tensor | float:
+    """Unit of the losses' values, targets and advantages: the deviation of returns, or 1 if not normalised. `target`:
+    the rollout's returns [T, B]."""
+    return model.return_scale(target.flatten()) if isinstance(model, ActorCritic) else 1.0
+
+
+def observe(model: nn.Module, batch: Trajectory, target: Tensor) -> None:
+    """Include a rollout and its returns [T, B] in the network's running statistics, after its last update."""
+    if isinstance(model, ActorCritic):
+        model.observe(batch.obs[:-1].flatten(0, 1), target.flatten())

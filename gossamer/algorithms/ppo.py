@@ -7,11 +7,14 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from gossamer.algorithms.base import Network, actor_critic, critic, sample
-from gossamer.data import Action, Trajectory
+from gossamer.algorithms.base import actor_critic, critic, evaluate, observe, return_scale, sample
+from gossamer.data import Action, Trajectory, Tree
+from gossamer.distributions import Distribution
 from gossamer.losses import Loss, ppo
+from gossamer.networks import Network
 from gossamer.options import option, options
 from gossamer.returns import lambda_returns
+from gossamer.spaces import Spec
 
 
 @options
@@ -27,35 +30,52 @@ class PPO:
     num_minibatches: int = option("Minibatches per epoch.", 4, least=1, most=65_536)
     normalize_advantage: bool = option("To mean 0 and standard deviation 1 in each minibatch.", False)
 
-    def model(self, obs_shape: tuple[int, ...], actions: int, network: Network) -> nn.Module:
-        return actor_critic(obs_shape, actions, network)
+    def model(self, spec: Spec, network: Network) -> nn.Module:
+        return actor_critic(spec, network)
 
-    def act(self, model: nn.Module, obs: Tensor, rng: torch.Generator, *, greedy: bool = False) -> Action:
-        return sample(model, obs, rng, greedy=greedy)
+    def act(
+        self, model: nn.Module, obs: Tensor, state: Tree, rng: torch.Generator, *, greedy: bool = False
+    ) -> tuple[Action, Tree]:
+        return sample(model, obs, state, rng, greedy=greedy)
 
-    def value(self, model: nn.Module, obs: Tensor) -> Tensor:
-        return critic(model, obs)
+    def value(self, model: nn.Module, obs: Tensor, state: Tree) -> Tensor:
+        return critic(model, obs, state)
 
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
         target = lambda_returns(batch.reward, batch.discount, batch.value, self.gae_lambda)
-        advantage = (target - batch.value[:-1]).flatten()
-        obs, action, target = batch.obs[:-1].flatten(0, 1), batch.action.flatten(), target.flatten()
-        behaviour = batch.behaviour.flatten(0, 1)
+        unit = return_scale(model, target)
+        advantage = ((target - batch.value[:-1]) / unit).flatten()
+        returns, action, behaviour = target.flatten() / unit, batch.action.flatten(0, 1), batch.behaviour.flatten()
         for _ in range(self.epochs):
-            order = torch.randperm(batch.steps, generator=rng, device=action.device)
-            for index in order.tensor_split(self.num_minibatches):
-                logits, value = model(obs[index])
+            for index, policy, value in self._minibatches(model, batch, rng):
                 yield ppo(
-                    logits,
-                    value,
+                    policy,
+                    value / unit,
                     action[index],
-                    target[index],
+                    returns[index],
                     _normalised(advantage[index]) if self.normalize_advantage else advantage[index],
                     behaviour[index],
                     clip_range=self.clip_range,
                     value_coef=self.value_coef,
                     entropy_coef=self.entropy_coef,
                 )
+        observe(model, batch, target)
+
+    def _minibatches(
+        self, model: nn.Module, batch: Trajectory, rng: torch.Generator
+    ) -> Iterator[tuple[Tensor, Distribution, Tensor]]:
+        """The indices [N] of each minibatch in the flattened rollout, with the model's outputs for them. With memory a
+        minibatch consists of whole sequences: all steps of some environments."""
+        length, envs = batch.reward.shape
+        device = batch.reward.device
+        if not batch.state:
+            obs = batch.obs[:-1].flatten(0, 1)
+            for index in torch.randperm(length * envs, generator=rng, device=device).tensor_split(self.num_minibatches):
+                yield index, *model(obs[index])
+            return
+        steps = torch.arange(length, device=device).unsqueeze(1) * envs  # [T, 1]
+        for chosen in torch.randperm(envs, generator=rng, device=device).tensor_split(min(envs, self.num_minibatches)):
+            yield (steps + chosen).flatten(), *evaluate(model, batch, chosen)
 
 
 def _normalised(advantage: Tensor) -> Tensor:

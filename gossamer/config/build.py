@@ -10,11 +10,13 @@ import torch
 from gossamer.algorithms import Network
 from gossamer.config.config import Config
 from gossamer.config.names import NETWORKS, load
-from gossamer.envs.base import EnvFactory, Spec
+from gossamer.envs.base import EnvFactory
+from gossamer.envs.last import LastActionReward
 from gossamer.errors import UserError
 from gossamer.machine import resolve_device
 from gossamer.networks import INPUT_SCALES
 from gossamer.program import Program
+from gossamer.spaces import Spec
 from gossamer.task import Optimization, Task
 
 
@@ -43,6 +45,11 @@ def environment(config: Config) -> EnvFactory:
     return config.env.factory()
 
 
+def observed(env: EnvFactory, config: Config) -> EnvFactory:
+    """The environment as this configuration's network observes it."""
+    return LastActionReward(env) if config.network.last_action_reward else env
+
+
 def network(config: Config) -> Network:
     """The network's parts."""
     chosen = config.network
@@ -52,6 +59,13 @@ def network(config: Config) -> Network:
         centre=chosen.input == "background",
         orthogonal=chosen.initialization == "orthogonal",
         dtype=precision(chosen.precision),
+        separate_critic=chosen.separate_critic,
+        normalize_observations=chosen.normalize_observations,
+        normalize_returns=chosen.normalize_returns,
+        state_std=chosen.state_std,
+        memory=chosen.memory,
+        memory_units=chosen.memory_units,
+        own_torso=":" in chosen.torso,
     )
 
 
@@ -124,7 +138,7 @@ def check_memory(config: Config, spec: Spec) -> None:
 def _task(config: Config, where: str, sharing: int) -> Task:
     plan = config.optimization
     return Task(
-        env=environment(config),
+        env=observed(environment(config), config),
         algorithm=config.algorithm,
         network=network(config),
         optimization=Optimization(

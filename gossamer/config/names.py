@@ -21,10 +21,12 @@ ALGORITHMS = {
     "ppo": "gossamer.algorithms.ppo:PPO",
 }
 NETWORKS = {
-    "nips": "gossamer.networks:nips",
-    "nature": "gossamer.networks:nature",
-    "small": "gossamer.networks:small",
-    "mlp": "gossamer.networks:mlp",
+    "auto": "gossamer.torsos:auto",
+    "nips": "gossamer.torsos:nips",
+    "nature": "gossamer.torsos:nature",
+    "small": "gossamer.torsos:small",
+    "tiny": "gossamer.torsos:tiny",
+    "mlp": "gossamer.torsos:mlp",
 }
 OPTIMIZERS = {
     "adam": "gossamer.optim:Adam",
@@ -53,6 +55,8 @@ class Keywords(TypedDict, total=False):
     preprocessing: Literal["paac", "gala", "impala", "machado", "gymnasium"]
     screen_size: int
     on_env_error: Literal["fail", "restart"]
+    action_masks: bool
+    action_bounds: Literal["clip", "squash", "none"]
     # architectures
     num_envs: int
     env_workers: int
@@ -80,6 +84,13 @@ class Keywords(TypedDict, total=False):
     input: Literal["background", "unit", "raw"]
     initialization: Literal["orthogonal", "uniform"]
     precision: Literal["auto", "fp32", "bf16"]
+    separate_critic: bool
+    normalize_observations: bool
+    normalize_returns: bool
+    state_std: bool
+    memory: Literal["none", "lstm", "gru"]
+    memory_units: int
+    last_action_reward: bool
     # optimizers
     learning_rate: float
     anneal_steps: int

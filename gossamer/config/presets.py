@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from gossamer.algorithms import A2C, PPO
 from gossamer.architectures import GALA, PAAC, PALA
@@ -19,6 +19,7 @@ from gossamer.exchange.gossip.options import follow
 from gossamer.networks import NetworkOptions
 from gossamer.optim import Adam, RMSPropTF, RMSPropTorch
 
+Kind: TypeAlias = Literal["pixels", "vector", "continuous"]  # pictures; else vectors, with continuous actions or not
 # (values of all options so far, names of those that the user gave) -> options derived from them
 Rule: TypeAlias = Callable[[Mapping[str, Any], Collection[str]], dict[str, Any]]
 
@@ -41,17 +42,40 @@ def sqrt_of_learners(values: Mapping[str, Any], given: Collection[str]) -> dict[
     return {"learning_rate": values["learning_rate"] * math.sqrt(values.get("hosts", 1) * values["learners"])}
 
 
-PIXELS = Layer("pictures", (NetworkOptions(torso="nips", input="background"), Adam(epsilon=1e-5)))
+def returns_with_memory(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
+    """Values of long episodes are large. Their gradient would drown the policy's in the memory that they share."""
+    return {"normalize_returns": values["memory"] != "none"}
+
+
+def small_minibatches(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
+    """Minibatches of 64 steps, however many environments a learner has (as in SB3)."""
+    if not {"num_minibatches", "num_envs"} <= values.keys():
+        return {}
+    return {"num_minibatches": max(1, values["num_envs"] * values["rollout_length"] // 64)}
+
+
+def whole_sequences(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
+    """With memory, a minibatch consists of the rollouts of one or more environments, by default of two or more."""
+    if values["memory"] == "none" or not {"num_minibatches", "num_envs"} <= values.keys():
+        return {}
+    return {"num_minibatches": min(values["num_minibatches"], max(1, values["num_envs"] // 2))}
+
+
+def critic_without_memory(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
+    """The value has a torso of its own, unless both heads share a memory."""
+    return {"separate_critic": values["memory"] == "none"}
+
+
+PIXELS = Layer("pictures", (NetworkOptions(torso="auto", input="background"), Adam(epsilon=1e-5)))
 VECTOR = Layer(
     "small vectors: one thread, because more would only wait for each other",
-    (NetworkOptions(torso="mlp", input="raw"), RunOptions(threads=1), Adam(epsilon=1e-5)),
+    (NetworkOptions(torso="auto", input="raw"), RunOptions(threads=1), Adam(epsilon=1e-5)),
 )
 PPO_PIXELS = Layer(
     "tuned on Pong: 42x42 pictures centred on their background, a small network, small minibatches",
     (
         AtariOptions("", screen_size=42),
         AleOptions("", screen_size=42),
-        NetworkOptions(torso="small"),
         RunOptions(rollout_length=50),
         PPO(
             gae_lambda=0.95,
@@ -81,6 +105,7 @@ PPO_VECTOR = Layer(
         ),
         OptimizationOptions(learning_rate=1e-3, final_fraction=0.1, max_grad_norm=0.5),
     ),
+    (returns_with_memory,),
 )
 A2C_PIXELS = Layer(
     "tuned on Pong: PAAC's network and rollout, pictures centred on their background, Adam instead of RMSProp",
@@ -98,11 +123,42 @@ A2C_VECTOR = Layer(
         OptimizationOptions(learning_rate=1e-3, final_fraction=0.1, max_grad_norm=0.5),
     ),
 )
+_NORMALIZED = NetworkOptions(normalize_observations=True, normalize_returns=True)
+PPO_CONTINUOUS = Layer(
+    "tuned on MuJoCo's Hopper, HalfCheetah and Walker2d: observations and returns normalised, a network for each head",
+    (
+        RunOptions(rollout_length=128),
+        _NORMALIZED,
+        PPO(
+            gamma=0.99,
+            gae_lambda=0.95,
+            value_coef=0.5,
+            entropy_coef=0.0,
+            clip_range=0.2,
+            epochs=10,
+            normalize_advantage=True,
+        ),
+        OptimizationOptions(learning_rate=3e-4, final_fraction=0.0, max_grad_norm=0.5),
+    ),
+    (critic_without_memory,),
+)
+A2C_CONTINUOUS = Layer(
+    "observations and returns normalised, a network for each head",
+    (
+        RunOptions(rollout_length=5),
+        _NORMALIZED,
+        A2C(gamma=0.99, gae_lambda=0.9, value_coef=0.5, entropy_coef=0.0),
+        OptimizationOptions(learning_rate=7e-4, final_fraction=0.0, max_grad_norm=0.5),
+    ),
+    (critic_without_memory,),
+)
 TUNED = {
-    ("a2c", True): A2C_PIXELS,
-    ("a2c", False): A2C_VECTOR,
-    ("ppo", True): PPO_PIXELS,
-    ("ppo", False): PPO_VECTOR,
+    ("a2c", "pixels"): A2C_PIXELS,
+    ("a2c", "vector"): A2C_VECTOR,
+    ("a2c", "continuous"): A2C_CONTINUOUS,
+    ("ppo", "pixels"): PPO_PIXELS,
+    ("ppo", "vector"): PPO_VECTOR,
+    ("ppo", "continuous"): PPO_CONTINUOUS,
 }
 
 PAPER_PAAC = Layer(
@@ -148,14 +204,18 @@ SHAPES = {
     "pala": Layer("the paper's total number of environments", (PALA(num_envs=16),), (sqrt_of_learners, follow)),
 }
 
-# What an algorithm needs in one architecture only: (architecture, algorithm, pictures)
+# What an algorithm needs in one architecture only: (architecture, algorithm, kind of environment)
 COMBINATIONS = {
-    ("paac", "ppo", True): Layer("tuned on Pong: longer rollouts of fewer environments", (PAAC(num_envs=16),)),
-    ("paac", "a2c", False): Layer(
+    ("paac", "ppo", "pixels"): Layer("tuned on Pong: longer rollouts of fewer environments", (PAAC(num_envs=16),)),
+    ("paac", "ppo", "continuous"): Layer("2,048 steps between updates", (PAAC(num_envs=16),)),
+    ("paac", "a2c", "vector"): Layer(
         "tuned on Catch and CartPole-v1: its batches are twice those of a learner of gala or pala",
         (OptimizationOptions(learning_rate=2e-3),),
     ),
 }
+
+MINIBATCHES = {("ppo", "continuous"): Layer("minibatches of 64 steps", (), (small_minibatches,))}
+SEQUENCES = Layer("with memory, minibatches are whole sequences", (), (whole_sequences,))
 
 IN_PLACE = {
     "gala": Layer("small environments are stepped in the learner's process", (GALA(env_workers=0),)),
@@ -163,26 +223,29 @@ IN_PLACE = {
 }
 
 
-def layers(architecture: str, algorithm: str, *, preset: str, pixels: bool, atari: bool) -> Iterator[Layer]:
+def layers(architecture: str, algorithm: str, *, preset: str, kind: Kind, atari: bool) -> Iterator[Layer]:
     """The layers of a composition; later ones override earlier ones. Raises `UserError` if there is no such preset."""
     if preset == "tuned":
-        yield PIXELS if pixels else VECTOR
-        if (algorithm, pixels) in TUNED:
-            yield TUNED[algorithm, pixels]
-        if (architecture, algorithm, pixels) in COMBINATIONS:
-            yield COMBINATIONS[architecture, algorithm, pixels]
+        yield PIXELS if kind == "pixels" else VECTOR
+        if (algorithm, kind) in TUNED:
+            yield TUNED[algorithm, kind]
+        if (architecture, algorithm, kind) in COMBINATIONS:
+            yield COMBINATIONS[architecture, algorithm, kind]
         if architecture in SHAPES:
             yield SHAPES[architecture]
+        if (algorithm, kind) in MINIBATCHES:
+            yield MINIBATCHES[algorithm, kind]
+        yield SEQUENCES
     else:
-        yield _paper(architecture, algorithm, pixels)
+        yield _paper(architecture, algorithm, kind)
     if architecture in IN_PLACE and not atari:
         yield IN_PLACE[architecture]
 
 
-def _paper(architecture: str, algorithm: str, pixels: bool) -> Layer:
+def _paper(architecture: str, algorithm: str, kind: Kind) -> Layer:
     if architecture not in PAPERS:
         raise UserError(f"--preset paper: not available for {architecture}; available for {', '.join(PAPERS)}")
     if algorithm != "a2c":
         raise UserError(f"--algorithm {algorithm}: {architecture.upper()}'s paper has only a2c; omit --preset paper")
     paper = PAPERS[architecture]
-    return paper if pixels else replace(paper, parts=(*paper.parts, NetworkOptions(torso="mlp", input="raw")))
+    return paper if kind == "pixels" else replace(paper, parts=(*paper.parts, NetworkOptions(torso="mlp", input="raw")))

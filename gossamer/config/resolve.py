@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, get_type_hints
@@ -14,12 +13,12 @@ from gossamer.config.config import Architecture, Config, Control, OptimizationOp
 from gossamer.config.elsewhere import suggestion
 from gossamer.config.names import ALGORITHMS, ARCHITECTURES, NETWORKS, OPTIMIZERS, PRESETS, load, name_of
 from gossamer.config.presets import Layer, layers
+from gossamer.config.probe import probe
 from gossamer.envs import catalogue
 from gossamer.envs.atari import Atari
 from gossamer.envs.base import EnvFactory
 from gossamer.envs.gym import Custom, Gym
 from gossamer.envs.options import AtariOptions, GymOptions, kind_of
-from gossamer.envs.watchdog import Watchdog, complain
 from gossamer.errors import UserError, near
 from gossamer.networks import NetworkOptions
 from gossamer.optim import StepRule
@@ -81,9 +80,9 @@ class Composition:
         self.env = catalogue.resolve(choices.env)
         algorithm = _kind("--algorithm", choices.algorithm or DEFAULT_ALGORITHM, ALGORITHMS)
         names = name_of(architecture, ARCHITECTURES), name_of(algorithm, ALGORITHMS)
-        atari = isinstance(self.env, Atari)
-        found = layers(*names, preset=choices.preset, pixels=atari or _pixels(self.env), atari=atari)
-        self.layers = tuple(found)
+        seen = probe(self.env)
+        found = layers(*names, preset=choices.preset, kind=seen.kind, atari=isinstance(self.env, Atari))
+        self.layers = (Layer("the environment", (GymOptions("", action_masks=seen.masks),)), *found)
         self.kinds: dict[str, type] = {
             **COMMON,
             "env": kind_of(self.env),
@@ -192,11 +191,6 @@ def _of_function(function: Any) -> type:
     return options(type(function.__name__, (), {**about, **given, "__annotations__": annotations, "program": program}))
 
 
-def _pixels(env: EnvFactory) -> bool:
-    with Watchdog(env.name, complain) as watchdog, closing(watchdog.watch(env.make(1))) as made:
-        return made.spec.pixels
-
-
 def refused(name: str, value: Any, known: Iterable[str], chosen: Collection[str]) -> UserError:
     """The error for an option that the composition lacks. It names parts that have the option, or a similar name."""
     owners = [owner for owner, kind in _built_in() if name in declared(kind)]
@@ -226,6 +220,15 @@ def _check_together(config: Config, env: EnvFactory) -> None:
         raise UserError(
             f"--num-minibatches {minibatches}: a rollout has only {envs * length} steps "
             f"(--num-envs {envs} x --rollout-length {length})"
+        )
+    if values.get("message_format") == "int8" and (values["normalize_observations"] or values["normalize_returns"]):
+        raise UserError("--message-format int8: too coarse for the statistics of --normalize-...; use bf16 or fp32")
+    if values["memory"] != "none" and values["separate_critic"]:
+        raise UserError("--separate-critic: not available with --memory, which both heads share")
+    if values["memory"] != "none" and "num_envs" in values and envs < minibatches:
+        raise UserError(
+            f"--num-minibatches {minibatches}: with --memory, a minibatch consists of whole rollouts of environments: "
+            f"at most --num-envs {envs}"
         )
     if isinstance(env, Gym | Custom) and envs % max(1, workers):
         raise UserError(f"--env-workers {workers}: must divide --num-envs {envs}: all workers step equally many")

@@ -12,21 +12,21 @@ from torch import Tensor
 
 from gossamer.data import Array
 from gossamer.exchange.gossip.records import PolicyOutputs
+from gossamer.spaces import Space
 
 
-def divergence(logits: Tensor) -> Tensor:
-    """Logits [N, M, A] of N policies on M observations -> KL(pi_i || pi_j) [N, N] float64, mean over observations."""
-    log_pi = logits.double().log_softmax(-1).flatten(1) / logits.shape[1]  # [N, M*A]
-    pi = logits.double().softmax(-1).flatten(1)
-    cross = pi @ log_pi.T  # sum of pi_i log pi_j, negative cross entropies
-    return (cross.diagonal().unsqueeze(1) - cross).clamp_min(0.0)  # rounding can make it negative
+def divergence(parameters: Tensor, actions: Space) -> Tensor:
+    """Parameters [N, M, P] of N policies on M observations -> KL(pi_i || pi_j) [N, N] float64, mean over the M."""
+    policies = actions.distribution(parameters.double())
+    rows = [actions.distribution(each.unsqueeze(0)).kl(policies).mean(1) for each in parameters.double()]
+    return torch.stack(rows).clamp_min(0.0)  # rounding can make it negative
 
 
-def common_logits(outputs: Sequence[PolicyOutputs]) -> Tensor:
-    """Return logits [N, M, A] on the M distinct observations that all N members have; M may be 0."""
+def common_parameters(outputs: Sequence[PolicyOutputs]) -> Tensor:
+    """Return parameters [N, M, P] on the M distinct observations that all N members have; M may be 0."""
     common = reduce(np.intersect1d, (each.observations for each in outputs))  # sorted, unique
     rows = [_places(each, common) for each in outputs]
-    return torch.stack([each.logits[places] for each, places in zip(outputs, rows, strict=True)])
+    return torch.stack([each.parameters[places] for each, places in zip(outputs, rows, strict=True)])
 
 
 def _places(outputs: PolicyOutputs, wanted: Array) -> Tensor:
@@ -50,10 +50,10 @@ def policy_divergence(outputs: Sequence[PolicyOutputs | None]) -> PolicyDivergen
     known = [each for each in outputs if each is not None]
     if len(known) < len(outputs) or not known:
         return PolicyDivergence()
-    logits = common_logits(known)
-    if not logits.shape[1]:
+    parameters = common_parameters(known)
+    if not parameters.shape[1]:
         return PolicyDivergence()
-    pairs = divergence(logits)
+    pairs = divergence(parameters, known[0].actions)
     return PolicyDivergence(
-        float(pairs.sum()) / max(1, len(known) * (len(known) - 1)), float(pairs.max()), logits.shape[1]
+        float(pairs.sum()) / max(1, len(known) * (len(known) - 1)), float(pairs.max()), parameters.shape[1]
     )

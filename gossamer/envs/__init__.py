@@ -7,12 +7,12 @@ from gossamer.envs.base import (
     EnvFactory,
     MissingExtra,
     Resumable,
-    Spec,
     UnknownEnv,
     UnsupportedSpace,
     VectorEnv,
 )
 from gossamer.envs.catalogue import names, resolve
+from gossamer.spaces import Spec
 
 __all__ = [
     "EnvFactory",

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gossamer.data import Array, Step
-from gossamer.envs.base import Spec, VectorEnv, check_counts, cores, env_seeds, missing_extra, unknown_env
+from gossamer.envs.base import VectorEnv, check_counts, cores, env_seeds, missing_extra, unknown_env
+from gossamer.spaces import Discrete, Spec
 
 if TYPE_CHECKING:
     from ale_py.vector_env import AtariVectorEnv
@@ -128,7 +129,8 @@ class AtariVector:
         self._picture: Array | None = None
         self._preset, self.num_envs = preset, num_envs
         actions = len(self._engine.ale.get_action_set())
-        self.spec = Spec((preset.stack, *size), np.dtype(np.uint8), actions, preset.frame_skip)
+        self.spec = Spec((preset.stack, *size), np.dtype(np.uint8), Discrete(actions), preset.frame_skip)
+        self._actions = actions
         self._frame = np.zeros(num_envs, np.int64)  # [B] frame number within the episode at the last step
 
     def reset(self, seed: int) -> Array:
@@ -141,8 +143,8 @@ class AtariVector:
 
     def step(self, action: Array) -> Step:
         """See `VectorEnv.step`. Raises `ValueError` for an invalid action."""
-        if action.min() < 0 or action.max() >= self.spec.actions:  # ale-py would deadlock
-            raise ValueError(f"actions must lie in 0..{self.spec.actions - 1}, not {action.tolist()}")
+        if action.min() < 0 or action.max() >= self._actions:  # ale-py would deadlock
+            raise ValueError(f"actions must lie in 0..{self._actions - 1}, not {action.tolist()}")
         obs, score, terminated, truncated, info = self._engine.step(action)
         frame, over = info["episode_frame_number"], terminated | truncated
         if self._preset.life_loss_ends:  # a lost life terminates too, but only a full reset lowers the frame number

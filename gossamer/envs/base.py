@@ -7,13 +7,13 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from gossamer.data import Array, Step, Tree
 from gossamer.errors import EnvironmentFailed
+from gossamer.spaces import Spec
 
 
 class UnsupportedSpace(ValueError):
@@ -28,21 +28,6 @@ class MissingExtra(ImportError):
     """An optional dependency is not installed."""
 
 
-@dataclass(frozen=True)
-class Spec:
-    """Observations and actions of one environment."""
-
-    obs_shape: tuple[int, ...]  # O: [C, H, W] for images, [N] for vectors
-    obs_dtype: np.dtype[Any]  # uint8 for images
-    actions: int  # A, number of discrete actions
-    frames_per_step: int = 1  # emulator frames per step
-
-    @property
-    def pixels(self) -> bool:
-        """Whether observations are images (the default network is then convolutional)."""
-        return len(self.obs_shape) == 3
-
-
 class VectorEnv(Protocol):
     """B environments in lock-step. `step` resets automatically: `Step.obs` then belongs to the new episode."""
 
@@ -53,7 +38,7 @@ class VectorEnv(Protocol):
         """Start an episode in every environment; return observations [B, *O]. Equal seeds give equal environments."""
 
     def step(self, action: Array) -> Step:
-        """Take action [B] int64 in each environment. An episode that terminates at its time limit counts as terminated
+        """Take action [B, *A] in each environment. An episode that terminates at its time limit counts as terminated
         only."""
 
     def frames(self) -> Array:
@@ -89,6 +74,14 @@ class Restarting(Protocol):
 
     def failures(self) -> tuple[EnvironmentFailed, ...]:
         """Return the failures since the last call after which an environment was restarted."""
+
+
+@runtime_checkable
+class Masking(Protocol):
+    """Environments that may offer action masks."""
+
+    def gives_masks(self) -> bool:
+        """Reset one environment and return whether it gives `info["action_mask"]`, which `spec` does not use yet."""
 
 
 class EnvFactory(Protocol):

@@ -15,9 +15,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from gossamer.data import Array
-from gossamer.envs.base import Spec
-from gossamer.envs.local import Local, Source
+from gossamer.envs.local import Local
+from gossamer.envs.single import Source
 from gossamer.errors import EnvironmentFailed
+from gossamer.spaces import Spec
 
 Request: TypeAlias = tuple[str, Any]  # ("reset", "step", "frames" or "close"; seeds for "reset")
 Answer: TypeAlias = tuple[Any, tuple[EnvironmentFailed, ...]]  # (result or error, failures followed by a restart)
@@ -43,7 +44,7 @@ class Shared:
         """Shape and dtype of each array, by name."""
         each, spec = (self.num_envs,), self.spec
         return {
-            "action": (each, np.int64),
+            "action": ((*each, *spec.actions.shape), spec.actions.dtype),
             "obs": (each + spec.obs_shape, spec.obs_dtype),
             "final_obs": (each + spec.obs_shape, spec.obs_dtype),
             "reward": (each, np.float32),

@@ -9,10 +9,10 @@ from gossamer.envs.atari import GYMNASIUM, PRESETS, Atari, AtariPreset, list_gam
 from gossamer.envs.base import EnvFactory, missing_extra, near_names, unknown_env
 from gossamer.envs.gym import Custom, Gym, find_spec, list_ids
 from gossamer.envs.support import check_installed, trainable
-from gossamer.envs.toy import Catch, Counter, Identity
+from gossamer.envs.toy import Catch, Counter, Identity, Recall
 
 ALE = "ALE/"  # prefix of the Gymnasium ids of Atari games
-TOYS: tuple[EnvFactory, ...] = (Catch(), Catch(pixels=True), Identity(), Counter())
+TOYS: tuple[EnvFactory, ...] = (Catch(), Catch(pixels=True), Identity(), Counter(), Recall())
 
 
 def resolve(name: str, *, preset: str | AtariPreset = "paac") -> EnvFactory:

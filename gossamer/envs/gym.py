@@ -17,11 +17,12 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
 from gossamer.envs.base import UnknownEnv, VectorEnv, check_counts, unknown_env
-from gossamer.envs.local import Local, OnError, ResumableLocal, Source
-from gossamer.envs.single import place
+from gossamer.envs.local import Local, ResumableLocal
+from gossamer.envs.single import OnError, Source, place
 from gossamer.envs.spaces import GymEnv
 from gossamer.envs.workers import Workers
 from gossamer.errors import UserError
+from gossamer.spaces import Bounds
 
 
 def list_ids() -> tuple[str, ...]:
@@ -48,6 +49,8 @@ class Gym:
     id: str
     kwargs: tuple[tuple[str, Any], ...] = ()
     on_error: OnError = "fail"  # after a failure: raise the error, or restart the environment
+    masks: bool = False  # the environment gives `info["action_mask"]`
+    bounds: Bounds = "clip"  # of continuous actions
 
     @property
     def name(self) -> str:
@@ -58,7 +61,7 @@ class Gym:
         # Workers get the specification, since an id registered by a script is unknown in their processes.
         options = dict(self.kwargs) | ({"render_mode": "rgb_array"} if render else {})
         make: Callable[[], GymEnv] = partial(gymnasium.make, find_spec(self.id), **options)
-        return vectorise(Source(self.name, make, self.on_error), num_envs, workers)
+        return vectorise(Source(self.name, make, self.on_error, self.masks, self.bounds), num_envs, workers)
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,8 @@ class Custom:
 
     target: str
     on_error: OnError = "fail"  # after a failure: raise the error, or restart the environment
+    masks: bool = False  # the environment gives `info["action_mask"]`
+    bounds: Bounds = "clip"  # of continuous actions
 
     def __post_init__(self) -> None:
         module, _, factory = self.target.partition(":")
@@ -81,7 +86,8 @@ class Custom:
     def make(self, num_envs: int, *, workers: int = 0, render: bool = False) -> VectorEnv:
         """See `vectorise` for `workers` and the errors raised; also raises `UnknownEnv` if there is no such factory."""
         self.load()
-        return vectorise(Source(self.name, partial(self._one, render), self.on_error), num_envs, workers)
+        source = Source(self.name, partial(self._one, render), self.on_error, self.masks, self.bounds)
+        return vectorise(source, num_envs, workers)
 
     def load(self) -> Callable[..., Any]:
         """Import the factory. Raises `UnknownEnv` if its module or the factory does not exist."""

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableSequence, Sequence
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from collections.abc import MutableSequence, Sequence
 
 import numpy as np
 
 from gossamer.data import Array, Step, Tree
-from gossamer.envs.base import Spec, env_seeds
-from gossamer.envs.single import Single
-from gossamer.envs.spaces import GymEnv
+from gossamer.envs.base import env_seeds
+from gossamer.envs.single import Single, Source
 from gossamer.errors import EnvironmentFailed
+from gossamer.spaces import Spec
 
-OnError: TypeAlias = Literal["fail", "restart"]
 AT_MOST = 10  # consecutive restarts of one environment without a successful step
-
-
-@dataclass(frozen=True)
-class Source:
-    """An environment's constructor and its handling of failures. Sent to the process that creates it."""
-
-    name: str
-    make: Callable[[], GymEnv]
-    on_error: OnError = "fail"
 
 
 class Local:
@@ -48,7 +36,7 @@ class Local:
         try:
             for i in range(num_envs):
                 self._ask(i)
-                self._envs.append(Single(source.name, source.make, first + i))
+                self._envs.append(Single(source, first + i))
         except BaseException:
             self.close()
             raise
@@ -73,7 +61,7 @@ class Local:
         terminated, truncated = np.zeros(self.num_envs, bool), np.zeros(self.num_envs, bool)
         final_obs: Array | None = None
         self._steps += 1
-        for i, a in enumerate(action.tolist()):
+        for i, a in enumerate(action.tolist() if action.ndim == 1 else action):
             self._ask(i)
             seed = None
             try:
@@ -106,6 +94,13 @@ class Local:
         """See `Restarting`."""
         failures, self._failures = tuple(self._failures), []
         return failures
+
+    def gives_masks(self) -> bool:
+        """See `Masking`."""
+        self._ask(0)
+        gives = self._envs[0].gives_masks()
+        self._ask(None)
+        return gives
 
     @property
     def saveable(self) -> bool:
@@ -169,7 +164,7 @@ class Local:
 
 
 def _spaces(spec: Spec) -> str:
-    return f"{spec.actions} actions and observations {list(spec.obs_shape)} of {spec.obs_dtype}"
+    return f"{spec.actions} and observations {spec.shapes} of {spec.obs_dtype}"
 
 
 class ResumableLocal:
@@ -178,5 +173,5 @@ class ResumableLocal:
     def __init__(self, local: Local) -> None:
         self.spec, self.num_envs = local.spec, local.num_envs
         self.reset, self.step, self.frames, self.close = local.reset, local.step, local.frames, local.close
-        self.calls, self.failures = local.calls, local.failures
+        self.calls, self.failures, self.gives_masks = local.calls, local.failures, local.gives_masks
         self.state_dict, self.load_state_dict = local.save_state, local.load_state

@@ -10,6 +10,7 @@ from gossamer.envs.atari import GYMNASIUM, Atari
 from gossamer.envs.base import EnvFactory
 from gossamer.envs.gym import Custom, Gym
 from gossamer.options import option, options
+from gossamer.spaces import Bounds
 
 
 class EnvOptions(Protocol):
@@ -56,10 +57,18 @@ class GymOptions:
     on_env_error: Literal["fail", "restart"] = option(
         "If an environment fails: save and end with its error, or restart the environment.", "fail"
     )
+    action_masks: bool = option('The environment gives info["action_mask"]: the valid actions.', False)
+    action_bounds: Bounds = option(
+        "Continuous actions out of range: clip them (SB3, CleanRL), map all numbers into the range by tanh, or pass "
+        "them on.",
+        "clip",
+    )
 
     def factory(self) -> EnvFactory:
         env = catalogue.resolve(self.name)
-        return replace(env, on_error=self.on_env_error) if isinstance(env, Gym | Custom) else env
+        if not isinstance(env, Gym | Custom):
+            return env
+        return replace(env, on_error=self.on_env_error, masks=self.action_masks, bounds=self.action_bounds)
 
 
 @options

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Never
+from typing import Any, Literal, Never, TypeAlias
 
 import numpy as np
 from gymnasium.error import DependencyNotInstalled
@@ -15,28 +15,44 @@ from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker
 
 from gossamer.data import Array, Tree
 from gossamer.envs.base import MissingExtra, Resumable, UnknownEnv, UnsupportedSpace, not_installed
+from gossamer.envs.leaves import InvalidObservation
+from gossamer.envs.masks import has_mask, mask_for
 from gossamer.envs.spaces import GymEnv, adapt
 from gossamer.errors import EnvironmentFailed, UserError
+from gossamer.observations import MASK
+from gossamer.spaces import Bounds
+
+OnError: TypeAlias = Literal["fail", "restart"]
 
 PASS_ON = (UserError, UnknownEnv, UnsupportedSpace, MissingExtra)  # raised unchanged: they are made for the user
 RESET = "reset() must return (observation, info)"
 STEP = "step() must return (observation, reward, terminated, truncated, info)"
 
 
+@dataclass(frozen=True)
+class Source:
+    """An environment's constructor and its handling. Sent to the process that creates it."""
+
+    name: str
+    make: Callable[[], GymEnv]
+    on_error: OnError = "fail"
+    masks: bool = False  # the environment gives `info["action_mask"]`
+    bounds: Bounds = "clip"  # of continuous actions
+
+
 class Single:
-    """An environment created by `make`. Methods raise `EnvironmentFailed` if the environment raises or returns an
+    """An environment created by `source`. Methods raise `EnvironmentFailed` if the environment raises or returns an
     invalid value, and `MissingExtra` if it needs a package that is not installed."""
 
-    def __init__(self, name: str, make: Callable[[], GymEnv], index: int) -> None:
-        self._name, self._make, self._index = name, make, index
+    def __init__(self, source: Source, index: int) -> None:
+        self._name, self._source, self._index = source.name, source, index
         self.restart()
 
     def restart(self) -> None:
         """Create the environment, again if it exists."""
-        self.env: GymEnv = self._ask("its factory", self._make)
+        self.env: GymEnv = self._ask("its factory", self._source.make)
         try:
-            self._adapter = adapt(self._name, self.env)
-            self._shape = self.env.observation_space.shape
+            self._adapter = adapt(self._name, self.env, masks=self._source.masks, bounds=self._source.bounds)
         except AttributeError as error:
             self._fail(f"must set observation_space and action_space ({error})", error)
         self.spec = self._adapter.spec
@@ -46,23 +62,29 @@ class Single:
         answer = self._ask("reset()", lambda: self.env.reset(seed=seed))
         if not isinstance(answer, tuple | list) or len(answer) != 2:
             self._fail(f"{RESET}, not {_kind(answer)}")
-        return self._observation(answer[0], "reset()")
+        return self._observation(answer[0], answer[1], "reset()")
 
-    def step(self, action: int) -> tuple[Array, float, bool, bool]:
-        """Take an action in 0..A-1; return (observation [*O], reward, terminated, truncated)."""
+    def step(self, action: Any) -> tuple[Array, float, bool, bool]:
+        """Take an action [*A]; return (observation [*O], reward, terminated, truncated)."""
         try:
-            answer = self.env.step(self._adapter.first_action + action)
+            answer = self.env.step(self._adapter.action(action))
         except (Exception, SystemExit) as error:
             self._raise("step()", error)
         if not isinstance(answer, tuple | list) or len(answer) != 5:
             self._fail(f"{STEP}, not {_kind(answer)}")
-        obs, reward, terminated, truncated, _ = answer
-        return (
-            self._observation(obs, "step()"),
-            self._number(reward),
-            terminated if type(terminated) is bool else self._flag("terminated", terminated),
-            truncated if type(truncated) is bool else self._flag("truncated", truncated),
-        )
+        obs, reward, terminated, truncated, info = answer
+        ended = terminated if type(terminated) is bool else self._flag("terminated", terminated)
+        cut = truncated if type(truncated) is bool else self._flag("truncated", truncated)
+        return self._observation(obs, info, "step()", final=ended or cut), self._number(reward), ended, cut
+
+    def gives_masks(self) -> bool:
+        """Reset, and return whether the info has an action mask that could be used and is not."""
+        try:
+            answer = self.env.reset(seed=0)
+        except (Exception, SystemExit):  # raised again, and reported, when it is used
+            return False
+        able = mask_for(self.spec.actions) is not None and MASK not in {part.name for part in self.spec.parts}
+        return able and isinstance(answer, tuple | list) and len(answer) == 2 and has_mask(answer[1])
 
     def frame(self) -> Array:
         """Return the screen, [H, W, 3] uint8. Raises `RuntimeError` if not created with `render=True`."""
@@ -105,35 +127,13 @@ class Single:
         assert isinstance(env, Resumable), "the environment must be saveable"
         return env
 
-    def _observation(self, obs: Any, source: str) -> Array:
-        """Return a validated observation [*O] in the dtype of `Spec`; a view if possible."""
-        spec = self.spec
+    def _observation(self, value: Any, info: Any, source: str, *, final: bool = False) -> Array:
+        """Return a validated observation [*O] in the dtype of `Spec`; a view if possible. `final`: its episode has
+        ended."""
         try:
-            array = np.asarray(obs)
-        except ValueError as error:  # nested lists of different lengths
-            self._fail(f"{source} gave an observation that is not an array ({error})", error)
-        if array.shape != self._shape:
-            self._fail(f"{source} gave an observation of shape {array.shape}; its observation_space has {self._shape}")
-        if array.dtype != spec.obs_dtype:
-            array = self._converted(array, source)
-        if array.ndim == 1:
-            if spec.obs_dtype.kind == "f" and not _finite(array):
-                bad = np.flatnonzero(~np.isfinite(array)).tolist()
-                self._fail(f"{source} gave an observation that is not finite: component {bad[0]} is {array[bad[0]]}")
-            return array
-        array = array.transpose(self._adapter.axes)
-        return array if array.ndim == len(spec.obs_shape) else array[None]
-
-    def _converted(self, array: Array, source: str) -> Array:
-        """Convert an observation to the dtype of `Spec`. Fails if that could change its values."""
-        pixels, kind = self.spec.obs_dtype == np.uint8, array.dtype.kind
-        if kind not in ("biu" if pixels else "biuf"):
-            wanted = "uint8 pixels" if pixels else "numbers"
-            self._fail(f"{source} gave an observation of {array.dtype}; its observation_space has {wanted}")
-        if pixels and array.size and not 0 <= array.min() <= array.max() <= 255:
-            self._fail(f"{source} gave pixels from {array.min()} to {array.max()}; they must lie in 0..255")
-        with np.errstate(over="ignore"):  # float32 overflow gives infinity, which the caller rejects
-            return array.astype(self.spec.obs_dtype)
+            return self._adapter.obs(value, info, final=final)
+        except InvalidObservation as error:
+            self._fail(f"{source} gave {error}", error.__cause__)
 
     def _number(self, reward: Any) -> float:
         if isinstance(reward, float | int | np.number):
@@ -166,12 +166,6 @@ class Single:
     def _fail(self, what: str, error: BaseException | None = None) -> Never:
         trace = "".join(traceback.format_exception(error)) if error else ""
         raise EnvironmentFailed(self._name, self._index, what, trace) from error
-
-
-def _finite(vector: Array) -> bool:
-    if vector.size <= 100:  # ten times as fast as NumPy for small vectors; the float64 sum cannot overflow
-        return math.isfinite(sum(vector.tolist()))
-    return bool(np.isfinite(vector).all())
 
 
 def place(error: BaseException) -> str:

@@ -1,16 +1,22 @@
-"""Conversion of Gymnasium's spaces: images to channel-first, vectors to float32, actions to 0..A-1."""
+"""Conversion between an environment of Gymnasium and Gossamer: observations (see `trees`), action masks, actions."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Discrete, Space
+from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
 
+from gossamer import spaces
 from gossamer.data import Array
-from gossamer.envs.base import Spec, UnsupportedSpace
+from gossamer.envs.base import UnsupportedSpace
+from gossamer.envs.masks import Mask, mask_for
+from gossamer.envs.trees import Leaf, Node, Unconvertible, tree
+from gossamer.observations import MASK, WHOLE, Layout
+from gossamer.spaces import Bounds, Spec
 
 GymEnv: TypeAlias = gymnasium.Env[Any, Any]
 
@@ -20,42 +26,83 @@ class Adapter:
     """Conversion of the observations and actions of one `gymnasium.Env`."""
 
     spec: Spec
-    axes: tuple[int, ...]  # permutation of the observation's axes; an image [H, W] has no channel axis
-    first_action: int  # `Discrete.start`
+    observations: Node
+    mask: Mask | None  # None: not used
+    own_mask: bool  # it is a part of the observation, else `info["action_mask"]`
+    start: Any  # the first action: a number, or numbers [*A]
+    action_space: Space[Any]
 
-    def obs(self, obs: Any) -> Array:
-        """Convert an observation to [*O]; a view if possible."""
-        array = np.asarray(obs).transpose(self.axes)
-        return array if array.ndim == len(self.spec.obs_shape) else array[None]
+    def obs(self, value: Any, info: Any, *, final: bool = False) -> Array:
+        """Convert an observation, and the mask of its info, to [*O]; a view if possible. `final`: the episode has
+        ended. Raises `InvalidObservation`."""
+        layout, tree = self.spec.layout, self.observations
+        if layout is None and isinstance(tree, Leaf):
+            return tree.convert(value)
+        assert layout is not None, "only a single array has no layout"
+        arrays = {name or WHOLE: array for name, array in tree.arrays(value)}
+        if self.mask is not None:
+            arrays[MASK] = self._valid(self.mask, arrays, info, final)
+        return layout.pack(arrays)
+
+    def _valid(self, mask: Mask, arrays: Mapping[str, Array], info: Any, final: bool) -> Array:
+        """The valid actions. No action follows the last observation of an episode, so it needs no mask."""
+        if final:
+            return np.ones(mask.shape, mask.dtype)
+        valid = arrays[MASK] if self.own_mask else mask.read(info)
+        mask.check(valid, f'an observation "{MASK}"' if self.own_mask else f'an info["{MASK}"]')
+        return valid
+
+    def action(self, action: Any) -> Any:
+        """Convert an action [*A] to what the environment takes."""
+        if isinstance(self.action_space, Discrete):
+            return self.start + action
+        converted = self.spec.actions.to_env(action + self.start)
+        return converted.reshape(self.action_space.shape).astype(self.action_space.dtype, copy=False)
 
 
-def adapt(name: str, env: GymEnv) -> Adapter:
-    """Return the adapter for an environment's spaces, with `Discrete` actions.
+def adapt(name: str, env: GymEnv, *, masks: bool = False, bounds: Bounds = "clip") -> Adapter:
+    """Return the adapter for an environment's spaces. `masks`: its infos have action masks.
 
     Vectors [N] become float32 [N]. Images (uint8) [H, W] become [1, H, W]; [H, W, C] and [C, H, W] become [C, H, W],
-    where C is the shorter of the first and last axes. Raises `UnsupportedSpace` for anything else."""
-    start, actions = _actions(name, env.action_space)
-    space = env.observation_space
-    if isinstance(space, Box) and len(space.shape) == 1:
-        return Adapter(Spec(space.shape, np.dtype(np.float32), actions), (0,), start)
-    if isinstance(space, Box) and space.dtype == np.uint8 and len(space.shape) == 2:
-        return Adapter(Spec((1, *space.shape), np.dtype(np.uint8), actions), (0, 1), start)
-    if isinstance(space, Box) and space.dtype == np.uint8 and len(space.shape) == 3:
-        axes = (0, 1, 2) if space.shape[0] < space.shape[2] else (2, 0, 1)
-        shape = tuple(space.shape[axis] for axis in axes)
-        return Adapter(Spec(shape, np.dtype(np.uint8), actions), axes, start)
-    raise UnsupportedSpace(
-        f"{name}: observations of {space} are not supported; vectors (a one-dimensional Box) and images (a uint8 Box "
-        "[H, W, C], [C, H, W] or [H, W]) are: use a wrapper such as gymnasium.wrappers.FlattenObservation "
-        "in a factory of your own, --env module:factory"
-    )
+    where C is the shorter of the first and last axes. Discrete and MultiDiscrete become one-hot vectors, MultiBinary a
+    vector, both uint8. Dict, Tuple, and anything with an action mask, are packed into bytes. Raises `UnsupportedSpace`
+    for anything else."""
+    start, actions = _actions(name, env.action_space, bounds)
+    mask = mask_for(actions)
+    if masks and mask is None:
+        raise UnsupportedSpace(f"{name}: --action-masks: Discrete and MultiDiscrete actions have masks, not {actions}")
+    try:
+        observations = tree(env.observation_space, mask)
+    except Unconvertible as error:
+        raise UnsupportedSpace(f"{name}: {error}") from error
+    own = mask is not None and mask.part in observations.parts  # then that of the info is not needed
+    spec = _spec(observations, mask if masks and not own else None, actions)
+    return Adapter(spec, observations, mask if masks or own else None, own, start, env.action_space)
 
 
-def _actions(name: str, space: Space[Any]) -> tuple[int, int]:
-    """Return the first action and the number of actions."""
+def _spec(observations: Node, mask: Mask | None, actions: spaces.Space) -> Spec:
+    parts = observations.parts
+    if isinstance(observations, Leaf) and mask is None:
+        return Spec(parts[0].shape, parts[0].dtype, actions)
+    named = tuple(replace(part, name=part.name or WHOLE) for part in parts)
+    layout = Layout(named if mask is None else (*named, mask.part))
+    return Spec((layout.size,), np.dtype(np.uint8), actions, layout=layout)
+
+
+def _actions(name: str, space: Space[Any], bounds: Bounds) -> tuple[Any, spaces.Space]:
+    """Return the first action and our action space."""
     if isinstance(space, Discrete):
-        return int(space.start), int(space.n)
+        return int(space.start), spaces.Discrete(int(space.n))
+    if isinstance(space, MultiDiscrete):
+        return space.start.ravel(), spaces.MultiDiscrete(tuple(space.nvec.ravel().tolist()))
+    if isinstance(space, MultiBinary):
+        return 0, spaces.MultiBinary(int(np.prod(space.shape)))
+    if isinstance(space, Box) and np.issubdtype(space.dtype, np.floating):
+        if bounds == "squash" and not space.is_bounded():
+            raise UnsupportedSpace(f"{name}: --action-bounds squash: needs finite bounds, not {space}; use clip")
+        low, high = (tuple(bound.ravel().astype(float).tolist()) for bound in (space.low, space.high))
+        return np.float32(0), spaces.Box(low, high, bounds)
     raise UnsupportedSpace(
-        f"{name}: actions of {space} are not supported, Discrete ones are: map a few Discrete actions to them with a "
-        "gymnasium.ActionWrapper in a factory of your own, --env module:factory"
+        f"{name}: actions of {space} are not supported; Discrete, MultiDiscrete, MultiBinary and Box (of floats) are: "
+        "use a gymnasium.ActionWrapper in a factory of your own, --env module:factory"
     )

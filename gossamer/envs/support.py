@@ -10,26 +10,17 @@ from gymnasium.envs.registration import EnvSpec
 
 from gossamer.envs.base import MissingExtra, UnsupportedSpace
 
-CONTINUOUS = "its actions are continuous, which no algorithm supports yet; Discrete actions are supported"
-DISCRETE = "its observations are not vectors or images"
-
 # Module prefix of an environment -> why it is not supported. Tested against the spaces of all installed ones.
 REFUSED = {
-    "gymnasium.envs.mujoco.": CONTINUOUS,
-    "gymnasium.envs.phys2d.pendulum": CONTINUOUS,
-    "gymnasium.envs.classic_control.pendulum": CONTINUOUS,
-    "gymnasium.envs.classic_control.continuous_mountain_car": CONTINUOUS,
-    "gymnasium.envs.box2d.bipedal_walker": CONTINUOUS,
-    "gymnasium.envs.box2d.car_racing": CONTINUOUS,
-    "gymnasium.envs.toy_text.": DISCRETE,
-    "gymnasium.envs.tabular.": DISCRETE,
+    "gymnasium.envs.tabular.cliffwalking:": "its actions are a Box of integers",
+    "gymnasium.envs.mujoco.pusher_v4:": "it needs mujoco below version 3; Pusher-v5 does not",
 }
 # Module prefix of an environment -> the module that it needs, and the command to install that.
 NEEDS = {
     "gymnasium.envs.box2d.": ("Box2D", 'pip install "gossamer[gym]"'),
     "gymnasium.envs.phys2d.": ("jax", 'pip install "gymnasium[jax]"'),
     "gymnasium.envs.tabular.": ("jax", 'pip install "gymnasium[jax]"'),
-    "gymnasium.envs.mujoco.": ("mujoco", 'pip install "gymnasium[mujoco]"'),
+    "gymnasium.envs.mujoco.": ("mujoco", 'pip install "gossamer[mujoco]"'),
 }
 
 
@@ -47,8 +38,6 @@ def support(spec: EnvSpec) -> Support:
     if entry.startswith("<function _raise_"):
         return Support("Gymnasium has removed it")
     refused = next((why for place, why in REFUSED.items() if entry.startswith(place)), "")
-    if spec.kwargs.get("continuous", False):
-        refused = CONTINUOUS
     needs = [need for place, need in NEEDS.items() if entry.startswith(place)]
     install = next((command for module, command in needs if find_spec(module) is None), "")
     return Support(refused, install)

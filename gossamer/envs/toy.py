@@ -5,6 +5,7 @@
     catch-pixels   [1, 42, 42] uint8          1                -0.6
     identity       [states] float32           length           length / states
     counter        [3] float32                length (length - 1) / 2 for any actions
+    recall         [cues + 1] float32         1; 1 / cues without memory or with random actions
 
 All are vectorised in NumPy, exactly resumable, and can be rendered.
 """
@@ -19,7 +20,8 @@ from typing import Protocol
 import numpy as np
 
 from gossamer.data import Array, Step, Tree
-from gossamer.envs.base import Spec, VectorEnv, check_counts
+from gossamer.envs.base import VectorEnv, check_counts
+from gossamer.spaces import Discrete, Spec
 
 CELL = 16  # pixels per cell of a board in `frames`
 
@@ -109,7 +111,7 @@ class Catch:
 class _Catch:
     def __init__(self, num_envs: int, pixels: bool) -> None:
         shape, dtype = ((1, PIXELS, PIXELS), np.uint8) if pixels else ((ROWS * COLUMNS,), np.float32)
-        self.spec = Spec(shape, np.dtype(dtype), actions=3)
+        self.spec = Spec(shape, np.dtype(dtype), actions=Discrete(3))
         self._row, self._column, self._paddle = (np.zeros(num_envs, np.int64) for _ in range(3))
 
     def begin(self, where: Array, rng: np.random.Generator) -> None:
@@ -165,23 +167,23 @@ class Identity:
 
 class _Identity:
     def __init__(self, num_envs: int, states: int, length: int) -> None:
-        self.spec = Spec((states,), np.dtype(np.float32), actions=states)
-        self._length = length
+        self.spec = Spec((states,), np.dtype(np.float32), actions=Discrete(states))
+        self._states, self._length = states, length
         self._light, self._age = np.zeros(num_envs, np.int64), np.zeros(num_envs, np.int64)
 
     def begin(self, where: Array, rng: np.random.Generator) -> None:
         self._age[where] = 0
-        self._light[where] = rng.integers(0, self.spec.actions, size=int(where.sum()))
+        self._light[where] = rng.integers(0, self._states, size=int(where.sum()))
 
     def play(self, action: Array, rng: np.random.Generator) -> tuple[Array, Array, Array]:
         reward = (action == self._light).astype(np.float32)
         self._age += 1
-        self._light[:] = rng.integers(0, self.spec.actions, size=len(self._light))
+        self._light[:] = rng.integers(0, self._states, size=len(self._light))
         ended = self._age == self._length
         return reward, ended, np.zeros_like(ended)
 
     def observe(self) -> Array:
-        return np.eye(self.spec.actions, dtype=np.float32)[self._light]
+        return np.eye(self._states, dtype=np.float32)[self._light]
 
     def board(self) -> Array:
         return self.observe()[:, None]
@@ -214,7 +216,7 @@ class Counter:
 
 class _Counter:
     def __init__(self, num_envs: int, length: int, truncate: bool) -> None:
-        self.spec = Spec((3,), np.dtype(np.float32), actions=2)
+        self.spec = Spec((3,), np.dtype(np.float32), actions=Discrete(2))
         self._length, self._truncate = length, truncate
         self._age, self._episode = np.zeros(num_envs, np.int64), np.full(num_envs, -1)
 
@@ -236,6 +238,56 @@ class _Counter:
 
     def state(self) -> dict[str, Array]:
         return {"age": self._age, "episode": self._episode}
+
+
+@dataclass(frozen=True)
+class Recall:
+    """Needs memory. At the first step one of `cues` lights is on; then all are off for `delay` steps. At the last step
+    another light asks for an answer: action i gives reward 1 if light i was on at the beginning, else 0. All other
+    actions have no effect. The optimal return is 1; without memory it is 1 / cues."""
+
+    delay: int = 20  # steps
+    cues: int = 2
+
+    def __post_init__(self) -> None:
+        _positive("Recall", delay=self.delay, cues=self.cues)
+
+    @property
+    def name(self) -> str:
+        return "recall"
+
+    def make(self, num_envs: int, *, workers: int = 0, render: bool = False) -> VectorEnv:
+        check_counts(num_envs, workers)
+        return ToyVector(partial(_Recall, num_envs, self.delay, self.cues), num_envs)
+
+
+class _Recall:
+    def __init__(self, num_envs: int, delay: int, cues: int) -> None:
+        self.spec = Spec((cues + 1,), np.dtype(np.float32), actions=Discrete(cues))
+        self._delay, self._cues = delay, cues
+        self._age, self._cue = np.zeros(num_envs, np.int64), np.zeros(num_envs, np.int64)
+
+    def begin(self, where: Array, rng: np.random.Generator) -> None:
+        self._age[where] = 0
+        self._cue[where] = rng.integers(0, self._cues, size=int(where.sum()))
+
+    def play(self, action: Array, rng: np.random.Generator) -> tuple[Array, Array, Array]:
+        asked = self._age == self._delay
+        self._age += 1
+        return (asked & (action == self._cue)).astype(np.float32), asked, np.zeros_like(asked)
+
+    def observe(self) -> Array:
+        lights = np.zeros((len(self._age), self._cues + 1), np.float32)
+        first = self._age == 0
+        lights[first, self._cue[first]] = 1
+        lights[:, -1] = self._age == self._delay
+        return lights
+
+    def board(self) -> Array:
+        return self.observe()[:, None]
+
+    def state(self) -> dict[str, Array]:
+        return {"age": self._age, "cue": self._cue}
 
 
 def _positive(toy: str, **counts: int) -> None:

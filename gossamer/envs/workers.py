@@ -16,8 +16,8 @@ import numpy as np
 from gossamer.data import Array, Step
 from gossamer.envs.base import env_seeds
 from gossamer.envs.blocks import Answer, Request, Shared, serve
-from gossamer.envs.local import AT_MOST, Source
-from gossamer.envs.single import Single
+from gossamer.envs.local import AT_MOST
+from gossamer.envs.single import Single, Source
 from gossamer.errors import EnvironmentFailed
 
 CLOSE_SECONDS = 5.0  # time for worker processes to end on request
@@ -37,7 +37,7 @@ class Workers:
                 f"num_envs ({num_envs}) must be a multiple of workers ({workers}), "
                 f"such as {num_envs - num_envs % workers or workers}"
             )
-        probe = Single(source.name, source.make, 0)
+        probe = Single(source, 0)
         self.spec, self.num_envs = probe.spec, num_envs
         probe.close()
         self._source, self._context = source, multiprocessing.get_context(_start_method())

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gossamer.config.build import environment, task
+from gossamer.config.build import environment, observed, task
 from gossamer.config.config import Config
 from gossamer.envs.watchdog import Watchdog, complain
 from gossamer.evaluation.evaluate import load_policy
@@ -51,7 +51,7 @@ def whole_games(config: Config, checkpoint: Checkpoint, member: str, note: Calla
     with (
         single_threaded(),
         Watchdog(factory.name, complain) as watchdog,
-        closing(watchdog.watch(factory.make(EPISODES))) as env,
+        closing(watchdog.watch(observed(factory, config).make(EPISODES))) as env,
         shown(f"whole games of member {member}") as tell,
     ):
         policy, _ = load_policy(checkpoint, what, env.spec, member=member, greedy=False, seed=config.run.seed)

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from gossamer.config.build import environment, task
+from gossamer.config.build import environment, observed, task
 from gossamer.envs.atari import Atari
-from gossamer.envs.base import EnvFactory, Spec
+from gossamer.envs.base import EnvFactory
 from gossamer.envs.watchdog import Watchdog, complain
 from gossamer.errors import UserError
 from gossamer.evaluation.games import MAX_FRAMES, MAX_STEPS, SIDE_BY_SIDE, limit, play, shown
@@ -22,6 +22,7 @@ from gossamer.evaluation.members import AVERAGE, average, choose
 from gossamer.exchange import AloneLink
 from gossamer.learner import build
 from gossamer.policy import Replica
+from gossamer.spaces import Spec
 from gossamer.storage.checkpoint import Checkpoint, Store
 from gossamer.storage.contents import CHECKPOINTS
 from gossamer.storage.directory import load_config
@@ -122,10 +123,10 @@ def evaluate(
     found = Store(directory / CHECKPOINTS).get(checkpoint)
     what = task(config.with_run(device=device or config.run.device))
     factory, name = under(environment(config), protocol)
-    side_by_side = min(episodes, SIDE_BY_SIDE)
+    seen, side_by_side = observed(factory, config), min(episodes, SIDE_BY_SIDE)
     with (
         Watchdog(factory.name, complain) as watchdog,
-        closing(watchdog.watch(factory.make(side_by_side, workers=1 if side_by_side == 1 else 0))) as env,
+        closing(watchdog.watch(seen.make(side_by_side, workers=1 if side_by_side == 1 else 0))) as env,
         shown(f"evaluating {directory}") as tell,
     ):
         policy, whose = load_policy(found, what, env.spec, member=member, greedy=greedy, seed=seed)

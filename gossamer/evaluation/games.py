@@ -12,6 +12,7 @@ from rich.console import Console
 
 from gossamer.envs.atari import Atari
 from gossamer.envs.base import EnvFactory, VectorEnv
+from gossamer.memory import reset
 from gossamer.policy import Policy
 
 SIDE_BY_SIDE = 32  # games in parallel
@@ -61,14 +62,18 @@ def play(
     due[: episodes % env.num_envs] += 1
     rounds = np.random.SeedSequence(seed)
     obs, score, length = env.reset(seed), np.zeros(env.num_envs), np.zeros(env.num_envs, np.int64)
+    memory = policy.initial_state(env.num_envs)
     left_over = np.zeros(env.num_envs, bool)  # in a game that was cut off
     steps = 0
     while due.any():
         if not (due[~left_over] > 0).any():
             obs = env.reset(int(rounds.spawn(1)[0].generate_state(1)[0] >> 1))
+            memory = policy.initial_state(env.num_envs)
             score[:], length[:], left_over[:] = 0.0, 0, False
-        answer, _ = policy(torch.from_numpy(obs).to(device), {})
+        answer, memory = policy(torch.from_numpy(obs).to(device), memory)
         step = env.step(answer.action.cpu().numpy())
+        if memory:
+            memory = reset(memory, torch.from_numpy(step.over).to(device))
         obs, score, length, steps = step.obs, score + step.score, length + 1, steps + 1
         cut = ~step.over & (length >= max_steps)
         for b in np.flatnonzero((step.over | cut) & (due > 0) & ~left_over):

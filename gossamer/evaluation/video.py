@@ -15,7 +15,7 @@ import imageio.v2 as imageio
 import numpy as np
 import torch
 
-from gossamer.config.build import environment, task
+from gossamer.config.build import environment, observed, task
 from gossamer.envs.watchdog import Watchdog, complain
 from gossamer.errors import UserError
 from gossamer.evaluation.evaluate import Protocol, load_policy, under
@@ -66,17 +66,18 @@ def record(
     factory, _ = under(environment(config), protocol)
     with (
         Watchdog(factory.name, complain) as watchdog,
-        closing(watchdog.watch(factory.make(1, workers=1, render=True))) as env,
+        closing(watchdog.watch(observed(factory, config).make(1, workers=1, render=True))) as env,
     ):
         policy, _ = load_policy(found, what, env.spec, member=member, greedy=greedy, seed=seed)
         obs, score, steps = env.reset(what.stream("record") ^ seed), 0.0, 0
+        memory = policy.initial_state(1)
 
         def film(beside: Path) -> None:
-            nonlocal obs, score, steps
+            nonlocal obs, score, steps, memory
             with _film(beside) as add:
                 add(env.frames()[0])
                 for steps in range(1, max_steps + 1):  # noqa: B007  steps is read after the loop
-                    answer, _ = policy(torch.from_numpy(obs).to(what.device), {})
+                    answer, memory = policy(torch.from_numpy(obs).to(what.device), memory)
                     step = env.step(answer.action.cpu().numpy())
                     obs, score = step.obs, score + float(step.score[0])
                     if step.over[0]:

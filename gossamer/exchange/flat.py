@@ -12,13 +12,15 @@ ALIGN = 16  # elements; a parameter starts at a multiple of 64 bytes
 
 
 class Flat:
-    """`vector` [P] float32. The model's parameters are views of it; padding between them is zero.
+    """`vector` [P] float32. The model's parameters are views of it; padding between them is zero. Parameters without
+    gradients, which hold running statistics, come last.
 
     Each parameter keeps its memory format, channels last for example. Raises `ValueError` if the model has no
     parameters, parameters of another dtype than float32, or parameters on more than one device."""
 
     def __init__(self, model: nn.Module) -> None:
-        self._parameters = dict(model.named_parameters())
+        named = list(model.named_parameters())
+        self._parameters = dict(sorted(named, key=lambda each: not each[1].requires_grad))  # the sort is stable
         kinds = {(p.dtype, p.device) for p in self._parameters.values()}
         if len(kinds) != 1 or next(iter(kinds))[0] != torch.float32:
             raise ValueError(f"gossip needs float32 parameters on one device, not {sorted(map(str, kinds))}")
@@ -31,11 +33,13 @@ class Flat:
         vector = torch.zeros(size, device=device)
         for parameter, view in zip(self._parameters.values(), self.views(vector), strict=True):
             view.copy_(parameter.detach())
+        learned = [parameter.requires_grad for parameter in self._parameters.values()]
+        self.trained = size if all(learned) else self._places[learned.index(False)]  # elements before the statistics
         self.vector = vector
         self.swap(vector)
 
     def views(self, vector: Tensor) -> list[Tensor]:
-        """Return the parameters in a vector [P] as views, in the model's order."""
+        """Return the parameters in a vector [P] as views, in the vector's order."""
         parameters = self._parameters.values()
         return [
             vector[place:].as_strided(p.size(), p.stride()) if p.dim() else vector[place].reshape(())

@@ -29,8 +29,10 @@ from gossamer.exchange import Alone, Exchange
 from gossamer.launch.threads import threads
 from gossamer.machine import keep_freed_memory, machine
 from gossamer.member import Member
+from gossamer.observations import MASK
 from gossamer.optim import StepRule
 from gossamer.program import Context, Program, Silent
+from gossamer.random_play import random_actions
 from gossamer.task import Activity, Report, Task
 from gossamer.training.experiment import probe
 
@@ -83,6 +85,22 @@ class Replayed:
         return next(self._steps)
 
 
+class RandomPlay:
+    """Random actions: drawn in advance, or at each step if only some are valid."""
+
+    def __init__(self, env: VectorEnv) -> None:
+        self._env, self._rng, self._obs = env, np.random.default_rng(0), env.reset(0)
+        self._masked = MASK in {part.name for part in env.spec.parts}
+        self._drawn = cycle([random_actions(env.spec, self._rng, self._obs) for _ in range(64)])
+
+    def step(self) -> Step:
+        """Step the environments."""
+        masked = self._masked
+        step = self._env.step(random_actions(self._env.spec, self._rng, self._obs) if masked else next(self._drawn))
+        self._obs = step.obs
+        return step
+
+
 def parts(ctx: Context, task: Task, exchange: Exchange, *, num_envs: int, env_workers: int, seconds: float) -> None:
     """Replaces the loop `act_and_learn`: times its three parts separately, with the same objects and shapes. All copies
     run in parallel, as in training.
@@ -96,12 +114,10 @@ def parts(ctx: Context, task: Task, exchange: Exchange, *, num_envs: int, env_wo
         member = Member(ctx, task, env, exchange)
         slot = member.slot()
         member.unroll(slot)
-        rng = np.random.default_rng(0)
-        actions = rng.integers(0, env.spec.actions, (64, num_envs))
-        steps = [env.step(action) for action in actions[:8]]
-        chosen = cycle(actions)
+        playing = RandomPlay(env)
+        steps = [playing.step() for _ in range(8)]
         ctx.report(Activity("environments alone"))
-        env_rate = _rate(lambda: env.step(next(chosen)), num_envs, seconds)
+        env_rate = _rate(playing.step, num_envs, seconds)
         member.actor.env = Replayed(env, steps)
 
         def act() -> None:

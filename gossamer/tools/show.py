@@ -18,8 +18,7 @@ from gossamer.envs import catalogue
 from gossamer.options import flag
 from gossamer.program import Program
 
-KINDS = {True: "pixels", False: "vector"}
-EXAMPLES = {True: "catch-pixels", False: "catch"}  # an environment of each kind
+EXAMPLES = {"pixels": "catch-pixels", "vector": "catch", "continuous": "Pendulum-v1"}  # of each kind of environment
 PIPED_WIDTH = 200  # columns, if the output is not a terminal
 
 
@@ -43,8 +42,8 @@ def show(architecture: str, console: Console) -> None:
         console.print("  " + escape(line))
     console.print("\n[bold]Defaults[/bold] by algorithm and kind of environment\n")
     console.print(_defaults(architecture))
-    for (algorithm, pixels), chosen in TUNED.items():
-        console.print(f"  {algorithm}, {KINDS[pixels]}: {chosen.why}")
+    for (algorithm, kind), chosen in TUNED.items():
+        console.print(f"  {algorithm}, {kind}: {chosen.why}")
     if architecture in PAPERS:
         console.print(f"  --preset paper: {PAPERS[architecture].why}")
 
@@ -58,11 +57,11 @@ def parts(wired: Program) -> list[str]:
 
 def _defaults(architecture: str) -> Table:
     columns = {
-        f"{algorithm} {KINDS[pixels]}": flat(resolve(Choices(architecture, EXAMPLES[pixels], algorithm)))
-        for algorithm, pixels in TUNED
+        f"{algorithm} {kind}": flat(resolve(Choices(architecture, EXAMPLES[kind], algorithm)))
+        for algorithm, kind in TUNED
     }
     if architecture in PAPERS:
-        columns["paper"] = flat(resolve(Choices(architecture, EXAMPLES[True], preset="paper")))
+        columns["paper"] = flat(resolve(Choices(architecture, EXAMPLES["pixels"], preset="paper")))
     table = Table(box=None, padding=(0, 2))
     table.add_column("option", style="cyan", no_wrap=True)
     for name in columns:

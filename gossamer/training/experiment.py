@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Unpack
 
 import numpy as np
+from torch import nn
 
 from gossamer.algorithms import Algorithm
-from gossamer.config.build import check_memory, environment, program, task
+from gossamer.algorithms.base import initial_state
+from gossamer.config.build import check_memory, program, task
 from gossamer.config.config import Architecture, Config, Control
 from gossamer.config.file import to_dict
 from gossamer.config.names import Keywords
@@ -17,11 +19,13 @@ from gossamer.config.resolve import configure
 from gossamer.envs.base import Watchable
 from gossamer.envs.watchdog import Watchdog, complain
 from gossamer.errors import UserError
+from gossamer.evaluation.members import newcomer
 from gossamer.launch.threads import threads
 from gossamer.learner import build
 from gossamer.machine import single_threaded
 from gossamer.optim import StepRule
 from gossamer.program import Program
+from gossamer.random_play import random_actions
 from gossamer.storage.checkpoint import Store
 from gossamer.storage.contents import CHECKPOINTS, CONFIG, LOG
 from gossamer.storage.directory import load_config, logger, prepared
@@ -112,16 +116,32 @@ def probe(config: Config, cluster: str | None = None) -> int:
     An environment written in Python is stepped once, which checks what it returns. With a `cluster` the network is
     made on the CPU: the machine that starts a run may have no GPU."""
     what = task(config.with_run(device="cpu") if cluster else config)
-    factory = environment(config)
-    with Watchdog(factory.name, complain) as watchdog, closing(watchdog.watch(factory.make(1))) as env:
+    with Watchdog(what.env.name, complain) as watchdog, closing(watchdog.watch(what.env.make(1))) as env:
         check_memory(config, env.spec)
         if isinstance(env, Watchable):
-            env.reset(what.stream("probe"))
-            env.step(np.zeros(1, np.int64))
+            obs = env.reset(what.stream("probe"))
+            env.step(random_actions(env.spec, np.random.default_rng(0), obs))
         try:
             with single_threaded():
-                build(what, env.spec)
-        except (ValueError, RuntimeError, TypeError) as error:
-            shape = list(env.spec.obs_shape)
-            raise UserError(f"--network {config.network.torso}: does not fit observations {shape} ({error})") from error
+                model = build(what, env.spec)
+        except Exception as error:  # of the user's network, too
+            why = error if isinstance(error, ValueError | RuntimeError | TypeError) else repr(error)
+            raise UserError(
+                f"--network {config.network.torso}: does not fit observations {env.spec.shapes} ({why})"
+            ) from error
+        _check_network(config, model)
         return env.spec.frames_per_step
+
+
+def _check_network(config: Config, model: nn.Module) -> None:
+    """Raise `UserError` if the network lacks the memory that was asked for, or differs from that of `--init-from`."""
+    memory, source = config.network.memory, config.run.init_from
+    if memory != "none" and not initial_state(model, 1):
+        raise UserError(f"--memory {memory}: the network of {type(config.algorithm).__name__} has no memory")
+    if source is None:
+        return
+    given = newcomer(Store(Path(source) / CHECKPOINTS).get("last").load()["workers"])["parameters"]
+    wanted = {name: tensor.shape for name, tensor in model.state_dict().items()}
+    different = {name: tensor.shape for name, tensor in given.items()}.items() ^ wanted.items()
+    if different:
+        raise UserError(f"--init-from {source}: its network differs in {min(different)[0]}; use its network options")

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from gossamer.algorithms import A2C
 from gossamer.data import Trajectory
+from gossamer.distributions import Categorical
 
 LN2 = math.log(2)
 
@@ -22,13 +23,13 @@ class Learns(nn.Module):
         super().__init__()
         self.logits, self.value = nn.Parameter(torch.zeros(2)), nn.Parameter(torch.tensor(value))
 
-    def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
-        return self.logits.expand(len(obs), -1), self.value.expand(len(obs))
+    def forward(self, obs: Tensor) -> tuple[Categorical, Tensor]:
+        return Categorical(self.logits.expand(len(obs), -1)), self.value.expand(len(obs))
 
 
 def rollout() -> Trajectory:
     """T = 2, B = 1. Rewards 1 and 2, discount 1/2, V(x_2) = 4: R_1 = 2 + 4 / 2 = 4, R_0 = 1 + 4 / 2 = 3."""
-    slot = Trajectory.empty(2, 1, (3,), torch.float32, 2)
+    slot = Trajectory.empty(2, 1, (3,), torch.float32)
     slot.reward.copy_(torch.tensor([[1.0], [2.0]]))
     slot.discount.fill_(0.5)
     slot.value.copy_(torch.tensor([[1.0], [1.0], [4.0]]))

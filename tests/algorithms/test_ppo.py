@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 
 from gossamer.algorithms import PPO
 from gossamer.data import Trajectory
+from gossamer.distributions import Categorical
 
 
 class Spy(nn.Module):
@@ -20,14 +22,15 @@ class Spy(nn.Module):
         self.logits, self.value = nn.Parameter(torch.zeros(2)), nn.Parameter(torch.tensor(0.0))
         self.seen: list[list[float]] = []
 
-    def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, obs: Tensor) -> tuple[Categorical, Tensor]:
         self.seen.append(obs[:, 0].tolist())
-        return self.logits.expand(len(obs), -1), self.value.expand(len(obs))
+        return Categorical(self.logits.expand(len(obs), -1)), self.value.expand(len(obs))
 
 
 def rollout(steps: int, envs: int) -> Trajectory:
     """Every observation is its own number; rewards are these numbers, no future. Acted by a uniform policy."""
-    slot = Trajectory.empty(steps, envs, (1,), torch.float32, 2)
+    slot = Trajectory.empty(steps, envs, (1,), torch.float32)
+    slot.behaviour.fill_(math.log(0.5))
     slot.obs.copy_(torch.arange((steps + 1) * envs).view(steps + 1, envs, 1))
     slot.reward.copy_(slot.obs[:-1, :, 0])
     return slot
@@ -80,7 +83,7 @@ def test_the_next_loss_is_of_the_parameters_as_they_are_then() -> None:
 
 def test_the_policy_that_acted_is_the_one_that_is_compared_with() -> None:
     acted = rollout(3, 2)
-    acted.behaviour[..., 0] = 1.0  # mu(0) = 0.7311, pi(0) = 0.5: ratio 0.684
+    acted.behaviour.fill_(math.log(0.731059))  # mu(0) = 0.7311, pi(0) = 0.5: ratio 0.684
     (loss,) = PPO(epochs=1, num_minibatches=1, clip_range=0.5).losses(Spy(), acted, torch.Generator())
     assert loss.parts["policy_loss"].item() == pytest.approx(-0.5 / 0.731059 * 2.5, rel=1e-5)
 

@@ -98,4 +98,4 @@ def test_the_paper_on_vectors_has_a_network_that_fits_them() -> None:
 
 def test_the_paper_has_one_algorithm() -> None:
     with pytest.raises(UserError, match="--algorithm ppo: PAAC's paper has only a2c; omit --preset paper"):
-        list(layers("paac", "ppo", preset="paper", pixels=True, atari=True))
+        list(layers("paac", "ppo", preset="paper", kind="pixels", atari=True))

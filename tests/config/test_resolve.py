@@ -13,7 +13,6 @@ import torch
 from torch import nn
 from torch.optim import Adam
 
-from gossamer import networks
 from gossamer.algorithms import A2C, PPO
 from gossamer.architectures import GALA
 from gossamer.config.build import check_memory, device, learners, program, task
@@ -23,11 +22,14 @@ from gossamer.config.resolve import configure
 from gossamer.envs.atari import GYMNASIUM, Atari
 from gossamer.envs.base import UnknownEnv, UnsupportedSpace, cores
 from gossamer.envs.gym import Gym
+from gossamer.envs.last import LastActionReward
 from gossamer.envs.options import AleOptions
 from gossamer.errors import UserError
 from gossamer.optim import RMSProp, RMSPropTF
 from gossamer.program import Program
+from gossamer.spaces import Box
 from gossamer.task import Task
+from gossamer.torsos import auto
 
 
 def settings(env: str = "catch", **given: Any) -> Config:
@@ -39,9 +41,37 @@ def values(env: str = "catch", **given: Any) -> SimpleNamespace:
 
 
 def test_defaults_fit_the_kind_of_environment() -> None:
-    assert (values("catch").network, values("catch").input) == ("mlp", "raw")
-    assert (values("catch-pixels").network, values("catch-pixels").input) == ("nips", "background")
-    assert values("catch-pixels", algorithm="ppo").network == "small"
+    assert (values("catch").network, values("catch").input) == ("auto", "raw")
+    assert (values("catch-pixels").network, values("catch-pixels").input) == ("auto", "background")
+    robot = values("Pendulum-v1", algorithm="ppo")
+    assert (robot.normalize_observations, robot.normalize_returns, robot.separate_critic) == (True, True, True)
+    assert not values("catch", algorithm="ppo").normalize_observations
+
+
+def test_heads_that_share_a_memory_share_their_torso() -> None:
+    assert not values("Pendulum-v1", algorithm="ppo", memory="lstm", num_minibatches=8).separate_critic
+    assert values("catch", algorithm="ppo", memory="lstm").normalize_returns
+    with pytest.raises(UserError, match="--separate-critic: not available with --memory, which both heads share"):
+        settings(memory="gru", separate_critic=True)
+
+
+def test_defaults_with_memory_fit_the_environments() -> None:
+    assert values("Pendulum-v1", algorithm="ppo", memory="lstm").num_minibatches == 8  # of 16 environments
+    assert values("catch", algorithm="ppo", memory="gru", num_envs=2).num_minibatches == 1
+    assert values("catch", algorithm="ppo").num_minibatches == 4
+    assert values("Pendulum-v1", algorithm="ppo").num_minibatches == 32  # of 64 steps
+    assert values("Pendulum-v1", algorithm="ppo", num_envs=4, rollout_length=8).num_minibatches == 1
+
+
+def test_statistics_need_fine_messages() -> None:
+    with pytest.raises(UserError, match="--message-format int8: too coarse for the statistics"):
+        configure("pala", env="Pendulum-v1", message_format="int8")
+
+
+def test_minibatches_of_sequences_need_as_many_environments() -> None:
+    wanted = "--num-minibatches 5: with --memory, a minibatch consists of whole rollouts of environments: at most"
+    with pytest.raises(UserError, match=f"{wanted} --num-envs 4"):
+        settings(algorithm="ppo", memory="lstm", num_envs=4, num_minibatches=5)
 
 
 def test_what_is_given_wins() -> None:
@@ -100,7 +130,7 @@ ZERO_WILL_DO = ["env_workers", "threads", "anneal_steps", "seed"]
         ("steps", 1e6, "--steps 1000000.0: must be of type int"),
         ("steps", "1000", "--steps '1000': must be of type int"),
         ("steps", True, "--steps True: must be of type int"),
-        ("network", "natur", "--network natur: no such network; near: nature; available: nips, nature, small, mlp"),
+        ("network", "natur", "--network natur: no such network; near: nature; available: auto, nips, nature"),
         ("device", "gpu", "--device gpu: no such device; use auto, cpu, cuda or cuda:N"),
         ("device", "meta", "--device meta: not supported; use auto, cpu"),
         ("device", "cuda:99", r"--device cuda:99: this machine has \d+ CUDA devices; use auto or cpu"),
@@ -167,9 +197,10 @@ def test_names_that_are_not_are_answered_with_near_ones() -> None:
         settings("cacth")
 
 
-def test_spaces_that_are_not_supported_yet_are_told() -> None:
-    with pytest.raises(UnsupportedSpace, match=r"Pendulum-v1: actions of Box.* are not supported, Discrete ones are"):
-        settings("Pendulum-v1")
+def test_spaces_that_are_not_supported_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "envs"))
+    with pytest.raises(UnsupportedSpace, match=r'some_envs:words: observations "words" of Text\(.*are not supported'):
+        settings("some_envs:words")
 
 
 def test_a2c_becomes_its_task() -> None:
@@ -196,7 +227,7 @@ def test_a2c_becomes_its_task() -> None:
     plan = made.optimization
     assert (plan.learning_rate, plan.anneal_steps, plan.final_fraction, plan.max_grad_norm) == (0.4, 300, 0.2, 0.1)
     assert (made.rollout_length, made.seed, made.threads, made.device) == (11, 13, 3, "cpu")
-    assert (made.network.torso, made.network.dtype) == (networks.mlp, torch.float32)
+    assert (made.network.torso, made.network.dtype) == (auto, torch.float32)
     assert (made.network.input_scale, made.network.centre, made.network.orthogonal) == (1.0, False, True)
 
 
@@ -346,3 +377,31 @@ def test_environments_that_fail_can_be_restarted() -> None:
         UserError, match=r"--on-env-error restart: not an option of .*; a Gymnasium id or factory has it"
     ):
         configure("paac", env="catch", on_env_error="restart")
+
+
+def test_masks_are_used_where_the_environment_gives_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "envs"))
+    for env, gives in {
+        "Taxi-v4": True,  # info["action_mask"]
+        "CartPole-v1": False,
+        "more_envs:two_doors": True,
+        "more_envs:doors_in_observation": False,  # the observation has the mask, whatever the option says
+        "more_envs:MaskedBox": False,  # continuous actions cannot be masked
+        "some_envs:FailsToStart": False,  # the run will report it
+    }.items():
+        assert values(env).action_masks is gives, env
+        assert settings(env).env.factory().masks is gives  # type: ignore[attr-defined]
+    assert values("Taxi-v4", action_masks=False).action_masks is False
+    assert values("CartPole-v1", action_masks=True).action_masks is True
+
+
+def test_the_last_action_and_reward_are_observed_if_wanted() -> None:
+    assert task(settings("CartPole-v1")).env == Gym("CartPole-v1")
+    assert task(settings("CartPole-v1", last_action_reward=True)).env == LastActionReward(Gym("CartPole-v1"))
+
+
+def test_the_treatment_of_actions_out_of_range_reaches_the_environment() -> None:
+    env = settings("Pendulum-v1", action_bounds="squash").env.factory()
+    assert env.make(1).spec.actions == Box((-2.0,), (2.0,), "squash")
+    with pytest.raises(UserError, match="--action-bounds wrap: must be one of clip, squash, none"):
+        settings("Pendulum-v1", action_bounds="wrap")

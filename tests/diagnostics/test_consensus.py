@@ -20,6 +20,7 @@ from gossamer.diagnostics.bound import consensus_distance
 from gossamer.diagnostics.consensus import ConsensusMonitor
 from gossamer.exchange.gossip.projection import standard_error
 from gossamer.exchange.gossip.records import Cut, InTransit, PolicyOutputs, Record, Tracked, Traffic
+from gossamer.spaces import Discrete
 
 VECTOR = torch.zeros(8)  # of parameters
 SIZE = len(VECTOR)
@@ -37,7 +38,9 @@ class When:
 
 def coin(heads: float) -> PolicyOutputs:
     """A policy that answers every observation with a toss of this coin."""
-    return PolicyOutputs(np.arange(3, dtype=np.uint32), torch.tensor([heads, 1 - heads]).log().expand(3, 2))
+    return PolicyOutputs(
+        np.arange(3, dtype=np.uint32), torch.tensor([heads, 1 - heads]).log().expand(3, 2), Discrete(2)
+    )
 
 
 def window(epoch: int, members: int = 2, move: float = 0.0) -> list[tuple[str, Record]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text, Tuple
 
 
 class Walk(gymnasium.Env):
@@ -214,22 +214,54 @@ def floats() -> Picture:
     return env
 
 
-def dictionary() -> Picture:
+def words() -> Picture:
     env = Picture()
-    env.observation_space = Dict(place=Box(0, 1, (2,)))
+    env.observation_space = Dict(place=Box(0, 1, (2,)), words=Text(5))
     return env
 
 
-def continuous() -> Picture:
+def pair_of_actions() -> Picture:
     env = Picture()
-    env.action_space = Box(-1, 1, (2,))
+    env.action_space = Tuple([Discrete(2), Discrete(2)])
     return env
 
 
-def two_actions() -> Picture:
-    env = Picture()
-    env.action_space = MultiDiscrete([2, 2])
-    return env
+class Echo(gymnasium.Env):
+    """Observes the last action; raises where its action space does not contain it."""
+
+    def __init__(self, space: gymnasium.Space[Any], size: int) -> None:
+        self.action_space = space
+        self.observation_space = Box(-np.inf, np.inf, (size,), np.float32)
+        self.size = size
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        return np.zeros(self.size, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        assert self.action_space.contains(action), f"{action!r} is not in {self.action_space}"
+        return np.asarray(action, np.float32).reshape(self.size), 0.0, False, False, {}
+
+
+def from_five() -> Echo:
+    return Echo(Discrete(3, start=5), 1)
+
+
+def multi_discrete() -> Echo:
+    return Echo(MultiDiscrete([[2, 3], [2, 3]], start=[[1, 1], [1, 1]]), 4)
+
+
+def multi_binary() -> Echo:
+    return Echo(MultiBinary([2, 3]), 6)
+
+
+def box() -> Echo:
+    low, high = np.array([[-1, -2], [-1, -2]], np.float64), np.array([[1, 2], [1, 2]], np.float64)
+    return Echo(Box(low, high, dtype=np.float64), 4)
+
+
+def half_open() -> Echo:
+    return Echo(Box(0.0, np.inf, (1,), np.float32), 1)
 
 
 def no_env() -> str:

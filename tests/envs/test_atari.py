@@ -8,6 +8,7 @@ pytest.importorskip("ale_py", reason="the extra [atari] is not installed")
 from gossamer.data import Step
 from gossamer.envs.atari import GALA, IMPALA, MACHADO, PAAC, PRESETS, Atari, AtariPreset
 from gossamer.envs.base import Resumable, UnknownEnv
+from gossamer.spaces import Discrete
 
 SMALL = replace(PAAC, size=10, stack=2)
 
@@ -15,7 +16,7 @@ SMALL = replace(PAAC, size=10, stack=2)
 def play(game: str, preset: AtariPreset, steps: int, *, envs: int = 2, seed: int = 3, workers: int = 1) -> list[Step]:
     env = Atari(game, preset).make(envs, workers=workers)
     env.reset(seed)
-    actions = np.random.default_rng(0).integers(0, env.spec.actions, (steps, envs))
+    actions = np.random.default_rng(0).integers(0, env.spec.actions.outputs, (steps, envs))
     return [env.step(action) for action in actions]
 
 
@@ -24,7 +25,7 @@ def test_what_a_network_sees() -> None:
     obs = env.reset(seed=0)
     assert obs.shape == (2, 4, 84, 84)
     assert obs.dtype == env.spec.obs_dtype == np.uint8
-    assert (env.spec.obs_shape, env.spec.actions, env.spec.frames_per_step) == ((4, 84, 84), 6, 4)
+    assert (env.spec.obs_shape, env.spec.actions, env.spec.frames_per_step) == ((4, 84, 84), Discrete(6), 4)
     step = env.step(np.zeros(2, np.int64))
     assert step.obs.shape == obs.shape
     assert {x.dtype for x in (step.reward, step.score)} == {np.dtype(np.float32)}
@@ -35,7 +36,7 @@ def test_what_a_network_sees() -> None:
 
 @pytest.mark.parametrize(("preset", "actions"), [("paac", 4), ("machado", 18)])
 def test_action_sets(preset: str, actions: int) -> None:
-    assert Atari("breakout", PRESETS[preset]).make(1).spec.actions == actions
+    assert Atari("breakout", PRESETS[preset]).make(1).spec.actions == Discrete(actions)
 
 
 def test_size_is_data() -> None:
@@ -151,7 +152,7 @@ def test_screens_show_what_is_played(game: str, preset: AtariPreset) -> None:
     env = Atari(game, replace(preset, size=10, maxpool=False)).make(2, render=True)
     obs = env.reset(seed=1)
     overs = 0
-    for action in np.random.default_rng(1).integers(0, env.spec.actions, (320, 2)):
+    for action in np.random.default_rng(1).integers(0, env.spec.actions.outputs, (320, 2)):
         frames = env.frames()
         assert frames.shape == (2, 210, 160, 3)
         assert frames.dtype == np.uint8

@@ -8,7 +8,8 @@ from gossamer.envs import MissingExtra, UnknownEnv, names, resolve
 from gossamer.envs.atari import GALA, PAAC, Atari, AtariPreset, list_games
 from gossamer.envs.base import near_names
 from gossamer.envs.gym import Custom, Gym
-from gossamer.envs.toy import Catch, Counter, Identity
+from gossamer.envs.toy import Catch, Counter, Identity, Recall
+from gossamer.spaces import Discrete
 
 without = importlib.util.find_spec("ale_py") is None
 needs_atari = pytest.mark.skipif(without, reason="the extra [atari] is not installed")
@@ -27,8 +28,9 @@ def test_names_without_the_atari_extra() -> None:
     assert resolve("catch-pixels") == Catch(pixels=True)
     assert resolve("identity") == Identity()
     assert resolve("counter") == Counter()
+    assert resolve("recall") == Recall()
     assert resolve("CartPole-v1") == Gym("CartPole-v1")
-    assert names()["toy"] == ("catch", "catch-pixels", "identity", "counter")
+    assert names()["toy"] == ("catch", "catch-pixels", "identity", "counter", "recall")
     assert names()["atari"] == ()
     assert "CartPole-v1" in names()["gymnasium"]
 
@@ -106,7 +108,7 @@ def test_ale_ids_mean_what_they_mean_in_gymnasium() -> None:
         assert (env.preset.noop_max, env.preset.life_loss_ends, env.preset.fire_reset) == (0, False, False)
     single = gymnasium.make("ALE/Pong-v5").action_space
     assert ale_py.__version__
-    assert resolve("ALE/Pong-v5").make(1).spec.actions == single.n  # type: ignore[attr-defined]
+    assert resolve("ALE/Pong-v5").make(1).spec.actions == Discrete(single.n)  # type: ignore[attr-defined]
     assert resolve("ALE/Pong-v5", preset="gala") == resolve("pong", preset="gymnasium")
 
 

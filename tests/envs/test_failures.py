@@ -15,7 +15,8 @@ from some_envs import WRONG, Fails, FailsToStart, Walk, answers
 
 from gossamer.envs.base import Restarting, VectorEnv
 from gossamer.envs.gym import Custom, Gym, vectorise
-from gossamer.envs.local import AT_MOST, Local, Source
+from gossamer.envs.local import AT_MOST, Local
+from gossamer.envs.single import Source
 from gossamer.errors import EnvironmentFailed, UserError
 
 
@@ -110,7 +111,7 @@ def test_pixels_must_be_bytes() -> None:
     error = until_it_fails(Custom("some_envs:unit_pixels").make(1))
     assert "reset() gave an observation of float64; its observation_space has uint8 pixels" in str(error)
     error = until_it_fails(Custom("some_envs:large_pixels").make(1))
-    assert "reset() gave pixels from 250 to 273; they must lie in 0..255" in str(error)
+    assert "reset() gave an observation with pixels from 250 to 273; they must lie in 0..255" in str(error)
     wide, plain = (Custom(f"some_envs:{name}").make(1).reset(seed=0) for name in ("wide_pixels", "Picture"))
     np.testing.assert_array_equal(wide, plain)
     assert wide.dtype == np.uint8

@@ -1,3 +1,4 @@
+import math
 import multiprocessing
 import os
 import signal
@@ -12,6 +13,7 @@ from gossamer.envs import catalogue
 from gossamer.envs.base import Resumable, UnknownEnv, UnsupportedSpace, VectorEnv, env_seeds
 from gossamer.envs.gym import Custom, Gym, list_ids
 from gossamer.errors import UserError
+from gossamer.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +30,7 @@ def close_and_compare(one: VectorEnv, other: VectorEnv, steps: int) -> int:
     cut = 0
     assert one.spec == other.spec
     np.testing.assert_array_equal(one.reset(seed=3), other.reset(seed=3))
-    for action in actions(steps, one.num_envs, one.spec.actions):
+    for action in actions(steps, one.num_envs, one.spec.actions.outputs):
         a, b = one.step(action), other.step(action)
         np.testing.assert_equal(vars(a), vars(b))
         cut += int(a.truncated.sum())
@@ -86,7 +88,7 @@ def test_first_action_is_the_spaces() -> None:
     env = Custom("some_envs:Walk").make(3)  # Discrete(3, start=-1); it shows its last action
     env.reset(seed=0)
     np.testing.assert_array_equal(env.step(np.array([0, 1, 2])).obs[:, 1], [-1, 0, 1])
-    assert env.spec.actions == 3
+    assert env.spec.actions == Discrete(3)
     assert env.spec.obs_dtype == np.float32
 
 
@@ -113,17 +115,47 @@ def test_stacked_and_grey_pictures_keep_their_order() -> None:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("continuous", r"some_envs:continuous: actions of Box\(.*ActionWrapper"),
-        ("two_actions", r"some_envs:two_actions: actions of MultiDiscrete\(\[2 2\]\).*Discrete ones are"),
+        ("pair_of_actions", r"some_envs:pair_of_actions: actions of Tuple\(.*MultiDiscrete.*ActionWrapper"),
         ("colour_stack", r"some_envs:colour_stack: observations of Box\(.*84, 84, 3.*module:factory"),
         ("floats", r"some_envs:floats: observations of Box\(.*float32.*uint8 Box"),
-        ("dictionary", r"some_envs:dictionary: observations of Dict\(.*FlattenObservation"),
+        ("words", r'some_envs:words: observations "words" of Text\(.*FlattenObservation'),
     ],
 )
 @pytest.mark.parametrize("workers", [0, 2])
 def test_unsupported_spaces_are_refused(name: str, says: str, workers: int) -> None:
     with pytest.raises(UnsupportedSpace, match=says):
         Custom(f"some_envs:{name}").make(2, workers=workers)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        ("from_five", Discrete(3)),
+        ("multi_discrete", MultiDiscrete((2, 3, 2, 3))),
+        ("multi_binary", MultiBinary(6)),
+        ("box", Box((-1.0, -2.0, -1.0, -2.0), (1.0, 2.0, 1.0, 2.0))),
+        ("half_open", Box((0.0,), (math.inf,))),
+    ],
+)
+def test_every_kind_of_action_reaches_the_environment_as_its_space_wants_it(
+    name: str, ours: Space, workers: int
+) -> None:
+    # These environments raise unless their action space contains the action, and observe it
+    env = Custom(f"some_envs:{name}").make(2, workers=workers)
+    assert env.spec.actions == ours
+    env.reset(seed=0)
+    rng, start = np.random.default_rng(0), {"from_five": 5, "multi_discrete": 1}.get(name, 0)
+    for _ in range(20):
+        action = ours.random(rng, 2)
+        np.testing.assert_allclose(env.step(action).obs, (action + start).reshape(2, -1))
+    env.close()
+
+
+def test_continuous_actions_are_clipped_to_their_bounds() -> None:
+    env = Custom("some_envs:box").make(1)
+    env.reset(seed=0)
+    assert env.step(np.array([[-3.0, 3.0, 0.5, 9.0]], np.float32)).obs.tolist() == [[-1.0, 2.0, 0.5, 2.0]]
 
 
 def test_environments_divide_by_workers() -> None:
@@ -232,7 +264,7 @@ def test_a_module_can_register_its_ids(tmp_path: Path, monkeypatch: pytest.Monke
         "import gymnasium\ngymnasium.register('Registered-v0', entry_point='some_envs:Walk')\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert Gym("registers:Registered-v0").make(1).spec.actions == 3
+    assert Gym("registers:Registered-v0").make(1).spec.actions == Discrete(3)
     assert "Registered-v0" in list_ids()
     gymnasium.registry.pop("Registered-v0")
     del sys.modules["registers"]

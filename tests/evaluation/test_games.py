@@ -6,8 +6,8 @@ import numpy as np
 import torch
 
 from gossamer.data import Action, Array, Step, Tree
-from gossamer.envs.base import Spec
 from gossamer.evaluation.games import NEWS, play
+from gossamer.spaces import Discrete, Spec
 
 
 class Idle:
@@ -18,7 +18,10 @@ class Idle:
 
     def __call__(self, obs: torch.Tensor, state: Tree) -> tuple[Action, Tree]:
         zeros = torch.zeros(len(obs))
-        return Action(zeros.long(), zeros[:, None], zeros), state
+        return Action(zeros.long(), zeros, zeros[:, None], zeros), state
+
+    def initial_state(self, num_envs: int) -> Tree:
+        return {}
 
     def value(self, obs: torch.Tensor, state: Tree) -> torch.Tensor:
         return torch.zeros(len(obs))
@@ -27,7 +30,7 @@ class Idle:
 class Lengths:
     """Environment b plays games of `lengths[reset][b]` steps, each rewarded 1; the game after it is as long."""
 
-    spec, num_envs = Spec((1,), np.dtype(np.float32), 1), 2
+    spec, num_envs = Spec((1,), np.dtype(np.float32), Discrete(1)), 2
 
     def __init__(self, *lengths: tuple[int, int]) -> None:
         self.lengths, self.resets = lengths, list[int]()

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import pytest
 import torch
+from some_parts import a_network
 from torch import nn
 from torch.optim import Adam
 
 from gossamer.exchange.flat import ALIGN, Flat
-from gossamer.networks import ActorCritic, mlp, small
+from gossamer.networks import ActorCritic
+from gossamer.spaces import Discrete
+from gossamer.torsos import mlp, small
 
 
 def a_model() -> ActorCritic:
-    return ActorCritic((4, 42, 42), 3, small)
+    return a_network((4, 42, 42), Discrete(3), small)
 
 
 def test_parameters_are_views_of_the_vector() -> None:
@@ -35,7 +38,7 @@ def test_a_step_after_a_swap_leaves_the_old_vector_alone() -> None:
     kept = published.clone()
     for _ in range(2):
         flat.swap(flat.vector.clone())
-        model(torch.zeros(2, 4, 42, 42))[0].sum().backward()
+        model(torch.zeros(2, 4, 42, 42))[0].parameters.sum().backward()
         opt.step()
         assert torch.equal(published, kept)
         assert not torch.equal(flat.vector, kept)
@@ -54,7 +57,7 @@ def test_gradients_lie_like_the_parameters() -> None:
 def test_equal_models_have_equal_layouts_and_others_do_not() -> None:
     assert Flat(a_model()).layout == Flat(a_model()).layout
     assert len(Flat(a_model()).layout) == 8
-    others = [ActorCritic((4, 42, 42), 4, small), ActorCritic((6,), 3, mlp)]
+    others = [a_network((4, 42, 42), Discrete(4), small), a_network((6,), Discrete(3), mlp)]
     assert Flat(a_model()).layout not in [Flat(other).layout for other in others]
 
 

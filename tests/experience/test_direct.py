@@ -10,7 +10,7 @@ from gossamer.experience import Direct
 
 
 def direct() -> tuple[Direct, Trajectory]:
-    slot = Trajectory.empty(2, 3, (4,), torch.float32, 2)
+    slot = Trajectory.empty(2, 3, (4,), torch.float32)
     return Direct(slot), slot
 
 

@@ -43,8 +43,8 @@ def test_every_default_is_in_the_table() -> None:
     wanted = flat(configure("paac", env="catch", algorithm="ppo")).keys() - {"architecture", "env"}
     assert {flag(name) for name in wanted} <= set(table)
     assert not {"--learners", "--graph", "--hosts"} & set(table)  # options of other architectures
-    assert table["--rollout-length"] == ["5", "5", "50", "32", "5"]
-    assert table["--clip-range"] == ["-", "-", "0.3", "0.2", "-"]
+    assert table["--rollout-length"] == ["5", "5", "5", "50", "32", "128", "5"]
+    assert table["--clip-range"] == ["-", "-", "-", "0.3", "0.2", "0.2", "-"]
     assert table["--epsilon"][-1] == "0.1"
 
 
@@ -74,7 +74,8 @@ def test_everything_that_can_be_named_is_listed() -> None:
     words = set(screen.getvalue().replace(",", " ").split())
     assert {"paac", "a2c", "ppo", "catch", "catch-pixels", "identity", "CartPole-v1"} <= words
     assert {"LunarLander-v3", "phys2d/CartPole-v0", '"gymnasium[jax]")'} <= words
-    assert not {"Pendulum-v1", "HalfCheetah-v5", "FrozenLake-v1"} & words  # they cannot be learned
+    assert {"Pendulum-v1", "HalfCheetah-v5", "Taxi-v4", "FrozenLake-v1"} <= words
+    assert not {"HalfCheetah-v2", "tabular/CliffWalking-v0"} & words  # they cannot be learned
     assert {*NETWORKS, *OPTIMIZERS, "module:factory"} <= words
 
 

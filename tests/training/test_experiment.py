@@ -132,7 +132,7 @@ def test_an_empty_folder_will_do_and_a_file_will_not(tmp_path: Path) -> None:
     "given",
     [
         {"env": "cacth"},
-        {"env": "Pendulum-v1"},
+        {"env": "tabular/CliffWalking-v0"},
         {"num_envs": 0},
         {"network": "nature"},
         {"network": "math:sqrt"},

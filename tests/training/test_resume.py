@@ -47,6 +47,16 @@ def test_resuming_is_exact_on_pictures(tmp_path: Path, algorithm: str, precision
     assert_half_and_half_are_the_whole(tmp_path, env="catch-pixels", algorithm=algorithm, precision=precision)
 
 
+@pytest.mark.parametrize("memory", ["lstm", "gru"])
+@algorithms
+def test_resuming_is_exact_with_memory_and_statistics(tmp_path: Path, algorithm: str, memory: str) -> None:
+    # Episodes of 22 steps: each half of the run, and each of its rollouts of 4 steps, ends inside one.
+    minibatches = {"num_minibatches": 2} if algorithm == "ppo" else {}
+    statistics = {"normalize_observations": True, "normalize_returns": True}
+    options = {"env": "recall", "algorithm": algorithm, "memory": memory, **minibatches, **statistics}
+    assert_half_and_half_are_the_whole(tmp_path, memory_units=8, **options)
+
+
 def test_resuming_is_exact_with_environments_of_the_user_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(Path(__file__).parents[1] / "envs")
     assert_half_and_half_are_the_whole(tmp_path, env="some_envs:Walk")  # it can give its state

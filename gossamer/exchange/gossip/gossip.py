@@ -79,7 +79,8 @@ class GossipLink:
         self.iteration: Version = int(state.get("iteration", 0))
         self.weight = float(state.get("weight", 1.0))  # push-sum weight
         self._before: Tensor | None = None  # [P] parameters before the local step, if they are needed after it
-        self._tracker = Tracker(self.rank, gossip.period, gossip.window, self._flat.gradient, learner.policy_outputs)
+        gradient, policy = self._flat.gradient, learner.policy_outputs
+        self._tracker = Tracker(self.rank, gossip.period, gossip.window, gradient, policy, self._flat.trained)
         self._found = self.post.join(self.rank, self._flat.layout, again=ctx.restarts > 0)
         self._restarted = ctx.restarts > 0
         self._allowed = self.interval + (0 if gossip.lock_step else gossip.staleness)  # iterations behind the others
@@ -99,13 +100,14 @@ class GossipLink:
         return self.iteration
 
     def step(self, local: LocalStep) -> Stepped:
+        start = self._start()
         stepped = self.inner.step(local)
         if not stepped.finite:
             return stepped
         if not bool(self._flat.vector.sum().isfinite()):  # a step along a finite gradient can overflow float32
             return Stepped(stepped.norm, False)
         self.iteration += 1
-        mine = self._stepped()
+        mine = self._stepped(start)
         if self.iteration % self.interval == 0:
             messages, kept = self._exchange(mine)
             if self._restarted and self._furthest(messages) > self.iteration + self._allowed:
@@ -124,13 +126,18 @@ class GossipLink:
     def state_dict(self) -> Tree:
         return {"iteration": self.iteration, "weight": self.weight, "inner": self.inner.state_dict()}
 
-    def _stepped(self) -> Tensor:
+    def _start(self) -> Tensor | None:
+        """Return the parameters [P] at the start of the local step, if they are needed after it. They differ from those
+        after the previous exchange if the learner has updated its running statistics."""
+        changed = self._before is not None and self._flat.trained < len(self._flat.vector)
+        return self._flat.vector.clone() if changed else self._before
+
+    def _stepped(self, start: Tensor | None) -> Tensor:
         """Return the parameters [P] after the local step. They are never modified once published."""
-        before = self._before
-        if before is not None and self.weight != 1.0:  # push-sum: the step applies to weight * parameters (SGP, alg. 1)
-            self._flat.swap(torch.lerp(before, self._flat.vector, 1 / self.weight))
-        if before is not None:
-            self._tracker.stepped(self.iteration, self._flat.vector, before)
+        if start is not None and self.weight != 1.0:  # push-sum: the step applies to weight * parameters (SGP, alg. 1)
+            self._flat.swap(torch.lerp(start, self._flat.vector, 1 / self.weight))
+        if self._before is not None:
+            self._tracker.stepped(self.iteration, self._flat.vector, self._before)
         return self._flat.vector
 
     def _exchange(self, mine: Tensor) -> tuple[list[Message], float]:

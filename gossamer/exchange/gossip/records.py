@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from gossamer.data import Array
+from gossamer.spaces import Space
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,8 @@ class PolicyOutputs:
     """A member's policy outputs on the reference observations, which all members share (`gossamer.reference`)."""
 
     observations: Array  # [M] uint32, checksums of the observations
-    logits: Tensor  # [M, A] float32
+    parameters: Tensor  # [M, P] float32, of the distributions over actions
+    actions: Space
 
 
 @dataclass(frozen=True)

@@ -30,17 +30,19 @@ class Tracker:
         window: int,
         gradient: Callable[[], Tensor],
         policy: Callable[[], PolicyOutputs | None],
+        trained: int | None = None,
     ) -> None:
         """Open a window of `window` iterations every `period` iterations; none if `period` is 0.
 
         `gradient` returns the member's current gradient [P], `policy` its policy outputs. Both are called at closing
-        cuts only. Raises `ValueError` unless 0 < `window` < `period`."""
+        cuts only. Distances are those of the first `trained` elements (None: of all), without running statistics.
+        Raises `ValueError` unless 0 < `window` < `period`."""
         if period and not 0 < window < period:
             raise ValueError(f"a window of {window} iterations does not fit into a period of {period}")
         self.rank, self.period, self.window = rank, period, window
         self.epoch = 0
         self.sent = self.refused = 0
-        self._gradient, self._policy = gradient, policy
+        self._gradient, self._policy, self._trained = gradient, policy, trained
         self._opening: Tensor | None = None  # [P] parameters at the opening cut, while a window is open
         self._before: Tensor | None = None  # [P] buffer of `start`
         self._parents: tuple[tuple[int, int, float], ...] = ()
@@ -69,10 +71,12 @@ class Tracker:
         if not self.period:
             return
         with self._cost():
-            cut = Cut(self.epoch, self.rank, k, members, len(mine), project(mine))
+            weights = mine[: self._trained]
+            cut = Cut(self.epoch, self.rank, k, members, len(weights), project(weights))
             if self._opening is not None:
-                moved = distance(mine, self._opening)
-                cut = replace(cut, gradient=project(self._gradient()), moved=moved, policy=self._policy())
+                gradient = project(self._gradient()[: self._trained])
+                moved = distance(weights, self._opening[: self._trained])
+                cut = replace(cut, gradient=gradient, moved=moved, policy=self._policy())
             self._records.append(cut)
             self._opening = None if self.epoch % 2 else mine
             self._parents = ((self.rank, k, 1.0),)
@@ -88,7 +92,7 @@ class Tracker:
         """Record local step k from `before` [P] to `mine` [P]."""
         if self.open:
             with self._cost():
-                moved = distance(mine, before) + self._noise
+                moved = distance(mine[: self._trained], before[: self._trained]) + self._noise
                 self._records.append(Tracked(self.epoch, self.rank, k, self._parents, moved))
 
     def arrived(self, k: int, mine: Tensor, messages: Sequence[Message], members: Members) -> None:
@@ -102,7 +106,7 @@ class Tracker:
         if self.open:
             with self._cost():
                 late = [m for m in messages if m.epoch < self.epoch]
-                vectors = [project(on_device(m, mine.device)) for m in late]
+                vectors = [project(on_device(m, mine.device)[: self._trained]) for m in late]
                 self._records += [
                     InTransit(self.epoch, m.sender, m.iteration, v) for m, v in zip(late, vectors, strict=True)
                 ]

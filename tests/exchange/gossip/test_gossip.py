@@ -78,12 +78,20 @@ def hash_of(vector: Tensor) -> str:
     return hashlib.sha256(vector.numpy().tobytes()).hexdigest()
 
 
+class Counts(Vector):
+    """A vector, and a running statistic without gradients."""
+
+    def __init__(self, start: Tensor) -> None:
+        super().__init__(start)
+        self.statistic = nn.Parameter(torch.zeros(2), requires_grad=False)
+
+
 class Hand:
     """A member that is run by hand: every step adds `displacement` to its parameters."""
 
     def __init__(self, post: Mailboxes, rank: int, value: float | Tensor, **more: Any) -> None:
         start = value if isinstance(value, Tensor) else torch.full((SIZE,), float(value))
-        self.model = Vector(start)
+        self.model = more.pop("model", Vector)(start)
         self.learner, self.opt = Learns(self.model), SGD(self.model.parameters(), 1.0)
         self.place = Place(rank)
         self.gossip: Any = Gossip(post, **{"period": 0, **more}).join(self.place, self.learner)  # type: ignore[arg-type]
@@ -323,7 +331,7 @@ def test_the_mean_of_two_is_conserved_in_lock_step(form: Format) -> None:
     mean = (hands[0].value + hands[1].value) / 2
     for _ in range(20):
         # Both publish before either collects, as in lock-step
-        mine = [hand.gossip._stepped() for hand in hands]
+        mine = [hand.gossip._stepped(hand.gossip._start()) for hand in hands]
         for hand in hands:
             hand.gossip.iteration += 1
         for hand, vector in zip(hands, mine, strict=True):
@@ -399,6 +407,18 @@ def test_push_sum_counts_every_step_in_the_weighted_mean() -> None:
     torch.testing.assert_close(total, torch.full((SIZE,), done))
     assert hands[0].gossip.weight != 1.0
     assert hands[0].traffic().weight == hands[0].gossip.weight
+
+
+def test_push_sum_scales_steps_and_leaves_running_statistics_alone() -> None:
+    # Half of the weight is on its way to the other member, so a step of 1 moves the parameters by 2.
+    hand = Hand(Post(2), 0, 0.0, mixing=PushSum(), model=Counts)
+    hand.step()
+    assert hand.gossip.weight == 0.5
+    statistic = hand.model.statistic
+    statistic.fill_(7.0)  # by the learner, between two steps
+    hand.step(1.0)
+    assert torch.equal(hand.value, torch.full((SIZE,), 2.0))
+    assert statistic.tolist() == [7.0, 7.0]
 
 
 def test_who_has_little_weight_left_keeps_it_and_holds_nobody_up() -> None:

@@ -16,6 +16,7 @@ from torch import Tensor
 from gossamer.exchange.gossip.projection import DIMENSIONS
 from gossamer.exchange.gossip.records import Cut, InTransit, PolicyOutputs, Tracked, Traffic
 from gossamer.exchange.gossip.tracker import Tracker
+from gossamer.spaces import Discrete
 
 EVERYBODY = (0, 1)
 
@@ -24,7 +25,7 @@ def vector(value: float) -> Tensor:
     return torch.full((4,), float(value))
 
 
-POLICY = PolicyOutputs(np.zeros(1, np.uint32), torch.zeros(1, 2))
+POLICY = PolicyOutputs(np.zeros(1, np.uint32), torch.zeros(1, 2), Discrete(2))
 
 
 def a_tracker(period: int, window: int, gradient: Callable[[], Tensor] = lambda: vector(5)) -> Tracker:
@@ -92,7 +93,7 @@ def test_messages_from_before_a_cut_are_part_of_it() -> None:
     tracker.arrived(10, vector(1), [late, same], EVERYBODY)
     (transit,) = [r for r in kept(tracker) if isinstance(r, InTransit)]
     assert (transit.epoch, transit.member, transit.iteration) == (2, 1, 9)
-    assert transit.parameters is late.parameters
+    assert torch.equal(transit.parameters, late.parameters)
     tracker.arrived(11, vector(1), [a_message(1, 10, epoch=1)], EVERYBODY)
     assert [r.iteration for r in kept(tracker) if isinstance(r, InTransit)] == [10]
     tracker.arrived(13, vector(1), [a_message(1, 10, epoch=1)], EVERYBODY)  # closed: nobody asks

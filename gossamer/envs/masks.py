@@ -1,0 +1,75 @@
+"""Action masks: which choices are valid."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from gossamer.data import Array
+from gossamer.envs.leaves import BYTES, InvalidObservation
+from gossamer.observations import MASK, Part
+from gossamer.spaces import Discrete, MultiDiscrete, Space
+
+
+@dataclass(frozen=True)
+class Mask:
+    """A `leaves.Kind`: one array, or a tuple with one array for each choice. Entries other than 0 are valid."""
+
+    sizes: tuple[int, ...]  # the i-th choice is one among sizes[i]
+
+    dtype: ClassVar[np.dtype[Any]] = BYTES
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (sum(self.sizes),)
+
+    @property
+    def part(self) -> Part:
+        """The part of a packed observation."""
+        return Part(MASK, self.shape, self.dtype)
+
+    def convert(self, value: Any) -> Array:
+        """Return 1 for valid entries, else 0 [P]. Raises `InvalidObservation`."""
+        try:
+            array = np.hstack(value) if isinstance(value, tuple | list) else np.asarray(value)
+        except ValueError as error:
+            raise InvalidObservation(f"that is not an array ({error})") from error
+        if array.shape != self.shape:
+            raise InvalidObservation(f"of shape {array.shape}; the actions need {self.shape}")
+        if array.dtype.kind not in "biuf":
+            raise InvalidObservation(f"of {array.dtype}; it must have numbers, 1: valid, 0: not")
+        valid: Array = (array != 0).astype(BYTES)
+        return valid
+
+    def check(self, valid: Array, source: str) -> None:
+        """Raise `InvalidObservation` if a choice has no valid action in [P]."""
+        if not np.maximum.reduceat(valid, np.cumsum([0, *self.sizes[:-1]])).all():
+            each = "" if len(self.sizes) == 1 else " per choice"
+            raise InvalidObservation(f"{source} without a valid action{each}")
+
+    def read(self, info: Any) -> Array:
+        """Convert `info["action_mask"]`. Raises `InvalidObservation`."""
+        if not has_mask(info):
+            raise InvalidObservation(f'no info["{MASK}"]; with --action-masks it must give one every time')
+        try:
+            return self.convert(info[MASK])
+        except InvalidObservation as error:
+            raise InvalidObservation(f'an info["{MASK}"] {error}') from error.__cause__
+
+
+def mask_for(actions: Space) -> Mask | None:
+    """Return the mask of these actions, None if they cannot be masked."""
+    match actions:
+        case Discrete(n):
+            return Mask((n,))
+        case MultiDiscrete(sizes):
+            return Mask(sizes)
+    return None
+
+
+def has_mask(info: Any) -> bool:
+    """Whether this is an info with a mask."""
+    return isinstance(info, Mapping) and MASK in info

@@ -1,0 +1,81 @@
+"""Running statistics of observations and returns, with which the network normalises them.
+
+The statistics, and the number of rollouts that they are of, are parameters without gradients: they are saved, sent and
+averaged like the other parameters, so that members that exchange parameters also share their statistics. They change
+only after the updates of a rollout, never when acting or evaluating.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+CLIP = 10.0  # normalised observations are clipped to +-CLIP (OpenAI baselines' VecNormalize)
+EPSILON = 1e-8  # added to variances
+LONG, SHORT = 1_000_000, 100  # rollouts over which the statistics of observations, and of returns, are taken
+
+
+class Moments(nn.Module):
+    """Mean and variance of each component over the last rollouts. Before the first rollout they are 0 and 1."""
+
+    def __init__(self, shape: tuple[int, ...], most: int) -> None:
+        """`most`: from this number of rollouts on, older ones count exponentially less."""
+        super().__init__()
+        self.most = most
+        self.mean = nn.Parameter(torch.zeros(shape), requires_grad=False)
+        self.variance = nn.Parameter(torch.ones(shape), requires_grad=False)
+        self.rollouts = nn.Parameter(torch.zeros(()), requires_grad=False)
+
+    @property
+    def deviation(self) -> Tensor:
+        """Standard deviation, [*shape]."""
+        return (self.variance.clamp(min=0.0) + EPSILON).sqrt()
+
+    @torch.no_grad()
+    def update(self, values: Tensor) -> None:
+        """Include a rollout's values [N, *shape] (Chan et al. 1979, parallel mean and variance)."""
+        variance, mean = torch.var_mean(values.float(), dim=0, correction=0)
+        weight, difference = 1.0 / (1.0 + self.rollouts.item()), mean - self.mean
+        self.mean.add_(weight * difference)
+        self.variance.mul_(1.0 - weight).add_(weight * variance + weight * (1.0 - weight) * difference.square())
+        self.rollouts.add_(1).clamp_(max=self.most)
+
+
+class Normalized(nn.Module):
+    """Maps vectors to network inputs: (x - mean) / standard deviation of each component, clipped to +-10."""
+
+    def __init__(self, obs_shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.moments = Moments(obs_shape, LONG)
+
+    def forward(self, obs: Tensor, dtype: torch.dtype) -> Tensor:
+        """Map [N, *O] to [N, *O] of `dtype`."""
+        return ((obs - self.moments.mean) / self.moments.deviation).clamp(-CLIP, CLIP).to(dtype)
+
+
+class ValueHead(nn.Module):
+    """A linear value head whose output is in units of the returns' deviation, around their mean. When the statistics
+    change, the layer is changed such that the values stay what they were (PopArt: van Hasselt et al. 2016)."""
+
+    def __init__(self, features: int) -> None:
+        super().__init__()
+        self.linear, self.moments = nn.Linear(features, 1), Moments((), SHORT)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """[N, F] -> values [N, 1] in returns."""
+        values: Tensor = self.linear(features) * self.moments.deviation + self.moments.mean
+        return values
+
+    def begin(self, returns: Tensor) -> None:
+        """Take the units from the first rollout's returns [N], before the layer is trained."""
+        if not self.moments.rollouts:
+            self.moments.update(returns)
+
+    @torch.no_grad()
+    def update(self, returns: Tensor) -> None:
+        """Include a rollout's returns [N]."""
+        mean, deviation = self.moments.mean.clone(), self.moments.deviation
+        self.moments.update(returns)
+        ratio = deviation / self.moments.deviation
+        self.linear.weight.mul_(ratio)
+        self.linear.bias.mul_(ratio).add_((mean - self.moments.mean) / self.moments.deviation)

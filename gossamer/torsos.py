@@ -1,0 +1,90 @@
+"""Network torsos: from an observation to features."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+# Shape of an observation [*O], or the shapes of its parts by name -> torso: [N, *O] or its parts -> [N, F], float
+TorsoFactory: TypeAlias = Callable[[Any], nn.Module]
+
+
+def auto(obs_shape: tuple[int, ...]) -> nn.Module:
+    """`mlp` for vectors; for images `nips` from 60 x 60 pixels on, `small` from 10 x 10 on, else `tiny`."""
+    if len(obs_shape) != 3:
+        return mlp(obs_shape)
+    side = min(obs_shape[1:])
+    return (nips if side >= 60 else small if side >= 10 else tiny)(obs_shape)
+
+
+def nips(obs_shape: tuple[int, ...]) -> nn.Module:
+    """Two convolutions and 256 units (Mnih et al. 2013; arch_nips of PAAC, the network of A3C)."""
+    return _convolutional(obs_shape, [(16, 8, 4), (32, 4, 2)], 256)
+
+
+def nature(obs_shape: tuple[int, ...]) -> nn.Module:
+    """Three convolutions and 512 units (Mnih et al. 2015; arch_nature of PAAC)."""
+    return _convolutional(obs_shape, [(32, 8, 4), (64, 4, 2), (64, 3, 1)], 512)
+
+
+def small(obs_shape: tuple[int, ...]) -> nn.Module:
+    """Two 4x4 convolutions and 256 units, for images of about 42x42, as in RLlib's fast Pong."""
+    return _convolutional(obs_shape, [(16, 4, 2), (32, 4, 2)], 256)
+
+
+def tiny(obs_shape: tuple[int, ...]) -> nn.Module:
+    """Two 3x3 convolutions that keep the size, and 128 units, for images of a few cells."""
+    return _convolutional(obs_shape, [(16, 3, 1), (32, 3, 1)], 128, padding=1)
+
+
+def mlp(obs_shape: tuple[int, ...]) -> nn.Module:
+    """Two layers of 64 tanh units for small vectors (Schulman et al. 2017)."""
+    size = torch.Size(obs_shape).numel()
+    return nn.Sequential(nn.Flatten(), nn.Linear(size, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh())
+
+
+def _convolutional(
+    obs_shape: tuple[int, ...], layers: Sequence[tuple[int, int, int]], units: int, *, padding: int = 0
+) -> nn.Module:
+    """`layers`: (channels, kernel, stride); all activations are ReLU. Raises `ValueError` for an `obs_shape` that is
+    not [C, H, W] or is too small."""
+    if len(obs_shape) != 3:
+        raise ValueError("a convolutional network needs [C, H, W]: use mlp or auto")
+    modules: list[nn.Module] = []
+    channels, height, width = obs_shape
+    for out, kernel, stride in layers:
+        modules += [nn.Conv2d(channels, out, kernel, stride, padding), nn.ReLU()]
+        height, width = ((side + 2 * padding - kernel) // stride + 1 for side in (height, width))
+        channels = out
+        if min(height, width) < 1:
+            raise ValueError("too small for its convolutions: use auto")
+    modules += [nn.Flatten(), nn.Linear(channels * height * width, units), nn.ReLU()]
+    return nn.Sequential(*modules)
+
+
+class Parts(nn.Module):
+    """One torso for each part of an observation; their features side by side."""
+
+    def __init__(self, torsos: Mapping[str, nn.Module]) -> None:
+        super().__init__()
+        self._names = tuple(torsos)
+        self.torsos = nn.ModuleList(torsos.values())  # names of parts may contain dots, those of modules not
+
+    def forward(self, parts: Mapping[str, Tensor]) -> Tensor:
+        """{name: [N, *part shape]} -> [N, F]."""
+        return torch.cat([torso(parts[name]) for name, torso in zip(self._names, self.torsos, strict=True)], dim=-1)
+
+
+class Pair(nn.Module):
+    """Two torsos of the same kind, one for the policy and one for the value; their features side by side."""
+
+    def __init__(self, policy: nn.Module, value: nn.Module) -> None:
+        super().__init__()
+        self.policy, self.value = policy, value
+
+    def forward(self, inputs: Any) -> Tensor:
+        """[N, *O] or its parts -> [N, 2 F]."""
+        return torch.cat([self.policy(inputs), self.value(inputs)], dim=-1)

@@ -1,0 +1,112 @@
+"""Every kind of observation can be trained on, evaluated and resumed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from some_runs import checkpoint
+
+import gossamer
+from gossamer.data import Tree
+from gossamer.errors import UserError
+
+MODULE = """
+import gymnasium, numpy as np
+
+class OpenRoads(gymnasium.Wrapper):
+    "Taxi, which must not be driven into a wall."
+    def __init__(self):
+        super().__init__(gymnasium.make("Taxi-v4"))
+    def reset(self, **given):
+        obs, info = self.env.reset(**given)
+        self.mask = info["action_mask"]
+        return obs, info
+    def step(self, action):
+        assert self.mask[action] == 1
+        answer = self.env.step(action)
+        self.mask = answer[4]["action_mask"]
+        return answer
+
+class Recalls(gymnasium.Env):
+    "The first action is free. The next ones must be the same: without the last action, that is 1 of 4 on average."
+    observation_space, action_space = gymnasium.spaces.Discrete(1), gymnasium.spaces.Discrete(4)
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.age, self.last = 0, None
+        return 0, {}
+    def step(self, action):
+        reward, self.last, self.age = float(self.last == action), action, self.age + 1
+        return 0, reward, self.age == 9, False, {}
+    def state_dict(self):
+        return {"age": self.age, "last": self.last}
+    def load_state_dict(self, state):
+        self.age, self.last = state["age"], state["last"]
+"""
+QUICK: dict[str, Any] = {"steps": 2_000, "num_envs": 4, "threads": 1}
+
+
+@pytest.fixture(autouse=True)
+def users_modules(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    (tmp_path / "roads.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+
+def trained(tmp_path: Path, env: str, **given: Any) -> gossamer.Run:
+    return gossamer.train("paac", env=env, run_dir=tmp_path / "run", overwrite=True, **{**QUICK, **given})
+
+
+@pytest.mark.parametrize("algorithm", ["a2c", "ppo"])
+def test_taxi_is_trained_with_its_masks(tmp_path: Path, algorithm: str) -> None:
+    run = trained(tmp_path, "roads:OpenRoads", algorithm=algorithm, steps=4_000)
+    assert run.result["steps"] >= 4_000
+    assert gossamer.evaluate(run.directory, episodes=2, max_steps=100).episodes == 2
+
+
+@pytest.mark.parametrize(
+    "env", ["FrozenLake-v1", "Blackjack-v1", "CliffWalking-v1", "more_envs:nested", "more_envs:small_picture"]
+)
+def test_every_kind_of_observation_is_trained_evaluated_and_resumed(tmp_path: Path, env: str) -> None:
+    network = {"network": "auto"} if env.startswith("more_envs") else {}  # their pictures are tiny
+    for more in ({}, {"last_action_reward": True, "memory": "gru"}):
+        run = trained(tmp_path, env, steps=400, **network, **more)
+        assert gossamer.evaluate(run.directory, episodes=2, max_steps=50).episodes == 2
+        assert gossamer.resume(run.directory, steps=800).result["steps"] >= 800
+
+
+def test_a_small_picture_does_not_fit_a_large_network(tmp_path: Path) -> None:
+    told = r"^--network nips: does not fit observations \[3, 5, 5\] \(too small for its convolutions: use auto\)$"
+    with pytest.raises(UserError, match=told):
+        trained(tmp_path, "more_envs:small_picture", network="nips")
+    with pytest.raises(UserError, match=r"--network nips: does not fit observations arm/angles \[2\], .*camera \[2, 3"):
+        trained(tmp_path, "more_envs:nested", network="nips")
+
+
+def test_blackjack_is_learned(tmp_path: Path) -> None:
+    # Random play loses 0.40 a game on average, sticking always 0.18, the best play 0.05; the standard error of 300
+    # games is 0.055
+    run = trained(tmp_path, "Blackjack-v1", algorithm="ppo", steps=12_000, num_envs=16, rollout_length=16)
+    assert gossamer.evaluate(run.directory, episodes=300, greedy=True).mean_return > -0.27
+
+
+def test_the_last_action_is_made_use_of(tmp_path: Path) -> None:
+    # 9 steps, the first without reward: 8 is the best, 2 = 8 / 4 that of chance
+    run = trained(tmp_path, "roads:Recalls", algorithm="ppo", steps=12_000, num_envs=8, last_action_reward=True)
+    assert gossamer.evaluate(run.directory, episodes=20).mean_return > 6
+
+
+def test_a_run_with_the_last_action_resumes_exactly(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"last_action_reward": True, "anneal_steps": 0}
+    straight = trained(tmp_path, "roads:Recalls", steps=1_600, **given)
+    expected = parameters(straight.directory)
+    halves = trained(tmp_path, "roads:Recalls", steps=800, **given)
+    gossamer.resume(halves.directory, steps=1_600)
+    assert parameters(halves.directory) == expected
+
+
+def parameters(directory: Path) -> dict[str, Any]:
+    tree: Tree = checkpoint(directory)
+    (worker,) = tree["workers"].values()
+    return {name: each.tolist() for name, each in worker["learner"]["model"].items()}

@@ -1,0 +1,169 @@
+"""Distributions over actions against torch.distributions, by numerical integration, and by what they draw."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch import distributions as theirs
+
+from gossamer.distributions import Distribution
+from gossamer.spaces import Box, Discrete, GaussianHead, MultiBinary, MultiDiscrete, Space
+
+BATCH = (3, 5)
+
+
+@dataclass(frozen=True)
+class Case:
+    space: Space
+    theirs: Callable[[Tensor], list[theirs.Distribution]]  # independent components of the same distribution
+
+
+def normal(parameters: Tensor) -> list[theirs.Distribution]:
+    mean, log_std = parameters.chunk(2, -1)
+    return [theirs.Independent(theirs.Normal(mean, log_std.exp()), 1)]
+
+
+CASES = {
+    "discrete": Case(Discrete(4), lambda p: [theirs.Categorical(logits=p)]),
+    "multi-discrete": Case(
+        MultiDiscrete((2, 3, 4)), lambda p: [theirs.Categorical(logits=part) for part in p.split((2, 3, 4), -1)]
+    ),
+    "multi-binary": Case(MultiBinary(3), lambda p: [theirs.Independent(theirs.Bernoulli(logits=p), 1)]),
+    "box": Case(Box((-1.0, -2.0), (1.0, math.inf)), normal),
+}
+cases = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+
+
+def parameters(space: Space, seed: int = 0, scale: float = 2.0) -> Tensor:
+    rng = torch.Generator().manual_seed(seed)
+    return scale * torch.randn((*BATCH, space.outputs), generator=rng, dtype=torch.float64)
+
+
+def components(action: Tensor, each: list[theirs.Distribution]) -> list[Tensor]:
+    return [action] if len(each) == 1 else list(action.unbind(-1))
+
+
+def total(values: list[Tensor]) -> Tensor:
+    return torch.stack(values).sum(0)
+
+
+@cases
+def test_they_equal_torch_s(case: Case) -> None:
+    ours, other = (case.space.distribution(parameters(case.space, seed)) for seed in (0, 1))
+    each, others = case.theirs(ours.parameters), case.theirs(other.parameters)
+    action = ours.sample(torch.Generator().manual_seed(2))
+    assert action.shape == (*BATCH, *case.space.shape)
+    of_theirs = zip(components(action.double(), each), each, strict=True)
+    torch.testing.assert_close(ours.log_prob(action), total([d.log_prob(a) for a, d in of_theirs]))
+    torch.testing.assert_close(ours.entropy(), total([d.entropy() for d in each]))
+    pairs = zip(each, others, strict=True)
+    torch.testing.assert_close(ours.kl(other), total([theirs.kl_divergence(p, q) for p, q in pairs]))
+    torch.testing.assert_close(ours.kl(ours), torch.zeros(BATCH, dtype=torch.float64))
+
+
+@cases
+def test_what_is_drawn_has_the_probability_that_is_said(case: Case) -> None:
+    # Over many draws the mean of -ln p(a) is the entropy, and of ln p(a) - ln q(a) the KL divergence
+    draws = 200_000
+    p, q = (parameters(case.space, seed, scale=0.7)[0, 0].expand(draws, -1) for seed in (0, 1))
+    ours, other = case.space.distribution(p), case.space.distribution(q)
+    action = ours.sample(torch.Generator().manual_seed(0))
+    assert -ours.log_prob(action).mean().item() == pytest.approx(ours.entropy()[0].item(), abs=0.02)
+    drawn = (ours.log_prob(action) - other.log_prob(action)).mean().item()
+    assert drawn == pytest.approx(ours.kl(other)[0].item(), abs=0.02)
+
+
+@cases
+def test_nothing_is_more_probable_than_the_mode(case: Case) -> None:
+    ours = case.space.distribution(parameters(case.space))
+    best = ours.log_prob(ours.mode())
+    for seed in range(50):
+        assert (ours.log_prob(ours.sample(torch.Generator().manual_seed(seed))) <= best + 1e-12).all()
+
+
+def test_a_gaussian_by_numerical_integration() -> None:
+    # On a grid wide and fine enough, sums are integrals: the density integrates to 1, -p ln p to the entropy
+    space = Box((-1.0,), (1.0,))
+    p, q = (space.distribution(torch.tensor(values, dtype=torch.float64)) for values in ([0.3, -0.5], [-0.4, 0.2]))
+    grid = torch.linspace(-15, 15, 300_001, dtype=torch.float64)
+    width = (grid[1] - grid[0]).item()
+
+    def density(of: Distribution) -> Tensor:
+        every = space.distribution(of.parameters.expand(len(grid), 2))
+        return every.log_prob(grid.unsqueeze(-1))
+
+    log_p, log_q = density(p), density(q)
+    assert (log_p.exp().sum() * width).item() == pytest.approx(1.0)
+    assert -(log_p.exp() * log_p).sum().item() * width == pytest.approx(p.entropy().item())
+    assert (log_p.exp() * (log_p - log_q)).sum().item() * width == pytest.approx(p.kl(q).item())
+
+
+@cases
+def test_gradients_are_those_of_finite_differences(case: Case) -> None:
+    start = parameters(case.space, scale=0.5)
+    action = case.space.distribution(start).sample(torch.Generator().manual_seed(0))
+    start.requires_grad_()
+    other = case.space.distribution(parameters(case.space, 1))
+    of: list[Callable[[Distribution], Tensor]] = [
+        lambda d: d.log_prob(action),
+        lambda d: d.entropy(),
+        lambda d: d.kl(other),
+    ]
+    for quantity in of:
+        assert torch.autograd.gradcheck(lambda x, f=quantity: f(case.space.distribution(x)), start)
+
+
+@cases
+def test_a_generator_decides_what_is_drawn(case: Case) -> None:
+    ours = case.space.distribution(parameters(case.space))
+    one, same, other = (ours.sample(torch.Generator().manual_seed(seed)) for seed in (1, 1, 2))
+    assert torch.equal(one, same)
+    assert not torch.equal(one, other)
+    assert one.dtype in (torch.int64, torch.float64)  # continuous actions have the parameters' precision
+
+
+@cases
+def test_actions_of_another_shape_are_refused(case: Case) -> None:
+    ours = case.space.distribution(parameters(case.space))
+    with pytest.raises(AssertionError, match="actions are"):
+        ours.log_prob(torch.zeros((*BATCH, *case.space.shape, 1), dtype=torch.int64))
+
+
+def test_random_actions_are_uniform_and_within_bounds() -> None:
+    rng = np.random.default_rng(0)
+    assert np.bincount(Discrete(4).random(rng, 40_000)) == pytest.approx(10_000, rel=0.05)
+    several = MultiDiscrete((2, 5)).random(rng, 50_000)
+    assert several.shape == (50_000, 2)
+    assert np.bincount(several[:, 1]) == pytest.approx(10_000, rel=0.05)
+    assert MultiBinary(3).random(rng, 10_000).mean(0) == pytest.approx(0.5, abs=0.02)
+    found = Box((-1.0, 0.0, -math.inf), (3.0, math.inf, math.inf)).random(rng, 100_000)
+    assert found.dtype == np.float32
+    assert (found[:, 0].min(), found[:, 0].max()) == pytest.approx((-1, 3), abs=0.01)
+    assert found[:, 0].mean() == pytest.approx(1.0, abs=0.02)
+    assert found[:, 1].min() == 0.0  # without an upper bound: a normal distribution, clipped
+    assert found[:, 2].std() == pytest.approx(1.0, abs=0.02)
+
+
+def test_what_is_out_of_bounds_is_clipped_for_the_environment() -> None:
+    box = Box((-1.0, 0.0), (1.0, math.inf))
+    assert box.to_env(np.array([[-3.0, -3.0], [0.5, 7.0]], np.float32)).tolist() == [[-1.0, 0.0], [0.5, 7.0]]
+    assert MultiBinary(2).to_env(np.array([[0, 1]])).dtype == np.int8
+    actions = np.array([3, 1])
+    assert Discrete(4).to_env(actions) is actions
+
+
+def test_the_gaussian_s_deviation_does_not_depend_on_the_observation() -> None:
+    head = GaussianHead(7, 2, log_std=-0.5)
+    out = head(torch.randn(5, 7))
+    assert out.shape == (5, 4)
+    assert (out[:, 2:] == -0.5).all()
+    assert len(out[:, :2].unique(dim=0)) == 5
+    out.sum().backward()
+    assert head.log_std.grad is not None
+    assert head.log_std.grad.tolist() == [5.0, 5.0]

@@ -1,0 +1,138 @@
+"""How a recurrent state lines up with observations, rewards and resets, when acting and when learning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from some_parts import a_task
+from torch import Tensor
+
+from gossamer.actor import Actor, Clock
+from gossamer.algorithms import PPO
+from gossamer.algorithms.base import evaluate, initial_state
+from gossamer.data import Action, Step, Trajectory, Tree
+from gossamer.envs.base import VectorEnv
+from gossamer.envs.toy import Counter, Recall
+from gossamer.exchange import AloneLink
+from gossamer.learner import Learner
+from gossamer.policy import Replica
+
+GAMMA = 0.5
+
+
+@dataclass
+class Counts:
+    """A policy that counts its steps in its state, and whose value is 100 + that count. On Counter's observations [age,
+    episode, environment] the count must always equal the age."""
+
+    wrong: int = 0
+
+    def refresh(self) -> int:
+        return 0
+
+    def initial_state(self, num_envs: int) -> Tree:
+        return {"count": torch.zeros(num_envs, 1)}
+
+    def __call__(self, obs: Tensor, state: Tree) -> tuple[Action, Tree]:
+        self.wrong += int((state["count"][:, 0] != obs[:, 0]).sum())
+        none = torch.zeros(len(obs))
+        return Action(none.long(), none, obs, self.value(obs, state)), {"count": state["count"] + 1}
+
+    def value(self, obs: Tensor, state: Tree) -> Tensor:
+        self.wrong += int((state["count"][:, 0] != obs[:, 0]).sum())
+        return 100.0 + state["count"][:, 0]
+
+
+def acted(env: VectorEnv, rollouts: int, length: int) -> tuple[Counts, list[Trajectory]]:
+    policy, found = Counts(), []
+    actor = Actor(env, policy, gamma=GAMMA, seed=0, clock=Clock())
+    for _ in range(rollouts):
+        shape, state = env.spec.obs_shape, policy.initial_state(env.num_envs)
+        slot = Trajectory.empty(length, env.num_envs, shape, torch.float32, state=state)
+        actor.unroll(slot)
+        found.append(slot)
+    return policy, found
+
+
+@pytest.mark.parametrize("truncate", [False, True])
+def test_the_state_is_that_of_the_episode_across_rollouts(truncate: bool) -> None:
+    # Episodes of 4 steps in rollouts of 3: every alignment of the two occurs within 4 rollouts.
+    policy, slots = acted(Counter(4, truncate).make(2), 8, 3)
+    assert policy.wrong == 0
+    for slot in slots:
+        assert torch.equal(slot.begins, slot.obs[..., 0] == 0)  # an episode begins where its age is 0
+        assert torch.equal(slot.state["count"][:, 0], slot.obs[0, :, 0])
+        assert torch.equal(slot.value, 100.0 + slot.obs[..., 0])
+
+
+def test_a_truncated_episode_is_valued_with_its_own_state() -> None:
+    # At age 3 the reward is 3, and the value of the final observation (age 4) 104: 3 + 0.5 * 104 = 55.
+    policy, (slot,) = acted(Counter(4, truncate=True).make(1), 1, 6)
+    assert policy.wrong == 0
+    assert slot.reward[:, 0].tolist() == [0, 1, 2, 55, 0, 1]
+
+
+class Lives:
+    """Counter in which every second step loses a life: `terminated` without `over`."""
+
+    def __init__(self) -> None:
+        self._env, self.num_envs = Counter(6).make(1), 1
+        self.spec, self._steps = self._env.spec, 0
+
+    def reset(self, seed: int) -> np.ndarray:
+        return self._env.reset(seed)
+
+    def step(self, action: np.ndarray) -> Step:
+        step = self._env.step(action)
+        self._steps += 1
+        lost = np.full(1, self._steps % 2 == 0)
+        return Step(step.obs, step.reward, step.score, step.terminated | lost, step.truncated, step.over, None)
+
+    def frames(self) -> np.ndarray:
+        return self._env.frames()
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_lost_life_zeroes_the_discount_and_keeps_the_memory() -> None:
+    policy, (slot,) = acted(Lives(), 1, 8)
+    assert policy.wrong == 0
+    assert slot.begins[:, 0].int().tolist() == [1, 0, 0, 0, 0, 0, 1, 0, 0]
+    assert slot.discount[:, 0].tolist() == [0.5, 0, 0.5, 0, 0.5, 0, 0.5, 0]
+
+
+def a_recurrent_learner(rollout: int = 5) -> tuple[Learner, VectorEnv, Trajectory]:
+    env = Recall(3).make(6)
+    task = a_task(Recall(3), PPO(epochs=2, num_minibatches=3), rollout_length=rollout, memory="lstm", memory_units=8)
+    learner = Learner(task, env.spec)
+    state = initial_state(learner.model, env.num_envs)
+    return learner, env, Trajectory.empty(rollout, env.num_envs, env.spec.obs_shape, torch.float32, state=state)
+
+
+def test_learning_evaluates_what_acting_evaluated() -> None:
+    # The first rollout ends within an episode (of 4 steps), so that the second starts with a state that is not zero.
+    learner, env, slot = a_recurrent_learner()
+    replica = Replica(learner.model, learner.task.algorithm, AloneLink(), torch.Generator())
+    actor = Actor(env, replica, gamma=GAMMA, seed=0, clock=Clock())
+    for _ in range(3):
+        actor.unroll(slot)
+        policy, value = evaluate(learner.model, slot)
+        torch.testing.assert_close(value, slot.value[:-1].flatten())
+        torch.testing.assert_close(policy.log_prob(slot.action.flatten()), slot.behaviour.flatten())
+    assert slot.state["hidden"].abs().sum() > 0
+
+
+def test_minibatches_are_whole_sequences_and_each_environment_once_per_epoch() -> None:
+    learner, _, slot = a_recurrent_learner()
+    algorithm = learner.task.algorithm
+    assert isinstance(algorithm, PPO)
+    whole = [index.view(5, -1) for index, _, _ in algorithm._minibatches(learner.model, slot, torch.Generator())]
+    assert [tuple(index.shape) for index in whole] == [(5, 2)] * 3
+    for index in whole:  # step t of environment b is number 6 t + b
+        assert torch.equal(index % 6, index[0].expand(5, -1))
+        assert torch.equal(index // 6, torch.arange(5).unsqueeze(1).expand(5, 2))
+    assert sorted(torch.cat([index[0] for index in whole]).tolist()) == list(range(6))
