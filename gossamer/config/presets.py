@@ -48,10 +48,10 @@ def returns_with_memory(values: Mapping[str, Any], given: Collection[str]) -> di
 
 
 def small_minibatches(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
-    """Minibatches of 64 steps, however many environments a learner has (as in SB3)."""
+    """Minibatches of 256 steps, however many environments a learner has."""
     if not {"num_minibatches", "num_envs"} <= values.keys():
         return {}
-    return {"num_minibatches": max(1, values["num_envs"] * values["rollout_length"] // 64)}
+    return {"num_minibatches": max(1, values["num_envs"] * values["rollout_length"] // 256)}
 
 
 def whole_sequences(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
@@ -125,7 +125,7 @@ A2C_VECTOR = Layer(
 )
 _NORMALIZED = NetworkOptions(normalize_observations=True, normalize_returns=True)
 PPO_CONTINUOUS = Layer(
-    "tuned on MuJoCo's Hopper, HalfCheetah and Walker2d: observations and returns normalised, a network for each head",
+    "tried on MuJoCo's Hopper and HalfCheetah: observations and returns normalised, a network for each head",
     (
         RunOptions(rollout_length=128),
         _NORMALIZED,
@@ -138,7 +138,7 @@ PPO_CONTINUOUS = Layer(
             epochs=10,
             normalize_advantage=True,
         ),
-        OptimizationOptions(learning_rate=3e-4, final_fraction=0.0, max_grad_norm=0.5),
+        OptimizationOptions(learning_rate=1e-3, final_fraction=0.0, max_grad_norm=0.5),
     ),
     (critic_without_memory,),
 )
@@ -214,7 +214,7 @@ COMBINATIONS = {
     ),
 }
 
-MINIBATCHES = {("ppo", "continuous"): Layer("minibatches of 64 steps", (), (small_minibatches,))}
+MINIBATCHES = {("ppo", "continuous"): Layer("minibatches of 256 steps", (), (small_minibatches,))}
 SEQUENCES = Layer("with memory, minibatches are whole sequences", (), (whole_sequences,))
 
 IN_PLACE = {

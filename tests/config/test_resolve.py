@@ -59,7 +59,7 @@ def test_defaults_with_memory_fit_the_environments() -> None:
     assert values("Pendulum-v1", algorithm="ppo", memory="lstm").num_minibatches == 8  # of 16 environments
     assert values("catch", algorithm="ppo", memory="gru", num_envs=2).num_minibatches == 1
     assert values("catch", algorithm="ppo").num_minibatches == 4
-    assert values("Pendulum-v1", algorithm="ppo").num_minibatches == 32  # of 64 steps
+    assert values("Pendulum-v1", algorithm="ppo").num_minibatches == 8  # of 256 steps
     assert values("Pendulum-v1", algorithm="ppo", num_envs=4, rollout_length=8).num_minibatches == 1
 
 
