@@ -1,6 +1,7 @@
 """Continuous control compared with Stable-Baselines3's PPO: what is learned, and how fast, on this machine's CPU.
 
-    make bench-install && .venv/bin/python -m benchmarks.continuous train --sides gossamer sb3 --seeds 1 2 3
+    make bench-install && .venv/bin/pip install -e ".[mujoco]" && .venv-peers/bin/pip install "gymnasium[mujoco]"
+    .venv/bin/python -m benchmarks.continuous train --sides gossamer sb3 --seeds 1 2 3
     .venv/bin/python -m benchmarks.continuous build
 
 Sides: `gossamer` is `gossamer train paac --env ENV --algorithm ppo` with one preset for all environments, `gala` the
