@@ -1,0 +1,24 @@
+"""What a run refuses of its network before it writes anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from some_runs import trained
+
+from gossamer.errors import UserError
+
+
+def test_parameters_of_another_network_are_refused(tmp_path: Path) -> None:
+    first = trained(tmp_path / "first")
+    with pytest.raises(UserError, match=r"--init-from .*first: its network differs in .*; use its network options"):
+        trained(tmp_path / "second", init_from=str(first.directory), memory="gru")
+    assert not (tmp_path / "second").exists()
+
+
+def test_a_network_that_cannot_take_several_parts_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "narrow.py").write_text("from torch import nn\ndef make(shape):\n    return nn.Linear(shape[0], 8)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UserError, match=r"--network narrow:make: does not fit observations .*last_action \[3\]"):
+        trained(tmp_path / "run", network="narrow:make", last_action_reward=True)
