@@ -20,8 +20,12 @@ from gossamer.version import __version__
 
 if TYPE_CHECKING:
     from gossamer.algorithms.a2c import A2C
+    from gossamer.algorithms.appo import AsyncPPO
     from gossamer.algorithms.ppo import PPO
+    from gossamer.algorithms.vtrace import VTrace
+    from gossamer.architectures.appo import APPO
     from gossamer.architectures.gala import GALA
+    from gossamer.architectures.impala import IMPALA
     from gossamer.architectures.paac import PAAC
     from gossamer.architectures.pala import PALA
     from gossamer.errors import UserError
@@ -33,14 +37,18 @@ if TYPE_CHECKING:
 
 __all__ = [
     "A2C",
+    "APPO",
     "GALA",
+    "IMPALA",
     "PAAC",
     "PALA",
     "PPO",
+    "AsyncPPO",
     "Evaluation",
     "Recording",
     "Run",
     "UserError",
+    "VTrace",
     "__version__",
     "bench",
     "evaluate",
@@ -54,6 +62,10 @@ __all__ = [
 _HOMES = {
     "A2C": "algorithms.a2c",
     "PPO": "algorithms.ppo",
+    "AsyncPPO": "algorithms.appo",
+    "VTrace": "algorithms.vtrace",
+    "APPO": "architectures.appo",
+    "IMPALA": "architectures.impala",
     "GALA": "architectures.gala",
     "PAAC": "architectures.paac",
     "PALA": "architectures.pala",

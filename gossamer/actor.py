@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
-from gossamer.data import Array, Step, Trajectory, Tree
+from gossamer.data import Final, Step, Trajectory, Tree
 from gossamer.envs.base import Restarting, Resumable, VectorEnv
 from gossamer.errors import EnvironmentFailed
 from gossamer.memory import reset
@@ -62,6 +62,7 @@ class Actor:
             self._discounts = np.zeros_like(self._rewards)
             self._begins = np.tile(self._begins[-1], (rollout + 1, 1))
         self._begins[0] = self._begins[-1]
+        slot.finals.clear()
         slot.version.fill_(self.policy.refresh())
         for name, rows in self._state.items():
             slot.state[name].copy_(rows)
@@ -87,7 +88,7 @@ class Actor:
         self._rewards[t] = step.reward
         self._discounts[t] = self.gamma * ~(step.terminated | step.truncated)
         if step.truncated.any():  # bootstrap truncated episodes: r + gamma V(final observation)
-            self._rewards[t, step.truncated] += self.gamma * self._final_values(step, slot.obs.device)
+            self._add_finals(t, step, slot)
         self._scores += step.score
         self._lengths += 1
         if step.over.any():
@@ -97,15 +98,20 @@ class Actor:
                 self._episodes.append(Episode(float(self._scores[b]), int(self._lengths[b]), self.name, int(b)))
             self._scores[step.over], self._lengths[step.over] = 0.0, 0
 
-    def _final_values(self, step: Step, device: torch.device) -> Array:
-        """The values of the final observations of truncated episodes, with the recurrent state of these episodes."""
+    def _add_finals(self, t: int, step: Step, slot: Trajectory) -> None:
+        """Add the values of the final observations of episodes truncated at time t, with the recurrent state of these
+        episodes."""
         if step.final_obs is None:
             raise RuntimeError("the environment truncated an episode and gave no final observation")
+        device = slot.obs.device
         final = torch.from_numpy(step.final_obs[step.truncated]).to(device)
         cut = torch.from_numpy(step.truncated).to(device)
         state = {name: rows[cut] for name, rows in self._state.items()}
-        values: Array = self.policy.value(final, state).cpu().numpy()
-        return values
+        values = self.gamma * self.policy.value(final, state).cpu().numpy()
+        self._rewards[t, step.truncated] += values
+        for i, b in enumerate(np.flatnonzero(step.truncated)):
+            memory = {name: rows[i] for name, rows in state.items()}
+            slot.finals.append(Final(t, int(b), final[i], memory, float(values[i])))
 
     def episodes(self) -> tuple[Episode, ...]:
         """Return the episodes that ended since the last call."""

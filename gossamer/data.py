@@ -12,8 +12,8 @@ A *step* is one decision of the agent in one environment; a *frame* is one frame
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -50,9 +50,21 @@ class Action:
 
 
 @dataclass(frozen=True)
+class Final:
+    """The final observation of a truncated episode."""
+
+    t: int  # r_t was the episode's last reward
+    b: int  # environment
+    obs: Tensor  # [*O]
+    state: Tree  # recurrent state before it; empty without memory
+    value: float  # discounted value at acting time, which the trajectory's `reward` includes
+
+
+@dataclass(frozen=True)
 class Trajectory:
     """T steps of B environments. There is no `done`: `discount` is 0 at the end of an episode. If the episode was
-    truncated, `reward` includes the discounted value of its final observation."""
+    truncated, `reward` includes the discounted value of its final observation, as the behaviour policy estimated it;
+    `finals` lets a learner with other parameters estimate it anew."""
 
     obs: Tensor  # [T+1, B, *O]  x_0 .. x_T
     action: Tensor  # [T, B, *A]  a_0 .. a_{T-1}
@@ -63,6 +75,7 @@ class Trajectory:
     begins: Tensor  # [T+1, B] bool  x_t is the first observation of an episode (not after a lost life without reset)
     state: Tree  # [B, ...]  recurrent state before x_0; empty without memory
     version: Tensor  # [B] int64  version of the behaviour policy's parameters
+    finals: list[Final] = field(default_factory=list)  # of the episodes that were truncated
 
     @property
     def steps(self) -> int:
@@ -99,17 +112,99 @@ class Trajectory:
 
     def to(self, device: torch.device | str) -> Trajectory:
         """Copy the trajectory to another device."""
-        tensors = {f.name: getattr(self, f.name) for f in fields(self)}
-        state = {name: each.to(device) for name, each in self.state.items()}
-        return replace(self, **{k: v.to(device) for k, v in tensors.items() if isinstance(v, Tensor)}, state=state)
+        return self._map(lambda tensor, _: tensor.to(device))
+
+    def columns(self, start: int, end: int) -> Trajectory:
+        """The trajectories of environments start .. end - 1, as views, with final observations of their own."""
+        return replace(self._map(lambda tensor, dim: tensor.narrow(dim, start, end - start)), finals=[])
+
+    def column(self, b: int) -> Trajectory:
+        """The trajectory of environment b, as views, with its final observations."""
+        finals = [replace(final, b=0) for final in self.finals if final.b == b]
+        return replace(self.columns(b, b + 1), finals=finals)
+
+    def _map(self, change: Callable[[Tensor, int], Tensor]) -> Trajectory:
+        """Apply a function to each tensor and the number of its dimension B."""
+        changed: dict[str, Any] = {"state": {name: change(each, 0) for name, each in self.state.items()}}
+        for each in fields(self):
+            if isinstance(tensor := getattr(self, each.name), Tensor):
+                changed[each.name] = change(tensor, 0 if each.name == "version" else 1)
+        return replace(self, **changed)
+
+    @staticmethod
+    def concatenated(parts: Sequence[Trajectory]) -> Trajectory:
+        """Copy trajectories of equal length side by side into a new one."""
+        names = [f.name for f in fields(Trajectory) if f.name not in ("obs", "state", "finals", "version")]
+        joined = {name: torch.cat([getattr(part, name) for part in parts], 1) for name in names}
+        joined["obs"] = torch.cat([part.obs.movedim(2, -1) for part in parts], 1).movedim(-1, 2)  # keeps the format
+        state = {name: torch.cat([part.state[name] for part in parts]) for name in parts[0].state}
+        version = torch.cat([part.version for part in parts])
+        return Trajectory(**joined, version=version, state=state, finals=merged_finals(parts))
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A trajectory in transit between hosts: arrays, which are pickled out of band."""
+
+    arrays: dict[str, Array]  # the trajectory's tensors by name; observations channels last
+    state: dict[str, Array]
+    finals: tuple[tuple[int, int, Array, dict[str, Array], float], ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in transit, without what the pickle adds."""
+        finals = [array for _, _, obs, state, _ in self.finals for array in (obs, *state.values())]
+        return sum(array.nbytes for array in (*self.arrays.values(), *self.state.values(), *finals))
+
+    @staticmethod
+    def of(trajectory: Trajectory) -> Packed:
+        """A copy of the trajectory, whose memory is then free for the next one."""
+        arrays = {each.name: getattr(trajectory, each.name) for each in fields(trajectory)}
+        arrays["obs"] = trajectory.obs.movedim(2, -1)
+        finals = tuple(
+            (each.t, each.b, each.obs.cpu().numpy().copy(), _arrays(each.state), each.value)
+            for each in trajectory.finals
+        )
+        return Packed(_arrays(arrays), _arrays(trajectory.state), finals)
+
+    def unpack(self, slot: Trajectory) -> None:
+        """Copy the trajectory into a slot. Raises `ValueError` if it has another shape."""
+        for name, array in self.arrays.items():
+            into = slot.obs.movedim(2, -1) if name == "obs" else getattr(slot, name)
+            if into.shape != array.shape:
+                raise ValueError(f"a trajectory whose {name} is {array.shape}, not {tuple(into.shape)}")
+            into.copy_(torch.from_numpy(array))
+        for name, array in self.state.items():
+            slot.state[name].copy_(torch.from_numpy(array))
+        slot.finals[:] = [
+            Final(t, b, torch.from_numpy(obs), {k: torch.from_numpy(v) for k, v in state.items()}, value)
+            for t, b, obs, state, value in self.finals
+        ]
+
+
+def _arrays(tree: Mapping[str, Any]) -> dict[str, Array]:
+    """The tensors of a tree, copied to arrays."""
+    return {name: each.cpu().numpy().copy() for name, each in tree.items() if isinstance(each, Tensor)}
+
+
+def merged_finals(parts: Sequence[Trajectory]) -> list[Final]:
+    """The final observations of trajectories that lie side by side."""
+    found, first = [], 0
+    for part in parts:
+        found += [replace(final, b=first + final.b) for final in part.finals]
+        first += len(part.version)
+    return found
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Trajectories for one update, and their keys in the experience."""
+    """Trajectories for one update."""
 
     data: Trajectory
-    keys: tuple[int, ...] = ()  # slots or replay entries
+    fresh: int  # environment steps in it that have not been learned from before
+    position: int  # environment steps in the run's budget before it
+    key: int = 0  # in the experience
+    waiting: int = 0  # further batches that are ready
 
 
 def on_host(tree: Tree) -> Tree:

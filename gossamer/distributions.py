@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
@@ -40,6 +40,12 @@ class Distribution(Protocol):
 
     def kl(self, other: Any) -> Tensor:
         """KL(self || other) in nats [...], for a distribution of the same kind."""
+
+
+def rows(policy: Distribution, index: Tensor | slice) -> Distribution:
+    """Some of a batch of distributions, by their index in the first dimension."""
+    made: Distribution = replace(policy, parameters=policy.parameters[index])  # type: ignore[type-var]  # a dataclass
+    return made
 
 
 @dataclass(frozen=True)

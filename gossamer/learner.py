@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from copy import deepcopy
 from functools import cached_property
 
@@ -14,6 +15,7 @@ from gossamer.exchange import Link, Stepped
 from gossamer.exchange.flat import Flat
 from gossamer.exchange.gossip.records import PolicyOutputs
 from gossamer.losses import Loss
+from gossamer.networks import reconstruction_loss
 from gossamer.reference import policy_outputs
 from gossamer.spaces import Spec
 from gossamer.task import Task
@@ -43,11 +45,26 @@ class Learner:
         self.rng = task.generator("learn", rank)
         self.steps = 0  # environment steps learned from
         self.updates = 0  # optimiser steps
+        self._lag = Counter[int]()
 
     @cached_property
     def flat(self) -> Flat:
         """The parameters as one vector. Created at first access; from then on the parameters are views of it."""
         return Flat(self.model)
+
+    @property
+    def rate(self) -> float:
+        """The learning rate of the next step."""
+        return float(self.opt.param_groups[0]["lr"])
+
+    @rate.setter
+    def rate(self, rate: float) -> None:
+        for group in self.opt.param_groups:
+            group["lr"] = rate
+
+    def finish(self, link: Link) -> None:
+        """Take the steps that other learners still take, after the last batch of this one."""
+        link.finish(self._step)
 
     @property
     def finite(self) -> bool:
@@ -60,12 +77,11 @@ class Learner:
         `position`: environment steps in the run's budget before this batch; it sets the learning rate. Raises
         `NonFinite` before NaN or infinity reaches the parameters or another member; the parameters are those after the
         last finite step."""
-        rate = self.task.optimization.rate(position)
-        for group in self.opt.param_groups:
-            group["lr"] = rate
-        rows: list[Tensor] = []
+        self.rate = rate = self.task.optimization.rate(position)
+        version, rows = link.refresh(self.model), list[Tensor]()
         names: list[str] = []
-        for loss in self.task.algorithm.losses(self.model, batch, self.rng):
+        for each in self.task.algorithm.losses(self.model, batch, self.rng):
+            loss = self._with_reconstruction(each)
             self.opt.zero_grad(set_to_none=True)
             loss.total.backward()  # type: ignore[no-untyped-call]
             stepped = link.step(self._step)
@@ -75,8 +91,28 @@ class Learner:
             names = ["loss", "gradient_norm", *loss.parts]
             rows.append(torch.stack([loss.total.detach(), stepped.norm, *loss.parts.values()]))
         self.steps += batch.steps
+        self._count_lag(batch, version, len(rows))
         means = dict(zip(names, torch.stack(rows).mean(0).tolist(), strict=True))
         return {**means, "learning_rate": rate}
+
+    def _with_reconstruction(self, loss: Loss) -> Loss:
+        """Add the loss of the network's auto-encoder, if it has one."""
+        error = reconstruction_loss(self.model)
+        if error is None:
+            return loss
+        total = loss.total + self.task.network.reconstruction_coef * error
+        return Loss(total, {**loss.parts, "reconstruction_loss": error.detach()})
+
+    def _count_lag(self, batch: Trajectory, version: int, updates: int) -> None:
+        """Count how old the batch's parameters were at each of the updates, the first one at this version."""
+        for before, trajectories in Counter(batch.version.tolist()).items():
+            for update in range(updates):
+                self._lag[version + update - before] += trajectories
+
+    def take_lag(self) -> dict[int, int]:
+        """Policy lag of the updates since the last call: {version at the update - version that acted: trajectories}."""
+        lag, self._lag = dict(self._lag), Counter[int]()
+        return lag
 
     def _step(self) -> Stepped:
         """Local step: clip the gradient, and take an optimiser step if it is finite."""

@@ -79,11 +79,12 @@ def ppo(
     clip_range: float,
     value_coef: float,
     entropy_coef: float,
+    weight: Tensor | float = 1.0,
 ) -> Loss:
     """Proximal policy optimisation, clipped form.
 
         ratio = pi(a) / mu(a)
-        total = -mean(min(ratio * A, clamp(ratio, 1 - clip_range, 1 + clip_range) * A))
+        total = -mean(w * min(ratio * A, clamp(ratio, 1 - clip_range, 1 + clip_range) * A))
                 + value_coef * 0.5 * mean((R - V)^2) - entropy_coef * mean(H(pi))
 
     Schulman et al. 2017, eq. 7 within eq. 9 (value and entropy terms). Where pi has already moved past the clip in the
@@ -95,10 +96,11 @@ def ppo(
         action: [N, *A]  a, drawn from mu.
         target: [N]  R, what the value should have been; a constant.
         advantage: [N]  A, how much better the action was than expected; a constant.
-        behaviour: [N]  ln mu(a) of the policy that acted; a constant.
+        behaviour: [N]  ln mu(a) of the policy that acted, or of another one that pi should stay close to; a constant.
         clip_range: how far the ratio may move from 1 and still be rewarded.
         value_coef: weight of half the squared error.
         entropy_coef: weight of the entropy, in returns per nat.
+        weight: [N]  w, an importance weight where mu is not the policy that acted; a constant.
 
     Returns:
         parts: policy_loss, value_loss (mean squared error, as `a2c` reports it), entropy (nats), kl (KL(mu || pi) in
@@ -112,7 +114,8 @@ def ppo(
 
     log_ratio = policy.log_prob(action) - behaviour.detach()
     ratio, advantage = log_ratio.exp(), advantage.detach()
-    policy_loss = -torch.minimum(ratio * advantage, ratio.clamp(1.0 - clip_range, 1.0 + clip_range) * advantage).mean()
+    clipped = ratio.clamp(1.0 - clip_range, 1.0 + clip_range)
+    policy_loss = -(weight * torch.minimum(ratio * advantage, clipped * advantage)).mean()
     value_loss = (target.detach() - value).square().mean()
     mean_entropy = policy.entropy().mean()
     total = policy_loss + value_coef * 0.5 * value_loss - entropy_coef * mean_entropy

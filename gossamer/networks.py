@@ -17,7 +17,7 @@ from gossamer.normalization import Normalized, ValueHead
 from gossamer.observations import MASK, Layout, Part
 from gossamer.options import option, options
 from gossamer.spaces import Spec
-from gossamer.torsos import Pair, Parts, TorsoFactory, auto, mlp
+from gossamer.torsos import AutoEncoder, Pair, Parts, TorsoFactory, auto, mlp
 
 INPUT_SCALES = {"background": 1 / 64, "unit": 1 / 255, "raw": 1.0}
 IMPOSSIBLE = -1e9  # logit of an invalid action: its probability is 0, and its entropy term 0 and not NaN
@@ -28,7 +28,7 @@ class NetworkOptions:
     """Options of the network, common to all algorithms."""
 
     torso: str = option(
-        "Torso: auto, nips, nature, small, tiny, mlp, or module:factory (observation shape -> torch module).",
+        "Torso: auto, nips, nature, small, tiny, resnet, autoencoder, mlp, or module:factory (shape -> torch module).",
         "auto",
         name="network",
     )
@@ -44,6 +44,7 @@ class NetworkOptions:
     memory: Literal["none", "lstm", "gru"] = option("Recurrent layer between torso and heads.", "none")
     memory_units: int = option("Units of the memory.", 256, least=1, most=65_536)
     last_action_reward: bool = option("Observe the last action and reward, too.", False)
+    reconstruction_coef: float = option("Weight of the loss of --network autoencoder.", 1.0, least=0)
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ class Network:
     state_std: bool = False
     memory: Kind = "none"
     memory_units: int = 256
+    reconstruction_coef: float = 1.0  # weight of an auto-encoder's loss
     own_torso: bool = False  # the torso gets all parts of an observation, and not one
 
 
@@ -209,6 +211,13 @@ class ActorCritic(nn.Module):
         if versions != self._cast[0]:
             self._cast = (versions, {name: w.detach().to(self.compute_dtype) for name, w in weights.items()})
         return self._cast[1]
+
+
+def reconstruction_loss(model: nn.Module) -> Tensor | None:
+    """The loss [] of the network's auto-encoders for their last forward pass; None if it has none."""
+    losses = [module.reconstruction_loss() for module in model.modules() if isinstance(module, AutoEncoder)]
+    found = [loss for loss in losses if loss is not None]
+    return torch.stack(found).sum() if found else None
 
 
 def centre_on(model: nn.Module, means: Mapping[str, Array]) -> None:

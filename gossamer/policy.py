@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from gossamer.algorithms import Algorithm
 from gossamer.algorithms.base import initial_state
 from gossamer.data import Action, Tree, Version
-from gossamer.exchange import Link
 
 
 class Policy(Protocol):
@@ -30,18 +29,25 @@ class Policy(Protocol):
         """Estimate the return [B] from obs [B, *O] and the recurrent state before it."""
 
 
+class Source(Protocol):
+    """Where a replica's parameters come from: a learner's own link, or a `Follower`."""
+
+    def refresh(self, model: nn.Module) -> Version:
+        """Update the replica to the newest parameters and return their version."""
+
+
 @dataclass(frozen=True)
 class Replica:
     """A policy network: a copy that belongs to the actor, or the learner's own network."""
 
     model: nn.Module
     algorithm: Algorithm
-    link: Link
+    source: Source
     rng: torch.Generator
     greedy: bool = False
 
     def refresh(self) -> Version:
-        return self.link.refresh(self.model)
+        return self.source.refresh(self.model)
 
     def __call__(self, obs: Tensor, state: Tree) -> tuple[Action, Tree]:
         return self.algorithm.act(self.model, obs, state, self.rng, greedy=self.greedy)

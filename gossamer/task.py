@@ -93,6 +93,9 @@ class Report:
     seconds: dict[str, float] = field(default_factory=dict)  # time spent in env, inference and update
     exchange: tuple[Any, ...] = ()  # the exchange's records, in order (`exchange.gossip.records`)
     failures: tuple[EnvironmentFailed, ...] = ()  # failures of environments that were restarted
+    reused: int = 0  # environment steps learned from once more
+    lag: dict[int, int] = field(default_factory=dict)  # policy lag in optimiser steps -> trajectories, of each update
+    waiting: int | None = None  # full batches in the queue behind the last one; None without a queue
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,75 @@ def tiny(obs_shape: tuple[int, ...]) -> nn.Module:
     return _convolutional(obs_shape, [(16, 3, 1), (32, 3, 1)], 128, padding=1)
 
 
+def resnet(obs_shape: tuple[int, ...]) -> nn.Module:
+    """Three sections of a convolution and two residual blocks, 15 convolutions in all, and 256 units (IMPALA's deep
+    network, Espeholt et al. 2018, fig. 3, without its LSTM: use --memory lstm)."""
+    if len(obs_shape) != 3:
+        raise ValueError("a convolutional network needs [C, H, W]: use mlp or auto")
+    channels, *plane = obs_shape
+    modules: list[nn.Module] = []
+    for out in (16, 32, 32):
+        modules += [nn.Conv2d(channels, out, 3, padding=1), nn.MaxPool2d(3, 2, padding=1), Residual(out), Residual(out)]
+        channels, plane = out, [(side + 1) // 2 for side in plane]
+    modules += [nn.ReLU(), nn.Flatten(), nn.Linear(channels * plane[0] * plane[1], 256), nn.ReLU()]
+    return nn.Sequential(*modules)
+
+
+def autoencoder(obs_shape: tuple[int, ...]) -> nn.Module:
+    """Three convolutions to a latent vector of 256, and a decoder whose loss trains it, too ("Accelerating Distributed
+    Deep Reinforcement Learning", RLDM 2019, for 42x42 pictures). The loss is added when learning."""
+    return AutoEncoder(obs_shape)
+
+
+class AutoEncoder(nn.Module):
+    """Encodes a picture [C, H, W] to 256 features. Raises `ValueError` for another shape, or one smaller than 8x8."""
+
+    def __init__(self, obs_shape: tuple[int, ...]) -> None:
+        super().__init__()
+        if len(obs_shape) != 3 or min(obs_shape[1:]) < 8:
+            raise ValueError("an auto-encoder needs pictures [C, H, W] of 8x8 or more: use mlp or auto")
+        channels, height, width = obs_shape
+        half, rest = (height // 2, width // 2), (height - height // 2 + 1, width - width // 2 + 1)
+        self.encoder = nn.Sequential(
+            nn.Conv2d(channels, 16, 4, 2, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(16, 32, 4, 2, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(32, 256, (height // 2 // 2, width // 2 // 2)),
+            nn.ReLU(),
+        )
+        self.decoder = nn.Sequential(nn.ConvTranspose2d(256, 2, half), nn.ReLU(), nn.ConvTranspose2d(2, channels, rest))
+        self._last: tuple[Tensor, Tensor] | None = None  # inputs and latents of the last forward pass for learning
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[N, C, H, W] -> [N, 256]."""
+        latent: Tensor = self.encoder(x)
+        self._last = (x, latent) if torch.is_grad_enabled() else None
+        return latent.flatten(1)
+
+    def reconstruction_loss(self) -> Tensor | None:
+        """Mean squared error [] of the last forward pass's inputs; None if it was not for learning."""
+        if self._last is None:
+            return None
+        (x, latent), self._last = self._last, None
+        error: Tensor = self.decoder(latent.float()) - x.float()
+        return error.square().mean()
+
+
+class Residual(nn.Module):
+    """x + conv(relu(conv(relu(x)))) with 3x3 convolutions."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(channels, channels, 3, padding=1)
+        self.second = nn.Conv2d(channels, channels, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[N, C, H, W] -> the same shape."""
+        result: Tensor = x + self.second(self.first(x.relu()).relu())
+        return result
+
+
 def mlp(obs_shape: tuple[int, ...]) -> nn.Module:
     """Two layers of 64 tanh units for small vectors (Schulman et al. 2017)."""
     size = torch.Size(obs_shape).numel()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import curves, peers, provenance
+from benchmarks import actors, curves, peers, provenance
 from benchmarks.gossip import __main__ as gossip
 from benchmarks.gossip import scale
 from gossamer.config.file import to_dict
@@ -160,3 +160,26 @@ def test_gossip_benchmarks_share_one_command(tmp_path: Path, monkeypatch: pytest
 def test_the_readme_lists_every_gossip_benchmark() -> None:
     readme = (provenance.ROOT / "benchmarks" / "README.md").read_text()
     assert set(re.findall(r"benchmarks\.gossip (\w+)", readme)) == set(gossip.BENCHMARKS)
+
+
+def test_actors_are_compared_with_lock_step_within_each_round() -> None:
+    rounds = [
+        {"paac": {"rate": 100.0, "cores": 1.5}, "impala": {"rate": 120.0, "cores": 1.9}},
+        {"paac": {"rate": 200.0, "cores": 1.5}, "impala": {"rate": 210.0, "cores": 1.9}},
+        {"paac": {"rate": 100.0, "cores": 1.5}, "impala": {"rate": 90.0, "cores": 1.9}},
+    ]
+    found = actors.figures(rounds)
+    assert (found["ratios"], found["ratio"]) == ([1.2, 1.05, 0.9], 1.05)
+    assert found["impala"] == {"steps_per_second": [120, 210, 90], "cores": [1.9, 1.9, 1.9]}
+    even, uneven = {"rate": 100.0, "cores": 1.0}, {"rate": 40.0, "cores": 1.0}
+    one = {"paac even": even, "paac uneven": uneven, "impala even": even, "impala uneven": even}
+    found = actors.figures([one])
+    assert (found["paac kept"]["median"], found["impala kept"]["median"]) == (0.4, 1.0)
+
+
+def test_the_compared_compositions_can_be_and_train() -> None:
+    for side, options in {**actors.RATE, **actors.UNEVEN}.items():
+        if options["env"] != "pong":
+            found = actors.measure(side, options, 0.1)
+            assert found["rate"] > 0
+            assert found["cores"] > 0

@@ -130,7 +130,10 @@ REFUSED = {
     "no such choice": (("train", "paac", *TINY, "--precision", "fp16"), "--precision fp16: must be one of auto, fp32"),
     "no value": (("train", "paac", *TINY, "--num-envs"), "--num-envs: needs a value"),
     "no environment": (("train", "paac"), "--env: required; gossamer list shows"),
-    "no architecture": (("train", "--env", "catch"), "no architecture; use paac, gala, pala or your own module:Name"),
+    "no architecture": (
+        ("train", "--env", "catch"),
+        "no architecture; use paac, gala, pala, impala, appo or your own module:Name",
+    ),
     "no command": ((), "no command; use one of train, resume"),
     "no such command": (("trian", "paac"), "unknown command trian; near: train"),
     "unknown option": (("evaluate", "run", "--colour", "red"), "unknown option --colour; see gossamer evaluate --help"),

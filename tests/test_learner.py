@@ -19,6 +19,7 @@ from gossamer.learner import Learner, NonFinite, build
 from gossamer.networks import ActorCritic
 from gossamer.spaces import Spec
 from gossamer.task import Task
+from gossamer.torsos import autoencoder
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 VECTOR, PICTURE = Catch().make(1).spec, Catch(pixels=True).make(1).spec
@@ -217,3 +218,15 @@ def test_the_network_is_that_of_the_task() -> None:
     assert model.compute_dtype == torch.bfloat16
     assert model.centre.scale.item() == 1 / 64
     assert model.policy.weight.shape == (3, 256)
+
+
+def test_the_loss_of_an_autoencoder_is_optimised() -> None:
+    task = a_task(Catch(pixels=True), rate=1e-3)
+    spec = Catch(pixels=True).make(1).spec
+    with_it = replace(task, network=replace(task.network, torso=autoencoder, reconstruction_coef=2.0))
+    learner = Learner(with_it, spec)
+    batch = a_trajectory(spec, 4, 3)
+    first, *_, last = [learner.update(batch, AloneLink(), 0) for _ in range(10)]
+    assert last["reconstruction_loss"] < first["reconstruction_loss"]
+    parts = first["policy_loss"] - 0.01 * first["entropy"] + 0.5 * first["value_loss"]
+    assert first["loss"] == pytest.approx(parts + 2.0 * first["reconstruction_loss"], rel=1e-4)

@@ -10,6 +10,7 @@ import pytest
 import torch
 from some_parts import a_task, differences
 
+from gossamer.data import Batch
 from gossamer.envs.base import VectorEnv
 from gossamer.envs.gym import Gym
 from gossamer.envs.toy import Catch
@@ -48,7 +49,7 @@ def once(one: Member) -> None:
     """A rollout and what is learned from it."""
     slot = one.slot()
     one.unroll(slot)
-    one.update(slot, 0)
+    one.update(Batch(slot, fresh=slot.steps, position=0))
 
 
 def offset(one: Member) -> torch.Tensor:
@@ -60,7 +61,7 @@ def test_it_chooses_its_device_where_it_runs(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     one = member(replace(a_task(), device="auto"), Catch().make(2))
     once(one)
-    assert one.task.device == "cpu"
+    assert one.learner.task.device == "cpu"
 
 
 def test_its_slot_has_the_shapes_of_the_task() -> None:

@@ -11,10 +11,10 @@ from some_parts import a_network
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from gossamer.networks import ActorCritic, Centred, Network, centre_on
+from gossamer.networks import ActorCritic, Centred, Network, centre_on, reconstruction_loss
 from gossamer.observations import MASK, Layout, Part
 from gossamer.spaces import Box, Discrete, Spec
-from gossamer.torsos import TorsoFactory, auto, mlp, nature, nips, small, tiny
+from gossamer.torsos import AutoEncoder, TorsoFactory, auto, autoencoder, mlp, nature, nips, resnet, small, tiny
 
 
 def pictures(count: int, shape: tuple[int, ...], seed: int = 0) -> Tensor:
@@ -32,6 +32,11 @@ def pictures(count: int, shape: tuple[int, ...], seed: int = 0) -> Tensor:
         (nature, (4, 84, 84), 8_224 + 32_832 + 36_928 + 1_606_144, 512),
         # 42 -> (42-4)/2+1 = 20 -> 9: 16 x (4 x 4 x 4) + 16, 32 x (16 x 16) + 32, 256 x (32 x 81) + 256
         (small, (4, 42, 42), 1_040 + 8_224 + 663_808, 256),
+        # Sections with 4, 16 and 32 input channels: a convolution and four of its own size; then 32 x 11 x 11
+        (resnet, (4, 84, 84), 592 + 4 * 2_320 + 4_640 + 4 * 9_248 + 9_248 + 4 * 9_248 + 991_488, 256),
+        # 42 -> 21 -> 10: 16 x (4 x 16) + 16, 32 x (16 x 16) + 32, 256 x (32 x 100) + 256; back by 2 x (256 x 21 x 21)
+        # + 2 and 4 x (2 x 22 x 22) + 4
+        (autoencoder, (4, 42, 42), 1_040 + 8_224 + 819_456 + 225_794 + 3_876, 256),
         # 64 x 50 + 64, 64 x 64 + 64
         (mlp, (50,), 3_264 + 4_160, 64),
     ],
@@ -269,3 +274,50 @@ def test_a_masked_action_has_no_probability_and_the_others_are_renormalised() ->
     assert_close(masked.entropy(), -(pi[:, [0, 2]] * pi[:, [0, 2]].log()).sum(-1))
     assert_close(masked.kl(masked), torch.zeros(5))
     assert set(masked.sample(torch.Generator().manual_seed(0)).tolist()) <= {0, 2}
+
+
+def test_an_autoencoder_s_loss_trains_its_encoder() -> None:
+    torch.manual_seed(0)
+    model = a_network((4, 42, 42), Discrete(3), autoencoder, input_scale=1 / 255)
+    obs = pictures(8, (4, 42, 42)) // 64 * 64
+    opt = torch.optim.Adam(model.parameters(), 1e-3)
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    losses = []
+    for _ in range(30):
+        model(obs)
+        loss = reconstruction_loss(model)
+        assert loss is not None
+        opt.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        opt.step()
+        losses.append(float(loss.detach()))
+    assert losses[-1] < 0.5 * losses[0]
+    moved = {name for name, p in model.named_parameters() if not torch.equal(p, before[name])}
+    assert any("encoder" in name for name in moved)
+    assert not any("policy" in name or "value" in name for name in moved)
+
+
+def test_an_autoencoder_s_loss_is_that_of_the_last_pass_for_learning_and_counted_once() -> None:
+    model = a_network((4, 42, 42), Discrete(3), autoencoder)
+    obs = pictures(2, (4, 42, 42))
+    with torch.no_grad():
+        model(obs)
+    assert reconstruction_loss(model) is None
+    model(obs)
+    (encoder,) = (module for module in model.modules() if isinstance(module, AutoEncoder))
+    latent = encoder.encoder(model.centre(obs, torch.float32))
+    wanted = (encoder.decoder(latent) - obs.float()).square().mean()
+    found = reconstruction_loss(model)
+    assert found is not None
+    assert_close(found, wanted)
+    assert reconstruction_loss(model) is None
+    assert reconstruction_loss(a_network((4,), Discrete(3), mlp)) is None
+
+
+def test_an_autoencoder_needs_pictures() -> None:
+    for shape in ((4,), (1, 7, 42)):
+        with pytest.raises(ValueError, match="needs pictures"):
+            autoencoder(shape)
+    assert autoencoder((1, 9, 15))(torch.zeros(2, 1, 9, 15)).shape == (2, 256)
+    with pytest.raises(ValueError, match=r"needs \[C, H, W\]"):
+        resnet((4,))

@@ -13,6 +13,7 @@ from torch import Tensor
 from gossamer.actor import Actor, Clock
 from gossamer.algorithms import PPO
 from gossamer.algorithms.base import evaluate, initial_state
+from gossamer.algorithms.minibatches import minibatches
 from gossamer.data import Action, Step, Trajectory, Tree
 from gossamer.envs.base import VectorEnv
 from gossamer.envs.toy import Counter, Recall
@@ -130,7 +131,8 @@ def test_minibatches_are_whole_sequences_and_each_environment_once_per_epoch() -
     learner, _, slot = a_recurrent_learner()
     algorithm = learner.task.algorithm
     assert isinstance(algorithm, PPO)
-    whole = [index.view(5, -1) for index, _, _ in algorithm._minibatches(learner.model, slot, torch.Generator())]
+    found = minibatches(learner.model, slot, algorithm.num_minibatches, torch.Generator())
+    whole = [index.view(5, -1) for index, _, _ in found]
     assert [tuple(index.shape) for index in whole] == [(5, 2)] * 3
     for index in whole:  # step t of environment b is number 6 t + b
         assert torch.equal(index % 6, index[0].expand(5, -1))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.testing import assert_close
 
-from gossamer.returns import lambda_returns, n_step
+from gossamer.returns import lambda_returns, n_step, vtrace
 
 
 @dataclass(frozen=True)
@@ -167,3 +167,107 @@ def test_lambda_returns_refuses_values_without_the_last_and_a_strange_lambda() -
         lambda_returns(torch.zeros(4, 2), torch.zeros(4, 2), torch.zeros(4, 2), 0.9)
     with pytest.raises(AssertionError, match="lam"):
         lambda_returns(torch.zeros(4, 2), torch.zeros(4, 2), torch.zeros(5, 2), 1.1)
+
+
+# V-trace
+
+
+def ratios(rollout: Rollout, seed: int = 0) -> Tensor:
+    """ln pi - ln mu [T, B] for a rollout: some actions likelier under pi, some under mu."""
+    rng = torch.Generator().manual_seed(seed)
+    return torch.randn(rollout.reward.shape, generator=rng, dtype=torch.float64)
+
+
+def summed(rollout: Rollout, log_ratio: Tensor, lam: float, rho_bar: float, c_bar: float) -> Tensor:
+    """v_s [T, B] by the sum of Espeholt et al. 2018, eq. 1, term by term."""
+    r, d, v = rollout.reward, rollout.discount, rollout.value
+    rho, c = log_ratio.exp().clamp(max=rho_bar), lam * log_ratio.exp().clamp(max=c_bar)
+    target = v[:-1].clone()
+    for s in range(len(r)):
+        weight = torch.ones_like(v[0])  # discount_s c_s .. discount_{t-1} c_{t-1}
+        for t in range(s, len(r)):
+            target[s] += weight * rho[t] * (r[t] + d[t] * v[t + 1] - v[t])
+            weight = weight * d[t] * c[t]
+    return target
+
+
+def test_vtrace_by_hand() -> None:
+    # One environment, discount 1/2, pi twice as likely as mu at t = 0 and half as likely at t = 1; V = 1, 2, 4.
+    # rho = c = 1, 1/2. delta_1 = 1/2 (6 + 4/2 - 2) = 3, v_1 = 2 + 3 = 5.
+    # delta_0 = 1 (3 + 2/2 - 1) = 3, v_0 = 1 + 3 + 1/2 * 1 * (5 - 2) = 5.5.
+    # Advantages: 3 + 5/2 - 1 = 4.5; 6 + 4/2 - 2 = 6.
+    found = vtrace(column(3, 6), column(0.5, 0.5), column(1, 2, 4), column(2, 0.5).log())
+    assert_close(found.target, column(5.5, 5))
+    assert_close(found.advantage, column(4.5, 6))
+    assert_close(found.weight, column(1, 0.5))
+
+
+@given(rollouts(), weights, st.sampled_from([(1.0, 1.0), (2.0, 1.0), (0.5, 0.25), (1.0, 0.0)]))
+def test_vtrace_is_its_definition(rollout: Rollout, lam: float, bars: tuple[float, float]) -> None:
+    rho_bar, c_bar = bars
+    log_ratio = ratios(rollout)
+    found = vtrace(
+        rollout.reward,
+        rollout.discount,
+        rollout.value,
+        log_ratio,
+        lam=lam,
+        rho_bar=rho_bar,
+        c_bar=c_bar,
+        rho_pg_bar=3.0,
+    )
+    wanted = summed(rollout, log_ratio, lam, rho_bar, c_bar)
+    assert_close(found.target, wanted)
+    following = torch.cat([wanted[1:], rollout.value[-1:]])
+    assert_close(found.advantage, rollout.reward + rollout.discount * following - rollout.value[:-1])
+    assert_close(found.weight, log_ratio.exp().clamp(max=3.0))
+
+
+@given(rollouts(), weights)
+def test_on_policy_vtrace_is_the_return(rollout: Rollout, lam: float) -> None:
+    same = torch.zeros_like(rollout.reward)
+    found = vtrace(rollout.reward, rollout.discount, rollout.value, same)
+    assert_close(found.target, n_step(rollout.reward, rollout.discount, rollout.value[-1]))
+    found = vtrace(rollout.reward, rollout.discount, rollout.value, same, lam=lam)
+    assert_close(found.target, lambda_returns(rollout.reward, rollout.discount, rollout.value, lam))
+
+
+@given(rollouts())
+def test_vtrace_without_traces_is_the_one_step_target(rollout: Rollout) -> None:
+    found = vtrace(rollout.reward, rollout.discount, rollout.value, ratios(rollout), c_bar=0.0)
+    rho = ratios(rollout).exp().clamp(max=1.0)
+    one_step = rollout.reward + rollout.discount * rollout.value[1:]
+    assert_close(found.target, rho * one_step + (1 - rho) * rollout.value[:-1])
+
+
+@given(pairs)
+def test_two_episodes_in_one_unroll_have_the_targets_of_the_two_apart(two: tuple[Rollout, Rollout]) -> None:
+    first, second = two
+    first.discount[-1] = 0.0  # the first episode ends
+    reward, discount = torch.cat([first.reward, second.reward]), torch.cat([first.discount, second.discount])
+    value = torch.cat([first.value[:-1], second.value])
+    log_ratio = torch.cat([ratios(first, 1), ratios(second, 2)])
+    together = vtrace(reward, discount, value, log_ratio)
+    apart = [vtrace(each.reward, each.discount, each.value, ratios(each, i)) for i, each in enumerate(two, 1)]
+    assert_close(together.target, torch.cat([each.target for each in apart]))
+    assert_close(together.advantage, torch.cat([each.advantage for each in apart]))
+
+
+@pytest.mark.parametrize(
+    ("given_", "what"),
+    [
+        ({"lam": 1.5}, "lam is 1.5"),
+        ({"c_bar": 2.0}, "not rho_bar >= c_bar"),
+        ({"rho_pg_bar": -1.0}, "rho_pg_bar is -1"),
+    ],
+)
+def test_vtrace_refuses_numbers_out_of_range(given_: dict[str, float], what: str) -> None:
+    with pytest.raises(AssertionError, match=what):
+        vtrace(column(1), column(1), column(1, 1), column(0), **given_)
+
+
+def test_vtrace_refuses_other_shapes() -> None:
+    with pytest.raises(AssertionError, match=r"value is \(1, 1\), not \[T\+1, B\]"):
+        vtrace(column(1), column(1), column(1), column(0))
+    with pytest.raises(AssertionError, match=r"log_ratio is \(2, 1\)"):
+        vtrace(column(1), column(1), column(1, 1), column(0, 0))

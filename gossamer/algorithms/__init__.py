@@ -1,8 +1,10 @@
 """Algorithms: network heads, action selection and losses, independent of the architecture."""
 
 from gossamer.algorithms.a2c import A2C
+from gossamer.algorithms.appo import AsyncPPO
 from gossamer.algorithms.base import Algorithm
 from gossamer.algorithms.ppo import PPO
+from gossamer.algorithms.vtrace import VTrace
 from gossamer.networks import Network
 
-__all__ = ["A2C", "PPO", "Algorithm", "Network"]
+__all__ = ["A2C", "PPO", "Algorithm", "AsyncPPO", "Network", "VTrace"]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from gossamer.data import Action, Trajectory, Tree
-from gossamer.distributions import Distribution
+from gossamer.distributions import Distribution, rows
 from gossamer.losses import Loss
 from gossamer.networks import ActorCritic, Network, Recurrent
 from gossamer.spaces import Spec
@@ -77,15 +77,42 @@ def _step(model: nn.Module, obs: Tensor, state: Tree) -> tuple[Distribution, Ten
 def evaluate(model: nn.Module, batch: Trajectory, envs: Tensor | None = None) -> tuple[Distribution, Tensor]:
     """Evaluate a rollout with the current parameters: T * B distributions over actions, and values [T * B]. `envs`: of
     these environments only. A recurrent network starts from the state stored with the rollout."""
-    rows = slice(None) if envs is None else envs
-    obs = batch.obs[:-1, rows]
+    chosen = slice(None) if envs is None else envs
+    obs = batch.obs[:-1, chosen]
     if not batch.state:
         policy, value = model(obs.flatten(0, 1))
         return policy, value
     assert isinstance(model, Recurrent), "only a recurrent network has a state"
-    state = {name: each[rows] for name, each in batch.state.items()}
-    policy, value, _ = model.unroll(obs, state, batch.begins[:-1, rows])
+    state = {name: each[chosen] for name, each in batch.state.items()}
+    policy, value, _ = model.unroll(obs, state, batch.begins[:-1, chosen])
     return policy, value
+
+
+def evaluate_to_end(model: nn.Module, batch: Trajectory, envs: Tensor | None = None) -> tuple[Distribution, Tensor]:
+    """Like `evaluate`, with the value of the observation after the rollout: T * B distributions, values [T+1, B]."""
+    chosen = slice(None) if envs is None else envs
+    obs = batch.obs[:, chosen]
+    if batch.state:
+        assert isinstance(model, Recurrent), "only a recurrent network has a state"
+        state = {name: each[chosen] for name, each in batch.state.items()}
+        policy, value, _ = model.unroll(obs, state, batch.begins[:, chosen])
+    else:
+        policy, value = model(obs.flatten(0, 1))
+    length, count = obs.shape[0], obs.shape[1]
+    return rows(policy, slice((length - 1) * count)), value.view(length, count)
+
+
+def own_rewards(model: nn.Module, batch: Trajectory, gamma: float) -> Tensor:
+    """The batch's rewards [T, B]. Where an episode was truncated, they include the value of its final observation by
+    this network's estimate, and not by the behaviour policy's."""
+    if not batch.finals:
+        return batch.reward
+    reward = batch.reward.clone()
+    obs = torch.stack([final.obs for final in batch.finals])
+    state = {name: torch.stack([final.state[name] for final in batch.finals]) for name in batch.state}
+    for final, value in zip(batch.finals, critic(model, obs, state).tolist(), strict=True):
+        reward[final.t, final.b] += gamma * value - final.value
+    return reward
 
 
 def return_scale(model: nn.Module, target: Tensor) -> Tensor | float:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from gossamer.algorithms.base import actor_critic, critic, evaluate, observe, return_scale, sample
+from gossamer.algorithms.base import actor_critic, critic, observe, return_scale, sample
+from gossamer.algorithms.minibatches import minibatches, normalised
 from gossamer.data import Action, Trajectory, Tree
-from gossamer.distributions import Distribution
 from gossamer.losses import Loss, ppo
 from gossamer.networks import Network
 from gossamer.options import option, options
@@ -47,37 +47,16 @@ class PPO:
         advantage = ((target - batch.value[:-1]) / unit).flatten()
         returns, action, behaviour = target.flatten() / unit, batch.action.flatten(0, 1), batch.behaviour.flatten()
         for _ in range(self.epochs):
-            for index, policy, value in self._minibatches(model, batch, rng):
+            for index, policy, value in minibatches(model, batch, self.num_minibatches, rng):
                 yield ppo(
                     policy,
                     value / unit,
                     action[index],
                     returns[index],
-                    _normalised(advantage[index]) if self.normalize_advantage else advantage[index],
+                    normalised(advantage[index]) if self.normalize_advantage else advantage[index],
                     behaviour[index],
                     clip_range=self.clip_range,
                     value_coef=self.value_coef,
                     entropy_coef=self.entropy_coef,
                 )
         observe(model, batch, target)
-
-    def _minibatches(
-        self, model: nn.Module, batch: Trajectory, rng: torch.Generator
-    ) -> Iterator[tuple[Tensor, Distribution, Tensor]]:
-        """The indices [N] of each minibatch in the flattened rollout, with the model's outputs for them. With memory a
-        minibatch consists of whole sequences: all steps of some environments."""
-        length, envs = batch.reward.shape
-        device = batch.reward.device
-        if not batch.state:
-            obs = batch.obs[:-1].flatten(0, 1)
-            for index in torch.randperm(length * envs, generator=rng, device=device).tensor_split(self.num_minibatches):
-                yield index, *model(obs[index])
-            return
-        steps = torch.arange(length, device=device).unsqueeze(1) * envs  # [T, 1]
-        for chosen in torch.randperm(envs, generator=rng, device=device).tensor_split(min(envs, self.num_minibatches)):
-            yield (steps + chosen).flatten(), *evaluate(model, batch, chosen)
-
-
-def _normalised(advantage: Tensor) -> Tensor:
-    """Scale advantages [N] to mean 0 and standard deviation 1."""
-    return (advantage - advantage.mean()) / (advantage.std(correction=0) + 1e-8)

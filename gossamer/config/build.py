@@ -13,6 +13,7 @@ from gossamer.config.names import NETWORKS, load
 from gossamer.envs.base import EnvFactory
 from gossamer.envs.last import LastActionReward
 from gossamer.errors import UserError
+from gossamer.experience import Batching
 from gossamer.machine import resolve_device
 from gossamer.networks import INPUT_SCALES
 from gossamer.program import Program
@@ -65,6 +66,7 @@ def network(config: Config) -> Network:
         state_std=chosen.state_std,
         memory=chosen.memory,
         memory_units=chosen.memory_units,
+        reconstruction_coef=chosen.reconstruction_coef,
         own_torso=":" in chosen.torso,
     )
 
@@ -73,7 +75,7 @@ def task(config: Config) -> Task:
     """The task, resolved for this machine: device, precision, and an equal share of the cores for each learner.
 
     Raises `UserError` for a device that this machine lacks."""
-    return _task(config, device(config.run.device), learners(config)).resolved()
+    return _task(config, device(config.run.device), _computing(config).total()).resolved()
 
 
 def program(config: Config, *, cluster: str | None = None) -> Program:
@@ -86,7 +88,8 @@ def program(config: Config, *, cluster: str | None = None) -> Program:
             f"--device {config.run.device}: each host of a cluster numbers its own GPUs; use auto, cpu or cuda"
         )
     if cluster:
-        sharing = learners(config) if cluster == "local" else max(_learners_by_host(config).values(), default=1)
+        computing = _computing(config)
+        sharing = computing.total() if cluster == "local" else max(computing.values(), default=1)
         what = _task(config, config.run.device, sharing)
     else:
         what = task(config)
@@ -98,11 +101,13 @@ def program(config: Config, *, cluster: str | None = None) -> Program:
 
 def learners(config: Config) -> int:
     """Number of learners on all hosts together."""
-    return _learners_by_host(config).total()
+    return sum(copy.node.saved for copy in _unresolved(config).crew)
 
 
-def _learners_by_host(config: Config) -> Counter[str]:
-    return Counter(copy.node.host for copy in _unresolved(config).crew if copy.node.saved)
+def _computing(config: Config) -> Counter[str]:
+    """Host -> number of its workers that act or learn."""
+    crew = _unresolved(config).crew
+    return Counter(copy.node.host for copy in crew if copy.node.saved or "num_envs" in copy.node.kwargs)
 
 
 def _unresolved(config: Config) -> Program:
@@ -122,17 +127,29 @@ def _wired_envs(wired: Program) -> Iterator[int]:
 
 
 def check_memory(config: Config, spec: Spec) -> None:
-    """Raise `UserError` if one rollout of all learners needs more than the machine's memory."""
+    """Raise `UserError` if the rollouts of all learners need more than the machine's memory."""
     import os
 
-    steps = num_envs(config) * (config.run.rollout_length + 1) * learners(config)
+    wired = _unresolved(config)
+    steps = sum(_kept_envs(wired)) * (config.run.rollout_length + 1)
     wanted = steps * torch.Size(spec.obs_shape).numel() * spec.obs_dtype.itemsize
     there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if wanted > there:
+        envs = getattr(config.architecture, "num_envs", next(_wired_envs(wired), 1))
         raise UserError(
-            f"--rollout-length {config.run.rollout_length}: with --num-envs {num_envs(config)} its observations take "
+            f"--rollout-length {config.run.rollout_length}: with --num-envs {envs} its observations take "
             f"{wanted / 1e9:,.0f} GB and the machine has {there / 1e9:,.0f} GB; use smaller values"
         )
+
+
+def _kept_envs(wired: Program) -> Iterator[int]:
+    """The environments of the rollouts that each learner's memory holds at one time."""
+    for worker in wired.workers:
+        batching = worker.kwargs.get("batching")
+        if isinstance(batching, Batching):
+            yield worker.copies * batching.num_envs * batching.slots * batching.depth
+        elif worker.saved:
+            yield worker.copies * int(worker.kwargs.get("num_envs", 1))
 
 
 def _task(config: Config, where: str, sharing: int) -> Task:

@@ -10,7 +10,7 @@ import tyro
 
 from gossamer.config.command_line import arguments, asks_for_help, group, help_text, parse, typed
 from gossamer.config.names import ALGORITHMS, ARCHITECTURES, OPTIMIZERS, PRESETS, name_of
-from gossamer.config.resolve import DEFAULT_ALGORITHM, Choices, Composition, refused
+from gossamer.config.resolve import Choices, Composition, refused
 from gossamer.errors import UserError
 from gossamer.options import check_value, choices, declared, flag, plain, types
 
@@ -65,7 +65,7 @@ def _check(found: Mapping[str, str | None], composition: Composition, command: S
         if name in (*CHOICES, "help") or (bare in kinds and kinds[bare][1] is bool):
             continue
         if name not in kinds:
-            titles = (composition.choices.architecture, composition.choices.algorithm or DEFAULT_ALGORITHM)
+            titles = (composition.choices.architecture, _algorithm(composition))
             raise refused(name, value or "", kinds, [str(each) for each in (*titles, composition.choices.env)])
         if value is None:
             raise UserError(f"{flag(name)}: needs a value")
@@ -89,7 +89,7 @@ def _parse(
     words: Sequence[str], composition: Composition, command: Sequence[type], prog: str, description: str
 ) -> dict[str, Any]:
     """Every option with its value."""
-    kinds, values, chosen = composition.kinds, composition.values(), composition.choices
+    kinds, values = composition.kinds, composition.values()
     groups = {
         "run": [
             _choice("preset", "Source of the defaults: our tuning, or the architecture's paper.", "tuned", PRESETS),
@@ -102,7 +102,7 @@ def _parse(
         ],
         "architecture": list(arguments(kinds["architecture"], values)),
         "algorithm": [
-            _choice("algorithm", _named("Learning algorithm", ALGORITHMS), chosen.algorithm or DEFAULT_ALGORITHM, ()),
+            _choice("algorithm", _named("Learning algorithm", ALGORITHMS), _algorithm(composition), ()),
             *arguments(kinds["algorithm"], values),
         ],
         "network": list(arguments(kinds["network"], values)),
@@ -123,6 +123,10 @@ def _parse(
 
 def _named(what: str, known: Mapping[str, str]) -> str:
     return f"{what}: {', '.join(known)}, or your own module:Name."
+
+
+def _algorithm(composition: Composition) -> str:
+    return name_of(composition.kinds["algorithm"], ALGORITHMS)
 
 
 def _optimizer(composition: Composition) -> str:

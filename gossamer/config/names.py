@@ -15,17 +15,24 @@ ARCHITECTURES = {
     "paac": "gossamer.architectures.paac:PAAC",
     "gala": "gossamer.architectures.gala:GALA",
     "pala": "gossamer.architectures.pala:PALA",
+    "impala": "gossamer.architectures.impala:IMPALA",
+    "appo": "gossamer.architectures.appo:APPO",
 }
 ALGORITHMS = {
     "a2c": "gossamer.algorithms.a2c:A2C",
     "ppo": "gossamer.algorithms.ppo:PPO",
+    "vtrace": "gossamer.algorithms.vtrace:VTrace",
+    "appo": "gossamer.algorithms.appo:AsyncPPO",
 }
+OF_ARCHITECTURE = {"impala": "vtrace", "appo": "appo"}  # its algorithm, where none is chosen
 NETWORKS = {
     "auto": "gossamer.torsos:auto",
     "nips": "gossamer.torsos:nips",
     "nature": "gossamer.torsos:nature",
     "small": "gossamer.torsos:small",
     "tiny": "gossamer.torsos:tiny",
+    "resnet": "gossamer.torsos:resnet",
+    "autoencoder": "gossamer.torsos:autoencoder",
     "mlp": "gossamer.torsos:mlp",
 }
 OPTIMIZERS = {
@@ -69,6 +76,12 @@ class Keywords(TypedDict, total=False):
     interval: int
     diagnostics: bool
     message_format: Literal["fp32", "bf16", "int8"]
+    actors: int
+    batch_rollouts: int
+    depth: int
+    reuse: int
+    replay_share: float
+    replay_size: int
     # algorithms
     gamma: float
     gae_lambda: float
@@ -79,6 +92,10 @@ class Keywords(TypedDict, total=False):
     epochs: int
     num_minibatches: int
     normalize_advantage: bool
+    rho_bar: float
+    c_bar: float
+    surrogate: Literal["behaviour", "impact", "decoupled"]
+    target_period: int
     # network
     network: str
     input: Literal["background", "unit", "raw"]
@@ -91,6 +108,7 @@ class Keywords(TypedDict, total=False):
     memory: Literal["none", "lstm", "gru"]
     memory_units: int
     last_action_reward: bool
+    reconstruction_coef: float
     # optimizers
     learning_rate: float
     anneal_steps: int

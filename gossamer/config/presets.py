@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
-from gossamer.algorithms import A2C, PPO
-from gossamer.architectures import GALA, PAAC, PALA
+from gossamer.algorithms import A2C, PPO, AsyncPPO, VTrace
+from gossamer.architectures import APPO, GALA, IMPALA, PAAC, PALA
 from gossamer.config.config import OptimizationOptions, RunOptions
 from gossamer.envs.options import AleOptions, AtariOptions
 from gossamer.errors import UserError
@@ -152,6 +152,86 @@ A2C_CONTINUOUS = Layer(
     ),
     (critic_without_memory,),
 )
+VTRACE_PIXELS = Layer(
+    "the settings of A2C on pictures, with rollouts of IMPALA's length",
+    (
+        RunOptions(rollout_length=20),
+        VTrace(gae_lambda=1.0, value_coef=0.5, entropy_coef=0.01),
+        OptimizationOptions(learning_rate=1e-3, final_fraction=0.1, max_grad_norm=0.5),
+    ),
+)
+VTRACE_VECTOR = Layer(
+    "the settings of A2C on vectors",
+    (
+        RunOptions(rollout_length=5),
+        VTrace(gamma=0.98, gae_lambda=0.9, value_coef=0.05, entropy_coef=0.01),
+        OptimizationOptions(learning_rate=2e-3, final_fraction=0.1, max_grad_norm=0.5),
+    ),
+)
+VTRACE_CONTINUOUS = Layer(
+    "observations and returns normalised, a network for each head",
+    (
+        RunOptions(rollout_length=5),
+        _NORMALIZED,
+        VTrace(gamma=0.99, gae_lambda=0.9, value_coef=0.5, entropy_coef=0.0),
+        OptimizationOptions(learning_rate=7e-4, final_fraction=0.0, max_grad_norm=0.5),
+    ),
+    (critic_without_memory,),
+)
+APPO_PIXELS = Layer(
+    "the settings of PPO on pictures",
+    (
+        AtariOptions("", screen_size=42),
+        AleOptions("", screen_size=42),
+        RunOptions(rollout_length=50),
+        AsyncPPO(
+            gae_lambda=0.95,
+            value_coef=1.0,
+            entropy_coef=0.03,
+            clip_range=0.3,
+            epochs=3,
+            num_minibatches=8,
+            normalize_advantage=True,
+        ),
+        OptimizationOptions(learning_rate=1e-3, final_fraction=0.1, max_grad_norm=10.0),
+    ),
+)
+APPO_VECTOR = Layer(
+    "the settings of PPO on vectors",
+    (
+        RunOptions(rollout_length=32),
+        AsyncPPO(
+            gamma=0.98,
+            gae_lambda=0.9,
+            value_coef=0.1,
+            entropy_coef=0.01,
+            clip_range=0.2,
+            epochs=4,
+            num_minibatches=4,
+            normalize_advantage=True,
+        ),
+        OptimizationOptions(learning_rate=1e-3, final_fraction=0.1, max_grad_norm=0.5),
+    ),
+    (returns_with_memory,),
+)
+APPO_CONTINUOUS = Layer(
+    "the settings of PPO on continuous actions",
+    (
+        RunOptions(rollout_length=128),
+        _NORMALIZED,
+        AsyncPPO(
+            gamma=0.99,
+            gae_lambda=0.95,
+            value_coef=0.5,
+            entropy_coef=0.0,
+            clip_range=0.2,
+            epochs=10,
+            normalize_advantage=True,
+        ),
+        OptimizationOptions(learning_rate=1e-3, final_fraction=0.0, max_grad_norm=0.5),
+    ),
+    (critic_without_memory,),
+)
 TUNED = {
     ("a2c", "pixels"): A2C_PIXELS,
     ("a2c", "vector"): A2C_VECTOR,
@@ -159,6 +239,12 @@ TUNED = {
     ("ppo", "pixels"): PPO_PIXELS,
     ("ppo", "vector"): PPO_VECTOR,
     ("ppo", "continuous"): PPO_CONTINUOUS,
+    ("vtrace", "pixels"): VTRACE_PIXELS,
+    ("vtrace", "vector"): VTRACE_VECTOR,
+    ("vtrace", "continuous"): VTRACE_CONTINUOUS,
+    ("appo", "pixels"): APPO_PIXELS,
+    ("appo", "vector"): APPO_VECTOR,
+    ("appo", "continuous"): APPO_CONTINUOUS,
 }
 
 PAPER_PAAC = Layer(
@@ -195,7 +281,46 @@ PAPER_PALA = Layer(
     ),
     (follow,),
 )
-PAPERS = {"paac": PAPER_PAAC, "gala": PAPER_GALA, "pala": PAPER_PALA}
+PAPER_IMPALA = Layer(
+    "IMPALA's settings for Atari games (table G.1), shallow network; the loss is a sum over 32 x 20 steps",
+    (
+        RunOptions(steps=50_000_000, rollout_length=20),
+        AtariOptions("", preprocessing="impala"),
+        IMPALA(num_envs=32),
+        VTrace(gae_lambda=1.0, value_coef=0.25, entropy_coef=0.01, loss_scale=640.0),
+        NetworkOptions(torso="nips", input="unit"),
+        RMSPropTF(decay=0.99, epsilon=0.01),
+        OptimizationOptions(learning_rate=6e-4, anneal_steps=50_000_000, final_fraction=0.0, max_grad_norm=40.0),
+    ),
+)
+PAPER_APPO = Layer(
+    "the settings of the authors' code for Pong: 42x42 pictures, auto-encoder, two passes over batches of 750 steps; "
+    "its gradient clip of 10 is for sums over these steps",
+    (
+        RunOptions(steps=5_000_000, rollout_length=50),
+        AtariOptions("", screen_size=42),
+        APPO(num_envs=15, reuse=2, depth=5),
+        AsyncPPO(
+            gae_lambda=1.0,
+            value_coef=1.0,
+            entropy_coef=0.01,
+            clip_range=0.3,
+            epochs=1,
+            num_minibatches=1,
+            surrogate="behaviour",
+        ),
+        NetworkOptions(torso="autoencoder", input="unit"),
+        Adam(epsilon=1e-8),
+        OptimizationOptions(learning_rate=5e-4, anneal_steps=0, final_fraction=1.0, max_grad_norm=10 / 750),
+    ),
+)
+PAPERS = {
+    "paac": ("a2c", PAPER_PAAC),
+    "gala": ("a2c", PAPER_GALA),
+    "pala": ("a2c", PAPER_PALA),
+    "impala": ("vtrace", PAPER_IMPALA),
+    "appo": ("appo", PAPER_APPO),
+}
 
 # Settings of an architecture that do not depend on the algorithm. Gossip has the papers' total number of environments,
 # and one thread that steps each learner's environments, because the learners run in parallel.
@@ -214,12 +339,15 @@ COMBINATIONS = {
     ),
 }
 
-MINIBATCHES = {("ppo", "continuous"): Layer("minibatches of 256 steps", (), (small_minibatches,))}
+_SMALL = Layer("minibatches of 256 steps", (), (small_minibatches,))
+MINIBATCHES = {("ppo", "continuous"): _SMALL, ("appo", "continuous"): _SMALL}
 SEQUENCES = Layer("with memory, minibatches are whole sequences", (), (whole_sequences,))
 
 IN_PLACE = {
     "gala": Layer("small environments are stepped in the learner's process", (GALA(env_workers=0),)),
     "pala": Layer("small environments are stepped in the learner's process", (PALA(env_workers=0),)),
+    "impala": Layer("small environments are stepped in the actor's process", (IMPALA(env_workers=0),)),
+    "appo": Layer("small environments are stepped in the actor's process", (APPO(env_workers=0),)),
 }
 
 
@@ -245,7 +373,7 @@ def layers(architecture: str, algorithm: str, *, preset: str, kind: Kind, atari:
 def _paper(architecture: str, algorithm: str, kind: Kind) -> Layer:
     if architecture not in PAPERS:
         raise UserError(f"--preset paper: not available for {architecture}; available for {', '.join(PAPERS)}")
-    if algorithm != "a2c":
-        raise UserError(f"--algorithm {algorithm}: {architecture.upper()}'s paper has only a2c; omit --preset paper")
-    paper = PAPERS[architecture]
+    own, paper = PAPERS[architecture]
+    if algorithm != own:
+        raise UserError(f"--algorithm {algorithm}: {architecture.upper()}'s paper has only {own}; omit --preset paper")
     return paper if kind == "pixels" else replace(paper, parts=(*paper.parts, NetworkOptions(torso="mlp", input="raw")))

@@ -11,7 +11,16 @@ from typing import Any, get_type_hints
 from gossamer.algorithms import Algorithm
 from gossamer.config.config import Architecture, Config, Control, OptimizationOptions, RunOptions
 from gossamer.config.elsewhere import suggestion
-from gossamer.config.names import ALGORITHMS, ARCHITECTURES, NETWORKS, OPTIMIZERS, PRESETS, load, name_of
+from gossamer.config.names import (
+    ALGORITHMS,
+    ARCHITECTURES,
+    NETWORKS,
+    OF_ARCHITECTURE,
+    OPTIMIZERS,
+    PRESETS,
+    load,
+    name_of,
+)
 from gossamer.config.presets import Layer, layers
 from gossamer.config.probe import probe
 from gossamer.envs import catalogue
@@ -24,7 +33,6 @@ from gossamer.networks import NetworkOptions
 from gossamer.optim import StepRule
 from gossamer.options import declared, defaults, flag, given, is_part, options
 
-DEFAULT_ALGORITHM = "a2c"
 # Parts of a `Config` whose dataclass does not depend on the choices
 COMMON = {"run": RunOptions, "network": NetworkOptions, "optimization": OptimizationOptions}
 PLACES = ("run", "env", "architecture", "algorithm", "network", "optimizer", "optimization")
@@ -78,7 +86,7 @@ class Composition:
         self.choices = choices
         architecture = architecture_kind(choices.architecture)
         self.env = catalogue.resolve(choices.env)
-        algorithm = _kind("--algorithm", choices.algorithm or DEFAULT_ALGORITHM, ALGORITHMS)
+        algorithm = _kind("--algorithm", choices.algorithm or default_algorithm(architecture), ALGORITHMS)
         names = name_of(architecture, ARCHITECTURES), name_of(algorithm, ALGORITHMS)
         seen = probe(self.env)
         found = layers(*names, preset=choices.preset, kind=seen.kind, atari=isinstance(self.env, Atari))
@@ -156,6 +164,11 @@ def build(kinds: Mapping[str, type], values: Mapping[str, Any], *, env: str, pre
     return Config(preset=preset, **parts)
 
 
+def default_algorithm(architecture: type) -> str:
+    """The algorithm of an architecture where none is chosen."""
+    return OF_ARCHITECTURE.get(name_of(architecture, ARCHITECTURES), "a2c")
+
+
 def _kind(option: str, chosen: Any, known: dict[str, str]) -> type:
     kind = load(option, chosen, known) if isinstance(chosen, str) else type(chosen)
     if not is_part(kind):
@@ -195,7 +208,8 @@ def refused(name: str, value: Any, known: Iterable[str], chosen: Collection[str]
     """The error for an option that the composition lacks. It names parts that have the option, or a similar name."""
     owners = [owner for owner, kind in _built_in() if name in declared(kind)]
     if owners:
-        have = f"{' and '.join(owners)} {'has' if len(owners) == 1 else 'have'} it"
+        listed = " and ".join(filter(None, (", ".join(owners[:-1]), owners[-1])))
+        have = f"{listed} {'has' if len(owners) == 1 else 'have'} it"
         return UserError(f"{flag(name)} {value}: not an option of {', '.join(chosen)}; {have}")
     if meant := suggestion(name):
         return UserError(f"unknown option {flag(name)}; use {flag(meant)}")

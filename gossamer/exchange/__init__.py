@@ -1,21 +1,29 @@
 """How parameters move between members."""
 
+from gossamer.exchange.all_reduce import AllReduce, Gradients
 from gossamer.exchange.base import Alone, AloneLink, Exchange, Learning, Link, LocalStep, Stepped
+from gossamer.exchange.broadcast import Broadcast, Follower, Parameters, fetch
 from gossamer.exchange.gossip.gossip import Gossip, room
 from gossamer.exchange.gossip.mailboxes import LayoutMismatch, Mailboxes
 from gossamer.exchange.proxy.proxy import Proxy
 
 __all__ = [
+    "AllReduce",
     "Alone",
     "AloneLink",
+    "Broadcast",
     "Exchange",
+    "Follower",
     "Gossip",
+    "Gradients",
     "LayoutMismatch",
     "Learning",
     "Link",
     "LocalStep",
     "Mailboxes",
+    "Parameters",
     "Proxy",
     "Stepped",
+    "fetch",
     "room",
 ]

@@ -29,6 +29,7 @@ class Learning(Protocol):
     """The part of a learner that an exchange uses."""
 
     model: nn.Module
+    rate: float  # learning rate of the next step
 
     @property
     def flat(self) -> Flat:
@@ -52,6 +53,9 @@ class Link(Protocol):
     def step(self, local: LocalStep) -> Stepped:
         """Compute the member's next parameters. An exchange acts before the local step (gradient averaging), after it
         (gossip) or instead of it (parameter server). Nothing is sent after a non-finite step."""
+
+    def finish(self, local: LocalStep) -> None:
+        """The member has nothing more to learn from. Take the steps that others still take together with it."""
 
     def refresh(self, model: nn.Module) -> Version:
         """Update a replica that does not learn, and return the version of its parameters."""
@@ -84,6 +88,8 @@ class AloneLink:
         stepped = local()
         self.version += stepped.finite
         return stepped
+
+    def finish(self, local: LocalStep) -> None: ...
 
     def refresh(self, model: nn.Module) -> Version:
         return self.version

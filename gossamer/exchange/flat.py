@@ -61,6 +61,12 @@ class Flat:
                 view.copy_(parameter.grad)
         return vector
 
+    def set_gradient(self, vector: Tensor) -> None:
+        """Replace the gradients by a vector [P]. Parameters without a gradient keep none."""
+        for parameter, view in zip(self._parameters.values(), self.views(vector), strict=True):
+            if parameter.grad is not None:
+                parameter.grad.copy_(view)
+
     @property
     def layout(self) -> bytes:
         """Hash (8 bytes) of the parameters' names, shapes and strides. Only vectors of equal layout can be averaged."""

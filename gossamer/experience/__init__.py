@@ -1,6 +1,21 @@
 """How trajectories reach learners."""
 
-from gossamer.experience.base import Experience
+from gossamer.experience.base import Reader, Writer
 from gossamer.experience.direct import Direct
+from gossamer.experience.ends import QueueReader, QueueWriter, RemoteWriter
+from gossamer.experience.queue import Batching, TrajectoryQueue
+from gossamer.experience.replay import Replay
+from gossamer.experience.slots import Slots
 
-__all__ = ["Direct", "Experience"]
+__all__ = [
+    "Batching",
+    "Direct",
+    "QueueReader",
+    "QueueWriter",
+    "Reader",
+    "RemoteWriter",
+    "Replay",
+    "Slots",
+    "TrajectoryQueue",
+    "Writer",
+]

@@ -1,23 +1,26 @@
-"""Protocol for the transfer of experience from actors to learners."""
+"""Protocols for the transfer of experience from actors to learners."""
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from torch import Tensor
-
 from gossamer.data import Batch, Trajectory
 
 
-class Experience(Protocol):
-    """Trajectory slots, which are allocated once and filled in place."""
+class Writer(Protocol):
+    """An actor's end: trajectory slots, which are allocated once and filled in place."""
 
-    def slot(self) -> AbstractContextManager[Trajectory]:
-        """Return a trajectory to fill, submitted when the context exits without an error. May block (back-pressure)."""
+    def slot(self, position: int) -> AbstractContextManager[Trajectory]:
+        """Return a trajectory to fill, submitted when the context exits without an error. May block (back-pressure).
+        `position`: environment steps in the run's budget before it."""
 
-    def batch(self, size: int) -> Batch:
-        """Return `size` trajectories to learn from."""
 
-    def trained(self, batch: Batch, priority: Tensor | None = None) -> None:
-        """Release the slots of a batch after learning from it. `priority` [B]: its new priorities."""
+class Reader(Protocol):
+    """A learner's end."""
+
+    def batch(self) -> Batch | None:
+        """Return trajectories to learn from; None if there will be no more. May block."""
+
+    def trained(self, batch: Batch) -> None:
+        """Release a batch after learning from it."""

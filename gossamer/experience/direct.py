@@ -5,30 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from torch import Tensor
-
 from gossamer.data import Batch, Trajectory
 
 
 class Direct:
-    """One slot, alternately filled and trained on."""
+    """One slot, alternately filled and trained on: both a `Writer` and a `Reader`."""
 
     def __init__(self, slot: Trajectory) -> None:
-        self._slot, self._full = slot, False
+        self._slot, self._position, self._full = slot, 0, False
 
     @contextmanager
-    def slot(self) -> Iterator[Trajectory]:
+    def slot(self, position: int) -> Iterator[Trajectory]:
         """Return the slot to fill. Raises `RuntimeError` if the last trajectory has not been trained on."""
         if self._full:
             raise RuntimeError("the slot still holds a trajectory that has not been trained on")
         yield self._slot
-        self._full = True
+        self._full, self._position = True, position
 
-    def batch(self, size: int = 1) -> Batch:
-        """Return the filled trajectory. Raises `RuntimeError` if there is none or `size` is not 1."""
-        if not self._full or size != 1:
-            raise RuntimeError(f"{size} trajectories requested from a slot that holds {int(self._full)}")
-        return Batch(self._slot, keys=(0,))
+    def batch(self) -> Batch:
+        """Return the filled trajectory. Raises `RuntimeError` if there is none."""
+        if not self._full:
+            raise RuntimeError("the slot holds no trajectory")
+        return Batch(self._slot, fresh=self._slot.steps, position=self._position)
 
-    def trained(self, batch: Batch, priority: Tensor | None = None) -> None:
+    def trained(self, batch: Batch) -> None:
         self._full = False

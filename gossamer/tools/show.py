@@ -19,6 +19,8 @@ from gossamer.options import flag
 from gossamer.program import Program
 
 EXAMPLES = {"pixels": "catch-pixels", "vector": "catch", "continuous": "Pendulum-v1"}  # of each kind of environment
+ON_POLICY = ("a2c", "ppo")
+USUAL = {"impala": ("vtrace", "appo"), "appo": ("appo", "vtrace")}  # algorithms whose defaults are shown
 PIPED_WIDTH = 200  # columns, if the output is not a terminal
 
 
@@ -43,9 +45,10 @@ def show(architecture: str, console: Console) -> None:
     console.print("\n[bold]Defaults[/bold] by algorithm and kind of environment\n")
     console.print(_defaults(architecture))
     for (algorithm, kind), chosen in TUNED.items():
-        console.print(f"  {algorithm}, {kind}: {chosen.why}")
+        if algorithm in USUAL.get(architecture, ON_POLICY):
+            console.print(f"  {algorithm}, {kind}: {chosen.why}")
     if architecture in PAPERS:
-        console.print(f"  --preset paper: {PAPERS[architecture].why}")
+        console.print(f"  --preset paper: {PAPERS[architecture][1].why}")
 
 
 def parts(wired: Program) -> list[str]:
@@ -56,9 +59,11 @@ def parts(wired: Program) -> list[str]:
 
 
 def _defaults(architecture: str) -> Table:
+    shown = USUAL.get(architecture, ON_POLICY)
     columns = {
         f"{algorithm} {kind}": flat(resolve(Choices(architecture, EXAMPLES[kind], algorithm)))
         for algorithm, kind in TUNED
+        if algorithm in shown
     }
     if architecture in PAPERS:
         columns["paper"] = flat(resolve(Choices(architecture, EXAMPLES["pixels"], preset="paper")))

@@ -53,6 +53,7 @@ class StandIn:
     """A learner as an exchange sees it."""
 
     model: nn.Module
+    rate: float = 0.0
 
     @cached_property
     def flat(self) -> Flat:

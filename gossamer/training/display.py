@@ -65,7 +65,8 @@ def hosts(progress: Progress) -> str:
 
 def members(progress: Progress) -> str:
     """How many members are present, and how many are away because their host is down; nothing of a single one."""
-    known = {*progress.members, *(worker for host in list(progress.hosts.values()) for worker in host.workers)}
+    learners = progress.members.keys() - progress.actors
+    known = {*learners, *(worker for host in list(progress.hosts.values()) for worker in host.workers)}
     away = len(progress.away)
     if len(known) < 2:
         return ""

@@ -7,7 +7,7 @@ import os
 import socket
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -40,23 +40,27 @@ class Progress:
     frames_per_step: int
     now: Callable[[], float] = time.monotonic
     steps: int = 0  # environment steps acted that count, of all workers
-    learned: int = 0  # environment steps learned from
+    learned: int = 0  # environment steps learned from, each counted once
+    reused: int = 0  # environment steps learned from once more
     updates: int = 0  # optimiser steps of all members
     episodes: int = 0
     recent: deque[Episode] = field(default_factory=lambda: deque(maxlen=RECENT))  # of all members
     members: dict[str, deque[Episode]] = field(default_factory=dict)  # worker -> its own last 100
     metrics: dict[str, dict[str, float]] = field(default_factory=dict)  # worker -> of its last update
+    actors: set[str] = field(default_factory=set)  # workers that have only acted
     gossip: dict[str, float | None] = field(default_factory=dict)  # how far members are apart, as of the last row
     spent: dict[str, float] = field(default_factory=dict)  # seconds since the start, by part
     elapsed_before: float = 0.0  # seconds of the sessions before a resume
     activity: str = ""  # what workers do before they train
     hosts: dict[str, HostStatus] = field(default_factory=dict)  # by name; empty where one process runs everything
     restarts: int = 0  # of environments that failed
+    lag: Counter[int] = field(default_factory=Counter)  # policy lag in optimiser steps -> trajectories, of each update
 
     def __post_init__(self) -> None:
         self.started = self._acting_since = self.now()
         self._lock = threading.RLock()  # for what is iterated over: it must not change meanwhile
         self._marks: deque[tuple[float, int]] = deque()  # (second, steps), the last minute of them
+        self._row_lag, self._row_waiting = Counter[int](), list[int]()  # since the last row
 
     def enter(self, activity: str) -> None:
         """A worker begins something else than training; empty where it begins to train."""
@@ -80,12 +84,20 @@ class Progress:
             self._marks.append((self._acting_since, self.steps))
         self.steps += counted
         self.learned += report.learned
+        self.reused += report.reused
+        self.lag.update(report.lag)
+        self._row_lag.update(report.lag)
+        self._row_waiting += [] if report.waiting is None else [report.waiting]
         self.updates += report.updates
         self.episodes += len(report.episodes)
         self.restarts += len(report.failures)
         self.recent.extend(report.episodes)
         self.members.setdefault(worker, deque(maxlen=RECENT)).extend(report.episodes)
-        self.metrics[worker] = report.metrics
+        if report.learned or report.reused or report.updates:
+            self.metrics[worker] = report.metrics
+            self.actors.discard(worker)
+        elif worker not in self.metrics:
+            self.actors.add(worker)
         for part, seconds in report.seconds.items():
             self.spent[part] = self.spent.get(part, 0.0) + seconds
         now = self.now()
@@ -141,15 +153,25 @@ class Progress:
             "steps": self.steps,
             "frames": self.steps * self.frames_per_step,
             "learned": self.learned,
+            "reused": self.reused,
             "updates": self.updates,
             "seconds": round(self.elapsed, 3),
             "steps_per_second": round(self.rate(10), 1),
             "episodes": self.episodes,
             "mean_return": self.mean_return,
             **self._metrics(),
+            **self._queue(),
             **self.gossip,
             **{f"time/{part}": round(share, 4) for part, share in self.shares().items()},
         }
+
+    def _queue(self) -> dict[str, float]:
+        """Policy lag and waiting batches since the last row."""
+        with self._lock:
+            lag, waiting = self._row_lag, self._row_waiting
+            self._row_lag, self._row_waiting = Counter[int](), []
+        found = {f"policy_lag_{name}": value for name, value in summary(lag).items()}
+        return found | ({"queue": sum(waiting) / len(waiting)} if waiting else {})
 
     def _metrics(self) -> dict[str, float]:
         """Of the members' last updates, the mean over those that have them."""
@@ -170,6 +192,8 @@ class Progress:
         return {
             "steps": self.steps,
             "learned": self.learned,
+            "reused": self.reused,
+            "lag": [list(pair) for pair in sorted(self.lag.items())],
             "updates": self.updates,
             "episodes": self.episodes,
             "recent": _pairs(self.recent),
@@ -178,6 +202,12 @@ class Progress:
             "restarts": self.restarts,
         }
 
+    def give_back(self) -> int:
+        """Uncount the steps that have been acted and not learned from, because what held them is lost; how many."""
+        lost = max(0, self.steps - self.learned)
+        self.steps -= lost
+        return lost
+
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there."""
         if "counts" in state:  # a checkpoint from before there was one budget: worker -> (steps, updates), and repeated
@@ -185,11 +215,20 @@ class Progress:
             state = {**state, "steps": sum(c[0] for c in counts), "updates": sum(c[1] for c in counts)}
         self.steps, self.updates = int(state["steps"]), int(state["updates"])
         self.learned = int(state.get("learned", self.steps))
+        self.reused, self.lag = int(state.get("reused", 0)), Counter(dict(state.get("lag", [])))
         self.episodes, self.elapsed_before = int(state["episodes"]), float(state["elapsed"])
         self.restarts = int(state.get("restarts", 0))  # not in checkpoints of 0.2
         self.recent.extend(_episodes(state["recent"]))
         for worker, pairs in state.get("members", {}).items():  # checkpoints of 0.1 have no more than this
             self.members[worker] = deque(_episodes(pairs), maxlen=RECENT)
+
+
+def summary(histogram: Counter[int]) -> dict[str, float]:
+    """Mean and maximum of a histogram; empty if it is."""
+    if not histogram:
+        return {}
+    mean = sum(value * count for value, count in histogram.items()) / histogram.total()
+    return {"mean": mean, "max": max(histogram)}
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -28,7 +28,7 @@ from gossamer.storage.lock import RunLock
 from gossamer.training.display import ProgressDisplay
 from gossamer.training.ends import ended_early
 from gossamer.training.host_info import HostInfoFile
-from gossamer.training.metrics import Progress, Recorder
+from gossamer.training.metrics import Progress, Recorder, summary
 from gossamer.training.observer import RunObserver, launcher_log
 from gossamer.training.signals import Abandoned, Signals, naming
 from gossamer.version import __version__
@@ -65,6 +65,8 @@ class Session:
         progress = Progress(config.run.steps, frames_per_step)
         if saved:
             progress.load_state_dict(saved["progress"])
+            if lost := progress.give_back():
+                self.log(f"{lost:,} steps that were in the queue, or acted since the checkpoint, are acted again")
         self.progress, self.done = progress, progress.steps
         self.events = earlier(self.directory / RESULT) if saved else EventLog()
         members = wired.saved_workers
@@ -176,6 +178,9 @@ class Session:
             "steps": p.steps,
             "short": short,
             "learned": p.learned,
+            "reused": p.reused,
+            "dropped": max(0, p.steps - p.learned),
+            "policy_lag": {**summary(p.lag), "trajectories": {str(k): p.lag[k] for k in sorted(p.lag)}},
             "uncounted": observer.budget.unleased,
             "frames": p.steps * p.frames_per_step,
             "episodes": p.episodes,

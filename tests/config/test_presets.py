@@ -30,7 +30,8 @@ def test_what_presets_say_can_be(architecture: str, env: str, wanted: dict[str, 
 
 def test_layers_set_options_of_their_own_algorithm_and_architecture_only() -> None:
     named = [(TUNED[key], key[0], None) for key in TUNED]
-    named += [(layer, "a2c", name) for name, layer in (*PAPERS.items(), *SHAPES.items())]
+    named += [(layer, "a2c", name) for name, layer in SHAPES.items()]
+    named += [(layer, algorithm, name) for name, (algorithm, layer) in PAPERS.items()]
     named += [(layer, algorithm, name) for (name, algorithm, _), layer in COMBINATIONS.items()]
     for layer, algorithm, architecture in named:
         kinds = {type(part) for part in layer.parts}
@@ -99,3 +100,15 @@ def test_the_paper_on_vectors_has_a_network_that_fits_them() -> None:
 def test_the_paper_has_one_algorithm() -> None:
     with pytest.raises(UserError, match="--algorithm ppo: PAAC's paper has only a2c; omit --preset paper"):
         list(layers("paac", "ppo", preset="paper", kind="pixels", atari=True))
+
+
+def test_impala_s_and_appo_s_published_settings() -> None:
+    made = resolve({"architecture": "impala", "env": "catch-pixels", "preset": "paper"})
+    assert (made.num_envs, made.rollout_length, made.loss_scale) == (32, 20, 32 * 20)  # a sum over the batch
+    assert (made.learning_rate, made.anneal_steps, made.final_fraction) == (6e-4, 50_000_000, 0.0)
+    assert (made.optimizer, made.decay, made.epsilon, made.max_grad_norm) == ("rmsprop-tf", 0.99, 0.01, 40.0)
+    assert (made.value_coef, made.entropy_coef, made.rho_bar, made.c_bar) == (0.25, 0.01, 1.0, 1.0)  # 0.5 of 0.5
+    made = resolve({"architecture": "appo", "env": "catch-pixels", "preset": "paper"})
+    assert (made.num_envs * made.rollout_length, made.reuse, made.network) == (750, 2, "autoencoder")
+    assert (made.surrogate, made.clip_range, made.learning_rate) == ("behaviour", 0.3, 5e-4)
+    assert made.max_grad_norm * 750 == pytest.approx(10)

@@ -140,8 +140,8 @@ ZERO_WILL_DO = ["env_workers", "threads", "anneal_steps", "seed"]
         ("n_steps", 128, "unknown option --n-steps; use --rollout-length"),
         ("ent_coef", 0.1, "unknown option --ent-coef; use --entropy-coef"),
         ("lr", 0.1, "unknown option --lr; use --learning-rate"),
-        ("decay", 0.9, "--decay 0.9: not an option of paac, ppo, adam, catch; rmsprop-a3c and .* have it"),
-        ("learners", 2, "--learners 2: not an option of paac, ppo, adam, catch; gala and pala have it"),
+        ("decay", 0.9, "--decay 0.9: not an option of paac, ppo, adam, catch; rmsprop-a3c, .* have it"),
+        ("learners", 2, "--learners 2: not an option of paac, ppo, adam, catch; gala, pala, impala and appo have it"),
         ("threads", 10**6, "--threads 1000000: must be at most 1,024"),
         ("num_envs", 10**6, "--num-envs 1000000: must be at most 16,384"),
         ("env_workers", 10**6, "--env-workers 1000000: must be at most 1,024"),
@@ -160,9 +160,11 @@ def test_a_network_that_cannot_be_imported_is_refused_by_name(name: str) -> None
 
 def test_what_only_the_other_algorithm_has_is_refused() -> None:
     for name, value in {"clip_range": 0.2, "epochs": 3, "num_minibatches": 4, "normalize_advantage": True}.items():
-        with pytest.raises(UserError, match=rf"--{name.replace('_', '-')} .*: not an option of .*a2c.*; ppo has it"):
+        with pytest.raises(
+            UserError, match=rf"--{name.replace('_', '-')} .*: not an option of .*a2c.*; ppo and appo have it"
+        ):
             settings(**{name: value})
-    with pytest.raises(UserError, match=r"--loss-scale 5\.0: not an option of .*ppo.*; a2c has it"):
+    with pytest.raises(UserError, match=r"--loss-scale 5\.0: not an option of .*ppo.*; a2c and vtrace have it"):
         settings(algorithm="ppo", loss_scale=5.0)
     with pytest.raises(UserError, match="--algorithm ppo: PAAC's paper has only a2c"):
         settings(algorithm="ppo", preset="paper")

@@ -190,6 +190,7 @@ def test_a_row() -> None:
         "steps": 100,
         "frames": 400,
         "learned": 80,
+        "reused": 0,
         "updates": 7,
         "seconds": 2.0,
         "steps_per_second": 50.0,

@@ -119,6 +119,9 @@ class GossipLink:
         self._save_before()
         return stepped
 
+    def finish(self, local: LocalStep) -> None:
+        self.inner.finish(local)
+
     def take(self) -> tuple[Record, ...]:
         """Return the records since the last call."""
         return (*self.inner.take(), *self._tracker.take(self.weight))

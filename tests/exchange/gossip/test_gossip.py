@@ -293,6 +293,10 @@ class _Fed:
         stepped: Stepped = self.gossip.step(local)
         return stepped
 
+    def refresh(self, model: nn.Module) -> int:
+        version: int = self.gossip.refresh(model)
+        return version
+
 
 def test_the_inner_exchange_does_the_local_step() -> None:
     inner, post = Counting(), Post(2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from some_parts import Watcher as Counting
 
@@ -15,9 +17,13 @@ pytestmark = pytest.mark.ray
 QUICK = Ray(call_seconds=2.0, stop_seconds=2.0)
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_every_architecture_runs_unchanged(architecture: str) -> None:
-    config = configure(architecture, env="catch", num_envs=4, steps=200, threads=1)
+@pytest.mark.parametrize(
+    ("architecture", "given"),
+    [*((name, {}) for name in ARCHITECTURES), ("impala", {"hosts": 2}), ("appo", {"hosts": 2, "memory": "lstm"})],
+    ids=str,
+)
+def test_every_architecture_runs_unchanged(architecture: str, given: dict[str, Any]) -> None:
+    config = configure(architecture, env="catch", num_envs=4, steps=200, threads=1, **given)
     program, watcher = build(config), Counting(steps=200)
     QUICK(program, watcher)
     reports = [record for record in watcher.records if isinstance(record, Report)]

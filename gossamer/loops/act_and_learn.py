@@ -1,10 +1,8 @@
-"""The worker loops that every architecture is made of."""
+"""The loop of architectures that act and learn in one place: PAAC, GALA, PALA."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import closing
-from typing import Concatenate, TypeAlias
 
 from gossamer.envs.watchdog import Watchdog
 from gossamer.exchange import Exchange
@@ -12,12 +10,6 @@ from gossamer.experience import Direct
 from gossamer.member import Member
 from gossamer.program import Context, Stopped
 from gossamer.task import Activity, Task
-
-# Help texts of the options that every architecture with these loops has.
-NUM_ENVS = "Environments side by side, of each learner (n_e)."
-ENV_WORKERS = "Step them (n_w): threads for Atari (0: one a core), processes for Gymnasium (0: none)."
-
-Loop: TypeAlias = Callable[Concatenate[Context, ...], None]  # what stands in for `act_and_learn` takes what it takes
 
 
 def act_and_learn(ctx: Context, task: Task, exchange: Exchange, *, num_envs: int, env_workers: int = 0) -> None:
@@ -34,10 +26,10 @@ def act_and_learn(ctx: Context, task: Task, exchange: Exchange, *, num_envs: int
         ctx.report(Activity(""))  # rates are counted from here
         try:
             while (position := ctx.claim(task.rollout_length * num_envs, member.state_dict)) is not None:
-                with experience.slot() as slot:
+                with experience.slot(position) as slot:
                     member.unroll(slot)
-                batch = experience.batch(1)
-                metrics = member.update(batch.data, position)
+                batch = experience.batch()
+                metrics = member.update(batch)
                 experience.trained(batch)
                 ctx.report(member.report(metrics))
         except Stopped:  # by an exchange that would have had to wait

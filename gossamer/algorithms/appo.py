@@ -1,0 +1,119 @@
+"""Asynchronous PPO: the clipped surrogate on V-trace advantages ("Accelerating Distributed Deep Reinforcement
+Learning", RLDM 2019), with a target network as in IMPACT (Luo et al. 2019) and the proximal policy of decoupled PPO
+(Hilton, Cobbe and Schulman 2021)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from gossamer.algorithms.base import (
+    actor_critic,
+    critic,
+    evaluate_to_end,
+    observe,
+    own_rewards,
+    return_scale,
+    sample,
+)
+from gossamer.algorithms.minibatches import minibatches, normalised
+from gossamer.algorithms.target import add_target, target_of
+from gossamer.data import Action, Trajectory, Tree
+from gossamer.losses import Loss, ppo
+from gossamer.networks import Network
+from gossamer.options import option, options
+from gossamer.returns import VTrace, vtrace
+from gossamer.spaces import Spec
+
+IMPACT_BETA = 0.5  # the ratio's denominator is at least this fraction of mu(a)
+
+
+@options
+class AsyncPPO:
+    """Minibatches over batches that may be older than the current policy.
+
+    mu is the policy that acted, pi the one that learns, and pi_old the target network or, without one, pi before the
+    batch's first update. V-trace, with pi_old, gives value targets and advantages. `surrogate` selects the ratio that
+    is clipped: `behaviour` pi / mu (RLDM 2019), `impact` pi / max(pi_old, mu / 2) (IMPACT), and `decoupled` pi / pi_old
+    with the weight min(rho_bar, pi_old / mu) (decoupled PPO), which clips the size of an update however old the batch
+    is."""
+
+    gamma: float = option("Discount.", 0.99, least=0, most=1, measure="per step")
+    gae_lambda: float = option("Lambda of the V-trace returns.", 0.95, least=0, most=1)
+    rho_bar: float = option("Importance weights are at most this.", 1.0, above=0)
+    c_bar: float = option("Importance weights that multiply along the rollout are at most this.", 1.0, least=0)
+    value_coef: float = option("Weight of the value loss.", 1.0, least=0)
+    entropy_coef: float = option("Weight of the entropy bonus.", 0.01, least=0)
+    clip_range: float = option("The probability ratio is clipped to 1 +- this.", 0.3, above=0)
+    epochs: int = option("Passes over each batch at a time.", 1, least=1, most=1000)
+    num_minibatches: int = option("Minibatches per pass.", 4, least=1, most=65_536)
+    normalize_advantage: bool = option("To mean 0 and standard deviation 1 in each minibatch.", False)
+    surrogate: Literal["behaviour", "impact", "decoupled"] = option("Denominator of the clipped ratio.", "decoupled")
+    target_period: int = option(
+        "Batches between two copies to the target network; 0: none.", 0, least=0, most=1_000_000, measure="batches"
+    )
+
+    def model(self, spec: Spec, network: Network) -> nn.Module:
+        model = actor_critic(spec, network)
+        if self.target_period:
+            add_target(model)
+        return model
+
+    def act(
+        self, model: nn.Module, obs: Tensor, state: Tree, rng: torch.Generator, *, greedy: bool = False
+    ) -> tuple[Action, Tree]:
+        return sample(model, obs, state, rng, greedy=greedy)
+
+    def value(self, model: nn.Module, obs: Tensor, state: Tree) -> Tensor:
+        return critic(model, obs, state)
+
+    def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
+        trace, log_old = self._trace(target_of(model, self.target_period), batch)
+        unit = return_scale(model, trace.target)
+        anchor, weight = self._anchor(batch.behaviour, log_old, trace.weight)
+        action, returns = batch.action.flatten(0, 1), trace.target.flatten() / unit
+        advantage, anchor, weight = (each.flatten() for each in (trace.advantage / unit, anchor, weight))
+        for _ in range(self.epochs):
+            for index, policy, value in minibatches(model, batch, self.num_minibatches, rng):
+                yield ppo(
+                    policy,
+                    value / unit,
+                    action[index],
+                    returns[index],
+                    normalised(advantage[index]) if self.normalize_advantage else advantage[index],
+                    anchor[index],
+                    weight=weight[index],
+                    clip_range=self.clip_range,
+                    value_coef=self.value_coef,
+                    entropy_coef=self.entropy_coef,
+                )
+        observe(model, batch, trace.target)
+
+    @torch.no_grad()
+    def _trace(self, old: nn.Module, batch: Trajectory) -> tuple[VTrace, Tensor]:
+        """V-trace with pi_old, and ln pi_old(a) [T, B]."""
+        policy, value = evaluate_to_end(old, batch)
+        log_old = policy.log_prob(batch.action.flatten(0, 1)).view_as(batch.behaviour)
+        trace = vtrace(
+            own_rewards(old, batch, self.gamma),
+            batch.discount,
+            value,
+            log_old - batch.behaviour,
+            lam=self.gae_lambda,
+            rho_bar=self.rho_bar,
+            c_bar=min(self.c_bar, self.rho_bar),
+            rho_pg_bar=self.rho_bar,
+        )
+        return trace, log_old
+
+    def _anchor(self, behaviour: Tensor, log_old: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """The logarithm [T, B] of the ratio's denominator, and the surrogate's weight [T, B]."""
+        if self.surrogate == "behaviour":
+            return behaviour, torch.ones_like(weight)
+        if self.surrogate == "impact":
+            return torch.maximum(log_old, behaviour + math.log(IMPACT_BETA)), torch.ones_like(weight)
+        return log_old, weight

@@ -1,0 +1,35 @@
+"""Minibatches of rollouts, for algorithms that pass over a rollout several times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from gossamer.algorithms.base import evaluate
+from gossamer.data import Trajectory
+from gossamer.distributions import Distribution
+
+
+def minibatches(
+    model: nn.Module, batch: Trajectory, count: int, rng: torch.Generator
+) -> Iterator[tuple[Tensor, Distribution, Tensor]]:
+    """Split a rollout at random into `count` minibatches. Yield the indices [N] of each in the flattened rollout, with
+    the model's outputs for them. With memory a minibatch consists of whole sequences: all steps of some
+    environments."""
+    length, envs = batch.reward.shape
+    device = batch.reward.device
+    if not batch.state:
+        obs = batch.obs[:-1].flatten(0, 1)
+        for index in torch.randperm(length * envs, generator=rng, device=device).tensor_split(count):
+            yield index, *model(obs[index])
+        return
+    steps = torch.arange(length, device=device).unsqueeze(1) * envs  # [T, 1]
+    for chosen in torch.randperm(envs, generator=rng, device=device).tensor_split(min(envs, count)):
+        yield (steps + chosen).flatten(), *evaluate(model, batch, chosen)
+
+
+def normalised(advantage: Tensor) -> Tensor:
+    """Scale advantages [N] to mean 0 and standard deviation 1."""
+    return (advantage - advantage.mean()) / (advantage.std(correction=0) + 1e-8)

@@ -1,0 +1,75 @@
+"""Actor-critic with V-trace, the algorithm of IMPALA (Espeholt et al. 2018)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from gossamer.algorithms.base import (
+    actor_critic,
+    critic,
+    evaluate_to_end,
+    observe,
+    own_rewards,
+    return_scale,
+    sample,
+)
+from gossamer.data import Action, Trajectory, Tree
+from gossamer.losses import Loss, a2c
+from gossamer.networks import Network
+from gossamer.options import option, options
+from gossamer.returns import vtrace
+from gossamer.spaces import Spec
+
+
+@options
+class VTrace:
+    """One gradient step per batch, corrected for the lag between the policy that acted and the one that learns."""
+
+    gamma: float = option("Discount.", 0.99, least=0, most=1, measure="per step")
+    gae_lambda: float = option("Lambda of the returns; 1: n-step returns.", 1.0, least=0, most=1)
+    rho_bar: float = option("Importance weights of values and of the policy gradient are at most this.", 1.0, above=0)
+    c_bar: float = option("Importance weights that multiply along the rollout are at most this.", 1.0, least=0)
+    value_coef: float = option("Weight of the value loss.", 0.5, least=0)
+    entropy_coef: float = option("Weight of the entropy bonus.", 0.01, least=0)
+    loss_scale: float = option("Factor of the whole loss (IMPALA: 640, which sums over 32 x 20 steps).", 1.0, above=0)
+
+    def model(self, spec: Spec, network: Network) -> nn.Module:
+        return actor_critic(spec, network)
+
+    def act(
+        self, model: nn.Module, obs: Tensor, state: Tree, rng: torch.Generator, *, greedy: bool = False
+    ) -> tuple[Action, Tree]:
+        return sample(model, obs, state, rng, greedy=greedy)
+
+    def value(self, model: nn.Module, obs: Tensor, state: Tree) -> Tensor:
+        return critic(model, obs, state)
+
+    def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
+        policy, value = evaluate_to_end(model, batch)
+        action = batch.action.flatten(0, 1)
+        log_ratio = policy.log_prob(action).detach().view_as(batch.behaviour) - batch.behaviour
+        trace = vtrace(
+            own_rewards(model, batch, self.gamma),
+            batch.discount,
+            value.detach(),
+            log_ratio,
+            lam=self.gae_lambda,
+            rho_bar=self.rho_bar,
+            c_bar=min(self.c_bar, self.rho_bar),
+            rho_pg_bar=self.rho_bar,
+        )
+        unit = return_scale(model, trace.target)
+        yield a2c(
+            policy,
+            value[:-1].flatten() / unit,
+            action,
+            trace.target.flatten() / unit,
+            (trace.weight * trace.advantage).flatten() / unit,
+            value_coef=self.value_coef,
+            entropy_coef=self.entropy_coef,
+            scale=self.loss_scale,
+        )
+        observe(model, batch, trace.target)

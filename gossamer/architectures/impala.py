@@ -1,0 +1,90 @@
+"""IMPALA: actors and learners apart (Espeholt et al. 2018, fig. 1)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from gossamer.envs.base import cores
+from gossamer.exchange import AllReduce, Alone, Broadcast, Gradients, Parameters, fetch
+from gossamer.experience import Batching, TrajectoryQueue
+from gossamer.experience import options as shared
+from gossamer.experience.workers import beat, watch
+from gossamer.loops import ENV_WORKERS, act, learn
+from gossamer.options import option, options
+from gossamer.program import Program
+from gossamer.task import Task
+
+
+def impala(
+    task: Task,
+    *,
+    hosts: int = 0,
+    learners: int = 1,
+    actors: int = 2,
+    num_envs: int = 32,
+    env_workers: int = 1,
+    batch_rollouts: int = 0,
+    depth: int = 2,
+    reuse: int = 1,
+    replay_share: float = 0.0,
+    replay_size: int = 1000,
+    gpus: float = 0,
+    name: str = "impala",
+) -> Program:
+    """`learners` threads that average their gradients, and for each of them `actors` threads on each of `hosts` hosts
+    (0: on the learners'), each with an equal part of the host's `num_envs` environments.
+
+    Before each rollout an actor takes the newest parameters. A learner trains on batches of `batch_rollouts` rollouts
+    (0: one of each actor), while its actors fill the next ones, at most `depth` at a time. An algorithm with importance
+    weights corrects for the lag of the actors' parameters, at most depth - 1 batches."""
+    p, crew, each = Program(name), actors * max(1, hosts), num_envs // (actors * learners)
+    batching, cpus = Batching(each, batch_rollouts or crew, depth), learners * actors * max(1, env_workers)
+    learning: dict[str, Any] = {"reuse": reuse, "replay_share": replay_share, "replay_size": replay_size}
+    acting: dict[str, Any] = {"num_envs": each, "env_workers": env_workers}
+    home = {"cpus": learners + (0 if hosts else cpus), "gpus": gpus}
+    with p.host("learner", **home):
+        newest = [p.service(Parameters)() for _ in range(learners)]
+        average = AllReduce(p.service(Gradients)(learners)) if learners > 1 else Alone()
+    copies = []  # of the newest parameters, on each host of actors
+    for h in range(hosts):
+        with p.host(f"actors{h}", cpus=cpus):
+            copies.append(p.service(Parameters)(learners * actors))
+            p.worker(fetch)(newest[0], copies[h])
+    for rank in range(learners):
+        with p.host("learner", **home):
+            queue = p.service(TrajectoryQueue)(actors=range(rank * crew, (rank + 1) * crew), batching=batching)
+            exchange = Broadcast(newest[rank], average, recovers=rank == 0)
+            p.worker(learn, saved=True)(task, queue, exchange, batching=batching, **learning)
+            if hosts:
+                p.worker(watch)(queue)
+            else:
+                p.worker(act, copies=actors)(task, queue, Broadcast(newest[rank]), **acting)
+        for h in range(hosts):
+            with p.host(f"actors{h}", cpus=cpus):
+                first, on_cpu = rank * crew + h * actors, replace(task, device="cpu")
+                p.worker(act, copies=actors)(on_cpu, queue, Broadcast(copies[h]), remote=True, **acting)
+                p.worker(beat)(queue, copies[h], range(first, first + actors))
+    return p
+
+
+@options
+class IMPALA:
+    """Options of IMPALA."""
+
+    hosts: int = option(shared.HOSTS, 0, least=0, most=1024)
+    learners: int = option(shared.LEARNERS, 1, least=1, most=1024)
+    actors: int = option(shared.ACTORS, 0, least=0, most=1024)
+    num_envs: int = option(shared.NUM_ENVS, 32, least=1, most=16_384)
+    env_workers: int = option(ENV_WORKERS, 1, least=0, most=1024)
+    batch_rollouts: int = option(shared.BATCH_ROLLOUTS, 0, least=0, most=16_384)
+    depth: int = option(shared.DEPTH, 2, least=1, most=1024, measure="batches")
+    reuse: int = option(shared.REUSE, 1, least=1, most=1000)
+    replay_share: float = option(shared.REPLAY_SHARE, 0.0, least=0, below=1)
+    replay_size: int = option(shared.REPLAY_SIZE, 1000, least=1, most=10**7, measure="trajectories")
+
+    def program(self, task: Task) -> Program:
+        shared.check(self, task.algorithm)
+        chosen = {name: getattr(self, name) for name in shared.NAMES}
+        chosen["actors"] = self.actors or shared.actors_for(self.num_envs, self.learners, cores())
+        return impala(task, gpus=task.gpus, **chosen)

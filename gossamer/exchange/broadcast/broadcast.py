@@ -1,0 +1,123 @@
+"""The two ends of broadcast: a learner that publishes, and actors that follow it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import nn
+
+from gossamer.data import Tree, Version
+from gossamer.exchange.base import Alone, Exchange, Learning, Link, LocalStep, Stepped
+from gossamer.exchange.broadcast.parameters import Parameters, Published
+from gossamer.exchange.flat import Flat
+from gossamer.exchange.gossip.records import Record
+from gossamer.program import Context
+from gossamer.task import Note
+
+RECOVERY = 10.0  # seconds that a restarted learner waits for an actor's host to offer its copy
+
+
+@dataclass(frozen=True)
+class Broadcast:
+    """Configuration of broadcast. The learner publishes after each optimiser step; `inner` performs the step, and may
+    average gradients with other learners first."""
+
+    parameters: Parameters
+    inner: Exchange = field(default_factory=Alone)
+    recovers: bool = True  # whether a restarted learner takes an actor's newer parameters
+
+    def join(self, ctx: Context, learner: Learning, state: Tree | None = None) -> Link:
+        """Join as the learner. After a restart it continues from the newest parameters that an actor's host has."""
+        version = int((state or {}).get("iteration", 0))
+        if ctx.restarts and self.recovers:
+            version = _recovered(ctx, self.parameters, learner.flat, version)
+        inner = self.inner.join(ctx, learner, (state or {}).get("inner"))
+        return BroadcastLink(self.parameters, learner, inner, version)
+
+    def follow(self, model: nn.Module) -> Follower:
+        """Connect the replica of an actor. Waits for the learner's first parameters."""
+        return Follower(self.parameters, model)
+
+
+def _recovered(ctx: Context, parameters: Parameters, flat: Flat, version: Version) -> Version:
+    """Take the newest parameters that another host offers within some seconds; their version."""
+    end = ctx.now() + RECOVERY
+    while parameters.offered() is None and ctx.now() < end and not ctx.stopped:
+        ctx.sleep(0.1)
+    offered = parameters.offered()
+    if offered is None or offered.version <= version:
+        ctx.report(Note(f"learner restarted from its last checkpoint, update {version:,}: later updates are lost"))
+        return version
+    flat.swap(offered.parameters.clone().to(flat.vector.device))
+    lost = offered.version - version
+    ctx.report(
+        Note(
+            f"learner restarted with the parameters of update {offered.version:,} from an actor's host and the "
+            f"optimizer of its last checkpoint, {lost:,} updates before"
+        )
+    )
+    return offered.version
+
+
+class BroadcastLink:
+    """The learner's end, see `Broadcast`."""
+
+    def __init__(self, parameters: Parameters, learner: Learning, inner: Link, version: Version) -> None:
+        self._parameters, self._inner, self._flat, self.version = parameters, inner, learner.flat, version
+        self._buffers = {name: buffer.detach().cpu().clone() for name, buffer in learner.model.named_buffers()}
+        self._publish()
+
+    def step(self, local: LocalStep) -> Stepped:
+        stepped = self._inner.step(local)
+        if stepped.finite:
+            self.version += 1
+            self._publish()
+        return stepped
+
+    def finish(self, local: LocalStep) -> None:
+        self._inner.finish(local)
+
+    def refresh(self, model: nn.Module) -> Version:
+        return self.version
+
+    def take(self) -> tuple[Record, ...]:
+        return self._inner.take()
+
+    def leave(self) -> None:
+        self._parameters.close()
+        self._inner.leave()
+
+    def state_dict(self) -> Tree:
+        return {"iteration": self.version, "inner": self._inner.state_dict()}
+
+    def _publish(self) -> None:
+        vector = self._flat.vector.detach().to("cpu", copy=True)
+        self._parameters.publish(Published(self.version, vector, self._buffers))
+
+
+class Follower:
+    """An actor's end: keeps a replica at the newest parameters."""
+
+    def __init__(self, parameters: Parameters, model: nn.Module) -> None:
+        self._parameters, self._flat = parameters, Flat(model)
+        first = parameters.first()
+        with torch.no_grad():
+            for name, buffer in model.named_buffers():
+                buffer.copy_(first.buffers[name])
+        self.version = self._show(first)
+
+    def refresh(self, model: nn.Module) -> Version:
+        """Take the newest parameters, without a copy, and return their version."""
+        newer = self._parameters.newer(self.version)
+        if newer is not None:
+            self.version = self._show(newer)
+        return self.version
+
+    def leave(self) -> None:
+        """The actor ends."""
+        self._parameters.leave()
+
+    def _show(self, published: Published) -> Version:
+        self._flat.swap(published.parameters.to(self._flat.vector.device))
+        return published.version

@@ -1,0 +1,35 @@
+"""Worker loop that keeps a host's copy of the parameters up to date."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from gossamer.exchange.broadcast.parameters import PackedParameters, Parameters, Reply
+from gossamer.program import Context, Stopped, Unreachable
+
+RETRY = 0.5  # seconds between two attempts to reach the learner's host
+
+
+def fetch(ctx: Context, source: Parameters, copy: Parameters) -> None:
+    """Copy the newest parameters from the learner's host, each time after an actor here has taken the last ones, until
+    all actors of this host or the learner have ended: one transfer for all actors of a host.
+
+    A learner whose host has been restarted is offered the copy."""
+    version: int | None = None
+    with suppress(Stopped):
+        while not ctx.stopped:
+            try:
+                reply = source.after(version)
+                if reply is Reply.OFFER:
+                    source.offer(copy.copy())
+                    version = None
+            except Unreachable:
+                ctx.sleep(RETRY)
+                continue
+            if reply is Reply.END:
+                return
+            if isinstance(reply, PackedParameters):
+                copy.replace(reply)
+                version = reply.version
+                if not copy.taken():
+                    return

@@ -1,0 +1,118 @@
+"""The ends of a queue: an actor's, on the learner's host or on another one, and a learner's."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
+from typing import TypeAlias, TypeVar
+
+from gossamer.data import Batch, Packed, Trajectory
+from gossamer.experience.queue import Full, TrajectoryQueue
+from gossamer.experience.replay import Replay
+from gossamer.experience.slots import Slots
+from gossamer.program import Context, Stopped, Unreachable
+
+T = TypeVar("T")
+RETRY = 0.5  # seconds between two attempts to reach the learner's host
+Timer: TypeAlias = Callable[[str], AbstractContextManager[None]]  # `actor.Clock`
+
+
+class QueueWriter:
+    """An actor's end of a queue on its host."""
+
+    def __init__(self, queue: TrajectoryQueue, actor: int, restarts: int, clock: Timer) -> None:
+        """`clock`: measures the time that the actor waits for a free slot."""
+        self._queue, self._who, self._clock = queue, (actor, restarts), clock
+        self._slots = queue.join(*self._who)
+
+    @contextmanager
+    def slot(self, position: int) -> Iterator[Trajectory]:
+        """See `Writer`. Raises `Stopped` if the program is stopped while it waits."""
+        with self._clock("actors_wait"):
+            key = self._queue.lease(*self._who)
+        try:
+            yield self._slots.slot(key)
+        except BaseException:
+            self._queue.give_back(key, *self._who)
+            raise
+        self._queue.put(key, *self._who, position)
+
+    def close(self) -> None:
+        """The actor ends."""
+        self._queue.leave(*self._who)
+
+
+class RemoteWriter:
+    """An actor's end of a queue on another host: a rollout is filled here, then sent."""
+
+    def __init__(self, ctx: Context, queue: TrajectoryQueue, slot: Trajectory, clock: Timer) -> None:
+        """`slot`: memory for a rollout. `clock`: measures the time that the actor waits for a free slot and sends."""
+        self._ctx, self._queue, self._slot, self._clock = ctx, queue, slot, clock
+        self._who = (ctx.rank, ctx.restarts)
+        self._reach(lambda: queue.register(*self._who))
+
+    @contextmanager
+    def slot(self, position: int) -> Iterator[Trajectory]:
+        """See `Writer`. Raises `Stopped` if the program is stopped while it waits."""
+        with self._clock("actors_wait"):
+            key = self._reach(lambda: self._queue.lease(*self._who))
+        yield self._slot
+        with self._clock("send"):
+            packed = Packed.of(self._slot)
+            self._reach(lambda: self._queue.deliver(key, *self._who, position, packed))
+
+    def close(self) -> None:
+        """The actor ends."""
+        with suppress(Stopped):
+            self._reach(lambda: self._queue.leave(*self._who))
+
+    def _reach(self, call: Callable[[], T]) -> T:
+        """Call the learner's host, again until it answers. Every call here may be executed twice."""
+        while True:
+            try:
+                return call()
+            except Unreachable:
+                if self._ctx.stopped:
+                    raise Stopped("while the learner's host did not answer") from None
+                self._ctx.sleep(RETRY)
+
+
+class QueueReader:
+    """A learner's end of a queue on its host.
+
+    `reuse`: passes over each batch. Each new batch is trained on in turn with the reuse - 1 before it. `replay`: old
+    trajectories that are added to each new batch."""
+
+    def __init__(self, queue: TrajectoryQueue, slots: Slots, *, reuse: int = 1, replay: Replay | None = None) -> None:
+        self._queue, self._slots, self._reuse, self._replay = queue, slots, reuse, replay
+        self._ring = deque[Batch](maxlen=reuse)
+        self._round = deque[Batch]()  # batches still to be trained on before the next new one
+        queue.provide(slots)
+
+    def batch(self) -> Batch | None:
+        """See `Reader`."""
+        if not self._round:
+            full = self._queue.take()
+            if full is None:
+                return None
+            self._ring.append(self._read(full))
+            self._round.extend(self._ring)
+        return self._round.popleft()
+
+    def trained(self, batch: Batch) -> None:
+        """See `Reader`."""
+        place = next(i for i, each in enumerate(self._ring) if each.key == batch.key)
+        self._ring[place] = replace(batch, fresh=0)
+        if not self._round and len(self._ring) == self._reuse:
+            self._queue.trained(self._ring[0].key)
+
+    def _read(self, full: Full) -> Batch:
+        for place, packed in full.packed.items():
+            packed.unpack(self._slots.at(full.number, place))
+        data = self._slots.batch(full.number, full.places)
+        fresh = data.steps
+        if self._replay is not None:
+            data = self._replay.mixed(data)
+        return Batch(data, fresh, full.position, full.number, full.waiting)

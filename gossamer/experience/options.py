@@ -1,0 +1,75 @@
+"""Help texts and checks of the options that architectures with a queue have."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from gossamer.algorithms import A2C, PPO, Algorithm
+from gossamer.errors import UserError
+
+HOSTS = "Hosts of actors, each one process; 0: the actors are on the learner's host."
+LEARNERS = "Learners, each a thread with actors of its own; they average their gradients."
+ACTORS = "Actors of each learner on each host, each a thread; 0: one a core, but one core for each learner."
+NUM_ENVS = "Environments of all actors of a host together."
+BATCH_ROLLOUTS = "Rollouts of each batch, one of an actor each; 0: as many as actors."
+DEPTH = "Batches being filled, full or trained on; 1: acting and learning take turns."
+REUSE = "Passes over each batch, in turn with newer ones."
+REPLAY_SHARE = "Fraction of old trajectories in each batch."
+REPLAY_SIZE = "Newest trajectories kept for it."
+NAMES = (
+    "hosts",
+    "learners",
+    "actors",
+    "num_envs",
+    "env_workers",
+    "batch_rollouts",
+    "depth",
+    "reuse",
+    "replay_share",
+    "replay_size",
+)
+
+
+FEWEST_ENVS = 4  # of an actor, where the number of actors is not given: smaller batches make inference slow
+
+
+def actors_for(num_envs: int, learners: int, cores: int) -> int:
+    """The number of actors of each learner on a machine with so many cores: it divides the learner's environments."""
+    envs = num_envs // learners
+    most = max(1, min(cores // learners - 1, envs // FEWEST_ENVS))
+    return next(actors for actors in range(most, 0, -1) if envs % actors == 0 or actors == 1)
+
+
+class QueueOptions(Protocol):
+    """The options that `check` reads."""
+
+    @property
+    def learners(self) -> int: ...
+    @property
+    def actors(self) -> int: ...
+    @property
+    def num_envs(self) -> int: ...
+    @property
+    def batch_rollouts(self) -> int: ...
+    @property
+    def depth(self) -> int: ...
+    @property
+    def reuse(self) -> int: ...
+
+
+def check(options: QueueOptions, algorithm: Algorithm) -> None:
+    """Raise `UserError` if the options contradict each other, or if the algorithm is on-policy."""
+    envs, depth, groups = options.num_envs, options.depth, options.learners * max(1, options.actors)
+    name = f"--actors {options.actors}" if options.learners == 1 else f"--learners {options.learners} x --actors"
+    if envs < groups:
+        raise UserError(f"--num-envs {envs}: fewer environments than {name}; each actor needs one or more")
+    if envs % groups:
+        raise UserError(f"--num-envs {envs}: must be a multiple of {name}: all actors have equally many")
+    if options.reuse > 1 and options.reuse >= depth:
+        raise UserError(
+            f"--reuse {options.reuse}: needs --depth {options.reuse + 1} or more (now {depth}): the learner holds as "
+            "many batches, and the actors need another one"
+        )
+    if isinstance(algorithm, A2C | PPO):
+        kind = type(algorithm).__name__.lower()
+        raise UserError(f"--algorithm {kind}: on-policy, but batches of a queue are older; use vtrace or appo")

@@ -1,0 +1,177 @@
+"""A queue of trajectories from actors to a learner. Services pass keys; `Slots` holds the memory.
+
+Lag is bounded by credit: a slot of batch n is free only after batch n - depth has been trained on. The parameters that
+an actor fetches after it has obtained the slot are then at most depth - 1 batches older than those that learn from it,
+however slow the actor is. With depth 1, actors and learner take turns, and the lag is 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from gossamer.data import Packed
+from gossamer.experience.slots import Slots
+from gossamer.program import Wait, waits
+
+PATIENCE = 5.0  # seconds without a heartbeat after which an actor's slot is given to another one
+GONE = 300.0  # seconds without a heartbeat of any actor after which the learner no longer waits for them
+
+
+@dataclass(frozen=True)
+class Batching:
+    """How rollouts make batches."""
+
+    num_envs: int  # environments of each rollout: one slot
+    slots: int  # rollouts of each batch
+    depth: int  # batches that are being filled, full, or trained on
+
+
+@dataclass(frozen=True)
+class Full:
+    """A batch to train on."""
+
+    number: int  # 0, 1, ..
+    places: tuple[int, ...]  # its slots that are full: all of them, except at the end of a run
+    position: int  # environment steps in the run's budget before it
+    waiting: int  # further batches that are full
+    packed: Mapping[int, Packed]  # slots that other hosts have filled, by place: still to be unpacked
+
+
+class TrajectoryQueue:
+    """Service: which slots are free, which are being filled, and which batches are ready.
+
+    Actors of other hosts send their rollouts with `deliver`, and heartbeats with `beat`. If there is no heartbeat for
+    `PATIENCE` seconds, an actor's slot is given to another one; what it sends later is refused."""
+
+    def __init__(self, *, actors: Collection[int], batching: Batching) -> None:
+        """`actors`: their ranks."""
+        self._count, self._depth = batching.slots, batching.depth
+        self._slots: Slots | None = None
+        self._expected = set(actors)  # actors that have not ended
+        self._next = 0  # first slot that has never been leased
+        self._returned: list[int] = []  # slots that an actor has given back empty
+        self._leased: dict[int, tuple[int, int]] = {}  # slot -> (actor, its restarts)
+        self._full: dict[int, dict[int, int]] = {}  # batch -> place -> position
+        self._taken = self._released = 0  # batches that the learner has taken, and that it has trained on
+        self._packed: dict[int, Packed] = {}  # slot -> what another host has sent for it
+        self._heard: dict[int, float] = {}  # actor of another host -> time of its last heartbeat
+        self._now = 0.0  # seconds, of the last tick
+
+    # Called by the learner
+
+    def provide(self, slots: Slots) -> None:
+        """Give the memory to the actors of this host."""
+        self._slots = slots
+
+    @waits
+    def take(self) -> Wait[Full | None]:
+        """Return the next batch, as soon as it is full. Returns None after all actors have ended and every full slot
+        has been taken; before that, incomplete batches."""
+        while not self._complete(self._taken) and not self._ended():
+            yield
+        while self._taken * self._count < self._next:
+            number, self._taken = self._taken, self._taken + 1
+            if filled := self._full.pop(number, {}):
+                waiting = sum(map(self._complete, range(self._taken, self._taken + self._depth)))
+                keys = {place: number * self._count + place for place in sorted(filled)}
+                packed = {place: self._packed.pop(key) for place, key in keys.items() if key in self._packed}
+                return Full(number, tuple(keys), min(filled.values()), waiting, packed)
+        return None
+
+    def trained(self, number: int) -> None:
+        """Free the slots of a batch and of all earlier ones."""
+        self._released = max(self._released, number + 1)
+
+    # Called by actors
+
+    @waits
+    def join(self, actor: int, restarts: int) -> Wait[Slots]:
+        """Return the memory, as soon as the learner has provided it. Frees what an earlier life of the actor held."""
+        self._expected.add(actor)
+        self._give_back(actor, restarts)
+        while self._slots is None:
+            yield
+        return self._slots
+
+    @waits
+    def lease(self, actor: int, restarts: int) -> Wait[int]:
+        """Return the earliest free slot, or the one that the actor has already. Waits until there is one."""
+        for key, who in self._leased.items():
+            if who == (actor, restarts):
+                return key  # the answer to its last call did not arrive
+        while not self._returned and self._next >= (self._released + self._depth) * self._count:
+            yield
+        if self._returned:
+            key = self._returned.pop(0)
+        else:
+            key, self._next = self._next, self._next + 1
+        self._leased[key] = actor, restarts
+        return key
+
+    def put(self, key: int, actor: int, restarts: int, position: int) -> bool:
+        """Hand over a full slot. Returns False if it no longer belongs to this life of the actor."""
+        if self._leased.get(key) != (actor, restarts):
+            return False
+        del self._leased[key]
+        number, place = divmod(key, self._count)
+        self._full.setdefault(number, {})[place] = position
+        return True
+
+    def deliver(self, key: int, actor: int, restarts: int, position: int, packed: Packed) -> bool:
+        """Hand over a slot's content from another host. Returns as `put`."""
+        if not self.put(key, actor, restarts, position):
+            return False
+        self._packed[key] = packed
+        return True
+
+    def register(self, actor: int, restarts: int) -> None:
+        """An actor of another host begins. Frees what an earlier life of it held."""
+        self._expected.add(actor)
+        self._give_back(actor, restarts)
+        self._heard[actor] = self._now
+
+    def beat(self, actors: Collection[int]) -> None:
+        """A heartbeat of another host's actors."""
+        self._heard |= dict.fromkeys(self._expected & set(actors), self._now)
+
+    def tick(self, now: float) -> bool:
+        """Take the slots of silent actors back at this time (seconds). Returns whether there are actors that have not
+        ended."""
+        self._now = now
+        for actor, heard in list(self._heard.items()):
+            if now - heard > PATIENCE:
+                self._give_back(actor, 2**31)
+                if self._expected <= self._silent(now):
+                    self._expected.discard(actor)  # no other actor is there to continue without it
+        return not self._ended()
+
+    def _silent(self, now: float) -> set[int]:
+        """The actors that have not been heard of for a long time."""
+        return {actor for actor, heard in self._heard.items() if now - heard > GONE}
+
+    def give_back(self, key: int, actor: int, restarts: int) -> None:
+        """Return a slot that has not been filled."""
+        if self._leased.get(key) == (actor, restarts):
+            self._free(key)
+
+    def leave(self, actor: int, restarts: int) -> None:
+        """The actor ends."""
+        self._give_back(actor, restarts + 1)
+        self._expected.discard(actor)
+        self._heard.pop(actor, None)
+
+    def _give_back(self, actor: int, restarts: int) -> None:
+        """Free the slots of an actor's lives before this number of restarts."""
+        for key in [key for key, (who, life) in self._leased.items() if who == actor and life < restarts]:
+            self._free(key)
+
+    def _free(self, key: int) -> None:
+        del self._leased[key]
+        self._returned = sorted([*self._returned, key])
+
+    def _complete(self, number: int) -> bool:
+        return len(self._full.get(number, ())) == self._count
+
+    def _ended(self) -> bool:
+        return not self._expected and not self._leased

@@ -1,0 +1,29 @@
+"""Uniform replay of trajectories (Espeholt et al. 2018, section 5.2.2)."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import torch
+
+from gossamer.data import Trajectory
+
+
+class Replay:
+    """Keeps copies of the newest trajectories and adds some of them to each new batch."""
+
+    def __init__(self, share: float, capacity: int, rng: torch.Generator) -> None:
+        """`share`: fraction of old trajectories in a batch, 0 <= share < 1; `capacity`: trajectories kept."""
+        self._share, self._capacity, self._rng = share, capacity, rng
+        self._kept = deque[Trajectory]()  # one environment each
+
+    def mixed(self, fresh: Trajectory) -> Trajectory:
+        """Return a batch of fresh and old trajectories, and keep copies of the fresh ones."""
+        width = len(fresh.version)
+        wanted = round(width * self._share / (1 - self._share)) if self._kept else 0
+        chosen = torch.randint(len(self._kept) or 1, (wanted,), generator=self._rng).tolist()
+        batch = Trajectory.concatenated([fresh, *(self._kept[i] for i in chosen)]) if chosen else fresh
+        self._kept.extend(Trajectory.concatenated([fresh.column(b)]) for b in range(width))
+        while len(self._kept) > self._capacity:
+            self._kept.popleft()
+        return batch

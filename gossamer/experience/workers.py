@@ -1,0 +1,33 @@
+"""Worker loops that find out which actors of other hosts are alive."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from contextlib import suppress
+from typing import Protocol
+
+from gossamer.experience.queue import TrajectoryQueue
+from gossamer.program import Context, Unreachable
+
+BEAT = 1.0  # seconds between heartbeats
+
+
+class Followed(Protocol):
+    """A service that knows whether its host's actors have ended."""
+
+    def followed(self) -> bool:
+        """Whether actors of this host have not ended."""
+
+
+def beat(ctx: Context, queue: TrajectoryQueue, here: Followed, actors: Collection[int]) -> None:
+    """Send a heartbeat of this host's actors to the learner's host, until they have ended."""
+    while not ctx.stopped and here.followed():
+        with suppress(Unreachable):
+            queue.beat(actors)
+        ctx.sleep(BEAT)
+
+
+def watch(ctx: Context, queue: TrajectoryQueue) -> None:
+    """Clock of a queue, on the learner's host, until all actors have ended."""
+    while not ctx.stopped and queue.tick(ctx.now()):
+        ctx.sleep(BEAT)

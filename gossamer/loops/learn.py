@@ -1,0 +1,59 @@
+"""The loop of learners that do not act."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from gossamer.envs.base import EnvFactory
+from gossamer.envs.watchdog import Watchdog
+from gossamer.exchange import Exchange
+from gossamer.experience import Batching, QueueReader, Replay, Slots, TrajectoryQueue
+from gossamer.member import Trainer, prepared
+from gossamer.program import Context, Stopped
+from gossamer.spaces import Spec
+from gossamer.task import Task
+
+
+def learn(
+    ctx: Context,
+    task: Task,
+    queue: TrajectoryQueue,
+    exchange: Exchange,
+    *,
+    batching: Batching,
+    reuse: int = 1,
+    replay_share: float = 0.0,
+    replay_size: int = 0,
+) -> None:
+    """Learn from the batches of the queue until its actors have ended.
+
+    `reuse`: passes over each batch; `replay_share`: fraction of old trajectories in each batch, of the newest
+    `replay_size`."""
+    task = prepared(ctx, task)
+    with closing(Trainer(ctx, task, _spec(ctx, task.env), exchange, ctx.restored())) as trainer:
+        replay = Replay(replay_share, replay_size, task.generator("replay", ctx.rank)) if replay_share else None
+        batches = [trainer.slot(batching.slots * batching.num_envs) for _ in range(batching.depth)]
+        experience = QueueReader(queue, Slots(batches, batching.slots), reuse=reuse, replay=replay)
+        try:
+            while ctx.claim(0, trainer.state_dict) is not None:
+                with trainer.clock("learner_waits"):
+                    batch = experience.batch()
+                if batch is None:
+                    trainer.learner.finish(trainer.link)
+                    break
+                metrics = trainer.update(batch)
+                experience.trained(batch)
+                ctx.report(trainer.report(metrics, batch.waiting))
+        except Stopped:  # while it waited for a batch
+            pass
+        except Exception:
+            if trainer.learner.finite:  # the parameters are those of the last good step
+                ctx.save(trainer.state_dict())
+            raise
+        ctx.save(trainer.state_dict())
+
+
+def _spec(ctx: Context, env: EnvFactory) -> Spec:
+    """The environment's observations and actions, read from one that is closed again."""
+    with Watchdog(env.name, ctx.report) as watchdog, closing(watchdog.watch(env.make(1))) as one:
+        return one.spec

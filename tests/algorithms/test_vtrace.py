@@ -1,0 +1,238 @@
+"""V-trace actor-critic and asynchronous PPO: what they reduce to, and what they correct."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from some_parts import a_task, a_trajectory
+from torch import Tensor, nn
+
+from gossamer.algorithms import A2C, PPO, Algorithm, AsyncPPO, VTrace
+from gossamer.algorithms.base import evaluate_to_end, own_rewards
+from gossamer.algorithms.target import Target
+from gossamer.data import Final, Trajectory
+from gossamer.distributions import Categorical
+from gossamer.envs.toy import Catch
+from gossamer.exchange import AloneLink
+from gossamer.learner import Learner, build
+from gossamer.losses import Loss
+from gossamer.networks import ActorCritic
+from gossamer.returns import vtrace
+
+SPEC = Catch().make(1).spec
+NO_ENTROPY: dict[str, Any] = {"entropy_coef": 0.0, "value_coef": 0.0}
+ONE_PASS: dict[str, Any] = {"epochs": 1, "num_minibatches": 1, "normalize_advantage": False}
+
+
+def a_model(algorithm: Algorithm, seed: int = 1, **network: Any) -> ActorCritic:
+    """A network whose policy and values are not nearly uniform."""
+    model = build(a_task(algorithm=algorithm, seed=seed, **network), SPEC)
+    assert isinstance(model, ActorCritic)
+    with torch.no_grad():
+        for parameter in model.policy.parameters():
+            parameter.mul_(50.0)
+    return model
+
+
+def acted_by(model: nn.Module, *, length: int = 5, envs: int = 3, seed: int = 0) -> Trajectory:
+    """A trajectory whose behaviour policy and values are the model's own."""
+    slot = a_trajectory(SPEC, length, envs, seed)
+    with torch.no_grad():
+        policy, value = evaluate_to_end(model, slot)
+        slot.behaviour.copy_(policy.log_prob(slot.action.flatten()).view(length, envs))
+        slot.value.copy_(value)
+    slot.discount[2, 1] = 0.0  # an episode ends
+    return slot
+
+
+def losses(algorithm: Algorithm, model: nn.Module, batch: Trajectory) -> Iterator[Loss]:
+    return algorithm.losses(model, batch, torch.Generator().manual_seed(0))
+
+
+def gradient(algorithm: Algorithm, model: nn.Module, batch: Trajectory) -> list[Tensor]:
+    """Of the first loss."""
+    model.zero_grad()
+    next(losses(algorithm, model, batch)).total.backward()  # type: ignore[no-untyped-call]
+    return [p.grad.clone() for p in model.parameters() if p.grad is not None]
+
+
+def close(one: list[Tensor], other: list[Tensor]) -> None:
+    assert len(one) == len(other) > 0
+    assert any(float(g.abs().max()) > 1e-3 for g in one)
+    for a, b in zip(one, other, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("lam", [1.0, 0.9])
+def test_without_lag_the_gradient_is_a2c_s(lam: float) -> None:
+    options: dict[str, Any] = {"gamma": 0.9, "gae_lambda": lam, "value_coef": 0.5, "entropy_coef": 0.01}
+    model = a_model(A2C())
+    batch = acted_by(model)
+    if lam == 1.0:
+        close(gradient(VTrace(**options), model, batch), gradient(A2C(**options), model, batch))
+    else:  # GAE's advantage is v_t - V(x_t), V-trace's r + gamma v_{t+1} - V(x_t): with lambda < 1 only values agree
+        loss, other = (next(losses(kind(**options), model, batch)) for kind in (VTrace, A2C))
+        torch.testing.assert_close(loss.parts["value_loss"], other.parts["value_loss"])
+
+
+@pytest.mark.parametrize("surrogate", ["behaviour", "impact", "decoupled"])
+def test_at_ratio_one_the_surrogate_has_the_gradient_of_vtrace(surrogate: Any) -> None:
+    model = a_model(VTrace())
+    batch = acted_by(model)
+    ours = AsyncPPO(gae_lambda=1.0, surrogate=surrogate, **ONE_PASS, **NO_ENTROPY)
+    close(gradient(ours, model, batch), gradient(VTrace(**NO_ENTROPY), model, batch))
+
+
+def test_the_decoupled_surrogate_weights_by_age_and_clips_by_the_update() -> None:
+    # At the first update the ratio pi / pi_old is 1 whatever mu was: V-trace's gradient again
+    batch = acted_by(a_model(VTrace(), seed=2))
+    model = a_model(VTrace(), seed=1)
+    ours = AsyncPPO(gae_lambda=1.0, surrogate="decoupled", clip_range=1e-6, **ONE_PASS, **NO_ENTROPY)
+    close(gradient(ours, model, batch), gradient(VTrace(**NO_ENTROPY), model, batch))
+
+
+def test_the_behaviour_surrogate_clips_what_is_far_from_the_policy_that_acted() -> None:
+    model = a_model(VTrace(), seed=1)
+    batch = acted_by(a_model(VTrace(), seed=2))
+    ours = AsyncPPO(surrogate="behaviour", clip_range=1e-6, **ONE_PASS, **NO_ENTROPY)
+    (loss,) = losses(ours, model, batch)
+    assert float(loss.parts["clip_fraction"]) == 1.0
+    (free,) = losses(replace(ours, surrogate="decoupled"), model, batch)
+    assert float(free.parts["clip_fraction"]) == 0.0
+
+
+def test_impact_s_ratio_is_not_beyond_twice_that_to_the_policy_that_acted() -> None:
+    # mu(a) = 0.8, pi_old(a) = 0.1: the denominator is 0.4; with mu(a) = 0.1, it is pi_old(a)
+    for mu, old, wanted in ((0.8, 0.1, 0.4), (0.1, 0.3, 0.3)):
+        anchor, weight = AsyncPPO(surrogate="impact")._anchor(
+            torch.tensor([[mu]]).log(), torch.tensor([[old]]).log(), torch.tensor([[9.0]])
+        )
+        assert float(anchor.exp()) == pytest.approx(wanted)
+        assert float(weight) == 1.0
+
+
+def test_on_policy_it_is_ppo_but_for_the_advantage() -> None:
+    # lambda 1: GAE's advantage is V-trace's. PPO's value loss has the same targets.
+    options: dict[str, Any] = {"gamma": 0.9, "gae_lambda": 1.0, "entropy_coef": 0.01, "value_coef": 0.5, **ONE_PASS}
+    model = a_model(PPO())
+    batch = acted_by(model)
+    close(gradient(AsyncPPO(**options), model, batch), gradient(PPO(**options), model, batch))
+
+
+def test_every_sample_is_used_once_a_pass() -> None:
+    model = a_model(AsyncPPO())
+    batch = acted_by(model)
+    found = list(losses(AsyncPPO(epochs=3, num_minibatches=4), model, batch))
+    assert len(found) == 12
+
+
+def test_truncation_bootstraps_from_the_learner_s_own_value() -> None:
+    # gamma V(final) as the behaviour policy saw it, 0.5 * 2 = 1, is replaced by the learner's
+    model = a_model(VTrace(), seed=3)
+    batch = acted_by(a_model(VTrace(), seed=2))
+    final = torch.rand(*SPEC.obs_shape)
+    batch.finals.append(Final(t=2, b=1, obs=final, state={}, value=1.0))
+    with torch.no_grad():
+        own = float(model(final.unsqueeze(0))[1])
+    wanted = batch.reward.clone()
+    wanted[2, 1] += 0.5 * own - 1.0
+    torch.testing.assert_close(own_rewards(model, batch, 0.5), wanted)
+    without = replace(batch, finals=[])
+    assert own_rewards(model, without, 0.5) is batch.reward
+    with_it, alone = (gradient(VTrace(gamma=0.5), model, each) for each in (batch, without))
+    assert not all(torch.equal(a, b) for a, b in zip(with_it, alone, strict=True))
+
+
+def test_with_memory_two_episodes_in_one_batch_are_the_two_apart() -> None:
+    model = a_model(VTrace(), memory="lstm", memory_units=8)
+    whole = a_trajectory(SPEC, 6, 2, 0)
+    state = model.initial_state(2)
+    whole = replace(whole, state=state)
+    whole.discount[3], whole.begins[4] = 0.0, True
+    policy, value = evaluate_to_end(model, whole)
+    halves = [
+        replace(whole, obs=whole.obs[a : b + 1], begins=whole.begins[a : b + 1], reward=whole.reward[a:b])
+        for a, b in ((0, 4), (4, 6))
+    ]
+    for (a, b), half in zip(((0, 4), (4, 6)), halves, strict=True):
+        apart, values = evaluate_to_end(model, half)
+        torch.testing.assert_close(apart.parameters, policy.parameters[2 * a : 2 * b])
+        torch.testing.assert_close(values[:-1], value[a:b])
+
+
+def test_a_target_network_is_an_older_copy_renewed_every_so_many_batches() -> None:
+    algorithm = AsyncPPO(target_period=2, **ONE_PASS)
+    learner = Learner(a_task(algorithm=algorithm, rate=0.01), SPEC)
+    assert isinstance(learner.model, ActorCritic)
+    target = learner.model.target
+    assert isinstance(target, Target)
+
+    def difference() -> float:
+        own = dict(learner.model.named_parameters())
+        return max(float((own[name] - p).detach().abs().max()) for name, p in target.model.named_parameters())
+
+    found = []
+    for seed in range(4):
+        learner.update(a_trajectory(SPEC, 4, 3, seed), AloneLink(), 0)
+        found.append(difference())
+    assert all(each > 0 for each in found)
+    assert found[1] > found[0]  # two updates from the copy
+    assert found[2] < found[1]  # copied again before the third
+    assert not any(p.requires_grad for p in target.parameters())
+
+
+def test_a_target_network_is_saved_and_restored() -> None:
+    task = a_task(algorithm=AsyncPPO(target_period=3, **ONE_PASS), rate=0.01)
+    one, other = Learner(task, SPEC), Learner(task, SPEC)
+    one.update(a_trajectory(SPEC, 4, 3, 0), AloneLink(), 0)
+    other.load_state_dict(one.state_dict())
+    for seed in range(1, 4):
+        for learner in (one, other):
+            learner.update(a_trajectory(SPEC, 4, 3, seed), AloneLink(), 0)
+    for a, b in zip(one.model.state_dict().values(), other.model.state_dict().values(), strict=True):
+        assert torch.equal(a, b)
+
+
+class Spy(nn.Module):
+    """Three actions and a value for everything, as parameters in float64."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.logits = nn.Parameter(torch.tensor([0.5, -0.2, 0.1], dtype=torch.float64))
+        self.worth = nn.Parameter(torch.tensor(0.3, dtype=torch.float64))
+
+    def forward(self, obs: Tensor) -> tuple[Categorical, Tensor]:
+        return Categorical(self.logits.expand(len(obs), -1)), self.worth.expand(len(obs))
+
+
+def test_the_gradient_by_finite_differences() -> None:
+    # Targets, advantages and weights are constants of the loss: those of the unchanged parameters.
+    spy, slot = Spy(), a_trajectory(SPEC, 4, 2, 0)
+    slot.behaviour.copy_(torch.linspace(-2.5, -0.3, 8).view(4, 2))
+    batch = replace(slot, **{n: getattr(slot, n).double() for n in ("reward", "discount", "behaviour", "value")})
+    algorithm = VTrace(gamma=0.9, value_coef=0.5, entropy_coef=0.1)
+    analytic = gradient(algorithm, spy, batch)
+    with torch.no_grad():
+        policy, value = evaluate_to_end(spy, batch)
+        log_ratio = policy.log_prob(batch.action.flatten()).view(4, 2) - batch.behaviour
+        trace = vtrace(batch.reward, batch.discount, value, log_ratio)
+
+    @torch.no_grad()
+    def loss() -> float:
+        now, value = evaluate_to_end(spy, batch)
+        gain = (trace.weight * trace.advantage).flatten() * now.log_prob(batch.action.flatten())
+        error = (trace.target - value[:-1]).square().mean()
+        return float(-gain.mean() - 0.1 * now.entropy().mean() + 0.5 * error)
+
+    for parameter, found in zip(spy.parameters(), analytic, strict=True):
+        for i in range(parameter.numel()):
+            ends = []
+            for step in (1e-6, -2e-6):
+                parameter.data.view(-1)[i] += step
+                ends.append(loss())
+            parameter.data.view(-1)[i] += 1e-6
+            assert (ends[0] - ends[1]) / 2e-6 == pytest.approx(float(found.view(-1)[i]), rel=1e-6, abs=1e-9)

@@ -1,0 +1,300 @@
+"""IMPALA and APPO: they learn on every launcher; without lag they are A2C; steps are counted once; runs go on."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter as Counts
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from some_parts import Watcher, a_task, differences
+
+import gossamer
+from gossamer.algorithms import A2C, AsyncPPO, VTrace
+from gossamer.architectures import impala, paac
+from gossamer.config.build import program
+from gossamer.config.resolve import configure
+from gossamer.data import Trajectory
+from gossamer.envs.toy import Catch, Counter, Recall
+from gossamer.errors import UserError
+from gossamer.exchange import Link
+from gossamer.launch.simulation import Faults, Network, Simulation
+from gossamer.launch.threads import threads
+from gossamer.learner import Learner
+from gossamer.storage.checkpoint import Store
+from gossamer.storage.contents import CHECKPOINTS, LOG
+from gossamer.task import Note, Task
+
+Launcher = Callable[..., None]
+launchers = pytest.mark.parametrize("launch", [threads, Simulation(1)], ids=["threads", "simulation"])
+
+
+def end_of(
+    task: Task, launch: Launcher = threads, saved: dict[str, Any] | None = None, *, steps: int = 64, **given: Any
+) -> Watcher:
+    """A run that is over."""
+    watcher = Watcher(saved, steps=steps)
+    launch(impala(task, **{"actors": 1, "num_envs": 3, "depth": 1, **given}), watcher)
+    return watcher
+
+
+@pytest.mark.parametrize(("name", "algorithm"), [("impala", "vtrace"), ("impala", "appo"), ("appo", "appo")])
+def test_catch_is_solved_with_the_default_settings(name: str, algorithm: str, tmp_path: Path) -> None:
+    run = gossamer.train(name, env="catch", algorithm=algorithm, steps=100_000, run_dir=tmp_path / "run")
+    assert gossamer.evaluate(run.directory, episodes=100).mean_return >= 0.8
+
+
+@pytest.mark.parametrize("name", ["gala", "pala"])
+def test_asynchronous_ppo_gossips(name: str, tmp_path: Path) -> None:
+    run = gossamer.train(name, env="catch", algorithm="appo", steps=100_000, run_dir=tmp_path / "run")
+    assert gossamer.evaluate(run.directory, episodes=100).mean_return >= 0.8
+
+
+def test_vtrace_learns_on_policy_too(tmp_path: Path) -> None:
+    run = gossamer.train("paac", env="catch", algorithm="vtrace", steps=100_000, run_dir=tmp_path / "run")
+    assert gossamer.evaluate(run.directory, episodes=100).mean_return >= 0.8
+
+
+def test_it_learns_in_the_simulation() -> None:
+    task = a_task(Catch(), VTrace(gamma=0.98, gae_lambda=0.9, value_coef=0.05), rate=2e-3, rollout_length=5)
+    watcher = end_of(task, Simulation(3), steps=40_000, actors=2, num_envs=32, depth=2)
+    scores = [episode.score for record in watcher.records for episode in record.episodes]
+    assert sum(scores[-500:]) / 500 >= 0.8
+
+
+@launchers
+def test_without_lag_it_is_batched_a2c(launch: Launcher) -> None:
+    ours = end_of(a_task(algorithm=VTrace(gae_lambda=1.0), rate=0.01), launch, steps=96)
+    theirs = Watcher(steps=96)
+    threads(paac(a_task(algorithm=A2C(gae_lambda=1.0), rate=0.01), num_envs=3, env_workers=1), theirs)
+    mine, other = (end.saved[name]["learner"]["model"] for end, name in ((ours, "learn"), (theirs, "act_and_learn")))
+    for name in mine:
+        torch.testing.assert_close(mine[name], other[name], rtol=1e-4, atol=1e-5)
+    assert [e.score for r in ours.records for e in r.episodes] == [e.score for r in theirs.records for e in r.episodes]
+
+
+@launchers
+@pytest.mark.parametrize("depth", [1, 3])
+def test_every_step_is_learned_from_once_and_the_lag_is_bounded(launch: Launcher, depth: int) -> None:
+    watcher = end_of(a_task(algorithm=VTrace()), launch, steps=500, actors=2, num_envs=4, depth=depth, batch_rollouts=2)
+    assert sum(r.steps for r in watcher.records) == sum(r.learned for r in watcher.records) == 504  # whole leases of 8
+    lag = {behind for r in watcher.records for behind in r.lag}
+    assert min(lag) >= 0
+    assert max(lag) <= depth - 1  # one update a batch
+
+
+@launchers
+@pytest.mark.parametrize("algorithm", [VTrace(), AsyncPPO(epochs=2, num_minibatches=2)], ids=["vtrace", "appo"])
+def test_learners_that_average_gradients_stay_equal(launch: Launcher, algorithm: Any) -> None:
+    task = a_task(algorithm=algorithm, rate=0.01, anneal_steps=400)
+    watcher = end_of(task, launch, steps=480, num_envs=6, actors=1, learners=2, depth=2)
+    states = [watcher.saved[f"learn[{rank}]"]["learner"] for rank in range(2)]
+    assert differences(states[0]["model"], states[1]["model"]) == []
+    assert differences(states[0]["optimizer"], states[1]["optimizer"]) == []
+    assert sum(r.learned for r in watcher.records) == 480
+
+
+def test_learners_that_average_gradients_are_resumed_alike(tmp_path: Path) -> None:
+    run = gossamer.train("impala", env="catch", learners=2, actors=1, num_envs=8, steps=3_000, checkpoint_every=0.5,
+                         run_dir=tmp_path / "run")  # fmt: skip
+    assert run.result["learned"] == run.result["steps"]
+    again = gossamer.resume(run.directory, steps=6_000)
+    assert again.result["steps"] >= 6_000
+    workers = Store(run.directory / CHECKPOINTS).get("last").load()["workers"]
+    first, second = (workers[f"learn[{rank}]"]["learner"]["model"] for rank in range(2))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_a_simulated_run_is_reproducible() -> None:
+    one, other = (end_of(a_task(algorithm=VTrace()), Simulation(7), actors=3, depth=2).saved for _ in range(2))
+    assert differences(one, other) == []
+
+
+def test_reuse_and_replay_are_counted_apart() -> None:
+    task = a_task(algorithm=VTrace())
+    watcher = end_of(task, Simulation(1), steps=480, depth=3, reuse=2, replay_share=0.5, replay_size=9)
+    learned, reused = (sum(getattr(r, name) for r in watcher.records) for name in ("learned", "reused"))
+    assert learned == sum(r.steps for r in watcher.records) == 480  # 40 batches of 12 steps
+    # Each batch but the first has 12 replayed steps, too. All but the last are used twice.
+    assert reused == 39 * 12 + 12 + 38 * 24
+
+
+class Checked(Learner):
+    """Checks that every trajectory is one piece of Counter's episodes, which all its observations number."""
+
+    seen: list[tuple[int, int, int]] = []  # noqa: RUF012  (environment, episode, age), in the order of the updates
+
+    def update(self, batch: Trajectory, link: Link, position: int) -> dict[str, float]:
+        age, episode = batch.obs[..., 0], batch.obs[..., 1]  # [T+1, B]
+        begins = batch.begins
+        assert torch.equal(begins, age == 0)
+        follows = ~begins[1:]
+        assert torch.equal(age[1:][follows], (age[:-1] + 1)[follows])
+        assert torch.equal(episode[1:], episode[:-1] + begins[1:])
+        reward = batch.reward.clone()
+        for final in batch.finals:  # of an episode that was cut off after seven steps
+            reward[final.t, final.b] -= final.value
+            assert final.obs.tolist() == [7, episode[final.t, final.b], batch.obs[0, final.b, 2]]
+        torch.testing.assert_close(reward, age[:-1])  # Counter pays the age
+        for b in range(age.shape[1]):
+            self.seen += [(int(batch.obs[0, b, 2]), int(episode[t, b]), int(age[t, b])) for t in range(len(age) - 1)]
+        return super().update(batch, link, position)
+
+
+@launchers
+@pytest.mark.parametrize("memory", ["none", "lstm"])
+def test_everything_lines_up_through_the_queue(launch: Launcher, memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gossamer.member.Learner", Checked)
+    Checked.seen = []
+    task = a_task(Counter(7), VTrace(gamma=1.0), rollout_length=5, memory=memory, memory_units=4)
+    end_of(task, launch, steps=600, actors=1, num_envs=3, depth=3, batch_rollouts=2)
+    assert len(Checked.seen) == len(set(Checked.seen)) == 600
+    for env in range(3):
+        steps = [(episode, age) for b, episode, age in Checked.seen if b == env]
+        assert steps == [divmod(i, 7) for i in range(200)]  # nothing is missing between rollouts
+
+
+FAR = Network(latency=0.01, bandwidth=1e8)
+hosts = pytest.mark.parametrize("launch", [threads, Simulation(1, FAR)], ids=["threads", "simulation"])
+
+
+@hosts
+@pytest.mark.parametrize("memory", ["none", "lstm"])
+def test_everything_lines_up_between_hosts(launch: Launcher, memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gossamer.member.Learner", Checked)
+    Checked.seen = []
+    task = a_task(Counter(7, truncate=True), VTrace(gamma=1.0), rollout_length=5, memory=memory, memory_units=4)
+    watcher = end_of(task, launch, steps=600, hosts=2, num_envs=3, depth=3)
+    assert sum(r.steps for r in watcher.records) == sum(r.learned for r in watcher.records) == 600
+    steps = Counts(Checked.seen)
+    for env in range(3):  # of each of two actors: every step of each is learned from once
+        mine = sorted((episode, age) for b, episode, age in steps if b == env)
+        assert len(mine) == len(set(mine))
+        assert all(steps[env, episode, age] <= 2 for episode, age in mine)
+    assert steps.total() == 600
+
+
+def test_catch_is_learned_by_actors_on_other_hosts() -> None:
+    task = a_task(Catch(), VTrace(gamma=0.98, gae_lambda=0.9, value_coef=0.05), rate=2e-3, rollout_length=5)
+    watcher = end_of(task, Simulation(3, FAR), steps=60_000, hosts=2, num_envs=16, depth=2)
+    scores = [episode.score for record in watcher.records for episode in record.episodes]
+    assert sum(scores[-500:]) / 500 >= 0.8
+    assert max(behind for r in watcher.records for behind in r.lag) <= 3  # depth - 1, and what is under way
+
+
+class Dying(Watcher):
+    """An observer that takes back what dead workers had leased and restores what was saved last."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.notes: list[str] = []
+
+    def died(self, worker: str) -> None:
+        self.budget.release(worker)
+
+    def restored(self, worker: str) -> Any | None:
+        return self.saved.get(worker)
+
+    def report(self, worker: str, record: Any) -> None:
+        super().report(worker, record)
+        if isinstance(record, Note):
+            self.notes.append(record.text)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_actors_whose_host_dies_come_back_and_the_others_go_on_meanwhile(seed: int) -> None:
+    watcher = Dying(steps=4_000)
+    crashes = [(0.5, "actors0", 12.0), (3.0, "actors1", 1.0), (4.0, "actors1", 0.5)]
+    wired = impala(a_task(algorithm=VTrace()), hosts=3, actors=1, num_envs=3, depth=2)
+    simulation = Simulation(seed, FAR, Faults(crashes=crashes))
+    simulation(wired, watcher)
+    assert len(simulation.crashes) >= 2
+    steps, learned = (sum(getattr(r, name) for r in watcher.records) for name in ("steps", "learned"))
+    assert steps >= 4_000
+    assert learned >= steps - 3 * 12  # at most one rollout of each crash is not learned from
+    assert "learner" in watcher.saved["learn"]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_learner_whose_host_dies_goes_on_from_the_newest_parameters_of_an_actor(seed: int) -> None:
+    watcher = Dying(steps=6_000)
+    wired = impala(a_task(algorithm=VTrace()), hosts=2, actors=1, num_envs=3, depth=2)
+    Simulation(seed, FAR, Faults(crashes=[(2.0, "learner", 1.0)]))(wired, watcher)
+    (note,) = watcher.notes
+    assert "from an actor's host" in note
+    updates = int(watcher.saved["learn"]["exchange"]["iteration"])
+    lost = int(note.split()[-3].replace(",", ""))
+    assert lost > 0
+    assert updates > lost
+    assert sum(r.steps for r in watcher.records) >= 6_000
+
+
+def test_memory_reaches_the_learner_through_the_queue(tmp_path: Path) -> None:
+    task = a_task(Recall(delay=3, cues=2), VTrace(gae_lambda=0.9), rate=5e-3, rollout_length=4, memory="gru",
+                  memory_units=16)  # fmt: skip
+    watcher = end_of(task, Simulation(1), steps=40_000, actors=2, num_envs=16, depth=2)
+    scores = [episode.score for record in watcher.records for episode in record.episodes]
+    assert sum(scores[-300:]) / 300 >= 0.95  # one in two without memory: an episode is longer than a rollout
+
+
+@pytest.mark.parametrize("algorithm", ["vtrace", "appo"])
+def test_a_resumed_run_goes_on_with_the_same_learner_and_acts_what_was_lost(algorithm: str, tmp_path: Path) -> None:
+    run = gossamer.train(
+        "impala", env="catch", algorithm=algorithm, steps=6_000, num_envs=8, actors=2, depth=4, rollout_length=10,
+        stop_at_return=-0.9, run_dir=tmp_path / "run",
+    )  # fmt: skip
+    steps, learned = run.result["steps"], run.result["learned"]
+    assert learned <= steps < 6_000
+    again = gossamer.resume(tmp_path / "run")
+    assert again.result["ended"] == "all steps done"
+    assert 6_000 <= again.result["steps"] == again.result["learned"] < 6_080
+    log = (tmp_path / "run" / LOG).read_text()
+    assert (f"{steps - learned:,} steps that were in the queue" in log) == (steps > learned)
+    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [row["steps"] for row in rows] == sorted(row["steps"] for row in rows)
+
+
+def test_the_result_tells_how_old_policies_were(tmp_path: Path) -> None:
+    run = gossamer.train("impala", env="catch", steps=4_000, num_envs=8, depth=3, run_dir=tmp_path / "run")
+    lag = run.result["policy_lag"]
+    assert 0 <= lag["mean"] <= lag["max"] <= 2
+    assert sum(lag["trajectories"].values()) == run.result["learned"] / 5
+    row = json.loads((run.directory / "metrics.jsonl").read_text().splitlines()[-1])
+    assert {"policy_lag_mean", "policy_lag_max", "queue", "time/actors_wait", "time/learner_waits"} <= row.keys()
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        ({"num_envs": 2, "actors": 3}, "--num-envs 2: fewer environments than --actors 3"),
+        ({"num_envs": 3, "learners": 2}, "--num-envs 3: must be a multiple of --learners 2"),
+        ({"num_envs": 10, "actors": 4}, "--num-envs 10: must be a multiple of --actors 4"),
+        ({"reuse": 3, "depth": 3}, r"--reuse 3: needs --depth 4 or more \(now 3\)"),
+        ({"replay_share": 1.0}, "--replay-share 1.0: must be below 1"),
+        ({"replay_share": -0.1}, "--replay-share -0.1: must be at least 0"),
+        ({"algorithm": "a2c"}, "--algorithm a2c: on-policy, .*; use vtrace or appo"),
+        ({"algorithm": "ppo"}, "--algorithm ppo: on-policy, .*; use vtrace or appo"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("name", ["impala", "appo"])
+def test_options_that_cannot_be_are_refused(name: str, given: dict[str, Any], what: str) -> None:
+    with pytest.raises(UserError, match=what):
+        program(configure(name, env="catch", **given))
+
+
+def test_each_actor_gets_a_core_and_enough_environments(monkeypatch: pytest.MonkeyPatch) -> None:
+    for cores, envs, actors in ((1, 32, 1), (2, 32, 1), (4, 32, 2), (9, 32, 8), (128, 32, 8), (5, 12, 3), (8, 7, 1)):
+        monkeypatch.setattr(sys.modules["gossamer.architectures.impala"], "cores", lambda cores=cores: cores)
+        wired = program(configure("impala", env="catch", num_envs=envs, threads=1))
+        (acting,) = [worker for worker in wired.workers if worker.name == "act"]
+        assert (acting.copies, acting.kwargs["num_envs"]) == (actors, envs // actors)
+
+
+def test_the_asynchronous_algorithm_of_each_architecture_is_the_default() -> None:
+    assert isinstance(configure("impala", env="catch").algorithm, VTrace)
+    assert isinstance(configure("appo", env="catch").algorithm, AsyncPPO)

@@ -1,0 +1,87 @@
+"""All-reduce: learners on parts of a batch are one learner on the whole of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from some_parts import Watcher, a_task, a_trajectory
+
+from gossamer.algorithms import A2C
+from gossamer.data import Trajectory
+from gossamer.envs.toy import Catch
+from gossamer.exchange import AllReduce, Alone, AloneLink, Gradients
+from gossamer.exchange.all_reduce import Given
+from gossamer.launch.simulation import Simulation
+from gossamer.launch.threads import threads
+from gossamer.learner import Learner
+from gossamer.program import Context, Program, WouldBlock
+from gossamer.task import Task
+
+SPEC = Catch().make(1).spec
+LEARNERS = 3
+GIVEN = Given(torch.zeros(2), 0.1)
+launchers = pytest.mark.parametrize(
+    "launch", [threads, *map(Simulation, range(5))], ids=["threads", *(f"simulation {seed}" for seed in range(5))]
+)
+
+
+def batches(count: int) -> list[Trajectory]:
+    return [a_trajectory(SPEC, 4, 2 * LEARNERS, seed) for seed in range(count)]
+
+
+def learn(ctx: Context, task: Task, exchange: AllReduce, counts: tuple[int, ...]) -> None:
+    """Learn from this learner's columns of so many batches, at a position of its own."""
+    learner = Learner(task, SPEC)
+    link = exchange.join(ctx, learner)  # type: ignore[arg-type]
+    for seed, batch in enumerate(batches(counts[ctx.rank])):
+        learner.update(batch.columns(2 * ctx.rank, 2 * ctx.rank + 2), link, 30 * seed + 10 * ctx.rank)
+    learner.finish(link)
+    link.leave()
+    ctx.save({"model": learner.model.state_dict(), "updates": link.refresh(learner.model)})
+
+
+def apart(launch: Any, task: Task, counts: tuple[int, ...]) -> list[dict[str, Any]]:
+    program, watcher = Program("all-reduce"), Watcher()
+    gradients = program.service(Gradients)(LEARNERS)
+    program.worker(learn, copies=LEARNERS)(task, AllReduce(gradients), counts)
+    launch(program, watcher)
+    return [watcher.saved[f"learn[{rank}]"] for rank in range(LEARNERS)]
+
+
+@launchers
+def test_they_are_one_learner_on_the_whole_batch(launch: Any) -> None:
+    task = a_task(algorithm=A2C(), rate=0.05, anneal_steps=1000, max_grad_norm=0.1)  # clipping comes after averaging
+    alone = Learner(task, SPEC)
+    for seed, batch in enumerate(batches(5)):
+        alone.update(batch, AloneLink(), 30 * seed + 10)  # the mean of the positions 0, 10, 20
+    for found in apart(launch, task, (5, 5, 5)):
+        assert found["updates"] == 5
+        for name, tensor in alone.model.state_dict().items():
+            torch.testing.assert_close(found["model"][name], tensor, rtol=1e-4, atol=1e-6)
+
+
+@launchers
+def test_a_learner_without_batches_takes_the_steps_of_the_others(launch: Any) -> None:
+    first, *others = apart(launch, a_task(rate=0.05), (6, 1, 4))
+    assert first["updates"] == 6
+    for other in others:
+        assert other["updates"] == 6
+        assert all(torch.equal(first["model"][name], other["model"][name]) for name in first["model"])
+
+
+def test_it_waits_for_those_that_have_not_left() -> None:
+    gradients = Gradients(2)
+    with pytest.raises(WouldBlock):
+        gradients.exchange(0, 0, GIVEN)
+    gradients.leave(1)
+    assert len(gradients.exchange(0, 0, GIVEN)) == 1
+    assert gradients.exchange(0, 1, None) == ()
+
+
+def test_alone_has_nothing_to_finish() -> None:
+    learner = Learner(a_task(), SPEC)
+    before = {name: tensor.clone() for name, tensor in learner.model.state_dict().items()}
+    learner.finish(Alone().join(None, learner))  # type: ignore[arg-type]
+    assert all(torch.equal(tensor, before[name]) for name, tensor in learner.model.state_dict().items())

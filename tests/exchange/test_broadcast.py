@@ -1,0 +1,128 @@
+"""Broadcast: actors have the newest parameters, share them without a copy, and never one that learns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from some_parts import a_network, a_task, a_trajectory
+from torch import nn
+
+from gossamer.envs.toy import Catch
+from gossamer.exchange import Broadcast, Parameters
+from gossamer.exchange.broadcast import Published
+from gossamer.learner import Learner, build
+from gossamer.program import WouldBlock
+from gossamer.spaces import Discrete
+from gossamer.torsos import small
+
+SPEC = Catch().make(1).spec
+
+
+class Place:
+    """As much of a `Context` as joining needs."""
+
+    rank, copies, restarts = 0, 1, 0
+
+
+def a_pair() -> tuple[Learner, Any, nn.Module, Any]:
+    task = a_task(rate=0.1)
+    learner, exchange = Learner(task, SPEC), Broadcast(Parameters())
+    link = exchange.join(Place(), learner)  # type: ignore[arg-type]
+    replica = build(a_task(seed=9), SPEC)  # other parameters at first
+    return learner, link, replica, exchange.follow(replica)
+
+
+def same(one: nn.Module, other: nn.Module) -> bool:
+    pairs = zip(one.state_dict().values(), other.state_dict().values(), strict=True)
+    return all(torch.equal(a, b) for a, b in pairs)
+
+
+def test_a_replica_begins_with_the_learner_s_parameters_and_follows_them() -> None:
+    learner, link, replica, follower = a_pair()
+    assert same(learner.model, replica)
+    assert follower.refresh(replica) == 0
+    for update in range(1, 4):
+        learner.update(a_trajectory(SPEC, 4, 3, update), link, 0)
+        assert not same(learner.model, replica)  # until it looks
+        assert follower.refresh(replica) == update
+        assert same(learner.model, replica)
+
+
+def test_parameters_that_were_taken_do_not_change_while_the_learner_goes_on() -> None:
+    learner, link, replica, follower = a_pair()
+    learner.update(a_trajectory(SPEC, 4, 3, 1), link, 0)
+    follower.refresh(replica)
+    before = {name: value.clone() for name, value in replica.state_dict().items()}
+    learner.update(a_trajectory(SPEC, 4, 3, 2), link, 0)
+    assert all(torch.equal(value, before[name]) for name, value in replica.state_dict().items())
+
+
+def test_two_actors_share_the_memory_of_what_they_took() -> None:
+    learner, link, replica, follower = a_pair()
+    other = build(a_task(), SPEC)
+    beside = Broadcast(link._parameters).follow(other)
+    learner.update(a_trajectory(SPEC, 4, 3, 1), link, 0)
+    assert follower.refresh(replica) == beside.refresh(other) == 1
+    assert next(replica.parameters()).data_ptr() == next(other.parameters()).data_ptr()
+    assert next(replica.parameters()).data_ptr() != next(learner.model.parameters()).data_ptr()
+
+
+def test_buffers_such_as_the_background_are_taken_once() -> None:
+    picture, parameters = (1, 42, 42), Parameters()
+    teacher = a_network(picture, Discrete(3), small, input_scale=1 / 64)
+    for buffer in teacher.buffers():
+        buffer.fill_(0.5)
+    learner = Learner(a_task(), SPEC)
+    learner.model = teacher
+    Broadcast(parameters).join(Place(), learner)  # type: ignore[arg-type]
+    replica = a_network(picture, Discrete(3), small)
+    Broadcast(parameters).follow(replica)
+    assert same(teacher, replica)
+
+
+def test_a_cached_cast_is_renewed() -> None:
+    task = a_task(dtype=torch.bfloat16, rate=0.1)
+    learner, exchange = Learner(task, SPEC), Broadcast(Parameters())
+    link = exchange.join(Place(), learner)  # type: ignore[arg-type]
+    replica = build(task, SPEC)
+    follower = exchange.follow(replica)
+    obs = a_trajectory(SPEC, 1, 3, 0).obs[0]
+    answers = []
+    for update in range(3):
+        follower.refresh(replica)
+        with torch.no_grad():
+            answers.append(replica(obs)[1].clone())
+            torch.testing.assert_close(answers[-1], learner.model(obs)[1])
+        learner.update(a_trajectory(SPEC, 4, 3, update), link, 0)
+    assert not torch.equal(answers[0], answers[1])
+
+
+def test_nothing_older_replaces_what_is_there() -> None:
+    parameters = Parameters()
+    with pytest.raises(WouldBlock):
+        parameters.first()
+    for version in (3, 2):
+        parameters.publish(Published(version, torch.tensor([float(version)]), {}))
+    assert parameters.first().version == 3
+    assert parameters.newer(3) is None
+    newest = parameters.newer(2)
+    assert newest is not None
+    assert newest.parameters.tolist() == [3.0]
+
+
+def test_a_resumed_learner_goes_on_counting() -> None:
+    exchange, learner = Broadcast(Parameters()), Learner(a_task(), SPEC)
+    link = exchange.join(Place(), learner, {"iteration": 7})  # type: ignore[arg-type]
+    learner.update(a_trajectory(SPEC, 4, 3, 1), link, 0)
+    assert link.state_dict()["iteration"] == link.refresh(learner.model) == 8
+
+
+def test_a_step_that_is_not_finite_is_not_published() -> None:
+    learner, link, replica, follower = a_pair()
+    batch = a_trajectory(SPEC, 4, 3, 1)
+    batch.reward[0, 0] = torch.nan
+    with pytest.raises(ArithmeticError, match="the reward of environment 0"):
+        learner.update(batch, link, 0)
+    assert follower.refresh(replica) == 0

@@ -1,0 +1,254 @@
+"""The queue: which slots are free, who holds them, which batches are ready, and how old they can be."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import pytest
+import torch
+
+from gossamer.data import Final, Packed, Trajectory
+from gossamer.experience import Batching, QueueReader, QueueWriter, Replay, Slots, TrajectoryQueue
+from gossamer.program import WouldBlock
+
+
+def a_queue(*, actors: int = 1, slots: int = 2, depth: int = 2) -> TrajectoryQueue:
+    return TrajectoryQueue(actors=range(actors), batching=Batching(1, slots, depth))
+
+
+def memory(*, width: int = 1, slots: int = 2, depth: int = 2) -> Slots:
+    return Slots([Trajectory.empty(3, width * slots, (4,), torch.float32) for _ in range(depth)], slots)
+
+
+def ends(*, slots: int = 2, depth: int = 2, **given: object) -> tuple[QueueWriter, QueueReader, TrajectoryQueue]:
+    queue = a_queue(slots=slots, depth=depth)
+    reader = QueueReader(queue, memory(slots=slots, depth=depth), **given)  # type: ignore[arg-type]
+    return QueueWriter(queue, 0, 0, lambda what: nullcontext()), reader, queue
+
+
+def fill(writer: QueueWriter, number: float, position: int = 0) -> None:
+    with writer.slot(position) as slot:
+        slot.reward.fill_(number)
+
+
+def test_slots_are_leased_in_order_until_credit_is_used_up() -> None:
+    queue = a_queue(slots=2, depth=2)
+    assert [queue.lease(actor, 0) for actor in range(4)] == [0, 1, 2, 3]
+    with pytest.raises(WouldBlock):
+        queue.lease(4, 0)
+    for key in (0, 1):
+        queue.put(key, key, 0, 0)
+    with pytest.raises(WouldBlock):  # full is not yet trained on
+        queue.lease(0, 0)
+    assert queue.take() is not None
+    queue.trained(0)
+    assert [queue.lease(0, 0), queue.lease(1, 0)] == [4, 5]
+
+
+def test_an_actor_has_one_slot_at_a_time() -> None:
+    queue = a_queue()
+    assert [queue.lease(0, 0), queue.lease(0, 0), queue.lease(1, 0)] == [0, 0, 1]  # an answer that was lost
+
+
+def test_batches_are_taken_in_order_even_if_a_later_one_is_full_first() -> None:
+    queue = a_queue(slots=1, depth=2)
+    first, second = queue.lease(0, 0), queue.lease(1, 0)
+    queue.put(second, 1, 0, 7)
+    with pytest.raises(WouldBlock):
+        queue.take()
+    queue.put(first, 0, 0, 5)
+    batches = [queue.take(), queue.take()]
+    assert [(full.number, full.position, full.waiting) for full in batches if full] == [(0, 5, 1), (1, 7, 0)]
+
+
+def test_a_slot_given_back_is_leased_before_any_other() -> None:
+    queue = a_queue(slots=2, depth=2)
+    keys = [queue.lease(actor, 0) for actor in range(3)]
+    queue.give_back(keys[1], 1, 0)
+    queue.give_back(keys[0], 0, 0)
+    assert [queue.lease(actor, 0) for actor in (4, 5, 6)] == [0, 1, 3]
+
+
+def test_what_a_dead_actor_held_comes_back_and_cannot_be_handed_over() -> None:
+    queue = a_queue(actors=2, slots=1)
+    queue.provide(memory())
+    key = queue.lease(1, 0)
+    queue.join(1, 1)  # it has been restarted
+    assert queue.put(key, 1, 0, 0) is False
+    assert queue.lease(0, 0) == key
+    queue.give_back(key, 1, 0)  # its earlier life, late
+    assert queue.put(key, 0, 0, 0) is True
+
+
+def test_at_the_end_what_is_full_is_taken_and_nothing_else() -> None:
+    queue = a_queue(actors=2, slots=2, depth=2)
+    queue.put(queue.lease(0, 0), 0, 0, 0)
+    queue.lease(1, 0)
+    queue.put(queue.lease(0, 0), 0, 0, 2)
+    queue.leave(0, 0)
+    with pytest.raises(WouldBlock):  # the other actor may still fill its slot
+        queue.take()
+    queue.leave(1, 0)
+    ends = [queue.take(), queue.take()]
+    assert [(full.number, full.places) for full in ends if full] == [(0, (0,)), (1, (0,))]
+    assert queue.take() is None
+
+
+def test_an_actor_waits_until_there_is_memory() -> None:
+    queue = a_queue()
+    with pytest.raises(WouldBlock):
+        queue.join(0, 0)
+    slots = memory()
+    queue.provide(slots)
+    assert queue.join(0, 0) is slots
+
+
+def test_a_batch_is_what_was_filled_without_a_copy() -> None:
+    writer, reader, _ = ends()
+    for number in (1.0, 2.0):
+        fill(writer, number, position=int(number))
+    batch = reader.batch()
+    assert batch is not None
+    assert batch.data.reward.tolist() == [[1.0, 2.0]] * 3
+    assert (batch.fresh, batch.position) == (6, 1)
+    writer_s = reader._slots.slot(0)
+    writer_s.reward.fill_(9.0)
+    assert batch.data.reward[0].tolist() == [9.0, 2.0]
+
+
+def test_an_incomplete_batch_has_the_slots_that_are_full() -> None:
+    writer, reader, _ = ends(slots=3)
+    fill(writer, 1.0)
+    fill(writer, 2.0)
+    writer.close()
+    batch = reader.batch()
+    assert batch is not None
+    assert batch.data.reward.tolist() == [[1.0, 2.0]] * 3
+    reader.trained(batch)
+    assert reader.batch() is None
+
+
+def test_a_slot_whose_actor_failed_is_not_handed_over() -> None:
+    writer, _, queue = ends(slots=1)
+    with pytest.raises(OSError, match="no coal"), writer.slot(0):
+        raise OSError("no coal left")
+    assert queue.lease(0, 0) == 0
+    with pytest.raises(WouldBlock):
+        queue.take()
+
+
+def test_each_batch_is_used_so_many_times_in_turn_with_newer_ones() -> None:
+    writer, reader, queue = ends(slots=1, depth=3, reuse=2)
+    used, fresh = [], []
+    for number in range(4):
+        fill(writer, float(number))
+        for _ in range(1 if number == 0 else 2):
+            batch = reader.batch()
+            assert batch is not None
+            used.append(batch.key)
+            fresh.append(batch.fresh)
+            reader.trained(batch)
+    assert used == [0, 0, 1, 1, 2, 2, 3]
+    assert fresh == [3, 0, 3, 0, 3, 0, 3]
+    assert queue._released == 3  # the last one is used once more
+
+
+def test_final_observations_come_with_the_batch_at_their_own_environment() -> None:
+    slots = memory(width=2, slots=2)
+    for place, b in ((0, 1), (1, 0)):
+        slots.slot(place).finals.append(Final(t=2, b=b, obs=torch.full((4,), float(place)), state={}, value=0.5))
+    batch = slots.batch(0, (0, 1))
+    assert [(final.t, final.b, final.obs[0].item()) for final in batch.finals] == [(2, 1, 0.0), (2, 2, 1.0)]
+    assert [(final.b, final.obs[0].item()) for final in slots.batch(0, (1,)).finals] == [(0, 1.0)]
+    assert [final.b for final in batch.column(2).finals] == [0]
+    assert batch.column(0).finals == []
+
+
+def test_replay_adds_its_share_of_old_trajectories_and_forgets_the_oldest() -> None:
+    replay = Replay(0.5, 4, torch.Generator().manual_seed(0))
+    slots = memory(width=2, slots=1, depth=1)
+    for number in range(4):
+        slots.slot(0).reward.fill_(float(number))
+        batch = replay.mixed(slots.batch(0, (0,)))
+        assert batch.reward.shape == ((3, 2) if number == 0 else (3, 4))
+        assert batch.reward[0, :2].tolist() == [number, number]
+        for old in batch.reward[0, 2:].tolist():
+            assert max(0, number - 2) <= old < number  # the two newest rollouts of two environments each
+
+
+def test_replayed_trajectories_are_copies_that_later_rollouts_do_not_change() -> None:
+    writer, reader, _ = ends(slots=1, depth=1, replay=Replay(0.75, 100, torch.Generator().manual_seed(0)))
+    seen = []
+    for number in range(1, 4):
+        fill(writer, float(number))
+        batch = reader.batch()
+        assert batch is not None
+        assert (batch.fresh, batch.data.reward.shape[1]) == (3, 1 if number == 1 else 4)
+        seen.append(set(batch.data.reward[0].tolist()))
+        reader.trained(batch)
+    assert seen[0] == {1.0}
+    assert seen[1] == {1.0, 2.0}
+    assert {3.0} < seen[2] <= {1.0, 2.0, 3.0}
+
+
+def test_pictures_keep_their_format_when_they_are_copied() -> None:
+    picture = Trajectory.empty(2, 3, (4, 8, 8), torch.uint8)
+    assert Trajectory.concatenated([picture, picture]).obs.stride()[2] == picture.obs.stride()[2] == 1
+
+
+def test_a_silent_actor_s_slot_goes_to_another_one_and_what_it_sends_later_is_refused() -> None:
+    queue = a_queue(actors=2, slots=1, depth=1)
+    for actor in range(2):
+        queue.register(actor, 0)
+    key = queue.lease(0, 0)
+    for second in range(8):
+        assert queue.tick(float(second))
+        queue.beat([1])
+        if second == 4:
+            with pytest.raises(WouldBlock):
+                queue.lease(1, 0)
+    assert queue.lease(1, 0) == key
+    packed = Packed.of(Trajectory.empty(3, 1, (4,), torch.float32))
+    assert queue.deliver(key, 0, 0, 0, packed) is False
+    assert queue.deliver(key, 1, 0, 5, packed) is True
+    full = queue.take()
+    assert full is not None
+    assert (full.position, list(full.packed)) == (5, [0])
+
+
+def test_actors_that_are_gone_for_good_are_not_waited_for_at_the_end() -> None:
+    queue = a_queue(actors=2, slots=1)
+    for actor in range(2):
+        queue.register(actor, 0)
+    queue.lease(0, 0)
+    queue.leave(1, 0)
+    assert queue.tick(100.0)
+    with pytest.raises(WouldBlock):
+        queue.take()
+    assert not queue.tick(1000.0)
+    assert queue.take() is None
+
+
+def test_a_rollout_crosses_hosts_unchanged() -> None:
+    slot = Trajectory.empty(3, 2, (4, 8, 8), torch.uint8, state={"hidden": torch.zeros(2, 5)})
+    slot.obs.random_(255)
+    for tensor in (slot.reward, slot.discount, slot.behaviour, slot.value, slot.state["hidden"]):
+        tensor.normal_()
+    slot.begins[1, 0] = True
+    slot.finals.append(Final(1, 1, slot.obs[2, 1].clone(), {"hidden": torch.ones(5)}, 0.5))
+    packed = Packed.of(slot)
+    other = Trajectory.empty(3, 2, (4, 8, 8), torch.uint8, state={"hidden": torch.zeros(2, 5)})
+    other.finals.append(Final(0, 0, slot.obs[0, 0], {}, 9.0))  # of an earlier rollout
+    packed.unpack(other)
+    for name in ("obs", "action", "reward", "discount", "behaviour", "value", "begins", "version"):
+        assert torch.equal(getattr(other, name), getattr(slot, name))
+    assert torch.equal(other.state["hidden"], slot.state["hidden"])
+    (final,) = other.finals
+    assert (final.t, final.b, final.value) == (1, 1, 0.5)
+    assert torch.equal(final.obs, slot.finals[0].obs)
+    assert torch.equal(final.state["hidden"], torch.ones(5))
+    assert packed.nbytes > slot.obs.numel()
+    slot.reward.zero_()  # a copy
+    assert float(torch.from_numpy(packed.arrays["reward"]).abs().sum()) > 0
+    with pytest.raises(ValueError, match=r"whose obs is \(4, 2, 8, 8, 4\), not \(4, 1, 8, 8, 4\)"):
+        packed.unpack(Trajectory.empty(3, 1, (4, 8, 8), torch.uint8))
