@@ -37,10 +37,10 @@ class AsyncPPO:
     """Minibatches over batches that may be older than the current policy.
 
     mu is the policy that acted, pi the one that learns, and pi_old the target network or, without one, pi before the
-    batch's first update. V-trace, with pi_old, gives value targets and advantages. `surrogate` selects the ratio that
-    is clipped: `behaviour` pi / mu (RLDM 2019), `impact` pi / max(pi_old, mu / 2) (IMPACT), and `decoupled` pi / pi_old
-    with the weight min(rho_bar, pi_old / mu) (decoupled PPO), which clips the size of an update however old the batch
-    is."""
+    batch's first update. V-trace, with pi_old, gives value targets and advantages; without lag the losses are PPO's.
+    `surrogate` selects the ratio that is clipped: `behaviour` pi / mu (RLDM 2019), `impact` pi / max(pi_old, mu / 2)
+    (IMPACT), and `decoupled` pi / pi_old with the weight min(rho_bar, pi_old / mu) (decoupled PPO), which clips the
+    size of an update however old the batch is."""
 
     gamma: float = option("Discount.", 0.99, least=0, most=1, measure="per step")
     gae_lambda: float = option("Lambda of the V-trace returns.", 0.95, least=0, most=1)
@@ -72,11 +72,11 @@ class AsyncPPO:
         return critic(model, obs, state)
 
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
-        trace, log_old = self._trace(target_of(model, self.target_period), batch)
+        trace, advantage, log_old = self._trace(target_of(model, self.target_period), batch)
         unit = return_scale(model, trace.target)
         anchor, weight = self._anchor(batch.behaviour, log_old, trace.weight)
         action, returns = batch.action.flatten(0, 1), trace.target.flatten() / unit
-        advantage, anchor, weight = (each.flatten() for each in (trace.advantage / unit, anchor, weight))
+        advantage, anchor, weight = (each.flatten() for each in (advantage / unit, anchor, weight))
         for _ in range(self.epochs):
             for index, policy, value in minibatches(model, batch, self.num_minibatches, rng):
                 yield ppo(
@@ -94,8 +94,11 @@ class AsyncPPO:
         observe(model, batch, trace.target)
 
     @torch.no_grad()
-    def _trace(self, old: nn.Module, batch: Trajectory) -> tuple[VTrace, Tensor]:
-        """V-trace with pi_old, and ln pi_old(a) [T, B]."""
+    def _trace(self, old: nn.Module, batch: Trajectory) -> tuple[VTrace, Tensor, Tensor]:
+        """V-trace with pi_old, advantages [T, B], and ln pi_old(a) [T, B].
+
+        A_t = r_t + discount_t * (V(x_{t+1}) + lambda * (v_{t+1} - V(x_{t+1}))) - V(x_t): without lag it is GAE's
+        advantage, with lambda 1 V-trace's."""
         policy, value = evaluate_to_end(old, batch)
         log_old = policy.log_prob(batch.action.flatten(0, 1)).view_as(batch.behaviour)
         trace = vtrace(
@@ -108,7 +111,8 @@ class AsyncPPO:
             c_bar=min(self.c_bar, self.rho_bar),
             rho_pg_bar=self.rho_bar,
         )
-        return trace, log_old
+        beyond = torch.cat([trace.target[1:], value[-1:]]) - value[1:]
+        return trace, trace.advantage - (1 - self.gae_lambda) * batch.discount * beyond, log_old
 
     def _anchor(self, behaviour: Tensor, log_old: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
         """The logarithm [T, B] of the ratio's denominator, and the surrogate's weight [T, B]."""

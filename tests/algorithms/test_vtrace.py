@@ -115,9 +115,11 @@ def test_impact_s_ratio_is_not_beyond_twice_that_to_the_policy_that_acted() -> N
         assert float(weight) == 1.0
 
 
-def test_on_policy_it_is_ppo_but_for_the_advantage() -> None:
-    # lambda 1: GAE's advantage is V-trace's. PPO's value loss has the same targets.
-    options: dict[str, Any] = {"gamma": 0.9, "gae_lambda": 1.0, "entropy_coef": 0.01, "value_coef": 0.5, **ONE_PASS}
+@pytest.mark.parametrize("lam", [1.0, 0.9, 0.0])
+@pytest.mark.parametrize("normalize", [False, True])
+def test_without_lag_its_losses_are_ppo_s(lam: float, normalize: bool) -> None:
+    options: dict[str, Any] = {"gamma": 0.9, "gae_lambda": lam, "entropy_coef": 0.01, "value_coef": 0.5, **ONE_PASS}
+    options["normalize_advantage"] = normalize
     model = a_model(PPO())
     batch = acted_by(model)
     close(gradient(AsyncPPO(**options), model, batch), gradient(PPO(**options), model, batch))

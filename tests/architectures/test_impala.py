@@ -14,7 +14,7 @@ import torch
 from some_parts import Watcher, a_task, differences
 
 import gossamer
-from gossamer.algorithms import A2C, AsyncPPO, VTrace
+from gossamer.algorithms import A2C, PPO, AsyncPPO, VTrace
 from gossamer.architectures import impala, paac
 from gossamer.config.build import program
 from gossamer.config.resolve import configure
@@ -75,6 +75,17 @@ def test_without_lag_it_is_batched_a2c(launch: Launcher) -> None:
     for name in mine:
         torch.testing.assert_close(mine[name], other[name], rtol=1e-4, atol=1e-5)
     assert [e.score for r in ours.records for e in r.episodes] == [e.score for r in theirs.records for e in r.episodes]
+
+
+@launchers
+def test_without_lag_asynchronous_ppo_is_ppo(launch: Launcher) -> None:
+    options: dict[str, Any] = {"gae_lambda": 0.9, "epochs": 2, "num_minibatches": 2, "normalize_advantage": True}
+    ours = end_of(a_task(algorithm=AsyncPPO(**options), rate=0.01), launch, steps=96)
+    theirs = Watcher(steps=96)
+    threads(paac(a_task(algorithm=PPO(**options), rate=0.01), num_envs=3, env_workers=1), theirs)
+    mine, other = (end.saved[name]["learner"]["model"] for end, name in ((ours, "learn"), (theirs, "act_and_learn")))
+    for name in mine:
+        torch.testing.assert_close(mine[name], other[name], rtol=1e-3, atol=1e-4)
 
 
 @launchers
