@@ -49,6 +49,7 @@ def plain(progress: Progress) -> str:
         f"left {duration(progress.left)}",
         _after("hosts ", hosts(progress)),
         members(progress),
+        queue(progress),
         gossip(progress),
     )
     return " | ".join(part for part in parts if part)
@@ -71,6 +72,15 @@ def members(progress: Progress) -> str:
     if len(known) < 2:
         return ""
     return f"{len(known) - away} of {len(known)} members present, {away} away" if away else f"{len(known)} members"
+
+
+def queue(progress: Progress) -> str:
+    """How old policies were when learned from, and how many batches wait; nothing without a queue."""
+    found = progress.queue
+    if not {"queue", "policy_lag_mean"} <= found.keys():
+        return ""
+    lag = f"lag {found['policy_lag_mean']:.1f} updates, at most {found['policy_lag_max']:.0f}"
+    return f"{lag}; {found['queue']:.1f} batches wait"
 
 
 def gossip(progress: Progress) -> str:
@@ -195,6 +205,7 @@ def panel(p: Progress, title: str, curve: list[float], width: int) -> Panel:
         "time in": _bars(p.shares(), room),
         "hosts": Text(hosts(p)),
         "members": Text(members(p)),
+        "queue": Text(queue(p)),
         "gossip": Text(gossip(p)),
         "passed": f"{duration(p.elapsed)}, left {duration(p.left)}",
     }

@@ -49,6 +49,7 @@ class Progress:
     metrics: dict[str, dict[str, float]] = field(default_factory=dict)  # worker -> of its last update
     actors: set[str] = field(default_factory=set)  # workers that have only acted
     gossip: dict[str, float | None] = field(default_factory=dict)  # how far members are apart, as of the last row
+    queue: dict[str, float] = field(default_factory=dict)  # policy lag and waiting batches, as of the last row
     spent: dict[str, float] = field(default_factory=dict)  # seconds since the start, by part
     elapsed_before: float = 0.0  # seconds of the sessions before a resume
     activity: str = ""  # what workers do before they train
@@ -170,8 +171,9 @@ class Progress:
         with self._lock:
             lag, waiting = self._row_lag, self._row_waiting
             self._row_lag, self._row_waiting = Counter[int](), []
-        found = {f"policy_lag_{name}": value for name, value in summary(lag).items()}
-        return found | ({"queue": sum(waiting) / len(waiting)} if waiting else {})
+        self.queue = {f"policy_lag_{name}": value for name, value in summary(lag).items()}
+        self.queue |= {"queue": sum(waiting) / len(waiting)} if waiting else {}
+        return self.queue
 
     def _metrics(self) -> dict[str, float]:
         """Of the members' last updates, the mean over those that have them."""

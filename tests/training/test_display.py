@@ -19,6 +19,7 @@ from gossamer.training.display import (
     members,
     panel,
     plain,
+    queue,
     sparkline,
 )
 from gossamer.training.metrics import HostStatus, Progress
@@ -75,6 +76,22 @@ def test_members_that_gossip_have_a_line() -> None:
     assert plain(shown).endswith(f" | 2 members | {line}")
     shown.gossip = {**dict.fromkeys(GOSSIP), "gossip/waited": 0.0}  # nothing but that is known at first
     assert gossip(shown) == "waited 0%"
+
+
+def test_a_queue_has_a_line_with_the_lag_of_the_last_row() -> None:
+    shown = progress()
+    shown.update("act", Report(10), 10)  # an actor is no member
+    assert queue(shown) == members(shown) == ""
+    for lag, waiting in (({0: 3, 4: 1}, 2), ({2: 4}, 1)):
+        shown.update("learn", Report(0, 10, 1, lag=lag, waiting=waiting), 0)
+    assert queue(shown) == ""
+    # Of 8 trajectories: 3 of lag 0, 1 of 4, 4 of 2, in the mean 1.5
+    row = shown.row()
+    assert (row["policy_lag_mean"], row["policy_lag_max"], row["queue"]) == (1.5, 4, 1.5)
+    assert queue(shown) == "lag 1.5 updates, at most 4; 1.5 batches wait"
+    assert plain(shown).endswith(f" | {queue(shown)}")
+    shown.row()  # nothing new
+    assert queue(shown) == ""
 
 
 def on_hosts(count: int, down: tuple[int, ...] = ()) -> Progress:
