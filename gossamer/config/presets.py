@@ -18,6 +18,7 @@ from gossamer.errors import UserError
 from gossamer.exchange.gossip.options import follow
 from gossamer.networks import NetworkOptions
 from gossamer.optim import Adam, RMSPropTF, RMSPropTorch
+from gossamer.options import given
 
 Kind: TypeAlias = Literal["pixels", "vector", "continuous"]  # pictures; else vectors, with continuous actions or not
 # (values of all options so far, names of those that the user gave) -> options derived from them
@@ -64,6 +65,12 @@ def whole_sequences(values: Mapping[str, Any], given: Collection[str]) -> dict[s
 def critic_without_memory(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
     """The value has a torso of its own, unless both heads share a memory."""
     return {"separate_critic": values["memory"] == "none"}
+
+
+def _asynchronous(layer: Layer, kind: str) -> Layer:
+    """PPO's layer for asynchronous PPO, which has all of its options."""
+    parts = tuple(AsyncPPO(**given(part)) if isinstance(part, PPO) else part for part in layer.parts)
+    return Layer(f"the settings of PPO on {kind}", parts, layer.rules)
 
 
 PIXELS = Layer("pictures", (NetworkOptions(torso="auto", input="background"), Adam(epsilon=1e-5)))
@@ -178,60 +185,6 @@ VTRACE_CONTINUOUS = Layer(
     ),
     (critic_without_memory,),
 )
-APPO_PIXELS = Layer(
-    "the settings of PPO on pictures",
-    (
-        AtariOptions("", screen_size=42),
-        AleOptions("", screen_size=42),
-        RunOptions(rollout_length=50),
-        AsyncPPO(
-            gae_lambda=0.95,
-            value_coef=1.0,
-            entropy_coef=0.03,
-            clip_range=0.3,
-            epochs=3,
-            num_minibatches=8,
-            normalize_advantage=True,
-        ),
-        OptimizationOptions(learning_rate=1e-3, final_fraction=0.1, max_grad_norm=10.0),
-    ),
-)
-APPO_VECTOR = Layer(
-    "the settings of PPO on vectors",
-    (
-        RunOptions(rollout_length=32),
-        AsyncPPO(
-            gamma=0.98,
-            gae_lambda=0.9,
-            value_coef=0.1,
-            entropy_coef=0.01,
-            clip_range=0.2,
-            epochs=4,
-            num_minibatches=4,
-            normalize_advantage=True,
-        ),
-        OptimizationOptions(learning_rate=1e-3, final_fraction=0.1, max_grad_norm=0.5),
-    ),
-    (returns_with_memory,),
-)
-APPO_CONTINUOUS = Layer(
-    "the settings of PPO on continuous actions",
-    (
-        RunOptions(rollout_length=128),
-        _NORMALIZED,
-        AsyncPPO(
-            gamma=0.99,
-            gae_lambda=0.95,
-            value_coef=0.5,
-            entropy_coef=0.0,
-            clip_range=0.2,
-            epochs=10,
-            normalize_advantage=True,
-        ),
-        OptimizationOptions(learning_rate=1e-3, final_fraction=0.0, max_grad_norm=0.5),
-    ),
-    (critic_without_memory,),
-)
 TUNED = {
     ("a2c", "pixels"): A2C_PIXELS,
     ("a2c", "vector"): A2C_VECTOR,
@@ -242,9 +195,9 @@ TUNED = {
     ("vtrace", "pixels"): VTRACE_PIXELS,
     ("vtrace", "vector"): VTRACE_VECTOR,
     ("vtrace", "continuous"): VTRACE_CONTINUOUS,
-    ("appo", "pixels"): APPO_PIXELS,
-    ("appo", "vector"): APPO_VECTOR,
-    ("appo", "continuous"): APPO_CONTINUOUS,
+    ("appo", "pixels"): _asynchronous(PPO_PIXELS, "pictures"),
+    ("appo", "vector"): _asynchronous(PPO_VECTOR, "vectors"),
+    ("appo", "continuous"): _asynchronous(PPO_CONTINUOUS, "continuous actions"),
 }
 
 PAPER_PAAC = Layer(

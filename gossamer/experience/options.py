@@ -60,7 +60,8 @@ class QueueOptions(Protocol):
 def check(options: QueueOptions, algorithm: Algorithm) -> None:
     """Raise `UserError` if the options contradict each other, or if the algorithm is on-policy."""
     envs, depth, groups = options.num_envs, options.depth, options.learners * max(1, options.actors)
-    name = f"--actors {options.actors}" if options.learners == 1 else f"--learners {options.learners} x --actors"
+    name = f"--actors {max(1, options.actors)}"
+    name = name if options.learners == 1 else f"--learners {options.learners} x {name}"
     if envs < groups:
         raise UserError(f"--num-envs {envs}: fewer environments than {name}; each actor needs one or more")
     if envs % groups:
