@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 from gossamer.algorithms.base import (
     actor_critic,
+    corrected,
     critic,
     evaluate_to_end,
     observe,
-    own_rewards,
     return_scale,
     sample,
 )
@@ -26,7 +26,7 @@ from gossamer.data import Action, Trajectory, Tree
 from gossamer.losses import Loss, ppo
 from gossamer.networks import Network
 from gossamer.options import option, options
-from gossamer.returns import VTrace, vtrace
+from gossamer.returns import VTrace
 from gossamer.spaces import Spec
 
 IMPACT_BETA = 0.5  # the ratio's denominator is at least this fraction of mu(a)
@@ -101,16 +101,7 @@ class AsyncPPO:
         advantage, with lambda 1 V-trace's."""
         policy, value = evaluate_to_end(old, batch)
         log_old = policy.log_prob(batch.action.flatten(0, 1)).view_as(batch.behaviour)
-        trace = vtrace(
-            own_rewards(old, batch, self.gamma),
-            batch.discount,
-            value,
-            log_old - batch.behaviour,
-            lam=self.gae_lambda,
-            rho_bar=self.rho_bar,
-            c_bar=min(self.c_bar, self.rho_bar),
-            rho_pg_bar=self.rho_bar,
-        )
+        trace = corrected(self, old, batch, value, log_old)
         beyond = torch.cat([trace.target[1:], value[-1:]]) - value[1:]
         return trace, trace.advantage - (1 - self.gae_lambda) * batch.discount * beyond, log_old
 

@@ -12,6 +12,7 @@ from gossamer.data import Action, Trajectory, Tree
 from gossamer.distributions import Distribution, rows
 from gossamer.losses import Loss
 from gossamer.networks import ActorCritic, Network, Recurrent
+from gossamer.returns import VTrace, vtrace
 from gossamer.spaces import Spec
 
 
@@ -113,6 +114,33 @@ def own_rewards(model: nn.Module, batch: Trajectory, gamma: float) -> Tensor:
     for final, value in zip(batch.finals, critic(model, obs, state).tolist(), strict=True):
         reward[final.t, final.b] += gamma * value - final.value
     return reward
+
+
+class OffPolicy(Protocol):
+    """The options of `corrected`."""
+
+    @property
+    def gamma(self) -> float: ...
+    @property
+    def gae_lambda(self) -> float: ...
+    @property
+    def rho_bar(self) -> float: ...
+    @property
+    def c_bar(self) -> float: ...
+
+
+def corrected(options: OffPolicy, model: nn.Module, batch: Trajectory, value: Tensor, log_prob: Tensor) -> VTrace:
+    """V-trace for the policy of this network, from its values [T+1, B] and ln pi(a) [T, B]."""
+    return vtrace(
+        own_rewards(model, batch, options.gamma),
+        batch.discount,
+        value,
+        log_prob - batch.behaviour,
+        lam=options.gae_lambda,
+        rho_bar=options.rho_bar,
+        c_bar=min(options.c_bar, options.rho_bar),
+        rho_pg_bar=options.rho_bar,
+    )
 
 
 def return_scale(model: nn.Module, target: Tensor) -> Tensor | float:

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 from gossamer.algorithms.base import (
     actor_critic,
+    corrected,
     critic,
     evaluate_to_end,
     observe,
-    own_rewards,
     return_scale,
     sample,
 )
@@ -20,7 +20,6 @@ from gossamer.data import Action, Trajectory, Tree
 from gossamer.losses import Loss, a2c
 from gossamer.networks import Network
 from gossamer.options import option, options
-from gossamer.returns import vtrace
 from gossamer.spaces import Spec
 
 
@@ -50,17 +49,8 @@ class VTrace:
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
         policy, value = evaluate_to_end(model, batch)
         action = batch.action.flatten(0, 1)
-        log_ratio = policy.log_prob(action).detach().view_as(batch.behaviour) - batch.behaviour
-        trace = vtrace(
-            own_rewards(model, batch, self.gamma),
-            batch.discount,
-            value.detach(),
-            log_ratio,
-            lam=self.gae_lambda,
-            rho_bar=self.rho_bar,
-            c_bar=min(self.c_bar, self.rho_bar),
-            rho_pg_bar=self.rho_bar,
-        )
+        log_prob = policy.log_prob(action).detach().view_as(batch.behaviour)
+        trace = corrected(self, model, batch, value.detach(), log_prob)
         unit = return_scale(model, trace.target)
         yield a2c(
             policy,
