@@ -27,7 +27,7 @@ from benchmarks.provenance import add_out, keep, provenance
 from gossamer.config.file import flat, from_dict
 from gossamer.config.resolve import configure
 from gossamer.options import flag
-from gossamer.training.metrics import RECENT
+from gossamer.training.progress import RECENT
 
 Row: TypeAlias = Mapping[str, Any]  # a line of metrics.jsonl; lines are two seconds apart
 

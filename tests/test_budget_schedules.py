@@ -23,8 +23,9 @@ from gossamer.storage.checkpoint import Store
 from gossamer.task import Report, Task
 from gossamer.tools.simulate import Point, StandIn, Workload
 from gossamer.training.display import ProgressDisplay
-from gossamer.training.metrics import Progress, Recorder
 from gossamer.training.observer import RunObserver
+from gossamer.training.progress import Progress
+from gossamer.training.recorder import Recorder
 
 LEASE = 8  # steps
 FIGURES = ["gala", "pala"]

@@ -14,10 +14,11 @@ from gossamer.errors import UserError
 from gossamer.storage.lock import LOCK
 
 CONFIG, RESULT, GOSSIP, PICTURE = "config.json", "result.json", "gossip.json", "gossip.png"
-METRICS, LOG, FILM, HOSTS = "metrics.jsonl", "run.log", "video.mp4", "hosts.json"
+METRICS, EPISODES, LOG = "metrics.jsonl", "episodes.csv", "run.log"
+FILM, HOSTS = "video.mp4", "hosts.json"
 TENSORBOARD, CHECKPOINTS = "tensorboard", "checkpoints"
 
-_NAMES = "|".join(map(re.escape, (CONFIG, RESULT, GOSSIP, PICTURE, METRICS, LOG, FILM, HOSTS, LOCK)))
+_NAMES = "|".join(map(re.escape, (CONFIG, RESULT, GOSSIP, PICTURE, METRICS, EPISODES, LOG, FILM, HOSTS, LOCK)))
 _STEP = r"checkpoints/(step_\d{12}|\.step_\d{12}[^/]*)"  # whole, or left by a process that was killed
 _FILE = re.compile(
     rf"{_NAMES}"

@@ -10,6 +10,7 @@ import fcntl
 import os
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -67,6 +68,23 @@ def held(directory: Path) -> Iterator[RunLock]:
         os.close(lock.handle)
 
 
+def is_held(directory: Path) -> bool:
+    """Whether a process on this machine holds the lock of a directory, which may not exist. Reads only."""
+    try:
+        handle = os.open(directory / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks
+        return False
+    finally:
+        os.close(handle)  # which releases it
+    return False
+
+
 def _acquire(path: Path) -> int:
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
@@ -89,7 +107,7 @@ def _sign(handle: int) -> None:
 
 def _lock(handle: int, directory: Path) -> None:
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _flock(handle)
     except BlockingIOError as error:
         holder = os.pread(handle, 200, 0).decode(errors="replace").strip() or "another process"
         raise DirectoryInUse(
@@ -99,6 +117,15 @@ def _lock(handle: int, directory: Path) -> None:
         if error.errno not in WITHOUT_LOCKS:
             raise
         print(f"{directory}: no locks here ({error.strerror}); start no second run in it", file=sys.stderr)
+
+
+def _flock(handle: int) -> None:
+    """Take the lock; once more after a moment, as `is_held` holds it for that long."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        time.sleep(0.02)
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _is(handle: int, path: Path) -> bool:

@@ -16,7 +16,7 @@ from rich.segment import ControlType, Segment
 from rich.table import Table
 from rich.text import Text
 
-from gossamer.training.metrics import Progress
+from gossamer.training.progress import Progress
 
 PLAIN_SECONDS = 10.0
 BLOCKS = "▁▂▃▄▅▆▇█"

@@ -24,7 +24,8 @@ from gossamer.training.barrier import PATIENCE_SECONDS, Barrier
 from gossamer.training.budget import Budget
 from gossamer.training.display import ProgressDisplay
 from gossamer.training.hosts import Hosts
-from gossamer.training.metrics import HostStatus, Progress, Recorder
+from gossamer.training.progress import HostStatus, Progress
+from gossamer.training.recorder import Recorder
 
 ROW_SECONDS = 2.0  # between two rows of metrics
 CHECKPOINT_SECONDS = 60.0  # between two checkpoints
@@ -95,6 +96,8 @@ class RunObserver:
                 self._barrier.acted(worker, record.steps)
                 before = self.progress.restarts
                 self.progress.update(worker, record, self.budget.report(worker, record.steps))
+                p = self.progress
+                self.recorder.add(worker, record.episodes, steps=p.steps, seconds=p.elapsed)
                 self._take_failures(worker, record.failures, before)
                 if self.consensus is not None:
                     for each in record.exchange:

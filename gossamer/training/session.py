@@ -28,8 +28,9 @@ from gossamer.storage.lock import RunLock
 from gossamer.training.display import ProgressDisplay
 from gossamer.training.ends import ended_early
 from gossamer.training.host_info import HostInfoFile
-from gossamer.training.metrics import Progress, Recorder, summary
 from gossamer.training.observer import RunObserver, launcher_log
+from gossamer.training.progress import Progress, summary
+from gossamer.training.recorder import Recorder
 from gossamer.training.signals import Abandoned, Signals, naming
 from gossamer.version import __version__
 

@@ -22,7 +22,7 @@ from gossamer.training.display import (
     queue,
     sparkline,
 )
-from gossamer.training.metrics import HostStatus, Progress
+from gossamer.training.progress import HostStatus, Progress
 
 
 class Watch:

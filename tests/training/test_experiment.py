@@ -38,7 +38,7 @@ def test_what_a_run_leaves(tmp_path: Path) -> None:
         "checkpoints",
         "config.json",
         "hosts.json",
-        "metrics.jsonl",
+        "episodes.csv", "metrics.jsonl",
         "result.json",
         "run.log",
         "tensorboard",

@@ -12,7 +12,8 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from gossamer.task import Episode, Report
-from gossamer.training.metrics import HostStatus, Progress, Recorder
+from gossamer.training.progress import HostStatus, Progress
+from gossamer.training.recorder import Recorder
 
 
 class Watch:

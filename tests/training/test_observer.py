@@ -12,8 +12,9 @@ from gossamer.program import Answer, Stage
 from gossamer.storage.checkpoint import Store
 from gossamer.task import Activity, Episode, Note, Report
 from gossamer.training.display import ProgressDisplay
-from gossamer.training.metrics import Progress, Recorder
 from gossamer.training.observer import FENCE_SECONDS, RunObserver
+from gossamer.training.progress import Progress
+from gossamer.training.recorder import Recorder
 
 STEPS = 10  # of one lease
 

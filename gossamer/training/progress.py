@@ -1,24 +1,16 @@
-"""What a run has done so far, and its record on disk: `metrics.jsonl` and TensorBoard events."""
+"""What a run has done so far: counters, rates, means over recent episodes."""
 
 from __future__ import annotations
 
-import json
-import os
-import socket
 import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from gossamer.storage.contents import METRICS, TENSORBOARD
-from gossamer.storage.files import atomic_write, to_json
 from gossamer.task import Episode, Report
 
-DT_STRING = 7  # TensorFlow's number of the type
 RECENT = 100  # episodes that a mean return is taken over
 
 
@@ -243,79 +235,3 @@ def _pairs(episodes: Iterable[Episode]) -> list[list[float]]:
 
 def _episodes(pairs: Iterable[Sequence[float]]) -> Iterator[Episode]:
     return (Episode(float(score), int(length)) for score, length in pairs)
-
-
-class Recorder:
-    """Writes rows. A row is on disk when `write` returns; a full disk raises `OSError`."""
-
-    def __init__(self, directory: Path, *, keep_until: int | None = None, settings: str | None = None) -> None:
-        """`keep_until`: rows of later steps are dropped (a resumed run does those again). `settings`: the text of
-        `config.json`, for TensorBoard to show."""
-        path = directory / METRICS
-        if keep_until is not None and path.exists():
-            _keep(path, keep_until)
-        self._file = open(path, "a", buffering=1)  # noqa: SIM115  closed by close()
-        self._events = Events(directory / TENSORBOARD)
-        if settings is not None:
-            self._events.text("config", settings, keep_until or 0)
-
-    def write(self, row: dict[str, Any]) -> None:
-        """Add one row."""
-        self._file.write(to_json(row) + "\n")
-        scalars = {name: float(v) for name, v in row.items() if isinstance(v, int | float) and name != "steps"}
-        self._events.write(scalars, row["steps"])
-
-    def close(self) -> None:
-        """Close the files."""
-        with closing(self._events), closing(self._file):
-            pass
-
-
-class Events:
-    """A file of TensorBoard events. TensorBoard's own writer has a thread do it, where a full disk is nobody's."""
-
-    def __init__(self, directory: Path) -> None:
-        from tensorboard.compat.proto.event_pb2 import Event  # takes a while: only where it is used
-        from tensorboard.summary.writer.record_writer import RecordWriter
-
-        directory.mkdir(exist_ok=True)
-        name = f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.{os.getpid()}"
-        self._event, self._records = Event, RecordWriter(open(directory / name, "wb"))  # noqa: SIM115
-        self._records.write(Event(wall_time=time.time(), file_version="brain.Event:2").SerializeToString())
-
-    def write(self, scalars: dict[str, float], steps: int) -> None:
-        """Add these at that step."""
-        event = self._event(wall_time=time.time(), step=steps)
-        for name, value in scalars.items():
-            event.summary.value.add(tag=name, simple_value=value)
-        self._records.write(event.SerializeToString())
-        self._records.flush()
-
-    def text(self, tag: str, text: str, steps: int) -> None:
-        """Add a text, shown as it is: TensorBoard reads Markdown, where four spaces mean code."""
-        event = self._event(wall_time=time.time(), step=steps)
-        value = event.summary.value.add(tag=tag)
-        value.metadata.plugin_data.plugin_name = "text"
-        value.tensor.dtype = DT_STRING
-        value.tensor.tensor_shape.SetInParent()  # one text
-        value.tensor.string_val.append("".join(f"    {line}\n" for line in text.splitlines()).encode())
-        self._records.write(event.SerializeToString())
-        self._records.flush()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._records.close()
-
-
-def _keep(path: Path, steps: int) -> None:
-    """Drop the rows later than that step; written beside and renamed, so that a full disk loses none."""
-    rows = [line + "\n" for line in path.read_text().splitlines() if _until(line, steps)]
-    atomic_write(path, "".join(rows))
-
-
-def _until(line: str, steps: int) -> bool:
-    """Whether this line is whole and not later than that step."""
-    try:
-        return bool(json.loads(line)["steps"] <= steps)
-    except (ValueError, KeyError, TypeError):  # cut off by a crash
-        return False

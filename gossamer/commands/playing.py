@@ -1,0 +1,79 @@
+"""The commands `evaluate` and `record`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from gossamer.commands.words import AsJson, Directory, Greedy, Member, Under, Which
+from gossamer.config.command_line import help_text, left_open
+from gossamer.storage.files import to_json
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Play whole games with the policy of a run."""
+
+    run_dir: Directory
+    episodes: Annotated[int, help_text("Number of games.")] = 30
+    max_steps: Annotated[
+        int | None,
+        left_open("A game is cut off after this many steps.", int, "(default: 27000; Atari: 108000 frames)"),
+    ] = None
+    protocol: Under = None
+    checkpoint: Which = "last"
+    member: Member = "average"
+    greedy: Greedy = False
+    seed: Annotated[int, help_text("Seed of all random streams.")] = 0
+    json: AsJson = False
+
+    def __call__(self) -> None:
+        from gossamer.evaluation.evaluate import evaluate
+
+        result = evaluate(
+            self.run_dir,
+            episodes=self.episodes,
+            max_steps=self.max_steps,
+            protocol=self.protocol,
+            checkpoint=self.checkpoint,
+            member=self.member,
+            greedy=self.greedy,
+            seed=self.seed,
+        )
+        if self.json:
+            print(to_json(result.to_dict()))
+        else:
+            print(
+                f"mean return {result.mean_return:.2f}, standard deviation {result.std_return:.2f}, "
+                f"{result.episodes} episodes, protocol {result.protocol}, {result.checkpoint}"
+            )
+
+
+@dataclass(frozen=True)
+class Record:
+    """Record a video of a game with the policy of a run."""
+
+    run_dir: Directory
+    out: Annotated[Path | None, left_open("An .mp4 or .gif.", Path, "(default: video.mp4 in the run directory)")] = None
+    protocol: Under = None
+    checkpoint: Which = "last"
+    member: Member = "average"
+    greedy: Greedy = False
+    seed: Annotated[int, help_text("Seed of all random streams.")] = 0
+    max_steps: Annotated[int, help_text("Maximum agent steps in the video.")] = 5_000
+
+    def __call__(self) -> None:
+        from gossamer.evaluation.video import record
+
+        film = record(
+            self.run_dir,
+            out=self.out,
+            protocol=self.protocol,
+            checkpoint=self.checkpoint,
+            member=self.member,
+            greedy=self.greedy,
+            seed=self.seed,
+            max_steps=self.max_steps,
+        )
+        print(f"{film.path}: {film.steps:,} steps, score {film.score:g}")

@@ -1,0 +1,93 @@
+"""The commands `train` and `resume`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+from gossamer.commands.words import Directory
+from gossamer.config.brief import OFTEN_TRAIN, asked, text
+from gossamer.config.command_line import left_open
+from gossamer.options import option, options
+
+if TYPE_CHECKING:
+    from gossamer.training.experiment import Run
+
+TRAIN = "Train an agent."
+AS_STARTED = "(default: as the run was started)"
+
+
+@options
+class Place:
+    """The run directory."""
+
+    run_dir: str | None = option("Directory of all output.", None, unset="runs/ARCHITECTURE-ENV-TIME")
+    overwrite: bool = option("Replace an existing run.", False)
+
+
+def train(words: Sequence[str]) -> int:
+    """Train an agent."""
+    if asked(words):
+        print(text("train", TRAIN, OFTEN_TRAIN), end="")
+        return 0
+    from gossamer.config.composing import compose
+    from gossamer.config.config import Control
+
+    composed = compose(words, prog="gossamer train", description=TRAIN, command=(Place, Control))
+    from gossamer.training.experiment import train
+
+    c = composed.choices
+    parts = {"algorithm": c.algorithm, "optimizer": c.optimizer, "preset": c.preset}
+    made: dict[str, Any] = {**parts, **composed.command, **c.given}
+    return _ended(train(c.architecture, env=c.env, **made))
+
+
+@dataclass(frozen=True)
+class Resume:
+    """Continue a run from its last checkpoint."""
+
+    run_dir: Directory
+    steps: Annotated[int | None, left_open("Total agent steps, including those before.", int, AS_STARTED)] = None
+    stop_at_return: Annotated[
+        float | None,
+        left_open("End when the mean return of the last 100 episodes reaches this.", float, "(default: never)"),
+    ] = None
+    max_seconds: Annotated[float | None, left_open("End after this time. [seconds]", float, "(default: never)")] = None
+    keep: Annotated[int | None, left_open("Checkpoints to keep, in addition to the best.", int, AS_STARTED)] = None
+    checkpoint_every: Annotated[float | None, left_open("Checkpoint interval. [seconds]", float, AS_STARTED)] = None
+    cluster: Annotated[
+        str | None,
+        left_open(
+            "Run on Ray: local (processes of this machine), auto (this machine's cluster) or IP:PORT of a head.",
+            str,
+            "(default: threads of this process)",
+        ),
+    ] = None
+
+    def __call__(self) -> int:
+        from gossamer.training.experiment import resume
+
+        run = resume(
+            self.run_dir,
+            steps=self.steps,
+            keep=self.keep,
+            checkpoint_every=self.checkpoint_every,
+            stop_at_return=self.stop_at_return,
+            max_seconds=self.max_seconds,
+            cluster=self.cluster,
+        )
+        return _ended(run)
+
+
+def _ended(run: Run) -> int:
+    """Print how a run ended; returns the exit code."""
+    from gossamer.training.signals import exit_code
+
+    result = run.result
+    mean = "no episode ended" if result["mean_return"] is None else f"mean return {result['mean_return']:.2f}"
+    print(
+        f"{result['ended']}: {result['steps']:,} steps ({result['frames']:,} frames) in {result['seconds']:,.0f} s, "
+        f"{mean}; checkpoint {result['checkpoint']}, everything is in {run.directory}"
+    )
+    return exit_code(result)

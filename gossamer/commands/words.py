@@ -1,0 +1,26 @@
+"""Arguments that several commands have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from gossamer.config.command_line import help_text, left_open
+
+Protocol = Literal["noop", "sticky"]
+Architecture = Annotated[str, tyro.conf.Positional, help_text("Parallel architecture; see `gossamer list`.")]
+Directory = Annotated[Path, tyro.conf.Positional, help_text("A run directory.")]
+Which = Annotated[str, help_text("last, best, or the name of a directory under checkpoints/.")]
+Under = Annotated[
+    Protocol | None,
+    left_open(
+        "Atari: up to 30 no-ops at the start (noop), or actions that repeat with probability 0.25 (sticky).",
+        Protocol,
+        "(default: sticky if trained with sticky actions, else noop)",
+    ),
+]
+Greedy = Annotated[bool, help_text("Take the most probable action instead of sampling.")]
+AsJson = Annotated[bool, help_text("Print one JSON object.")]
+Member = Annotated[str, help_text("With several members: average (of their parameters), best, or a member's number.")]

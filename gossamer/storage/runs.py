@@ -1,0 +1,138 @@
+"""Reads run directories: settings, rows, episodes, how a run ended. Nothing is written: a run may go on meanwhile."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from gossamer.config.config import Config
+from gossamer.errors import UserError
+from gossamer.storage.contents import CHECKPOINTS, EPISODES, METRICS, RESULT, TENSORBOARD, is_run
+from gossamer.storage.directory import load_config
+from gossamer.storage.lock import is_held
+
+State: TypeAlias = Literal["running", "ended", "interrupted", "short", "crashed"]
+Row: TypeAlias = dict[str, Any]  # a line of metrics.jsonl
+
+
+class EpisodeRow(NamedTuple):
+    """A line of `episodes.csv`."""
+
+    steps: int  # environment steps of the run when the episode was reported
+    seconds: float  # of training, those before a resume included
+    member: str  # the worker that acted
+    environment: str
+    env_index: int  # of the environment within its worker
+    score: float  # undiscounted return, unclipped
+    length: int  # steps
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One run directory, as it is on disk. What is read is kept: make a new record to see what has been added."""
+
+    directory: Path
+
+    @cached_property
+    def config(self) -> Config:
+        """All options. Raises `UserError` where `config.json` is missing or damaged."""
+        return load_config(self.directory, lambda text: None)
+
+    @cached_property
+    def result(self) -> dict[str, Any] | None:
+        """The content of `result.json`; None where the run has not ended, or goes on since. Raises `UserError` where
+        it is damaged."""
+        try:
+            found = json.loads((self.directory / RESULT).read_text())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise UserError(f"{self.directory / RESULT}: damaged ({error}); resume the run") from error
+        if not isinstance(found, dict) or not {"steps", "short", "ended"} <= found.keys():
+            raise UserError(f"{self.directory / RESULT}: damaged (fields are missing); resume the run")
+        later = bool(self.rows) and self.rows[-1]["steps"] > found["steps"]
+        return None if later else found
+
+    @cached_property
+    def state(self) -> State:
+        """`running`: a process of this machine holds its lock. `ended`: as planned. `interrupted`: by a signal.
+        `short`: steps are missing. `crashed`: no process holds its lock, and it left no result."""
+        if is_held(self.directory):
+            return "running"
+        if self.result is None:
+            return "crashed"
+        if self.result["short"]:
+            return "short"
+        return "interrupted" if self.result["ended"].startswith("SIG") else "ended"
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """The lines of `metrics.jsonl`; a last one that is not complete yet is left out. Raises `UserError` where
+        another line is damaged."""
+        file = self.directory / METRICS
+        lines = _lines(file)
+        try:
+            found = [json.loads(line) for line in lines]
+        except ValueError as error:
+            raise UserError(f"{file}: damaged ({error})") from error
+        if not all(isinstance(row, dict) and isinstance(row.get("steps"), int) for row in found):
+            raise UserError(f"{file}: damaged (a line has no steps)")
+        return found
+
+    @cached_property
+    def episodes(self) -> list[EpisodeRow]:
+        """The lines of `episodes.csv` in their order; none for a run of a version that wrote no such file. Raises
+        `UserError` where it is damaged."""
+        file = self.directory / EPISODES
+        lines = csv.reader(_lines(file)[1:])
+        try:
+            return [
+                EpisodeRow(int(steps), float(seconds), member, env, int(index), float(score), int(length))
+                for steps, seconds, member, env, index, score, length in lines
+            ]
+        except ValueError as error:
+            raise UserError(f"{file}: damaged ({error})") from error
+
+    @property
+    def steps(self) -> int:
+        """Environment steps acted so far."""
+        if self.result is not None:
+            return int(self.result["steps"])
+        return int(self.rows[-1]["steps"]) if self.rows else 0
+
+    @property
+    def mean_return(self) -> float | None:
+        """Of the last 100 episodes; None before the first."""
+        found = self.result or (self.rows[-1] if self.rows else {})
+        return found.get("mean_return")
+
+
+def _lines(file: Path) -> list[str]:
+    """The complete lines of a file; none where it is missing."""
+    try:
+        text = file.read_text(errors="replace")
+    except FileNotFoundError:
+        return []
+    return [line.rstrip("\n") for line in text.splitlines(keepends=True) if line.endswith("\n") and line.strip()]
+
+
+def find(folder: Path) -> Iterator[Path]:
+    """The run directories in a folder, at any depth, in the order of their names; the folder itself where it is one.
+    Links are not followed, and runs are not looked for inside of runs."""
+    if is_run(folder):
+        yield folder
+        return
+    try:
+        entries = sorted(os.scandir(folder), key=lambda each: each.name)
+    except OSError:
+        return
+    for entry in entries:
+        hidden = entry.name.startswith(".") or entry.name in (CHECKPOINTS, TENSORBOARD)
+        if not hidden and entry.is_dir(follow_symlinks=False):
+            yield from find(Path(entry.path))
