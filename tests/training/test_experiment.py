@@ -37,8 +37,9 @@ def test_what_a_run_leaves(tmp_path: Path) -> None:
     assert sorted(path.name for path in run.directory.iterdir()) == [
         "checkpoints",
         "config.json",
+        "episodes.csv",
         "hosts.json",
-        "episodes.csv", "metrics.jsonl",
+        "metrics.jsonl",
         "result.json",
         "run.log",
         "tensorboard",
