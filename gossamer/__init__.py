@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from gossamer.errors import UserError
     from gossamer.evaluation.evaluate import Evaluation, evaluate
     from gossamer.evaluation.video import Recording, record
+    from gossamer.studies.study import Study, study
     from gossamer.tools.bench import bench
     from gossamer.tools.simulate import simulate
     from gossamer.training.experiment import Run, resume, train
@@ -47,6 +48,7 @@ __all__ = [
     "Evaluation",
     "Recording",
     "Run",
+    "Study",
     "UserError",
     "VTrace",
     "__version__",
@@ -55,6 +57,7 @@ __all__ = [
     "record",
     "resume",
     "simulate",
+    "study",
     "train",
 ]
 
@@ -78,6 +81,8 @@ _HOMES = {
     "resume": "training.experiment",
     "train": "training.experiment",
     "Recording": "evaluation.video",
+    "Study": "studies.study",
+    "study": "studies.study",
     "record": "evaluation.video",
 }
 

@@ -16,7 +16,7 @@ ROWS = [
     {"cli"},
     {"commands"},
     {"exits"},
-    {"tools", "study"},
+    {"tools", "studies"},
     {"training"},
     {"page"},
     {"report", "export"},

@@ -8,6 +8,7 @@ from typing import Any
 from gossamer.commands.measuring import bench, simulate
 from gossamer.commands.playing import Evaluate, Record
 from gossamer.commands.showing import List, Show
+from gossamer.commands.studying import Runs, study
 from gossamer.commands.training import Resume, train
 from gossamer.config.command_line import parse
 from gossamer.errors import UserError, near
@@ -17,6 +18,8 @@ COMMANDS: dict[str, Any] = {
     "resume": Resume,
     "evaluate": Evaluate,
     "record": Record,
+    "study": study,
+    "runs": Runs,
     "bench": bench,
     "simulate": simulate,
     "show": Show,

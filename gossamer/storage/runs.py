@@ -20,6 +20,8 @@ from gossamer.storage.lock import is_held
 State: TypeAlias = Literal["running", "ended", "interrupted", "short", "crashed"]
 Row: TypeAlias = dict[str, Any]  # a line of metrics.jsonl
 
+TAIL_BYTES = 100_000  # at the end of a file, which hold its last line
+
 
 class EpisodeRow(NamedTuple):
     """A line of `episodes.csv`."""
@@ -56,8 +58,7 @@ class RunRecord:
             raise UserError(f"{self.directory / RESULT}: damaged ({error}); resume the run") from error
         if not isinstance(found, dict) or not {"steps", "short", "ended"} <= found.keys():
             raise UserError(f"{self.directory / RESULT}: damaged (fields are missing); resume the run")
-        later = bool(self.rows) and self.rows[-1]["steps"] > found["steps"]
-        return None if later else found
+        return None if self.last_row.get("steps", 0) > found["steps"] else found
 
     @cached_property
     def state(self) -> State:
@@ -72,11 +73,20 @@ class RunRecord:
         return "interrupted" if self.result["ended"].startswith("SIG") else "ended"
 
     @cached_property
+    def last_row(self) -> Row:
+        """The last complete line of `metrics.jsonl`, read without the others; empty where there is none. Raises
+        `UserError` where it is damaged."""
+        lines = _lines(self.directory / METRICS, tail=TAIL_BYTES)
+        return self._parsed(lines[-1:])[0] if lines else {}
+
+    @cached_property
     def rows(self) -> list[Row]:
         """The lines of `metrics.jsonl`; a last one that is not complete yet is left out. Raises `UserError` where
         another line is damaged."""
+        return self._parsed(_lines(self.directory / METRICS))
+
+    def _parsed(self, lines: list[str]) -> list[Row]:
         file = self.directory / METRICS
-        lines = _lines(file)
         try:
             found = [json.loads(line) for line in lines]
         except ValueError as error:
@@ -104,22 +114,25 @@ class RunRecord:
         """Environment steps acted so far."""
         if self.result is not None:
             return int(self.result["steps"])
-        return int(self.rows[-1]["steps"]) if self.rows else 0
+        return int(self.last_row.get("steps", 0))
 
     @property
     def mean_return(self) -> float | None:
         """Of the last 100 episodes; None before the first."""
-        found = self.result or (self.rows[-1] if self.rows else {})
-        return found.get("mean_return")
+        return (self.result or self.last_row).get("mean_return")
 
 
-def _lines(file: Path) -> list[str]:
-    """The complete lines of a file; none where it is missing."""
+def _lines(file: Path, tail: int | None = None) -> list[str]:
+    """The complete lines of a file, or of its last `tail` bytes; none where it is missing."""
     try:
-        text = file.read_text(errors="replace")
+        with open(file, "rb") as content:
+            start = max(0, content.seek(0, os.SEEK_END) - tail) if tail else 0
+            content.seek(start)
+            lines = content.read().decode(errors="replace").splitlines(keepends=True)
     except FileNotFoundError:
         return []
-    return [line.rstrip("\n") for line in text.splitlines(keepends=True) if line.endswith("\n") and line.strip()]
+    whole = lines[1:] if start else lines  # the first one may be cut off
+    return [line.rstrip("\n") for line in whole if line.endswith("\n") and line.strip()]
 
 
 def find(folder: Path) -> Iterator[Path]:

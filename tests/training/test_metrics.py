@@ -357,3 +357,30 @@ def test_it_can_be_read_while_another_thread_reports(place: str, read: Callable[
     for thread in meddler.threads:
         thread.join()
     assert progress.episodes == 3
+
+
+def episodes(directory: Path) -> list[str]:
+    return (directory / "episodes.csv").read_text().splitlines()
+
+
+def test_every_episode_is_kept_and_those_after_the_checkpoint_are_dropped_by_a_resumed_run(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path)
+    pong = Episode(-20.5, 764, "pong", 3)
+    recorder.add("m[1]", (pong, Episode(1e-9, 12)), steps=800, seconds=1.256)
+    recorder.add("m[0]", (), steps=900, seconds=1.5)
+    recorder.add("m[0]", (pong,), steps=1000, seconds=2.0)
+    recorder.close()
+    head, first = "steps,seconds,member,environment,index,return,length", "800,1.26,m[1],pong,3,-20.5,764"
+    assert episodes(tmp_path) == [head, first, "800,1.26,m[1],,0,1e-09,12", "1000,2.00,m[0],pong,3,-20.5,764"]
+    with open(tmp_path / "episodes.csv", "a") as file:
+        file.write("800,1.3,m[1],pong,3,-20.5,7")  # cut off by a crash
+    Recorder(tmp_path, keep_until=999).close()
+    assert episodes(tmp_path) == [head, first, "800,1.26,m[1],,0,1e-09,12"]
+
+
+def test_episodes_are_in_their_file_with_the_next_row(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path)
+    recorder.add("m", (Episode(1.0, 9, "catch"),), steps=9, seconds=0.5)
+    recorder.write({"steps": 9, "mean_return": 1.0})
+    assert episodes(tmp_path)[1:] == ["9,0.50,m,catch,0,1,9"]
+    recorder.close()

@@ -1,0 +1,145 @@
+"""The commands `study` and `runs`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from inspect import cleandoc
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from gossamer.commands.words import AsJson
+from gossamer.config.command_line import help_text, left_open, parse
+from gossamer.errors import UserError
+from gossamer.storage.files import to_json
+
+if TYPE_CHECKING:
+    from gossamer.studies.study import Study
+
+OPEN = "(default: of the file, else {})"
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The arguments of `gossamer study` before `--`."""
+
+    compositions: Annotated[
+        tuple[str, ...],
+        tyro.conf.Positional,
+        help_text(
+            'Words of `gossamer train` in quotes, as in "paac --algorithm ppo", or "LABEL: words"; or a .toml file.',
+            metavar="COMPOSITION",
+        ),
+    ] = ()
+    env: Annotated[
+        tyro.conf.UseAppendAction[tuple[str, ...]],
+        help_text("Environment; may be given several times.", metavar="ENV"),
+    ] = ()
+    seeds: Annotated[str | None, left_open("Number of seeds (1 to N), or the seeds: 1,2,11.", str, OPEN.format(5))] = (
+        None
+    )
+    steps: Annotated[int | None, left_open("Length of each run. [steps]", int, OPEN.format("of each composition"))] = (
+        None
+    )
+    dir: Annotated[Path | None, left_open("Directory of the study.", Path, OPEN.format("studies/study"))] = None
+    jobs: Annotated[
+        int | None, left_open("Runs at once; each gets an equal share of the cores.", int, OPEN.format(1))
+    ] = None
+    cluster: Annotated[
+        str | None,
+        left_open(
+            "Place the hosts of every run on Ray, as in `train`: local, auto or IP:PORT.", str, OPEN.format("no")
+        ),
+    ] = None
+    json: AsJson = False
+
+
+def study(words: Sequence[str]) -> int:
+    """Train several compositions on several environments with several seeds.
+
+    Words after `--` are options of every run: gossamer study paac gala --env pong -- --stop-at-return 18. A call with
+    the same arguments goes on where the last one ended."""
+    own, options = _divided(words)
+    made = parse(Arguments, own, prog="gossamer study", description=cleandoc(study.__doc__ or ""))
+    keywords = _keywords(made, options)
+    from gossamer.studies.study import study as conduct
+
+    done = conduct(**keywords)
+    print(to_json(_content(done)) if made.json else "\n".join(_lines(done)))
+    return done.exit_code
+
+
+def _divided(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The words before and after `--`."""
+    place = words.index("--") if "--" in words else len(words)
+    return list(words[:place]), list(words[place + 1 :])
+
+
+def _keywords(made: Arguments, options: list[str]) -> dict[str, Any]:
+    """Of `gossamer.study`: those of a TOML file, replaced by those of the command line."""
+    files = [Path(word) for word in made.compositions if word.endswith(".toml")]
+    if files and len(made.compositions) > 1:
+        raise UserError(f"{files[0]}: give one file, or compositions")
+    found: dict[str, Any] = {"compositions": made.compositions, "envs": made.env, "directory": "studies/study"}
+    if files:
+        from gossamer.studies.file import load
+
+        found = {"directory": Path("studies") / files[0].stem, "envs": (), "compositions": (), **load(files[0])}
+    typed = {
+        "envs": made.env or None,
+        "seeds": None if made.seeds is None else _seeds(made.seeds),
+        "steps": made.steps,
+        "directory": made.dir,
+        "jobs": made.jobs,
+        "cluster": made.cluster,
+        "options": options or None,
+    }
+    return {**found, **{name: value for name, value in typed.items() if value is not None}}
+
+
+def _seeds(text: str) -> int | list[int]:
+    try:
+        numbers = [int(word) for word in text.split(",") if word.strip()]
+    except ValueError:
+        raise UserError(f"--seeds {text}: give their number, or the seeds with commas, as in 1,2,11") from None
+    return numbers if "," in text or not numbers else numbers[0]
+
+
+def _lines(done: Study) -> list[str]:
+    counts = ", ".join(f"{count} {status}" for status, count in done.counts.items() if count)
+    failed = [outcome for outcome in done.outcomes if outcome.status == "failed"]
+    told = [f"failed: {outcome.run.directory}: {outcome.reason}" for outcome in failed]
+    after = f"gossamer report {done.directory}" if done.complete else "the same command goes on with what is missing"
+    return [*told, f"{done.planned} runs: {counts}; next: {after}"]
+
+
+def _content(done: Study) -> dict[str, Any]:
+    runs = [
+        {"directory": o.run.directory, "status": o.status, "reason": o.reason, "mean_return": o.mean_return}
+        for o in done.outcomes
+    ]
+    return {"directory": str(done.directory), "complete": done.complete, "counts": done.counts, "runs": runs}
+
+
+@dataclass(frozen=True)
+class Runs:
+    """List the runs in a folder, with state, steps and return."""
+
+    folders: Annotated[
+        tuple[Path, ...], tyro.conf.Positional, help_text("Folders that hold runs.", metavar="FOLDER")
+    ] = field(default=(Path("runs"),))
+    json: AsJson = False
+
+    def __call__(self) -> None:
+        from gossamer.tools.runs import listed, table
+
+        found, damaged = listed(self.folders)
+        for text in damaged:
+            print(f"skipped: {text}", file=sys.stderr)
+        if self.json:
+            print(to_json([line.to_dict() for line in found]))
+        else:
+            table(found)

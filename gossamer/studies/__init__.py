@@ -1,0 +1,1 @@
+"""Trains every combination of compositions, environments and seeds."""

@@ -1,0 +1,71 @@
+"""A study as a TOML file.
+
+envs = ["pong", "breakout"]
+seeds = 5                        # 1 to 5, or a list
+steps = 1_000_000
+directory = "studies/atari"      # relative to the file
+jobs = 1
+options = "--stop-at-return 18"  # for every run
+
+[compositions]
+PAAC = "paac --algorithm ppo"
+GALA = "gala --algorithm ppo"
+"""
+
+from __future__ import annotations
+
+import shlex
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from gossamer.errors import UserError, near
+
+KINDS: dict[str, tuple[type, ...]] = {
+    "compositions": (dict, list),
+    "envs": (list,),
+    "seeds": (int, list),
+    "steps": (int,),
+    "directory": (str,),
+    "jobs": (int,),
+    "cluster": (str,),
+    "options": (str,),
+}
+
+
+def load(path: Path) -> dict[str, Any]:
+    """The keywords of `gossamer.study`. Raises `UserError` for a file that cannot be read, a key that is not known, or
+    a value of another type."""
+    try:
+        content = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
+    except ValueError as error:
+        raise UserError(f"{path}: not TOML ({error})") from error
+    for key, value in content.items():
+        _check(path, key, value)
+    return _keywords(content, path.parent)
+
+
+def _check(path: Path, key: str, value: Any) -> None:
+    if key not in KINDS:
+        raise UserError(f"{path}: unknown key {key}{near(key, KINDS)}; known: {', '.join(KINDS)}")
+    if not isinstance(value, KINDS[key]) or isinstance(value, bool):
+        wanted = " or ".join(kind.__name__ for kind in KINDS[key])
+        raise UserError(f"{path}: {key} must be of type {wanted}")
+    items = [*value.values()] if isinstance(value, dict) else value if isinstance(value, list) else []
+    item = int if key == "seeds" else str
+    if any(not isinstance(each, item) or isinstance(each, bool) for each in items):
+        raise UserError(f"{path}: {key} must hold values of type {item.__name__}")
+
+
+def _keywords(content: dict[str, Any], folder: Path) -> dict[str, Any]:
+    found = dict(content)
+    compositions = found.get("compositions")
+    if isinstance(compositions, dict):
+        found["compositions"] = [f"{label}: {words}" for label, words in compositions.items()]
+    if "directory" in found:
+        found["directory"] = folder / found["directory"]
+    if "options" in found:
+        found["options"] = shlex.split(found["options"])
+    return found

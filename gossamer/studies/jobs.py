@@ -1,0 +1,111 @@
+"""Processes that train the runs of a study, each `gossamer train` or `gossamer resume` of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from gossamer.errors import UserError
+from gossamer.storage.contents import CHECKPOINTS
+from gossamer.storage.runs import RunRecord
+from gossamer.storage.studies import PlannedRun
+from gossamer.studies.plan import resuming
+from gossamer.studies.plan import words as words_of
+
+Status: TypeAlias = Literal["finished", "finished before", "interrupted", "failed"]
+TAIL_BYTES = 4000  # of a log, which its last line is looked for in
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run of a study ended."""
+
+    run: PlannedRun
+    status: Status
+    reason: str = ""  # of a failure, in one line
+    steps: int = 0
+    mean_return: float | None = None  # of the last 100 training episodes
+
+
+@dataclass
+class Job:
+    """A run that is being trained by a process of its own."""
+
+    run: PlannedRun
+    directory: Path
+    log: Path  # the output of the process
+    process: subprocess.Popen[bytes]
+    share: int  # the number of its share of this machine's cores
+    began: float = field(default_factory=time.monotonic)
+
+    def outcome(self) -> Outcome:
+        """How it ended. The process has ended."""
+        code = self.process.returncode
+        if code == 0:
+            return ended(self.run, self.directory, "finished")
+        if code in (130, 143) or -code in (signal.SIGINT, signal.SIGTERM):
+            return ended(self.run, self.directory, "interrupted")
+        return ended(self.run, self.directory, "failed", last_line(self.log) or f"exit code {code}")
+
+
+def ended(run: PlannedRun, directory: Path, status: Status, reason: str = "") -> Outcome:
+    """An outcome with what the run's files say."""
+    record = RunRecord(directory)
+    try:
+        return Outcome(run, status, reason, record.steps, record.mean_return)
+    except UserError as error:
+        return Outcome(run, "failed", reason or str(error))
+
+
+def is_finished(directory: Path) -> bool:
+    """Whether the run has ended as planned."""
+    try:
+        return RunRecord(directory).state == "ended"
+    except UserError:
+        return False
+
+
+def start(run: PlannedRun, folder: Path, share: int, shares: int) -> Job:
+    """Train a run from its last checkpoint, or from its beginning. The process is pinned to its share of the cores."""
+    directory = folder / run.directory
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    log = directory.with_name(f"{directory.name}.log")
+    with open(log, "ab") as output:
+        process = subprocess.Popen(  # a session of its own: a Ctrl-C of the terminal reaches it through the study
+            command(run, directory), stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+        )
+    _pin(process.pid, share, shares)
+    return Job(run, directory, log, process, share)
+
+
+def command(run: PlannedRun, directory: Path) -> list[str]:
+    """What trains a run: from its last checkpoint where there is one."""
+    program = [sys.executable, "-m", "gossamer.cli"]
+    if any(directory.glob(f"{CHECKPOINTS}/step_*")):
+        return [*program, "resume", str(directory), *resuming(run)]
+    return [*program, "train", *words_of(run), "--run-dir", str(directory), "--overwrite"]
+
+
+def _pin(process: int, share: int, shares: int) -> None:
+    """Give a process its share of the cores, so that runs side by side do not compete for them. Without effect where
+    there are fewer cores than shares, or no way to do so."""
+    with suppress(OSError, AttributeError):
+        cores = sorted(os.sched_getaffinity(0))
+        if shares <= len(cores):
+            os.sched_setaffinity(process, cores[share::shares])
+
+
+def last_line(log: Path) -> str:
+    """The last line of a log; empty where there is none."""
+    try:
+        lines = log.read_bytes()[-TAIL_BYTES:].decode(errors="replace").splitlines()
+    except OSError:
+        return ""
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")

@@ -1,0 +1,151 @@
+"""Runs a study: several runs at once, those that are finished left out, failures survived."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gossamer.storage.studies import PlannedRun
+from gossamer.studies import jobs
+from gossamer.studies.display import StudyDisplay
+from gossamer.studies.jobs import Job, Outcome
+from gossamer.studies.plan import Design, check, settle
+
+POLL_SECONDS = 0.2
+INTERRUPTED, INCOMPLETE = 130, 3  # exit codes
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study after a call of `study`."""
+
+    directory: Path
+    outcomes: tuple[Outcome, ...]  # in the order of `study.json`; runs that were never started are missing
+    planned: int  # runs
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Runs by status; `not started` are those that are missing."""
+        found = Counter[str](outcome.status for outcome in self.outcomes)
+        return {**found, "not started": self.planned - found.total()}
+
+    @property
+    def complete(self) -> bool:
+        """Whether every run is finished."""
+        return all(status.startswith("finished") or not count for status, count in self.counts.items())
+
+    @property
+    def exit_code(self) -> int:
+        """0: every run is finished; 130: interrupted; 3: runs failed."""
+        if self.complete:
+            return 0
+        return INTERRUPTED if self.counts["not started"] or self.counts.get("interrupted") else INCOMPLETE
+
+
+def study(
+    compositions: Sequence[str],
+    *,
+    envs: Sequence[str],
+    seeds: int | Sequence[int] = 5,
+    steps: int | None = None,
+    directory: str | Path,
+    jobs: int = 1,
+    cluster: str | None = None,
+    options: Sequence[str] = (),
+) -> Study:
+    """Train every composition on every environment with every seed; `study.json` in `directory` lists the runs.
+
+    `compositions`: words of `gossamer train`, as in `paac --algorithm ppo`, or `LABEL: words`. `seeds`: their number
+    (1 to N), or the seeds. `jobs`: runs at once; each gets an equal share of this machine's cores. `options`: words for
+    every run. `cluster`: Ray cluster that every run's hosts are placed on; the runs' files are written here.
+
+    A call goes on where an earlier one ended: finished runs are left out, others continue from their last checkpoint.
+    A run that fails is reported, and the others go on. Raises `UserError` before anything is written where a
+    composition cannot be trained, or where the directory has another study."""
+    numbers = tuple(range(1, seeds + 1)) if isinstance(seeds, int) else tuple(seeds)
+    design = Design(tuple(compositions), tuple(envs), numbers, Path(directory), steps, tuple(options), jobs, cluster)
+    return conducted(design)
+
+
+def conducted(design: Design, display: Callable[..., StudyDisplay] = StudyDisplay) -> Study:
+    """Carry a study out; see `study`."""
+    runs = design.runs()
+    check(runs)
+    settle(design.directory, runs)
+    with display(len(runs), design.directory) as shown:
+        outcomes = Conductor(design, runs, shown).conduct()
+    places = {run.directory: place for place, run in enumerate(runs)}
+    ordered = sorted(outcomes, key=lambda outcome: places[outcome.run.directory])
+    return Study(design.directory, tuple(ordered), len(runs))
+
+
+class Conductor:
+    """Starts runs as others end, and passes signals on."""
+
+    def __init__(self, design: Design, runs: Sequence[PlannedRun], display: StudyDisplay) -> None:
+        self._folder, self._shares, self._display = design.directory, design.jobs, display
+        self._pending = deque(runs)
+        self._running: list[Job] = []
+        self._outcomes: list[Outcome] = []
+        self._stopped = False
+
+    def conduct(self) -> list[Outcome]:
+        """Until every run has ended, or a signal has ended those that were running."""
+        with self._signals():
+            while self._running or (self._pending and not self._stopped):
+                self._fill()
+                self._reap()
+                self._display.update(self._running, len(self._pending))
+                time.sleep(POLL_SECONDS if self._running else 0)
+        return self._outcomes
+
+    def _fill(self) -> None:
+        """Start runs while there is room; those that are finished are left out."""
+        while self._pending and not self._stopped and len(self._running) < self._shares:
+            run = self._pending.popleft()
+            directory = self._folder / run.directory
+            if jobs.is_finished(directory):
+                self._take(jobs.ended(run, directory, "finished before"))
+                continue
+            share = min(set(range(self._shares)) - {job.share for job in self._running})
+            self._running.append(jobs.start(run, self._folder, share, self._shares))
+            self._display.started(run)
+
+    def _reap(self) -> None:
+        for job in [job for job in self._running if job.process.poll() is not None]:
+            self._running.remove(job)
+            self._take(job.outcome())
+
+    def _take(self, outcome: Outcome) -> None:
+        self._outcomes.append(outcome)
+        self._display.ended(outcome)
+
+    def stop(self, number: int, frame: Any = None) -> None:
+        """Pass a signal on to the runs, which save a checkpoint and end; start no more."""
+        self._stopped = True
+        for job in self._running:
+            if job.process.poll() is None:
+                job.process.send_signal(number)
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Handle Ctrl-C and SIGTERM meanwhile; only the main thread of a process can. However this ends, no run is
+        left behind."""
+        main = threading.current_thread() is threading.main_thread()
+        numbers = (signal.SIGINT, signal.SIGTERM) if main else ()
+        before = {number: signal.signal(number, self.stop) for number in numbers}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            self.stop(signal.SIGTERM)
+            for job in self._running:
+                job.process.wait()

@@ -1,0 +1,105 @@
+"""Lists runs: where, what, how far."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from gossamer.config.file import flat
+from gossamer.errors import UserError
+from gossamer.storage.runs import RunRecord, State, find
+
+WIDTH = 250  # columns where the output is no terminal
+STYLES = {"running": "cyan", "ended": "green", "interrupted": "yellow", "short": "yellow", "crashed": "red"}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One run of the list."""
+
+    directory: str
+    state: State
+    architecture: str
+    algorithm: str
+    env: str
+    seed: int
+    steps: int  # acted
+    total: int  # asked for
+    mean_return: float | None  # of the last 100 training episodes
+    seconds: float  # of training
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `--json` prints it."""
+        return asdict(self)
+
+
+def listed(folders: Iterable[Path]) -> tuple[list[Line], list[str]]:
+    """The runs in these folders, and what was wrong with those that cannot be read. Raises `UserError` where a folder
+    is missing, or where there is no run."""
+    found, damaged = list[Line](), list[str]()
+    for folder in folders:
+        if not folder.is_dir():
+            raise UserError(f"{folder}: no such folder; give one that holds runs")
+        for directory in find(folder):
+            try:
+                found.append(line(directory))
+            except UserError as error:
+                damaged.append(str(error))
+    if not found and not damaged:
+        raise UserError(f"{', '.join(map(str, folders))}: no runs here; gossamer train makes one")
+    return found, damaged
+
+
+def line(directory: Path) -> Line:
+    """One run. Raises `UserError` where its files are damaged."""
+    record = RunRecord(directory)
+    options = flat(record.config)
+    seconds = (record.result or record.last_row).get("seconds", 0.0)
+    return Line(
+        directory=str(directory),
+        state=record.state,
+        architecture=options["architecture"],
+        algorithm=options["algorithm"],
+        env=options["env"],
+        seed=options["seed"],
+        steps=record.steps,
+        total=options["steps"],
+        mean_return=record.mean_return,
+        seconds=seconds,
+    )
+
+
+def table(lines: Iterable[Line], console: Console | None = None) -> None:
+    """Print them."""
+    console = console or Console(width=None if sys.stdout.isatty() else WIDTH)
+    made = Table(box=None, pad_edge=False, header_style="bold")
+    made.add_column("run", overflow="fold", no_wrap=not console.is_terminal)
+    for name in ("state", "architecture", "env"):
+        made.add_column(name, no_wrap=True)
+    for name in ("seed", "steps", "return", "time"):
+        made.add_column(name, justify="right", no_wrap=True)
+    for each in lines:
+        made.add_row(*_cells(each))
+    console.print(made)
+
+
+def _cells(each: Line) -> list[str]:
+    mean = "–" if each.mean_return is None else f"{each.mean_return:.2f}"
+    hours, rest = divmod(int(each.seconds), 3600)
+    return [
+        escape(each.directory),
+        f"[{STYLES[each.state]}]{each.state}[/]",
+        escape(f"{each.architecture} {each.algorithm}"),
+        escape(each.env),
+        str(each.seed),
+        f"{each.steps:,}" if each.state == "ended" else f"{each.steps:,} of {each.total:,}",
+        mean,
+        f"{hours}:{rest // 60:02}:{rest % 60:02}",
+    ]

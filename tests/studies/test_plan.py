@@ -1,0 +1,136 @@
+"""What a study trains, and what it refuses before anything is written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gossamer.errors import UserError
+from gossamer.storage import studies
+from gossamer.studies.plan import Design, check, resuming, settle
+
+
+def design(directory: Path, *compositions: str, **given: Any) -> Design:
+    return Design(compositions, **{"envs": ("catch",), "seeds": (1, 2), "directory": directory, **given})
+
+
+def test_every_combination_has_a_run_of_its_own(tmp_path: Path) -> None:
+    made = design(
+        tmp_path, "paac --algorithm ppo", "four: gala --learners 4", envs=("catch", "CartPole-v1"), seeds=(3, 1),
+        steps=500, options=("--num-envs", "2"),
+    ).runs()  # fmt: skip
+    assert len(made) == 2 * 2 * 2
+    assert [(run.label, run.env, run.seed) for run in made[:5]] == [
+        ("paac --algorithm ppo", "catch", 3),
+        ("four", "catch", 3),
+        ("paac --algorithm ppo", "CartPole-v1", 3),
+        ("four", "CartPole-v1", 3),
+        ("paac --algorithm ppo", "catch", 1),
+    ]
+    assert made[1].directory == "four/catch/seed-3"
+    assert made[0].directory == "paac-algorithm-ppo/catch/seed-3"
+    assert made[1].command == "gala --learners 4 --env catch --seed 3 --steps 500 --num-envs 2"
+    check(made)  # all of them can be trained
+
+
+def test_a_users_own_architecture_is_no_label(tmp_path: Path) -> None:
+    (run,) = design(tmp_path, "my_module:Mine --num-envs 2", seeds=(1,)).runs()
+    assert run.label == "my_module:Mine --num-envs 2"
+
+
+def test_a_run_goes_on_with_the_options_of_a_call_only(tmp_path: Path) -> None:
+    run, *_ = design(tmp_path, "paac --stop-at-return 0.5 --num-envs 2", cluster="local").runs()
+    assert resuming(run) == ["--stop-at-return", "0.5", "--cluster", "local"]
+
+
+@pytest.mark.parametrize(
+    ("compositions", "given", "message"),
+    [
+        ((), {}, "no composition"),
+        (("paac",), {"envs": ()}, "--env: required"),
+        (("paac",), {"seeds": ()}, "--seeds: at least one"),
+        (("paac",), {"jobs": 0}, "--jobs 0: must be at least 1"),
+        (("paac", "paac"), {}, "composition paac: given twice"),
+        (("paac",), {"envs": ("catch", "catch")}, "--env catch: given twice"),
+        (("paac",), {"seeds": (1, 1)}, "--seeds 1: given twice"),
+        (("name: ",), {}, "has no words"),
+        (("paac --steps '3",), {}, "cannot be read"),
+        (("paac --gamma 1", "paac gamma 1"), {}, "would share the directory paac-gamma-1/catch/seed-1"),
+    ],
+)
+def test_designs_that_cannot_be(
+    tmp_path: Path, compositions: tuple[str, ...], given: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        design(tmp_path, *compositions, **given).runs()
+
+
+@pytest.mark.parametrize(
+    ("composition", "message"),
+    [
+        ("paac --learners 3", "^paac --learners 3: --learners"),
+        ("pac", "^pac: "),
+        ("paac --run-dir x", "are set by the study"),
+        ("paac --seed 3", "are set by the study"),
+        ("paac --seed=3", "are set by the study"),
+        ("mine: gala --learners 0", "^mine: --learners 0"),
+        ("paac --network lstm", "^paac --network lstm: "),
+    ],
+)
+def test_a_composition_that_cannot_be_trained_is_named(tmp_path: Path, composition: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        check(design(tmp_path, composition).runs())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_study_may_grow(tmp_path: Path) -> None:
+    folder = tmp_path / "study"
+    settle(folder, design(folder, "paac").runs())
+    more = design(folder, "paac", "gala", envs=("CartPole-v1", "catch"), seeds=(1, 2, 3)).runs()
+    settle(folder, more)
+    assert studies.read(folder) == more
+
+
+@pytest.mark.parametrize(
+    ("compositions", "given", "message"),
+    [
+        (("gala",), {}, "has another study, with paac/catch/seed-1"),
+        (("paac",), {"seeds": (1,)}, "has another study, with paac/catch/seed-2"),
+        (("paac",), {"steps": 7}, "has another study: paac/catch/seed-1 is `paac --env catch --seed 1` there"),
+    ],
+)
+def test_another_study_is_refused(
+    tmp_path: Path, compositions: tuple[str, ...], given: dict[str, Any], message: str
+) -> None:
+    settle(tmp_path, design(tmp_path, "paac").runs())
+    before = studies.read(tmp_path)
+    with pytest.raises(UserError, match=message):
+        settle(tmp_path, design(tmp_path, *compositions, **given).runs())
+    assert studies.read(tmp_path) == before
+
+
+def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").touch()
+    with pytest.raises(UserError, match=r"has files and no study\.json"):
+        settle(tmp_path, design(tmp_path, "paac").runs())
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="cannot be used"):
+        settle(tmp_path / "file", design(tmp_path, "paac").runs())
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"format": 1}', '{"format": 1, "runs": [{"label": "x"}]}'])
+def test_a_damaged_study_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "study.json").write_text(text)
+    with pytest.raises(UserError, match=r"study\.json: damaged"):
+        studies.read(tmp_path)
+
+
+def test_a_study_of_a_later_version_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "study.json").write_text(json.dumps({"format": 2, "runs": []}))
+    with pytest.raises(UserError, match="later version"):
+        studies.read(tmp_path)
+    with pytest.raises(UserError, match="not a study"):
+        studies.read(tmp_path / "other")

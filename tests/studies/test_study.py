@@ -1,0 +1,171 @@
+"""Studies are carried out: side by side, again, with failures and signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+import gossamer
+from gossamer.storage.studies import PlannedRun
+from gossamer.studies import jobs, study
+from gossamer.studies.display import StudyDisplay
+from gossamer.studies.plan import Design
+from gossamer.studies.study import Study, conducted
+
+TINY = ("--num-envs", "2", "--rollout-length", "4", "--threads", "1")
+# Stands in for a run: waits for the file `go` beside the study, then leaves a result as training does.
+STAND_IN = """
+import json, pathlib, signal, sys, time
+directory, go = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+def result(ended, code):
+    (directory / "result.json").write_text(json.dumps({"steps": 80, "short": 0, "ended": ended, "mean_return": 1.5}))
+    sys.exit(code)
+signal.signal(signal.SIGINT, lambda *_: result("SIGINT", 130))
+directory.mkdir(parents=True)
+print("begun", flush=True)
+while not go.exists():
+    time.sleep(0.01)
+result("all steps done", 0)
+"""
+
+
+def standing_in(monkeypatch: pytest.MonkeyPatch, folder: Path, fails: Callable[[PlannedRun], bool]) -> None:
+    """Have stand-ins in place of runs; those that fail print two lines and end."""
+
+    def command(run: PlannedRun, directory: Path) -> list[str]:
+        if fails(run):
+            return [sys.executable, "-c", "print('begun'); raise SystemExit('gossamer: the disk is full')"]
+        return [sys.executable, "-c", STAND_IN, str(directory), str(folder / "go")]
+
+    monkeypatch.setattr(jobs, "command", command)
+    monkeypatch.setattr(study, "check", lambda runs: None)
+
+
+def shown(width: int = 200) -> tuple[Callable[..., StudyDisplay], StringIO]:
+    text = StringIO()
+    return lambda planned, folder: StudyDisplay(planned, folder, Console(file=text, width=width)), text
+
+
+def design(folder: Path, **given: Any) -> Design:
+    return Design(("paac", "gala"), ("catch",), (1, 2), folder, **given)
+
+
+def begun(folder: Path) -> int:
+    return sum("begun" in log.read_text() for log in folder.glob("*/catch/seed-?.log"))
+
+
+def wait_until(there: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not there():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_so_many_runs_go_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    standing_in(monkeypatch, tmp_path, lambda run: False)
+    display, text = shown()
+    done: list[Study] = []
+    thread = threading.Thread(target=lambda: done.append(conducted(design(tmp_path / "s", jobs=3), display)))
+    thread.start()
+    wait_until(lambda: begun(tmp_path / "s") == 3)
+    time.sleep(3 * study.POLL_SECONDS)
+    assert begun(tmp_path / "s") == 3  # the fourth waits
+    (tmp_path / "go").touch()
+    thread.join(60)
+    (made,) = done
+    assert (made.complete, made.exit_code, made.counts) == (True, 0, {"finished": 4, "not started": 0})
+    assert [outcome.run.directory for outcome in made.outcomes] == [
+        "paac/catch/seed-1", "gala/catch/seed-1", "paac/catch/seed-2", "gala/catch/seed-2",
+    ]  # fmt: skip
+    assert "[4/4]" in text.getvalue()
+    assert "gala on catch, seed 2: finished: 80 steps, mean return 1.50" in text.getvalue()
+
+
+def test_a_failure_is_told_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    standing_in(monkeypatch, tmp_path, lambda run: run.directory == "paac/catch/seed-1")
+    (tmp_path / "go").touch()
+    display, text = shown()
+    made = conducted(design(tmp_path / "s"), display)
+    assert (made.complete, made.exit_code) == (False, 3)
+    assert made.counts == {"failed": 1, "finished": 3, "not started": 0}
+    assert made.outcomes[0].reason == "gossamer: the disk is full"
+    assert "paac on catch, seed 1: failed: gossamer: the disk is full" in text.getvalue()
+
+
+def test_a_signal_ends_the_runs_and_starts_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    standing_in(monkeypatch, tmp_path, lambda run: False)
+
+    def interrupt() -> None:
+        wait_until(lambda: begun(tmp_path / "s") == 2)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.getsignal(signal.SIGINT)
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    made = conducted(design(tmp_path / "s", jobs=2), shown()[0])
+    thread.join()
+    assert made.counts == {"interrupted": 2, "not started": 2}
+    assert (made.complete, made.exit_code) == (False, 130)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_no_run_is_left_behind_by_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    standing_in(monkeypatch, tmp_path, lambda run: False)
+    started: list[jobs.Job] = []
+    begin = jobs.start
+    monkeypatch.setattr(jobs, "start", lambda *given: started.append(begin(*given)) or started[-1])
+
+    def breaks(running: Any, pending: int) -> None:
+        raise RuntimeError("the display broke")
+
+    display = StudyDisplay(4, tmp_path, Console(file=StringIO()))
+    monkeypatch.setattr(display, "update", breaks)
+    with pytest.raises(RuntimeError, match="the display broke"):
+        conducted(design(tmp_path / "s", jobs=2), lambda planned, folder: display)
+    assert [job.process.poll() is not None for job in started] == [True, True]
+
+
+def test_each_run_has_its_share_of_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    pinned: list[Any] = []
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2, 3, 4})
+    monkeypatch.setattr(os, "sched_setaffinity", lambda process, cores: pinned.append(cores))
+    for share in range(2):
+        jobs._pin(7, share, 2)
+    jobs._pin(7, 0, 6)  # more runs than cores: the system divides
+    assert pinned == [[0, 2, 4], [1, 3]]
+
+
+def test_a_study_is_trained_and_goes_on_where_it_ended(tmp_path: Path) -> None:
+    folder, given = tmp_path / "study", {"envs": ["catch"], "seeds": 1, "steps": 80, "options": TINY}
+    first = gossamer.study(["paac --max-seconds 1e-9"], directory=folder, **given)  # type: ignore[arg-type]
+    assert first.complete  # it has reached the time that was asked for
+    grown = gossamer.study(["paac --max-seconds 1e-9", "ppo: paac --algorithm ppo"], directory=folder, **given)  # type: ignore[arg-type]
+    assert [outcome.status for outcome in grown.outcomes] == ["finished before", "finished"]
+    result = json.loads((folder / "ppo/catch/seed-1/result.json").read_text())
+    assert (result["steps"], result["config"]["algorithm"]["name"]) == (80, "ppo")
+
+
+def test_the_command(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "gossamer.cli", "study", "paac", "--env", "catch", "--seeds", "4,", "--steps", "80"]
+    words += ["--dir", str(tmp_path / "study"), "--json", "--", *TINY]
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=240, check=False)
+    assert (ran.returncode, ran.stderr.count("\n")) == (0, 2), ran.stderr
+    found = json.loads(ran.stdout)
+    assert (found["complete"], [run["directory"] for run in found["runs"]]) == (True, ["paac/catch/seed-4"])
+    listed = subprocess.run(
+        [*words[:3], "runs", str(tmp_path)], capture_output=True, text=True, timeout=60, check=False
+    ).stdout.splitlines()
+    assert listed[0].split() == ["run", "state", "architecture", "env", "seed", "steps", "return", "time"]
+    assert listed[1].split()[1:7] == ["ended", "paac", "a2c", "catch", "4", "80"]
