@@ -26,6 +26,7 @@ ELSEWHERE: dict[str, tuple[str, str, str]] = {
     "anneal_steps": ("learning_rate (a function)", "anneal-lr", "lr (a schedule)"),
     "epsilon": ("rms_prop_eps", "", ""),
     "screen_size": ("screen_size", "", ""),
+    "frame_stack": ("n_stack", "", ""),
     "initialization": ("ortho_init", "", ""),
     "checkpoint_every": ("save_freq", "", ""),
 }

@@ -61,6 +61,7 @@ class Keywords(TypedDict, total=False):
     # environment
     preprocessing: Literal["paac", "gala", "impala", "machado", "gymnasium"]
     screen_size: int
+    frame_stack: int
     on_env_error: Literal["fail", "restart"]
     action_masks: bool
     action_bounds: Literal["clip", "squash", "none"]

@@ -12,6 +12,9 @@ from gossamer.envs.gym import Custom, Gym
 from gossamer.options import option, options
 from gossamer.spaces import Bounds
 
+SIZE = "Height and width of pictures."
+STACK = "Newest pictures in an observation; 1 suits a policy with memory."
+
 
 class EnvOptions(Protocol):
     """Options of one kind of environment."""
@@ -31,11 +34,13 @@ class AtariOptions:
     preprocessing: Literal["paac", "gala", "impala", "machado", "gymnasium"] = option(
         "Preprocessing, as in this publication.", "paac"
     )
-    screen_size: int = option("Height and width of pictures.", 84, least=16, most=210, measure="pixels")
+    screen_size: int = option(SIZE, 84, least=16, most=210, measure="pixels")
+    frame_stack: int = option(STACK, 4, least=1, most=16, measure="pictures")
 
     def factory(self) -> EnvFactory:
         env = catalogue.resolve(self.name, preset=self.preprocessing)
-        return replace(env, preset=replace(env.preset, size=self.screen_size)) if isinstance(env, Atari) else env
+        changes = {"size": self.screen_size, "stack": self.frame_stack}
+        return replace(env, preset=replace(env.preset, **changes)) if isinstance(env, Atari) else env
 
 
 @options
@@ -43,10 +48,11 @@ class AleOptions:
     """Options of an Atari game by its Gymnasium id, which determines the preprocessing."""
 
     name: str
-    screen_size: int = option("Height and width of pictures.", 84, least=16, most=210, measure="pixels")
+    screen_size: int = option(SIZE, 84, least=16, most=210, measure="pixels")
+    frame_stack: int = option(STACK, 4, least=1, most=16, measure="pictures")
 
     def factory(self) -> EnvFactory:
-        return AtariOptions(self.name, "gymnasium", self.screen_size).factory()
+        return AtariOptions(self.name, "gymnasium", self.screen_size, self.frame_stack).factory()
 
 
 @options
