@@ -12,8 +12,9 @@ import gossamer
 
 def returns(tmp_path: Path, steps: int, memory: str) -> float:
     """The mean return of 200 episodes of `recall` (a cue, 20 steps, the answer) after training."""
+    units = {} if memory == "none" else {"memory_units": 64}
     run = gossamer.train(
-        "paac", env="recall", algorithm="ppo", steps=steps, memory=memory, memory_units=64, threads=1, run_dir=tmp_path
+        "paac", env="recall", algorithm="ppo", steps=steps, memory=memory, threads=1, run_dir=tmp_path, **units
     )
     return gossamer.evaluate(run.directory, episodes=200).mean_return
 

@@ -15,9 +15,9 @@ from gossamer.envs.last import LastActionReward
 from gossamer.errors import UserError
 from gossamer.experience import Batching
 from gossamer.machine import resolve_device
-from gossamer.networks import INPUT_SCALES
+from gossamer.networks import INPUT_SCALES, NetworkOptions
 from gossamer.program import Program
-from gossamer.spaces import Spec
+from gossamer.spaces import Box, Spec
 from gossamer.task import Optimization, Task
 
 
@@ -140,6 +140,17 @@ def check_memory(config: Config, spec: Spec) -> None:
             f"--rollout-length {config.run.rollout_length}: with --num-envs {envs} its observations take "
             f"{wanted / 1e9:,.0f} GB and the machine has {there / 1e9:,.0f} GB; use smaller values"
         )
+
+
+def check_effect(config: Config, spec: Spec) -> None:
+    """Raise `UserError` for a network option that would have no effect on this environment."""
+    chosen, env = config.network, config.env.name
+    if chosen.memory == "none" and chosen.memory_units != NetworkOptions.memory_units:
+        raise UserError(f"--memory-units {chosen.memory_units}: has no effect without --memory lstm or --memory gru")
+    if chosen.state_std and not isinstance(spec.actions, Box):
+        raise UserError(f"--state-std: has no effect, as the actions of {env} are not continuous; leave it out")
+    if chosen.normalize_observations and spec.pixels and all(part.dtype.kind != "f" for part in spec.parts):
+        raise UserError(f"--normalize-observations: has no effect, as {env} shows pictures; leave it out")
 
 
 def _kept_envs(wired: Program) -> Iterator[int]:

@@ -39,8 +39,9 @@ class AtariOptions:
 
     def factory(self) -> EnvFactory:
         env = catalogue.resolve(self.name, preset=self.preprocessing)
-        changes = {"size": self.screen_size, "stack": self.frame_stack}
-        return replace(env, preset=replace(env.preset, **changes)) if isinstance(env, Atari) else env
+        if not isinstance(env, Atari):
+            return env
+        return replace(env, preset=replace(env.preset, size=self.screen_size, stack=self.frame_stack))
 
 
 @options

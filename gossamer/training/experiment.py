@@ -11,7 +11,7 @@ from torch import nn
 
 from gossamer.algorithms import Algorithm
 from gossamer.algorithms.base import initial_state
-from gossamer.config.build import check_memory, program, task
+from gossamer.config.build import check_effect, check_memory, program, task
 from gossamer.config.config import Architecture, Config, Control
 from gossamer.config.file import to_dict
 from gossamer.config.names import Keywords
@@ -118,6 +118,7 @@ def probe(config: Config, cluster: str | None = None) -> int:
     what = task(config.with_run(device="cpu") if cluster else config)
     with Watchdog(what.env.name, complain) as watchdog, closing(watchdog.watch(what.env.make(1))) as env:
         check_memory(config, env.spec)
+        check_effect(config, env.spec)
         if isinstance(env, Watchable):
             obs = env.reset(what.stream("probe"))
             env.step(random_actions(env.spec, np.random.default_rng(0), obs))

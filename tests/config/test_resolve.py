@@ -15,7 +15,7 @@ from torch.optim import Adam
 
 from gossamer.algorithms import A2C, PPO
 from gossamer.architectures import GALA
-from gossamer.config.build import check_memory, device, learners, program, task
+from gossamer.config.build import check_effect, check_memory, device, learners, program, task
 from gossamer.config.config import Config
 from gossamer.config.file import flat
 from gossamer.config.resolve import configure
@@ -180,6 +180,27 @@ def test_a_rollout_that_memory_cannot_hold_is_refused() -> None:
     made = settings(rollout_length=10**6, num_envs=16_000)
     with pytest.raises(UserError, match=r"--rollout-length 1000000: .* take 3,200 GB"):
         check_memory(made, made.env.factory().make(1).spec)
+
+
+@pytest.mark.parametrize(
+    ("env", "given", "message"),
+    [
+        ("catch", {"memory_units": 64}, "--memory-units 64: has no effect without --memory"),
+        ("catch", {"state_std": True}, "--state-std: has no effect, as the actions of catch are not continuous"),
+        ("catch-pixels", {"normalize_observations": True}, "--normalize-observations: .* catch-pixels shows pictures"),
+    ],
+)
+def test_a_network_option_without_effect_is_refused(env: str, given: dict[str, Any], message: str) -> None:
+    made = configure("paac", env=env, **given)
+    with pytest.raises(UserError, match=message):
+        check_effect(made, made.env.factory().make(1).spec)
+
+
+def test_network_options_with_an_effect_are_taken() -> None:
+    pytest.importorskip("gymnasium")
+    for env, given in (("catch", {"memory": "lstm", "memory_units": 64}), ("Pendulum-v1", {"state_std": True})):
+        made = configure("paac", env=env, **given)
+        check_effect(made, made.env.factory().make(1).spec)
 
 
 def test_counts_must_fit_each_other() -> None:
