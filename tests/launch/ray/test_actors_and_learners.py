@@ -1,0 +1,147 @@
+"""Actors and learners apart on Ray: what they learn there, and hosts that are killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from some_parts import Watcher, a_task
+
+import gossamer
+from gossamer.algorithms import VTrace
+from gossamer.architectures.impala import impala
+from gossamer.data import Array, Step
+from gossamer.envs.base import VectorEnv
+from gossamer.envs.toy import Catch
+from gossamer.launch.ray.launcher import Ray
+from gossamer.program import Answer
+from gossamer.spaces import Spec
+from gossamer.task import Note
+
+pytestmark = pytest.mark.ray
+QUICK = Ray(call_seconds=2.0, stop_seconds=2.0)
+STEPS = 2_000
+
+
+def die_once(flag: Path) -> None:
+    """End this process as kill -9 does, unless one has died so before."""
+    try:
+        flag.touch(exist_ok=False)
+    except FileExistsError:
+        return
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@dataclass(frozen=True)
+class DeadlyCatch:
+    """Catch. The first process that has acted so many steps in it dies."""
+
+    flag: Path
+    after: int
+    name: str = "catch"
+
+    def make(self, num_envs: int, *, workers: int = 0, render: bool = False) -> VectorEnv:
+        return Deadly(Catch().make(num_envs), self)
+
+
+class Deadly:
+    def __init__(self, inner: VectorEnv, made_by: DeadlyCatch) -> None:
+        self._inner, self._made_by, self._steps = inner, made_by, 0
+
+    @property
+    def spec(self) -> Spec:
+        return self._inner.spec
+
+    @property
+    def num_envs(self) -> int:
+        return self._inner.num_envs
+
+    def reset(self, seed: int) -> Array:
+        return self._inner.reset(seed)
+
+    def step(self, action: Array) -> Step:
+        self._steps += 1
+        if self._steps == self._made_by.after:
+            die_once(self._made_by.flag)
+        return self._inner.step(action)
+
+    def frames(self) -> Array:
+        return self._inner.frames()
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+@dataclass(frozen=True)
+class DeadlyVTrace(VTrace):
+    """V-trace. The first process that has learned so often dies."""
+
+    flag: Path = Path()
+    after: int = 30
+
+    def losses(self, *given: Any, **more: Any) -> Any:
+        calls.append(1)
+        if len(calls) == self.after:
+            die_once(self.flag)
+        return super().losses(*given, **more)
+
+
+calls: list[int] = []  # of this process
+
+
+class Keeper(Watcher):
+    """Gives back what dead workers had leased, and restores what was saved last."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.notes, self.dead = list[str](), set[str]()
+
+    def claim(self, worker: str, steps: int, *, idle: bool = True) -> int | Answer:
+        if not idle and self.budget.near_end(worker, steps, 2):  # as a run's own observer: nobody leases all in advance
+            return Answer.WAIT if self.budget.granted < self.budget.total else Answer.END
+        return super().claim(worker, steps, idle=idle)
+
+    def died(self, worker: str) -> None:
+        self.dead.add(worker)
+        self.budget.release(worker)
+
+    def restored(self, worker: str) -> Any | None:
+        return self.saved.get(worker)
+
+    def report(self, worker: str, record: Any) -> None:
+        super().report(worker, record)
+        if isinstance(record, Note):
+            self.notes.append(record.text)
+
+
+def test_actors_of_a_host_that_is_killed_come_back(tmp_path: Path) -> None:
+    env, watcher = DeadlyCatch(tmp_path / "died", after=40), Keeper(steps=STEPS)
+    QUICK(impala(a_task(env, VTrace()), hosts=2, actors=1, num_envs=3), watcher)
+    assert (tmp_path / "died").exists()
+    assert watcher.dead & {"act[0]", "act[1]", "act"}
+    assert watcher.budget.acted >= STEPS
+    acted, learned = (sum(getattr(report, name) for report in watcher.records) for name in ("steps", "learned"))
+    assert acted - learned <= 3 * 12  # what the dead host was sending, and what it had leased: a rollout each
+    assert "learner" in watcher.saved["learn"]
+
+
+def test_a_learner_that_is_killed_goes_on_from_the_parameters_of_an_actor(tmp_path: Path) -> None:
+    algorithm, watcher = DeadlyVTrace(flag=tmp_path / "died"), Keeper(steps=STEPS)
+    QUICK(impala(a_task(algorithm=algorithm), hosts=2, actors=1, num_envs=3), watcher)
+    assert (tmp_path / "died").exists()
+    assert "learn" in watcher.dead
+    assert watcher.budget.acted >= STEPS
+    (note,) = watcher.notes
+    assert "from an actor's host" in note
+    assert int(watcher.saved["learn"]["exchange"]["iteration"]) > DeadlyVTrace.after
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["impala", "appo"])
+def test_catch_is_learned_with_the_default_settings(name: str, tmp_path: Path) -> None:
+    run = gossamer.train(name, env="catch", steps=150_000, cluster="auto", run_dir=tmp_path / "run")
+    assert gossamer.evaluate(run.directory, episodes=100).mean_return >= 0.8
