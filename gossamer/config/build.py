@@ -51,9 +51,8 @@ def observed(env: EnvFactory, config: Config) -> EnvFactory:
     return LastActionReward(env) if config.network.last_action_reward else env
 
 
-def network(config: Config) -> Network:
+def network(chosen: NetworkOptions) -> Network:
     """The network's parts."""
-    chosen = config.network
     return Network(
         torso=load("--network", chosen.torso, NETWORKS),
         input_scale=INPUT_SCALES[chosen.input],
@@ -168,7 +167,7 @@ def _task(config: Config, where: str, sharing: int) -> Task:
     return Task(
         env=observed(environment(config), config),
         algorithm=config.algorithm,
-        network=network(config),
+        network=network(config.network),
         optimization=Optimization(
             make=config.optimizer.make,
             learning_rate=plan.learning_rate,

@@ -9,7 +9,7 @@ A missing field takes the value that matches the behaviour before the field exis
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from gossamer.config.config import Config
 from gossamer.config.names import ALGORITHMS, ARCHITECTURES, OPTIMIZERS, load, name_of
@@ -20,6 +20,7 @@ from gossamer.errors import UserError
 from gossamer.options import declared, values
 from gossamer.version import __version__
 
+T = TypeVar("T")
 FORMAT = 2
 NAMED = {"architecture": ARCHITECTURES, "algorithm": ALGORITHMS, "optimizer": OPTIMIZERS}
 
@@ -73,23 +74,39 @@ def from_dict(content: Mapping[str, Any]) -> tuple[Config, list[str]]:
     form = content.get("format", 1)
     if form == 1:
         content = migrated(content)
-    elif form != FORMAT:
-        raise UserError(f"format {form}: written by a later version of Gossamer; this one reads formats 1 and {FORMAT}")
+    check_format(content)
     kinds = _kinds(content)
     found, notes = dict[str, Any](), list[str]()
     for place, kind in kinds.items():
-        fields = declared(kind)
-        left = dict(content[place])
-        left.pop("name", None)
-        for name, each in fields.items():
-            if each.name not in left:
-                left[each.name] = each.metadata.get("before", each.default)
-                notes.append(f"{place}.{each.name} is missing: {left[each.name]}, as before this option existed")
-            found[name] = left.pop(each.name)
-        if left:
-            raise UserError(f"{place} has unknown fields {', '.join(left)}: written by a later version of Gossamer")
+        found |= _values(place, kind, content[place], notes)
     made = build(kinds, found, env=content["env"]["name"], preset=content["preset"])
     return made, [] if form == 1 else notes
+
+
+def check_format(content: Mapping[str, Any]) -> None:
+    """Raise `UserError` for content of a later version."""
+    if (form := content["format"]) != FORMAT:
+        raise UserError(f"format {form}: written by a later version of Gossamer; this one reads formats 1 and {FORMAT}")
+
+
+def part(place: str, kind: type[T], content: Mapping[str, Any]) -> T:
+    """One part of a configuration of the current format, built without the others. Raises as `from_dict`."""
+    values = _values(place, kind, content[place], [])
+    return kind(**{each.name: values[name] for name, each in declared(kind).items()})
+
+
+def _values(place: str, kind: type, content: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
+    """The options of a part by name. Adds a note for each missing field."""
+    found, left = dict[str, Any](), dict(content)
+    left.pop("name", None)
+    for name, each in declared(kind).items():
+        if each.name not in left:
+            left[each.name] = each.metadata.get("before", each.default)
+            notes.append(f"{place}.{each.name} is missing: {left[each.name]}, as before this option existed")
+        found[name] = left.pop(each.name)
+    if left:
+        raise UserError(f"{place} has unknown fields {', '.join(left)}: written by a later version of Gossamer")
+    return found
 
 
 def _kinds(content: Mapping[str, Any]) -> dict[str, type]:

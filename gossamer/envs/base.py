@@ -7,13 +7,16 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from gossamer.data import Array, Step, Tree
 from gossamer.errors import EnvironmentFailed
 from gossamer.spaces import Spec
+
+if TYPE_CHECKING:
+    from gymnasium import Space
 
 
 class UnsupportedSpace(ValueError):
@@ -26,6 +29,16 @@ class UnknownEnv(ValueError):
 
 class MissingExtra(ImportError):
     """An optional dependency is not installed."""
+
+
+class Spaces(Protocol):
+    """An environment of Gymnasium, or what is known of one."""
+
+    @property
+    def observation_space(self) -> Space[Any]: ...
+
+    @property
+    def action_space(self) -> Space[Any]: ...
 
 
 class VectorEnv(Protocol):
@@ -74,6 +87,14 @@ class Restarting(Protocol):
 
     def failures(self) -> tuple[EnvironmentFailed, ...]:
         """Return the failures since the last call after which an environment was restarted."""
+
+
+@runtime_checkable
+class Spaced(Protocol):
+    """Environments with spaces of Gymnasium's. Without this, `spec` says what they are."""
+
+    def spaces(self) -> Spaces:
+        """Return the spaces of one environment."""
 
 
 @runtime_checkable

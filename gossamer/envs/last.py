@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gossamer.data import Array, Step
-from gossamer.envs.base import EnvFactory, Restarting, Resumable, UnsupportedSpace, VectorEnv, Watchable
+from gossamer.envs.base import EnvFactory, Restarting, Resumable, Spaces, UnsupportedSpace, VectorEnv, Watchable
+from gossamer.envs.interface import spaces_of
 from gossamer.observations import WHOLE, Layout, Part, one_hots
-from gossamer.spaces import Discrete, MultiDiscrete, Space
+from gossamer.spaces import Discrete, MultiDiscrete, Space, Spec
 
 ACTION, REWARD = "last_action", "last_reward"  # names of the parts
 FLOATS = np.dtype(np.float32)
@@ -36,19 +37,41 @@ class LastActionReward:
         return LastVector(env)
 
 
-class LastVector:
-    """B environments whose observations have two more parts: `last_action`, numbers [N], with a one-hot vector for each
-    choice, and `last_reward` [1], the reward for learning. Both are zero at the first observation of an episode.
+class LastParts:
+    """Adds two parts to observations: `last_action`, numbers [N], with a one-hot vector for each choice, and
+    `last_reward` [1], the reward for learning. Both are zero at the first observation of an episode."""
 
-    The wrapper has no state. It is `Resumable`, `Watchable` and `Restarting` if the environments are."""
-
-    def __init__(self, env: VectorEnv) -> None:
-        self._env, self.num_envs, spec = env, env.num_envs, env.spec
+    def __init__(self, spec: Spec) -> None:
+        """`spec`: of the environment; the attribute `spec` is that with the two parts."""
+        self._given = spec.layout
         self._inner = spec.layout or Layout((Part(WHOLE, spec.obs_shape, spec.obs_dtype),))
         width = as_numbers(spec.actions, np.zeros((1, *spec.actions.shape), spec.actions.dtype)).shape[1]
         self._last = Layout((Part(ACTION, (width,), FLOATS), Part(REWARD, (1,), FLOATS)))
         layout = Layout((*self._inner.parts, *self._last.parts))
         self.spec = replace(spec, obs_shape=(layout.size,), obs_dtype=np.dtype(np.uint8), layout=layout)
+
+    def none(self, count: int) -> Array:
+        """The bytes [count, size] of the two parts at the start of an episode."""
+        return np.zeros((count, self._last.size), np.uint8)
+
+    def pack(self, action: Array, reward: Array) -> Array:
+        """The bytes [B, size] of the last action [B, *A] and reward [B]."""
+        return self._last.pack({ACTION: as_numbers(self.spec.actions, action), REWARD: reward[:, None]})
+
+    def added(self, obs: Array, last: Array) -> Array:
+        """Append the bytes of the two parts to observations [B, *O]."""
+        packed = obs if self._given else self._inner.pack({WHOLE: obs})
+        return np.concatenate([packed, last], axis=1)
+
+
+class LastVector:
+    """B environments that observe the last action and reward, too (see `LastParts`).
+
+    The wrapper has no state. It is `Resumable`, `Watchable` and `Restarting` if the environments are."""
+
+    def __init__(self, env: VectorEnv) -> None:
+        self._env, self.num_envs, self._parts = env, env.num_envs, LastParts(env.spec)
+        self.spec = self._parts.spec
         self.frames, self.close = env.frames, env.close
         # Instance attributes, so that `isinstance` finds a protocol's methods if the environments have them.
         if isinstance(env, Watchable):
@@ -59,19 +82,18 @@ class LastVector:
             self.state_dict, self.load_state_dict = env.state_dict, env.load_state_dict
 
     def reset(self, seed: int) -> Array:
-        return self._with(self._env.reset(seed), np.zeros((self.num_envs, self._last.size), np.uint8))
+        return self._parts.added(self._env.reset(seed), self._parts.none(self.num_envs))
 
     def step(self, action: Array) -> Step:
         step = self._env.step(action)
-        last = self._last.pack({ACTION: as_numbers(self.spec.actions, action), REWARD: step.reward[:, None]})
-        final_obs = None if step.final_obs is None else self._with(step.final_obs, last)
+        last = self._parts.pack(action, step.reward)
+        final_obs = None if step.final_obs is None else self._parts.added(step.final_obs, last)
         last[step.over] = 0
-        return replace(step, obs=self._with(step.obs, last), final_obs=final_obs)
+        return replace(step, obs=self._parts.added(step.obs, last), final_obs=final_obs)
 
-    def _with(self, obs: Array, last: Array) -> Array:
-        """Append the bytes of the last action and reward to observations [B, *O]."""
-        packed = obs if self._env.spec.layout else self._inner.pack({WHOLE: obs})
-        return np.concatenate([packed, last], axis=1)
+    def spaces(self) -> Spaces:
+        """See `Spaced`: without the two parts."""
+        return spaces_of(self._env)
 
 
 def as_numbers(space: Space, actions: Array) -> Array:

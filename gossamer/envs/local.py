@@ -7,7 +7,7 @@ from collections.abc import MutableSequence, Sequence
 import numpy as np
 
 from gossamer.data import Array, Step, Tree
-from gossamer.envs.base import env_seeds
+from gossamer.envs.base import Spaces, env_seeds
 from gossamer.envs.single import Single, Source
 from gossamer.errors import EnvironmentFailed
 from gossamer.spaces import Spec
@@ -102,6 +102,10 @@ class Local:
         self._ask(None)
         return gives
 
+    def spaces(self) -> Spaces:
+        """See `Spaced`."""
+        return self._envs[0].env
+
     @property
     def saveable(self) -> bool:
         """Whether each environment can save its state, and no wrapper around it has a state of its own."""
@@ -174,4 +178,5 @@ class ResumableLocal:
         self.spec, self.num_envs = local.spec, local.num_envs
         self.reset, self.step, self.frames, self.close = local.reset, local.step, local.frames, local.close
         self.calls, self.failures, self.gives_masks = local.calls, local.failures, local.gives_masks
+        self.spaces = local.spaces
         self.state_dict, self.load_state_dict = local.save_state, local.load_state

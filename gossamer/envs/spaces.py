@@ -12,7 +12,7 @@ from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
 
 from gossamer import spaces
 from gossamer.data import Array
-from gossamer.envs.base import UnsupportedSpace
+from gossamer.envs.base import Spaces, UnsupportedSpace
 from gossamer.envs.masks import Mask, mask_for
 from gossamer.envs.trees import Leaf, Node, Unconvertible, tree
 from gossamer.observations import MASK, WHOLE, Layout
@@ -60,7 +60,7 @@ class Adapter:
         return converted.reshape(self.action_space.shape).astype(self.action_space.dtype, copy=False)
 
 
-def adapt(name: str, env: GymEnv, *, masks: bool = False, bounds: Bounds = "clip") -> Adapter:
+def adapt(name: str, env: Spaces, *, masks: bool = False, bounds: Bounds = "clip") -> Adapter:
     """Return the adapter for an environment's spaces. `masks`: its infos have action masks.
 
     Vectors [N] become float32 [N]. Images (uint8) [H, W] become [1, H, W]; [H, W, C] and [C, H, W] become [C, H, W],

@@ -15,10 +15,10 @@ from gossamer.storage.lock import LOCK
 
 CONFIG, RESULT, GOSSIP, PICTURE = "config.json", "result.json", "gossip.json", "gossip.png"
 METRICS, EPISODES, LOG = "metrics.jsonl", "episodes.csv", "run.log"
-FILM, HOSTS = "video.mp4", "hosts.json"
+FILM, HOSTS, SPEC = "video.mp4", "hosts.json", "spec.json"
 TENSORBOARD, CHECKPOINTS = "tensorboard", "checkpoints"
 
-_NAMES = "|".join(map(re.escape, (CONFIG, RESULT, GOSSIP, PICTURE, METRICS, EPISODES, LOG, FILM, HOSTS, LOCK)))
+_NAMES = "|".join(map(re.escape, (CONFIG, RESULT, GOSSIP, PICTURE, METRICS, EPISODES, LOG, FILM, HOSTS, SPEC, LOCK)))
 _STEP = r"checkpoints/(step_\d{12}|\.step_\d{12}[^/]*)"  # whole, or left by a process that was killed
 _FILE = re.compile(
     rf"{_NAMES}"

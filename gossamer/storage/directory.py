@@ -4,7 +4,7 @@ config.json       every option, resolved           metrics.jsonl, tensorboard/  
 checkpoints/      the last few and the best        result.json                   how it ended
 run.log           notes                            gossip.json, gossip.png       how far members were apart, if many
 hosts.json        what each host computes with     episodes.csv                  every episode: when, where, its return
-.lock             held by the process that trains
+spec.json         observation and action spaces    .lock                         held by the process that trains
 """
 
 from __future__ import annotations

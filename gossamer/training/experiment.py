@@ -11,12 +11,13 @@ from torch import nn
 
 from gossamer.algorithms import Algorithm
 from gossamer.algorithms.base import initial_state
-from gossamer.config.build import check_effect, check_memory, program, task
+from gossamer.config.build import check_effect, check_memory, environment, program, task
 from gossamer.config.config import Architecture, Config, Control
 from gossamer.config.file import to_dict
 from gossamer.config.names import Keywords
 from gossamer.config.resolve import configure
 from gossamer.envs.base import Watchable
+from gossamer.envs.interface import Interface, describe
 from gossamer.envs.watchdog import Watchdog, complain
 from gossamer.errors import UserError
 from gossamer.evaluation.members import newcomer
@@ -27,7 +28,7 @@ from gossamer.optim import StepRule
 from gossamer.program import Program
 from gossamer.random_play import random_actions
 from gossamer.storage.checkpoint import Store
-from gossamer.storage.contents import CHECKPOINTS, CONFIG, LOG
+from gossamer.storage.contents import CHECKPOINTS, CONFIG, LOG, SPEC
 from gossamer.storage.directory import load_config, logger, prepared
 from gossamer.storage.files import write_json
 from gossamer.storage.lock import RunLock, held
@@ -63,9 +64,11 @@ def train(
     control = Control(stop_at_return=stop_at_return, max_seconds=max_seconds, cluster=cluster)
     config = configure(architecture, env=env, algorithm=algorithm, optimizer=optimizer, preset=preset, **options)
     wired = program(config, cluster=cluster)
-    frames = probe(config, cluster)  # what is wrong shows before anything is written
+    interface = probe(config, cluster)  # what is wrong shows before anything is written
+    spec = interface.to_dict()
     with _launcher(cluster, wired) as launch, prepared(config, run_dir, overwrite) as lock:
-        return Session(config, control, wired, lock, frames).run(launch)
+        write_json(lock.directory / SPEC, spec)
+        return Session(config, control, wired, lock, interface.frames_per_step).run(launch)
 
 
 def resume(
@@ -96,10 +99,11 @@ def _resume(lock: RunLock, changes: dict[str, float], control: Control) -> Run:
     if steps is not None and steps <= checkpoint.steps:
         raise UserError(f"--steps {steps}: the run has done {checkpoint.steps} already; give the total to go on to")
     config, saved = config.with_run(**changes), checkpoint.load()
-    wired, frames = program(config, cluster=control.cluster), probe(config, control.cluster)
+    wired, interface = program(config, cluster=control.cluster), probe(config, control.cluster)
     with _launcher(control.cluster, wired) as launch:
         write_json(directory / CONFIG, to_dict(config))
-        return Session(config, control, wired, lock, frames, saved).run(launch)
+        write_json(directory / SPEC, interface.to_dict())
+        return Session(config, control, wired, lock, interface.frames_per_step, saved).run(launch)
 
 
 def _launcher(cluster: str | None, wired: Program) -> AbstractContextManager[Launcher]:
@@ -110,8 +114,8 @@ def _launcher(cluster: str | None, wired: Program) -> AbstractContextManager[Lau
     return on_cluster(cluster, wired)
 
 
-def probe(config: Config, cluster: str | None = None) -> int:
-    """Make one environment and the network here, so that errors show at once; the environment's frames per step.
+def probe(config: Config, cluster: str | None = None) -> Interface:
+    """Make one environment and the network here, so that errors show at once; the environment's interface.
 
     An environment written in Python is stepped once, which checks what it returns. With a `cluster` the network is
     made on the CPU: the machine that starts a run may have no GPU."""
@@ -131,7 +135,7 @@ def probe(config: Config, cluster: str | None = None) -> int:
                 f"--network {config.network.torso}: does not fit observations {env.spec.shapes} ({why})"
             ) from error
         _check_network(config, model)
-        return env.spec.frames_per_step
+        return describe(environment(config), env)
 
 
 def _check_network(config: Config, model: nn.Module) -> None:

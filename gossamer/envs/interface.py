@@ -1,0 +1,171 @@
+"""What an environment lets a policy observe and do, as data: `spec.json` of a run. With it, a policy acts without the
+environment and its packages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
+
+from gossamer import spaces
+from gossamer.data import Array
+from gossamer.envs.atari import Atari, AtariPreset
+from gossamer.envs.base import EnvFactory, Spaced, Spaces, UnsupportedSpace, VectorEnv
+from gossamer.envs.gym import Custom, Gym
+from gossamer.envs.spaces import Adapter, adapt
+from gossamer.errors import UserError
+from gossamer.spaces import Bounds, Spec
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Interface:
+    """The spaces of one environment, and how its values are converted."""
+
+    name: str  # as in `--env`
+    observation_space: Space[Any]
+    action_space: Space[Any]
+    masks: bool = False  # infos have action masks, and the policy was trained with them
+    bounds: Bounds = "clip"  # of continuous actions
+    frames_per_step: int = 1
+    preset: AtariPreset | None = None  # preprocessing of an Atari game
+
+    @cached_property
+    def adapter(self) -> Adapter:
+        """The conversion of observations and actions."""
+        made = adapt(self.name, self, masks=self.masks, bounds=self.bounds)
+        return replace(made, spec=replace(made.spec, frames_per_step=self.frames_per_step))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The content of `spec.json`. Raises `UnsupportedSpace` for a key of a Dict that is neither text nor an
+        integer."""
+        return {
+            "format": FORMAT,
+            "env": self.name,
+            "observation_space": _encoded(self.name, self.observation_space),
+            "action_space": _encoded(self.name, self.action_space),
+            "action_masks": self.masks,
+            "action_bounds": self.bounds,
+            "frames_per_step": self.frames_per_step,
+            "preprocessing": asdict(self.preset) if self.preset else None,
+        }
+
+    @staticmethod
+    def from_dict(content: Mapping[str, Any]) -> Interface:
+        """Read a result of `to_dict`. Raises `UserError` for one of a later version; KeyError, TypeError or ValueError
+        if the content is none."""
+        if content["format"] != FORMAT:
+            raise UserError(f"format {content['format']}: written by a later version; this one reads format {FORMAT}")
+        preset = content["preprocessing"]
+        return Interface(
+            name=content["env"],
+            observation_space=_decoded(content["observation_space"]),
+            action_space=_decoded(content["action_space"]),
+            masks=content["action_masks"],
+            bounds=content["action_bounds"],
+            frames_per_step=content["frames_per_step"],
+            preset=None if preset is None else AtariPreset(**preset),
+        )
+
+
+def describe(factory: EnvFactory, env: VectorEnv) -> Interface:
+    """The interface of environments that `factory` made; they may observe the last action and reward, too."""
+    seen = spaces_of(env)
+    found = Interface(
+        factory.name,
+        seen.observation_space,
+        seen.action_space,
+        frames_per_step=env.spec.frames_per_step,
+        preset=factory.preset if isinstance(factory, Atari) else None,
+    )
+    return replace(found, masks=factory.masks, bounds=factory.bounds) if isinstance(factory, Gym | Custom) else found
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two spaces; see `Spaces`."""
+
+    observation_space: Space[Any]
+    action_space: Space[Any]
+
+
+def spaces_of(env: VectorEnv) -> Spaces:
+    """The spaces of one environment, as Gymnasium describes them."""
+    return env.spaces() if isinstance(env, Spaced) else _plain(env.spec)
+
+
+def _plain(spec: Spec) -> Pair:
+    """The spaces of an environment that is not Gymnasium's: one array, and one choice."""
+    assert spec.layout is None, "such an environment has observations of one array"
+    assert isinstance(spec.actions, spaces.Discrete), "such an environment has discrete actions"
+    low, high = (0, 255) if spec.obs_dtype == np.uint8 else (-np.inf, np.inf)
+    return Pair(Box(low, high, spec.obs_shape, spec.obs_dtype.type), Discrete(spec.actions.n))
+
+
+def _encoded(name: str, space: Space[Any]) -> dict[str, Any]:
+    """A space as JSON."""
+    match space:
+        case Box():
+            bounds = {"low": _bound(space.low), "high": _bound(space.high)}
+            return {"kind": "box", "shape": list(space.shape), "dtype": str(space.dtype), **bounds}
+        case Discrete():
+            return {"kind": "discrete", "n": int(space.n), "start": int(space.start)}
+        case MultiDiscrete():
+            sizes = {"sizes": space.nvec.tolist(), "starts": space.start.tolist()}
+            return {"kind": "multi-discrete", "dtype": str(space.dtype), **sizes}
+        case MultiBinary():
+            return {"kind": "multi-binary", "shape": list(space.shape)}
+        case Dict():
+            return {"kind": "dict", "spaces": [[_key(name, k), _encoded(name, v)] for k, v in space.spaces.items()]}
+        case Tuple():
+            return {"kind": "tuple", "spaces": [_encoded(name, each) for each in space.spaces]}
+    raise UnsupportedSpace(f"{name}: {space} is not supported")
+
+
+def _decoded(content: Mapping[str, Any]) -> Space[Any]:
+    """Read a result of `_encoded`."""
+    match content:
+        case {"kind": "box", "shape": shape, "dtype": dtype, "low": low, "high": high}:
+            return Box(_limit(low, shape, dtype), _limit(high, shape, dtype), dtype=np.dtype(dtype).type)
+        case {"kind": "discrete", "n": n, "start": start}:
+            return Discrete(n, start=start)
+        case {"kind": "multi-discrete", "sizes": sizes, "starts": starts, "dtype": dtype}:
+            return MultiDiscrete(np.array(sizes), dtype=np.dtype(dtype).type, start=np.array(starts))
+        case {"kind": "multi-binary", "shape": shape}:
+            return MultiBinary(shape)
+        case {"kind": "dict", "spaces": pairs}:
+            return Dict([(key, _decoded(inner)) for key, inner in pairs])  # a list keeps its order
+        case {"kind": "tuple", "spaces": inner}:
+            return Tuple([_decoded(each) for each in inner])
+    raise ValueError(f"{content} is not a space")
+
+
+def _key(name: str, key: Any) -> str | int:
+    if isinstance(key, str):
+        return str(key)
+    if isinstance(key, int | np.integer):
+        return int(key)
+    raise UnsupportedSpace(f"{name}: the key {key!r} of its observation_space must be text or an integer")
+
+
+def _bound(values: Array) -> Any:
+    """A bound as one number where all are equal, else as a list. JSON has no infinity: it becomes text."""
+    found = list(_numbers(values))
+    return found[0] if len(set(found)) == 1 else found
+
+
+def _numbers(values: Array) -> Iterator[float | str]:
+    for value in values.ravel().tolist():
+        yield value if np.isfinite(value) else str(value)
+
+
+def _limit(bound: Any, shape: list[int], dtype: str) -> Array:
+    """Read a result of `_bound`."""
+    each = [float(value) for value in bound] if isinstance(bound, list) else [float(bound)]
+    flat = np.broadcast_to(np.array(each, np.float64), (int(np.prod(shape)),))
+    return flat.reshape(shape).astype(dtype)
