@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from gossamer.errors import UserError
     from gossamer.evaluation.evaluate import Evaluation, evaluate
     from gossamer.evaluation.video import Recording, record
+    from gossamer.export.load import load
+    from gossamer.export.policy import TrainedPolicy
     from gossamer.studies.study import Study, study
     from gossamer.tools.bench import bench
     from gossamer.tools.simulate import simulate
@@ -49,11 +51,13 @@ __all__ = [
     "Recording",
     "Run",
     "Study",
+    "TrainedPolicy",
     "UserError",
     "VTrace",
     "__version__",
     "bench",
     "evaluate",
+    "load",
     "record",
     "resume",
     "simulate",
@@ -77,6 +81,8 @@ _HOMES = {
     "UserError": "errors",
     "Evaluation": "evaluation.evaluate",
     "evaluate": "evaluation.evaluate",
+    "load": "export.load",
+    "TrainedPolicy": "export.policy",
     "Run": "training.experiment",
     "resume": "training.experiment",
     "train": "training.experiment",

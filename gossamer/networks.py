@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,7 @@ from gossamer.spaces import Spec
 from gossamer.torsos import AutoEncoder, Pair, Parts, TorsoFactory, auto, mlp
 
 INPUT_SCALES = {"background": 1 / 64, "unit": 1 / 255, "raw": 1.0}
+Observations: TypeAlias = Tensor | Mapping[str, Tensor]  # packed, or split into parts
 IMPOSSIBLE = -1e9  # logit of an invalid action: its probability is 0, and its entropy term 0 and not NaN
 
 
@@ -97,8 +98,8 @@ class CentredParts(nn.Module):
         self.layout, self.parts = layout, tuple(part for part in layout.parts if part.name != MASK)
         self.inputs = nn.ModuleList(_input(part, network, alone=False) for part in self.parts)
 
-    def forward(self, obs: Tensor, dtype: torch.dtype) -> dict[str, Tensor]:
-        """Map [N, bytes] to {name: [N, *part shape]} of `dtype`."""
+    def forward(self, obs: Observations, dtype: torch.dtype) -> dict[str, Tensor]:
+        """Map [N, bytes], or the parts [N, *part shape], to {name: [N, *part shape]} of `dtype`."""
         each = zip(self.parts, self.inputs, strict=True)
         return {part.name: module(self.layout.part(obs, part.name), dtype) for part, module in each}
 
@@ -166,6 +167,15 @@ class ActorCritic(nn.Module):
             features = outputs.flatten(0, 1)
         return *self._heads(features, rows), state
 
+    def step(self, obs: Observations, state: Tree, begins: Tensor) -> tuple[Distribution, Tensor, Tree]:
+        """One step of N environments: `unroll` without the dimension of time. obs [N, *O] may be split into its parts,
+        {name: [N, *part shape]}."""
+        features = self._features(obs)
+        if self.memory is not None:
+            outputs, state = self.memory(features.unsqueeze(0), state, begins.unsqueeze(0))
+            features = outputs.squeeze(0)
+        return *self._heads(features, obs), state
+
     def return_scale(self, returns: Tensor) -> Tensor | float:
         """Deviation of returns []; 1 if they are not normalised. The `returns` [N] of the first rollout set it."""
         if not isinstance(self.value, ValueHead):
@@ -184,7 +194,7 @@ class ActorCritic(nn.Module):
         elif isinstance(self.centre, Normalized):
             self.centre.moments.update(obs)
 
-    def _heads(self, features: Tensor, obs: Tensor) -> tuple[Distribution, Tensor]:
+    def _heads(self, features: Tensor, obs: Observations) -> tuple[Distribution, Tensor]:
         """Map features [N, F] of obs [N, *O] to distributions and values [N]."""
         policy, value = features.chunk(2, dim=-1) if self._split else (features, features)
         parameters = self.policy(policy)
@@ -192,7 +202,7 @@ class ActorCritic(nn.Module):
             parameters = parameters.masked_fill(self.spec.layout.part(obs, MASK) == 0, IMPOSSIBLE)
         return self.actions.distribution(parameters), self.value(value).squeeze(-1)
 
-    def _features(self, obs: Tensor) -> Tensor:
+    def _features(self, obs: Observations) -> Tensor:
         """Map [N, *O] to features [N, F], float32."""
         inputs = self.centre(obs, self.compute_dtype)
         if self.compute_dtype == torch.float32:

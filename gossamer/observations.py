@@ -76,8 +76,10 @@ class Layout:
         found: Array = self.part(torch.from_numpy(packed), name).numpy()
         return found
 
-    def part(self, packed: Tensor, name: str) -> Tensor:
-        """Return the part [..., *shape] of packed observations [..., size]."""
+    def part(self, packed: Tensor | Mapping[str, Tensor], name: str) -> Tensor:
+        """Return the part [..., *shape] of packed observations [..., size]; also of those that are split already."""
+        if isinstance(packed, Mapping):
+            return packed[name]
         part, place = self.places[name]
         values = packed[..., place].clone(memory_format=torch.contiguous_format)  # a view may not be aligned
         values = values.view(numpy_dtype(part.dtype))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from gossamer.commands.export import Export
 from gossamer.commands.measuring import bench, simulate
 from gossamer.commands.playing import Evaluate, Record
 from gossamer.commands.showing import List, Show
@@ -20,6 +21,7 @@ COMMANDS: dict[str, Any] = {
     "record": Record,
     "study": study,
     "runs": Runs,
+    "export": Export,
     "bench": bench,
     "simulate": simulate,
     "show": Show,

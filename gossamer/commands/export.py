@@ -1,0 +1,35 @@
+"""The command `export`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from gossamer.commands.words import Directory, Member, Which
+from gossamer.config.command_line import help_text
+
+
+@dataclass(frozen=True)
+class Export:
+    """Write the policy of a run to a folder of its own, with a model card."""
+
+    run_dir: Directory
+    out: Annotated[Path, help_text("Folder to write to.")]
+    checkpoint: Which = "last"
+    member: Member = "average"
+    onnx: Annotated[bool, help_text("Also write model.onnx (extra [onnx]).")] = False
+    overwrite: Annotated[bool, help_text("Replace an earlier export.")] = False
+
+    def __call__(self) -> None:
+        from gossamer.export.export import export
+
+        written = export(
+            self.run_dir,
+            self.out,
+            checkpoint=self.checkpoint,
+            member=self.member,
+            onnx=self.onnx,
+            overwrite=self.overwrite,
+        )
+        print(f"{self.out}: {', '.join(written)}")

@@ -1,0 +1,103 @@
+"""What a model card says about a policy: its scores, and the licence of its environment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+
+from gossamer.config.names import OF_ARCHITECTURE
+from gossamer.envs.catalogue import TOYS
+from gossamer.envs.interface import Interface
+from gossamer.export.snapshot import Snapshot
+
+PROTOCOLS = {
+    "noop": "whole games, up to 30 no-ops at the start",
+    "sticky": "whole games, actions repeat with probability 0.25",
+    "plain": "whole games",
+}
+TRAINING = "training return: mean of the last 100 training episodes, sampled actions"
+MUJOCO = "gymnasium.envs.mujoco."
+
+
+@dataclass(frozen=True)
+class Score:
+    """A result of the policy."""
+
+    mean: float
+    deviation: float | None  # of the games; None where it is not known
+    protocol: str
+
+    def __str__(self) -> str:
+        return f"{self.mean:.2f}" if self.deviation is None else f"{self.mean:.2f} +/- {self.deviation:.2f}"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The content of a model card."""
+
+    snapshot: Snapshot
+    scores: tuple[Score, ...]
+    licence: str  # of the environment
+
+    @property
+    def interface(self) -> Interface:
+        return self.snapshot.description.interface
+
+    def choice(self, place: str) -> str:
+        """The name of a part of the run, as in `gossamer list`."""
+        return str(self.snapshot.description.config[place]["name"])
+
+    @property
+    def title(self) -> str:
+        """Architecture, algorithm where it is not the architecture's own, and environment."""
+        architecture, algorithm = self.choice("architecture"), self.choice("algorithm")
+        own = OF_ARCHITECTURE.get(architecture) == algorithm
+        return " ".join([architecture, *([] if own else [algorithm]), "on", self.interface.name])
+
+
+def facts(directory: Path, snapshot: Snapshot) -> Facts:
+    """The facts of a policy of a run directory. Scores are those of `gossamer evaluate` for this checkpoint and member;
+    without one, the return while training."""
+    scores = tuple(_evaluations(directory, snapshot))
+    if not scores and snapshot.training_return is not None:
+        scores = (Score(snapshot.training_return, None, TRAINING),)
+    return Facts(snapshot, scores, licence(snapshot.description.interface))
+
+
+def _evaluations(directory: Path, snapshot: Snapshot) -> Iterator[Score]:
+    for file in sorted(directory.glob("evaluation-*.json")):
+        try:
+            found: dict[str, Any] = json.loads(file.read_text())
+            played = (found["checkpoint"], found.get("member"))
+            protocol = _protocol(found)
+            score = Score(float(found["mean_return"]), float(found["std_return"]), protocol)
+        except (OSError, ValueError, KeyError, TypeError):  # a card can do without a file that is damaged
+            continue
+        if played == (snapshot.checkpoint, snapshot.member):
+            yield score
+
+
+def _protocol(found: dict[str, Any]) -> str:
+    """The protocol of an evaluation, for people."""
+    drawn = "most probable actions" if found["greedy"] else "sampled actions"
+    cut = f", {found['cut_off']} cut off after {found['max_steps']:,} steps" if found.get("cut_off") else ""
+    name = found["protocol"]
+    return f"{name}: {found['episodes']} {PROTOCOLS.get(name, 'games')}, {drawn}{cut}"
+
+
+def licence(interface: Interface) -> str:
+    """The licence of an environment, for people."""
+    if interface.preset is not None:
+        return "GPL-2.0 (the Arcade Learning Environment; the games' ROMs have owners of their own)"
+    if any(interface.name == toy.name for toy in TOYS):
+        return "Apache-2.0 (part of Gossamer)"
+    spec = gymnasium.registry.get(interface.name)
+    entry = "" if spec is None else str(spec.entry_point)
+    if entry.startswith(MUJOCO):
+        return "MIT (Gymnasium) and Apache-2.0 (MuJoCo)"
+    return "MIT (Gymnasium)" if entry.startswith("gymnasium.") else "unknown: yours"

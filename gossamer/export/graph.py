@@ -1,0 +1,141 @@
+"""The network as an ONNX graph, in float32, with a batch of any size.
+
+| input | |
+|---|---|
+| `obs`, or `obs/NAME` for each part | observations [B, *O]: pictures uint8 channels first, choices as one-hot vectors |
+| `begins` | [B] bool, with a memory: an episode begins with this observation |
+| `hidden`, `cell` | [B, H] the recurrent state, with a memory |
+
+| output | |
+|---|---|
+| `parameters` | [B, P] of the distribution: logits; of continuous actions means and logarithms of deviations |
+| `value` | [B] the estimated return |
+| `action` | [B, *A] the most probable action, as the environment takes it |
+| `next_hidden`, `next_cell` | [B, H] the recurrent state for the next call |
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gossamer.data import numpy_dtype
+from gossamer.envs.spaces import Adapter
+from gossamer.errors import UserError
+from gossamer.export.snapshot import Snapshot
+from gossamer.networks import ActorCritic
+from gossamer.spaces import Box
+
+NEEDED = ("onnx", "onnxscript")  # onnxruntime runs what is written
+
+
+class Graph(nn.Module):
+    """A network whose inputs and outputs are all tensors."""
+
+    start: Tensor  # the first action: [], or [*A]
+
+    def __init__(self, model: ActorCritic, adapter: Adapter) -> None:
+        super().__init__()
+        self.model, self.actions = model, model.actions
+        self.parts = tuple(part.name for part in model.spec.parts) if model.spec.layout else ()
+        self.memory = tuple(model.initial_state(1))
+        self.register_buffer("start", torch.as_tensor(adapter.start))
+
+    @property
+    def inputs(self) -> list[str]:
+        """Names of the inputs, in order."""
+        seen = [f"obs/{name}" for name in self.parts] or ["obs"]
+        return [*seen, *(["begins", *self.memory] if self.memory else [])]
+
+    @property
+    def outputs(self) -> list[str]:
+        """Names of the outputs, in order."""
+        return ["parameters", "value", "action", *(f"next_{name}" for name in self.memory)]
+
+    def forward(self, *given: Tensor) -> tuple[Tensor, ...]:
+        """Map `inputs` to `outputs`."""
+        count = len(self.parts) or 1
+        obs = dict(zip(self.parts, given, strict=False)) if self.parts else given[0]
+        begins = given[count] if self.memory else torch.zeros(())
+        state = dict(zip(self.memory, given[count + 1 :], strict=True))
+        policy, value, after = self.model.step(obs, state, begins)
+        return policy.parameters, value, self._to_env(policy.mode()), *after.values()
+
+    def _to_env(self, action: Tensor) -> Tensor:
+        """`Adapter.action` in torch; actions keep the network's shape [B, *A]."""
+        match self.actions:
+            case Box(low, high, "squash"):
+                lowest, highest = torch.tensor(low), torch.tensor(high)
+                return lowest + (highest - lowest) * (action.tanh() + 1) / 2
+            case Box(low, high, "clip"):
+                return action.clamp(torch.tensor(low), torch.tensor(high))
+        return action + self.start
+
+
+def to_onnx(snapshot: Snapshot) -> bytes:
+    """The content of `model.onnx`. Raises `UserError` if a package is missing, or if the network cannot be written."""
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        raise UserError(f'--onnx: {missing[0]} is not installed; run pip install "gossamer[onnx]"')
+    graph = graph_of(snapshot)
+    batch = torch.export.Dim("batch")
+    with _quiet(), torch.no_grad():
+        try:
+            program = torch.onnx.export(
+                graph,
+                tuple(examples(graph)),
+                input_names=graph.inputs,
+                output_names=graph.outputs,
+                dynamic_shapes=(tuple({0: batch} for _ in graph.inputs),),
+                dynamo=True,
+                verbose=False,
+            )
+        except Exception as error:  # whatever a network of the user's does that the exporter cannot follow
+            what = snapshot.description.options.torso
+            raise UserError(f"--onnx: the network {what} cannot be written as ONNX ({_first_line(error)})") from error
+    assert program is not None, "the exporter returns a program"
+    content: bytes = program.model_proto.SerializeToString()
+    return content
+
+
+def graph_of(snapshot: Snapshot) -> Graph:
+    """The network as a module of tensors, in float32. Raises `UserError` if it is not an `ActorCritic`."""
+    model = snapshot.model("cpu", torch.float32)
+    if not isinstance(model, ActorCritic):
+        raise UserError(f"--onnx: only an ActorCritic can be written, and the network is a {type(model).__name__}")
+    return Graph(model, snapshot.description.interface.adapter).eval()
+
+
+def examples(graph: Graph, count: int = 2) -> Iterator[Tensor]:
+    """Inputs of zeros."""
+    for part in graph.model.spec.parts:
+        yield torch.zeros((count, *part.shape), dtype=numpy_dtype(part.dtype))
+    if graph.memory:
+        yield torch.zeros(count, dtype=torch.bool)
+        yield from graph.model.initial_state(count).values()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the exporter's warnings, which are about its own future."""
+    log = logging.getLogger("torch.onnx")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        log.setLevel(before)
+
+
+def _first_line(error: Exception) -> str:
+    cause: Any = error.__cause__ or error
+    return next((line.strip() for line in str(cause).splitlines() if line.strip()), type(cause).__name__)
