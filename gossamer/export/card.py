@@ -76,7 +76,7 @@ def _body(facts: Facts, files: Collection[str]) -> Iterator[str]:
     if CURVE in files:
         yield f"\n![Training curve]({CURVE})"
     yield f"\n## Use\n\n{USE}"
-    yield f"Observations: `{interface.observation_space}`. Actions: `{interface.action_space}`."
+    yield f"Observations: `{_line(interface.observation_space)}`. Actions: `{_line(interface.action_space)}`."
     if interface.preset is not None:
         yield ATARI.format(shape=list(interface.adapter.spec.obs_shape))
     if ONNX in files:
@@ -87,4 +87,10 @@ def _body(facts: Facts, files: Collection[str]) -> Iterator[str]:
 
 def _options(facts: Facts) -> str:
     """Every option of the run, as JSON."""
-    return f"```json\n{json.dumps(facts.snapshot.description.config, indent=1)}\n```"
+    content = json.dumps(facts.snapshot.description.config, indent=1)
+    return f"<details>\n<summary>Every option of the run</summary>\n\n```json\n{content}\n```\n\n</details>"
+
+
+def _line(space: object) -> str:
+    """The text of a space on one line."""
+    return " ".join(str(space).split())
