@@ -119,7 +119,7 @@ def _encoded(name: str, space: Space[Any]) -> dict[str, Any]:
             sizes = {"sizes": space.nvec.tolist(), "starts": space.start.tolist()}
             return {"kind": "multi-discrete", "dtype": str(space.dtype), **sizes}
         case MultiBinary():
-            return {"kind": "multi-binary", "shape": list(space.shape)}
+            return {"kind": "multi-binary", "n": space.n if isinstance(space.n, int) else list(space.shape)}
         case Dict():
             return {"kind": "dict", "spaces": [[_key(name, k), _encoded(name, v)] for k, v in space.spaces.items()]}
         case Tuple():
@@ -136,8 +136,8 @@ def _decoded(content: Mapping[str, Any]) -> Space[Any]:
             return Discrete(n, start=start)
         case {"kind": "multi-discrete", "sizes": sizes, "starts": starts, "dtype": dtype}:
             return MultiDiscrete(np.array(sizes), dtype=np.dtype(dtype).type, start=np.array(starts))
-        case {"kind": "multi-binary", "shape": shape}:
-            return MultiBinary(shape)
+        case {"kind": "multi-binary", "n": n}:
+            return MultiBinary(n)
         case {"kind": "dict", "spaces": pairs}:
             return Dict([(key, _decoded(inner)) for key, inner in pairs])  # a list keeps its order
         case {"kind": "tuple", "spaces": inner}:

@@ -57,5 +57,6 @@ def _leading(space: Space[Any], value: Any, name: str) -> int | None:
         return None
     if shape[1:] == space.shape and shape:
         return shape[0]
-    wanted = list(space.shape or ())
-    raise UserError(f"obs{name}: of shape {list(shape)}; one observation has {wanted}, a batch {['B', *wanted]}")
+    wanted = ", ".join(map(str, space.shape or ()))
+    batch = f"[B, {wanted}]" if wanted else "[B]"
+    raise UserError(f"obs{name}: of shape {list(shape)}; one observation has [{wanted}], a batch {batch}")

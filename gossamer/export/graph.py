@@ -19,8 +19,9 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from importlib.util import find_spec
+from io import StringIO
 from typing import Any
 
 import torch
@@ -124,16 +125,15 @@ def examples(graph: Graph, count: int = 2) -> Iterator[Tensor]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the exporter's warnings, which are about its own future."""
-    log = logging.getLogger("torch.onnx")
-    before = log.level
-    log.setLevel(logging.ERROR)
+    """Without what the exporter prints and logs: an error of it becomes one line."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), redirect_stdout(StringIO()), redirect_stderr(StringIO()):
             warnings.simplefilter("ignore")
             yield
     finally:
-        log.setLevel(before)
+        logging.disable(before)
 
 
 def _first_line(error: Exception) -> str:

@@ -41,7 +41,7 @@ class TrainedPolicy:
 
     def reset(self) -> None:
         """Forget what was seen: with the next observations, episodes begin."""
-        self._memory: Tree = None  # [B, ...] recurrent state after the last call
+        self.memory: Tree = None  # [B, ...] recurrent state after the last call
         self._action: Array | None = None  # [B, *A] of the last call
 
     def act(self, obs: Any, *, begins: Any = None, mask: Any = None, reward: Any = None) -> Any:
@@ -56,12 +56,12 @@ class TrainedPolicy:
         fit the observation space."""
         number = count(self.observation_space, obs)
         size = number or 1
-        new = np.ones(size, bool) if self._memory is None else _flags("begins", begins, size)
+        new = np.ones(size, bool) if self.memory is None else _flags("begins", begins, size)
         seen = self._rows(obs, mask, number)
         if self._last is not None:
             seen = self._last.added(seen, self._parts(self._last, reward, new))
-        memory = initial_state(self._model, size) if self._memory is None else self._memory
-        action, self._memory = self._answer(seen, memory, new, self.greedy)
+        memory = initial_state(self._model, size) if self.memory is None else self.memory
+        action, self.memory = self._answer(seen, memory, new, self.greedy)
         self._action = action
         return self._given(action, number)
 

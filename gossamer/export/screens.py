@@ -6,6 +6,8 @@ numbers."""
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 from gossamer.data import Array
@@ -57,6 +59,7 @@ def resized(picture: Array, size: int) -> Array:
     return found
 
 
+@cache
 def coverage(given: int, wanted: int) -> Array:
     """Weights [wanted, given]: the share of each given pixel in the interval that a wanted one covers."""
     edges = np.arange(wanted + 1) * (given / wanted)

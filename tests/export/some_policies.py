@@ -88,15 +88,15 @@ class Games:
 
     def __init__(self, directory: Path, count: int, seed: int) -> None:
         self.envs = [single(directory) for _ in range(count)]
-        self._now = [env.reset(seed=s) for env, s in zip(self.envs, env_seeds(seed, count), strict=True)]
+        self.now = [env.reset(seed=s) for env, s in zip(self.envs, env_seeds(seed, count), strict=True)]
 
     @property
     def obs(self) -> Any:
-        return stacked([obs for obs, _ in self._now])
+        return stacked([obs for obs, _ in self.now])
 
     @property
     def mask(self) -> Any:
-        infos = [info for _, info in self._now]
+        infos = [info for _, info in self.now]
         return stacked([info["action_mask"] for info in infos]) if "action_mask" in infos[0] else None
 
     def step(self, actions: Any) -> tuple[Array, Array]:
@@ -104,7 +104,7 @@ class Games:
         rewards, ends = [], []
         for i, (env, action) in enumerate(zip(self.envs, actions, strict=True)):
             obs, reward, terminated, truncated, info = env.step(action)
-            self._now[i] = env.reset() if terminated or truncated else (obs, info)
+            self.now[i] = env.reset() if terminated or truncated else (obs, info)
             rewards.append(reward)
             ends.append(terminated or truncated)
         return np.array(rewards), np.array(ends)

@@ -1,0 +1,166 @@
+"""ONNX graphs give what the network gives, for every kind of network."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from some_policies import KINDS, run_of, with_envs
+from some_runs import trained
+
+import gossamer
+from gossamer import cli
+from gossamer.data import Array
+from gossamer.errors import UserError
+from gossamer.export import graph as module
+from gossamer.export.graph import NEEDED, Graph, graph_of, to_onnx
+from gossamer.export.snapshot import Snapshot, of_run
+from gossamer.observations import MASK, Part
+
+for needed in (*NEEDED, "onnxruntime"):
+    pytest.importorskip(needed, reason="the extra [onnx] is not installed")
+
+TORSOS: dict[str, dict[str, Any]] = {
+    "nature": {"env": "pong", "network": "nature", "input": "unit"},
+    "nips, centred": {"env": "pong", "network": "nips", "input": "background"},
+    "resnet": {"env": "catch-pixels", "network": "resnet", "input": "unit"},
+    "autoencoder": {"env": "catch-pixels", "network": "autoencoder", "input": "unit"},
+    "appo's target": {"env": "catch", "algorithm": "appo", "target_period": 2},
+}
+QUICK = {"LSTM", "Dict, GRU", "Box, squashed", "picture, switches, bf16", "masks"}
+CASES = [pytest.param(kind, marks=() if kind in QUICK else pytest.mark.long) for kind in {**KINDS, **TORSOS}]
+
+
+def snapshot_of(kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Snapshot:
+    with_envs(folder, monkeypatch)
+    if TORSOS.get(kind, {}).get("env") == "pong":
+        pytest.importorskip("ale_py", reason="the extra [atari] is not installed")
+    made = run_of(kind, folder / "run") if kind in KINDS else trained(folder / "run", **TORSOS[kind]).directory
+    return of_run(made, "last", "average")
+
+
+def session(content: bytes) -> Any:
+    import onnxruntime
+
+    return onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+
+
+def some_part(part: Part, count: int, rng: np.random.Generator) -> Array:
+    most = 2 if part.name == MASK or not part.picture else 256
+    shape = (count, *part.shape)
+    return rng.integers(0, most, shape, np.uint8) if part.dtype == np.uint8 else rng.normal(size=shape).astype("f")
+
+
+def some_inputs(graph: Graph, count: int, rng: np.random.Generator) -> dict[str, Array]:
+    arrays = [some_part(part, count, rng) for part in graph.model.spec.parts]
+    if graph.memory:
+        state = graph.model.initial_state(count).values()
+        arrays += [rng.random(count) < 0.5, *(rng.normal(size=tuple(each.shape)).astype("f") for each in state)]
+    return dict(zip(graph.inputs, arrays, strict=True))
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_outputs_are_those_of_the_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    snapshot = snapshot_of(kind, tmp_path, monkeypatch)
+    graph, run, rng = graph_of(snapshot), session(to_onnx(snapshot)), np.random.default_rng(0)
+    model, network = snapshot.model("cpu", torch.float32), snapshot.description.options
+    adapter = snapshot.description.interface.adapter
+    assert [each.name for each in run.get_inputs()] == graph.inputs
+    assert [each.name for each in run.get_outputs()] == graph.outputs
+    for count in (1, 5):
+        given = some_inputs(graph, count, rng)
+        found = dict(zip(graph.outputs, run.run(None, given), strict=True))
+        # the network as it acts, with packed observations and time
+        parts = {part.name: given[name] for part, name in zip(model.spec.parts, graph.inputs, strict=False)}
+        obs = model.spec.layout.pack(parts) if model.spec.layout else given["obs"]
+        state = {name: torch.from_numpy(given[name]) for name in graph.memory}
+        begins = torch.from_numpy(given.get("begins", np.zeros(count, bool)))
+        with torch.no_grad():
+            policy, value, after = model.unroll(torch.from_numpy(obs)[None], state, begins[None])
+        _close(found["parameters"], policy.parameters.numpy())
+        _close(found["value"], value.numpy())
+        for name, each in after.items():
+            _close(found[f"next_{name}"], each.numpy())
+        for row, theirs in zip(found["action"], policy.mode().numpy(), strict=True):
+            expected = np.asarray(adapter.action(theirs.item() if theirs.ndim == 0 else theirs))
+            _close(row.reshape(expected.shape), expected)
+    assert ("next_hidden" in graph.outputs) == (network.memory != "none")
+
+
+def _close(found: Array, expected: Array) -> None:
+    """Equal within 1e-5, relative to the largest number where numbers are larger than 1 (impossible logits apart)."""
+    usual = np.abs(expected[np.abs(expected) < 1e8])
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5 * max(1.0, usual.max(initial=0.0)))
+
+
+def test_greedy_actions_are_those_of_the_loaded_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_envs(tmp_path, monkeypatch)
+    directory = run_of("Box, normalised", tmp_path / "run", steps=400)
+    monkeypatch.setattr(sys, "argv", ["gossamer", "export", str(directory), "--out", str(tmp_path / "out"), "--onnx"])
+    assert cli.main() == 0
+    assert {path.name for path in (tmp_path / "out").iterdir()} >= {"model.onnx", "model.safetensors"}
+    assert "model.onnx" in (tmp_path / "out" / "README.md").read_text()
+    run = session((tmp_path / "out" / "model.onnx").read_bytes())
+    obs = np.random.default_rng(0).uniform(-2, 2, (6, 3)).astype("f")
+    actions = gossamer.load(tmp_path / "out", greedy=True).act(obs)
+    np.testing.assert_allclose(run.run(["action"], {"obs": obs})[0], actions, rtol=1e-5, atol=1e-5)
+
+
+def _no_package(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(module, "find_spec", lambda name: None)
+
+
+def _no_actor_critic(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Snapshot, "model", lambda *given: torch.nn.Linear(1, 1))
+
+
+REFUSED: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], str]] = {
+    "no package": (_no_package, r'--onnx: onnx is not installed; run pip install "gossamer\[onnx\]"'),
+    "no ActorCritic": (_no_actor_critic, "--onnx: only an ActorCritic can be written, and the network is a Linear"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_written_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+    snapshot = of_run(trained(tmp_path / "run").directory, "last", "average")
+    patch, told = REFUSED[case]
+    patch(monkeypatch)
+    with pytest.raises(UserError, match=told):
+        to_onnx(snapshot)
+
+
+ODD = """
+import torch
+from torch import nn
+class Odd(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.linear = nn.Linear(width, 4)
+    def forward(self, x):
+        return self.linear(x) if float(x.sum()) > 0 else torch.linalg.eigvals(torch.eye(4)).real + self.linear(x)
+def odd(shape):
+    return Odd(shape[0])
+"""
+
+
+def test_a_network_that_the_exporter_cannot_follow_is_refused_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "odd_torso.py").write_text(ODD)
+    monkeypatch.syspath_prepend(tmp_path)
+    directory = trained(tmp_path / "run", network="odd_torso:odd", precision="fp32").directory
+    capsys.readouterr()
+    monkeypatch.setattr(sys, "argv", ["gossamer", "export", str(directory), "--out", str(tmp_path / "out"), "--onnx"])
+    assert cli.main() == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("gossamer: --onnx: the network odd_torso:odd cannot be written as ONNX (")
+    assert err.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+    assert json.loads((directory / "config.json").read_text())["network"]["torso"] == "odd_torso:odd"
