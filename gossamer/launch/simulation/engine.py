@@ -13,7 +13,30 @@ from gossamer.launch.base import Crew, Handle, advance, begin, build, restore, s
 from gossamer.launch.simulation.faults import Event, Faults, FaultSchedule
 from gossamer.launch.simulation.network import Links, Network
 from gossamer.launch.simulation.scheduler import Scheduler, SimulatedWorker
-from gossamer.program import Observer, Program, Ref, Stopped, Unreachable, WouldBlock
+from gossamer.program import Observer, Program, Ref, Stopped, Unreachable, Wait, WouldBlock
+
+
+class PendingCall:
+    """A call that may have to wait. It is resumed in the thread of any worker."""
+
+    def __init__(self, steps: Wait[Any]) -> None:
+        self.ended = False
+        self._steps, self._answer = steps, None
+        self._error: BaseException | None = None
+
+    def advance(self) -> bool:
+        """Resume the call. Returns whether it has ended."""
+        try:
+            self.ended, self._answer = advance(self._steps)
+        except BaseException as error:  # belongs to the calling worker, which raises it in `result`
+            self.ended, self._error = True, error
+        return self.ended
+
+    def result(self) -> Any:
+        """The answer. Raises the error of a call that has failed."""
+        if self._error is not None:
+            raise self._error
+        return self._answer
 
 
 class Engine:
@@ -136,22 +159,24 @@ class Engine:
         live, host = self.services[service], self.nodes[service].host
         crash_count = self.crash_counts[host]
         waits = getattr(getattr(type(live), method, None), "waits", None) is not None
-        again = False
         if waits:
             self.scheduler.record_progress()
         with closing(begin(live, method, args, kwargs)) as steps:
+            call = PendingCall(steps)
+
+            def goes_on() -> bool:
+                return self.crash_counts[host] != crash_count or call.advance() or self.crew.stopped
+
             try:
-                ended, answer = advance(steps)
-                if not ended:
+                if not call.advance():
                     self.scheduler.wake(service)
-                while not ended:
-                    if self.crew.stopped:
-                        raise Stopped(f"while waiting for {what}")
-                    self.scheduler.park(me, service, what, again=again)
-                    again = True
+                    if not self.crew.stopped:
+                        self.scheduler.park(me, service, what, goes_on)
                     if self.crash_counts[host] != crash_count:
                         self.time_out(me, me.clock, what, f"host {host!r} has crashed")
-                    ended, answer = advance(steps)
+                    if not call.ended:
+                        raise Stopped(f"while waiting for {what}")
+                answer = call.result()
                 self.trace.append((me.name, what))
                 return answer
             finally:

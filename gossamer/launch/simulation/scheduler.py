@@ -35,6 +35,8 @@ class SimulatedWorker:
         self.waited = 0.0  # virtual seconds parked
         self.waits_for = ""
         self.parked: int | None = None  # index of the service that it waits in
+        self.service = 0  # index of the service of its last call that had to wait
+        self.goes_on: Callable[[], bool] | None = None  # while it waits in a call: resumes it, says whether it ended
         self.sleeping = self.dead = self.ended = False
         self.restarts = 0
         self.moves, self.since = 0, 0  # how often its clock has advanced since the progress count was `since`
@@ -151,11 +153,12 @@ class Scheduler:
             elif soon and event is not None:
                 self.now = max(self.now, event.when)
                 self._execute_fault(self.faults_due.take())
-            elif first is not None:
-                self._give_turn(first)
+            elif first is not None and self._give_turn(first):
                 return
 
-    def _give_turn(self, second: float) -> None:
+    def _give_turn(self, second: float) -> bool:
+        """Give the turn to one of the workers at `second`. Returns False if it only had to resume a call, which waits
+        again: that is done here, because changing threads takes much longer."""
         worker = self._queue.take(second)
         if second > self.now:
             self.now = second
@@ -164,7 +167,11 @@ class Scheduler:
             worker.moves = worker.moves + 1 if worker.since == self._progress else 1
             worker.since = self._progress
         self.turns += 1
+        if worker.goes_on is not None and not worker.dead and not worker.goes_on():
+            self._park_again(worker)
+            return False
         worker.turn.release()
+        return True
 
     def wait_until(self, me: SimulatedWorker, second: float) -> None:
         """Give others their turns until it is this worker's turn at `second`. Raises Crashed."""
@@ -193,18 +200,24 @@ class Scheduler:
         me.turn.acquire()
         me.check_alive()
 
-    def park(self, me: SimulatedWorker, service: int, what: str, *, again: bool) -> None:
-        """Wait for a change of the service. `again`: whether this call has waited before. Raises Crashed."""
-        others = self._parked.setdefault(service, [])
-        if again and others and service in self._changed:
-            self._recheck.add(service)
-        others.append(me)
-        me.parked, me.waits_for, since = service, what, me.clock
+    def park(self, me: SimulatedWorker, service: int, what: str, goes_on: Callable[[], bool]) -> None:
+        """Wait in a call. After each change of the service, `goes_on` resumes the call, in any worker's thread; the
+        worker gets its turn when it returns True. Raises Crashed."""
+        self._parked.setdefault(service, []).append(me)
+        me.parked, me.service, me.waits_for, me.goes_on, since = service, service, what, goes_on, me.clock
         self.next_turn()
         me.turn.acquire()
-        me.waits_for = ""
+        me.waits_for, me.goes_on = "", None
         me.waited += me.clock - since
         me.check_alive()
+
+    def _park_again(self, worker: SimulatedWorker) -> None:
+        """Let a worker whose call has been resumed wait for the next change of the service."""
+        others = self._parked.setdefault(worker.service, [])
+        if others and worker.service in self._changed:
+            self._recheck.add(worker.service)
+        others.append(worker)
+        worker.parked = worker.service
 
     def wait_for_restart(self, me: SimulatedWorker) -> None:
         """Wait, after a crash, until the worker's host has restarted or the program is stopped."""
