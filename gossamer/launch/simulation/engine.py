@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
@@ -19,15 +20,26 @@ from gossamer.program import Observer, Program, Ref, Stopped, Unreachable, Wait,
 class PendingCall:
     """A call that may have to wait. It is resumed in the thread of any worker."""
 
-    def __init__(self, steps: Wait[Any]) -> None:
+    def __init__(self, steps: Wait[Any], host: str, crash_counts: Mapping[str, int]) -> None:
+        """`host`: that of the service."""
         self.ended = False
         self._steps, self._answer = steps, None
         self._error: BaseException | None = None
+        self._host, self._crash_counts, self._crashes = host, crash_counts, crash_counts[host]
 
-    def advance(self) -> bool:
-        """Resume the call. Returns whether it has ended."""
+    @property
+    def crashed(self) -> bool:
+        """Whether the service's host has crashed during the call."""
+        return self._crash_counts[self._host] != self._crashes
+
+    def resume(self) -> bool:
+        """Resume the call, unless the service's host has crashed. Returns False if it waits again."""
+        if self._crash_counts[self._host] != self._crashes:
+            return True
         try:
-            self.ended, self._answer = advance(self._steps)
+            next(self._steps)
+        except StopIteration as end:
+            self.ended, self._answer = True, end.value
         except BaseException as error:  # belongs to the calling worker, which raises it in `result`
             self.ended, self._error = True, error
         return self.ended
@@ -157,22 +169,17 @@ class Engine:
     ) -> Any:
         """Execute a call at its service and wait for the answer. Raises Stopped; Unreachable if the host crashes."""
         live, host = self.services[service], self.nodes[service].host
-        crash_count = self.crash_counts[host]
         waits = getattr(getattr(type(live), method, None), "waits", None) is not None
         if waits:
             self.scheduler.record_progress()
         with closing(begin(live, method, args, kwargs)) as steps:
-            call = PendingCall(steps)
-
-            def goes_on() -> bool:
-                return self.crash_counts[host] != crash_count or call.advance() or self.crew.stopped
-
+            call = PendingCall(steps, host, self.crash_counts)
             try:
-                if not call.advance():
+                if not call.resume():
                     self.scheduler.wake(service)
                     if not self.crew.stopped:
-                        self.scheduler.park(me, service, what, goes_on)
-                    if self.crash_counts[host] != crash_count:
+                        self.scheduler.park(me, service, what, call.resume)
+                    if call.crashed:
                         self.time_out(me, me.clock, what, f"host {host!r} has crashed")
                     if not call.ended:
                         raise Stopped(f"while waiting for {what}")

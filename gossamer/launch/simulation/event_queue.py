@@ -44,6 +44,10 @@ class EventQueue(Generic[T]):
             del self._at[item.at]
         item.at = None
 
+    def __contains__(self, second: float) -> bool:
+        """Whether there is an item at this second."""
+        return second in self._at
+
     def first(self) -> float | None:
         """The earliest second with an item; None if the queue is empty."""
         while self._seconds and self._seconds[0] not in self._at:
@@ -53,7 +57,11 @@ class EventQueue(Generic[T]):
     def take(self, second: float) -> T:
         """Draw and remove one of the items at `second`."""
         others = self._at[second]
-        item = others.pop(self._rng.randrange(len(others)))
+        count = len(others)
+        number = self._rng.getrandbits(count.bit_length())
+        while number >= count:  # as in `randrange`, which takes three times as long
+            number = self._rng.getrandbits(count.bit_length())
+        item = others.pop(number)
         if not others:
             del self._at[second]
         item.at = None

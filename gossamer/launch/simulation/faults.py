@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
@@ -31,6 +31,7 @@ class Faults:
     crashes: Sequence[tuple[float, str, float]] = ()  # (when, host, down); down=inf: the host never restarts
     crash_rate: float = 0.0  # random crashes per second of each running host
     down_seconds: float = 30.0  # duration of the random crashes
+    spared: Collection[str] = ()  # hosts without random crashes
     partitions: Sequence[Partition] = ()  # from start until end, calls between the two sides are lost
 
     def __post_init__(self) -> None:
@@ -51,12 +52,12 @@ class Faults:
     def check(self, program: Program) -> None:
         """Raises ValueError if a fault names a worker or host that is not in the program."""
         workers = {copy.name for copy in program.crew}
-        hosts = {host for _, host, _ in self.crashes}.union(*(side for _, _, side in self.partitions))
+        hosts = {host for _, host, _ in self.crashes}.union(self.spared, *(side for _, _, side in self.partitions))
         if unknown := sorted(set(self.slow) - workers):
             raise ValueError(f"slow: no workers {unknown} in {program.name!r}; there are {sorted(workers)[:20]}")
         if unknown := sorted(hosts - set(program.hosts)):
             known = sorted(program.hosts)[:20]
-            raise ValueError(f"crashes, partitions: no hosts {unknown} in {program.name!r}; there are {known}")
+            raise ValueError(f"crashes, partitions, spared: no hosts {unknown} in {program.name!r}; there are {known}")
 
 
 @dataclass(order=True, frozen=True)
@@ -103,6 +104,6 @@ class FaultSchedule:
         self._events.clear()
 
     def _draw(self, host: str, now: float) -> None:
-        if self._faults.crash_rate:
+        if self._faults.crash_rate and host not in self._faults.spared:
             when = now + self._rngs[host].expovariate(self._faults.crash_rate)
             heapq.heappush(self._events, Event(when, False, host, self._faults.down_seconds, drawn=True))

@@ -36,7 +36,7 @@ class SimulatedWorker:
         self.waits_for = ""
         self.parked: int | None = None  # index of the service that it waits in
         self.service = 0  # index of the service of its last call that had to wait
-        self.goes_on: Callable[[], bool] | None = None  # while it waits in a call: resumes it, says whether it ended
+        self.resume: Callable[[], bool] | None = None  # of the call that it waits in; returns False if it waits again
         self.sleeping = self.dead = self.ended = False
         self.restarts = 0
         self.moves, self.since = 0, 0  # how often its clock has advanced since the progress count was `since`
@@ -157,21 +157,26 @@ class Scheduler:
                 return
 
     def _give_turn(self, second: float) -> bool:
-        """Give the turn to one of the workers at `second`. Returns False if it only had to resume a call, which waits
-        again: that is done here, because changing threads takes much longer."""
-        worker = self._queue.take(second)
-        if second > self.now:
-            self.now = second
-        if second > worker.clock:
-            worker.clock = second
-            worker.moves = worker.moves + 1 if worker.since == self._progress else 1
-            worker.since = self._progress
-        self.turns += 1
-        if worker.goes_on is not None and not worker.dead and not worker.goes_on():
-            self._park_again(worker)
-            return False
-        worker.turn.release()
-        return True
+        """Give the turn to one of the workers at `second`. The calls of those that wait in a service are resumed here,
+        because changing threads takes much longer. Returns False if all of these wait again."""
+        self.now = max(self.now, second)
+        while True:
+            worker = self._queue.take(second)
+            if second > worker.clock:
+                worker.clock = second
+                worker.moves = worker.moves + 1 if worker.since == self._progress else 1
+                worker.since = self._progress
+            self.turns += 1
+            if worker.resume is None or worker.dead or worker.resume() or self._stopping:
+                worker.turn.release()
+                return True
+            others = self._parked.setdefault(worker.service, [])
+            if others and worker.service in self._changed:
+                self._recheck.add(worker.service)
+            others.append(worker)
+            worker.parked = worker.service
+            if second not in self._queue:
+                return False
 
     def wait_until(self, me: SimulatedWorker, second: float) -> None:
         """Give others their turns until it is this worker's turn at `second`. Raises Crashed."""
@@ -200,24 +205,16 @@ class Scheduler:
         me.turn.acquire()
         me.check_alive()
 
-    def park(self, me: SimulatedWorker, service: int, what: str, goes_on: Callable[[], bool]) -> None:
-        """Wait in a call. After each change of the service, `goes_on` resumes the call, in any worker's thread; the
-        worker gets its turn when it returns True. Raises Crashed."""
+    def park(self, me: SimulatedWorker, service: int, what: str, resume: Callable[[], bool]) -> None:
+        """Wait in a call. After each change of the service, `resume` is called in any worker's thread. The worker gets
+        its turn when it returns True, or when the program is stopped. Raises Crashed."""
         self._parked.setdefault(service, []).append(me)
-        me.parked, me.service, me.waits_for, me.goes_on, since = service, service, what, goes_on, me.clock
+        me.parked, me.service, me.waits_for, me.resume, since = service, service, what, resume, me.clock
         self.next_turn()
         me.turn.acquire()
-        me.waits_for, me.goes_on = "", None
+        me.waits_for, me.resume = "", None
         me.waited += me.clock - since
         me.check_alive()
-
-    def _park_again(self, worker: SimulatedWorker) -> None:
-        """Let a worker whose call has been resumed wait for the next change of the service."""
-        others = self._parked.setdefault(worker.service, [])
-        if others and worker.service in self._changed:
-            self._recheck.add(worker.service)
-        others.append(worker)
-        worker.parked = worker.service
 
     def wait_for_restart(self, me: SimulatedWorker) -> None:
         """Wait, after a crash, until the worker's host has restarted or the program is stopped."""
