@@ -10,7 +10,7 @@ from gossamer.exchange import AllReduce, Alone, Broadcast, Gradients, Parameters
 from gossamer.experience import Batching, TrajectoryQueue
 from gossamer.experience import options as shared
 from gossamer.experience.workers import beat, watch
-from gossamer.loops import ENV_WORKERS, act, learn
+from gossamer.loops import ENV_WORKERS, Loop, act, learn
 from gossamer.options import option, options
 from gossamer.program import Program
 from gossamer.task import Task
@@ -31,13 +31,13 @@ def impala(
     replay_size: int = 1000,
     gpus: float = 0,
     name: str = "impala",
+    loops: tuple[Loop, Loop] = (act, learn),
 ) -> Program:
     """`learners` threads that average their gradients, and for each of them `actors` threads on each of `hosts` hosts
-    (0: on the learners'), each with an equal part of the host's `num_envs` environments.
+    (0: on the learners'), each with an equal part of the host's `num_envs` environments. `loops`: of actors, of learners.
 
     Before each rollout an actor takes the newest parameters. A learner trains on batches of `batch_rollouts` rollouts
-    (0: one of each actor), while its actors fill the next ones, at most `depth` at a time. An algorithm with importance
-    weights corrects for the lag of the actors' parameters, at most depth - 1 batches."""
+    (0: one of each), while actors fill the next ones, at most `depth` at a time. The lag is at most depth - 1 batches."""
     p, crew, each = Program(name), actors * max(1, hosts), num_envs // (actors * learners)
     batching, cpus = Batching(each, batch_rollouts or crew, depth), learners * actors * max(1, env_workers)
     learning: dict[str, Any] = {"reuse": reuse, "replay_share": replay_share, "replay_size": replay_size}
@@ -55,15 +55,15 @@ def impala(
         with p.host("learner", **home):
             queue = p.service(TrajectoryQueue)(actors=range(rank * crew, (rank + 1) * crew), batching=batching)
             exchange = Broadcast(newest[rank], average, recovers=rank == 0)
-            p.worker(learn, saved=True)(task, queue, exchange, batching=batching, **learning)
+            p.worker(loops[1], saved=True)(task, queue, exchange, batching=batching, **learning)
             if hosts:
                 p.worker(watch)(queue)
             else:
-                p.worker(act, copies=actors)(task, queue, Broadcast(newest[rank]), **acting)
+                p.worker(loops[0], copies=actors)(task, queue, Broadcast(newest[rank]), **acting)
         for h in range(hosts):
             with p.host(f"actors{h}", cpus=cpus):
                 first, on_cpu = rank * crew + h * actors, replace(task, device="cpu")
-                p.worker(act, copies=actors)(on_cpu, queue, Broadcast(copies[h]), remote=True, **acting)
+                p.worker(loops[0], copies=actors)(on_cpu, queue, Broadcast(copies[h]), remote=True, **acting)
                 p.worker(beat)(queue, copies[h], range(first, first + actors))
     return p
 
