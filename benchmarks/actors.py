@@ -1,7 +1,8 @@
-"""Actors and learner apart, compared with PAAC, on this machine's CPU.
+"""Actors and learner apart, compared with PAAC, on this machine's CPU; and at scale, in virtual time.
 
     .venv/bin/python -m benchmarks.actors rate      # Pong with the Nature network, one pass over each sample
     .venv/bin/python -m benchmarks.actors uneven    # environments in which 1 step in 100 takes 50 ms longer
+    .venv/bin/python -m benchmarks.actors simulate  # 1 to 1,000 actors in virtual time, on 1 Gb/s and 10 Gb/s
 
 Each round measures every side once, for `--seconds` after a warm-up, in this process. Ratios are computed within a
 round, so that they hold although the machine's speed varies. `cores` is CPU seconds per second of all threads and
@@ -10,6 +11,9 @@ processes: how busy the cores are. Writes `results/actors-rate.json` or `results
 `rate`: both sides have 32 environments and train with V-trace on rollouts of 20 steps, at the same settings. `uneven`:
 a toy with and without the slow steps, 32 environments in 8 processes; `kept` is the rate with slow steps divided by the
 rate without them. PAAC steps all environments in lock-step; IMPALA has 4 actors with 8 environments each.
+
+`simulate` is not timed, so the machine may be busy: see `benchmarks.simulated`. Writes `results/impala-simulated.json`
+and a plot.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from benchmarks import simulated
 from benchmarks.provenance import Results, add_out
 from gossamer.config.build import program
 from gossamer.config.resolve import configure
@@ -110,12 +115,17 @@ def figures(rounds: list[dict[str, dict[str, float]]]) -> dict[str, Any]:
 def main() -> None:
     """Measure and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("rate", "uneven"))
+    parser.add_argument("what", choices=("rate", "uneven", "simulate"))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--most", type=int, default=1000, help="simulate: actors of the largest simulation")
+    parser.add_argument("--batches", type=int, default=200, help="simulate: of each learner")
     add_out(parser)
     given = parser.parse_args()
     keep_freed_memory()
+    if given.what == "simulate":
+        simulated.measure(Results("impala-simulated", given.out), given.most, given.batches)
+        return
     results, rounds = Results(f"actors-{given.what}", given.out), list[dict[str, dict[str, float]]]()
     for _ in range(given.rounds):
         sides = RATE if given.what == "rate" else UNEVEN

@@ -21,7 +21,8 @@ from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.program import Context, Program
 from gossamer.storage.checkpoint import Store
 from gossamer.task import Report, Task
-from gossamer.tools.simulate import Point, StandIn, Workload
+from gossamer.tools.gossip.members import Workload
+from gossamer.tools.stand_in import Point, StandIn
 from gossamer.training.display import ProgressDisplay
 from gossamer.training.observer import RunObserver
 from gossamer.training.progress import Progress

@@ -28,7 +28,8 @@ from gossamer.exchange.gossip.mixing import Mixing, PushSum, Uniform
 from gossamer.exchange.gossip.records import Traffic
 from gossamer.launch.simulation import Deadlock, Faults, Network, Simulation
 from gossamer.program import Context, Program, Silent
-from gossamer.tools.simulate import Point, StandIn, Workload, stand_in
+from gossamer.tools.gossip.members import Workload, stand_in
+from gossamer.tools.stand_in import Point, StandIn
 
 SEEDS = range(200)
 MODES: list[dict[str, Any]] = [

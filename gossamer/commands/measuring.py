@@ -5,15 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from inspect import cleandoc
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
-from gossamer.commands.words import Architecture, AsJson
+from gossamer.commands.words import AsJson
 from gossamer.config.brief import OFTEN_BENCH, asked, text
-from gossamer.config.command_line import dataclass_of, left_open, parse
+from gossamer.config.command_line import asks_for_help, dataclass_of, left_open, parse
+from gossamer.errors import UserError
 from gossamer.options import option, options
 from gossamer.storage.files import to_json
 
@@ -53,23 +53,33 @@ def bench(words: Sequence[str]) -> None:
     print(f"{'ratio':>10} {found['ratio']:>10.2f} of the serial roofline; bound by {found['bound_by']}")
 
 
+SIMULATE = """Simulate an architecture in virtual time, over a network of your choice: its real services, with
+workers that compute nothing. Quantities need a unit: 40ms, 1Gb/s, 6.8MB, 2/h."""
+SIMULATE_BRIEF = f"""usage: gossamer simulate ARCHITECTURE [OPTIONS]
+
+{SIMULATE}
+
+  pala            members that gossip: efficiency, staleness, distance
+  impala, appo    actors and learners apart: utilisation, policy lag, queue, traffic
+
+The options depend on the architecture: gossamer simulate impala --help
+"""
+
+
 def simulate(words: Sequence[str]) -> None:
-    """Simulate gossip in virtual time, over a network of your choice: the real exchange with small models.
+    """Simulate an architecture in virtual time, over a network of your choice."""
+    name = next((word for word in words if not word.startswith("-")), None)
+    if name is None and asks_for_help(words):
+        print(SIMULATE_BRIEF, end="")
+        return
+    from gossamer.tools import simulate as tool
 
-    Quantities need a unit: 40ms, 1Gb/s, 6.8MB, 2/h."""
-    from gossamer.tools.scenario import Scenario
-
-    made = parse(
-        _simulation(dataclass_of("Scene", Scenario)),
-        words,
-        prog="gossamer simulate",
-        description=cleandoc(simulate.__doc__ or ""),
-    )
-    from gossamer.tools.figures import lines
-    from gossamer.tools.simulate import simulate as run
-
-    found = run(made.architecture, plot=made.plot, **vars(made.scenario))
-    print(to_json(found) if made.json else "\n".join(lines(found)))
+    if name is None or words[0] != name:
+        raise UserError(f"simulate: the first word must be an architecture: {', '.join(tool.SIMULATORS)}")
+    scenario = dataclass_of("Scene", tool.simulator(name).scenario)
+    made = parse(_simulation(scenario), words[1:], prog=f"gossamer simulate {name}", description=SIMULATE)
+    found = tool.simulate(name, plot=made.plot, **vars(made.scenario))
+    print(to_json(found) if made.json else "\n".join(tool.simulator(name).lines(found)))
     for warning in found["warnings"]:
         print(f"warning: {warning}", file=sys.stderr)
 
@@ -77,14 +87,8 @@ def simulate(words: Sequence[str]) -> None:
 def _simulation(scene: Any) -> Any:
     @dataclass(frozen=True)
     class Simulate:
-        architecture: Architecture
         scenario: Annotated[scene, tyro.conf.arg(name="")]
-        plot: Annotated[
-            Path | None,
-            left_open(
-                "A .png file to plot distance, efficiency and staleness over virtual time to.", Path, "(default: none)"
-            ),
-        ] = None
+        plot: Annotated[Path | None, left_open("A .png file for a plot.", Path, "(default: none)")] = None
         json: AsJson = False
 
     Simulate.__annotations__["scenario"] = Annotated[scene, tyro.conf.arg(name="")]

@@ -23,7 +23,7 @@ from gossamer.launch.threads import threads
 from gossamer.loops import act_and_learn
 from gossamer.program import Program, Silent
 from gossamer.task import Report
-from gossamer.tools.simulate import Workload, stand_in
+from gossamer.tools.gossip.members import Workload, stand_in
 
 
 class Sums(Silent):

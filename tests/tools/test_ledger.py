@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from gossamer.exchange.gossip.records import Traffic
-from gossamer.tools.ledger import Computed, Curves, Ledger, curves
-from gossamer.tools.picture import draw
-from gossamer.tools.scenario import Scenario
+from gossamer.tools.gossip.ledger import Computed, Curves, Ledger, curves
+from gossamer.tools.gossip.picture import draw
+from gossamer.tools.gossip.scenario import Scenario
 from gossamer.tools.simulate import simulate
 
 

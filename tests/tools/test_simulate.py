@@ -14,7 +14,7 @@ import pytest
 import gossamer
 from gossamer import cli
 from gossamer.errors import UserError
-from gossamer.tools.figures import FIGURES
+from gossamer.tools.gossip.figures import FIGURES
 from gossamer.tools.simulate import simulate
 
 NUMBERS = {

@@ -1,27 +1,15 @@
-"""The figures of a simulation: their meaning, unit and printed form."""
+"""The figures of a simulation of gossip: their meaning, unit and printed form."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 from gossamer.launch.simulation import Simulation
-from gossamer.tools.ledger import Ledger
+from gossamer.tools.gossip.ledger import Ledger
+from gossamer.tools.gossip.scenario import Scenario
 from gossamer.tools.quantity import SECONDS
-from gossamer.tools.scenario import Scenario
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One number. A fraction is printed as a percentage."""
-
-    key: str  # in JSON
-    unit: str  # in JSON
-    label: str = ""  # in the printed table; empty for figures that are printed above the table
-    text: str = ""  # printed after the number; begins with the unit
-    digits: int = 0
-
+from gossamer.tools.table import Figure, table
 
 FIGURES = (
     Figure("efficiency", "fraction", "efficiency", "% of the members' time spent computing", 2),
@@ -68,11 +56,6 @@ def figures(s: Scenario, simulation: Simulation, ledger: Ledger, seconds: float)
     }
 
 
-def units() -> dict[str, str]:
-    """Key -> unit, for JSON."""
-    return {figure.key: figure.unit for figure in FIGURES}
-
-
 def warnings(s: Scenario, found: Mapping[str, Any]) -> list[str]:
     """Sentences about figures that may mislead, for example because no message was delivered."""
     if s.hosts == 1:
@@ -87,8 +70,7 @@ def warnings(s: Scenario, found: Mapping[str, Any]) -> list[str]:
 
 def lines(found: Mapping[str, Any]) -> list[str]:
     """The printed output: the scenario, then one aligned line for each figure, with its unit."""
-    rows = [_row(figure, found[figure.key]) for figure in FIGURES if figure.label]
-    return [*_scenario(found["scenario"], found["hosts"]), "", *_table(rows)]
+    return [*_scenario(found["scenario"], found["hosts"]), "", *table(FIGURES, found)]
 
 
 def _scenario(s: Mapping[str, Any], hosts: int) -> list[str]:
@@ -102,15 +84,3 @@ def _scenario(s: Mapping[str, Any], hosts: int) -> list[str]:
         f"network: {network}",
         *faults,
     ]
-
-
-def _row(figure: Figure, value: float | None) -> tuple[str, str, str]:
-    if value is None:
-        return figure.label, "–", f"{figure.text} (nothing to measure)"
-    shown = 100 * value if figure.unit == "fraction" else value
-    return figure.label, f"{shown:,.{figure.digits}f}", figure.text
-
-
-def _table(rows: Sequence[tuple[str, str, str]]) -> list[str]:
-    first, second = (max(len(row[i]) for row in rows) for i in (0, 1))
-    return [f"{label:<{first}}  {value:>{second}} {text}" for label, value, text in rows]

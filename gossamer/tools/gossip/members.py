@@ -1,31 +1,29 @@
-"""Simulates gossip at scale: the real exchange, proxies and couriers in virtual time, with small models."""
+"""Members that gossip in virtual time, and the run of a scenario."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 from torch.optim import SGD
 
 from gossamer import architectures
-from gossamer.errors import UserError
-from gossamer.exchange import Exchange, Stepped
-from gossamer.exchange.flat import Flat
+from gossamer.exchange import Exchange
 from gossamer.exchange.proxy.wire import HEADER, PARCEL
 from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.program import Context, Program
-from gossamer.tools.figures import figures, units, warnings
-from gossamer.tools.ledger import Computed, Ledger, curves
-from gossamer.tools.picture import check_picture, draw
-from gossamer.tools.scenario import Scenario, scenario
-
-ELEMENTS = 16  # of a stand-in model
+from gossamer.tools.gossip.figures import FIGURES, figures, warnings
+from gossamer.tools.gossip.ledger import Computed, Ledger, curves
+from gossamer.tools.gossip.picture import draw
+from gossamer.tools.gossip.scenario import Scenario
+from gossamer.tools.measured import in_units
+from gossamer.tools.stand_in import ELEMENTS, Point, StandIn, descend
+from gossamer.tools.table import units
 
 
 @dataclass(frozen=True)
@@ -38,29 +36,6 @@ class Workload:
     early: dict[int, int] = field(default_factory=dict)  # rank -> iterations after which this member ends
     rate: float = 0.1
     seed: int = 0
-
-
-class Point(nn.Module):
-    """A model with one parameter vector."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.point = nn.Parameter(torch.zeros(ELEMENTS))
-
-
-@dataclass
-class StandIn:
-    """A learner as an exchange sees it."""
-
-    model: nn.Module
-    rate: float = 0.0
-
-    @cached_property
-    def flat(self) -> Flat:
-        return Flat(self.model)
-
-    def policy_outputs(self) -> None:
-        """A stand-in has no policy."""
 
 
 def stand_in(ctx: Context, task: Workload, exchange: Exchange, *, num_envs: int = 0, env_workers: int = 0) -> None:
@@ -78,7 +53,7 @@ def stand_in(ctx: Context, task: Workload, exchange: Exchange, *, num_envs: int 
             worked = ctx.now() - start
             noise = torch.from_numpy(rng.normal(0, 0.1, ELEMENTS).astype(np.float32))
             point.grad = point.detach() - target + noise
-            link.step(partial(_descend, opt))
+            link.step(partial(descend, opt))
             done = link.refresh(learner.model)
             ctx.report((Computed(done, start, worked, ctx.now(), point.detach().clone()), *link.take()))
             ctx.save(link.state_dict())
@@ -86,29 +61,14 @@ def stand_in(ctx: Context, task: Workload, exchange: Exchange, *, num_envs: int 
         link.leave()
 
 
-def _descend(opt: SGD) -> Stepped:
-    """The local step of a stand-in."""
-    opt.step()
-    return Stepped(torch.zeros(()), True)
-
-
-def simulate(architecture: str = "pala", *, plot: str | Path | None = None, **given: Any) -> dict[str, Any]:
-    """Simulate gossip in virtual time. `given` are fields of `Scenario`: text with a unit ("1Gb/s", "40ms"), or numbers
-    in SI units (bytes per second, seconds, bytes, crashes per second). `plot`: a .png file to plot curves to.
-
-    Returns the figures by name (`tools.figures.FIGURES` describes them), their `units`, `warnings` (sentences) and the
-    `scenario`. Raises `UserError` for an invalid value, before the simulation starts."""
-    if architecture != "pala":
-        raise UserError(f"simulate {architecture}: only pala uses a network; use pala")
-    if plot is not None:
-        check_picture(Path(plot))
-    chosen = scenario(given)
+def simulated(architecture: str, chosen: Scenario, plot: Path | None) -> dict[str, Any]:
+    """The figures of a scenario, with their units, warnings, and the scenario. `plot`: a .png file for curves."""
     began = time.perf_counter()
     simulation, ledger = run(chosen)
     found = figures(chosen, simulation, ledger, time.perf_counter() - began)
     if plot is not None:
-        draw(curves(ledger), chosen, simulation.crashes, Path(plot))
-    return {**found, "units": units(), "warnings": warnings(chosen, found), "scenario": chosen.to_dict()}
+        draw(curves(ledger), chosen, simulation.crashes, plot)
+    return {**found, "units": units(FIGURES), "warnings": warnings(chosen, found), "scenario": in_units(chosen)}
 
 
 def run(chosen: Scenario) -> tuple[Simulation, Ledger]:

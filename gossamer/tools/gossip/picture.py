@@ -1,4 +1,4 @@
-"""Plots a simulation: distance to consensus, efficiency and staleness over virtual time."""
+"""Plots a simulation of gossip: distance to consensus, efficiency and staleness over virtual time."""
 
 from __future__ import annotations
 
@@ -12,21 +12,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from gossamer.diagnostics.plots import BLUE, GREY, ORANGE, STYLE
-from gossamer.errors import UserError
-from gossamer.tools.ledger import Curves
-from gossamer.tools.scenario import Scenario
+from gossamer.storage.files import atomic_write
+from gossamer.tools.gossip.ledger import Curves
+from gossamer.tools.gossip.scenario import Scenario
+from gossamer.tools.measured import in_units
 
 CRASHES = 50  # if there are more crashes, none is drawn
-
-
-def check_picture(path: Path) -> None:
-    """Raise `UserError` if no .png file can be written to this path."""
-    if path.suffix != ".png":
-        raise UserError(f"--plot {path}: must end in .png")
-    if not path.parent.is_dir():
-        raise UserError(f"--plot {path}: there is no directory {path.parent}")
-    if path.is_dir():
-        raise UserError(f"--plot {path}: is a directory")
 
 
 def draw(curves: Curves, s: Scenario, crashes: Sequence[tuple[float, str]], path: Path) -> None:
@@ -39,7 +30,7 @@ def draw(curves: Curves, s: Scenario, crashes: Sequence[tuple[float, str]], path
         _staleness(staleness, curves, s.staleness)
         for axes in (distance, efficiency, staleness):
             _over_time(axes, curves, crashes)
-        text = s.to_dict()
+        text = in_units(s)
         figure.suptitle(
             f"{s.members} members on {s.hosts} hosts, {s.graph}; {text['bandwidth']}, {text['latency']}, "
             f"{text['message_size']} a message, {text['step_time']} an iteration",
@@ -47,12 +38,7 @@ def draw(curves: Curves, s: Scenario, crashes: Sequence[tuple[float, str]], path
             ha="left",
             fontsize=11,
         )
-        beside = path.with_name(f".{path.name}.part")
-        try:
-            figure.savefig(beside, format="png")
-            beside.replace(path)
-        finally:
-            beside.unlink(missing_ok=True)
+        atomic_write(path, lambda beside: figure.savefig(beside, format="png"))
 
 
 def _distance(axes: Axes, curves: Curves) -> None:

@@ -1,26 +1,18 @@
-"""The scenario of a simulation: members, the network between them, and faults."""
+"""The scenario of a simulation of gossip: members, the network between them, and faults."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import Field, dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 from gossamer.errors import UserError, near
 from gossamer.exchange import room
 from gossamer.exchange.gossip import graphs
 from gossamer.exchange.gossip.graphs import Graph
 from gossamer.exchange.gossip.options import GRAPHS
-from gossamer.options import check_ranges, flag, option
-from gossamer.tools.quantity import BYTES, BYTES_PER_SECOND, KINDS, PER_SECOND, SECONDS, Kind
-
-
-def measured(text: str, default: str, kind: Kind, *, floor: float = 0, infinite: bool = False) -> Any:
-    """An option with a unit. Text, on the command line or in Python, needs the unit; numbers are in SI units.
-
-    `floor`: the minimum. The option's `least` is not used, because its error messages have no unit."""
-    return option(text, kind.parse("", default), infinite=infinite, unit=kind.unit, typed=default, floor=floor)
+from gossamer.options import check_ranges, option
+from gossamer.tools.measured import check_floors, measured
+from gossamer.tools.quantity import BYTES, BYTES_PER_SECOND, PER_SECOND, SECONDS
 
 
 @dataclass(frozen=True)
@@ -62,8 +54,7 @@ class Scenario:
             raise UserError(
                 f"--graph {self.graph}: no such graph{near(self.graph, GRAPHS)}; available: {', '.join(GRAPHS)}"
             )
-        for knob in fields(self):
-            _check_floor(knob, getattr(self, knob.name))
+        check_floors(self)
         check_ranges(self)
         if self.interval is not None and self.interval > room(self.staleness):
             most = math.floor(room(self.staleness))
@@ -89,39 +80,3 @@ class Scenario:
     def delivery(self) -> float:
         """Seconds for one message between two hosts on an idle network without loss."""
         return self.latency + self.message_size / self.bandwidth
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON: quantities as text with their units."""
-        return {knob.name: _text(knob, getattr(self, knob.name)) for knob in fields(self)}
-
-
-def _kind(knob: Field[Any]) -> Kind | None:
-    """The kind of quantity of an option; None for a plain number."""
-    return KINDS.get(knob.metadata.get("unit", ""))
-
-
-def _check_floor(knob: Field[Any], value: float) -> None:
-    """Raise `UserError`, with units, if a quantity is too small."""
-    kind = _kind(knob)
-    if kind is not None and value < (floor := knob.metadata["floor"]):
-        raise UserError(f"{flag(knob.name)} {kind.text(value)}: must be at least {kind.text(floor)}")
-
-
-def _text(knob: Field[Any], value: Any) -> Any:
-    if (kind := _kind(knob)) is not None:
-        return kind.text(value)
-    return "inf" if value == math.inf else value
-
-
-def scenario(given: Mapping[str, Any]) -> Scenario:
-    """A scenario from SI numbers, or from text with units. None means the default."""
-    knobs = {knob.name: knob for knob in fields(Scenario)}
-    for name in given:
-        if name not in knobs:
-            raise UserError(f"unknown option {flag(name)}{near(name, knobs)}")
-    return Scenario(**{name: _number(knobs[name], value) for name, value in given.items() if value is not None})
-
-
-def _number(knob: Field[Any], value: Any) -> Any:
-    kind = _kind(knob)
-    return kind.parse(flag(knob.name), value) if kind is not None and isinstance(value, str) else value

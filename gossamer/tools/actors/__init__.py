@@ -1,0 +1,1 @@
+"""Actors and learners apart, in virtual time: the real queue and broadcast, with workers that compute nothing."""

@@ -1,0 +1,118 @@
+"""The scenario of a simulation of actors and learners apart: workers, the network between their hosts, and crashes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gossamer.errors import UserError
+from gossamer.options import check_ranges, option
+from gossamer.tools.measured import check_floors, measured
+from gossamer.tools.quantity import BYTES, BYTES_PER_SECOND, PER_SECOND, SECONDS
+
+STEP_BYTES = 4 * 4 + 8 + 1  # reward, discount, log-probability, value; action; begin of an episode
+HEARTBEATS = 2_000_000  # most in a run: more take hours to simulate
+
+
+@dataclass(frozen=True)
+class ActorScenario:
+    """IMPALA or APPO in virtual time. Raises `UserError` for an invalid value.
+
+    Numbers are in SI units: bytes per second, seconds, bytes, and crashes per second of each host."""
+
+    actors: int = option("Actors of all learners together.", 64, least=1, most=4096)
+    actors_per_host: int = option(
+        "Actors on each host; 0: all on the learners' host, without a network.", 8, least=0, most=4096
+    )
+    learners: int = option("Learners, all on one host. Each has an equal part of the actors.", 1, least=1, most=1024)
+    envs_per_actor: int = option("Environments of each actor, stepped together.", 4, least=1, most=16_384)
+    rollout_length: int = option("Steps of each environment in a rollout.", 20, least=1, most=100_000)
+    step_time: float = measured(
+        "Time of an actor for one step of its environments, with inference.", "4ms", SECONDS, floor=1e-6
+    )
+    jitter: float = option("Standard deviation of that time, relative to it (lognormal).", 0.5, least=0, most=100)
+    batch_rollouts: int = option("Rollouts of each batch.", 32, least=1, most=4096)
+    update_time: float = measured("Learner's time for one pass over a batch.", "50ms", SECONDS, floor=1e-6)
+    updates: int = option("Optimizer steps of each pass (appo: minibatches).", 1, least=1, most=10_000)
+    reuse: int = option("Passes over each batch, in turn with newer ones.", 1, least=1, most=1000)
+    depth: int | None = option(
+        "Batches being filled, full or trained on.",
+        None,
+        least=1,
+        most=1024,
+        hint="(default: --reuse, and as many as all actors fill at a time)",
+    )
+    obs_size: float = measured("Size of one observation; the default is four frames of Atari.", "28.224kB", BYTES)
+    parameters_size: float = measured("Size of the network's parameters.", "6.8MB", BYTES)
+    bandwidth: float = measured(
+        "Bandwidth of each host in each direction: bits (1Gb/s) or bytes (125MB/s) per second, or inf.",
+        "1Gb/s",
+        BYTES_PER_SECOND,
+        floor=1,
+        infinite=True,
+    )
+    latency: float = measured("Latency between hosts, one way.", "1ms", SECONDS)
+    batches: int = option("Batches of each learner; the first quarter is a warm-up.", 200, least=4, most=10_000_000)
+    crash_rate: float = measured("Crashes of each host of actors, for example 2/h or 1/min.", "0/h", PER_SECOND)
+    down: float = measured("Time until a crashed host restarts; inf: never.", "10s", SECONDS, infinite=True)
+    seed: int = option("Seed of all random streams.", 0, least=0)
+
+    def __post_init__(self) -> None:
+        check_floors(self)
+        check_ranges(self)
+        if self.actors % self.learners:
+            raise UserError(f"--actors {self.actors}: must be a multiple of --learners {self.learners}")
+        if self.hosts and (self.actors % self.here or self.here % self.learners):
+            raise UserError(
+                f"--actors-per-host {self.actors_per_host}: must divide --actors {self.actors}, and be a multiple of "
+                f"--learners {self.learners}: all hosts are equal"
+            )
+        if self.depth is not None and self.reuse > 1 and self.reuse >= self.depth:
+            raise UserError(f"--reuse {self.reuse}: needs --depth {self.reuse + 1} or more (now {self.depth})")
+        if self.shortest * max(1, self.hosts) * self.learners > HEARTBEATS:
+            raise UserError(
+                f"--batches {self.batches}: at least {SECONDS.text(self.shortest)} of virtual time on {self.hosts} "
+                "hosts, too long to simulate; use fewer batches, more bandwidth, or shorter times"
+            )
+
+    @property
+    def here(self) -> int:
+        """Actors on each host of actors."""
+        return min(self.actors_per_host, self.actors)
+
+    @property
+    def hosts(self) -> int:
+        """Hosts of actors; 0: the actors are on the learners' host."""
+        return self.actors // self.here if self.here else 0
+
+    @property
+    def depth_used(self) -> int:
+        """`depth`, or enough for every actor to fill a slot while the learner trains on `reuse` batches."""
+        if self.depth is not None:
+            return self.depth
+        return self.reuse + -(-self.actors // (self.learners * self.batch_rollouts))
+
+    @property
+    def rollout_steps(self) -> int:
+        """Environment steps of a rollout."""
+        return self.rollout_length * self.envs_per_actor
+
+    @property
+    def rollout_bytes(self) -> float:
+        """Bytes of a rollout in transit: T + 1 observations of each environment, and what was done and received."""
+        observations = (self.rollout_length + 1) * self.envs_per_actor * self.obs_size
+        return observations + (self.rollout_steps + self.envs_per_actor) * STEP_BYTES
+
+    @property
+    def lag_bound(self) -> int:
+        """Most optimizer steps between the parameters that an actor takes and those that learn, without a network.
+
+        A slot of batch n is leased after the round of passes in which batch n - depth was used for the last time. There
+        are depth - 1 rounds of `reuse` passes until the last pass over batch n, and `updates` - 1 steps within it."""
+        return (self.depth_used - 1) * self.reuse * self.updates + self.updates - 1
+
+    @property
+    def shortest(self) -> float:
+        """Lower bound of the run's duration, in virtual seconds."""
+        acting = self.rollout_length * self.step_time * self.learners * self.batch_rollouts / self.actors
+        sending = self.learners * self.batch_rollouts * self.rollout_bytes / self.bandwidth if self.hosts else 0.0
+        return self.batches * max(acting, sending, self.update_time * self.reuse)

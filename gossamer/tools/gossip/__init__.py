@@ -1,0 +1,1 @@
+"""Gossip in virtual time: the real exchange, proxies and couriers, with small models."""

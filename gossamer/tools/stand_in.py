@@ -1,0 +1,44 @@
+"""A small model and a learner of it, for simulations of an exchange."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from gossamer.exchange import Stepped
+from gossamer.exchange.flat import Flat
+
+ELEMENTS = 16  # of a stand-in model
+
+
+class Point(nn.Module):
+    """A model with one parameter vector."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.point = nn.Parameter(torch.zeros(ELEMENTS))
+
+
+@dataclass
+class StandIn:
+    """A learner as an exchange sees it."""
+
+    model: nn.Module
+    rate: float = 0.0
+
+    @cached_property
+    def flat(self) -> Flat:
+        return Flat(self.model)
+
+    def policy_outputs(self) -> None:
+        """A stand-in has no policy."""
+
+
+def descend(opt: Optimizer) -> Stepped:
+    """The local step of a stand-in."""
+    opt.step()
+    return Stepped(torch.zeros(()), True)
