@@ -34,10 +34,10 @@ def impala(
     loops: tuple[Loop, Loop] = (act, learn),
 ) -> Program:
     """`learners` threads that average their gradients, and for each of them `actors` threads on each of `hosts` hosts
-    (0: on the learners'), each with an equal part of the host's `num_envs` environments. `loops`: of actors, of learners.
+    (0: on the learners'), each with an equal part of the host's `num_envs` environments. `loops`: of both.
 
     Before each rollout an actor takes the newest parameters. A learner trains on batches of `batch_rollouts` rollouts
-    (0: one of each), while actors fill the next ones, at most `depth` at a time. The lag is at most depth - 1 batches."""
+    (0: one of each), while actors fill the next ones, at most `depth` at a time. Lag: at most depth - 1 batches."""
     p, crew, each = Program(name), actors * max(1, hosts), num_envs // (actors * learners)
     batching, cpus = Batching(each, batch_rollouts or crew, depth), learners * actors * max(1, env_workers)
     learning: dict[str, Any] = {"reuse": reuse, "replay_share": replay_share, "replay_size": replay_size}
