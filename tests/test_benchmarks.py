@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import actors, curves, peers, provenance
+from benchmarks import actors, curves, peers, provenance, simulated
 from benchmarks.gossip import __main__ as gossip
 from benchmarks.gossip import scale
 from gossamer.config.file import to_dict
@@ -183,3 +183,19 @@ def test_the_compared_compositions_can_be_and_train() -> None:
             found = actors.measure(side, options, 0.1)
             assert found["rate"] > 0
             assert found["cores"] > 0
+
+
+def test_the_sweep_of_actors_has_every_case_once_and_writes_figures_and_a_plot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every = list(simulated.cases(1000))
+    assert len(every) == 8 * len(simulated.ACTORS) - 4  # one actor has no two learners
+    assert len({tuple(case.items()) for case in every}) == len(every)
+    words = ["actors", "simulate", "--most", "2", "--batches", "8", "--out", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", words)
+    actors.main()
+    found = json.loads((tmp_path / "impala-simulated.json").read_text())["figures"]
+    cases = [{name: row[name] for name in ("actors", "learners", "reuse", "bandwidth")} for row in found["rows"]]
+    assert cases == list(simulated.cases(2))
+    assert all(row["bound_by"] == "actors" for row in found["rows"])
+    assert {path.name for path in tmp_path.iterdir()} == {"impala-simulated.json", "impala-simulated.png"}

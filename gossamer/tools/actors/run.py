@@ -38,9 +38,8 @@ def simulated(architecture: str, chosen: ActorScenario, plot: Path | None) -> di
 
 def run(chosen: ActorScenario, architecture: str = "impala") -> tuple[Simulation, Ledger]:
     """Run the simulation of a scenario."""
-    network = Network(chosen.latency, chosen.bandwidth, size=partial(_size, chosen))
     faults = Faults(crash_rate=chosen.crash_rate, down_seconds=chosen.down, spared=frozenset({"learner"}))
-    simulation = Simulation(chosen.seed, network, faults)
+    simulation = Simulation(chosen.seed, network(chosen), faults)
     ledger = Ledger(chosen.learners, chosen.batches, simulation)
     torch.set_num_threads(1)
     simulation(program(chosen, architecture), ledger)
@@ -62,6 +61,11 @@ def program(s: ActorScenario, architecture: str) -> Program:
         reuse=s.reuse,
         loops=(act, learn),
     )
+
+
+def network(s: ActorScenario) -> Network:
+    """The network between the hosts."""
+    return Network(s.latency, s.bandwidth, size=partial(_size, s))
 
 
 def _size(s: ActorScenario, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> float:

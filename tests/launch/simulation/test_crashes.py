@@ -364,3 +364,15 @@ def test_crashes_are_as_frequent_as_their_rate() -> None:
 def test_faults_that_cannot_be_are_refused(faults: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         faults()
+
+
+def test_hosts_that_are_spared_never_crash_by_chance() -> None:
+    program = Program("spared")
+    for name in ("learner", "actors"):
+        with program.host(name):
+            program.worker(pass_time)(until=100.0)
+    simulation = Simulation(0, faults=Faults(crash_rate=0.1, down_seconds=0.0, spared={"learner"}))
+    simulation(program)
+    assert {host for _, host in simulation.crashes} == {"actors"}
+    with pytest.raises(ValueError, match=r"spared: no hosts \['nobody'\]"):
+        Simulation(faults=Faults(spared={"nobody"}))(program)

@@ -452,6 +452,43 @@ def test_figures_are_there_after_a_run_that_failed() -> None:
     assert simulation.turns == 2
 
 
+class Fragile:
+    """Calls that have waited fail."""
+
+    def __init__(self) -> None:
+        self.broken = False
+
+    def break_down(self) -> str:
+        self.broken = True
+        return "done"
+
+    @waits
+    def hold(self) -> Wait[None]:
+        while not self.broken:
+            yield
+        raise OSError("broken")
+
+
+def test_an_error_after_waiting_is_raised_where_the_call_was_made() -> None:
+    def hold(ctx: Context, fragile: Fragile) -> None:
+        try:
+            fragile.hold()
+        except OSError as error:
+            ctx.report((str(error), ctx.now()))
+
+    def strike(ctx: Context, fragile: Fragile) -> None:
+        ctx.sleep(2.0)
+        ctx.report(fragile.break_down())
+
+    program, reports = Program("fragile"), Reports()
+    fragile = program.service(Fragile)()
+    program.worker(hold, copies=3)(fragile)
+    program.worker(strike)(fragile)
+    Simulation(0)(program, reports)
+    assert reports.of("strike") == ["done"]
+    assert [reports.of(f"hold[{rank}]") for rank in range(3)] == [[("broken", 2.0)]] * 3
+
+
 def test_clocks_of_a_worker_only_go_forward() -> None:
     def work(ctx: Context, box: Box, other: Box) -> None:
         for _ in range(5):
