@@ -19,7 +19,7 @@ ROWS = [
     {"tools", "studies"},
     {"training"},
     {"page"},
-    {"report", "export"},
+    {"reporting", "export"},
     {"evaluation"},
     {"diagnostics"},
     {"storage"},

@@ -1,0 +1,1 @@
+"""Compares runs: statistics over seeds, learning curves, figures, tables, and one page with all of it."""
