@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from gossamer.export.load import load
     from gossamer.export.policy import TrainedPolicy
     from gossamer.studies.study import Study, study
+    from gossamer.reporting.report import Report, report
     from gossamer.tools.bench import bench
     from gossamer.tools.simulate import simulate
     from gossamer.training.experiment import Run, resume, train
@@ -49,6 +50,7 @@ __all__ = [
     "AsyncPPO",
     "Evaluation",
     "Recording",
+    "Report",
     "Run",
     "Study",
     "TrainedPolicy",
@@ -59,6 +61,7 @@ __all__ = [
     "evaluate",
     "load",
     "record",
+    "report",
     "resume",
     "simulate",
     "study",
@@ -90,6 +93,8 @@ _HOMES = {
     "Study": "studies.study",
     "study": "studies.study",
     "record": "evaluation.video",
+    "Report": "reporting.report",
+    "report": "reporting.report",
 }
 
 

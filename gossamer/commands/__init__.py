@@ -8,6 +8,7 @@ from typing import Any
 from gossamer.commands.export import Export
 from gossamer.commands.measuring import bench, simulate
 from gossamer.commands.playing import Evaluate, Record
+from gossamer.commands.reporting import Report
 from gossamer.commands.showing import List, Show
 from gossamer.commands.studying import Runs, study
 from gossamer.commands.training import Resume, train
@@ -22,6 +23,7 @@ COMMANDS: dict[str, Any] = {
     "study": study,
     "runs": Runs,
     "export": Export,
+    "report": Report,
     "bench": bench,
     "simulate": simulate,
     "show": Show,

@@ -1,0 +1,51 @@
+"""A figure with its caption, which names the statistic, the interval and the number of seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gossamer.reporting import statistics
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A figure with its name (that of its files), title and caption."""
+
+    name: str
+    title: str
+    caption: str
+    figure: Figure
+
+
+def seeds(found: Mapping[str, Any]) -> str:
+    """`5 seeds each`, or the number of each method. `found`: the content of `summary`."""
+    methods: dict[str, dict[str, int]] = found["methods"]
+    if len(numbers := set(_numbers(found))) == 1:
+        (number,) = numbers
+        return f"{number} seed{'s' * (number > 1)}" + " each" * (len(methods) > 1)
+    return "Seeds: " + "; ".join(f"{label}: {_by_env(by_env)}" for label, by_env in methods.items())
+
+
+def intervals(found: Mapping[str, Any], what: str) -> str:
+    """What the intervals of a figure are, or why there are none. `what`: how they are drawn."""
+    least, most = min(_numbers(found)), max(_numbers(found))
+    if most < statistics.FEWEST:
+        return f"No intervals: fewer than {statistics.FEWEST} seeds"
+    some = f"; none where there are fewer than {statistics.FEWEST} seeds" if least < statistics.FEWEST else ""
+    return f"{what}: {found['interval']}{some}"
+
+
+def _numbers(found: Mapping[str, Any]) -> list[int]:
+    return [number for by_env in found["methods"].values() for number in by_env.values() if number]
+
+
+def _by_env(numbers: Mapping[str, int]) -> str:
+    known = {env: number for env, number in numbers.items() if number}
+    if len(set(known.values())) == 1:
+        return str(next(iter(known.values())))
+    return ", ".join(f"{number} on {env}" for env, number in known.items())

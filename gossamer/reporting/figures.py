@@ -1,0 +1,35 @@
+"""All figures of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib as mpl
+
+from gossamer.reporting import bars, lines
+from gossamer.reporting.captions import Drawn
+from gossamer.reporting.comparison import Comparison
+from gossamer.reporting.measures import MeanCurve, Scores
+from gossamer.reporting.style import STYLE, Palette
+
+
+def draw(comparison: Comparison, scores: Scores, found: Mapping[str, Any], means: Sequence[MeanCurve]) -> list[Drawn]:
+    """Every figure for which there is something to draw. `found`: the content of `summary`."""
+    palette = Palette([method.label for method in comparison.methods])
+    over_envs = [mean for mean in means if not mean.env]
+    with mpl.rc_context(STYLE):
+        drawn = [
+            lines.curves(comparison, found, means, palette),
+            *lines.aggregated(found, over_envs, palette),
+            bars.scores(comparison, scores, found, palette),
+            *bars.aggregates(found, palette),
+            lines.profiles(comparison, scores, found, palette),
+            *bars.improvement(found, palette),
+            *bars.thresholds(found, palette),
+            bars.speed(comparison, found, palette),
+        ]
+        for each in drawn:
+            each.figure.draw_without_rendering()
+            each.figure.set_layout_engine("none")  # it is laid out once, not again for each kind of file
+    return drawn

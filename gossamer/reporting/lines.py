@@ -1,0 +1,155 @@
+"""Figures with curves: returns against steps, frames and seconds, and performance profiles."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import PercentFormatter
+
+from gossamer.reporting import statistics
+from gossamer.reporting.captions import Drawn, intervals, seeds
+from gossamer.reporting.comparison import Comparison
+from gossamer.reporting.curves import Along
+from gossamer.reporting.measures import MeanCurve, Scores
+from gossamer.reporting.statistics import Array
+from gossamer.reporting.style import GREY, Palette, count, figure, label_lines
+
+THIN_POINTS = 500  # of the line of one run
+PROFILE_POINTS = 201
+PROFILE_COLUMNS = 3
+AXIS = {"steps": "environment steps", "frames": "emulator frames", "seconds": "training time, seconds"}
+
+
+def alongs(comparison: Comparison, env: str) -> list[Along]:
+    """Against what the curves of an environment are drawn. Frames have axes of their own where runs differ in the
+    frames of a step, else a second scale above."""
+    return ["steps", "frames", "seconds"] if len(_factors(comparison, env)) > 1 else ["steps", "seconds"]
+
+
+def _factors(comparison: Comparison, env: str) -> set[int]:
+    return {run.frames_per_step for run in comparison.runs if run.env == env}
+
+
+def curves(comparison: Comparison, found: Mapping[str, Any], means: Sequence[MeanCurve], palette: Palette) -> Drawn:
+    """A row of panels for each environment."""
+    columns = max(len(alongs(comparison, env)) for env in comparison.envs)
+    made = figure(3.7 * columns + 1, 2.6 * len(comparison.envs) + 0.4)
+    grid = made.subplots(len(comparison.envs), columns, squeeze=False)
+    goals = {each["env"]: each["threshold"] for each in found["thresholds"]}
+    for env, row in zip(comparison.envs, grid, strict=True):
+        here = [mean for mean in means if mean.env == env]
+        for axes, along in zip(row, alongs(comparison, env), strict=False):
+            _runs(axes, comparison, env, along, palette)
+            _means(axes, [mean for mean in here if mean.along == along], palette)
+            _along(axes, along, _factors(comparison, env))
+            if env in goals:
+                axes.axhline(goals[env], color=GREY, linestyle=":", linewidth=0.9)
+        for axes in row[len(alongs(comparison, env)) :]:
+            axes.set_axis_off()
+        row[0].set_ylabel(f"{env}: mean return")
+    for env, row in zip(comparison.envs, grid, strict=True):  # when all axes have their places
+        ends = {method.label: float(np.mean([run.curve.returns[-1] for run in runs]))
+                for method, runs in comparison.groups(env)}  # fmt: skip
+        label_lines(row[len(alongs(comparison, env)) - 1], ends, palette)
+    goal = " Dotted: the threshold." if goals else ""
+    caption = (
+        "Mean return of the last 100 training episodes. Thick lines: interquartile mean over seeds, until the first of "
+        f"them ends; thin lines: single seeds. {intervals(found, 'Bands')}. {seeds(found)}.{goal}"
+    )
+    return Drawn("curves", "Learning curves", caption, made)
+
+
+def _runs(axes: Axes, comparison: Comparison, env: str, along: Along, palette: Palette) -> None:
+    for method, runs in comparison.groups(env):
+        for run in runs:
+            thin = run.curve.thinned(THIN_POINTS)
+            factor = run.frames_per_step if along == "frames" else 1
+            points = thin.seconds if along == "seconds" else thin.steps * factor
+            axes.plot(points, thin.returns, color=palette.colour(method.label), linewidth=0.6, alpha=0.45)
+
+
+def _means(axes: Axes, means: Iterable[MeanCurve], palette: Palette) -> None:
+    for mean in means:
+        colour = palette.colour(mean.label)
+        axes.plot(mean.points, mean.iqm, palette.dashes(mean.label), color=colour, linewidth=1.8)
+        if mean.band is not None:
+            axes.fill_between(mean.points, mean.band[0], mean.band[1], color=colour, alpha=0.18, linewidth=0)
+
+
+def _along(axes: Axes, along: Along, factors: set[int]) -> None:
+    """The scale of steps, frames or seconds; above steps a second one in frames."""
+    axes.set_xlabel(AXIS[along])
+    axes.set_xlim(left=0)
+    count(axes.xaxis, "{x:,g}" if along == "seconds" else None)
+    if along == "steps" and len(factors) == 1 and factors != {1}:
+        (factor,) = factors
+        above = axes.secondary_xaxis("top", functions=(partial(np.multiply, factor), partial(np.multiply, 1 / factor)))
+        count(above.xaxis)
+        above.set_xlabel(AXIS["frames"])
+
+
+def aggregated(found: Mapping[str, Any], means: Sequence[MeanCurve], palette: Palette) -> Iterator[Drawn]:
+    """One panel over several environments, human-normalised; none where there are no such means."""
+    if not means:
+        return
+    made = figure(5.6, 3.2)
+    axes = made.subplots()
+    _means(axes, means, palette)
+    _along(axes, "steps", {1})
+    axes.axhline(1, color=GREY, linestyle=":", linewidth=0.9)
+    axes.set_ylabel("human-normalised return, IQM")
+    label_lines(axes, {mean.label: float(mean.iqm[-1]) for mean in means if len(mean.iqm)}, palette)
+    envs = found["aggregated_over"]
+    caption = (
+        f"Interquartile mean over the seeds of {len(envs)} environments ({', '.join(envs)}) of human-normalised "
+        f"training returns: 0 is random play, 1 (dotted) a human ({found['human_source']}). "
+        f"{intervals(found, 'Bands')}. {seeds(found)}."
+    )
+    yield Drawn("aggregated-curves", "Learning curves over environments", caption, made)
+
+
+def profiles(comparison: Comparison, scores: Scores, found: Mapping[str, Any], palette: Palette) -> Drawn:
+    """Performance profiles: over environments where scores can be normalised, else one for each environment."""
+    over: list[str] = found["aggregated_over"]
+    tasks = [over] if over else [[env] for env in comparison.envs]
+    columns = min(PROFILE_COLUMNS, len(tasks))
+    rows = math.ceil(len(tasks) / columns)
+    made = figure(3.9 * columns + 1.2, 2.6 * rows + 0.3)
+    panels = made.subplots(rows, columns, squeeze=False, sharey=True)
+    for axes, envs in zip(panels.flat, tasks, strict=False):
+        matrices = {
+            method.label: scores.matrix(method, envs, human=bool(over))
+            for method in comparison.methods
+            if all(method.of(env) for env in envs)
+        }
+        _profile(axes, matrices, palette)
+        axes.set_xlabel("human-normalised score τ" if over else f"{envs[0]}: score τ")
+    for axes in panels.flat[len(tasks) :]:
+        axes.set_axis_off()
+    panels[0, 0].set_ylabel("fraction of runs with score > τ")
+    palette.legend(panels.flat[len(tasks) - 1])
+    what = f"over {len(over)} environments" if over else "of each environment"
+    caption = (
+        f"Performance profiles {what}: the fraction of runs whose score is above τ; higher is better. Score: "
+        f"{found['score']}. {intervals(found, 'Bands')}. {seeds(found)}."
+    )
+    return Drawn("profiles", "Performance profiles", caption, made)
+
+
+def _profile(axes: Axes, matrices: Mapping[str, Array], palette: Palette) -> None:
+    every = np.concatenate([matrix.ravel() for matrix in matrices.values()])
+    margin = 0.05 * (np.ptp(every) or 1.0)
+    thresholds = np.linspace(every.min() - margin, every.max() + margin, PROFILE_POINTS)
+    for label, matrix in matrices.items():
+        colour = palette.colour(label)
+        fractions = statistics.profile(matrix, thresholds)
+        axes.plot(thresholds, fractions, palette.dashes(label), color=colour, linewidth=1.6, drawstyle="steps-mid")
+        if (band := statistics.profile_band(matrix, thresholds)) is not None:
+            axes.fill_between(thresholds, band[0], band[1], color=colour, alpha=0.15, linewidth=0, step="mid")
+    axes.yaxis.set_major_formatter(PercentFormatter(1))
+    axes.set_xlim(thresholds[0], thresholds[-1])

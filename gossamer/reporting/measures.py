@@ -1,0 +1,197 @@
+"""What is measured of the methods: scores, mean curves, and the way to a threshold."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from gossamer.errors import UserError, near
+from gossamer.reporting import statistics
+from gossamer.reporting.comparison import Comparison, Method
+from gossamer.reporting.curves import Along, grid
+from gossamer.reporting.human import reference
+from gossamer.reporting.runs import LoadedRun
+from gossamer.reporting.statistics import Array
+
+TRAINING = "mean return of the last 100 training episodes (sampled actions, whole games, unclipped)"
+PROTOCOLS = ("noop", "sticky", "plain")  # of `evaluation-PROTOCOL.json`, the first that all runs have is used
+
+
+@dataclass(frozen=True)
+class Scores:
+    """One score for each run."""
+
+    what: str  # for captions
+    of_training: bool  # at the steps of the shortest run of an environment; else of a checkpoint
+    values: Mapping[Path, float]  # run directory -> score
+
+    def of(self, runs: Sequence[LoadedRun]) -> Array:
+        """The scores of these runs. [N]"""
+        return np.array([self.values[run.record.directory] for run in runs], np.float64)
+
+    def matrix(self, method: Method, envs: Sequence[str], *, human: bool = False) -> Array:
+        """Scores of a method, a column for each environment; with `human`, human-normalised. [N, M], where N is the
+        smallest number of runs that it has of any of them."""
+        columns = [self.of(method.of(env)) for env in envs]
+        if human:
+            columns = [normalised(column, env) for column, env in zip(columns, envs, strict=True)]
+        return np.stack([column[: min(map(len, columns))] for column in columns], axis=1)
+
+
+def scores(comparison: Comparison) -> Scores:
+    """Scores from evaluations, where all runs have one under the same protocol; else from training."""
+    return _evaluated(comparison.runs) or _trained(comparison)
+
+
+def _trained(comparison: Comparison) -> Scores:
+    found = {}
+    for run in comparison.runs:
+        end = max(comparison.end(run.env), int(run.curve.steps[0]))  # a long first episode may end after that
+        found[run.record.directory] = float(run.curve.at(np.array([end]), "steps")[0])
+    return Scores(TRAINING, True, found)
+
+
+def _evaluated(runs: Sequence[LoadedRun]) -> Scores | None:
+    for protocol in PROTOCOLS:
+        files = [run.record.directory / f"evaluation-{protocol}.json" for run in runs]
+        if not all(file.is_file() for file in files):
+            continue
+        found = [_evaluation(file) for file in files]
+        kinds = {(each["episodes"], each["greedy"]) for each in found}
+        if len(kinds) == 1:
+            ((episodes, greedy),) = kinds
+            what = f"mean return of {episodes} evaluation games (gossamer evaluate, protocol {protocol}, "
+            what += f"{'most probable' if greedy else 'sampled'} actions)"
+            means = [float(each["mean_return"]) for each in found]
+            return Scores(what, False, {run.record.directory: score for run, score in zip(runs, means, strict=True)})
+    return None
+
+
+def _evaluation(file: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(file.read_text())
+        return {name: found[name] for name in ("episodes", "greedy", "mean_return")}
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{file}: damaged ({error}); run gossamer evaluate {file.parent} again") from error
+
+
+def normalised(values: Array, env: str) -> Array:
+    """Human-normalised scores: 0 is random play, 1 a human. NaN where no reference is published."""
+    low, high = reference(env) or (math.nan, math.nan)
+    return (values - low) / (high - low)
+
+
+def aggregated_envs(comparison: Comparison) -> list[str]:
+    """The environments that scores are aggregated over: those of all methods that have a reference, if several."""
+    found = [env for env in comparison.shared_envs(comparison.methods) if reference(env)]
+    return found if len(found) > 1 else []
+
+
+@dataclass(frozen=True)
+class MeanCurve:
+    """Interquartile mean of several runs at the same steps, frames or seconds."""
+
+    env: str  # empty: aggregated over environments, human-normalised
+    label: str
+    along: Along
+    points: Array  # [K]
+    iqm: Array  # [K]
+    band: Array | None  # 95 % intervals [2, K]; None with fewer than 3 runs
+    runs: int  # of each environment
+
+
+def mean_curve(env: str, method: Method, along: Literal["steps", "seconds"]) -> MeanCurve:
+    """The mean curve of a method's runs of an environment, until the first of them ends."""
+    runs = method.of(env)
+    points = grid(float(min(run.curve.seconds[-1] if along == "seconds" else run.steps for run in runs)))
+    returns = np.stack([run.curve.at(points, along) for run in runs])
+    return _mean_curve(env, method.label, along, points, returns[:, None, :])
+
+
+def in_frames(curve: MeanCurve, method: Method) -> MeanCurve:
+    """A curve against steps as one against emulator frames."""
+    return replace(curve, along="frames", points=curve.points * method.of(curve.env)[0].frames_per_step)
+
+
+def aggregated_curve(comparison: Comparison, method: Method, envs: Sequence[str]) -> MeanCurve:
+    """The same over several environments, of human-normalised returns against steps."""
+    points = grid(float(min(comparison.end(env) for env in envs)))
+    columns = [np.stack([run.curve.at(points, "steps") for run in method.of(env)]) for env in envs]
+    least = min(map(len, columns))
+    returns = [normalised(column[:least], env) for column, env in zip(columns, envs, strict=True)]
+    return _mean_curve("", method.label, "steps", points, np.stack(returns, axis=1))
+
+
+def _mean_curve(env: str, label: str, along: Along, points: Array, returns: Array) -> MeanCurve:
+    """`returns`: [N, M, K]; points before every run has finished an episode are left out."""
+    known = ~np.isnan(returns).any(axis=(0, 1))
+    points, returns = points[known], np.moveaxis(returns[:, :, known], -1, 0)
+    return MeanCurve(env, label, along, points, statistics.iqm(returns), _band(returns), returns.shape[1])
+
+
+def _band(returns: Array) -> Array | None:
+    """Intervals of the interquartile mean of scores [K, N, M] at each point, [2, K]; the same resamples for all."""
+    if not len(returns) or returns.shape[1] < statistics.FEWEST:
+        return None
+    indices = statistics.resampling(returns[0], statistics.RESAMPLES_CURVE)
+    ends = [statistics.percentiles(statistics.iqm(statistics.resampled(each, indices))) for each in returns]
+    return np.stack(ends, axis=1)
+
+
+@dataclass(frozen=True)
+class Reached:
+    """How many steps and seconds a method's runs took to a threshold. Infinity stands for never."""
+
+    env: str
+    label: str
+    threshold: float
+    steps: list[float]  # of each run
+    seconds: list[float]
+
+    @property
+    def number(self) -> int:
+        """Runs that reached it."""
+        return sum(map(math.isfinite, self.steps))
+
+
+def reached(env: str, label: str, runs: Sequence[LoadedRun], threshold: float) -> Reached:
+    """When these runs reached a threshold."""
+    never = (math.inf, math.inf)
+    found = [run.curve.reached(threshold) or _told(run, threshold) or never for run in runs]
+    return Reached(env, label, threshold, [float(steps) for steps, _ in found], [seconds for _, seconds in found])
+
+
+def _told(run: LoadedRun, threshold: float) -> tuple[int, float] | None:
+    """Of a run that was to end there: from its result, which knows every report, while rows are seconds apart."""
+    if run.result.get("stop_at_return") == threshold and run.result.get("solved_steps"):
+        return int(run.result["solved_steps"]), float(run.result["seconds"])
+    return None
+
+
+def thresholds(comparison: Comparison, given: Sequence[str]) -> dict[str, float]:
+    """Environment -> threshold: from `--threshold 18` (for all) and `--threshold pong=18`; else the return at which the
+    runs of an environment were told to end, where they agree."""
+    if not given:
+        stops = {env: {run.result.get("stop_at_return") for run in comparison.runs if run.env == env}
+                 for env in comparison.envs}  # fmt: skip
+        return {env: float(goal) for env, goals in stops.items() for goal in goals if len(goals) == 1 and goal}
+    everywhere, found = dict[str, float](), dict[str, float]()
+    for text in given:
+        env, equals, value = text.rpartition("=")
+        if equals and env not in comparison.envs:
+            raise UserError(f"--threshold {text}: no run of {env}{near(env, comparison.envs)}; "
+                            f"there are: {', '.join(comparison.envs)}")  # fmt: skip
+        try:
+            goal = float(value)
+        except ValueError:
+            raise UserError(f"--threshold {text}: must be a return (18) or ENV=RETURN (pong=18)") from None
+        if not math.isfinite(goal):
+            raise UserError(f"--threshold {text}: must be finite")
+        (found if equals else everywhere).update({env: goal} if equals else dict.fromkeys(comparison.envs, goal))
+    return everywhere | found

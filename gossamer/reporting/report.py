@@ -1,0 +1,122 @@
+"""Writes a report: one HTML page, figures as PNG and PDF, data as CSV, and a Markdown page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from gossamer.errors import UserError
+from gossamer.reporting import measures
+from gossamer.reporting.comparison import Comparison, compare
+from gossamer.reporting.measures import MeanCurve
+from gossamer.reporting.runs import STUDY, load, sources
+from gossamer.reporting.summary import summary
+from gossamer.storage.contents import is_run, listed
+from gossamer.storage.files import Content, atomic_write
+
+PAGE, MARKDOWN = "report.html", "report.md"
+FIGURES = ("curves", "aggregated-curves", "scores", "aggregates", "profiles", "improvement", "thresholds", "speed")
+TABLES = ("scores", "aggregates", "improvement", "thresholds", "runs", "curves")
+FILES = (
+    PAGE,
+    MARKDOWN,
+    *(f"{name}.csv" for name in TABLES),
+    *(f"{name}.{k}" for name in FIGURES for k in ("png", "pdf")),
+)
+
+
+@dataclass(frozen=True)
+class Report:
+    """A written report."""
+
+    folder: Path
+    page: Path  # HTML
+    markdown: Path
+    figures: list[Path]  # .png and .pdf
+    tables: list[Path]  # .csv
+    summary: dict[str, Any] = field(repr=False)  # what `--json` prints
+
+
+def report(
+    *runs: str | Path,
+    out: str | Path | None = None,
+    threshold: float | Mapping[str, float] | None = None,
+    labels: Mapping[str, str | Path] | None = None,
+) -> Report:
+    """Compare runs and write a report.
+
+    `runs`: run directories, folders with runs, or the folder of a study. Only runs that have ended are part of it; the
+    others are named in it. Runs whose options differ in nothing but seed and environment form one method.
+
+    `out`: the folder of the report. The default is `STUDY/report` for one study, else `report`. The files of an earlier
+    report are replaced; other files are left. `threshold`: a return, or one for each environment, for steps and seconds
+    to it; default: the return at which runs were told to end. `labels`: label -> folder, for the runs in it.
+
+    Raises `UserError` if no run can be used, or for an invalid option."""
+    goals = threshold.items() if isinstance(threshold, Mapping) else ()
+    given = [f"{env}={goal}" for env, goal in goals] or ([] if threshold is None or goals else [str(threshold)])
+    named = {label: Path(path) for label, path in (labels or {}).items()}
+    return write(list(map(Path, runs)), out=None if out is None else Path(out), thresholds=given, labels=named)
+
+
+def write(paths: Sequence[Path], *, out: Path | None, thresholds: Sequence[str], labels: Mapping[str, Path]) -> Report:
+    """The same, with thresholds as on the command line."""
+    if not paths and not labels:
+        raise UserError("no runs; give run directories, folders with runs, or a study's folder")
+    folder = _folder(paths, out)
+    comparison = compare(*load(sources(paths, labels)))
+    goals = measures.thresholds(comparison, thresholds)
+    scores = measures.scores(comparison)
+    found, means = summary(comparison, scores, goals), curves(comparison)
+    from gossamer.reporting import figures, style  # matplotlib takes a second
+    from gossamer.reporting.documents import markdown, page
+    from gossamer.reporting.tables import curve_rows, tables, to_csv
+
+    drawn, texts = figures.draw(comparison, scores, found, means), tables(found)
+    data: dict[str, Iterable[Mapping[str, Any]]] = {**{name: found[name] for name in TABLES[:-1]}}
+    data["curves"] = list(curve_rows(means))
+    contents: dict[str, Content] = {PAGE: page(found, texts, drawn), MARKDOWN: markdown(found, texts, drawn)}
+    contents |= {f"{name}.csv": to_csv(entries) for name, entries in data.items() if entries}
+    contents |= {f"{each.name}.{k}": partial(style.save, each.figure) for each in drawn for k in ("png", "pdf")}
+    return _written(folder, contents, found)
+
+
+def curves(comparison: Comparison) -> list[MeanCurve]:
+    """The mean curves of all methods, of each environment and over environments."""
+    found = list[MeanCurve]()
+    for env in comparison.envs:
+        for method, _ in comparison.groups(env):
+            by_steps = measures.mean_curve(env, method, "steps")
+            by_seconds = measures.mean_curve(env, method, "seconds")
+            found += [by_steps, measures.in_frames(by_steps, method), by_seconds]
+    over = measures.aggregated_envs(comparison)
+    return found + [measures.aggregated_curve(comparison, method, over) for method in comparison.methods if over]
+
+
+def _folder(paths: Sequence[Path], out: Path | None) -> Path:
+    """The folder to write to. Raises `UserError` where files are in the way that are not a report's."""
+    if out is None:
+        out = paths[0] / "report" if len(paths) == 1 and (paths[0] / STUDY).is_file() else Path("report")
+    if out.exists() and not out.is_dir():
+        raise UserError(f"--out {out}: is a file; give a folder")
+    there = [name for name in FILES if (out / name).exists()]
+    if is_run(out) or (there and PAGE not in there):
+        what = "is a run directory" if is_run(out) else f"has {listed(there)} and no {PAGE}"
+        raise UserError(f"--out {out}: {what}; give another folder")
+    return out
+
+
+def _written(folder: Path, contents: Mapping[str, Content], found: dict[str, Any]) -> Report:
+    """Write the files, and remove those of an earlier report that this one does not have."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in contents.items():
+        atomic_write(folder / name, content)
+    for name in set(FILES) - contents.keys():
+        (folder / name).unlink(missing_ok=True)
+    paths = [folder / name for name in contents]
+    figures = [path for path in paths if path.suffix in (".png", ".pdf")]
+    tables = [path for path in paths if path.suffix == ".csv"]
+    return Report(folder, folder / PAGE, folder / MARKDOWN, figures, tables, found)

@@ -1,0 +1,150 @@
+"""Finds and loads the runs of a report. A run that cannot be used is left out and named."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gossamer.config.file import flat
+from gossamer.errors import UserError
+from gossamer.reporting.curves import Curve, of_run
+from gossamer.storage.contents import METRICS
+from gossamer.storage.runs import RunRecord, find
+
+STUDY = "study.json"
+STUDY_FORMAT = 1
+# Options that change neither what is learned nor how fast
+ASIDE = frozenset({"seed", "env", "preset", "keep", "checkpoint_every"})
+
+
+@dataclass(frozen=True)
+class Source:
+    """A run directory, which may not exist, and the label that a study or the user gave it."""
+
+    directory: Path
+    label: str | None = None
+
+
+@dataclass(frozen=True)
+class LoadedRun:
+    """A run that has ended."""
+
+    record: RunRecord
+    env: str
+    seed: int
+    settings: dict[str, Any]  # options by name, without those of `ASIDE`
+    curve: Curve
+    label: str | None  # None: to be named after its settings
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """The content of `result.json`."""
+        return self.record.result or {}
+
+    @property
+    def steps(self) -> int:
+        """Environment steps of the whole run."""
+        return self.record.steps
+
+    @property
+    def frames_per_step(self) -> int:
+        """Emulator frames of one step."""
+        return max(1, round(int(self.result.get("frames", self.steps)) / max(1, self.steps)))
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A run that the report does not include."""
+
+    directory: Path
+    reason: str
+
+
+def sources(paths: Sequence[Path], labels: Mapping[str, Path]) -> list[Source]:
+    """The runs in these folders, each once: those of a study, or all below a folder. `labels` names those below its
+    folders, and adds them. Raises `UserError` for a path where there is no run."""
+    found: dict[Path, Source] = {}
+    for path in (*paths, *labels.values()):
+        for source in _in_folder(path):
+            found.setdefault(source.directory.resolve(), source)
+    for label, path in labels.items():
+        for place, source in found.items():
+            if place.is_relative_to(path.resolve()):
+                found[place] = Source(source.directory, label)
+    return list(found.values())
+
+
+def _in_folder(path: Path) -> list[Source]:
+    if (path / STUDY).is_file():
+        return list(_in_study(path))
+    damaged = {file.parent for file in path.rglob(METRICS)}  # where config.json is missing or damaged
+    if found := sorted({*find(path), *damaged}):
+        return list(map(Source, found))
+    what = "no run directory is in it" if path.is_dir() else "is a file" if path.exists() else "does not exist"
+    raise UserError(f"{path}: {what}; give run directories, folders with runs, or a study's folder")
+
+
+def _in_study(folder: Path) -> Iterator[Source]:
+    file = folder / STUDY
+    try:
+        content = json.loads(file.read_text())
+        form, runs = content["format"], [(str(run["directory"]), str(run["label"])) for run in content["runs"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{file}: truncated or altered ({error}); restore it or give the run directories") from error
+    if form != STUDY_FORMAT:
+        raise UserError(f"{file}: format {form}; this version of Gossamer reads format {STUDY_FORMAT}")
+    yield from (Source(folder / directory, label) for directory, label in runs)
+
+
+def load(found: Sequence[Source]) -> tuple[list[LoadedRun], list[LeftOut]]:
+    """The runs that have ended, and the others with the reason. Raises `UserError` if none has ended."""
+    runs, left_out = list[LoadedRun](), list[LeftOut]()
+    for source in found:
+        try:
+            reason = _unusable(source.directory)
+            loaded = None if reason else _load(source)
+        except (OSError, ValueError, TypeError, KeyError) as error:  # a damaged run does not cost the others
+            told = str(error).removeprefix(f"{source.directory}/").removeprefix(f"{source.directory}: ")
+            reason, loaded = told if isinstance(error, UserError) else f"damaged ({error!r})", None
+        if loaded is None:
+            left_out.append(LeftOut(source.directory, reason))
+        else:
+            runs.append(loaded)
+    if not runs:
+        told = "; ".join(f"{each.directory}: {each.reason}" for each in left_out[:3])
+        more = f"; and {len(left_out) - 3} more" if len(left_out) > 3 else ""
+        raise UserError(f"none of the {len(left_out)} runs can be used ({told}{more}); train or resume them first")
+    return runs, left_out
+
+
+def _unusable(directory: Path) -> str:
+    """Why a run cannot be part of a report; empty if it can."""
+    record = RunRecord(directory)
+    if not directory.is_dir():
+        return "missing: it has not been started"
+    where = f"at {record.steps:,} of {record.config.run.steps:,} steps"
+    match record.state:
+        case "running":
+            return f"still running, {where}"
+        case "interrupted" | "crashed" | "short":
+            return f"{record.state} {where}; gossamer resume {directory} continues it"
+        case _:
+            return "" if record.mean_return is not None else "no episode has ended"
+
+
+def _load(source: Source) -> LoadedRun:
+    record = RunRecord(source.directory)
+    options = flat(record.config)
+    if options["anneal_steps"] == options["steps"]:
+        options["anneal_steps"] = "steps"  # follows from another option
+    return LoadedRun(
+        record,
+        env=options["env"],
+        seed=options["seed"],
+        settings={name: value for name, value in options.items() if name not in ASIDE},
+        curve=of_run(record),
+        label=source.label,
+    )

@@ -1,0 +1,189 @@
+"""The numbers of a report as plain data: what `--json` prints, and what tables are made of. None stands for unknown."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from gossamer.reporting import comparison as compared
+from gossamer.reporting import measures, statistics
+from gossamer.reporting.comparison import Comparison, Method
+from gossamer.reporting.human import SOURCE, reference
+from gossamer.reporting.measures import Reached, Scores
+from gossamer.reporting.runs import LoadedRun
+from gossamer.reporting.statistics import Array, Statistic
+from gossamer.storage.contents import GOSSIP
+
+FORMAT = 1
+INTERVAL = "95 % percentile intervals of a stratified bootstrap over runs"
+AGGREGATES: dict[str, Statistic] = {
+    "median": statistics.median,
+    "iqm": statistics.iqm,
+    "mean": statistics.mean,
+    "optimality_gap": statistics.optimality_gap,
+}
+Entry: TypeAlias = dict[str, Any]
+
+
+def summary(comparison: Comparison, scores: Scores, goals: Mapping[str, float]) -> dict[str, Any]:
+    """All numbers of a report but the curves."""
+    aggregated = measures.aggregated_envs(comparison)
+    return {
+        "format": FORMAT,
+        "methods": {m.label: {env: len(m.of(env)) for env in comparison.envs} for m in comparison.methods},
+        "score": scores.what,
+        "interval": INTERVAL,
+        "scores": list(_scores(comparison, scores)),
+        "aggregated_over": aggregated,
+        "human_source": SOURCE if any(map(reference, comparison.envs)) else None,
+        "aggregates": [_aggregate(method, scores, aggregated) for method in comparison.methods if aggregated],
+        "improvement": list(_improvement(comparison, scores)),
+        "thresholds": [_threshold(each) for each in reached(comparison, goals)],
+        "speed": list(_speed(comparison)),
+        "settings": compared.settings_that_differ(comparison),
+        "machines": compared.machines(comparison.runs),
+        "versions": compared.versions(comparison.runs),
+        "runs": [_run(method, run, scores) for method in comparison.methods for run in method.runs],
+        "left_out": [{"directory": str(each.directory), "reason": each.reason} for each in comparison.left_out],
+        "notes": [*compared.notes(comparison), *_few(comparison), *_not_aggregated(comparison)],
+    }
+
+
+def reached(comparison: Comparison, goals: Mapping[str, float]) -> list[Reached]:
+    """The way to each environment's threshold, method by method."""
+    return [
+        measures.reached(env, method.label, runs, goal)
+        for env, goal in goals.items()
+        for method, runs in comparison.groups(env)
+    ]
+
+
+def _scores(comparison: Comparison, scores: Scores) -> Iterator[Entry]:
+    for env in comparison.envs:
+        for method, runs in comparison.groups(env):
+            values = scores.of(runs)[:, None]
+            entry: Entry = {"env": env, "method": method.label, "runs": len(runs), "steps": comparison.end(env)}
+            entry |= {**_with_interval("iqm", statistics.iqm, values), "mean": float(values.mean())}
+            entry |= {"min": float(values.min()), "max": float(values.max())}
+            human = measures.normalised(values, env)
+            yield entry | _with_interval("human_iqm", statistics.iqm, human) if reference(env) else entry
+
+
+def _with_interval(name: str, statistic: Statistic, values: Array) -> Entry:
+    low, high = statistics.interval(statistic, values) or (None, None)
+    return {name: float(statistic(values)), f"{name}_low": low, f"{name}_high": high}
+
+
+def _aggregate(method: Method, scores: Scores, envs: Sequence[str]) -> Entry:
+    values = scores.matrix(method, envs, human=True)
+    entry: Entry = {"method": method.label, "runs": len(values), "envs": len(envs)}
+    for name, statistic in AGGREGATES.items():
+        entry |= _with_interval(name, statistic, values)
+    return entry
+
+
+def _improvement(comparison: Comparison, scores: Scores) -> Iterator[Entry]:
+    for first, second in combinations(comparison.methods, 2):
+        if envs := comparison.shared_envs((first, second)):
+            ones, others = scores.matrix(first, envs), scores.matrix(second, envs)
+            low, high = statistics.improvement_interval(ones, others) or (None, None)
+            names: Entry = {"first": first.label, "second": second.label, "envs": len(envs)}
+            runs: Entry = {"first_runs": len(ones), "second_runs": len(others)}
+            yield names | runs | {"probability": float(statistics.improvement(ones, others)), "low": low, "high": high}
+
+
+def _threshold(found: Reached) -> Entry:
+    entry: Entry = {"env": found.env, "method": found.label, "threshold": found.threshold}
+    entry |= {"runs": len(found.steps), "reached": found.number}
+    for name, values in (("steps", found.steps), ("seconds", found.seconds)):
+        low, high = statistics.median_interval(values) or (None, None)
+        entry |= {name: _finite(statistics.median_of(values)), f"{name}_low": _finite(low)}
+        entry |= {f"{name}_high": _finite(high), f"{name}_of_runs": [_finite(value) for value in values]}
+    return entry
+
+
+def _finite(value: float | None) -> float | None:
+    """None where a threshold was never reached."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _speed(comparison: Comparison) -> Iterator[Entry]:
+    for env in comparison.envs:
+        for method, runs in comparison.groups(env):
+            rates = [float(run.result["steps_per_second"]) for run in runs if run.result.get("steps_per_second")]
+            entry: Entry = {"env": env, "method": method.label, "runs": len(runs)}
+            entry |= {"steps_per_second": float(np.median(rates)) if rates else None, "steps_per_second_of_runs": rates}
+            yield entry | _staleness(runs) | {"shares": _shares(runs)}
+
+
+def _staleness(runs: Sequence[LoadedRun]) -> Entry:
+    """Policy lag in optimiser steps; in gossip, iterations between the sender of a message and its receiver."""
+    lags = [lag for run in runs if (lag := run.result.get("policy_lag")) and "mean" in lag]
+    behind = sum((_messages(run) for run in runs), Counter[int]())
+    return {
+        "policy_lag_mean": float(np.mean([lag["mean"] for lag in lags])) if lags else None,
+        "policy_lag_max": max((lag["max"] for lag in lags), default=None),
+        "gossip_staleness_mean": sum(k * n for k, n in behind.items()) / behind.total() if behind else None,
+        "gossip_staleness_max": max(behind, default=None),
+    }
+
+
+def _messages(run: LoadedRun) -> Counter[int]:
+    """Iterations between sender and receiver -> messages that were averaged; empty without gossip."""
+    file = run.record.directory / GOSSIP
+    found: dict[str, int] = json.loads(file.read_text())["traffic"]["staleness"] if file.exists() else {}
+    counts = Counter[int]()
+    for behind, messages in found.items():
+        counts[abs(int(behind))] += messages  # a sender may be ahead, too
+    return counts
+
+
+def _shares(runs: Sequence[LoadedRun]) -> dict[str, float]:
+    """Part -> share of the members' time, the mean over runs."""
+    rows = [run.record.rows[-1] for run in runs if run.record.rows]
+    parts = dict.fromkeys(name for row in rows for name in row if name.startswith("time/"))
+    return {name.removeprefix("time/"): float(np.mean([row.get(name, 0.0) for row in rows])) for name in parts}
+
+
+def _run(method: Method, run: LoadedRun, scores: Scores) -> Entry:
+    return {
+        "directory": str(run.record.directory),
+        "method": method.label,
+        "env": run.env,
+        "seed": run.seed,
+        "steps": run.steps,
+        "frames": run.steps * run.frames_per_step,
+        "seconds": run.result.get("seconds"),
+        "ended": run.result["ended"],
+        "score": scores.values[run.record.directory],
+        "last_mean_return": run.record.mean_return,
+    }
+
+
+def _few(comparison: Comparison) -> Iterator[str]:
+    few = [
+        f"{method.label} on {env} ({len(runs)})"
+        for env in comparison.envs
+        for method, runs in comparison.groups(env)
+        if len(runs) < statistics.FEWEST
+    ]
+    if few:
+        yield f"Too few seeds for an interval (fewer than {statistics.FEWEST}): {', '.join(few)}."
+
+
+def _not_aggregated(comparison: Comparison) -> Iterator[str]:
+    if len(comparison.envs) < 2:
+        return
+    unknown = [env for env in comparison.envs if not reference(env)]
+    shared = comparison.shared_envs(comparison.methods)
+    lacking = [env for env in comparison.envs if reference(env) and env not in shared]
+    if unknown:
+        yield f"No human score is published for {', '.join(unknown)}: not part of aggregates over environments."
+    if lacking:
+        yield f"Not every method has runs of {', '.join(lacking)}: not part of aggregates over environments."

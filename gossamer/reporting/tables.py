@@ -1,0 +1,190 @@
+"""The tables of a report, as text for Markdown and HTML and as rows for CSV."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from io import StringIO
+from typing import Any
+
+from gossamer.reporting.bars import AGGREGATES
+from gossamer.reporting.measures import MeanCurve
+from gossamer.reporting.statistics import FEWEST
+from gossamer.reporting.summary import Entry
+
+UNKNOWN = "–"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Texts in rows, under a title and a caption."""
+
+    title: str
+    caption: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    words: int = 2  # columns of text; those after them are numbers, aligned to the right
+
+
+def tables(found: Mapping[str, Any]) -> list[Table]:
+    """Every table that has rows. `found`: the content of `summary`."""
+    made = [
+        _scores(found), _aggregates(found), _thresholds(found), _improvement(found), _speed(found), _settings(found),
+        _runs(found), _left_out(found),
+    ]  # fmt: skip
+    return [table for table in made if table.rows]
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A number with so many significant digits, and all of those before the point: `1,234,567`, `0.0123`."""
+    if value is None:
+        return UNKNOWN
+    if value == int(value) or abs(value) >= 10**digits:
+        return f"{value:,.0f}"
+    return f"{value:,.{digits}g}"
+
+
+def ranged(entry: Entry, name: str, low: str = "", high: str = "") -> str:
+    """An estimate with its interval, where there is one."""
+    ends = [entry[low or f"{name}_low"], entry[high or f"{name}_high"]]
+    inside = f" [{number(ends[0])}, {number(ends[1])}]" if ends != [None, None] else ""
+    return number(entry[name]) + inside
+
+
+def _scores(found: Mapping[str, Any]) -> Table:
+    human = any("human_iqm" in entry for entry in found["scores"])
+    rows = [
+        [entry["env"], entry["method"], str(entry["runs"]), ranged(entry, "iqm"), number(entry["mean"]),
+         number(entry["min"]), number(entry["max"])]
+        + ([ranged(entry, "human_iqm") if "human_iqm" in entry else UNKNOWN] if human else [])
+        for entry in found["scores"]
+    ]  # fmt: skip
+    header = ["environment", "method", "seeds", "IQM", "mean", "lowest", "highest"] + ["human-normalised IQM"] * human
+    source = f" Human-normalised: 0 is random play, 1 a human ({found['human_source']})." if human else ""
+    return Table("Scores", f"Score: {found['score']}. In brackets: {found['interval']}.{source}", header, rows)
+
+
+def _aggregates(found: Mapping[str, Any]) -> Table:
+    rows = [
+        [entry["method"], str(entry["runs"]), *(ranged(entry, name) for name in AGGREGATES)]
+        for entry in found["aggregates"]
+    ]
+    envs = found["aggregated_over"]
+    caption = (
+        f"Human-normalised scores over {len(envs)} environments ({', '.join(envs)}). In brackets: {found['interval']}."
+    )
+    return Table("Aggregate scores", caption, ["method", "seeds", *AGGREGATES.values()], rows, words=1)
+
+
+def _thresholds(found: Mapping[str, Any]) -> Table:
+    rows = [
+        [entry["env"], entry["method"], number(entry["threshold"]), f"{entry['reached']} of {entry['runs']}",
+         _to_threshold(entry, "steps"), _to_threshold(entry, "seconds")]
+        for entry in found["thresholds"]
+    ]  # fmt: skip
+    caption = (
+        "Median over seeds of the steps and seconds until the mean return of 100 training episodes first reached the "
+        f"threshold; never counts as later than any number. In brackets: {found['interval']}."
+    )
+    header = ["environment", "method", "threshold", "seeds that reached it", "steps", "seconds"]
+    return Table("Steps and seconds to a threshold", caption, header, rows)
+
+
+def _to_threshold(entry: Entry, what: str) -> str:
+    """A missing number stands for never."""
+    if not entry["reached"]:
+        return "not reached"
+    ends = f" [{_or_never(entry[f'{what}_low'])}, {_or_never(entry[f'{what}_high'])}]"
+    return _or_never(entry[what]) + (ends if entry["runs"] >= FEWEST else "")
+
+
+def _or_never(value: float | None) -> str:
+    return "never" if value is None else number(value)
+
+
+def _improvement(found: Mapping[str, Any]) -> Table:
+    rows = [
+        [entry["first"], entry["second"], f"{entry['first_runs']} / {entry['second_runs']}", str(entry["envs"]),
+         ranged(entry, "probability", "low", "high")]
+        for entry in found["improvement"]
+    ]  # fmt: skip
+    caption = (
+        "Probability that a run of the first method scores higher than one of the second; ties count half. In "
+        f"brackets: {found['interval']}."
+    )
+    return Table(
+        "Probability of improvement", caption, ["first", "second", "seeds", "environments", "P(first > second)"], rows
+    )
+
+
+def _speed(found: Mapping[str, Any]) -> Table:
+    rows = [
+        [entry["env"], entry["method"], str(entry["runs"]), number(entry["steps_per_second"]),
+         _lag(entry, "policy_lag"), _lag(entry, "gossip_staleness"), _waited(entry["shares"])]
+        for entry in found["speed"]
+    ]  # fmt: skip
+    caption = (
+        "Steps per second: median over seeds, of whole trainings. Policy lag: optimiser steps between acting and "
+        "learning, mean (maximum). Gossip staleness: iterations between sender and receiver of a message, mean "
+        "(maximum). Waited: share of the members' time, the mean over seeds."
+    )
+    header = ["environment", "method", "seeds", "steps per second", "policy lag", "gossip staleness", "waited"]
+    return Table("Throughput and staleness", caption, header, rows)
+
+
+def _lag(entry: Entry, name: str) -> str:
+    mean, most = entry[f"{name}_mean"], entry[f"{name}_max"]
+    return UNKNOWN if mean is None else f"{number(mean)} ({number(most)})"
+
+
+def _waited(shares: Mapping[str, float]) -> str:
+    waits = {part: share for part, share in shares.items() if "wait" in part}
+    return ", ".join(f"{part.replace('_', ' ')} {share:.0%}" for part, share in waits.items()) or UNKNOWN
+
+
+def _settings(found: Mapping[str, Any]) -> Table:
+    methods = list(found["methods"])
+    rows = [
+        [name.replace("_", "-"), *(values[method] or UNKNOWN for method in methods)]
+        for name, values in found["settings"].items()
+    ]
+    header = ["option", *methods]
+    caption = "Options that are not the same for all methods on an environment; – where a method has no such option."
+    return Table("Settings that differ", caption, header, rows, words=len(header))
+
+
+def _runs(found: Mapping[str, Any]) -> Table:
+    rows = [
+        [run["directory"], run["method"], run["env"], str(run["seed"]), number(run["steps"]), number(run["seconds"]),
+         number(run["score"]), run["ended"]]
+        for run in found["runs"]
+    ]  # fmt: skip
+    header = ["run", "method", "environment", "seed", "steps", "seconds", "score", "how it ended"]
+    origin = f"Machines: {'; '.join(found['machines'])}. Gossamer {', '.join(found['versions'])}."
+    return Table("Runs", f"Score: {found['score']}. {origin}", header, rows, words=len(header))
+
+
+def _left_out(found: Mapping[str, Any]) -> Table:
+    rows = [[each["directory"], each["reason"]] for each in found["left_out"]]
+    return Table("Runs that were left out", "They are part of no number.", ["run", "reason"], rows)
+
+
+def to_csv(entries: Iterable[Mapping[str, Any]]) -> str:
+    """Entries as CSV, without those of their fields that are lists or objects. An unknown number is an empty cell."""
+    kept = [{name: v for name, v in entry.items() if not isinstance(v, list | dict)} for entry in entries]
+    columns = dict.fromkeys(name for entry in kept for name in entry)
+    text = StringIO()
+    writer = csv.DictWriter(text, list(columns), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(kept)
+    return text.getvalue()
+
+
+def curve_rows(means: Iterable[MeanCurve]) -> Iterable[Entry]:
+    """A row for each point of each mean curve."""
+    for mean in means:
+        what: Entry = {"env": mean.env or "(human-normalised, all)", "method": mean.label, "runs": mean.runs}
+        for place, (point, iqm) in enumerate(zip(mean.points.tolist(), mean.iqm.tolist(), strict=True)):
+            low, high = (None, None) if mean.band is None else mean.band[:, place].tolist()
+            yield what | {"along": mean.along, "at": point, "iqm": iqm, "iqm_low": low, "iqm_high": high}

@@ -1,0 +1,181 @@
+"""Scores, thresholds and mean curves of methods."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from some_results import episodes, rising, write_run
+
+from gossamer.errors import UserError
+from gossamer.reporting import comparison, human, measures, statistics
+from gossamer.reporting.comparison import Comparison
+from gossamer.reporting.runs import load, sources
+from gossamer.reporting.summary import summary
+
+
+def compared(folder: Path, **labels: Path) -> Comparison:
+    return comparison.compare(*load(sources([folder], labels)))
+
+
+def evaluated(run: Path, mean: float, protocol: str = "plain", *, greedy: bool = False) -> None:
+    content = {"episodes": 30, "greedy": greedy, "mean_return": mean}
+    (run / f"evaluation-{protocol}.json").write_text(json.dumps(content))
+
+
+def test_training_scores_are_those_at_the_end_of_the_shortest_run(tmp_path: Path) -> None:
+    short = write_run(tmp_path / "short", episodes([0.5] * 200), seed=1, steps=2_000)
+    long = write_run(tmp_path / "long", episodes([0.0] * 150 + [1.0] * 150), seed=2, steps=2_000)
+    scores = measures.scores(compared(tmp_path))
+    # The long run's 200th episode: 50 of its last 100 gave 1.
+    assert scores.values == {short: 0.5, long: 0.5}
+    assert scores.of_training
+
+
+def test_evaluations_are_taken_where_all_runs_have_one_of_the_same_kind(tmp_path: Path) -> None:
+    one, two = (write_run(tmp_path / str(seed), rising(1.0), seed=seed) for seed in (1, 2))
+    evaluated(one, 0.25)
+    assert measures.scores(compared(tmp_path)).of_training
+    evaluated(two, 0.75, greedy=True)
+    assert measures.scores(compared(tmp_path)).of_training
+    evaluated(two, 0.75)
+    found = measures.scores(compared(tmp_path))
+    assert (found.values, found.of_training) == ({one: 0.25, two: 0.75}, False)
+    assert "30 evaluation games (gossamer evaluate, protocol plain, sampled actions)" in found.what
+    (two / "evaluation-plain.json").write_text("{}")
+    with pytest.raises(UserError, match=r"evaluation-plain\.json: damaged"):
+        measures.scores(compared(tmp_path))
+
+
+def test_a_mean_curve_ends_with_its_first_run_and_begins_when_all_have_played(tmp_path: Path) -> None:
+    for seed, score, number in ((1, 0.0, 100), (2, 0.3, 150), (3, 0.6, 150)):
+        write_run(tmp_path / str(seed), episodes([score] * number), seed=seed, steps=1_500, frames_per_step=4)
+    found = compared(tmp_path)
+    curve = measures.mean_curve("catch", found.methods[0], "steps")
+    assert (curve.points[0], curve.points[-1]) == (10, 1_000)  # the first episode ends at step 10
+    assert curve.runs == 3
+    np.testing.assert_allclose(curve.iqm, 0.3)  # of three scores none is left out
+    low, high = statistics.interval(statistics.iqm, np.array([[0.0], [0.3], [0.6]]), statistics.RESAMPLES_CURVE) or (
+        0,
+        0,
+    )
+    np.testing.assert_allclose(curve.band, [[low] * len(curve.points), [high] * len(curve.points)])
+    assert measures.mean_curve("catch", found.methods[0], "seconds").points[-1] == 50.0
+    assert measures.in_frames(curve, found.methods[0]).points[-1] == 4_000
+
+
+def test_two_runs_have_no_band(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        write_run(tmp_path / str(seed), rising(1.0), seed=seed)
+    assert measures.mean_curve("catch", compared(tmp_path).methods[0], "steps").band is None
+
+
+def test_runs_that_have_no_second_in_common_have_no_mean_over_seconds(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", [(10, 1.0, 0.5), (20, 2.0, 0.5)], seed=1)
+    write_run(tmp_path / "b", [(10, 5.0, 0.5), (20, 6.0, 0.5)], seed=2)
+    assert len(measures.mean_curve("catch", compared(tmp_path).methods[0], "seconds").points) == 0
+
+
+def test_never_is_reported_and_is_no_error(tmp_path: Path) -> None:
+    write_run(tmp_path / "1", episodes([1.0] * 200), seed=1)
+    write_run(tmp_path / "2", episodes([0.0] * 200), seed=2)
+    found = compared(tmp_path)
+    reached = measures.reached("catch", "x", found.methods[0].of("catch"), 0.5)
+    assert (reached.steps, reached.seconds, reached.number) == ([1_000, math.inf], [50.0, math.inf], 1)
+    (entry,) = summary(found, measures.scores(found), {"catch": 0.5})["thresholds"]
+    assert (entry["reached"], entry["runs"], entry["steps"], entry["steps_of_runs"]) == (1, 2, None, [1_000, None])
+
+
+def test_a_run_told_to_end_at_the_threshold_knows_when_it_was_there(tmp_path: Path) -> None:
+    told = {"stop_at_return": 0.9, "solved_steps": 2_995}
+    write_run(tmp_path / "1", rising(1.0), result=told)  # its means, of the log, stay below 0.9
+    runs = compared(tmp_path).methods[0].of("catch")
+    assert measures.reached("catch", "x", runs, 0.9).steps == [2_995]
+    assert measures.reached("catch", "x", runs, 0.89).steps == [math.inf]
+
+
+@pytest.mark.parametrize(
+    ("given", "goals"),
+    [
+        ([], {"pong": 18.0}),  # the catch runs do not agree
+        (["5"], {"pong": 5.0, "catch": 5.0}),
+        (["pong=-3.5"], {"pong": -3.5}),
+        (["pong=3", "1"], {"pong": 3.0, "catch": 1.0}),
+    ],
+)
+def test_thresholds_are_given_or_those_that_runs_were_to_end_at(
+    tmp_path: Path, given: list[str], goals: dict[str, float]
+) -> None:
+    pytest.importorskip("ale_py", reason="ale-py is not installed (the extra `atari`)")
+    write_run(tmp_path / "1", rising(1.0), env="pong", result={"stop_at_return": 18.0})
+    write_run(tmp_path / "2", rising(1.0), result={"stop_at_return": 0.5})
+    write_run(tmp_path / "3", rising(1.0), seed=2)
+    assert measures.thresholds(compared(tmp_path), given) == goals
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("x", "must be a return"), ("pong=1", "no run of pong"), ("nan", "finite"), ("catch=", "must be a return")],
+)
+def test_an_invalid_threshold_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    write_run(tmp_path / "1", rising(1.0))
+    with pytest.raises(UserError, match=f"--threshold {text}: .*{message}"):
+        measures.thresholds(compared(tmp_path), [text])
+
+
+@pytest.mark.parametrize("env", ["ms_pacman", "ALE/MsPacman-v5", "MsPacman-v5"])
+def test_a_game_is_known_by_all_its_names(env: str) -> None:
+    assert human.reference(env) == (307.3, 6951.6)
+    np.testing.assert_allclose(measures.normalised(np.array([307.3, 6951.6]), env), [0, 1])
+
+
+def test_other_environments_have_no_human_score() -> None:
+    assert human.reference("catch") is None
+    assert np.isnan(measures.normalised(np.array([1.0]), "catch")).all()
+
+
+def test_there_are_57_games_and_all_are_of_ale() -> None:
+    pytest.importorskip("ale_py", reason="ale-py is not installed (the extra `atari`)")
+    from gossamer.envs.atari import list_games
+
+    assert len(human.RANDOM_AND_HUMAN) == 57
+    assert human.RANDOM_AND_HUMAN.keys() <= set(list_games())
+
+
+def test_environments_of_all_methods_are_aggregated(tmp_path: Path) -> None:
+    pytest.importorskip("ale_py", reason="ale-py is not installed (the extra `atari`)")
+    for env, last in (("pong", 14.6), ("breakout", 30.5), ("catch", 1.0)):
+        for seed in (1, 2, 3):
+            for architecture in ("paac", "gala"):
+                place = tmp_path / f"{architecture}-{env}-{seed}"
+                write_run(place, episodes([last] * 120), architecture=architecture, env=env, seed=seed)
+    write_run(tmp_path / "more", episodes([14.6] * 120), env="pong", seed=4)
+    write_run(tmp_path / "alone", episodes([0.0] * 120), env="qbert")
+    found = compared(tmp_path)
+    content = summary(found, measures.scores(found), {})
+    assert content["aggregated_over"] == ["breakout", "pong"]
+    assert [entry["runs"] for entry in content["aggregates"]] == [3, 3]  # the smallest number of seeds
+    assert content["aggregates"][0]["iqm"] == pytest.approx(1.0)  # each is as good as a human
+    assert content["aggregates"][0]["optimality_gap"] == pytest.approx(0.0)
+    assert content["improvement"][0]["envs"] == 3
+    assert content["improvement"][0]["probability"] == 0.5
+    notes = " ".join(content["notes"])
+    assert "No human score is published for catch" in notes
+    assert "Not every method has runs of qbert" in notes
+    assert "paac a2c on qbert (1)" in notes  # too few seeds
+    np.testing.assert_allclose(measures.aggregated_curve(found, found.methods[0], ["pong", "breakout"]).iqm, 1.0)
+
+
+def test_staleness_and_waiting_are_means_over_runs(tmp_path: Path) -> None:
+    one = write_run(tmp_path / "1", rising(1.0), seed=1)
+    write_run(tmp_path / "2", rising(1.0), seed=2, result={"policy_lag": {"mean": 2.5, "max": 9}})
+    (one / "gossip.json").write_text(json.dumps({"traffic": {"staleness": {"-2": 1, "0": 1, "1": 2}}}))
+    found = compared(tmp_path)
+    (entry,) = summary(found, measures.scores(found), {})["speed"]
+    assert (entry["policy_lag_mean"], entry["policy_lag_max"]) == (2.0, 9)
+    assert (entry["gossip_staleness_mean"], entry["gossip_staleness_max"]) == (1.0, 2)  # (2 + 0 + 1 + 1) / 4
+    assert entry["shares"] == {"env": 0.25, "waits": 0.5}
+    assert entry["steps_per_second"] == 20.0

@@ -1,0 +1,216 @@
+"""A report as its files, its page and the command."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from some_results import episodes, rising, write_run
+
+import gossamer
+from gossamer import cli
+from gossamer.errors import UserError
+from gossamer.reporting import report as reports
+from gossamer.reporting.style import spread
+from gossamer.reporting.tables import number
+
+Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two methods with three seeds each."""
+    folder = tmp_path_factory.mktemp("runs")
+    for seed in (1, 2, 3):
+        write_run(folder / f"paac-{seed}", rising(0.5 + 0.1 * seed), seed=seed, steps=3_000)
+        write_run(folder / f"gala-{seed}", rising(0.2), architecture="gala", learners=2, seed=seed, steps=3_000)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def made(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> gossamer.Report:
+    return gossamer.report(runs, out=tmp_path_factory.mktemp("out") / "report", threshold=0.4)
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["gossamer", *map(str, words)])
+        return cli.main(), *capfd.readouterr()
+
+    return run
+
+
+class Loads(HTMLParser):
+    """Collects what a page would load, and its text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sources, self.text, self.open = list[str](), "", list[str]()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.sources += [value or "" for name, value in attrs if name in ("src", "href")]
+        if tag not in ("meta", "img"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_the_page_loads_nothing_and_says_all(made: gossamer.Report) -> None:
+    page = Loads()
+    page.feed(made.page.read_text())
+    assert page.open == []
+    assert page.sources
+    assert all(source.startswith("data:image/svg+xml;base64,") for source in page.sources)
+    assert "url(" not in made.page.read_text()
+    for text in ("3 seeds each", "stratified bootstrap", "Some CPU, 2 cores", "Settings that differ", "Gossamer 0.1.0"):
+        assert text in page.text
+
+
+def test_every_caption_has_the_seeds_and_the_interval(made: gossamer.Report) -> None:
+    captions = re.findall(r"<figcaption>(.*?)</figcaption>", made.page.read_text())
+    assert len(captions) == len(made.figures) / 2 == 6
+    assert all("3 seeds each" in caption for caption in captions)
+    assert all("intervals" in caption for caption in captions)
+
+
+def test_the_files_are_all_there(made: gossamer.Report) -> None:
+    names = {path.name for path in made.folder.iterdir()}
+    figures = ("curves", "scores", "profiles", "improvement", "thresholds", "speed")
+    tables = {"scores.csv", "improvement.csv", "thresholds.csv", "runs.csv", "curves.csv"}
+    assert names == {"report.html", "report.md", *tables, *(f"{f}.{k}" for f in figures for k in ("png", "pdf"))}
+    assert {path.name for path in (made.page, made.markdown, *made.figures, *made.tables)} == names
+    assert all(path.read_bytes()[:4] in (b"\x89PNG", b"%PDF") for path in made.figures)
+    assert "| catch | gala a2c | 3 |" in made.markdown.read_text()
+
+
+def test_the_data_are_those_of_the_summary(made: gossamer.Report) -> None:
+    with open(made.folder / "scores.csv") as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["iqm"]) for row in rows] == [entry["iqm"] for entry in made.summary["scores"]]
+    with open(made.folder / "curves.csv") as file:
+        curves = list(csv.DictReader(file))
+    assert {(row["method"], row["along"]) for row in curves} == {
+        (method, along) for method in ("gala a2c", "paac a2c") for along in ("steps", "frames", "seconds")
+    }
+    last = [row for row in curves if row["method"] == "paac a2c" and row["along"] == "steps"][-1]
+    assert float(last["at"]) == 3_000
+    assert float(last["iqm"]) == pytest.approx(made.summary["scores"][1]["iqm"])
+
+
+def test_the_same_runs_give_the_same_files(runs: Path, made: gossamer.Report, tmp_path: Path) -> None:
+    again = gossamer.report(runs, out=tmp_path, threshold={"catch": 0.4})
+    for name in ("report.html", "curves.csv", "scores.csv", "curves.png", "curves.pdf"):
+        assert (again.folder / name).read_bytes() == (made.folder / name).read_bytes()
+
+
+def test_a_report_replaces_its_own_files_and_leaves_others(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", episodes([0.0] * 5))  # a return that never changes can be drawn
+    for name in ("mine.txt", "report.html", "thresholds.png", "improvement.csv"):
+        (tmp_path / name).write_text("earlier")
+    made = gossamer.report(run, out=tmp_path, threshold=1)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert {"mine.txt", "report.html", "curves.png"} <= names
+    assert names.isdisjoint({"thresholds.png", "improvement.csv"})  # one run that did not get there has neither
+    assert "<h1>paac a2c on catch</h1>" in made.page.read_text()
+    assert "No intervals: fewer than 3 seeds" in made.markdown.read_text()
+    assert "| catch | paac a2c | 1 | 0 of 1 | not reached | not reached |" in made.markdown.read_text()
+
+
+def test_files_that_are_not_of_a_report_are_in_the_way(runs: Path, tmp_path: Path) -> None:
+    (tmp_path / "scores.csv").write_text("mine")
+    with pytest.raises(UserError, match=r"--out .*has scores\.csv and no report\.html"):
+        gossamer.report(runs, out=tmp_path)
+    with pytest.raises(UserError, match=r"--out .*is a run directory"):
+        gossamer.report(runs, out=runs / "paac-1")
+    with pytest.raises(UserError, match=r"--out .*is a file"):
+        gossamer.report(runs, out=tmp_path / "scores.csv")
+    assert (tmp_path / "scores.csv").read_text() == "mine"
+
+
+def test_a_study_has_its_report_in_its_folder(tmp_path: Path, command: Command) -> None:
+    write_run(tmp_path / "1", rising(1.0))
+    study = {"format": 1, "name": "s", "steps": 1, "runs": [{"directory": "1", "label": "a <b>"}]}
+    (tmp_path / "study.json").write_text(json.dumps(study))
+    code, out, _ = command("report", tmp_path, "--json")
+    assert (code, json.loads(out)["methods"]) == (0, {"a <b>": {"catch": 1}})
+    assert "a &lt;b&gt; on catch" in (tmp_path / "report" / "report.html").read_text()
+
+
+def test_several_environments_have_panels_and_aggregates(tmp_path: Path) -> None:
+    pytest.importorskip("ale_py", reason="ale-py is not installed (the extra `atari`)")
+    for env, frames in (("pong", 4), ("breakout", 4), ("catch", 1)):
+        for seed in (1, 2, 3):
+            write_run(tmp_path / f"{env}-{seed}", rising(10.0), env=env, seed=seed, frames_per_step=frames)
+    write_run(tmp_path / "pong-4", rising(10.0), env="pong", seed=4, frames_per_step=2)  # frames have axes of their own
+    made = gossamer.report(tmp_path, out=tmp_path / "out")
+    assert {"aggregates.png", "aggregated-curves.pdf", "aggregates.csv"} <= {
+        path.name for path in made.folder.iterdir()
+    }
+    assert "Seeds: paac a2c: 3 on breakout, 3 on catch, 4 on pong" in made.markdown.read_text()
+
+
+def test_the_command_tells_what_was_left_out_and_where_the_page_is(runs: Path, command: Command) -> None:
+    Path("bad").mkdir()
+    (Path("bad") / "metrics.jsonl").write_text("")
+    code, out, error = command(
+        "report", runs / "paac-1", "bad", "--threshold", "0.1", "--label", f"x={runs / 'gala-1'}"
+    )
+    assert (code, error) == (0, "")
+    assert "left out: bad: not a run directory (no config.json)" in out
+    assert "Too few seeds for an interval (fewer than 3): paac a2c on catch (1), x on catch (1)." in out
+    assert out.endswith("2 runs of 2 methods; open report/report.html\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "no runs; give run directories"),
+        (("nowhere",), "nowhere: does not exist"),
+        (("RUNS", "--threshold", "high"), "--threshold high: must be a return"),
+        (("RUNS", "--label", "x"), "--label x: must be LABEL=FOLDER"),
+        (("RUNS", "--label", "x=nowhere"), "nowhere: does not exist"),
+    ],
+)
+def test_bad_input_is_one_line(runs: Path, command: Command, words: tuple[str, ...], message: str) -> None:
+    code, out, error = command("report", *(str(runs) if word == "RUNS" else word for word in words))
+    assert (code, out) == (2, "")
+    assert error.startswith(f"gossamer: {message}")
+    assert error.count("\n") == 1
+
+
+def test_labels_that_would_overlap_are_moved_apart_around_their_mean() -> None:
+    assert spread([0.5, 0.1, 0.9], 0.1) == [0.5, 0.1, 0.9]
+    assert spread([0.50, 0.52], 0.1) == pytest.approx([0.46, 0.56])
+    assert spread([0.3, 0.1, 0.2], 0.2) == pytest.approx([0.4, 0.0, 0.2])
+    assert spread([0.45, 0.5, 0.25], 0.2) == pytest.approx([0.4, 0.6, 0.2])  # the pair moves onto the third
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "–"),
+        (0.0, "0"),
+        (0.0123456, "0.0123"),
+        (-20.654, "-20.7"),
+        (1234567.8, "1,234,568"),
+        (404_000, "404,000"),
+    ],
+)
+def test_numbers_have_three_digits_or_all_before_the_point(value: float | None, text: str) -> None:
+    assert number(value) == text
+
+
+def test_the_function_is_there_after_its_module_is_loaded() -> None:
+    assert gossamer.report is reports.report

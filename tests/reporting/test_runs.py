@@ -1,0 +1,97 @@
+"""Which runs a report takes, and what is said about the others."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from some_results import rising, write_run
+
+from gossamer.errors import UserError
+from gossamer.reporting.runs import load, sources
+
+
+def test_runs_are_found_once_at_any_depth(tmp_path: Path) -> None:
+    one, two = write_run(tmp_path / "a" / "one", rising(1.0)), write_run(tmp_path / "two", rising(1.0), seed=2)
+    found = sources([tmp_path, tmp_path / "a", one], {})
+    assert sorted(each.directory for each in found) == [one, two]
+
+
+def test_a_label_names_the_runs_below_a_folder_and_adds_them(tmp_path: Path) -> None:
+    for name in ("a/1", "a/2", "b/1"):
+        write_run(tmp_path / name, rising(1.0))
+    found = sources([tmp_path / "b"], {"ours": tmp_path / "a"})
+    assert [(each.directory.relative_to(tmp_path).as_posix(), each.label) for each in found] == [
+        ("b/1", None), ("a/1", "ours"), ("a/2", "ours"),
+    ]  # fmt: skip
+
+
+def test_a_study_names_its_runs_and_those_that_are_missing(tmp_path: Path) -> None:
+    write_run(tmp_path / "runs" / "1", rising(1.0))
+    write_run(tmp_path / "other", rising(1.0))
+    runs_of = [{"directory": f"runs/{seed}", "label": "the label", "env": "catch", "seed": seed} for seed in (1, 2)]
+    study = {"format": 1, "name": "s", "steps": 1, "runs": runs_of}
+    (tmp_path / "study.json").write_text(json.dumps(study))
+    runs, left_out = load(sources([tmp_path], {}))
+    assert [(run.record.directory, run.label) for run in runs] == [(tmp_path / "runs" / "1", "the label")]
+    assert [(each.directory, each.reason) for each in left_out] == [
+        (tmp_path / "runs" / "2", "missing: it has not been started")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "truncated or altered"),
+        ('{"format": 1, "runs": [{}]}', "truncated or altered"),
+        ('{"format": 2, "runs": []}', "format 2; this version of Gossamer reads format 1"),
+    ],
+)
+def test_a_damaged_study_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "study.json").write_text(text)
+    with pytest.raises(UserError, match=message):
+        sources([tmp_path], {})
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "reason"),
+    [
+        ("config.json", "{", "config.json: truncated or altered"),
+        ("result.json", "[]", "result.json: damaged (fields are missing)"),
+        ("episodes.csv", "steps\n1,2\n", "episodes.csv: damaged"),
+        ("metrics.jsonl", "{}\n", "metrics.jsonl: damaged"),
+        ("result.json", None, "crashed at 3,000 of 3,000 steps; gossamer resume"),
+        ("result.json", {"ended": "SIGINT"}, "interrupted at 3,000 of 3,000 steps"),
+        ("result.json", {"short": 7}, "short at 3,000 of 3,000 steps"),
+        ("result.json", {"mean_return": None}, "no episode has ended"),
+    ],
+)
+def test_a_run_that_cannot_be_used_is_left_out_and_named(
+    tmp_path: Path, file: str, text: str | dict[str, object] | None, reason: str
+) -> None:
+    good, bad = write_run(tmp_path / "good", rising(1.0)), write_run(tmp_path / "bad", rising(1.0))
+    if text is None:
+        (bad / file).unlink()
+    else:
+        whole = text if isinstance(text, str) else json.dumps(json.loads((bad / file).read_text()) | text)
+        (bad / file).write_text(whole)
+    runs, left_out = load(sources([tmp_path], {}))
+    assert [run.record.directory for run in runs] == [good]
+    assert [each.directory for each in left_out] == [bad]
+    assert left_out[0].reason.startswith(reason)
+
+
+def test_no_run_that_has_ended_is_an_error_that_names_them(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", rising(1.0))
+    (run / "result.json").unlink()
+    with pytest.raises(UserError, match=r"none of the 1 runs can be used \(.*crashed at 3,000"):
+        load(sources([tmp_path], {}))
+
+
+@pytest.mark.parametrize(("name", "what"), [("nowhere", "does not exist"), ("file", "is a file"), ("empty", "no run")])
+def test_a_path_without_runs_is_refused(tmp_path: Path, name: str, what: str) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match=what):
+        sources([tmp_path / name], {})
