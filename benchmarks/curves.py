@@ -27,7 +27,12 @@ from benchmarks.provenance import add_out, keep, provenance
 from gossamer.config.file import flat, from_dict
 from gossamer.config.resolve import configure
 from gossamer.options import flag
-from gossamer.training.progress import RECENT
+from gossamer.reporting import measures
+from gossamer.reporting.comparison import compare
+from gossamer.reporting.curves import of_rows
+from gossamer.reporting.runs import Source
+from gossamer.reporting.runs import load as load_runs
+from gossamer.reporting.summary import summary
 
 Row: TypeAlias = Mapping[str, Any]  # a line of metrics.jsonl; lines are two seconds apart
 
@@ -43,14 +48,6 @@ def thinned(rows: Sequence[Row], points: int = POINTS) -> list[list[float]]:
     return [[row["steps"], round(row["seconds"], 1), round(row["mean_return"], 3)] for row in known]
 
 
-def reached(rows: Sequence[Row], goal: float) -> tuple[int | None, float | None]:
-    """Steps and seconds of the first row at which the mean return of the last 100 episodes is `goal` or more."""
-    for row in rows:
-        if row["episodes"] >= RECENT and row["mean_return"] >= goal:
-            return row["steps"], row["seconds"]
-    return None, None
-
-
 def median(values: Sequence[float | None]) -> float | None:
     """The median, where None means never and is greater than any number. None if the median is never."""
     found = statistics.median(math.inf if value is None else value for value in values)
@@ -61,7 +58,7 @@ def load(directory: Path, goal: float) -> dict[str, Any]:
     """The results of one run. Raises `FileNotFoundError` if it has not ended."""
     result = json.loads((directory / "result.json").read_text())
     rows = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
-    steps, seconds = reached(rows, goal)
+    steps, seconds = of_rows(rows).reached(goal) or (None, None)
     if result.get("stop_at_return") == goal and result["solved_steps"]:  # from all reports, not only from rows
         steps = result["solved_steps"]
         seconds = next(row["seconds"] for row in rows if row["steps"] >= steps)
@@ -112,25 +109,20 @@ def build(runs: Mapping[str, Sequence[Path]], goal: float) -> dict[str, Any]:
     }
 
 
-def plot(found: Mapping[str, Any], path: Path) -> None:
-    """Plot the return against steps and against minutes: a line for each seed, a colour for each label."""
-    from matplotlib.figure import Figure  # imported here because it is slow
+def plot(runs: Mapping[str, Sequence[Path]], goal: float, path: Path) -> None:
+    """Plot the curves as a report does: against steps and seconds, the seeds and their interquartile mean."""
+    import matplotlib as mpl  # imported here because it is slow
 
-    figure = Figure(figsize=(11, 4), layout="constrained")
-    by_steps, by_time = figure.subplots(1, 2, sharey=True)
-    for number, (label, curve) in enumerate(found["curves"].items()):
-        for turn, seed in enumerate(curve["seeds"]):
-            steps, seconds, returns = zip(*seed["curve"], strict=True)
-            look: dict[str, Any] = {"color": f"C{number}", "linewidth": 1.2, "label": None if turn else label}
-            by_steps.plot([step / 1e6 for step in steps], returns, **look)
-            by_time.plot([second / 60 for second in seconds], returns, **look)
-    for axes, what in ((by_steps, "agent steps (millions)"), (by_time, "minutes")):
-        axes.axhline(found["goal"], color="grey", linestyle=":", linewidth=1)
-        axes.set_xlabel(what)
-        axes.grid(alpha=0.25)
-    by_steps.set_ylabel("mean return, last 100 episodes")
-    by_steps.legend(loc="lower right")
-    figure.savefig(path, dpi=140)
+    from gossamer.reporting import lines, style
+    from gossamer.reporting.report import curves
+
+    labelled = [Source(directory, label) for label, directories in runs.items() for directory in directories]
+    comparison = compare(*load_runs(labelled))
+    scores = measures.scores(comparison)
+    found = summary(comparison, scores, dict.fromkeys(comparison.envs, goal))
+    with mpl.rc_context(style.STYLE):
+        drawn = lines.curves(comparison, found, curves(comparison), style.Palette(list(runs)))
+    style.save(drawn.figure, path)
 
 
 def finished(directory: Path) -> bool:
@@ -195,7 +187,7 @@ def main() -> None:
             train(shlex.split(rest), seed, directory, given.stop_at_return)
     found = build(runs, given.goal)
     path = keep(given.name, {**origin, **found}, given.out)
-    plot(found, path.with_suffix(".png"))
+    plot(runs, given.goal, path.with_suffix(".png"))
     print(f"{path} and {path.with_suffix('.png').name}")
     for label, curve in found["curves"].items():
         print(f"{label}: return {given.goal:g} at {curve['median_goal_steps']} steps (median of {len(curve['seeds'])})")

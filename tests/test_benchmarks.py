@@ -51,12 +51,6 @@ def test_a_thinned_curve_keeps_its_ends_and_its_order() -> None:
     assert curves.thinned(rows[:3]) == [[1, 0.1, 0.5], [2, 0.2, 1.0]]
 
 
-def test_a_goal_is_reached_by_a_hundred_episodes_not_by_the_first_few() -> None:
-    rows = [row(10, None, 0), row(20, 19.0, 99), row(30, 17.9, 150), row(40, 18.0, 160), row(50, 20.0, 200)]
-    assert curves.reached(rows, 18.0) == (40, 4.0)
-    assert curves.reached(rows, 20.5) == (None, None)
-
-
 def test_never_is_later_than_any_number() -> None:
     assert curves.median([3, None, 1]) == 3
     assert curves.median([None, 2, None]) is None
@@ -72,6 +66,7 @@ def write_run(directory: Path, rows: list[dict[str, Any]], **changed: Any) -> Pa
     directory.mkdir()
     result = {
         "ended": "all steps done",
+        "short": 0,
         "steps": rows[-1]["steps"],
         "seconds": rows[-1]["seconds"],
         "steps_per_second": 10.0,
@@ -79,6 +74,7 @@ def write_run(directory: Path, rows: list[dict[str, Any]], **changed: Any) -> Pa
         "machine": {"cores": 2},
         "config": settings(**changed),
     }
+    (directory / "config.json").write_text(json.dumps(result["config"]))
     (directory / "result.json").write_text(json.dumps(result))
     (directory / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in rows))
     return directory
@@ -92,6 +88,8 @@ def test_curves_are_built_from_run_directories(tmp_path: Path) -> None:
     assert [(seed["seed"], seed["goal_steps"]) for seed in found["seeds"]] == [(1, 20), (2, 10), (3, None)]
     assert (found["median_goal_steps"], found["median_goal_seconds"]) == (20, 2.0)
     assert found["seeds"][0]["curve"] == [[10, 1.0, 0.0], [20, 2.0, 0.9]]
+    curves.plot({"ppo": [one, two, three]}, 0.8, tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_run_that_was_to_end_there_knows_when_it_was_there(tmp_path: Path) -> None:
