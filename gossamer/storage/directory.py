@@ -4,6 +4,7 @@ config.json       every option, resolved           metrics.jsonl, tensorboard/  
 checkpoints/      the last few and the best        result.json                   how it ended
 run.log           notes                            gossip.json, gossip.png       how far members were apart, if many
 hosts.json        what each host computes with     episodes.csv                  every episode: when, where, its return
+sinks.json        keys of the run in its sinks     evaluations.jsonl             evaluations while it trained
 spec.json         observation and action spaces    .lock                         held by the process that trains
 """
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from gossamer.task import Episode, Report
 from gossamer.training.progress import HostStatus, Progress
@@ -243,37 +242,6 @@ def test_a_row_is_on_disk_at_once(tmp_path: Path) -> None:
     recorder.close()
 
 
-def test_tensorboard_gets_the_numbers_at_their_steps(tmp_path: Path) -> None:
-    recorder = Recorder(tmp_path)
-    recorder.write({"steps": 10, "mean_return": None, "loss": 2.0, "time/env": 0.25})
-    recorder.write({"steps": 20, "mean_return": 1.5, "loss": 1.0, "time/env": 0.5})
-    recorder.close()
-    assert scalars(tmp_path) == {
-        "loss": [(10, 2.0), (20, 1.0)],
-        "mean_return": [(20, 1.5)],
-        "time/env": [(10, 0.25), (20, 0.5)],
-    }
-
-
-def scalars(directory: Path) -> dict[str, list[tuple[int, float]]]:
-    """As TensorBoard reads them."""
-    events = EventAccumulator(str(directory / "tensorboard"))
-    events.Reload()
-    return {tag: [(event.step, event.value) for event in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
-
-
-def test_tensorboard_sees_a_row_at_once_and_a_resumed_run_beside_it(tmp_path: Path) -> None:
-    first = Recorder(tmp_path)
-    first.write({"steps": 10, "loss": 2.0})
-    assert scalars(tmp_path) == {"loss": [(10, 2.0)]}
-    first.close()
-    second = Recorder(tmp_path, keep_until=10)
-    second.write({"steps": 20, "loss": 1.0})
-    second.close()
-    assert len(list((tmp_path / "tensorboard").iterdir())) == 2
-    assert scalars(tmp_path) == {"loss": [(10, 2.0), (20, 1.0)]}
-
-
 def test_rows_that_will_be_made_again_are_dropped(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path)
     for steps in (10, 20, 30, 40):
@@ -300,16 +268,6 @@ def test_rows_are_strict_json(tmp_path: Path) -> None:
     recorder.write({"steps": 10, "kl": float("nan"), "bound": float("inf")})
     recorder.close()
     assert (tmp_path / "metrics.jsonl").read_text() == '{"steps": 10, "kl": null, "bound": null}\n'
-
-
-def test_tensorboard_shows_the_settings(tmp_path: Path) -> None:
-    Recorder(tmp_path, settings='{\n  "env": "catch"\n}\n').close()
-    events = EventAccumulator(str(tmp_path / "tensorboard"))
-    events.Reload()
-    assert events.Tags()["tensors"] == ["config"]
-    assert events.SummaryMetadata("config").plugin_data.plugin_name == "text"
-    (event,) = events.Tensors("config")
-    assert event.tensor_proto.string_val == [b'    {\n      "env": "catch"\n    }\n']
 
 
 class Meddler:

@@ -1,0 +1,30 @@
+"""The states that workers and services start from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from gossamer.config.config import Config
+from gossamer.data import Tree
+from gossamer.evaluation.members import newcomer
+from gossamer.storage.checkpoint import Store
+from gossamer.storage.contents import CHECKPOINTS
+
+
+def restored(saved: Tree, members: frozenset[str], log: Callable[[str], None]) -> dict[str, Tree]:
+    """The states in the content of a checkpoint. A member that it lacks starts from the others' average."""
+    workers, services = saved["workers"], saved.get("services", {})
+    missing = members - workers.keys()
+    for name in sorted(missing):
+        log(f"{name} is not in the checkpoint: it starts from the average of the other members' parameters")
+    return {**services, **workers, **dict.fromkeys(missing, newcomer(workers) if missing else None)}
+
+
+def initial(config: Config, members: frozenset[str]) -> dict[str, Tree]:
+    """What members start from in a new run: nothing, or the parameters of another run (`--init-from`)."""
+    if config.run.init_from is None:
+        return {}
+    workers = Store(Path(config.run.init_from) / CHECKPOINTS).get("last").load()["workers"]
+    parameters = newcomer(workers)["parameters"]
+    return {member: {"parameters": parameters} for member in members}

@@ -1,0 +1,97 @@
+"""TensorBoard events as TensorBoard itself reads them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from some_runs import trained
+from some_sinks import info
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugins.hparams import api_pb2, plugin_data_pb2
+
+from gossamer.training.recorder import Recorder
+from gossamer.training.sinks.base import Outcome
+from gossamer.training.sinks.choice import Sinks
+
+
+def recorder(directory: Path, keep_until: int | None = None) -> Recorder:
+    sinks = Sinks("tensorboard")
+    sinks.start(info(directory))
+    return Recorder(directory, sinks, keep_until=keep_until)
+
+
+def loaded(directory: Path) -> EventAccumulator:
+    events = EventAccumulator(str(directory / "tensorboard"))
+    events.Reload()
+    return events
+
+
+def scalars(directory: Path) -> dict[str, list[tuple[int, float]]]:
+    events = loaded(directory)
+    return {tag: [(event.step, event.value) for event in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
+
+
+def test_numbers_stand_at_their_steps(tmp_path: Path) -> None:
+    recording = recorder(tmp_path)
+    recording.write({"steps": 10, "mean_return": None, "loss": 2.0, "time/env": 0.25})
+    recording.write({"steps": 20, "mean_return": 1.5, "loss": 1.0, "time/env": 0.5})
+    recording.close()
+    assert scalars(tmp_path) == {
+        "loss": [(10, 2.0), (20, 1.0)],
+        "mean_return": [(20, 1.5)],
+        "time/env": [(10, 0.25), (20, 0.5)],
+    }
+
+
+def test_a_row_is_seen_at_once_and_a_resumed_run_beside_it(tmp_path: Path) -> None:
+    first = recorder(tmp_path)
+    first.write({"steps": 10, "loss": 2.0})
+    assert scalars(tmp_path) == {"loss": [(10, 2.0)]}
+    first.close()
+    second = recorder(tmp_path, keep_until=10)
+    second.write({"steps": 20, "loss": 1.0})
+    second.close()
+    assert len(list((tmp_path / "tensorboard").iterdir())) == 2
+    assert scalars(tmp_path) == {"loss": [(10, 2.0), (20, 1.0)]}
+
+
+def test_evaluations_stand_at_the_steps_of_their_checkpoints(tmp_path: Path) -> None:
+    recording = recorder(tmp_path)
+    recording.write({"steps": 30, "loss": 2.0})
+    recording.evaluated({"steps": 20, "mean_return": 0.5, "std_return": 0.25})
+    recording.close()
+    assert scalars(tmp_path) == {"loss": [(30, 2.0)], "eval/mean_return": [(20, 0.5)], "eval/std_return": [(20, 0.25)]}
+
+
+def test_the_settings_are_shown_as_text(tmp_path: Path) -> None:
+    recorder(tmp_path).close()
+    events = loaded(tmp_path)
+    assert events.SummaryMetadata("config").plugin_data.plugin_name == "text"
+    (event,) = events.Tensors("config")
+    assert event.tensor_proto.string_val[0].startswith(b'    {\n      "format": 2,\n')
+
+
+def hparams(directory: Path, tag: str) -> Any:
+    content = loaded(directory).SummaryMetadata(f"_hparams_/{tag}").plugin_data.content
+    return plugin_data_pb2.HParamsPluginData.FromString(content)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status"),
+    [("finished", api_pb2.STATUS_SUCCESS), ("failed", api_pb2.STATUS_FAILURE)],
+)
+def test_the_hparams_page_has_options_and_status(tmp_path: Path, outcome: Outcome, status: int) -> None:
+    recorder(tmp_path).close(outcome)
+    options = hparams(tmp_path, "session_start_info").session_start_info.hparams
+    assert options["learning_rate"].number_value == 0.002
+    assert options["algorithm"].string_value == "a2c"
+    assert options["last_action_reward"].bool_value is False
+    assert options["init_from"].string_value == "None"
+    assert hparams(tmp_path, "session_end_info").session_end_info.status == status
+
+
+def test_a_run_has_events(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run")
+    assert scalars(run.directory)["steps_per_second"][-1][0] == 80
