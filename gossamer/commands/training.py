@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from gossamer.commands.words import Directory
+from gossamer.commands.words import Directory, Protocol
 from gossamer.config.brief import OFTEN_TRAIN, asked, text
 from gossamer.config.command_line import left_open
 from gossamer.options import option, options
@@ -56,6 +56,12 @@ class Resume:
     max_seconds: Annotated[float | None, left_open("End after this time. [seconds]", float, "(default: never)")] = None
     keep: Annotated[int | None, left_open("Checkpoints to keep, in addition to the best.", int, AS_STARTED)] = None
     checkpoint_every: Annotated[float | None, left_open("Checkpoint interval. [seconds]", float, AS_STARTED)] = None
+    log: Annotated[
+        str | None, left_open("Where metrics go: tensorboard,wandb,trackio,mlflow or none.", str, AS_STARTED)
+    ] = None
+    eval_every: Annotated[int | None, left_open("Evaluate about this often; 0: never. [steps]", int, AS_STARTED)] = None
+    eval_episodes: Annotated[int | None, left_open("Games of each of these evaluations.", int, AS_STARTED)] = None
+    eval_protocol: Annotated[Protocol | None, left_open("Their protocol (Atari).", Protocol, AS_STARTED)] = None
     cluster: Annotated[
         str | None,
         left_open(
@@ -76,6 +82,10 @@ class Resume:
             stop_at_return=self.stop_at_return,
             max_seconds=self.max_seconds,
             cluster=self.cluster,
+            log=self.log,
+            eval_every=self.eval_every,
+            eval_episodes=self.eval_episodes,
+            eval_protocol=self.eval_protocol,
         )
         return _ended(run)
 

@@ -35,6 +35,8 @@ OFTEN_TRAIN = """Often used:
   --stop-at-return FLOAT end when the mean return of the last 100 episodes reaches this
   --max-seconds FLOAT    end after this many seconds
   --init-from DIRECTORY  start with the parameters of another run
+  --log NAMES            where metrics go: tensorboard,wandb,trackio,mlflow or none
+  --eval-every INT       evaluate about this often while training goes on
   --cluster ADDRESS      run on Ray: local, auto or IP:PORT"""
 OFTEN_BENCH = """Often used:
   --seconds FLOAT        duration of each measurement

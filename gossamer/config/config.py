@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from gossamer.algorithms import Algorithm
 from gossamer.envs.options import EnvOptions
@@ -32,6 +32,17 @@ class RunOptions:
     keep: int = option("Checkpoints to keep, in addition to the best.", 3, least=1, most=100_000)
     checkpoint_every: float = option("Checkpoint interval.", 60.0, above=0, most=10**9, measure="seconds")
     init_from: str | None = option("Directory of a run whose parameters to start with.", None, unset="none")
+    log: str = option(
+        "Where metrics go besides metrics.jsonl: tensorboard,wandb,trackio,mlflow or none.", "tensorboard"
+    )
+    eval_every: int = option(
+        "Evaluate the newest parameters about this often, while training goes on; 0: never.",
+        0, least=0, most=10**15, measure="steps",
+    )  # fmt: skip
+    eval_episodes: int = option("Games of each of these evaluations.", 10, least=1, most=100_000)
+    eval_protocol: Literal["noop", "sticky"] | None = option(
+        "Their protocol (Atari): no-ops at the start, or sticky actions.", None, unset="as in gossamer evaluate"
+    )
 
 
 @options

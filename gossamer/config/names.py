@@ -58,6 +58,10 @@ class Keywords(TypedDict, total=False):
     keep: int
     checkpoint_every: float
     init_from: str
+    log: str
+    eval_every: int
+    eval_episodes: int
+    eval_protocol: Literal["noop", "sticky"]
     # environment
     preprocessing: Literal["paac", "gala", "impala", "machado", "gymnasium"]
     screen_size: int

@@ -106,6 +106,8 @@ def evaluate(
     seed: int = 0,
     device: str | None = None,
     member: str = AVERAGE,
+    env_workers: int = 0,
+    write: bool = True,
 ) -> Evaluation:
     """Play `episodes` games with the run's policy. The games are divided equally among the environments, so that short
     games (lost ones) are not over-represented. A game is cut off after `max_steps` (default: 27,000; Atari games end at
@@ -113,7 +115,10 @@ def evaluate(
 
     `member` applies to runs with several members: `average` plays with the mean of their parameters, `best` is the
     member with the highest mean return of its last 100 training episodes, `0`, `1`, .. are single members. The result
-    of a single member is written to `evaluation-PROTOCOL-NUMBER.json`."""
+    of a single member is written to `evaluation-PROTOCOL-NUMBER.json`.
+
+    `env_workers`: threads or processes that step the environments (0: the default of their kind). `write`: whether the
+    result is written to the run directory."""
     if episodes < 1:
         raise UserError(f"--episodes {episodes}: must be at least 1")
     if max_steps is not None and max_steps < 1:
@@ -126,7 +131,7 @@ def evaluate(
     seen, side_by_side = observed(factory, config), min(episodes, SIDE_BY_SIDE)
     with (
         Watchdog(factory.name, complain) as watchdog,
-        closing(watchdog.watch(seen.make(side_by_side, workers=1 if side_by_side == 1 else 0))) as env,
+        closing(watchdog.watch(seen.make(side_by_side, workers=1 if side_by_side == 1 else env_workers))) as env,
         shown(f"evaluating {directory}") as tell,
     ):
         policy, whose = load_policy(found, what, env.spec, member=member, greedy=greedy, seed=seed)
@@ -154,8 +159,9 @@ def evaluate(
         cut_off=games.cut_off,
         max_steps=games.max_steps,
     )
-    of_one = "" if whose in (None, AVERAGE) else f"-{whose}"
-    _keep(directory / f"evaluation-{name}{of_one}.json", result)
+    if write:
+        of_one = "" if whose in (None, AVERAGE) else f"-{whose}"
+        _keep(directory / f"evaluation-{name}{of_one}.json", result)
     return result
 
 

@@ -108,6 +108,7 @@ class Store:
     def __init__(self, directory: Path, keep: int = 3, check: Callable[[], None] = lambda: None) -> None:
         """`check` is called before a checkpoint is written; it raises where the run may not write any more."""
         self.directory, self.keep, self._check = directory, keep, check
+        self.held: str | None = None  # the name of a checkpoint that stays, because something reads it
 
     def save(self, tree: Tree, *, steps: int, score: float | None) -> Path:
         """Write a checkpoint, then remove those that are no longer wanted. Where it raises (`OSError` on a full disk,
@@ -160,7 +161,7 @@ class Store:
         found = self.all()
         wanted = {self._best(found).path, *(c.path for c in found[-self.keep :])}
         for checkpoint in found:
-            if checkpoint.path not in wanted:
+            if checkpoint.path not in wanted and checkpoint.path.name != self.held:
                 shutil.rmtree(checkpoint.path)
         for left_over in self.directory.glob(".step_*"):  # a process that was killed while writing
             shutil.rmtree(left_over, ignore_errors=True)

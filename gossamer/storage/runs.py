@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from gossamer.config.config import Config
 from gossamer.errors import UserError
-from gossamer.storage.contents import CHECKPOINTS, EPISODES, METRICS, RESULT, TENSORBOARD, is_run
+from gossamer.storage.contents import CHECKPOINTS, EPISODES, EVALUATIONS, METRICS, RESULT, TENSORBOARD, is_run
 from gossamer.storage.directory import load_config
 from gossamer.storage.lock import is_held
 
@@ -77,23 +77,18 @@ class RunRecord:
         """The last complete line of `metrics.jsonl`, read without the others; empty where there is none. Raises
         `UserError` where it is damaged."""
         lines = _lines(self.directory / METRICS, tail=TAIL_BYTES)
-        return self._parsed(lines[-1:])[0] if lines else {}
+        return _parsed(self.directory / METRICS, lines[-1:])[0] if lines else {}
 
     @cached_property
     def rows(self) -> list[Row]:
         """The lines of `metrics.jsonl`; a last one that is not complete yet is left out. Raises `UserError` where
         another line is damaged."""
-        return self._parsed(_lines(self.directory / METRICS))
+        return _parsed(self.directory / METRICS, _lines(self.directory / METRICS))
 
-    def _parsed(self, lines: list[str]) -> list[Row]:
-        file = self.directory / METRICS
-        try:
-            found = [json.loads(line) for line in lines]
-        except ValueError as error:
-            raise UserError(f"{file}: damaged ({error})") from error
-        if not all(isinstance(row, dict) and isinstance(row.get("steps"), int) for row in found):
-            raise UserError(f"{file}: damaged (a line has no steps)")
-        return found
+    @cached_property
+    def evaluations(self) -> list[Row]:
+        """The lines of `evaluations.jsonl`, the evaluations while the run trained; read like `rows`."""
+        return _parsed(self.directory / EVALUATIONS, _lines(self.directory / EVALUATIONS))
 
     @cached_property
     def episodes(self) -> list[EpisodeRow]:
@@ -120,6 +115,17 @@ class RunRecord:
     def mean_return(self) -> float | None:
         """Of the last 100 episodes; None before the first."""
         return (self.result or self.last_row).get("mean_return")
+
+
+def _parsed(file: Path, lines: list[str]) -> list[Row]:
+    """The rows in lines of a file. Raises `UserError` where one is damaged."""
+    try:
+        found = [json.loads(line) for line in lines]
+    except ValueError as error:
+        raise UserError(f"{file}: damaged ({error})") from error
+    if not all(isinstance(row, dict) and isinstance(row.get("steps"), int) for row in found):
+        raise UserError(f"{file}: damaged (a line has no steps)")
+    return found
 
 
 def _lines(file: Path, tail: int | None = None) -> list[str]:

@@ -51,6 +51,7 @@ def plain(progress: Progress) -> str:
         members(progress),
         queue(progress),
         gossip(progress),
+        evaluation(progress),
     )
     return " | ".join(part for part in parts if part)
 
@@ -95,6 +96,15 @@ def gossip(progress: Progress) -> str:
     }
     known = [(text, found.get(name)) for name, text in shown.items()]
     return ", ".join(text.format(value) for text, value in known if value is not None)
+
+
+def evaluation(progress: Progress) -> str:
+    """The result of the last evaluation beside training; nothing without one."""
+    found = progress.evaluation
+    if found is None:
+        return ""
+    mean, games = f"{found['mean_return']:.2f}", f"{found['episodes']} games, {found['protocol']}"
+    return f"evaluated at step {found['steps']:,}: mean return {mean} ({games})"
 
 
 def _some(names: list[str]) -> str:
@@ -207,6 +217,7 @@ def panel(p: Progress, title: str, curve: list[float], width: int) -> Panel:
         "members": Text(members(p)),
         "queue": Text(queue(p)),
         "gossip": Text(gossip(p)),
+        "played": Text(evaluation(p)),
         "passed": f"{duration(p.elapsed)}, left {duration(p.left)}",
     }
     table = Table.grid(padding=(0, 2))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
 from torch import nn
@@ -32,7 +32,9 @@ from gossamer.storage.contents import CHECKPOINTS, CONFIG, LOG, SPEC
 from gossamer.storage.directory import load_config, logger, prepared
 from gossamer.storage.files import write_json
 from gossamer.storage.lock import RunLock, held
+from gossamer.training.evaluator import check_protocol
 from gossamer.training.session import Run, Session
+from gossamer.training.sinks.choice import chosen
 
 if TYPE_CHECKING:
     from gossamer.training.cluster import Launcher
@@ -63,6 +65,7 @@ def train(
     stays), `OSError` on a full disk."""
     control = Control(stop_at_return=stop_at_return, max_seconds=max_seconds, cluster=cluster)
     config = configure(architecture, env=env, algorithm=algorithm, optimizer=optimizer, preset=preset, **options)
+    _check_run(config)
     wired = program(config, cluster=cluster)
     interface = probe(config, cluster)  # what is wrong shows before anything is written
     spec = interface.to_dict()
@@ -80,30 +83,50 @@ def resume(
     stop_at_return: float | None = None,
     max_seconds: float | None = None,
     cluster: str | None = None,
+    log: str | None = None,
+    eval_every: int | None = None,
+    eval_episodes: int | None = None,
+    eval_protocol: Literal["noop", "sticky"] | None = None,
 ) -> Run:
     """Go on from the last checkpoint of a run, to `steps` in all. What is left open is as the run was started, but for
     `stop_at_return`, `max_seconds` and `cluster`, which each call has of its own. The learning rate keeps the schedule
     that the run was started with."""
     load_config(Path(run_dir))  # before the lock: this may be no run at all
     control = Control(stop_at_return=stop_at_return, max_seconds=max_seconds, cluster=cluster)
-    changes = {"steps": steps, "keep": keep, "checkpoint_every": checkpoint_every}
+    changes: dict[str, Any] = {
+        "steps": steps,
+        "keep": keep,
+        "checkpoint_every": checkpoint_every,
+        "log": log,
+        "eval_every": eval_every,
+        "eval_episodes": eval_episodes,
+        "eval_protocol": eval_protocol,
+    }
     with held(Path(run_dir)) as lock:
         return _resume(lock, {name: value for name, value in changes.items() if value is not None}, control)
 
 
-def _resume(lock: RunLock, changes: dict[str, float], control: Control) -> Run:
+def _resume(lock: RunLock, changes: dict[str, Any], control: Control) -> Run:
     directory = lock.directory
     config = load_config(directory, logger(directory / LOG))
     checkpoint = Store(directory / CHECKPOINTS).get("last")
     steps = changes.get("steps")
     if steps is not None and steps <= checkpoint.steps:
         raise UserError(f"--steps {steps}: the run has done {checkpoint.steps} already; give the total to go on to")
-    config, saved = config.with_run(**changes), checkpoint.load()
+    config = config.with_run(**changes)
+    _check_run(config)
+    saved = checkpoint.load()
     wired, interface = program(config, cluster=control.cluster), probe(config, control.cluster)
     with _launcher(control.cluster, wired) as launch:
         write_json(directory / CONFIG, to_dict(config))
         write_json(directory / SPEC, interface.to_dict())
         return Session(config, control, wired, lock, interface.frames_per_step, saved).run(launch)
+
+
+def _check_run(config: Config) -> None:
+    """Raise `UserError` for sinks and a protocol of evaluations that cannot be used."""
+    chosen(config.run.log)
+    check_protocol(config)
 
 
 def _launcher(cluster: str | None, wired: Program) -> AbstractContextManager[Launcher]:

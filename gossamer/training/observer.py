@@ -22,7 +22,8 @@ from gossamer.task import Activity, Note, Report
 from gossamer.training import barrier
 from gossamer.training.barrier import PATIENCE_SECONDS, Barrier
 from gossamer.training.budget import Budget
-from gossamer.training.display import ProgressDisplay
+from gossamer.training.display import ProgressDisplay, evaluation
+from gossamer.training.evaluator import Evaluator
 from gossamer.training.hosts import Hosts
 from gossamer.training.progress import HostStatus, Progress
 from gossamer.training.recorder import Recorder
@@ -52,6 +53,7 @@ class RunObserver:
     checkpoint_steps: int | None = None  # a checkpoint each time so many steps have been acted, besides
     max_seconds: float | None = None  # of this session
     consensus: ConsensusMonitor | None = None  # of members that gossip
+    evaluator: Evaluator | None = None  # asks for checkpoints besides, and plays with them
     kept: Callable[[], None] = lambda: None  # called after each checkpoint
     host_info: Callable[[str, HostInfo], None] = lambda worker, info: None  # called once by each worker that starts
     together: bool = False  # whether all members wait for each other before their first steps (for exact simulations)
@@ -135,11 +137,21 @@ class RunObserver:
                 self.solved_steps = p.steps
 
     def write(self) -> None:
-        """One row of metrics."""
+        """One row of metrics, after the evaluations that have ended since the last one."""
         self._written = self.now()
+        self.take_evaluations()
         if self.consensus is not None:
             self.progress.gossip = self.consensus.row()
         self.recorder.write(self.progress.row())
+
+    def take_evaluations(self) -> int:
+        """Record the evaluations that have ended since the last call; how many."""
+        rows = [] if self.evaluator is None else self.evaluator.take()
+        for row in rows:
+            self.recorder.evaluated(row)
+            self.progress.evaluation = row
+            self.log(evaluation(self.progress))
+        return len(rows)
 
     def claim(self, worker: str, steps: int, *, idle: bool = True) -> int | Answer:
         with self._lock:
@@ -163,7 +175,8 @@ class RunObserver:
         if self.progress.steps == self._kept_steps:
             return False  # nothing has been acted since the last one
         steps = self.checkpoint_steps is not None and self.progress.steps - self._kept_steps >= self.checkpoint_steps
-        return steps or self.now() - self._kept >= self.checkpoint_seconds
+        evaluated = self.evaluator is not None and self.evaluator.due(self.progress.steps)
+        return steps or evaluated or self.now() - self._kept >= self.checkpoint_seconds
 
     def _fence(self) -> bool:
         """Take back leases of workers that have been away for long: whether there were any. What such a worker reports
@@ -233,6 +246,8 @@ class RunObserver:
         }
         self.store.save(tree, steps=self.progress.steps, score=self.progress.mean_return)
         self.kept()
+        if self.evaluator is not None:
+            self.evaluator.offer(self.store.get("last"))
         self._kept, self._kept_steps = self.now(), self.progress.steps
 
     def keep_last(self) -> None:

@@ -42,6 +42,7 @@ class Progress:
     actors: set[str] = field(default_factory=set)  # workers that have only acted
     gossip: dict[str, float | None] = field(default_factory=dict)  # how far members are apart, as of the last row
     queue: dict[str, float] = field(default_factory=dict)  # policy lag and waiting batches, as of the last row
+    evaluation: dict[str, Any] | None = None  # the last one beside training, a line of evaluations.jsonl
     spent: dict[str, float] = field(default_factory=dict)  # seconds since the start, by part
     elapsed_before: float = 0.0  # seconds of the sessions before a resume
     activity: str = ""  # what workers do before they train

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,22 +15,25 @@ from gossamer.data import Tree
 from gossamer.diagnostics.consensus import ConsensusMonitor
 from gossamer.errors import EnvironmentFailed, UserError
 from gossamer.evaluation.aggregate import aggregate
-from gossamer.evaluation.members import newcomer
 from gossamer.machine import keep_freed_memory, machine
 from gossamer.program import Program
 from gossamer.storage.checkpoint import Store
-from gossamer.storage.contents import CHECKPOINTS, CONFIG, GOSSIP, HOSTS, LOG, PICTURE, RESULT
+from gossamer.storage.contents import CHECKPOINTS, GOSSIP, HOSTS, LOG, PICTURE, RESULT
 from gossamer.storage.directory import logger, title
 from gossamer.storage.events import EventLog, earlier
 from gossamer.storage.files import write_json
 from gossamer.storage.lock import RunLock
-from gossamer.training.display import ProgressDisplay
+from gossamer.training.display import ProgressDisplay, evaluation
 from gossamer.training.ends import ended_early
+from gossamer.training.evaluator import evaluator
 from gossamer.training.host_info import HostInfoFile
 from gossamer.training.observer import RunObserver, launcher_log
 from gossamer.training.progress import Progress, summary
 from gossamer.training.recorder import Recorder
 from gossamer.training.signals import Abandoned, Signals, naming
+from gossamer.training.sinks.base import Outcome, run_info
+from gossamer.training.sinks.choice import Sinks
+from gossamer.training.states import initial, restored
 from gossamer.version import __version__
 
 if TYPE_CHECKING:
@@ -72,14 +74,16 @@ class Session:
         self.events = earlier(self.directory / RESULT) if saved else EventLog()
         members = wired.saved_workers
         self.consensus = _consensus(progress, self.directory, self.done) if len(members) > 1 else None
-        states = _states(saved, members, self.log) if saved else _initial(config, members)
-        settings = (self.directory / CONFIG).read_text()
+        states = restored(saved, members, self.log) if saved else initial(config, members)
         self.host_info = HostInfoFile(self.directory / HOSTS, wired, self.log)
-        self.recorder = Recorder(self.directory, keep_until=self.done if saved else None, settings=settings)
+        self.sinks = Sinks(config.run.log, self._sink_failed)
+        self.recorder = Recorder(self.directory, self.sinks, keep_until=self.done if saved else None)
+        store = Store(self.directory / CHECKPOINTS, config.run.keep, lock.check)
+        self.evaluator = evaluator(config, self.directory, store, progress, self._evaluation_failed)
         self.observer = RunObserver(
             progress,
             self.recorder,
-            Store(self.directory / CHECKPOINTS, config.run.keep, lock.check),
+            store,
             ProgressDisplay(progress, _headline(config)),
             self.log,
             members,
@@ -89,6 +93,7 @@ class Session:
             checkpoint_seconds=config.run.checkpoint_every,
             max_seconds=control.max_seconds,
             consensus=self.consensus,
+            evaluator=self.evaluator,
             host_workers=_host_workers(wired),
             kept=lambda: _write_gossip(self.consensus, self.directory),
             host_info=self.host_info.take,
@@ -100,12 +105,14 @@ class Session:
         try:
             return self._run(launch)
         finally:
-            self.recorder.close()
+            self.evaluator.stop()
+            self.recorder.close("failed")  # where it was not closed as planned
 
     def _run(self, launch: Launcher) -> Run:
         keep_freed_memory()
         what = {name: value for name, value in asdict(self.control).items() if value is not None}
         self.log(f"{self.began} at step {self.done} with gossamer {__version__}" + (f"; {what}" if what else ""))
+        self.sinks.start(run_info(self.directory, self.config))
         signals = Signals(self._end)
         with signals.handled(), naming(self.observer.store.last):
             self._train(launch)
@@ -118,6 +125,8 @@ class Session:
         try:
             with observer.display, launcher_log(observer):
                 launch(self.wired, observer)
+            if observer.interrupted:
+                self.evaluator.stop()
             if self.consensus is not None:
                 self.consensus.close()
             observer.write()  # before the checkpoint: a resumed run continues at a later second
@@ -142,9 +151,40 @@ class Session:
             f"{name}: saving a checkpoint, then ending (a second Ctrl-C, a second later, ends at once)"
         )
 
+    def _sink_failed(self, name: str, why: str) -> None:
+        self.events.add("log_failed", steps=self.progress.steps, sink=name, error=why)
+        self.observer.note(f"--log {name}: {why}; training goes on, metrics may be missing there")
+
+    def _evaluation_failed(self, why: str) -> None:
+        self.events.add("evaluation_failed", steps=self.progress.steps, error=why)
+        self.observer.note(f"{why}; training goes on")
+
+    def _await_evaluation(self, signals: Signals) -> None:
+        """Wait for the evaluations that are due; a signal ends them."""
+        if not self.evaluator.running and not self.evaluator.due(self.progress.steps):
+            return
+        self.observer.note("training is done and saved; waiting for the evaluation (Ctrl-C leaves it out)")
+        try:
+            with signals.may_be_left_out():
+                self.evaluator.finish(self.observer.store.get("last"))
+        except Abandoned:
+            self.log("the last evaluation was left out: a signal came during it")
+            self.evaluator.stop()
+        if self.observer.take_evaluations():
+            self.observer.display.note(evaluation(self.progress))
+
+    def _outcome(self) -> Outcome:
+        _, short = _ended(self.observer)
+        return "failed" if short else "interrupted" if self.observer.interrupted else "finished"
+
     def _finish(self, signals: Signals) -> dict[str, Any]:
         """`result.json`, and of many members the picture of how far they were apart, and what they play together."""
         result = self._result()
+        write_json(self.directory / RESULT, result)
+        self._await_evaluation(signals)
+        failures = self.recorder.close(self._outcome())
+        evaluations = self.evaluator.to_dict() if self.config.run.eval_every else None
+        result |= {"evaluations": evaluations, "log_failures": failures, **self.events.to_dict()}
         write_json(self.directory / RESULT, result)
         if (self.directory / GOSSIP).exists():
             from gossamer.diagnostics.plots import draw  # matplotlib takes a second
@@ -213,26 +253,6 @@ def _headline(config: Config) -> str:
     algorithm = name_of(type(config.algorithm), ALGORITHMS)
     architecture = title(config).removesuffix(f"-{config.env.name}")
     return f"gossamer {architecture} · {algorithm} · {config.env.name} · seed {config.run.seed}"
-
-
-def _states(saved: Tree, members: frozenset[str], log: Callable[[str], None]) -> dict[str, Tree]:
-    """What workers and services start from. A member that the checkpoint lacks starts from the others' average."""
-    if not saved:
-        return {}
-    workers, services = saved["workers"], saved.get("services", {})
-    missing = members - workers.keys()
-    for name in sorted(missing):
-        log(f"{name} is not in the checkpoint: it starts from the average of the other members' parameters")
-    return {**services, **workers, **dict.fromkeys(missing, newcomer(workers) if missing else None)}
-
-
-def _initial(config: Config, members: frozenset[str]) -> dict[str, Tree]:
-    """What members start from in a new run: nothing, or the parameters of another run (`--init-from`)."""
-    if config.run.init_from is None:
-        return {}
-    workers = Store(Path(config.run.init_from) / CHECKPOINTS).get("last").load()["workers"]
-    parameters = newcomer(workers)["parameters"]
-    return {member: {"parameters": parameters} for member in members}
 
 
 def _consensus(progress: Progress, directory: Path, done: int) -> ConsensusMonitor:

@@ -1,0 +1,38 @@
+"""Evaluates a checkpoint in a process of its own, beside a run that trains:
+
+    python -m gossamer.evaluation.beside '{"run_dir": "runs/pong", "checkpoint": "step_000000100000", "episodes": 10}'
+
+The argument has the keywords of `evaluate`. The result is the last line on stdout, as JSON. The process has a low
+priority and one thread for torch, and computes on the CPU. It ends when its stdin closes, as it does if the run is
+killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+
+NICENESS = 10  # about a tenth of the share of a process of normal priority where all want the same core
+
+
+def main() -> None:
+    """Evaluate, and print the result."""
+    threading.Thread(target=_end_with_the_run, daemon=True).start()
+    os.nice(NICENESS)
+    import torch
+
+    from gossamer.evaluation.evaluate import evaluate
+    from gossamer.storage.files import to_json
+
+    torch.set_num_threads(1)
+    print(to_json(evaluate(**json.loads(sys.argv[1]), device="cpu", env_workers=1, write=False).to_dict()))
+
+
+def _end_with_the_run() -> None:
+    sys.stdin.read()
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

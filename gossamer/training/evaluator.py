@@ -1,0 +1,177 @@
+"""Evaluates checkpoints while a run trains (`--eval-every`): one at a time, each in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, TypeAlias
+
+from gossamer.config.build import environment
+from gossamer.config.config import Config
+from gossamer.envs.atari import Atari
+from gossamer.errors import UserError
+from gossamer.storage.checkpoint import Checkpoint, Store
+from gossamer.storage.contents import EVALUATIONS
+from gossamer.training.progress import Progress
+
+Row: TypeAlias = dict[str, Any]  # a line of `evaluations.jsonl`
+KEPT = ("steps", "protocol", "episodes", "mean_return", "std_return", "returns", "member", "cut_off", "checkpoint")
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}  # cores and GPUs are for training
+
+
+def check_protocol(config: Config) -> None:
+    """Raise `UserError` for a protocol of evaluations in an environment that has none."""
+    protocol = config.run.eval_protocol
+    if protocol is not None and not isinstance(environment(config), Atari):
+        raise UserError(f"--eval-protocol {protocol}: {config.env.name} is not an Atari game; leave it out")
+
+
+def evaluator(
+    config: Config, directory: Path, store: Store, progress: Progress, failed: Callable[[str], None]
+) -> Evaluator:
+    """The evaluator of a run. `failed` is called with the error of an evaluation, by another thread."""
+    given = {"run_dir": str(directory), "episodes": config.run.eval_episodes, "protocol": config.run.eval_protocol}
+    words = [sys.executable, "-m", "gossamer.evaluation.beside"]
+    made = Evaluator(
+        lambda checkpoint: [*words, json.dumps({**given, "checkpoint": checkpoint.path.name})],
+        store,
+        every=config.run.eval_every,
+        done=progress.steps,
+        seconds=lambda: progress.elapsed,
+        failed=failed,
+    )
+    made.rows = earlier(directory / EVALUATIONS)
+    progress.evaluation = made.rows[-1] if made.rows else None
+    return made
+
+
+def earlier(file: Path) -> list[Row]:
+    """The evaluations of the sessions before a resume."""
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+class Evaluator:
+    """Plays with a checkpoint whenever the run has passed a multiple of `every` steps and no evaluation is running.
+    Failures are told and counted. The caller takes the results."""
+
+    def __init__(
+        self,
+        command: Callable[[Checkpoint], Sequence[str]],
+        store: Store,
+        *,
+        every: int,
+        done: int,
+        seconds: Callable[[], float],
+        failed: Callable[[str], None],
+    ) -> None:
+        """`command`: the words of a process that prints an `Evaluation` as JSON. `every`: 0 for never. `done`: steps
+        at the start of the session. `seconds`: of training so far."""
+        self.rows, self.failures = list[Row](), 0
+        self._command, self._store, self._every, self._seconds, self._told = command, store, every, seconds, failed
+        self._next = _multiple_after(done, every) if every else math.inf
+        self._finished = SimpleQueue[Row]()
+        self._thread: threading.Thread | None = None
+        self._process: subprocess.Popen[str] | None = None
+        self._lock, self._ended = threading.Lock(), False
+
+    def due(self, steps: int) -> bool:
+        """Whether a checkpoint at this step would be evaluated."""
+        return steps >= self._next and not self.running and not self._ended
+
+    @property
+    def running(self) -> bool:
+        """Whether an evaluation is running."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def offer(self, checkpoint: Checkpoint) -> None:
+        """Start to evaluate this checkpoint if it is due. The store keeps it meanwhile."""
+        if self.due(checkpoint.steps):
+            self._next = _multiple_after(checkpoint.steps, self._every)
+            self._store.held = checkpoint.path.name
+            self._thread = threading.Thread(target=self._evaluate, args=(checkpoint, self._seconds()), daemon=True)
+            self._thread.start()
+
+    def take(self) -> list[Row]:
+        """The results since the last call."""
+        found = list[Row]()
+        while True:
+            try:
+                found.append(self._finished.get_nowait())
+            except Empty:
+                self.rows += found
+                return found
+
+    def finish(self, last: Checkpoint) -> None:
+        """Wait for the evaluation that is running, and for that of the last checkpoint if it is due."""
+        for _ in range(2):
+            if self._thread is not None:
+                self._thread.join()
+            self.offer(last)
+
+    def stop(self) -> None:
+        """End the evaluation that is running, and start no more."""
+        with self._lock:
+            self._ended = True
+            if self._process is not None:
+                self._process.kill()
+        if self._thread is not None:
+            self._thread.join()
+
+    def to_dict(self) -> dict[str, Any]:
+        """For `result.json`: the last evaluation, the best one, and how many failed."""
+        rows = [{name: value for name, value in row.items() if name != "returns"} for row in self.rows]
+        best = max(rows, key=lambda row: float(row["mean_return"]), default=None)
+        return {"last": rows[-1] if rows else None, "best": best, "failures": self.failures}
+
+    def _evaluate(self, checkpoint: Checkpoint, seconds: float) -> None:
+        try:
+            found = self._play(checkpoint)
+            row = {name: found[name] for name in KEPT}
+            self._finished.put({"seconds": round(seconds, 3), **row})
+        except Exception as error:  # whatever fails here, training goes on
+            if not self._ended:
+                self.failures += 1
+                self._told(f"evaluation at step {checkpoint.steps:,} failed: {error}")
+        finally:
+            self._store.held = None
+
+    def _play(self, checkpoint: Checkpoint) -> dict[str, Any]:
+        """The result of the process. Raises `RuntimeError` with the last line of its errors."""
+        reader, writer = os.pipe()  # closes if this process ends, however it does; then the other one ends, too
+        try:
+            process = self._start(self._command(checkpoint), reader)
+            out, err = process.communicate()
+        finally:
+            os.close(reader)
+            os.close(writer)
+        if process.returncode:
+            lines = err.strip().splitlines() or [f"exit code {process.returncode}"]
+            raise RuntimeError(lines[-1])
+        result: dict[str, Any] = json.loads(out.splitlines()[-1])
+        return result
+
+    def _start(self, command: Sequence[str], stdin: int) -> subprocess.Popen[str]:
+        with self._lock:
+            if self._ended:
+                raise RuntimeError("the run has ended")
+            self._process = subprocess.Popen(
+                command,
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                env={**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                start_new_session=True,  # a Ctrl-C in the terminal is for this process alone
+            )
+            return self._process
+
+
+def _multiple_after(steps: int, every: int) -> int:
+    return (steps // every + 1) * every

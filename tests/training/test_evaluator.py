@@ -1,0 +1,169 @@
+"""Evaluations beside training: when, of what, one at a time, and what happens if one fails."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from some_parts import differences
+from some_runs import checkpoint, result, trained
+from some_sinks import wait
+
+import gossamer
+from gossamer.errors import UserError
+from gossamer.storage.checkpoint import Checkpoint, Store
+from gossamer.storage.contents import survey
+from gossamer.storage.runs import RunRecord
+from gossamer.training.evaluator import Evaluator
+
+PLAYED = {"protocol": "plain", "episodes": 2, "std_return": 0.0, "returns": [1.0, 1.0], "member": None, "cut_off": 0}
+WAITS = "import pathlib, sys, time\nwhile not pathlib.Path(sys.argv[2]).exists(): time.sleep(0.01)\n"
+PRINTS = "print('a banner'); print(sys.argv[1])"
+
+
+class Beside:
+    """An evaluator every 100 steps, whose processes run a short script, and the run's checkpoints."""
+
+    def __init__(self, folder: Path, script: str, every: int = 100) -> None:
+        self.go, self.script, self.told = folder / "go", script, list[str]()
+        self.store = Store(folder / "checkpoints", keep=1)
+        self.evaluator = Evaluator(
+            self.command, self.store, every=every, done=0, seconds=lambda: 1.5, failed=self.told.append
+        )
+
+    def command(self, found: Checkpoint) -> Sequence[str]:
+        row = {
+            **PLAYED,
+            "steps": checkpoint.steps,
+            "checkpoint": checkpoint.path.name,
+            "mean_return": -checkpoint.steps,
+        }
+        return [sys.executable, "-c", self.script, json.dumps(row), str(self.go)]
+
+    def keep(self, steps: int) -> None:
+        """Write a checkpoint and offer it, as the observer does."""
+        self.store.save({"a": steps}, steps=steps, score=float(steps))
+        self.evaluator.offer(self.store.get("last"))
+
+    def steps(self) -> list[int]:
+        return [row["steps"] for row in self.evaluator.take()]
+
+
+def test_a_checkpoint_is_evaluated_each_time_a_multiple_is_passed(tmp_path: Path) -> None:
+    beside = Beside(tmp_path, "import sys\n" + PRINTS)
+    for steps in (90, 110, 150, 199, 210, 480, 490, 500):
+        assert beside.evaluator.due(steps) == (steps in (110, 210, 480, 500))
+        beside.keep(steps)
+        wait(lambda: not beside.evaluator.running)
+    assert beside.steps() == [110, 210, 480, 500]
+    assert beside.steps() == []
+    assert beside.evaluator.rows[0] == {
+        **PLAYED, "seconds": 1.5, "steps": 110, "checkpoint": "step_000000000110", "mean_return": -110
+    }  # fmt: skip
+    found = beside.evaluator.to_dict()
+    assert (found["last"]["steps"], found["best"]["steps"], found["failures"]) == (500, 110, 0)
+    assert "returns" not in found["last"]
+
+
+def test_without_an_interval_nothing_is_evaluated(tmp_path: Path) -> None:
+    beside = Beside(tmp_path, "", every=0)
+    beside.keep(10**9)
+    beside.evaluator.finish(beside.store.get("last"))
+    assert (beside.steps(), beside.told) == ([], [])
+
+
+def test_there_is_one_at_a_time_and_its_checkpoint_stays(tmp_path: Path) -> None:
+    beside = Beside(tmp_path, WAITS + PRINTS)
+    for steps in (100, 200, 300):
+        beside.keep(steps)
+        assert not beside.evaluator.due(steps + 100)
+    assert [each.steps for each in beside.store.all()] == [100, 300]  # `keep` is 1
+    beside.go.touch()
+    wait(lambda: not beside.evaluator.running)
+    assert beside.evaluator.due(310)  # the next one is of what is newest now
+    beside.keep(310)
+    assert [each.steps for each in beside.store.all()] == [310]
+    beside.evaluator.finish(beside.store.get("last"))
+    assert beside.steps() == [100, 310]
+
+
+def test_the_end_waits_for_the_last_one(tmp_path: Path) -> None:
+    beside = Beside(tmp_path, "import sys, time\ntime.sleep(0.2)\n" + PRINTS)
+    beside.keep(100)
+    beside.keep(200)
+    beside.evaluator.finish(beside.store.get("last"))
+    assert beside.steps() == [100, 200]
+
+
+def test_a_run_that_is_stopped_ends_it(tmp_path: Path) -> None:
+    beside = Beside(tmp_path, WAITS + PRINTS)
+    beside.keep(100)
+    beside.evaluator.stop()
+    assert not beside.evaluator.running
+    beside.keep(200)
+    beside.evaluator.finish(beside.store.get("last"))
+    assert (beside.steps(), beside.told, beside.evaluator.failures) == ([], [], 0)
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        ("raise SystemExit('first line\\nno room')", "no room"),
+        ("raise SystemExit(3)", "exit code 3"),
+        ("print('not JSON')", "Expecting value: line 1 column 1 (char 0)"),
+        ("pass", "list index out of range"),
+    ],
+)
+def test_failures_are_told_and_counted(tmp_path: Path, script: str, why: str) -> None:
+    beside = Beside(tmp_path, script)
+    for steps in (100, 200):
+        beside.keep(steps)
+        wait(lambda: not beside.evaluator.running)
+    assert beside.told == [f"evaluation at step {steps} failed: {why}" for steps in (100, 200)]
+    assert beside.evaluator.to_dict() == {"last": None, "best": None, "failures": 2}
+    assert beside.store.held is None
+
+
+def test_a_run_evaluates_and_a_resumed_one_goes_on(tmp_path: Path) -> None:
+    options = {"steps": 40, "eval_every": 40, "eval_episodes": 3}
+    run = trained(tmp_path / "run", log="tensorboard,some_sinks:Kept", **options)
+    (first,) = RunRecord(run.directory).evaluations
+    assert (first["steps"], first["checkpoint"], len(first["returns"])) == (40, "step_000000000040", 3)
+    alone = gossamer.evaluate(run.directory, episodes=3, checkpoint=first["checkpoint"])
+    assert alone.returns == first["returns"]
+    again = gossamer.resume(run.directory, steps=80)
+    assert [row["steps"] for row in RunRecord(run.directory).evaluations] == [40, 80]
+    assert again.result["evaluations"]["last"]["steps"] == 80
+    assert again.result["evaluations"]["failures"] == 0
+    assert result(run.directory)["evaluations"] == again.result["evaluations"]
+    assert survey(run.directory).others == []
+    assert "evaluated at step 40: mean return" in (run.directory / "run.log").read_text()
+
+
+def test_checkpoints_for_evaluations_change_nothing_of_what_is_learned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without = trained(tmp_path / "without")
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    evaluated = trained(tmp_path / "with", eval_every=20)
+    assert differences(checkpoint(evaluated.directory), checkpoint(without.directory)) == []
+    assert evaluated.result["evaluations"]["failures"] > 1
+
+
+def test_training_goes_on_if_evaluations_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    run = trained(tmp_path / "run", eval_every=80)
+    assert run.result["ended"] == "all steps done"
+    assert run.result["evaluations"] == {"last": None, "best": None, "failures": 1}
+    (event,) = run.result["events"]
+    assert (event["kind"], event["error"]) == ("evaluation_failed", "evaluation at step 80 failed: exit code 1")
+    assert "evaluation at step 80 failed: exit code 1; training goes on" in (run.directory / "run.log").read_text()
+
+
+def test_a_protocol_is_for_atari_games(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="--eval-protocol noop: catch is not an Atari game; leave it out"):
+        trained(tmp_path / "run", eval_protocol="noop")
+    assert not (tmp_path / "run").exists()
