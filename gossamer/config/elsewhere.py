@@ -29,6 +29,9 @@ ELSEWHERE: dict[str, tuple[str, str, str]] = {
     "frame_stack": ("n_stack", "", ""),
     "initialization": ("ortho_init", "", ""),
     "checkpoint_every": ("save_freq", "", ""),
+    "log": ("tensorboard_log", "track", ""),
+    "eval_every": ("eval_freq", "", "evaluation_interval"),
+    "eval_episodes": ("n_eval_episodes", "", "evaluation_duration"),
 }
 
 

@@ -51,7 +51,7 @@ def plain(progress: Progress) -> str:
         members(progress),
         queue(progress),
         gossip(progress),
-        evaluation(progress),
+        _after("evaluated ", evaluation(progress)),
     )
     return " | ".join(part for part in parts if part)
 
@@ -103,8 +103,8 @@ def evaluation(progress: Progress) -> str:
     found = progress.evaluation
     if found is None:
         return ""
-    mean, games = f"{found['mean_return']:.2f}", f"{found['episodes']} games, {found['protocol']}"
-    return f"evaluated at step {found['steps']:,}: mean return {mean} ({games})"
+    games = f"{found['episodes']} games, {found['protocol']}"
+    return f"at step {found['steps']:,}: mean return {found['mean_return']:.2f} ({games})"
 
 
 def _some(names: list[str]) -> str:
@@ -217,7 +217,7 @@ def panel(p: Progress, title: str, curve: list[float], width: int) -> Panel:
         "members": Text(members(p)),
         "queue": Text(queue(p)),
         "gossip": Text(gossip(p)),
-        "played": Text(evaluation(p)),
+        "eval": Text(evaluation(p)),
         "passed": f"{duration(p.elapsed)}, left {duration(p.left)}",
     }
     table = Table.grid(padding=(0, 2))

@@ -44,7 +44,6 @@ def evaluator(
         store,
         every=config.run.eval_every,
         done=progress.steps,
-        seconds=lambda: progress.elapsed,
         failed=failed,
     )
     made.rows = earlier(directory / EVALUATIONS)
@@ -68,13 +67,12 @@ class Evaluator:
         *,
         every: int,
         done: int,
-        seconds: Callable[[], float],
         failed: Callable[[str], None],
     ) -> None:
         """`command`: the words of a process that prints an `Evaluation` as JSON. `every`: 0 for never. `done`: steps
-        at the start of the session. `seconds`: of training so far."""
+        at the start of the session. `failed` is called with the error of an evaluation, by another thread."""
         self.rows, self.failures = list[Row](), 0
-        self._command, self._store, self._every, self._seconds, self._told = command, store, every, seconds, failed
+        self._command, self._store, self._every, self._told = command, store, every, failed
         self._next = _multiple_after(done, every) if every else math.inf
         self._finished = SimpleQueue[Row]()
         self._thread: threading.Thread | None = None
@@ -90,12 +88,13 @@ class Evaluator:
         """Whether an evaluation is running."""
         return self._thread is not None and self._thread.is_alive()
 
-    def offer(self, checkpoint: Checkpoint) -> None:
-        """Start to evaluate this checkpoint if it is due. The store keeps it meanwhile."""
+    def offer(self, checkpoint: Checkpoint, seconds: float) -> None:
+        """Start to evaluate this checkpoint, of so many `seconds` of training, if it is due. The store keeps it
+        meanwhile."""
         if self.due(checkpoint.steps):
             self._next = _multiple_after(checkpoint.steps, self._every)
             self._store.held = checkpoint.path.name
-            self._thread = threading.Thread(target=self._evaluate, args=(checkpoint, self._seconds()), daemon=True)
+            self._thread = threading.Thread(target=self._evaluate, args=(checkpoint, seconds), daemon=True)
             self._thread.start()
 
     def take(self) -> list[Row]:
@@ -108,12 +107,12 @@ class Evaluator:
                 self.rows += found
                 return found
 
-    def finish(self, last: Checkpoint) -> None:
+    def finish(self, last: Checkpoint, seconds: float) -> None:
         """Wait for the evaluation that is running, and for that of the last checkpoint if it is due."""
         for _ in range(2):
             if self._thread is not None:
                 self._thread.join()
-            self.offer(last)
+            self.offer(last, seconds)
 
     def stop(self) -> None:
         """End the evaluation that is running, and start no more."""

@@ -150,7 +150,7 @@ class RunObserver:
         for row in rows:
             self.recorder.evaluated(row)
             self.progress.evaluation = row
-            self.log(evaluation(self.progress))
+            self.log(f"evaluated {evaluation(self.progress)}")
         return len(rows)
 
     def claim(self, worker: str, steps: int, *, idle: bool = True) -> int | Answer:
@@ -247,7 +247,7 @@ class RunObserver:
         self.store.save(tree, steps=self.progress.steps, score=self.progress.mean_return)
         self.kept()
         if self.evaluator is not None:
-            self.evaluator.offer(self.store.get("last"))
+            self.evaluator.offer(self.store.get("last"), self.progress.elapsed)
         self._kept, self._kept_steps = self.now(), self.progress.steps
 
     def keep_last(self) -> None:

@@ -159,19 +159,19 @@ class Session:
         self.events.add("evaluation_failed", steps=self.progress.steps, error=why)
         self.observer.note(f"{why}; training goes on")
 
-    def _await_evaluation(self, signals: Signals) -> None:
-        """Wait for the evaluations that are due; a signal ends them."""
+    def _await_evaluation(self, signals: Signals, seconds: float) -> None:
+        """Wait for the evaluations that are due after so many seconds of training; a signal ends them."""
         if not self.evaluator.running and not self.evaluator.due(self.progress.steps):
             return
         self.observer.note("training is done and saved; waiting for the evaluation (Ctrl-C leaves it out)")
         try:
             with signals.may_be_left_out():
-                self.evaluator.finish(self.observer.store.get("last"))
+                self.evaluator.finish(self.observer.store.get("last"), seconds)
         except Abandoned:
             self.log("the last evaluation was left out: a signal came during it")
             self.evaluator.stop()
         if self.observer.take_evaluations():
-            self.observer.display.note(evaluation(self.progress))
+            self.observer.display.note(f"evaluated {evaluation(self.progress)}")
 
     def _outcome(self) -> Outcome:
         _, short = _ended(self.observer)
@@ -181,7 +181,7 @@ class Session:
         """`result.json`, and of many members the picture of how far they were apart, and what they play together."""
         result = self._result()
         write_json(self.directory / RESULT, result)
-        self._await_evaluation(signals)
+        self._await_evaluation(signals, result["seconds"])
         failures = self.recorder.close(self._outcome())
         evaluations = self.evaluator.to_dict() if self.config.run.eval_every else None
         result |= {"evaluations": evaluations, "log_failures": failures, **self.events.to_dict()}

@@ -38,7 +38,8 @@ def test_the_file_is_nested_and_has_every_value() -> None:
     assert (found["run"]["device"], found["run"]["seed"], found["optimization"]["anneal_steps"]) == ("auto", 1, 500)
     assert found["optimizer"] == {"name": "adam", "epsilon": 1e-5}
     assert [name for part in found.values() if isinstance(part, dict) for name in part if part[name] is None] == [
-        "init_from"
+        "init_from",
+        "eval_protocol",
     ]
 
 

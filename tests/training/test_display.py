@@ -14,6 +14,7 @@ from gossamer.training.display import (
     Screen,
     _bars,
     duration,
+    evaluation,
     gossip,
     hosts,
     members,
@@ -76,6 +77,14 @@ def test_members_that_gossip_have_a_line() -> None:
     assert plain(shown).endswith(f" | 2 members | {line}")
     shown.gossip = {**dict.fromkeys(GOSSIP), "gossip/waited": 0.0}  # nothing but that is known at first
     assert gossip(shown) == "waited 0%"
+
+
+def test_the_last_evaluation_has_a_line() -> None:
+    shown = progress()
+    assert evaluation(shown) == ""
+    shown.evaluation = {"steps": 20_000, "mean_return": 1.234, "episodes": 10, "protocol": "noop"}
+    assert evaluation(shown) == "at step 20,000: mean return 1.23 (10 games, noop)"
+    assert plain(shown).endswith(f" | evaluated {evaluation(shown)}")
 
 
 def test_a_queue_has_a_line_with_the_lag_of_the_last_row() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,9 +31,7 @@ class Beside:
     def __init__(self, folder: Path, script: str, every: int = 100) -> None:
         self.go, self.script, self.told = folder / "go", script, list[str]()
         self.store = Store(folder / "checkpoints", keep=1)
-        self.evaluator = Evaluator(
-            self.command, self.store, every=every, done=0, seconds=lambda: 1.5, failed=self.told.append
-        )
+        self.evaluator = Evaluator(self.command, self.store, every=every, done=0, failed=self.told.append)
 
     def command(self, found: Checkpoint) -> Sequence[str]:
         row = {
@@ -46,7 +45,7 @@ class Beside:
     def keep(self, steps: int) -> None:
         """Write a checkpoint and offer it, as the observer does."""
         self.store.save({"a": steps}, steps=steps, score=float(steps))
-        self.evaluator.offer(self.store.get("last"))
+        self.evaluator.offer(self.store.get("last"), 1.5)
 
     def steps(self) -> list[int]:
         return [row["steps"] for row in self.evaluator.take()]
@@ -71,7 +70,7 @@ def test_a_checkpoint_is_evaluated_each_time_a_multiple_is_passed(tmp_path: Path
 def test_without_an_interval_nothing_is_evaluated(tmp_path: Path) -> None:
     beside = Beside(tmp_path, "", every=0)
     beside.keep(10**9)
-    beside.evaluator.finish(beside.store.get("last"))
+    beside.evaluator.finish(beside.store.get("last"), 2.5)
     assert (beside.steps(), beside.told) == ([], [])
 
 
@@ -86,7 +85,7 @@ def test_there_is_one_at_a_time_and_its_checkpoint_stays(tmp_path: Path) -> None
     assert beside.evaluator.due(310)  # the next one is of what is newest now
     beside.keep(310)
     assert [each.steps for each in beside.store.all()] == [310]
-    beside.evaluator.finish(beside.store.get("last"))
+    beside.evaluator.finish(beside.store.get("last"), 2.5)
     assert beside.steps() == [100, 310]
 
 
@@ -94,8 +93,8 @@ def test_the_end_waits_for_the_last_one(tmp_path: Path) -> None:
     beside = Beside(tmp_path, "import sys, time\ntime.sleep(0.2)\n" + PRINTS)
     beside.keep(100)
     beside.keep(200)
-    beside.evaluator.finish(beside.store.get("last"))
-    assert beside.steps() == [100, 200]
+    beside.evaluator.finish(beside.store.get("last"), 2.5)
+    assert [(row["steps"], row["seconds"]) for row in beside.evaluator.take()] == [(100, 1.5), (200, 2.5)]
 
 
 def test_a_run_that_is_stopped_ends_it(tmp_path: Path) -> None:
@@ -104,7 +103,7 @@ def test_a_run_that_is_stopped_ends_it(tmp_path: Path) -> None:
     beside.evaluator.stop()
     assert not beside.evaluator.running
     beside.keep(200)
-    beside.evaluator.finish(beside.store.get("last"))
+    beside.evaluator.finish(beside.store.get("last"), 2.5)
     assert (beside.steps(), beside.told, beside.evaluator.failures) == ([], [], 0)
 
 
@@ -125,6 +124,12 @@ def test_failures_are_told_and_counted(tmp_path: Path, script: str, why: str) ->
     assert beside.told == [f"evaluation at step {steps} failed: {why}" for steps in (100, 200)]
     assert beside.evaluator.to_dict() == {"last": None, "best": None, "failures": 2}
     assert beside.store.held is None
+
+
+def test_its_process_ends_with_the_run() -> None:
+    words = [sys.executable, "-m", "gossamer.evaluation.beside", "{}"]
+    ended = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=120, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (1, b"", b"")
 
 
 def test_a_run_evaluates_and_a_resumed_one_goes_on(tmp_path: Path) -> None:
