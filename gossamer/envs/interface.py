@@ -16,7 +16,9 @@ from gossamer.data import Array
 from gossamer.envs.atari import Atari, AtariPreset
 from gossamer.envs.base import EnvFactory, Spaced, Spaces, UnsupportedSpace, VectorEnv
 from gossamer.envs.gym import Custom, Gym
+from gossamer.envs.leaves import Picture
 from gossamer.envs.spaces import Adapter, adapt
+from gossamer.envs.trees import Leaf
 from gossamer.errors import UserError
 from gossamer.spaces import Bounds, Spec
 
@@ -39,6 +41,9 @@ class Interface:
     def adapter(self) -> Adapter:
         """The conversion of observations and actions."""
         made = adapt(self.name, self, masks=self.masks, bounds=self.bounds)
+        if self.preset is not None:  # the stack comes first, even where it is as long as a side
+            shape = made.spec.obs_shape
+            made = replace(made, observations=Leaf("", Picture(shape, (0, 1, 2))))
         return replace(made, spec=replace(made.spec, frames_per_step=self.frames_per_step))
 
     def to_dict(self) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import more_envs
@@ -12,6 +13,7 @@ import some_envs
 from gymnasium import spaces
 
 from gossamer.envs import resolve
+from gossamer.envs.atari import PAAC, Atari
 from gossamer.envs.base import UnsupportedSpace
 from gossamer.envs.gym import Custom
 from gossamer.envs.interface import Interface, describe
@@ -62,6 +64,15 @@ def test_of_environments_that_are_not_gymnasium_s(name: str) -> None:
     assert (found.preset is not None) == (name == "pong")
     seen = env.reset(0)[0]
     np.testing.assert_array_equal(found.adapter.obs(seen, {}), seen)
+
+
+def test_a_stack_as_long_as_a_side_stays_first() -> None:
+    pytest.importorskip("ale_py", reason="the extra [atari] is not installed")
+    factory = Atari("pong", replace(PAAC, size=16, stack=16))
+    env = factory.make(1)
+    seen = env.reset(0)[0]
+    np.testing.assert_array_equal(describe(factory, env).adapter.obs(seen, {}), seen)
+    assert (seen[-1] != seen[:, :, -1]).any()  # the order of axes matters
 
 
 def test_other_keys_and_later_formats_are_refused() -> None:
