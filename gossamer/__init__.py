@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from gossamer.evaluation.video import Recording, record
     from gossamer.export.load import load
     from gossamer.export.policy import TrainedPolicy
-    from gossamer.studies.study import Study, study
     from gossamer.reporting.report import Report, report
+    from gossamer.studies.study import Study, study
     from gossamer.tools.bench import bench
     from gossamer.tools.simulate import simulate
     from gossamer.training.experiment import Run, resume, train
