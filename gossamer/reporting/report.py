@@ -12,10 +12,11 @@ from gossamer.errors import UserError
 from gossamer.reporting import measures
 from gossamer.reporting.comparison import Comparison, compare
 from gossamer.reporting.measures import MeanCurve
-from gossamer.reporting.runs import STUDY, load, sources
+from gossamer.reporting.runs import load, sources
 from gossamer.reporting.summary import summary
 from gossamer.storage.contents import is_run, listed
 from gossamer.storage.files import Content, atomic_write
+from gossamer.storage.studies import is_study
 
 PAGE, MARKDOWN = "report.html", "report.md"
 FIGURES = ("curves", "aggregated-curves", "scores", "aggregates", "profiles", "improvement", "thresholds", "speed")
@@ -99,7 +100,7 @@ def curves(comparison: Comparison) -> list[MeanCurve]:
 def _folder(paths: Sequence[Path], out: Path | None) -> Path:
     """The folder to write to. Raises `UserError` where files are in the way that are not a report's."""
     if out is None:
-        out = paths[0] / "report" if len(paths) == 1 and (paths[0] / STUDY).is_file() else Path("report")
+        out = paths[0] / "report" if len(paths) == 1 and is_study(paths[0]) else Path("report")
     if out.exists() and not out.is_dir():
         raise UserError(f"--out {out}: is a file; give a folder")
     there = [name for name in FILES if (out / name).exists()]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,8 @@ from gossamer.errors import UserError
 from gossamer.reporting.curves import Curve, of_run
 from gossamer.storage.contents import METRICS
 from gossamer.storage.runs import RunRecord, find
+from gossamer.storage.studies import is_study, read
 
-STUDY = "study.json"
-STUDY_FORMAT = 1
 # Options that change neither what is learned nor how fast
 ASIDE = frozenset({"seed", "env", "preset", "keep", "checkpoint_every"})
 
@@ -78,25 +76,13 @@ def sources(paths: Sequence[Path], labels: Mapping[str, Path]) -> list[Source]:
 
 
 def _in_folder(path: Path) -> list[Source]:
-    if (path / STUDY).is_file():
-        return list(_in_study(path))
+    if is_study(path):
+        return [Source(path / run.directory, run.label) for run in read(path)]
     damaged = {file.parent for file in path.rglob(METRICS)}  # where config.json is missing or damaged
     if found := sorted({*find(path), *damaged}):
         return list(map(Source, found))
     what = "no run directory is in it" if path.is_dir() else "is a file" if path.exists() else "does not exist"
     raise UserError(f"{path}: {what}; give run directories, folders with runs, or a study's folder")
-
-
-def _in_study(folder: Path) -> Iterator[Source]:
-    file = folder / STUDY
-    try:
-        content = json.loads(file.read_text())
-        form, runs = content["format"], [(str(run["directory"]), str(run["label"])) for run in content["runs"]]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{file}: truncated or altered ({error}); restore it or give the run directories") from error
-    if form != STUDY_FORMAT:
-        raise UserError(f"{file}: format {form}; this version of Gossamer reads format {STUDY_FORMAT}")
-    yield from (Source(folder / directory, label) for directory, label in runs)
 
 
 def load(found: Sequence[Source]) -> tuple[list[LoadedRun], list[LeftOut]]:

@@ -18,6 +18,8 @@ from gossamer.errors import UserError
 from gossamer.reporting import report as reports
 from gossamer.reporting.style import spread
 from gossamer.reporting.tables import number
+from gossamer.storage import studies
+from gossamer.storage.studies import PlannedRun
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -141,8 +143,7 @@ def test_files_that_are_not_of_a_report_are_in_the_way(runs: Path, tmp_path: Pat
 
 def test_a_study_has_its_report_in_its_folder(tmp_path: Path, command: Command) -> None:
     write_run(tmp_path / "1", rising(1.0))
-    study = {"format": 1, "name": "s", "steps": 1, "runs": [{"directory": "1", "label": "a <b>"}]}
-    (tmp_path / "study.json").write_text(json.dumps(study))
+    studies.write(tmp_path, [PlannedRun("1", "a <b>", "catch", 1, "paac")])
     code, out, _ = command("report", tmp_path, "--json")
     assert (code, json.loads(out)["methods"]) == (0, {"a <b>": {"catch": 1}})
     assert "a &lt;b&gt; on catch" in (tmp_path / "report" / "report.html").read_text()
