@@ -15,10 +15,10 @@ from gossamer.tools.simulate import simulate
 ACTORS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1000)
 BANDWIDTHS = ("1Gb/s", "10Gb/s")
 REUSES, LEARNERS = (1, 2), (1, 2)
-CURVES = {  # figure -> (label of the axis, logarithmic)
-    "utilisation": ("learners update, fraction of their time", False),
-    "learned": ("steps/s learned, each step counted once", True),
-    "lag_mean": ("policy lag, mean (optimizer steps)", False),
+CURVES = {  # figure -> (label of the axis, its scale)
+    "utilisation": ("learners update, fraction of their time", "linear"),
+    "learned": ("steps/s learned, each step counted once", "log"),
+    "lag_mean": ("policy lag, mean (optimizer steps)", "linear"),
 }
 
 
@@ -46,17 +46,18 @@ def cases(most: int) -> Iterator[dict[str, Any]]:
 
 def plot(rows: Sequence[dict[str, Any]], path: Path) -> None:
     """Each figure against the number of actors: a column for each figure, a row for each number of learners."""
-    figure = Figure(figsize=(12, 6.4), layout="constrained")
-    for across, learners in zip(figure.subplots(len(LEARNERS), len(CURVES)), LEARNERS, strict=True):
-        for axes, (key, (label, logarithmic)) in zip(across, CURVES.items(), strict=True):
+    figure = Figure(figsize=(12, 6.8), layout="constrained")
+    grid = figure.subplots(len(LEARNERS), len(CURVES), sharex=True, sharey="col")
+    for across, learners in zip(grid, LEARNERS, strict=True):
+        for axes, (key, (label, scale)) in zip(across, CURVES.items(), strict=True):
             _curves(axes, [row for row in rows if row["learners"] == learners], key)
-            axes.set(
-                xscale="log", xlabel="actors, 8 on each host", ylabel=label, yscale="log" if logarithmic else "linear"
-            )
+            axes.set(xscale="log", yscale=scale, xlabel="actors, 8 on each host", ylabel=label)
+            axes.xaxis.set_major_formatter("{x:,.0f}")
             axes.set_title(f"{learners} learner{'s' * (learners > 1)}", loc="left", fontsize=10)
             axes.grid(alpha=0.25)
         across[0].set_ylim(0, 1.05)
-        across[0].legend(fontsize=8)
+        across[1].yaxis.set_major_formatter("{x:,.0f}")
+    figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=4, fontsize=9)
     figure.savefig(path, dpi=120)
 
 

@@ -95,7 +95,8 @@ def _traffic(s: ActorScenario, simulation: Simulation, totals: Totals, duration:
         for key, end in CALLS.items()
     }
     busy = {"downlink_busy": rates["received"] / s.bandwidth, "uplink_busy": rates["sent"] / s.bandwidth}
-    return {**{key: round(rate) for key, rate in rates.items()}, **{key: round(b, 4) for key, b in busy.items()}}
+    shares = {key: round(min(1.0, share), 4) for key, share in busy.items()}  # a message counts when it has arrived
+    return {**{key: round(rate) for key, rate in rates.items()}, **shares}
 
 
 def bound_by(found: Mapping[str, Any]) -> str:
