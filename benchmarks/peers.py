@@ -21,23 +21,19 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-import signal
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from benchmarks.provenance import ROOT, add_out, keep, provenance
+from benchmarks.watched import STUCK_SECONDS, Mark, rate, training
 from gossamer.machine import resolve_dtype
 
-Mark: TypeAlias = tuple[float, int]  # (seconds on some clock, steps until then)
-
 ENVS, ROLLOUT = 32, 5
-STUCK_SECONDS = 300.0  # time limit beyond the measurement, longer than any start takes
 PEER_PYTHON = ROOT / ".venv-peers" / "bin" / "python"
 PEERS = {"sb3-dummy": "dummy", "sb3-subproc": "subproc"}
 OURS = {"gossamer": "auto", "gossamer-fp32": "fp32"}
@@ -53,17 +49,6 @@ NOTES = (
     "SB3 is the better of DummyVecEnv and SubprocVecEnv, with torch's default threads; see benchmarks/peers/",
     "--preprocessing gala: like SB3's make_atari_env, a lost life ends an episode, fire at a reset, 30 no-ops",
 )
-
-
-def rate(marks: Sequence[Mark], warm_up: float) -> float:
-    """Steps per second after the first `warm_up` seconds, up to the last mark.
-
-    Raises `ValueError` if fewer than two marks remain."""
-    warm = [mark for mark in marks if mark[0] - marks[0][0] >= warm_up]
-    if len(warm) < 2:
-        raise ValueError(f"{len(warm)} of {len(marks)} marks are after the warm-up of {warm_up} s: measure for longer")
-    (start, steps_before), (end, steps_after) = warm[0], warm[-1]
-    return (steps_after - steps_before) / (end - start)
 
 
 def summarise(rounds: Sequence[dict[str, float]]) -> dict[str, Any]:
@@ -98,42 +83,11 @@ def measure_peer(side: str, seconds: float) -> dict[str, Any]:
 def measure_ours(side: str, seconds: float) -> list[Mark]:
     """The marks in the metrics of a run of `seconds` of training."""
     with tempfile.TemporaryDirectory() as folder:
-        run, log = Path(folder, "run"), Path(folder, "log")
+        run = Path(folder, "run")
         options = ["--precision", OURS[side], "--run-dir", str(run)]
         command = [sys.executable, "-m", "gossamer.cli", *shlex.split(COMMAND), *options]
-        with open(log, "w") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
-            try:
-                marks = _watch(process, run / "metrics.jsonl", seconds)
-            finally:
-                _end(process)
-        if process.returncode or not _span(marks) >= seconds:
-            raise RuntimeError(f"{side} ended or hung after {_span(marks)} s:\n{log.read_text()[-2000:]}")
-    return marks
-
-
-def _watch(process: subprocess.Popen[bytes], metrics: Path, seconds: float) -> list[Mark]:
-    """Wait until the marks of a run span `seconds`, and return them; fewer if the run ends or hangs before."""
-    deadline = time.monotonic() + seconds + STUCK_SECONDS
-    marks: list[Mark] = []
-    while process.poll() is None and time.monotonic() < deadline and _span(marks) < seconds:
-        time.sleep(0.25)
-        if metrics.exists():
-            whole = metrics.read_text().rpartition("\n")[0]  # the last line may be incomplete
-            marks = [(row["seconds"], row["steps"]) for row in map(json.loads, whole.splitlines())]
-    return marks
-
-
-def _span(marks: Sequence[Mark]) -> float:
-    return marks[-1][0] - marks[0][0] if marks else 0.0
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Interrupt the run as Ctrl-C does: it saves a checkpoint, which is not part of the measurement."""
-    process.send_signal(signal.SIGINT)
-    try:
-        process.wait(timeout=60)
-    except subprocess.TimeoutExpired:
-        process.kill()
+        with training(command, log=Path(folder, "log"), marks=run / "metrics.jsonl") as process:
+            return process.wait(seconds)
 
 
 def measure(rounds: int, seconds: float, warm_up: float, say: Callable[[str], None]) -> dict[str, Any]:

@@ -17,18 +17,6 @@ def row(steps: int, mean_return: float | None, episodes: int = 200) -> dict[str,
     return {"steps": steps, "seconds": steps / 10, "mean_return": mean_return, "episodes": episodes}
 
 
-def test_a_rate_is_taken_between_the_end_of_the_warm_up_and_the_last_mark() -> None:
-    # The clock starts at 100. Marks 3 s and 7 s after it lie after a warm-up of 2 s: (1100 - 300) / (7 - 3) = 200.
-    marks = [(100.0, 0), (101.5, 50), (103.0, 300), (105.0, 650), (107.0, 1100)]
-    assert peers.rate(marks, warm_up=2.0) == 200.0
-    assert peers.rate(marks, warm_up=0.0) == pytest.approx(1100 / 7)
-
-
-def test_a_rate_needs_two_marks_after_the_warm_up() -> None:
-    with pytest.raises(ValueError, match="measure for longer"):
-        peers.rate([(0.0, 0), (3.0, 100)], warm_up=1.0)
-
-
 def test_ours_is_compared_with_the_better_of_the_peers_within_each_round() -> None:
     rounds = [
         {"sb3-dummy": 400.0, "sb3-subproc": 500.0, "gossamer": 2000.0, "gossamer-fp32": 1000.0},
