@@ -16,11 +16,11 @@ define make-venv
 	$(PYTHON) -m venv $(1) && $(1)/bin/python $(PIP) --version >/dev/null || $(PYTHON) -m venv --clear $(1)
 endef
 
-.PHONY: help install test test-long lint unit demo bench-install wheel constraints clean distclean
+.PHONY: help install test test-long lint unit demo bench-install bench-install-actors wheel constraints clean distclean
 .NOTPARALLEL:
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s%s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-22s%s\n", $$1, $$2 }' Makefile
 
 install: .venv/.installed ## .venv with the gossamer command
 
@@ -52,6 +52,20 @@ demo: install ## solve Pong while you watch, evaluate, leave a video
 	@bash scripts/demo.sh
 
 bench-install: install .venv-peers/.installed ## add what benchmarks/ compare with: SB3, in .venv-peers
+
+bench-install-actors: install .venv-sample-factory/.installed .venv-rllib/.installed ## add Sample Factory and RLlib
+
+.venv-sample-factory/.installed: benchmarks/peers/requirements-sample-factory.txt
+	$(call make-venv,.venv-sample-factory)
+	.venv-sample-factory/bin/python $(PIP) install $(TORCH)
+	.venv-sample-factory/bin/python $(PIP) install --no-deps -r $<
+	@touch $@
+
+.venv-rllib/.installed: benchmarks/peers/requirements-rllib.txt
+	$(call make-venv,.venv-rllib)
+	.venv-rllib/bin/python $(PIP) install $(TORCH)
+	.venv-rllib/bin/python $(PIP) install -r $<
+	@touch $@
 
 .venv-peers/.installed: benchmarks/peers/requirements.txt
 	$(call make-venv,.venv-peers)

@@ -1,14 +1,17 @@
+import contextlib
 import json
 import re
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks import actors, curves, peers, provenance, simulated
+from benchmarks import actors, actors_peers, curves, peers, provenance, simulated
 from benchmarks.gossip import __main__ as gossip
 from benchmarks.gossip import scale
+from gossamer import commands
 from gossamer.config.file import to_dict
 from gossamer.config.resolve import configure
 
@@ -185,3 +188,43 @@ def test_the_sweep_of_actors_has_every_case_once_and_writes_figures_and_a_plot(
     assert cases == list(simulated.cases(2))
     assert all(row["bound_by"] == "actors" for row in found["rows"])
     assert {path.name for path in tmp_path.iterdir()} == {"impala-simulated.json", "impala-simulated.png"}
+
+
+def test_ours_is_compared_with_the_better_set_up_of_each_peer_within_each_round() -> None:
+    # impala, impala-fp32; Sample Factory: medians 400 and 350; RLlib: medians 100 and 200
+    rates = ((900.0, 600.0, 300.0, 350.0, 100.0, 200.0), (800.0, 600.0, 400.0, 350.0, 90.0, 100.0),
+             (700.0, 500.0, 700.0, 350.0, 900.0, 350.0))  # fmt: skip
+    rounds = [
+        {side: {"rate": rate, "cores": 1.904} for side, rate in zip(actors_peers.SIDES, row, strict=True)}
+        for row in rates
+    ]
+    found = actors_peers.figures(rounds)
+    assert found["impala"] == {"steps_per_second": [900, 800, 700], "median": 800, "cores": [1.9, 1.9, 1.9]}
+    assert found["best"] == {"sample-factory": actors_peers.SIDES[2], "rllib": actors_peers.SIDES[5]}
+    assert set(found["ratio"]) == {
+        f"{ours} / {peer}" for ours in ("impala", "impala-fp32") for peer in ("sample-factory", "rllib")
+    }
+    # by round: 900 / 300 = 3, 800 / 400 = 2, 700 / 700 = 1; fp32 and RLlib: 600 / 200, 600 / 100, 500 / 350
+    assert found["ratio"]["impala / sample-factory"] == {"median": 2.0, "rounds": [3.0, 2.0, 1.0]}
+    assert found["ratio"]["impala-fp32 / rllib"] == {"median": 3.0, "rounds": [3.0, 6.0, 1.429]}
+
+
+def test_every_peer_has_its_script_its_pins_and_its_environment() -> None:
+    makefile = (provenance.ROOT / "Makefile").read_text()
+    for name, peer in actors_peers.PEERS.items():
+        pins = (provenance.ROOT / "benchmarks" / "peers" / f"requirements-{name}.txt").read_text()
+        pinned = set(re.findall(r"^([\w.-]+)(?:\[\w+\])?==", pins, flags=re.MULTILINE))
+        assert {*peer.packages, "torch", "numpy", "gymnasium", "ale-py"} <= pinned
+        words, marks = actors_peers.command(f"{name} {peer.setups[0]}", Path("folder"))
+        assert words[-2:] == ["--marks", str(marks)]
+        assert Path(words[1]).is_file()
+        assert f"{peer.folder}/.installed" in makefile
+
+
+@pytest.mark.parametrize("command", [actors_peers.COMMAND, peers.COMMAND])
+def test_our_side_of_a_comparison_has_options_that_exist(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with contextlib.suppress(SystemExit):
+        commands.run("train", [*shlex.split(command)[1:], "--help"])
+    known = set(re.findall(r"--[\w-]+", capsys.readouterr().out))
+    assert set(re.findall(r"--[\w-]+", command)) <= known
+    assert "--rollout-length" in known

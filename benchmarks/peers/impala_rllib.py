@@ -1,0 +1,101 @@
+"""Trains RLlib's IMPALA on Pong until it is ended. `benchmarks/actors_peers.py` runs it in its own environment.
+
+The set-up is RLlib's example for Pong (`rllib/examples/algorithms/impala/pong_impala.py`): its Atari wrappers (1 to 30
+no-ops, every 4th frame, the maximum of the last two, a lost life ends the episode, fire at a reset), frames stacked by
+connectors, rewards clipped, batches of 500 steps, its coefficients. Deviations: 84x84 frames and the Nature network,
+whose linear layer is written as the same 7x7 convolution on 7x7 features, and the number of runners and environments
+(`--runners`, `--envs`).
+
+Writes marks to `--marks`: lines of JSON with `seconds`, `steps` (agent steps sampled) and `trained` (agent steps
+trained on), by its own counters.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import ray
+from ray.rllib.algorithms.impala import IMPALAConfig
+from ray.rllib.connectors.env_to_module.frame_stacking import FrameStackingEnvToModule
+from ray.rllib.connectors.learner.frame_stacking import FrameStackingLearner
+from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
+from ray.rllib.env.wrappers.atari_wrappers import wrap_atari_for_new_api_stack
+from ray.tune.registry import register_env
+
+STACK = 4
+NATURE = [[32, 8, 4, "valid"], [64, 4, 2, "valid"], [64, 3, 1, "valid"], [512, 7, 1, "valid"]]
+MARK_SECONDS = 1
+
+
+def make_pong(options: dict[str, Any]) -> gymnasium.Env[Any, Any]:
+    """`PongNoFrameskip-v4` by its new name, in RLlib's wrappers."""
+    env = gymnasium.make("ale_py:ALE/Pong-v5", **options)
+    return wrap_atari_for_new_api_stack(env, dim=84, framestack=None)
+
+
+def config(runners: int, envs: int, batch: int) -> IMPALAConfig:
+    """The configuration of the example, with the deviations above."""
+    options = {"frameskip": 1, "full_action_space": False, "repeat_action_probability": 0.0}
+    return (
+        IMPALAConfig()
+        .environment("pong", env_config=options, clip_rewards=True)
+        .env_runners(
+            num_env_runners=runners,
+            num_envs_per_env_runner=envs,
+            env_to_module_connector=lambda env, spaces, device: FrameStackingEnvToModule(num_frames=STACK),
+        )
+        .learners(
+            num_learners=1,
+            learner_connector=lambda observations, actions: FrameStackingLearner(num_frames=STACK),
+        )
+        .training(
+            train_batch_size_per_learner=batch,
+            grad_clip=30.0,
+            grad_clip_by="global_norm",
+            lr=0.0009,
+            vf_loss_coeff=1.0,
+            entropy_coeff=0.02,
+        )
+        .rl_module(model_config=DefaultModelConfig(conv_filters=NATURE, conv_activation="relu", vf_share_layers=True))
+        .reporting(min_time_s_per_iteration=MARK_SECONDS)
+        .debugging(seed=1)
+    )
+
+
+def mark(result: dict[str, Any]) -> dict[str, float]:
+    """One line of the file of marks. The first results have no counters yet."""
+    learned = result.get("learners", {}).get("__all_modules__", {})
+    return {
+        "seconds": time.perf_counter(),
+        "steps": result.get("env_runners", {}).get("num_env_steps_sampled_lifetime", 0),
+        "trained": learned.get("num_env_steps_trained_lifetime", 0),
+    }
+
+
+def main() -> None:
+    """Train."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--marks", type=Path, required=True, help="file to write")
+    parser.add_argument("--runners", type=int, required=True)
+    parser.add_argument("--envs", type=int, required=True, help="of each runner")
+    parser.add_argument("--batch", type=int, default=500)
+    given = parser.parse_args()
+    # Ray's CPUs are a number to schedule by: runners, learner and driver share the cores of the machine.
+    ray.init(num_cpus=given.runners + 2, include_dashboard=False, _temp_dir=str(given.marks.parent / "ray"))
+    register_env("pong", make_pong)
+    algorithm = config(given.runners, given.envs, given.batch).build_algo()
+    try:
+        with given.marks.open("w", buffering=1) as file:
+            while True:
+                file.write(json.dumps(mark(algorithm.train())) + "\n")
+    finally:  # an interrupt
+        algorithm.stop()
+
+
+if __name__ == "__main__":
+    main()
