@@ -159,6 +159,11 @@ class ConsensusMonitor:
                 "cost": self._cost(),
             }
 
+    def traffic(self) -> dict[str, Any]:
+        """Return the run's traffic, as in `to_dict`; empty if there was no gossip."""
+        with self._changed:
+            return self.totals.to_dict() if self._members else {}
+
     def _projection(self) -> dict[str, Any]:
         """Expected and measured error of estimates from projections."""
         errors = [e for window in self.windows if (e := window.get("projection_error")) is not None]

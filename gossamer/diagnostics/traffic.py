@@ -8,6 +8,22 @@ from typing import Any
 
 from gossamer.exchange.gossip.records import Traffic
 
+NEWEST = 32  # messages that an edge's staleness is averaged over
+
+
+@dataclass(frozen=True)
+class Edge:
+    """What one member has averaged of the messages of another one."""
+
+    messages: int = 0
+    staleness: float = 0.0  # iterations, mean over about the `NEWEST` messages
+
+    def after(self, messages: int, staleness: int) -> Edge:
+        """With that many messages more, and the sum of their staleness."""
+        total = self.messages + messages
+        weight = max(messages / total, min(1.0, messages / NEWEST))
+        return Edge(total, self.staleness + weight * (staleness / messages - self.staleness))
+
 
 @dataclass
 class Totals:
@@ -19,6 +35,7 @@ class Totals:
     waited: float = 0.0  # seconds, summed over members
     staleness: Counter[int] = field(default_factory=Counter)  # iterations -> messages
     ages: Counter[int] = field(default_factory=Counter)  # floor(log2 milliseconds) -> messages
+    edges: dict[tuple[int, int], Edge] = field(default_factory=dict)  # (sender, receiver)
     # Not part of `to_dict`, since they are counted from the start of this process, not of the run:
     cpu: float = 0.0  # seconds of CPU time of the members' threads
     cpu_diagnostics: float = 0.0  # seconds of `cpu` spent on records
@@ -33,19 +50,28 @@ class Totals:
         self.ages.update(traffic.ages)
         self.cpu += traffic.cpu
         self.cpu_diagnostics += traffic.cpu_diagnostics
+        for edge, (count, staleness) in traffic.edges.items():
+            self.edges[edge] = self.edges.get(edge, Edge()).after(count, staleness)
 
     def to_dict(self) -> dict[str, Any]:
         """Return data for JSON; histogram keys are strings, in numerical order."""
         counts = {name: {str(k): n for k, n in sorted(getattr(self, name).items())} for name in ("staleness", "ages")}
-        return {"sent": self.sent, "mixed": self.mixed, "refused": self.refused, "waited": self.waited, **counts}
+        edges = [
+            {"from": sender, "to": receiver, "messages": edge.messages, "staleness": edge.staleness}
+            for (sender, receiver), edge in sorted(self.edges.items())
+        ]
+        sums = {"sent": self.sent, "mixed": self.mixed, "refused": self.refused, "waited": self.waited}
+        return {**sums, **counts, "edges": edges}
 
     @staticmethod
     def from_dict(state: dict[str, Any]) -> Totals:
         """Restore the result of `to_dict`."""
         staleness, ages = ({int(k): int(n) for k, n in state[name].items()} for name in ("staleness", "ages"))
-        return Totals(
-            state["sent"], state["mixed"], state["refused"], state["waited"], Counter(staleness), Counter(ages)
-        )
+        edges = {  # not in files of 0.3
+            (each["from"], each["to"]): Edge(each["messages"], each["staleness"]) for each in state.get("edges", [])
+        }
+        counts = (state["sent"], state["mixed"], state["refused"], state["waited"])
+        return Totals(*counts, Counter(staleness), Counter(ages), edges)
 
 
 def median_age(ages: Counter[int]) -> float | None:

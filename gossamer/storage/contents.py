@@ -16,10 +16,10 @@ from gossamer.storage.lock import LOCK
 CONFIG, RESULT, GOSSIP, PICTURE = "config.json", "result.json", "gossip.json", "gossip.png"
 METRICS, EPISODES, LOG = "metrics.jsonl", "episodes.csv", "run.log"
 FILM, HOSTS, SPEC = "video.mp4", "hosts.json", "spec.json"
-SINKS, EVALUATIONS = "sinks.json", "evaluations.jsonl"
+SINKS, EVALUATIONS, STATUS = "sinks.json", "evaluations.jsonl", "status.json"
 TENSORBOARD, CHECKPOINTS = "tensorboard", "checkpoints"
 
-_OURS = (CONFIG, SPEC, RESULT, GOSSIP, PICTURE, METRICS, EPISODES, EVALUATIONS, LOG, FILM, HOSTS, SINKS, LOCK)
+_OURS = (CONFIG, SPEC, RESULT, GOSSIP, PICTURE, METRICS, EPISODES, EVALUATIONS, LOG, FILM, HOSTS, SINKS, STATUS, LOCK)
 _NAMES = "|".join(map(re.escape, _OURS))
 _STEP = r"checkpoints/(step_\d{12}|\.step_\d{12}[^/]*)"  # whole, or left by a process that was killed
 _FILE = re.compile(

@@ -14,24 +14,26 @@ from typing import Any, TypeAlias
 Content: TypeAlias = str | bytes | Callable[[Path], object]
 
 
-def atomic_write(path: Path, content: Content) -> None:
+def atomic_write(path: Path, content: Content, *, durable: bool = True) -> None:
     """Write `content` to a temporary file beside `path`, then rename it to `path`, replacing a file of that name.
 
     `content`: text, bytes, or a function that writes a file or a folder at the path it is given. That path has the
-    suffix of `path`. The file and its rename are on disk when this returns. Where it raises, `path` is unchanged and
-    the temporary file is removed."""
+    suffix of `path`. The file and its rename are on disk when this returns, unless `durable` is False: then a power
+    failure may lose them. Where it raises, `path` is unchanged and the temporary file is removed."""
     beside = temporary(path)
     try:
         if callable(content):
             content(beside)
         else:
             beside.write_bytes(content.encode() if isinstance(content, str) else content)
-        sync(beside)
+        if durable:
+            sync(beside)
         beside.replace(path)
     except BaseException:
         _remove(beside)
         raise
-    sync(path.parent)
+    if durable:
+        sync(path.parent)
 
 
 def temporary(path: Path) -> Path:

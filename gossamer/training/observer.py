@@ -27,8 +27,10 @@ from gossamer.training.evaluator import Evaluator
 from gossamer.training.hosts import Hosts
 from gossamer.training.progress import HostStatus, Progress
 from gossamer.training.recorder import Recorder
+from gossamer.training.status import status
 
 ROW_SECONDS = 2.0  # between two rows of metrics
+STATUS_SECONDS = 0.5  # between two versions of `status.json`
 CHECKPOINT_SECONDS = 60.0  # between two checkpoints
 FENCE_SECONDS = 10.0  # that a worker must be away until others may take the steps that it has leased
 
@@ -68,7 +70,7 @@ class RunObserver:
         self._barrier = Barrier(self.members, self.services, self.now)
         if self.together:
             self._barrier.begin(save=False)
-        self._began = self._written = self._kept = self.now()
+        self._began = self._written = self._status_written = self._kept = self.now()
         self._kept_steps = self.progress.steps
         self._lock = threading.Lock()  # workers are threads
         self._away: dict[str, float] = {}  # worker -> since when
@@ -107,6 +109,8 @@ class RunObserver:
                 self._look_for_success()
                 if self.now() - self._written >= ROW_SECONDS:
                     self.write()
+                elif self.now() - self._status_written >= STATUS_SECONDS:
+                    self._write_status()
                 self.display.tick()
 
     def note(self, text: str) -> None:
@@ -137,12 +141,17 @@ class RunObserver:
                 self.solved_steps = p.steps
 
     def write(self) -> None:
-        """One row of metrics, after the evaluations that have ended since the last one."""
+        """One row of metrics, after the evaluations that have ended since the last one, and the status."""
         self._written = self.now()
         self.take_evaluations()
         if self.consensus is not None:
             self.progress.gossip = self.consensus.row()
         self.recorder.write(self.progress.row())
+        self._write_status()
+
+    def _write_status(self) -> None:
+        self._status_written = self.now()
+        self.recorder.write_status(status(self.progress, self.hosts, self.consensus))
 
     def take_evaluations(self) -> int:
         """Record the evaluations that have ended since the last call; how many."""
@@ -234,6 +243,7 @@ class RunObserver:
             address = self.hosts.addresses.get(name, "")
             workers = self.host_workers.get(name, ())
             self.progress.hosts[name] = HostStatus(name, address, where is not None, workers)
+            self._write_status()
 
     def keep(self) -> None:
         """Write a checkpoint of the states that were saved last."""

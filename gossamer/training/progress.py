@@ -142,7 +142,12 @@ class Progress:
         return {**shares, "other": 1 - sum(shares.values())}
 
     def row(self) -> dict[str, Any]:
-        """One line of `metrics.jsonl`."""
+        """One line of `metrics.jsonl`. Policy lag and waiting batches are those since the last one."""
+        self._close_interval()
+        return self.current()
+
+    def current(self) -> dict[str, Any]:
+        """What a row has, as of now; policy lag, waiting batches and gossip as of the last row."""
         return {
             "steps": self.steps,
             "frames": self.steps * self.frames_per_step,
@@ -154,19 +159,18 @@ class Progress:
             "episodes": self.episodes,
             "mean_return": self.mean_return,
             **self._metrics(),
-            **self._queue(),
+            **self.queue,
             **self.gossip,
             **{f"time/{part}": round(share, 4) for part, share in self.shares().items()},
         }
 
-    def _queue(self) -> dict[str, float]:
-        """Policy lag and waiting batches since the last row."""
+    def _close_interval(self) -> None:
+        """Set `queue` from the policy lag and the waiting batches since the last row."""
         with self._lock:
             lag, waiting = self._row_lag, self._row_waiting
             self._row_lag, self._row_waiting = Counter[int](), []
         self.queue = {f"policy_lag_{name}": value for name, value in summary(lag).items()}
         self.queue |= {"queue": sum(waiting) / len(waiting)} if waiting else {}
-        return self.queue
 
     def _metrics(self) -> dict[str, float]:
         """Of the members' last updates, the mean over those that have them."""

@@ -1,4 +1,4 @@
-"""The record of a run: rows of metrics, episodes and evaluations in files, and the metrics for the sinks (`--log`)."""
+"""The record of a run: metrics, episodes, evaluations and the status in files, and the metrics for the sinks (`--log`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gossamer.storage.contents import EPISODES, EVALUATIONS, METRICS
+from gossamer.storage.contents import EPISODES, EVALUATIONS, METRICS, STATUS
 from gossamer.storage.files import atomic_write, to_json
 from gossamer.task import Episode
 from gossamer.training.sinks.base import Outcome
@@ -29,6 +29,7 @@ class Recorder:
             for name in (METRICS, EVALUATIONS):
                 _keep(directory / name, lambda line: _row_until(line, keep_until))
             _keep(directory / EPISODES, lambda line: _episode_until(line, keep_until))
+        self._status = directory / STATUS
         self._file = open(directory / METRICS, "a", buffering=1)  # noqa: SIM115  closed by close()
         self._episodes = open(directory / EPISODES, "a", newline="")  # noqa: SIM115
         self._table = csv.writer(self._episodes, lineterminator="\n")
@@ -54,6 +55,10 @@ class Recorder:
         """Add the episodes that a worker has reported, when the run had acted so many `steps` in so many `seconds`."""
         for e in episodes:
             self._table.writerow((steps, f"{seconds:.2f}", worker, e.env, e.index, f"{e.score:.9g}", e.steps))
+
+    def write_status(self, status: dict[str, Any]) -> None:
+        """Replace `status.json`. It is not forced to disk: the next one follows within a second."""
+        atomic_write(self._status, to_json(status), durable=False)
 
     def close(self, outcome: Outcome = "finished") -> dict[str, int]:
         """Close the files and tell the sinks how the run ended; the first call counts. Returns how many calls of each

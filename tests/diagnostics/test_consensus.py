@@ -308,7 +308,7 @@ def test_rows_have_the_traffic_since_the_last_one() -> None:
 def test_what_is_kept_is_json_and_can_be_gone_on_from() -> None:
     when = When()
     consensus = ConsensusMonitor(when=when)
-    consensus.take("a", Traffic(5, 6, 3, 1, 0.5, {10: 1, 2: 2}, {-3: 1, 12: 2}))
+    consensus.take("a", Traffic(5, 6, 3, 1, 0.5, {10: 1, 2: 2}, {-3: 1, 12: 2}, edges={(1, 0): (3, 14)}))
     for epoch in (0, 2):
         when.steps += 100
         give(consensus, window(epoch))
@@ -322,13 +322,15 @@ def test_what_is_kept_is_json_and_can_be_gone_on_from() -> None:
         "waited": 0.5,
         "staleness": {"2": 2, "10": 1},
         "ages": {"-3": 1, "12": 2},
+        "edges": [{"from": 1, "to": 0, "messages": 3, "staleness": pytest.approx(14 / 3)}],
     }
     assert list(kept["traffic"]["staleness"]) == ["2", "10"]
 
     again = ConsensusMonitor()
     again.load(kept, until=150)
     assert [found["steps"] for found in again.windows] == [100]
-    again.take("a", Traffic(mixed=2, staleness={2: 2}))
+    again.take("a", Traffic(mixed=2, staleness={2: 2}, edges={(1, 0): (2, 4)}))
     assert again.totals.mixed == 5
     assert again.totals.staleness == {2: 4, 10: 1}
+    assert again.totals.edges[1, 0].messages == 5
     again.close()

@@ -54,6 +54,10 @@ class Kept:
     def rows(self) -> list[int]:
         return [json.loads(line)["steps"] for line in (self.folder / "metrics.jsonl").read_text().splitlines()]
 
+    def status(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.folder / "status.json").read_text())
+        return found
+
     def saved(self) -> list[int]:
         return [checkpoint.steps for checkpoint in self.observer.store.all()]
 
@@ -70,6 +74,35 @@ def test_rows_are_two_seconds_apart(tmp_path: Path) -> None:
     assert kept.rows() == [4, 8]
     kept.observer.write()
     assert kept.rows() == [4, 8, 10]
+
+
+def test_the_status_is_half_a_second_old_at_most(tmp_path: Path) -> None:
+    kept, seen = Kept(tmp_path), []
+    for _ in range(8):
+        kept.time += 0.25
+        kept.act(steps=1)
+        seen.append(kept.status()["row"]["steps"] if (tmp_path / "status.json").exists() else 0)
+    assert seen == [0, 2, 2, 4, 4, 6, 6, 8]
+    assert [each["name"] for each in kept.status()["members"]] == ["m"]
+
+
+def test_the_status_says_at_once_that_a_host_is_away(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, ("a", "b"), host_workers={"h0": ("a",), "h1": ("b",)})
+    kept.observer.host("h0", "10.0.0.1")
+    kept.observer.host("h1", "10.0.0.2")
+    kept.observer.host("h1", None)
+    found = kept.status()
+    assert [(host["name"], host["up"]) for host in found["hosts"]] == [("h0", True), ("h1", False)]
+    assert [(member["name"], member["up"]) for member in found["members"]] == [("a", True), ("b", False)]
+    assert found["absences"] == [{"host": "h1", "at_seconds": 0.0, "away_seconds": None}]
+
+
+def test_a_status_that_cannot_be_written_ends_the_run_like_a_row(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    (tmp_path / "status.json").mkdir()  # stands for a full disk: the file cannot be replaced
+    kept.time += 1.0
+    with pytest.raises(OSError, match=r"status\.json"):
+        kept.act()
 
 
 def test_a_phase_is_shown_until_a_member_reports(tmp_path: Path) -> None:
@@ -269,6 +302,9 @@ def test_what_members_exchange_goes_to_the_ball_and_into_rows(tmp_path: Path) ->
         def row(self) -> dict[str, float]:
             return {"gossip/mixed": len(taken)}
 
+        def traffic(self) -> dict[str, float]:
+            return {"sent": 7}
+
     kept.observer.consensus = Taker()  # type: ignore[assignment]
     kept.observer.kept = lambda: written.append(len(kept.saved()))
     kept.observer.report("a", Report(10, 10, 1, exchange=("one", "two")))
@@ -277,6 +313,7 @@ def test_what_members_exchange_goes_to_the_ball_and_into_rows(tmp_path: Path) ->
     kept.observer.write()
     row = json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[-1])
     assert row["gossip/mixed"] == 3
+    assert kept.status()["traffic"] == {"sent": 7}
     kept.observer.keep()
     assert written == [1]  # once the checkpoint is there
 

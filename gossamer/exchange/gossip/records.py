@@ -83,6 +83,8 @@ class Traffic:
     weight: float = 1.0  # push-sum weight
     cpu: float = field(default=0.0, compare=False)  # seconds of CPU time of the member's thread
     cpu_diagnostics: float = field(default=0.0, compare=False)  # seconds of `cpu` spent on these records
+    edges: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
+    """(sender, receiver) -> averaged messages, and the sum of their staleness in iterations."""
 
 
 Record = Cut | InTransit | Tracked | Traffic

@@ -120,6 +120,8 @@ class Tracker:
             now = time.time()
             for m in messages:
                 self._staleness[k - m.iteration] += 1
+                count, staleness = self._edges.get((m.sender, self.rank), (0, 0))
+                self._edges[m.sender, self.rank] = count + 1, staleness + k - m.iteration
                 self._ages[math.floor(math.log2(max(now - m.published, 1e-6) * 1e3))] += 1
 
     @contextmanager
@@ -150,6 +152,7 @@ class Tracker:
             weight,
             max(0.0, now - self._cpu),
             self._spent,
+            self._edges,
         )
         records, self._records, self._cpu = (*self._records, traffic), [], now
         self._reset()
@@ -159,3 +162,4 @@ class Tracker:
         self.sent = self.refused = self._iterations = 0
         self._waited = self._spent = 0.0
         self._staleness, self._ages = Counter[int](), Counter[int]()
+        self._edges = dict[tuple[int, int], tuple[int, int]]()

@@ -123,6 +123,8 @@ def test_counts_since_the_last_look() -> None:
     assert isinstance(traffic, Traffic)
     assert (traffic.iterations, traffic.sent, traffic.mixed, traffic.refused) == (2, 3, 3, 2)
     assert traffic.staleness == {0: 1, 2: 2}
+    assert sum(count for count, _ in traffic.edges.values()) == 3
+    assert sum(staleness for _, staleness in traffic.edges.values()) == 4
     assert sum(traffic.ages.values()) == 3
     assert traffic.ages[11] == 1  # 2,048 to 4,095 ms
     assert (traffic.waited, traffic.weight) == (0.0, 0.5)

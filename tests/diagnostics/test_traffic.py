@@ -1,0 +1,20 @@
+"""Traffic on the edges of the gossip graph."""
+
+from __future__ import annotations
+
+import pytest
+
+from gossamer.diagnostics.traffic import NEWEST, Edge
+
+
+def test_few_messages_have_their_plain_mean() -> None:
+    edge = Edge().after(1, 4).after(3, 0).after(4, 12)
+    assert (edge.messages, edge.staleness) == (8, pytest.approx((4 + 0 + 12) / 8))
+
+
+def test_an_edge_forgets_old_messages() -> None:
+    edge = Edge().after(1000, 5000)
+    assert edge.staleness == 5.0
+    edge = edge.after(NEWEST // 2, NEWEST // 2)  # staleness 1: half of the newest messages
+    assert edge.staleness == pytest.approx(3.0)
+    assert edge.after(NEWEST, 0).staleness == 0.0
