@@ -233,6 +233,7 @@ class Spec:
     actions: Space
     frames_per_step: int = 1  # emulator frames per step
     layout: Layout | None = None  # of an observation that consists of several arrays
+    action_names: tuple[str, ...] = ()  # of the actions of a `Discrete` space, where the environment names them
 
     @property
     def parts(self) -> tuple[Part, ...]:

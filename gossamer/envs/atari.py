@@ -128,9 +128,10 @@ class AtariVector:
         self._screen = _engine(game, preset, num_envs, threads, SCREEN, 1, grayscale=False) if render else None
         self._picture: Array | None = None
         self._preset, self.num_envs = preset, num_envs
-        actions = len(self._engine.ale.get_action_set())
-        self.spec = Spec((preset.stack, *size), np.dtype(np.uint8), Discrete(actions), preset.frame_skip)
-        self._actions = actions
+        names = tuple(action.name.lower() for action in self._engine.ale.get_action_set())
+        shape, actions = (preset.stack, *size), Discrete(len(names))
+        self.spec = Spec(shape, np.dtype(np.uint8), actions, preset.frame_skip, action_names=names)
+        self._actions = len(names)
         self._frame = np.zeros(num_envs, np.int64)  # [B] frame number within the episode at the last step
 
     def reset(self, seed: int) -> Array:

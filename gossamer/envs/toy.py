@@ -111,7 +111,7 @@ class Catch:
 class _Catch:
     def __init__(self, num_envs: int, pixels: bool) -> None:
         shape, dtype = ((1, PIXELS, PIXELS), np.uint8) if pixels else ((ROWS * COLUMNS,), np.float32)
-        self.spec = Spec(shape, np.dtype(dtype), actions=Discrete(3))
+        self.spec = Spec(shape, np.dtype(dtype), actions=Discrete(3), action_names=("left", "stay", "right"))
         self._row, self._column, self._paddle = (np.zeros(num_envs, np.int64) for _ in range(3))
 
     def begin(self, where: Array, rng: np.random.Generator) -> None:
