@@ -30,4 +30,5 @@ PY
 "$root/.venv-wheel/bin/gossamer" list
 "$root/.venv-wheel/bin/gossamer" train paac --env catch --steps 2000 --run-dir run
 "$root/.venv-wheel/bin/gossamer" evaluate run --episodes 3 --json
+"$root/.venv-wheel/bin/gossamer" watch run --save page.html
 echo "wheel: $wheel works"

@@ -12,6 +12,8 @@ from gossamer.commands.reporting import Report
 from gossamer.commands.showing import List, Show
 from gossamer.commands.studying import Runs, study
 from gossamer.commands.training import Resume, train
+from gossamer.commands.watch import Watch
+from gossamer.commands.words import with_port
 from gossamer.config.command_line import parse
 from gossamer.errors import UserError, near
 
@@ -20,6 +22,7 @@ COMMANDS: dict[str, Any] = {
     "resume": Resume,
     "evaluate": Evaluate,
     "record": Record,
+    "watch": Watch,
     "study": study,
     "runs": Runs,
     "export": Export,
@@ -41,7 +44,7 @@ def run(name: str, words: Sequence[str]) -> int:
     """Run one command with the words after it; returns its exit code. Raises `UserError` for invalid words."""
     if name not in COMMANDS:
         raise UserError(f"unknown command {name}{near(name, COMMANDS)}; available: {', '.join(COMMANDS)}")
-    command = COMMANDS[name]
+    command, words = COMMANDS[name], with_port(words)
     if isinstance(command, type):
         return call(command, name, words) or 0
     return command(words) or 0

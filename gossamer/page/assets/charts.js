@@ -1,0 +1,261 @@
+"use strict";
+// Charts: lines over steps, frames or seconds, drawn by uPlot. One widget is {node, update, destroy}.
+
+const view = { x: "steps", smoothing: 0, plots: new Set() };
+const X_AXES = { steps: "steps", frames: "frames", seconds: "time" };
+
+/** Exponential mean that begins without a bias. */
+function smoothed(values, weight) {
+  let sum = 0,
+    scale = 0;
+  return values.map((value) => {
+    if (!isNumber(value)) return value ?? null;
+    sum = weight * sum + (1 - weight) * value;
+    scale = weight * scale + (1 - weight);
+    return sum / scale;
+  });
+}
+
+/** Change of a counter per second, over about `span` rows. */
+function rateOf(counts, seconds, span = 3) {
+  return (counts || []).map((count, i) => {
+    const j = Math.max(0, i - span),
+      time = seconds[i] - seconds[j];
+    return isNumber(count) && isNumber(counts[j]) && time > 0 && count >= counts[j] ? (count - counts[j]) / time : null;
+  });
+}
+
+/** Rows as strictly increasing x: a resumed run may repeat one. */
+function increasing(x, y) {
+  const xs = [],
+    ys = [];
+  let most = -Infinity;
+  for (let i = 0; i < x.length; i++)
+    if (isNumber(x[i]) && x[i] > most) {
+      xs.push((most = x[i]));
+      ys.push(y[i] ?? null);
+    }
+  return [xs, ys];
+}
+
+const ticks = (u, values) => values.map((value) => (view.x === "seconds" ? duration(value) : compact(value)));
+
+/**
+ * A chart. `lines()` returns [{label, mark, x, y, dots}], `mark` being a CSS colour variable.
+ * Options: log (scale), unit, tall, least (the y axis reaches down to), keep (never smoothed).
+ */
+function chart({ name, text, unit = "", lines, log = false, height = 190, least = null, keep = false }) {
+  const keys = h("div", { class: "keys" }),
+    plot = h("div", { class: "plot", tabindex: "0", role: "img" });
+  const node = h(
+    "section",
+    { class: "card chart" },
+    h("header", {}, h("h3", {}, name, unit && h("span", { class: "sub" }, ` ${unit}`)), help(text), keys),
+    plot,
+  );
+  let u = null,
+    shown = [],
+    made = "",
+    zoomed = false;
+
+  const key = (at) =>
+    fill(
+      keys,
+      shown
+        .filter((line) => !line.faint && !line.dots)
+        .map((line) => {
+          const value = at === null ? last(line.y) : line.y[at];
+          return h(
+            "span",
+            { css: { "--mark": `var(${line.mark})` } },
+            shown.length > 1 && h("i"),
+            shown.length > 1 && `${line.label} `,
+            h("b", {}, number(value)),
+          );
+        }),
+      at !== null && h("span", {}, `at ${view.x === "seconds" ? duration(u.data[0][at]) : number(u.data[0][at])}`),
+    );
+
+  function options() {
+    const axis = {
+      stroke: css("--soft"),
+      grid: { stroke: css("--faint"), width: 1 },
+      ticks: { show: false },
+      font: "11px system-ui, sans-serif",
+    };
+    return {
+      width: Math.max(120, plot.clientWidth),
+      height,
+      legend: { show: false },
+      cursor: { sync: { key: "all", scales: ["x", null] }, points: { size: 6 }, drag: { x: true, y: false } },
+      scales: {
+        x: { time: false },
+        y: { distr: log ? 3 : 1, range: log ? undefined : (_, low, high) => span(low, high, least) },
+      },
+      axes: [
+        { ...axis, values: ticks, size: 26, space: 70 },
+        { ...axis, size: 48, values: (_, values) => values.map((value) => (value === null ? "" : compact(value))) },
+      ],
+      series: [
+        {},
+        ...shown.map((line) => ({
+          label: line.label,
+          stroke: line.faint ? css(line.mark) + "44" : css(line.mark),
+          width: line.faint ? 1 : 1.7,
+          spanGaps: true,
+          dash: line.dash,
+          ...(line.dots
+            ? { paths: () => null, points: { show: true, size: 3, width: 0, fill: css(line.mark) + "55" } }
+            : { points: { show: false } }),
+        })),
+      ],
+      hooks: {
+        setCursor: [(self) => key(self.cursor.idx ?? null)],
+        setSelect: [
+          (self) => {
+            zoomed = zoomed || self.select.width > 0;
+          },
+        ],
+      },
+    };
+  }
+
+  function span(low, high, floor) {
+    if (!isNumber(low)) return [0, 1];
+    const bottom = floor === null ? low : Math.min(low, floor),
+      room = (high - bottom) * 0.06 || Math.abs(high) * 0.1 || 1;
+    return [floor === null || low < floor ? bottom - room : floor, high + room];
+  }
+
+  function update() {
+    const weight = keep ? 0 : view.smoothing;
+    const found = lines()
+      .map((line) => {
+        const [x, y] = increasing(line.x, line.y);
+        return { ...line, x, y: log ? y.map((v) => (v > 0 ? v : null)) : y };
+      })
+      .filter((line) => line.y.some(isNumber));
+    shown = found.flatMap((line) =>
+      weight > 0 && !line.dots
+        ? [
+            { ...line, faint: true },
+            { ...line, y: smoothed(line.y, weight) },
+          ]
+        : [line],
+    );
+    const empty = !shown.length;
+    if (empty) {
+      destroy();
+      fill(plot, h("p", { class: "none" }, "nothing recorded"));
+      fill(keys);
+      plot.removeAttribute("tabindex");
+      return;
+    }
+    const data = shown.length === 1 ? [shown[0].x, shown[0].y] : uPlot.join(shown.map((line) => [line.x, line.y]));
+    shown = shown.map((line, i) => ({ ...line, y: data[i + 1] }));
+    const wanted = JSON.stringify([
+      shown.map((line) => [line.label, line.mark, line.faint, line.dots]),
+      view.x,
+      document.documentElement.className,
+    ]);
+    if (u && made === wanted) {
+      u.setData(data, !zoomed);
+      if (zoomed) u.redraw();
+    } else {
+      destroy();
+      fill(plot);
+      plot.tabIndex = 0;
+      zoomed = false;
+      u = new uPlot(options(), data, plot);
+      u.root.addEventListener("dblclick", () => {
+        zoomed = false;
+        update();
+      });
+      made = wanted;
+      watcher.observe(plot);
+      view.plots.add(api);
+    }
+    if (!isNumber(u.cursor.idx) || u.cursor.left < 0) key(null);
+    plot.setAttribute(
+      "aria-label",
+      `${name} over ${X_AXES[view.x]}: ${found
+        .filter((line) => !line.dots)
+        .slice(0, 6)
+        .map((line) => `${line.label} ${number(last(line.y))} ${unit}`)
+        .join(", ")}. Arrow keys move along the curve.`,
+    );
+  }
+
+  function destroy() {
+    if (u) u.destroy();
+    u = null;
+    made = "";
+    watcher.disconnect();
+    view.plots.delete(api);
+  }
+
+  plot.addEventListener("keydown", (event) => {
+    const move = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity, Escape: NaN }[event.key];
+    if (!u || move === undefined) return;
+    event.preventDefault();
+    if (Number.isNaN(move)) {
+      zoomed = false;
+      u.setCursor({ left: -10, top: -10 });
+      update();
+      return;
+    }
+    const count = u.data[0].length,
+      step = Math.max(1, Math.round(count / 100));
+    const at = Math.max(0, Math.min(count - 1, (u.cursor.idx ?? count - 1) + step * move));
+    u.setCursor({ left: u.valToPos(u.data[0][at], "x"), top: 10 });
+  });
+
+  const watcher = new ResizeObserver(() => {
+    if (u && plot.clientWidth) u.setSize({ width: plot.clientWidth, height });
+  });
+  const api = { node, update, destroy };
+  return api;
+}
+
+/** The controls that all charts of a view share. */
+function controls(changed) {
+  const weight = h("output", {}, view.smoothing ? view.smoothing.toFixed(2) : "off");
+  return h(
+    "div",
+    { class: "bar", role: "group", "aria-label": "All charts" },
+    h(
+      "label",
+      {},
+      "against",
+      h(
+        "select",
+        {
+          onchange: (event) => {
+            view.x = event.target.value;
+            changed();
+          },
+        },
+        Object.entries(X_AXES).map(([name, text]) => h("option", { value: name, selected: view.x === name }, text)),
+      ),
+    ),
+    h(
+      "label",
+      {},
+      "smoothing",
+      h("input", {
+        type: "range",
+        min: 0,
+        max: 0.98,
+        step: 0.02,
+        value: view.smoothing,
+        oninput: (event) => {
+          view.smoothing = Number(event.target.value);
+          weight.textContent = view.smoothing ? view.smoothing.toFixed(2) : "off";
+          changed();
+        },
+      }),
+      weight,
+    ),
+    h("span", { class: "sub" }, "drag: zoom · double click: all"),
+  );
+}

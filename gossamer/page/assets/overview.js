@@ -1,0 +1,169 @@
+"use strict";
+// All runs: a table, and the ticked ones laid over each other.
+
+function overview() {
+  const body = h("tbody");
+  const table = h(
+    "table",
+    { class: "runs" },
+    h("caption", { class: "sr" }, "All runs; tick those to compare"),
+    h(
+      "thead",
+      {},
+      h(
+        "tr",
+        {},
+        [
+          ["", ""],
+          ["run", ""],
+          ["state", ""],
+          ["steps", ""],
+          ["mean return", "num"],
+          ["steps/s", "num"],
+          ["return over time", ""],
+          ["time", "num"],
+        ].map(([name, kind]) => h("th", { scope: "col", class: kind }, name)),
+      ),
+    ),
+    body,
+  );
+  const none = h("p", { class: "none" }, "No runs here yet: they appear as soon as one starts.");
+  widgets.push({
+    update: () => {
+      updateRows(body);
+      none.hidden = body.children.length > 0;
+    },
+  });
+  const metric = h("select", { onchange: schedule });
+  const across = (name, more = {}) =>
+    chart({
+      name: about(name)[0],
+      unit: about(name)[1],
+      text: about(name)[2],
+      height: 260,
+      ...more,
+      lines: () =>
+        selected().map((key, i) => {
+          const rows = rowsOf(key);
+          return { label: runs.get(key)?.name || key, mark: colour(i), x: rows[view.x] || [], y: rows[name] || [] };
+        }),
+    });
+  const others = chart({
+    name: "Another figure",
+    height: 260,
+    lines: () =>
+      selected().map((key, i) => {
+        const rows = rowsOf(key);
+        return {
+          label: runs.get(key)?.name || key,
+          mark: colour(i),
+          x: rows[view.x] || [],
+          y: rows[metric.value] || [],
+        };
+      }),
+  });
+  const refresh = others.update;
+  others.update = () => {
+    addOptions(metric);
+    refresh();
+  };
+  others.node
+    .querySelector("h3")
+    .replaceChildren(h("label", {}, h("span", { class: "sr" }, "Another figure: "), metric));
+  return [
+    h("h1", { class: "sr" }, "Runs"),
+    h("section", { class: "card" }, h("div", { class: "scroll" }, table), none),
+    h("div", { css: { height: "16px" } }),
+    controls(schedule),
+    h("div", { class: "grid" }, add(across("mean_return"), across("steps_per_second", { least: 0 }), others)),
+  ];
+}
+
+/** The figures that one of the selected runs has. */
+function addOptions(metric) {
+  const known = new Set([...metric.options].map((each) => each.value)),
+    skip = new Set([...COUNTERS, ...MAIN_CHARTS]);
+  for (const key of selected())
+    for (const name of Object.keys(rowsOf(key))) {
+      if (!known.has(name) && !skip.has(name)) {
+        known.add(name);
+        metric.append(h("option", { value: name, selected: name === "entropy" }, about(name)[0]));
+      }
+    }
+}
+
+/** Bring the rows up to date. What can be clicked or has the focus stays in its place while figures change. */
+function updateRows(body) {
+  const known = new Map([...body.children].map((row) => [row.dataset.run, row]));
+  const rows = newestFirst().map((run) => {
+    const row = known.get(run.key) || runRow(run),
+      place = selected().indexOf(run.key);
+    row.style.setProperty("--mark", place >= 0 ? `var(${colour(place)})` : "var(--accent)");
+    row.querySelector("input").checked = place >= 0;
+    for (const cell of [...row.children].slice(2)) cell.remove();
+    row.append(...figures(run));
+    return row;
+  });
+  if (rows.length === body.children.length && rows.every((row, i) => row === body.children[i])) return;
+  const focused = document.activeElement?.id;
+  fill(body, rows);
+  if (focused) document.getElementById(focused)?.focus();
+}
+
+/** A row of the table, without its figures. */
+function runRow(run) {
+  const tick = (event) => {
+    chosen = event.target.checked ? [...selected(), run.key] : selected().filter((key) => key !== run.key);
+    schedule();
+  };
+  return h(
+    "tr",
+    { "data-run": run.key },
+    h(
+      "td",
+      {},
+      h("input", {
+        type: "checkbox",
+        id: `tick ${run.key}`,
+        "aria-label": `Compare ${run.name}`,
+        onchange: tick,
+      }),
+    ),
+    h(
+      "td",
+      { class: "name" },
+      h("a", { href: to(run.key), id: `open ${run.key}` }, run.name),
+      h(
+        "div",
+        { class: "sub" },
+        [run.architecture, run.algorithm, run.env, `seed ${run.seed}`].filter(Boolean).join(" · "),
+      ),
+    ),
+  );
+}
+
+/** The cells that change while a run trains. */
+function figures(run) {
+  const share = run.total ? Math.min(1, (run.steps || 0) / run.total) : 0;
+  return [
+    h("td", { class: "state" }, h("span", { class: `chip ${run.state}`, title: STATES[run.state] }, run.state)),
+    h(
+      "td",
+      { class: "steps" },
+      `${compact(run.steps)} `,
+      h("span", { class: "sub" }, `of ${compact(run.total)}`),
+      h("div", { class: "progress" }, h("i", { css: { width: `${100 * share}%` } })),
+    ),
+    h("td", { class: "num return", "data-what": "return" }, number(run.mean_return)),
+    h("td", { class: "num rate", "data-what": "steps/s" }, number(Math.round(run.steps_per_second ?? NaN))),
+    h("td", { class: "spark" }, sparkline(run.spark)),
+    h(
+      "td",
+      { class: "num time" },
+      duration(run.seconds),
+      run.state === "running" &&
+        isNumber(run.left_seconds) &&
+        h("div", { class: "sub" }, `${duration(run.left_seconds)} left`),
+    ),
+  ];
+}

@@ -1,0 +1,104 @@
+"""Reads files that grow or are replaced meanwhile. Links and special files are never opened."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+PIECE = 1 << 20  # bytes that are read at a time
+MOST = 1 << 24  # bytes of a JSON file; larger ones are not read
+
+
+def open_file(path: Path) -> int | None:
+    """Open a regular file for reading: a file descriptor, None where there is none. A link is not followed."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    if stat.S_ISREG(os.fstat(handle).st_mode):
+        return handle
+    os.close(handle)
+    return None
+
+
+class Lines:
+    """The lines of a file that is appended to."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: tuple[int, int] | None = None  # device and inode of what has been read
+        self._offset = self._size = 0  # bytes, read and seen
+        self.behind = False  # whether there may be more, after a piece that was read in full
+        self.restarts = 0  # how often the file was replaced or cut off, as when a run is resumed: all is read again
+
+    def read(self, size: int = PIECE) -> list[str]:
+        """The complete lines since the last call, of about `size` bytes at most; none where there is no such file."""
+        if not self._may_have_more():
+            return []
+        handle = open_file(self._path)
+        if handle is None:
+            return []
+        try:
+            self._look(os.fstat(handle))
+            found = os.pread(handle, size, self._offset)
+        finally:
+            os.close(handle)
+        self.behind = len(found) == size
+        whole = found[: found.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        return whole.decode(errors="replace").splitlines()
+
+    def _may_have_more(self) -> bool:
+        """Without opening it, as most files have not changed at most looks."""
+        try:
+            found = os.lstat(self._path)
+        except OSError:
+            return False
+        unread = self._offset < self._size
+        return unread or found.st_size != self._size or (found.st_dev, found.st_ino) != self._file
+
+    def _look(self, found: os.stat_result) -> None:
+        same = self._file == (found.st_dev, found.st_ino)
+        if self._file is not None and not (same and found.st_size >= self._offset):
+            self._offset = 0
+            self.restarts += 1
+        self._file, self._size = (found.st_dev, found.st_ino), found.st_size
+
+
+class Document:
+    """The JSON object in a file that is replaced as a whole."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._seen = path, (0, 0, 0)
+        self.content: dict[str, Any] = {}  # empty where there is no such file, or it is damaged
+
+    def read(self) -> bool:
+        """Look again; whether `content` is new."""
+        try:
+            found = os.lstat(self._path)
+            seen = (found.st_ino, found.st_mtime_ns, found.st_size)
+        except OSError:
+            seen = (0, 0, 0)
+        if seen == self._seen:
+            return False
+        self._seen, self.content = seen, self._load() if 0 < seen[2] <= MOST else {}
+        return True
+
+    @property
+    def changed_at(self) -> float:
+        """Unix time of the last change; 0 where there is no such file."""
+        return self._seen[1] / 1e9
+
+    def _load(self) -> dict[str, Any]:
+        handle = open_file(self._path)
+        if handle is None:
+            return {}
+        with os.fdopen(handle, "rb") as file:
+            try:
+                found = json.load(file)
+            except ValueError:
+                return {}
+        return found if isinstance(found, dict) else {}

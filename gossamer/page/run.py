@@ -1,0 +1,197 @@
+"""One run directory, read again and again: what has been added since a reader last looked.
+
+`storage.runs` reads a run once and completely; a page looks twice a second, so this remembers what it has read. It
+imports no torch, so that `gossamer watch` starts at once."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+from collections import deque
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gossamer.page.files import Document, Lines
+from gossamer.page.series import Series
+from gossamer.storage.contents import CONFIG, EPISODES, GOSSIP, HOSTS, LOG, METRICS, RESULT, STATUS
+from gossamer.storage.lock import is_held
+
+DOCUMENTS = {"config": CONFIG, "status": STATUS, "result": RESULT, "hosts": HOSTS, "gossip": GOSSIP}
+LOG_LINES = 500  # that are kept
+SPARK = 60  # points of the small curve in the table of runs
+
+
+class Cursor(NamedTuple):
+    """How much of a run somebody has been told."""
+
+    epoch: int = -1  # an older one is told everything again
+    version: int = 0
+    rows: int = 0
+    episodes: int = 0
+    lines: int = 0
+
+    @staticmethod
+    def parse(text: str) -> Cursor:
+        """The inverse of `str`; a cursor that has seen nothing where the text is none."""
+        words = text.split("-")
+        known = len(words) == 5 and all(word.isdecimal() and len(word) < 16 for word in words)
+        return Cursor(*map(int, words)) if known else Cursor()
+
+    def __str__(self) -> str:
+        return "-".join(map(str, self))
+
+
+class RunView:
+    """What is known of one run. The caller locks."""
+
+    def __init__(self, key: str, directory: Path) -> None:
+        self.key, self.directory = key, directory
+        self.version = 0  # counts changes
+        self.state, self._held = "", False  # whether a process holds its lock
+        self.epoch = 0  # changes whenever what has been told before does not hold any more
+        self._documents = {name: Document(directory / file) for name, file in DOCUMENTS.items()}
+        self._changed = dict.fromkeys(DOCUMENTS, 0)  # document -> version of its last change
+        self._files = [Lines(directory / name) for name in (METRICS, EPISODES, LOG)]
+        self.rows, self.episodes = Series(), Series()
+        self._log, self._lines = deque[str](maxlen=LOG_LINES), 0
+
+    def poll(self, *, thoroughly: bool = True) -> int:
+        """Read what is new; returns how many bytes of lines that was, roughly. Not `thoroughly`: only what changes all
+        the time while a run trains."""
+        held = is_held(self.directory)
+        thoroughly, self._held = thoroughly or held != self._held, held
+        for name in self._documents if thoroughly else ("status",):
+            if self._documents[name].read():
+                self.version += 1
+                self._changed[name] = self.version
+        found = self._read_lines()
+        state = self._state()
+        self.version += any(found) or state != self.state
+        self.state = state
+        return sum(len(line) for lines in found for line in lines)
+
+    @property
+    def behind(self) -> bool:
+        """Whether there is much to read yet."""
+        return not self.version or any(file.behind for file in self._files)
+
+    def read_all(self) -> None:
+        """Read all that is there."""
+        while self.poll():
+            pass
+
+    def _read_lines(self) -> list[list[str]]:
+        """Read the files that grow. One that was replaced, as when a run is resumed, begins anew."""
+        before, thinned = [file.restarts for file in self._files], self.rows.thinned + self.episodes.thinned
+        metrics, episodes, log = found = [file.read() for file in self._files]
+        new = [file.restarts > old for file, old in zip(self._files, before, strict=True)]
+        self.rows, self.episodes = Series() if new[0] else self.rows, Series() if new[1] else self.episodes
+        if new[2]:
+            self._log.clear()
+        for row in filter(None, map(_parsed, metrics)):
+            self.rows.add(row)
+        for line in episodes:
+            self._add_episode(line)
+        self._log.extend(log)
+        self._lines += len(log)
+        self.epoch += any(new) or self.rows.thinned + self.episodes.thinned != thinned
+        return found
+
+    def _add_episode(self, line: str) -> None:
+        """A line of `episodes.csv`: steps, seconds, member, environment, index, return, length."""
+        if not self.episodes.due:
+            self.episodes.skip()
+            return
+        try:
+            steps, seconds, _, _, _, score, length = next(csv.reader([line]))
+            numbers = {"steps": int(steps), "seconds": float(seconds), "return": float(score), "length": int(length)}
+        except ValueError:  # the first line, or one that was cut off by a crash
+            return
+        self.episodes.add(numbers)
+
+    def _state(self) -> str:
+        """As `storage.runs.RunRecord.state`, but that a run has ended as soon as it says how."""
+        written = {name: self._documents[name].changed_at for name in ("status", "result")}
+        if self._held and not written["result"] > written["status"]:
+            return "running"
+        result = self.result
+        if not result:
+            return "crashed"
+        if result.get("short"):
+            return "short"
+        return "interrupted" if str(result.get("ended")).startswith("SIG") else "ended"
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """The content of `result.json`; empty where the run has not ended, or goes on since."""
+        found = self._documents["result"].content
+        later = self.rows.newest.get("steps") or 0
+        return found if found.get("steps", -1) >= later else {}
+
+    @property
+    def now(self) -> dict[str, Any]:
+        """The newest row, also if `metrics.jsonl` does not have it yet."""
+        row = self._documents["status"].content.get("row") or {}
+        newest = self.rows.newest
+        return row if (row.get("seconds") or 0) > (newest.get("seconds") or 0) else newest
+
+    def summary(self) -> dict[str, Any]:
+        """A line of the table of runs."""
+        config, status, now = self._documents["config"], self._documents["status"], self.now
+        parts = {name: config.content.get(name) or {} for name in ("run", "env", "architecture", "algorithm")}
+        return {
+            "key": self.key,
+            "name": self.key if self.key != "." else self.directory.resolve().name,
+            "state": self.state,
+            "activity": status.content.get("activity", "") if self.state == "running" else "",
+            "ended": self.result.get("ended", ""),
+            "architecture": parts["architecture"].get("name"),
+            "algorithm": parts["algorithm"].get("name"),
+            "env": parts["env"].get("name"),
+            "seed": parts["run"].get("seed"),
+            "total": parts["run"].get("steps"),
+            "started": config.changed_at,
+            "left_seconds": status.content.get("left_seconds"),
+            "spark": self._spark(),
+            **{name: now.get(name) for name in ("steps", "frames", "seconds", "steps_per_second", "mean_return")},
+            "episodes": now.get("episodes"),
+        }
+
+    def _spark(self) -> list[float]:
+        """The mean return over time, at most `SPARK` points."""
+        known = [value for value in self.rows.columns.get("mean_return", []) if value is not None]
+        step = -(-len(known) // SPARK) or 1
+        return known[::-1][::step][::-1]
+
+    def update(self, cursor: Cursor) -> tuple[dict[str, Any] | None, Cursor]:
+        """What is new since the cursor, None if nothing is; and the cursor after it."""
+        reset = cursor.epoch != self.epoch or cursor.version > self.version
+        before = Cursor() if reset else cursor
+        after = Cursor(self.epoch, self.version, self.rows.rows, self.episodes.rows, self._lines)
+        if after == cursor:
+            return None, cursor
+        fresh = max(0, len(self._log) - max(0, self._lines - before.lines))
+        content = {
+            "key": self.key,
+            "reset": reset,
+            "rows": self.rows.since(before.rows),
+            "now": self.now,
+            "episodes": self.episodes.since(before.episodes),
+            "log": list(itertools.islice(self._log, fresh, None)),
+            **{name: self._told(name) for name in DOCUMENTS if self._changed[name] > before.version or reset},
+        }
+        return content, after
+
+    def _told(self, name: str) -> dict[str, Any]:
+        """A document, without what stands in another one."""
+        content = self.result if name == "result" else self._documents[name].content
+        return {key: value for key, value in content.items() if key not in ("config", "windows", "row")}
+
+
+def _parsed(line: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except ValueError:  # cut off by a crash
+        return {}
+    return row if isinstance(row, dict) else {}

@@ -1,0 +1,62 @@
+"""Rows of numbers, thinned so that any length of run fits into memory and into a browser."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+MOST = 4000  # rows that are kept
+
+
+class Series:
+    """Columns of rows that are added one by one: every `stride`-th row is kept, and the newest one beside.
+
+    Once `most` rows are kept, every second one is dropped, and `stride` doubles."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self._most, self._seen = most, 0
+        self.columns: dict[str, list[float | None]] = {}  # name -> one value for each kept row; None: it has none
+        self.newest: dict[str, float | None] = {}
+        self.stride, self.rows = 1, 0
+        self.thinned = 0  # how often rows were dropped
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Add a row. Values that are not numbers are left out."""
+        self.newest = {name: _short(value) for name, value in row.items() if _is_number(value)}
+        if self.due:
+            self._keep()
+        self._seen += 1
+
+    @property
+    def due(self) -> bool:
+        """Whether the next row will be kept."""
+        return self._seen % self.stride == 0
+
+    def skip(self) -> None:
+        """Count a row that is not due, and that nobody needs to look at."""
+        self._seen += 1
+
+    def _keep(self) -> None:
+        for name in self.newest:
+            self.columns.setdefault(name, [None] * self.rows)
+        for name, column in self.columns.items():
+            column.append(self.newest.get(name))
+        self.rows += 1
+        if self.rows > self._most:
+            self.columns = {name: column[::2] for name, column in self.columns.items()}
+            self.rows = -(-self.rows // 2)
+            self.stride, self.thinned = 2 * self.stride, self.thinned + 1
+
+    def since(self, row: int) -> dict[str, Any]:
+        """The kept rows from number `row` on."""
+        columns = {name: column[row:] for name, column in self.columns.items()} if row < self.rows else {}
+        return {"from": row, "stride": self.stride, "columns": columns}
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def _short(value: float | None) -> float | None:
+    """Six digits are enough for a curve."""
+    return float(f"{value:.6g}") if isinstance(value, float) else value

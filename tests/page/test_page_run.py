@@ -1,0 +1,149 @@
+"""One run, read again and again, gives what one complete look gives."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from some_pages import add_rows, row, write_run, write_status
+
+from gossamer.page import run as run_module
+from gossamer.page.run import Cursor, RunView
+from gossamer.page.series import Series
+from gossamer.storage.lock import held
+
+
+class Told:
+    """What a browser has put together of updates."""
+
+    def __init__(self) -> None:
+        self.content: dict[str, Any] = {}
+        self.cursor = Cursor()
+
+    def take(self, run: RunView) -> None:
+        news, self.cursor = run.update(self.cursor)
+        if news is None:
+            return
+        if news["reset"]:
+            self.content = {"rows": {}, "episodes": {}, "log": []}
+        for table in ("rows", "episodes"):
+            columns = self.content[table]
+            for name, values in news[table]["columns"].items():
+                column = columns.get(name, [])[: news[table]["from"]]
+                columns[name] = column + [None] * (news[table]["from"] - len(column)) + values
+        self.content["log"] += news["log"]
+        self.content |= {name: news[name] for name in news.keys() - {"rows", "episodes", "log", "reset"}}
+
+
+def looked(directory: Path) -> RunView:
+    run = RunView(directory.name, directory)
+    run.read_all()
+    return run
+
+
+def complete(directory: Path) -> dict[str, Any]:
+    told = Told()
+    told.take(looked(directory))
+    return told.content
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_updates_add_up_to_one_complete_look(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when rows are thinned, a column comes late, and the run is resumed from an earlier step."""
+    monkeypatch.setattr(run_module, "Series", lambda: Series(25))
+    rng, directory = random.Random(seed), write_run(tmp_path / "run", 0)
+    run, browsers, steps = RunView("run", directory), [Told(), Told()], 0
+    for round in range(12):
+        count = rng.randrange(0, 9)
+        add_rows(directory, steps + 10, steps + 10 * count, **({"late": 1.0} if round > 5 else {}))
+        steps += 10 * count
+        with open(directory / "run.log", "a") as log:
+            log.write(f"2026-01-02 03:04:05 round {round}\n")
+        if round == 8:  # resumed: what came after the checkpoint is dropped, in files that replace the old ones
+            kept = (directory / "metrics.jsonl").read_text().splitlines(keepends=True)[: steps // 20]
+            (directory / "new").write_text("".join(kept))
+            (directory / "new").replace(directory / "metrics.jsonl")
+            steps = 10 * len(kept)
+        run.read_all()
+        for browser in browsers[: 1 + (rng.random() < 0.5)]:  # the second one looks more rarely
+            browser.take(run)
+    for browser in browsers:
+        browser.take(run)
+        assert browser.content == complete(directory)
+
+
+def test_nothing_new_is_nothing_told(tmp_path: Path) -> None:
+    run, told = looked(write_run(tmp_path / "run")), Told()
+    told.take(run)
+    run.poll()
+    assert run.update(told.cursor) == (None, told.cursor)
+
+
+def test_a_cursor_survives_as_text_and_anything_else_begins_anew(tmp_path: Path) -> None:
+    cursor = looked(write_run(tmp_path / "run")).update(Cursor())[1]
+    assert Cursor.parse(str(cursor)) == cursor
+    for text in ("", "x", "1-2-3", "1-2-3-4-x", "1-2-3-4-" + "9" * 99, "-1-2-3-4"):
+        assert Cursor.parse(text) == Cursor()
+
+
+def test_the_newest_row_may_be_in_the_status_only(tmp_path: Path) -> None:
+    directory = write_run(tmp_path / "run", 3, row=row(35))
+    assert looked(directory).now["steps"] == 35
+    add_rows(directory, 40, 40)
+    assert looked(directory).now["steps"] == 40
+
+
+def test_a_small_document_is_told_once_and_again_when_it_has_changed(tmp_path: Path) -> None:
+    directory = write_run(tmp_path / "run", members=[])
+    run = looked(directory)
+    first, cursor = run.update(Cursor())
+    assert first is not None
+    assert first["config"]["run"] == {"steps": 1000, "seed": 3}
+    write_status(directory, members=["one"])
+    run.poll()
+    second, _ = run.update(cursor)
+    assert second is not None
+    assert "config" not in second
+    assert second["status"] == {"members": ["one"]}
+
+
+def test_states(tmp_path: Path) -> None:
+    directory = write_run(tmp_path / "run")
+    assert looked(directory).state == "crashed"
+    with held(directory):
+        assert looked(directory).state == "running"
+    for ended, short, state in (("all steps done", 0, "ended"), ("SIGINT", 0, "interrupted"), ("h away", 9, "short")):
+        (directory / "result.json").write_text(json.dumps({"ended": ended, "steps": 30, "short": short}))
+        assert looked(directory).state == state
+        assert looked(directory).summary()["ended"] == ended
+        with held(directory):  # it still plays its last games, or serves its page
+            assert looked(directory).state == state
+    write_status(directory, row=row(30))
+    with held(directory):  # it was resumed since
+        assert looked(directory).state == "running"
+    add_rows(directory, 40, 40)  # and crashed
+    assert looked(directory).state == "crashed"
+    assert looked(directory).summary()["ended"] == ""
+
+
+def test_damaged_lines_are_left_out(tmp_path: Path) -> None:
+    directory = write_run(tmp_path / "run", 2)
+    with open(directory / "metrics.jsonl", "a") as rows, open(directory / "episodes.csv", "a") as episodes:
+        rows.write('{"steps": 30, "sec\n[1, 2]\n')
+        episodes.write("30,3.0,cut\n")
+    add_rows(directory, 40, 40)
+    told = complete(directory)
+    assert [steps for steps in told["rows"]["steps"] if steps is not None] == [10, 20, 40]
+    assert told["episodes"]["steps"] == [10, 20, 40]
+
+
+def test_the_summary_has_a_small_curve(tmp_path: Path) -> None:
+    run = looked(write_run(tmp_path / "run", 500))
+    summary = run.summary()
+    assert 2 <= len(summary["spark"]) <= run_module.SPARK
+    assert summary["spark"][-1] == 5.0
+    assert summary["spark"] == sorted(summary["spark"])
+    assert (summary["name"], summary["architecture"], summary["env"]) == ("run", "gala", "catch")
