@@ -70,6 +70,10 @@ class Resume:
             "(default: threads of this process)",
         ),
     ] = None
+    page: Annotated[
+        int | None,
+        left_open("Serve the live page to this machine at this port (without a number: 6006).", int, "(default: none)"),
+    ] = None
 
     def __call__(self) -> int:
         from gossamer.training.experiment import resume
@@ -86,6 +90,7 @@ class Resume:
             eval_every=self.eval_every,
             eval_episodes=self.eval_episodes,
             eval_protocol=self.eval_protocol,
+            page=self.page,
         )
         return _ended(run)
 

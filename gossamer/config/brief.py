@@ -37,7 +37,8 @@ OFTEN_TRAIN = """Often used:
   --init-from DIRECTORY  start with the parameters of another run
   --log NAMES            where metrics go: tensorboard,wandb,trackio,mlflow or none
   --eval-every INT       evaluate about this often while training goes on
-  --cluster ADDRESS      run on Ray: local, auto or IP:PORT"""
+  --cluster ADDRESS      run on Ray: local, auto or IP:PORT
+  --page [PORT]          serve the live page of the run (see gossamer watch --help)"""
 OFTEN_BENCH = """Often used:
   --seconds FLOAT        duration of each measurement
   --rounds INT           rounds of all measurements; medians are reported

@@ -71,6 +71,10 @@ class Control:
         None,
         unset="threads of this process",
     )
+    page: int | None = option(
+        "Serve the live page of the run to this machine, at this port (without a number: 6006).",
+        None, least=1, most=65_535, unset="no page",
+    )  # fmt: skip
 
 
 @runtime_checkable

@@ -54,6 +54,7 @@ def train(
     stop_at_return: float | None = None,
     max_seconds: float | None = None,
     cluster: str | None = None,
+    page: int | None = None,
     **options: Unpack[Keywords],
 ) -> Run:
     """Train from the start: `train("gala", env="pong", learners=4)`, or `train(GALA(learners=4), env="pong")`.
@@ -61,9 +62,10 @@ def train(
     `architecture`, `algorithm` and `optimizer` are names or their options (`PPO(epochs=3)`); `options` are all others
     that the composition has. What is left open comes from the preset (see `gossamer show`).
     `cluster`: None runs in this process; else on Ray: `local` on processes of this machine, or a cluster's address.
+    `page`: serve the live page of the run at this port of this machine.
     Raises `UserError` for a value that cannot be used, `NonFinite` when a loss is NaN (the last good checkpoint
     stays), `OSError` on a full disk."""
-    control = Control(stop_at_return=stop_at_return, max_seconds=max_seconds, cluster=cluster)
+    control = Control(stop_at_return=stop_at_return, max_seconds=max_seconds, cluster=cluster, page=page)
     config = configure(architecture, env=env, algorithm=algorithm, optimizer=optimizer, preset=preset, **options)
     _check_run(config)
     wired = program(config, cluster=cluster)
@@ -87,12 +89,13 @@ def resume(
     eval_every: int | None = None,
     eval_episodes: int | None = None,
     eval_protocol: Literal["noop", "sticky"] | None = None,
+    page: int | None = None,
 ) -> Run:
     """Go on from the last checkpoint of a run, to `steps` in all. What is left open is as the run was started, but for
-    `stop_at_return`, `max_seconds` and `cluster`, which each call has of its own. The learning rate keeps the schedule
-    that the run was started with."""
+    `stop_at_return`, `max_seconds`, `cluster` and `page`, which each call has of its own. The learning rate
+    keeps the schedule that the run was started with."""
     load_config(Path(run_dir))  # before the lock: this may be no run at all
-    control = Control(stop_at_return=stop_at_return, max_seconds=max_seconds, cluster=cluster)
+    control = Control(stop_at_return=stop_at_return, max_seconds=max_seconds, cluster=cluster, page=page)
     changes: dict[str, Any] = {
         "steps": steps,
         "keep": keep,

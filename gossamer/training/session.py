@@ -16,6 +16,7 @@ from gossamer.diagnostics.consensus import ConsensusMonitor
 from gossamer.errors import EnvironmentFailed, UserError
 from gossamer.evaluation.aggregate import aggregate
 from gossamer.machine import keep_freed_memory, machine
+from gossamer.page.server import serving
 from gossamer.program import Program
 from gossamer.storage.checkpoint import Store
 from gossamer.storage.contents import CHECKPOINTS, GOSSIP, HOSTS, LOG, PICTURE, RESULT
@@ -103,7 +104,8 @@ class Session:
     def run(self, launch: Launcher) -> Run:
         """Train until the end. Raises what the program raised, after a checkpoint of what had been learned."""
         try:
-            return self._run(launch)
+            with serving(self.directory, self.control.page, self.observer.display.note):
+                return self._run(launch)
         finally:
             self.evaluator.stop()
             self.recorder.close("failed")  # where it was not closed as planned

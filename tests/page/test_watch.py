@@ -1,0 +1,92 @@
+"""The command `watch`, and training with `--page`."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+from some_pages import write_run
+from some_runs import QUICK, start
+
+import gossamer
+from gossamer import commands
+from gossamer.commands.words import with_port
+from gossamer.errors import UserError
+
+
+def test_a_run_is_saved_as_one_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(tmp_path / "runs" / "one", 5, result=True)
+    commands.run("watch", [str(tmp_path / "runs"), "--save", str(tmp_path / "page.html")])
+    assert re.fullmatch(r".*page\.html: 1 run, \d+ kB\n", capsys.readouterr().out)
+    html = (tmp_path / "page.html").read_text()
+    data = json.loads(html.split('id="data">')[1].split("</script>")[0])
+    assert data["runs"]["changed"][0]["state"] == "ended"
+    assert data["run"][0]["rows"]["columns"]["steps"] == [10, 20, 30, 40, 50]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nowhere"], "nowhere: no such directory"),
+        ([".", "--port", "0"], "--port 0: must be at least 1 and at most 65,535"),
+        ([".", "--host", "no such host"], "--host no such host: not an address of this machine"),
+        ([".", "--save", "page.txt"], r"--save page\.txt: must end in \.html"),
+        ([".", "--save", "nowhere/page.html"], "--save nowhere/page.html: there is no directory nowhere"),
+        ([".", "--save", "page.html"], r"\.: no run directory in it"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=message):
+        commands.run("watch", words)
+
+
+def test_it_serves_until_ctrl_c(tmp_path: Path) -> None:
+    write_run(tmp_path / "one")
+    process = start("watch", tmp_path, "--port", "6300")
+    assert process.stdout is not None
+    lines = iter(process.stdout.readline, "")
+    address = next(found[0] for line in lines if (found := re.search(r"http://127\.0\.0\.1:\d+/", line)))
+    with urllib.request.urlopen(address, timeout=60) as answer:
+        assert b"<title>Gossamer</title>" in answer.read()
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+
+
+def test_watching_loads_no_torch() -> None:
+    """So that the page is there at once."""
+    program = "import sys, gossamer.page.server; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", program], check=True, env={**os.environ})
+
+
+def test_a_training_serves_its_page_and_says_how_it_ended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    gossamer.train("paac", run_dir=tmp_path / "run", page=6320, **QUICK)
+    told = capsys.readouterr().err
+    assert re.search(r"live page: http://127\.0\.0\.1:63\d\d/", told)
+    log = (tmp_path / "run" / "run.log").read_text()
+    assert "'page': 6320" in log
+
+
+def test_a_page_without_a_port_has_the_default_one() -> None:
+    assert with_port(["paac", "--page"]) == ["paac", "--page", "6006"]
+    assert with_port(["--page", "--env", "pong"]) == ["--page", "6006", "--env", "pong"]
+    assert with_port(["--page", "7000", "--env", "pong"]) == ["--page", "7000", "--env", "pong"]
+    assert with_port([]) == []
+
+
+@pytest.mark.parametrize("port", ["0", "65536"])
+def test_a_port_that_cannot_be_is_refused_before_anything_is_written(tmp_path: Path, port: str) -> None:
+    words = ["paac", "--env", "catch", "--run-dir", str(tmp_path / "run"), "--page", port]
+    with pytest.raises(UserError, match=f"--page {port}: must be at"):
+        commands.run("train", words)
+    assert not (tmp_path / "run").exists()
