@@ -16,7 +16,7 @@ define make-venv
 	$(PYTHON) -m venv $(1) && $(1)/bin/python $(PIP) --version >/dev/null || $(PYTHON) -m venv --clear $(1)
 endef
 
-.PHONY: help install test test-long lint unit demo bench-install bench-install-actors wheel constraints clean distclean
+.PHONY: help install test test-long test-page lint unit demo bench-install bench-install-actors wheel constraints clean distclean
 .NOTPARALLEL:
 
 help: ## this list
@@ -39,6 +39,9 @@ test: lint unit ## ruff, mypy, then pytest without the long tests
 
 test-long: install ## the long tests: sweeps over seeds, every architecture on every launcher
 	$(PYTEST) -m long $(ARGS)
+
+test-page: install ## the live page in Debian's Chromium (packages chromium, chromium-driver)
+	.venv/bin/python -m pytest -m page tests/page $(ARGS)
 
 lint: install ## ruff (lint and format) and mypy
 	.venv/bin/ruff check

@@ -1,0 +1,283 @@
+"""The page in a real browser: Debian's Chromium, without a screen. Run by `make test-page`.
+
+What runs do is written by the tests, as a training writes it, so that every step of it can be waited for."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from some_pages import add_rows, row, served, write_run, write_status
+from some_runs import trained
+
+from gossamer.page.document import page
+from gossamer.page.folder import Folder
+from gossamer.page.server import PageServer
+from gossamer.page.stream import everything
+
+selenium = pytest.importorskip("selenium", reason="selenium is not installed (the extra `dev`)")
+from selenium import webdriver  # noqa: E402
+from selenium.webdriver.chrome.service import Service  # noqa: E402
+from selenium.webdriver.common.by import By  # noqa: E402
+from selenium.webdriver.common.keys import Keys  # noqa: E402
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+pytestmark = [
+    pytest.mark.page,
+    pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="Chromium and its driver are not installed"),
+]
+FLAGS = (
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+PATIENCE = 60.0  # seconds: the machine may be busy
+HOSTS = [{"name": name, "address": "", "up": True, "workers": [f"learn[{i}]"]} for i, name in enumerate(("h0", "h1"))]
+MEMBERS = [{"name": f"learn[{i}]", "rank": i, "learns": True, "up": True, "mean_return": 0.5} for i in range(2)]
+EDGES = [{"from": 0, "to": 1, "messages": 9, "staleness": 1.5}, {"from": 1, "to": 0, "messages": 8, "staleness": 6.0}]
+UNNAMED = "(e) => !(e.innerText || e.ariaLabel || e.alt || e.labels?.length)"  # for a screen reader
+TRAFFIC = {"staleness": {"1": 9, "6": 8}, "ages": {"2": 17}, "edges": EDGES}
+
+
+class Browser:
+    """One tab."""
+
+    def __init__(self) -> None:
+        options = webdriver.ChromeOptions()
+        options.binary_location = str(CHROMIUM)
+        for flag in FLAGS:
+            options.add_argument(flag)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        self.driver = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
+
+    def open(self, address: str, width: int = 1280) -> None:
+        screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+        self.driver.get("about:blank")
+        self.driver.get(address)
+
+    def js(self, script: str) -> Any:
+        return self.driver.execute_script(f"return {script}")
+
+    def text(self, selector: str = "body") -> str:
+        """What can be read there; read at once, as the page may replace elements meanwhile."""
+        found: str = self.js(f"[...document.querySelectorAll({selector!r})].map((e) => e.innerText).join('\\n')")
+        return found
+
+    def wait(self, there: Callable[[], Any], what: str = "") -> None:
+        """Until something is there; fails after a while with what is there instead."""
+        deadline = time.monotonic() + PATIENCE
+        while not there():
+            assert time.monotonic() < deadline, f"{what}: {self.text()}"
+            time.sleep(0.05)
+
+    def shows(self, text: str, selector: str = "body") -> None:
+        self.wait(lambda: text in self.text(selector), text)
+
+    def press(self, key: str) -> None:
+        self.driver.switch_to.active_element.send_keys(key)
+
+    def errors(self) -> list[str]:
+        return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] == "SEVERE"]
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Browser]:
+    browser = Browser()
+    yield browser
+    browser.driver.quit()
+
+
+@pytest.fixture
+def browser(shared: Browser) -> Iterator[Browser]:
+    shared.errors()  # those of the test before
+    yield shared
+    shared.driver.get("about:blank")
+
+
+def at(server: PageServer, fragment: str = "") -> str:
+    return server.access.address + fragment
+
+
+def test_a_run_appears_and_moves(browser: Browser, tmp_path: Path) -> None:
+    with served(tmp_path) as server:
+        browser.open(at(server))
+        browser.shows("No runs here yet")
+        write_run(tmp_path / "first", 3)
+        write_run(tmp_path / "second", 3)
+        browser.shows("second", ".runs")
+        assert "0.03" in browser.text(".runs")  # the mean return at step 30
+        browser.wait(lambda: browser.js("document.querySelectorAll('.chart canvas').length") >= 2, "charts")
+        add_rows(tmp_path / "second", 40, 500)
+        browser.shows("500 of 1k", "tr[data-run=second]")
+        browser.shows("second 0.5", ".chart .keys")
+        write_status(tmp_path / "second", row=row(777))  # newer than any row of metrics
+        browser.shows("777 of 1k", "tr[data-run=second]")
+        assert browser.errors() == []
+
+
+def test_runs_that_are_ticked_are_laid_over_each_other(browser: Browser, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_run(tmp_path / name, 20)
+    with served(tmp_path) as server:
+        browser.open(at(server))
+        browser.shows("b 0.2", ".chart .keys")
+        browser.driver.find_element(By.ID, "tick a").send_keys(Keys.SPACE)
+        browser.wait(lambda: "a 0.2" not in browser.text(".chart .keys"), "only b")
+        assert browser.js("document.activeElement.id") == "tick a"  # the focus stays while the table is redrawn
+        browser.driver.find_element(By.ID, "tick a").send_keys(Keys.SPACE)
+        browser.shows("a 0.2", ".chart .keys")
+
+
+def test_a_host_dies_and_comes_back(browser: Browser, tmp_path: Path) -> None:
+    status = {"members": MEMBERS, "hosts": HOSTS, "absences": [], "traffic": TRAFFIC}
+    run = write_run(tmp_path / "run", 5, **status)
+    add_rows(run, 60, 60, **{"gossip/distance": 0.1, "gossip/bound": 0.4, "gossip/mixed": 3})
+    with served(tmp_path) as server:
+        browser.open(at(server, "#/run/run/hosts"))
+        browser.wait(lambda: browser.js("document.querySelectorAll('.host .chip.up').length") == 2, "two are up")
+        down = [HOSTS[0], {**HOSTS[1], "up": False}]
+        away = [MEMBERS[0], {**MEMBERS[1], "up": False}]
+        absence = {"host": "h1", "at_seconds": 5.0, "away_seconds": None}
+        write_status(run, **{**status, "hosts": down, "members": away, "absences": [absence]})
+        browser.wait(lambda: browser.js("document.querySelectorAll('.host.away').length") == 1, "one is away")
+        assert "until now" in browser.text("#panel")
+        browser.shows("1 of 2 hosts away", ".tiles")
+        browser.driver.find_element(By.ID, "tab-gossip").click()
+        browser.wait(lambda: browser.js("document.querySelectorAll('svg.graph .away').length") == 1, "on the graph")
+        write_status(run, **{**status, "absences": [{**absence, "away_seconds": 4.0}]})
+        browser.wait(lambda: browser.js("document.querySelectorAll('svg.graph .away').length") == 0, "it is back")
+        assert browser.errors() == []
+
+
+def test_the_gossip_graph_has_its_staleness_on_the_edges(browser: Browser, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", 5, members=MEMBERS, traffic=TRAFFIC)
+    add_rows(run, 60, 60, **{"gossip/distance": 0.1, "gossip/bound": 0.4, "gossip/mixed": 3})
+    with served(tmp_path) as server:
+        browser.open(at(server, "#/run/run/gossip"))
+        browser.wait(lambda: browser.js("document.querySelectorAll('svg.graph .edge').length") == 2, "two edges")
+        labels = browser.js("[...document.querySelectorAll('svg.graph text')].map((e) => e.textContent)")
+        assert sorted(labels) == ["0", "1", "1.5", "6.0"]
+        browser.shows("bound 0.4", ".chart .keys")
+        browser.driver.find_element(By.ID, "tab-values").click()
+        browser.shows("17 in all", "#panel")  # messages, by their age
+
+
+def test_the_server_restarts(browser: Browser, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", 3)
+    with served(tmp_path) as server:
+        browser.open(at(server, "#/run/run"))
+        browser.shows("30", ".tile b")
+        port = server.access.port
+    browser.shows("trying again", "#link")
+    add_rows(run, 40, 90)
+    again = PageServer(tmp_path, "127.0.0.1", port)
+    with served(tmp_path, server=again):
+        browser.shows("live", "#link")
+        browser.shows("90", ".tile b")
+        assert browser.js("rowsOf('run').steps.length") == 9  # nothing twice
+
+
+def test_a_finished_run_opens_from_disk(browser: Browser, tmp_path: Path) -> None:
+    write_run(tmp_path / "run", 40, result=True)
+    saved = tmp_path / "saved page.html"
+    saved.write_text(page(everything(Folder(tmp_path))))
+    browser.open(saved.as_uri())
+    browser.shows("all steps done")
+    browser.shows("saved page", "#link")
+    assert browser.js("document.querySelectorAll('.chart canvas').length") >= 1
+    asked = browser.js(
+        "performance.getEntriesByType('resource').map((e) => e.name).filter((n) => !n.startsWith('data:'))"
+    )
+    assert asked == []
+    assert browser.errors() == []
+
+
+def test_the_agent_plays_while_somebody_watches(browser: Browser, tmp_path: Path) -> None:
+    trained(tmp_path / "run")
+    with served(tmp_path) as server:
+        browser.open(at(server, "#/run/run/agent"))
+        browser.wait(lambda: browser.js("document.querySelector('.screen')?.naturalWidth > 0"), "a screen")
+        assert "trained 80 steps" in browser.text(".facts")
+        assert len(browser.driver.find_elements(By.CSS_SELECTOR, ".prob")) >= 3
+        assert browser.js("document.querySelectorAll('.prob.taken').length") == 1
+        before = browser.text(".facts")
+        browser.wait(lambda: browser.text(".facts") != before, "it plays on")
+        (player,) = server.players._players.values()
+        browser.driver.find_element(By.ID, "tab-log").click()
+        browser.wait(lambda: not player.running, "it ends when nobody watches")
+        assert browser.errors() == []
+
+
+def test_everything_can_be_reached_by_keyboard(browser: Browser, tmp_path: Path) -> None:
+    write_run(tmp_path / "run", 50)
+    write_run(tmp_path / "run2", 50)
+    with served(tmp_path) as server:
+        browser.open(at(server))
+        browser.shows("run2")
+        link = browser.driver.find_element(By.ID, "open run")
+        link.send_keys(Keys.ENTER)
+        browser.shows("Training", "[role=tab][aria-selected=true]")
+        browser.driver.find_element(By.ID, "tab-training").send_keys(Keys.ARROW_RIGHT)
+        browser.shows("Speed", "[role=tab][aria-selected=true]")
+        browser.wait(lambda: browser.js("document.activeElement.id") == "tab-speed", "the focus is on the tab")
+        browser.js("document.querySelector('.plot[tabindex]').focus()")
+        browser.press(Keys.HOME)
+        browser.shows("at 10", ".chart .keys")
+        browser.press(Keys.ARROW_RIGHT)
+        browser.shows("at 20", ".chart .keys")
+        browser.js("document.querySelector('.help').focus()")
+        browser.wait(lambda: browser.js("!document.getElementById('tip').hidden"), "the explanation")
+        browser.press(Keys.ESCAPE)
+        assert browser.js("document.getElementById('tip').hidden")
+        assert (
+            browser.js(f"[...document.querySelectorAll('button, input, select, a, img')].filter({UNNAMED}).length") == 0
+        )
+
+
+@pytest.mark.parametrize("tab", ["training", "speed", "gossip", "hosts", "values", "log", "settings", ""])
+def test_it_fits_a_phone(browser: Browser, tmp_path: Path, tab: str) -> None:
+    status = {"members": MEMBERS, "hosts": HOSTS, "traffic": TRAFFIC, "policy_lag": {"0": 5}}
+    run = write_run(tmp_path / ("a-very-long-name-of-a-run" * 3), 9, **status)
+    add_rows(run, 100, 110, **{"gossip/distance": 0.1, "gossip/bound": 0.4, "gossip/mixed": 3})
+    write_run(tmp_path / "other", 9)
+    with served(tmp_path) as server:
+        browser.open(at(server, f"#/run/{run.name}/{tab}" if tab else ""), width=390)
+        browser.shows("a-very-long-name", "main")
+        browser.wait(lambda: not tab or browser.text("#panel").strip(), "the panel")
+        assert browser.js("document.documentElement.scrollWidth") <= 390
+        assert browser.errors() == []
+
+
+def test_light_and_dark(browser: Browser, tmp_path: Path) -> None:
+    write_run(tmp_path / "run", 9)
+    with served(tmp_path) as server:
+        for wanted in ("light", "dark"):
+            media = {"features": [{"name": "prefers-color-scheme", "value": wanted}]}
+            browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+            browser.open(at(server))
+            browser.shows("run")
+            assert browser.js("document.documentElement.classList.contains('dark')") == (wanted == "dark")
+        browser.driver.find_element(By.ID, "theme").click()
+        assert not browser.js("document.documentElement.classList.contains('dark')")
+        browser.open(at(server))  # it is remembered
+        assert not browser.js("document.documentElement.classList.contains('dark')")
+
+
+def test_names_of_runs_are_no_html(browser: Browser, tmp_path: Path) -> None:
+    name = "<img src=x onerror=window.broken=1>"
+    write_run(tmp_path / name, 3)
+    with open(tmp_path / name / "run.log", "a") as log:
+        log.write("2026-01-02 03:04:05 <script>window.broken=1</script>\n")
+    write_run(tmp_path / "other", 3)
+    with served(tmp_path) as server:
+        browser.open(at(server))
+        browser.shows(name)
+        browser.driver.find_element(By.ID, f"open {name}").click()
+        browser.shows(name, "h1")
+        browser.driver.find_element(By.ID, "tab-log").click()
+        browser.shows("<script>", ".log")
+        assert browser.js("window.broken") is None
