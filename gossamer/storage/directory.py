@@ -5,7 +5,7 @@ checkpoints/      the last few and the best        result.json                  
 run.log           notes                            gossip.json, gossip.png       how far members were apart, if many
 hosts.json        what each host computes with     episodes.csv                  every episode: when, where, its return
 sinks.json        keys of the run in its sinks     evaluations.jsonl             evaluations while it trained
-spec.json         observation and action spaces    status.json                   members, hosts, gossip: replaced twice a second
+spec.json         observation and action spaces    status.json                   members, hosts, gossip as of now
 .lock             held by the process that trains
 """
 

@@ -1,4 +1,4 @@
-"""The record of a run: metrics, episodes, evaluations and the status in files, and the metrics for the sinks (`--log`)."""
+"""The record of a run: metrics, episodes, evaluations and its status in files, and metrics for the sinks (`--log`)."""
 
 from __future__ import annotations
 
