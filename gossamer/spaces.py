@@ -5,7 +5,7 @@ An action space says how many network outputs parametrise its distribution: P.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -233,7 +233,7 @@ class Spec:
     actions: Space
     frames_per_step: int = 1  # emulator frames per step
     layout: Layout | None = None  # of an observation that consists of several arrays
-    action_names: tuple[str, ...] = ()  # of the actions of a `Discrete` space, where the environment names them
+    action_names: tuple[str, ...] = field(default=(), compare=False)  # of a `Discrete` space, where there are names
 
     @property
     def parts(self) -> tuple[Part, ...]:
