@@ -36,9 +36,9 @@ class Beside:
     def command(self, found: Checkpoint) -> Sequence[str]:
         row = {
             **PLAYED,
-            "steps": checkpoint.steps,
-            "checkpoint": checkpoint.path.name,
-            "mean_return": -checkpoint.steps,
+            "steps": found.steps,
+            "checkpoint": found.path.name,
+            "mean_return": -found.steps,
         }
         return [sys.executable, "-c", self.script, json.dumps(row), str(self.go)]
 
