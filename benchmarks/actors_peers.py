@@ -48,7 +48,8 @@ NOTES = (
     "losses differ: V-trace (Gossamer, RLlib), PPO with GAE on returns and observations that are normalised by their "
     "running statistics (Sample Factory)",
     "batches differ: 640 steps (Gossamer, 32 environments x 20), 1,024 (Sample Factory), 500 (RLlib), as documented",
-    "RLlib's steps are those sampled; its learner drops batches that it has no time for, see trained",
+    "RLlib's steps are those sampled; its learner drops batches that it has no time for",
+    "RLlib's driver waits for rollouts instead of polling, and Ray's workers have normal priority: faster on two cores",
     "emulators differ: Sample Factory needs gymnasium below 1 and numpy below 2, and with them ale-py 0.10",
 )
 
@@ -88,7 +89,7 @@ PEERS = {
     "rllib": Peer(
         folder=".venv-rllib",
         script="impala_rllib.py",
-        setups=("--runners 2 --envs 8", "--runners 1 --envs 16"),
+        setups=("--runners 2 --envs 8", "--runners 2 --envs 16"),
         packages=("ray",),
     ),
 }
@@ -164,9 +165,8 @@ def main() -> None:
         parser.error("--rounds must be 1 or more, --seconds 5 or more (marks are 2 s apart), --warm-up 0 or more")
     if missing := [name for name, peer in PEERS.items() if not peer.python.exists()]:
         parser.error(f"{' and '.join(missing)} not installed: make bench-install-actors")
-    signal.signal(
-        signal.SIGINT, signal.default_int_handler
-    )  # a shell that starts us with & ignores it, for children too
+    # A shell that runs this with & makes it ignore SIGINT. The trainings, which SIGINT ends, would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     results, rounds = Results("actors-peers", given.out), list[dict[str, dict[str, float]]]()
     for turn in range(given.rounds):
         row: dict[str, dict[str, float]] = {}
