@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -65,6 +66,8 @@ class Watch:
             import webbrowser
 
             webbrowser.open(server.access.address)
+        for number in (signal.SIGINT, signal.SIGTERM):  # a shell starts background processes with SIGINT ignored
+            signal.signal(number, signal.default_int_handler)
         try:
             server.serve_forever()
         except KeyboardInterrupt:

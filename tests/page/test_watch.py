@@ -50,7 +50,8 @@ def test_what_cannot_be_is_refused(
         commands.run("watch", words)
 
 
-def test_it_serves_until_ctrl_c(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
+def test_it_serves_until_a_signal(tmp_path: Path, number: signal.Signals) -> None:
     write_run(tmp_path / "one")
     process = start("watch", tmp_path, "--port", "6300")
     assert process.stdout is not None
@@ -58,7 +59,7 @@ def test_it_serves_until_ctrl_c(tmp_path: Path) -> None:
     address = next(found[0] for line in lines if (found := re.search(r"http://127\.0\.0\.1:\d+/", line)))
     with urllib.request.urlopen(address, timeout=60) as answer:
         assert b"<title>Gossamer</title>" in answer.read()
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, "")
 

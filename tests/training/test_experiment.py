@@ -43,6 +43,7 @@ def test_what_a_run_leaves(tmp_path: Path) -> None:
         "result.json",
         "run.log",
         "spec.json",
+        "status.json",
         "tensorboard",
     ]
     assert [path.name for path in (run.directory / "checkpoints").iterdir()] == ["step_000000000080"]
