@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gossamer.page.run import RunView
-from gossamer.storage.contents import CHECKPOINTS, CONFIG, TENSORBOARD, is_run
+from gossamer.storage.contents import CONFIG, find, is_run
 
 POLL_SECONDS = 0.4  # between two looks at the files
 SCAN_EVERY = 5  # looks between two thorough ones, which search for new runs and read those that do not train, too
@@ -93,24 +93,10 @@ class Folder:
     def scan(self) -> None:
         """Find runs that have come, and forget those that have gone."""
         with self.changed:
-            found = dict(self._find(self.path))
+            found = {os.path.relpath(run, self.path): run for run in find(self.path, self._is_run)}
             if found.keys() != self.runs.keys():
                 self.runs = {key: self.runs.get(key) or RunView(key, path) for key, path in found.items()}
                 self.changed.notify_all()
-
-    def _find(self, folder: Path) -> Iterator[tuple[str, Path]]:
-        """As `storage.runs.find`: not inside of runs, hidden folders and links."""
-        if self._is_run(folder):
-            yield os.path.relpath(folder, self.path), folder
-            return
-        try:
-            entries = sorted(os.scandir(folder), key=lambda each: each.name)
-        except OSError:
-            return
-        for entry in entries:
-            hidden = entry.name.startswith(".") or entry.name in (CHECKPOINTS, TENSORBOARD)
-            if not hidden and entry.is_dir(follow_symlinks=False):
-                yield from self._find(Path(entry.path))
 
     def _is_run(self, folder: Path) -> bool:
         """`storage.contents.is_run`, asked again only where the file has changed."""

@@ -10,8 +10,8 @@ from typing import Any
 from gossamer.config.file import flat
 from gossamer.errors import UserError
 from gossamer.reporting.curves import Curve, of_run
-from gossamer.storage.contents import METRICS
-from gossamer.storage.runs import RunRecord, find
+from gossamer.storage.contents import METRICS, find
+from gossamer.storage.runs import RunRecord
 from gossamer.storage.studies import is_study, read
 
 # Options that change neither what is learned nor how fast

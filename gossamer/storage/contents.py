@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -82,6 +83,23 @@ def is_run(directory: Path) -> bool:
     if not isinstance(config, dict) or not isinstance(config.get("gossamer"), str):
         return False
     return isinstance(config.get("format"), int) or {"architecture", "env", "steps"} <= config.keys()
+
+
+def find(folder: Path, is_run: Callable[[Path], bool] = is_run) -> Iterator[Path]:
+    """The run directories in a folder, at any depth, in the order of their names; the folder itself where it is one.
+    Links are not followed, and runs are not looked for inside of runs. `is_run`: a caller that looks often may
+    remember the answers."""
+    if is_run(folder):
+        yield folder
+        return
+    try:
+        entries = sorted(os.scandir(folder), key=lambda each: each.name)
+    except OSError:
+        return
+    for entry in entries:
+        hidden = entry.name.startswith(".") or entry.name in (CHECKPOINTS, TENSORBOARD)
+        if not hidden and entry.is_dir(follow_symlinks=False):
+            yield from find(Path(entry.path), is_run)
 
 
 def clear(directory: Path) -> list[str]:

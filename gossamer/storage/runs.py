@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from gossamer.config.config import Config
 from gossamer.errors import UserError
-from gossamer.storage.contents import CHECKPOINTS, EPISODES, EVALUATIONS, METRICS, RESULT, TENSORBOARD, is_run
+from gossamer.storage.contents import EPISODES, EVALUATIONS, METRICS, RESULT
 from gossamer.storage.directory import load_config
 from gossamer.storage.lock import is_held
 
@@ -139,19 +138,3 @@ def _lines(file: Path, tail: int | None = None) -> list[str]:
         return []
     whole = lines[1:] if start else lines  # the first one may be cut off
     return [line.rstrip("\n") for line in whole if line.endswith("\n") and line.strip()]
-
-
-def find(folder: Path) -> Iterator[Path]:
-    """The run directories in a folder, at any depth, in the order of their names; the folder itself where it is one.
-    Links are not followed, and runs are not looked for inside of runs."""
-    if is_run(folder):
-        yield folder
-        return
-    try:
-        entries = sorted(os.scandir(folder), key=lambda each: each.name)
-    except OSError:
-        return
-    for entry in entries:
-        hidden = entry.name.startswith(".") or entry.name in (CHECKPOINTS, TENSORBOARD)
-        if not hidden and entry.is_dir(follow_symlinks=False):
-            yield from find(Path(entry.path))

@@ -14,7 +14,8 @@ from rich.table import Table
 
 from gossamer.config.file import flat
 from gossamer.errors import UserError
-from gossamer.storage.runs import RunRecord, State, find
+from gossamer.storage.contents import find
+from gossamer.storage.runs import RunRecord, State
 
 WIDTH = 250  # columns where the output is no terminal
 STYLES = {"running": "cyan", "ended": "green", "interrupted": "yellow", "short": "yellow", "crashed": "red"}

@@ -21,7 +21,7 @@ from gossamer import cli
 from gossamer.errors import DamagedCheckpoint, UserError
 from gossamer.export.export import export
 from gossamer.storage.checkpoint import Store
-from gossamer.storage.runs import find
+from gossamer.storage.contents import find
 
 SEED = 3
 ALONE = """
