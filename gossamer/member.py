@@ -8,7 +8,7 @@ import torch
 
 from gossamer.actor import Actor, Clock
 from gossamer.algorithms.base import initial_state
-from gossamer.data import Batch, Trajectory, Tree, numpy_dtype, on_host
+from gossamer.data import Batch, Trajectory, Tree, Version, numpy_dtype, on_host
 from gossamer.envs.base import VectorEnv
 from gossamer.exchange import Broadcast, Exchange
 from gossamer.learner import Learner, build
@@ -72,6 +72,10 @@ class Trainer:
     def slot(self, num_envs: int) -> Trajectory:
         """An empty trajectory of so many environments."""
         return empty(self.task, self.spec, num_envs, initial_state(self.learner.model, num_envs))
+
+    def version(self) -> Version:
+        """Version of the parameters."""
+        return self.link.refresh(self.learner.model)
 
     def update(self, batch: Batch) -> dict[str, float]:
         """Learn from a batch; the means of what its losses report."""

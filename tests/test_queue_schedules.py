@@ -12,9 +12,9 @@ import torch
 from some_parts import Watcher
 from sweeps import sweep
 
-from gossamer.exchange.broadcast import Parameters, Published
+from gossamer.exchange.broadcast import Parameters, Published, fetch
 from gossamer.experience import Batching, TrajectoryQueue
-from gossamer.launch.simulation import Faults, Simulation
+from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.program import Context, Program
 from gossamer.task import Report
 
@@ -45,11 +45,12 @@ def learn(ctx: Context, queue: TrajectoryQueue, parameters: Parameters, memory: 
             memory.lag.append(version - acted)
         version += 1
         parameters.publish(Published(version, NOTHING, {}))
-        queue.trained(full.number)
+        queue.trained(full.number, version)
+    parameters.close()
 
 
 def act(ctx: Context, queue: TrajectoryQueue, parameters: Parameters, seconds: float) -> None:
-    """Stands in for the loop: a rollout is a name."""
+    """Stands in for the loop: a rollout is a name. `parameters`: the learner's, or a copy."""
     rng = random.Random(f"act {ctx.rank} {ctx.restarts}")
     who = (ctx.rank, ctx.restarts)
     memory: Any = queue.join(*who)
@@ -57,15 +58,18 @@ def act(ctx: Context, queue: TrajectoryQueue, parameters: Parameters, seconds: f
     for number in range(10**9):
         if (position := ctx.claim(1)) is None:
             break
-        key = queue.lease(*who)
-        newest = parameters.newer(-1)
+        lease = queue.lease(*who)
+        parameters.at_least(lease.version)
+        key, newest = lease.slot, parameters.newer(-1)
         assert newest is not None
         ctx.sleep(seconds * rng.random())
-        memory.slots[key] = (f"{ctx.name}.{ctx.restarts}.{number}", newest.version)
+        name = f"{ctx.name}.{ctx.restarts}.{number}"
+        memory.slots[key] = (name, newest.version)
         if queue.put(key, *who, position):
-            memory.made.append(memory.slots[key][0])
+            memory.made.append(name)
             ctx.report(Report(1))
     queue.leave(*who)
+    parameters.leave()
 
 
 SLOTS = 2
@@ -74,8 +78,10 @@ MODES = {"in turn": 1, "double buffer": 2, "deep": 5}
 
 @pytest.mark.parametrize("depth", MODES.values(), ids=MODES)
 @pytest.mark.parametrize("crashes", [False, True], ids=["", "crashes"])
+@pytest.mark.parametrize("copies", [False, True], ids=["", "copies"])
 @sweep(200, 25)
-def test_every_schedule(depth: int, crashes: bool, seeds: range) -> None:
+def test_every_schedule(depth: int, copies: bool, crashes: bool, seeds: range) -> None:
+    """`copies`: actors follow a copy of the parameters, which a slow network brings to their host."""
     for seed in seeds:
         memory, actors = Memory(), 3
         program = Program("stand-in")
@@ -85,13 +91,19 @@ def test_every_schedule(depth: int, crashes: bool, seeds: range) -> None:
             program.worker(learn)(queue, parameters, memory, seconds=0.3)
         for i in range(actors):
             with program.host(f"actor{i}"):
-                program.worker(act)(queue, parameters, seconds=1.0)
+                followed = program.service(Parameters)(1) if copies else parameters
+                program.worker(act)(queue, followed, seconds=1.0)
+                if copies:
+                    program.worker(fetch)(parameters, followed)
         rng = random.Random(seed)
         faults = [(rng.random() * 8, f"actor{rng.randrange(actors)}", rng.random()) for _ in range(4 * crashes)]
-        Simulation(seed, faults=Faults(crashes=faults))(program, Dying(steps=STEPS))
-        assert Counter(memory.trained) == Counter(memory.made), seed
+        network = Network(latency=rng.random() * copies)
+        Simulation(seed, network, Faults(crashes=faults))(program, Dying(steps=STEPS))
+        assert not Counter(memory.made) - Counter(memory.trained), seed
+        unheard = Counter(memory.trained) - Counter(memory.made)  # the actor crashed before it had the answer
+        assert unheard.total() <= copies * len(faults), seed
         assert max(Counter(memory.trained).values()) == 1, seed
-        assert STEPS <= len(memory.made) <= STEPS + len(faults), seed  # what a crash took was acted again
+        assert STEPS <= len(memory.trained) <= STEPS + len(faults), seed  # what a crash took was acted again
         assert min(memory.lag) >= 0, seed
         assert max(memory.lag) <= depth - 1, seed
 

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from typing import TypeAlias, TypeVar
 
-from gossamer.data import Batch, Packed, Trajectory
+from gossamer.data import Batch, Packed, Trajectory, Version
 from gossamer.experience.queue import Full, TrajectoryQueue
 from gossamer.experience.replay import Replay
 from gossamer.experience.slots import Slots
@@ -31,7 +31,7 @@ class QueueWriter:
     def slot(self, position: int) -> Iterator[Trajectory]:
         """See `Writer`. Raises `Stopped` if the program is stopped while it waits."""
         with self._clock("actors_wait"):
-            key = self._queue.lease(*self._who)
+            key = self._queue.lease(*self._who).slot
         try:
             yield self._slots.slot(key)
         except BaseException:
@@ -47,9 +47,12 @@ class QueueWriter:
 class RemoteWriter:
     """An actor's end of a queue on another host: a rollout is filled here, then sent."""
 
-    def __init__(self, ctx: Context, queue: TrajectoryQueue, slot: Trajectory, clock: Timer) -> None:
-        """`slot`: memory for a rollout. `clock`: measures the time that the actor waits for a free slot and sends."""
-        self._ctx, self._queue, self._slot, self._clock = ctx, queue, slot, clock
+    def __init__(
+        self, ctx: Context, queue: TrajectoryQueue, slot: Trajectory, at_least: Callable[[Version], None], clock: Timer
+    ) -> None:
+        """`slot`: memory for a rollout. `at_least`: waits until parameters of this version are on this host. `clock`:
+        measures the time that the actor waits for a free slot and for these parameters, and the time that it sends."""
+        self._ctx, self._queue, self._slot, self._at_least, self._clock = ctx, queue, slot, at_least, clock
         self._who = (ctx.rank, ctx.restarts)
         self._reach(lambda: queue.register(*self._who))
 
@@ -57,11 +60,13 @@ class RemoteWriter:
     def slot(self, position: int) -> Iterator[Trajectory]:
         """See `Writer`. Raises `Stopped` if the program is stopped while it waits."""
         with self._clock("actors_wait"):
-            key = self._reach(lambda: self._queue.lease(*self._who))
+            lease = self._reach(lambda: self._queue.lease(*self._who))
+        with self._clock("parameters_wait"):
+            self._at_least(lease.version)
         yield self._slot
         with self._clock("send"):
             packed = Packed.of(self._slot)
-            self._reach(lambda: self._queue.deliver(key, *self._who, position, packed))
+            self._reach(lambda: self._queue.deliver(lease.slot, *self._who, position, packed))
 
     def close(self) -> None:
         """The actor ends."""
@@ -85,11 +90,20 @@ class QueueReader:
     `reuse`: passes over each batch. Each new batch is trained on in turn with the reuse - 1 before it. `replay`: old
     trajectories that are added to each new batch."""
 
-    def __init__(self, queue: TrajectoryQueue, slots: Slots, *, reuse: int = 1, replay: Replay | None = None) -> None:
-        self._queue, self._slots, self._reuse, self._replay = queue, slots, reuse, replay
+    def __init__(
+        self,
+        queue: TrajectoryQueue,
+        slots: Slots,
+        *,
+        version: Callable[[], Version],
+        reuse: int = 1,
+        replay: Replay | None = None,
+    ) -> None:
+        """`version`: of the learner's parameters, now."""
+        self._queue, self._slots, self._version, self._reuse, self._replay = queue, slots, version, reuse, replay
         self._ring = deque[Batch](maxlen=reuse)
         self._round = deque[Batch]()  # batches still to be trained on before the next new one
-        queue.provide(slots)
+        queue.provide(slots, version())
 
     def batch(self) -> Batch | None:
         """See `Reader`."""
@@ -106,7 +120,7 @@ class QueueReader:
         place = next(i for i, each in enumerate(self._ring) if each.key == batch.key)
         self._ring[place] = replace(batch, fresh=0)
         if not self._round and len(self._ring) == self._reuse:
-            self._queue.trained(self._ring[0].key)
+            self._queue.trained(self._ring[0].key, self._version())
 
     def _read(self, full: Full) -> Batch:
         for place, packed in full.packed.items():

@@ -1,8 +1,8 @@
 """A queue of trajectories from actors to a learner. Services pass keys; `Slots` holds the memory.
 
-Lag is bounded by credit: a slot of batch n is free only after batch n - depth has been trained on. The parameters that
-an actor fetches after it has obtained the slot are then at most depth - 1 batches older than those that learn from it,
-however slow the actor is. With depth 1, actors and learner take turns, and the lag is 0.
+Lag is bounded by credit: a slot of batch n is free only after batch n - depth has been trained on, and the actor that
+leases it acts with parameters that are not older than this. They are then at most depth - 1 batches older than those
+that learn from it, however slow the actor is. With depth 1, actors and learner take turns, and the lag is 0.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from gossamer.data import Packed
+from gossamer.data import Packed, Version
 from gossamer.experience.slots import Slots
 from gossamer.program import Wait, waits
 
@@ -38,6 +38,14 @@ class Full:
     packed: Mapping[int, Packed]  # slots that other hosts have filled, by place: still to be unpacked
 
 
+@dataclass(frozen=True)
+class Lease:
+    """A slot that an actor fills."""
+
+    slot: int  # its number
+    version: Version  # of the oldest parameters that may act: those after batch n - depth
+
+
 class TrajectoryQueue:
     """Service: which slots are free, which are being filled, and which batches are ready.
 
@@ -54,15 +62,17 @@ class TrajectoryQueue:
         self._leased: dict[int, tuple[int, int]] = {}  # slot -> (actor, its restarts)
         self._full: dict[int, dict[int, int]] = {}  # batch -> place -> position
         self._taken = self._released = 0  # batches that the learner has taken, and that it has trained on
+        self._first: Version = 0  # of the learner's parameters at the beginning
+        self._versions: dict[int, Version] = {}  # batch -> version after it has been trained on; `depth` of them
         self._packed: dict[int, Packed] = {}  # slot -> what another host has sent for it
         self._heard: dict[int, float] = {}  # actor of another host -> time of its last heartbeat
         self._now = 0.0  # seconds, of the last tick
 
     # Called by the learner
 
-    def provide(self, slots: Slots) -> None:
-        """Give the memory to the actors of this host."""
-        self._slots = slots
+    def provide(self, slots: Slots, version: Version = 0) -> None:
+        """Give the memory to the actors of this host. `version`: of the learner's parameters."""
+        self._slots, self._first = slots, version
 
     @waits
     def take(self) -> Wait[Full | None]:
@@ -79,9 +89,11 @@ class TrajectoryQueue:
                 return Full(number, tuple(keys), min(filled.values()), waiting, packed)
         return None
 
-    def trained(self, number: int) -> None:
-        """Free the slots of a batch and of all earlier ones."""
+    def trained(self, number: int, version: Version) -> None:
+        """Free the slots of a batch and of all earlier ones. `version`: of the parameters after that."""
         self._released = max(self._released, number + 1)
+        self._versions[number] = version
+        self._versions.pop(number - self._depth, None)
 
     # Called by actors
 
@@ -95,11 +107,11 @@ class TrajectoryQueue:
         return self._slots
 
     @waits
-    def lease(self, actor: int, restarts: int) -> Wait[int]:
+    def lease(self, actor: int, restarts: int) -> Wait[Lease]:
         """Return the earliest free slot, or the one that the actor has already. Waits until there is one."""
         for key, who in self._leased.items():
             if who == (actor, restarts):
-                return key  # the answer to its last call did not arrive
+                return self._lease(key)  # the answer to its last call did not arrive
         while not self._returned and self._next >= (self._released + self._depth) * self._count:
             yield
         if self._returned:
@@ -107,7 +119,7 @@ class TrajectoryQueue:
         else:
             key, self._next = self._next, self._next + 1
         self._leased[key] = actor, restarts
-        return key
+        return self._lease(key)
 
     def put(self, key: int, actor: int, restarts: int, position: int) -> bool:
         """Hand over a full slot. Returns False if it no longer belongs to this life of the actor."""
@@ -165,6 +177,9 @@ class TrajectoryQueue:
         """Free the slots of an actor's lives before this number of restarts."""
         for key in [key for key, (who, life) in self._leased.items() if who == actor and life < restarts]:
             self._free(key)
+
+    def _lease(self, key: int) -> Lease:
+        return Lease(key, self._versions.get(key // self._count - self._depth, self._first))
 
     def _free(self, key: int) -> None:
         del self._leased[key]

@@ -34,7 +34,7 @@ def act(
         steps = task.rollout_length * num_envs
         with (
             closing(Player(ctx, prepared(ctx, task), env, exchange)) as player,
-            closing(_writer(ctx, queue, player, remote)) as experience,
+            closing(_writer(ctx, queue, player, exchange, remote)) as experience,
         ):
             ctx.report(Activity(""))  # rates are counted from here
             while (position := ctx.claim(steps)) is not None:
@@ -43,7 +43,9 @@ def act(
                 ctx.report(player.report(steps))
 
 
-def _writer(ctx: Context, queue: TrajectoryQueue, player: Player, remote: bool) -> QueueWriter | RemoteWriter:
+def _writer(
+    ctx: Context, queue: TrajectoryQueue, player: Player, exchange: Broadcast, remote: bool
+) -> QueueWriter | RemoteWriter:
     if remote:
-        return RemoteWriter(ctx, queue, player.slot(), player.clock)
+        return RemoteWriter(ctx, queue, player.slot(), exchange.parameters.at_least, player.clock)
     return QueueWriter(queue, ctx.rank, ctx.restarts, player.clock)

@@ -33,7 +33,8 @@ def learn(
     with closing(Trainer(ctx, task, _spec(ctx, task.env), exchange, ctx.restored())) as trainer:
         replay = Replay(replay_share, replay_size, task.generator("replay", ctx.rank)) if replay_share else None
         batches = [trainer.slot(batching.slots * batching.num_envs) for _ in range(batching.depth)]
-        experience = QueueReader(queue, Slots(batches, batching.slots), reuse=reuse, replay=replay)
+        slots = Slots(batches, batching.slots)
+        experience = QueueReader(queue, slots, version=trainer.version, reuse=reuse, replay=replay)
         try:
             while ctx.claim(0, trainer.state_dict) is not None:
                 with trainer.clock("learner_waits"):

@@ -22,6 +22,7 @@ def memory(*, width: int = 1, slots: int = 2, depth: int = 2) -> Slots:
 
 def ends(*, slots: int = 2, depth: int = 2, **given: object) -> tuple[QueueWriter, QueueReader, TrajectoryQueue]:
     queue = a_queue(slots=slots, depth=depth)
+    given = {"version": lambda: 0, **given}
     reader = QueueReader(queue, memory(slots=slots, depth=depth), **given)  # type: ignore[arg-type]
     return QueueWriter(queue, 0, 0, lambda what: nullcontext()), reader, queue
 
@@ -33,7 +34,7 @@ def fill(writer: QueueWriter, number: float, position: int = 0) -> None:
 
 def test_slots_are_leased_in_order_until_credit_is_used_up() -> None:
     queue = a_queue(slots=2, depth=2)
-    assert [queue.lease(actor, 0) for actor in range(4)] == [0, 1, 2, 3]
+    assert [queue.lease(actor, 0).slot for actor in range(4)] == [0, 1, 2, 3]
     with pytest.raises(WouldBlock):
         queue.lease(4, 0)
     for key in (0, 1):
@@ -41,18 +42,36 @@ def test_slots_are_leased_in_order_until_credit_is_used_up() -> None:
     with pytest.raises(WouldBlock):  # full is not yet trained on
         queue.lease(0, 0)
     assert queue.take() is not None
-    queue.trained(0)
-    assert [queue.lease(0, 0), queue.lease(1, 0)] == [4, 5]
+    queue.trained(0, 0)
+    assert [queue.lease(0, 0).slot, queue.lease(1, 0).slot] == [4, 5]
 
 
 def test_an_actor_has_one_slot_at_a_time() -> None:
     queue = a_queue()
-    assert [queue.lease(0, 0), queue.lease(0, 0), queue.lease(1, 0)] == [0, 0, 1]  # an answer that was lost
+    assert [queue.lease(0, 0).slot, queue.lease(0, 0).slot, queue.lease(1, 0).slot] == [
+        0,
+        0,
+        1,
+    ]  # an answer that was lost
+
+
+def test_a_slot_s_parameters_are_not_older_than_those_after_the_batch_that_freed_it() -> None:
+    queue = a_queue(slots=1, depth=2)
+    queue.provide(memory(slots=1, depth=2), 7)
+    found = []
+    for number in range(6):
+        lease = queue.lease(0, 0)
+        assert queue.lease(0, 0) == lease  # an answer that was lost
+        found.append((lease.slot, lease.version))
+        queue.put(lease.slot, 0, 0, 0)
+        if number >= 1:  # one batch is full while the next one is filled
+            queue.trained(number - 1, 8 + number)
+    assert found == [(0, 7), (1, 7), (2, 9), (3, 10), (4, 11), (5, 12)]
 
 
 def test_batches_are_taken_in_order_even_if_a_later_one_is_full_first() -> None:
     queue = a_queue(slots=1, depth=2)
-    first, second = queue.lease(0, 0), queue.lease(1, 0)
+    first, second = queue.lease(0, 0).slot, queue.lease(1, 0).slot
     queue.put(second, 1, 0, 7)
     with pytest.raises(WouldBlock):
         queue.take()
@@ -63,28 +82,28 @@ def test_batches_are_taken_in_order_even_if_a_later_one_is_full_first() -> None:
 
 def test_a_slot_given_back_is_leased_before_any_other() -> None:
     queue = a_queue(slots=2, depth=2)
-    keys = [queue.lease(actor, 0) for actor in range(3)]
+    keys = [queue.lease(actor, 0).slot for actor in range(3)]
     queue.give_back(keys[1], 1, 0)
     queue.give_back(keys[0], 0, 0)
-    assert [queue.lease(actor, 0) for actor in (4, 5, 6)] == [0, 1, 3]
+    assert [queue.lease(actor, 0).slot for actor in (4, 5, 6)] == [0, 1, 3]
 
 
 def test_what_a_dead_actor_held_comes_back_and_cannot_be_handed_over() -> None:
     queue = a_queue(actors=2, slots=1)
     queue.provide(memory())
-    key = queue.lease(1, 0)
+    key = queue.lease(1, 0).slot
     queue.join(1, 1)  # it has been restarted
     assert queue.put(key, 1, 0, 0) is False
-    assert queue.lease(0, 0) == key
+    assert queue.lease(0, 0).slot == key
     queue.give_back(key, 1, 0)  # its earlier life, late
     assert queue.put(key, 0, 0, 0) is True
 
 
 def test_at_the_end_what_is_full_is_taken_and_nothing_else() -> None:
     queue = a_queue(actors=2, slots=2, depth=2)
-    queue.put(queue.lease(0, 0), 0, 0, 0)
+    queue.put(queue.lease(0, 0).slot, 0, 0, 0)
     queue.lease(1, 0)
-    queue.put(queue.lease(0, 0), 0, 0, 2)
+    queue.put(queue.lease(0, 0).slot, 0, 0, 2)
     queue.leave(0, 0)
     with pytest.raises(WouldBlock):  # the other actor may still fill its slot
         queue.take()
@@ -132,7 +151,7 @@ def test_a_slot_whose_actor_failed_is_not_handed_over() -> None:
     writer, _, queue = ends(slots=1)
     with pytest.raises(OSError, match="no coal"), writer.slot(0):
         raise OSError("no coal left")
-    assert queue.lease(0, 0) == 0
+    assert queue.lease(0, 0).slot == 0
     with pytest.raises(WouldBlock):
         queue.take()
 
@@ -200,14 +219,14 @@ def test_a_silent_actor_s_slot_goes_to_another_one_and_what_it_sends_later_is_re
     queue = a_queue(actors=2, slots=1, depth=1)
     for actor in range(2):
         queue.register(actor, 0)
-    key = queue.lease(0, 0)
+    key = queue.lease(0, 0).slot
     for second in range(8):
         assert queue.tick(float(second))
         queue.beat([1])
         if second == 4:
             with pytest.raises(WouldBlock):
                 queue.lease(1, 0)
-    assert queue.lease(1, 0) == key
+    assert queue.lease(1, 0).slot == key
     packed = Packed.of(Trajectory.empty(3, 1, (4,), torch.float32))
     assert queue.deliver(key, 0, 0, 0, packed) is False
     assert queue.deliver(key, 1, 0, 5, packed) is True

@@ -23,7 +23,7 @@ from gossamer.data import Packed, Trajectory
 from gossamer.errors import UserError
 from gossamer.launch.simulation import Faults, Simulation
 from gossamer.program import Answer
-from gossamer.tools.actors.figures import FIGURES
+from gossamer.tools.actors.figures import ACTORS, FIGURES
 from gossamer.tools.actors.ledger import Acted, Learned, Ledger, Span
 from gossamer.tools.actors.picture import busy
 from gossamer.tools.actors.run import network, program, run
@@ -122,14 +122,26 @@ def test_with_many_actors_the_learner_is_always_busy(given: dict[str, Any], rate
 def test_on_a_slow_network_the_rate_is_that_of_the_link() -> None:
     # 1 MB/s into the learners' host. A rollout has 21 x 4 observations of 1 kB and 25 bytes for each step: 86.1 kB. So
     # 11.6 rollouts of 80 steps arrive in a second.
-    found = simulate("impala", actors=32, batch_rollouts=8, batches=60, bandwidth="1MB/s", obs_size="1kB")
+    s: dict[str, Any] = {"actors": 32, "batch_rollouts": 8, "batches": 60, "obs_size": "1kB", "parameters_size": "9kB"}
+    found = simulate("impala", bandwidth="1MB/s", **s)
     assert found["downlink_busy"] == pytest.approx(1, abs=0.01)
     assert found["received"] == pytest.approx(1e6, rel=0.01)
     assert found["learned"] == pytest.approx(1e6 / 86_100 * 80, rel=0.05)
     assert found["actors_send"] > 0.9
     assert found["bound_by"] == "downlink"
-    fast = simulate("impala", actors=32, batch_rollouts=8, batches=60, bandwidth="4MB/s", obs_size="1kB")
+    fast = simulate("impala", bandwidth="4MB/s", **s)
     assert fast["learned"] == pytest.approx(4 * found["learned"], rel=0.05)
+
+
+def test_where_parameters_are_slow_actors_wait_for_them_and_a_deeper_queue_helps() -> None:
+    # 2 MB of parameters need 2 s to each of 4 hosts, a batch needs 0.7 s to arrive.
+    s: dict[str, Any] = {"actors": 32, "batch_rollouts": 8, "batches": 160, "obs_size": "1kB", "bandwidth": "1MB/s"}
+    near, far = (simulate("impala", parameters_size="2MB", depth=depth, **s) for depth in (4, 40))
+    assert near["waits_for_parameters"] > 0.3
+    assert far["waits_for_parameters"] < 0.05
+    assert far["learned"] > 2 * near["learned"]
+    assert near["lag_max"] <= 3
+    assert 3 < far["lag_max"] <= 39
 
 
 def test_parameters_cross_the_uplink_once_for_all_actors_of_a_host() -> None:
@@ -155,9 +167,37 @@ def test_the_lag_is_within_its_bound_and_reaches_it(depth: int, reuse: int, upda
     assert found["lag_max"] == bound  # 12 actors keep the learner busy, so that all credit is used
 
 
+@pytest.mark.parametrize("depth", [1, 2, 5])
+@pytest.mark.parametrize(("reuse", "updates", "learners"), [(1, 1, 1), (2, 2, 1), (1, 1, 2)])
+@pytest.mark.parametrize("bandwidth", ["1Gb/s", "inf"])
+def test_the_lag_is_within_its_bound_between_hosts(
+    depth: int, reuse: int, updates: int, learners: int, bandwidth: str
+) -> None:
+    if reuse >= depth > 1:
+        return
+    s: dict[str, Any] = {"depth": depth, "reuse": reuse, "updates": updates, "learners": learners}
+    if depth == 1:
+        s["reuse"] = 1
+    for seed, crash_rate in ((0, "0/h"), (1, "2/min")):
+        found = simulate(
+            "impala",
+            actors=16,
+            actors_per_host=4,
+            batch_rollouts=4,
+            batches=40,
+            bandwidth=bandwidth,
+            latency="5ms",
+            crash_rate=crash_rate,
+            seed=seed,
+            **s,
+        )
+        assert found["lag_max"] <= ActorScenario(**s).lag_bound, seed
+        assert min(map(int, found["lag"])) >= 0, seed
+
+
 def test_shares_of_time_are_complete() -> None:
     found = simulate("impala", **SMALL, learners=2, reuse=2)
-    for keys in (("utilisation", "waits_for_batches", "averaging"), ("actors_act", "waits_for_slots", "actors_send")):
+    for keys in (("utilisation", "waits_for_batches", "averaging"), ACTORS):
         assert sum(found[key] for key in keys) == pytest.approx(1, abs=0.002)
     assert found["lag_mean"] == pytest.approx(
         sum(int(lag) * count for lag, count in found["lag"].items()) / sum(found["lag"].values()), abs=0.001
@@ -298,12 +338,12 @@ def test_the_command_prints_figures(monkeypatch: pytest.MonkeyPatch, capfd: pyte
     assert command(monkeypatch, *words, "--json") == 0
     found = json.loads(capfd.readouterr().out)
     assert found.keys() == KEYS
-    assert (found["scenario"]["bandwidth"], found["hosts"], found["depth"]) == ("1 Gb/s", 2, 3)
+    assert (found["scenario"]["bandwidth"], found["hosts"], found["depth"]) == ("1 Gb/s", 2, 4)
     assert command(monkeypatch, *words) == 0
     out, err = capfd.readouterr()
     actors, learners, network, faults, blank, *rows, bound = out.splitlines()
     assert actors == "actors:   4 on 2 hosts, 4 environments each, 4 ms a step"
-    assert learners == "learners: 1, batches of 3 rollouts, 50 ms a pass, depth 3, reuse 1"
+    assert learners == "learners: 1, batches of 3 rollouts, 50 ms a pass, depth 4, reuse 1"
     assert network == "network:  1 Gb/s each way, 1 ms, 6.8 MB of parameters"
     assert faults == "faults:   1/h crashes of each host of actors, 10 s down"
     assert (blank, err) == ("", "")

@@ -56,6 +56,8 @@ class Parameters:
         self._newest: Published | None = None
         self._offered: Published | None = None  # by a host whose copy is newer, after this one has been restarted
         self._actors, self._taken, self._closed = actors, True, False
+        self._wanted = False  # whether an actor waits for newer ones than the copy
+        self._begun = self._done = 0  # transfers to this copy
 
     def publish(self, published: Published) -> None:
         """Replace the parameters. Older ones than those that are there are ignored."""
@@ -77,6 +79,15 @@ class Parameters:
         self._taken = True
         return self._newest
 
+    @waits
+    def at_least(self, version: Version) -> Wait[None]:
+        """Wait until the copy has this version, or what the learner had after this call, if it has been restarted with
+        an older one. Does not wait after the learner has ended."""
+        transfer = self._begun + 1
+        while not self._closed and self._done < transfer and (self._newest is None or self._newest.version < version):
+            self._wanted = True
+            yield
+
     def close(self) -> None:
         """The learner ends: nothing newer will come."""
         self._closed = True
@@ -97,13 +108,15 @@ class Parameters:
 
     def replace(self, packed: PackedParameters) -> None:
         """Receive parameters. After a restart of the learner they may be older than those that are there."""
-        self._newest, self._taken = packed.unpacked(), False
+        self._newest, self._taken, self._done = packed.unpacked(), False, self._begun
 
     @waits
     def taken(self) -> Wait[bool]:
-        """Wait until an actor has taken the newest parameters. Returns False after all actors have left."""
-        while not self._taken and self._actors:
+        """Wait until an actor has taken the newest parameters, or needs newer ones. Returns False after all actors have
+        left."""
+        while not self._taken and not self._wanted and self._actors:
             yield
+        self._wanted, self._begun = False, self._begun + 1
         return self._actors > 0
 
     def followed(self) -> bool:

@@ -11,8 +11,8 @@ RETRY = 0.5  # seconds between two attempts to reach the learner's host
 
 
 def fetch(ctx: Context, source: Parameters, copy: Parameters) -> None:
-    """Copy the newest parameters from the learner's host, each time after an actor here has taken the last ones, until
-    all actors of this host or the learner have ended: one transfer for all actors of a host.
+    """Copy the newest parameters from the learner's host, each time after an actor here has taken the last ones or
+    needs newer ones, until all actors of this host or the learner have ended: one transfer for all actors of a host.
 
     A learner whose host has been restarted is offered the copy."""
     version: int | None = None
@@ -27,6 +27,7 @@ def fetch(ctx: Context, source: Parameters, copy: Parameters) -> None:
                 ctx.sleep(RETRY)
                 continue
             if reply is Reply.END:
+                copy.close()
                 return
             if isinstance(reply, PackedParameters):
                 copy.replace(reply)

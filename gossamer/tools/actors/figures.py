@@ -12,13 +12,19 @@ from gossamer.tools.actors.scenario import ActorScenario
 from gossamer.tools.table import Figure, table
 
 LEARNERS = {"utilisation": "update", "waits_for_batches": "learner_waits", "averaging": "average"}  # figure -> span
-ACTORS = {"actors_act": "act", "waits_for_slots": "actors_wait", "actors_send": "send"}
+ACTORS = {
+    "actors_act": "act",
+    "waits_for_slots": "actors_wait",
+    "waits_for_parameters": "parameters_wait",
+    "actors_send": "send",
+}
 FIGURES = (
     Figure("utilisation", "fraction", "learners update", "% of their time", 1),
     Figure("waits_for_batches", "fraction", "learners wait", "% of their time, for batches", 1),
     Figure("averaging", "fraction", "learners average", "% of their time, waiting for each other's gradients", 1),
     Figure("actors_act", "fraction", "actors act", "% of their time", 1),
     Figure("waits_for_slots", "fraction", "actors wait", "% of their time, for a free slot of a batch", 1),
+    Figure("waits_for_parameters", "fraction", "actors wait", "% of their time, for parameters that are new enough", 1),
     Figure("actors_send", "fraction", "actors send", "% of their time, rollouts over the network", 1),
     Figure("acted", "steps per second", "acted", "steps/s of all actors"),
     Figure("learned", "steps per second", "learned", "steps/s, each step counted once"),
@@ -100,10 +106,11 @@ def _traffic(s: ActorScenario, simulation: Simulation, totals: Totals, duration:
 
 
 def bound_by(found: Mapping[str, Any]) -> str:
-    """What is busiest: learners, the downlink of their host, or actors."""
+    """What is busiest: learners, the downlink or the uplink of their host, or actors."""
     busy = {
         "learners": found["utilisation"] + found["averaging"],
         "downlink": found["downlink_busy"],
+        "uplink": found["uplink_busy"],
         "actors": found["actors_act"],
     }
     return max(busy, key=lambda name: float(busy[name]))
@@ -115,6 +122,11 @@ def warnings(s: ActorScenario, found: Mapping[str, Any]) -> list[str]:
         return [
             f"actors wait for slots while learners wait for batches: --depth {s.depth_used} is too small for "
             f"{s.actors // s.learners} actors of each learner"
+        ]
+    if found["waits_for_parameters"] > 0.2 and found["waits_for_batches"] > 0.2 and found["uplink_busy"] < 0.8:
+        return [
+            f"actors wait for parameters while learners wait for batches: with --depth {s.depth_used} they may not be "
+            "older than those on this network are; use more"
         ]
     if s.depth_used > s.batches // 4:
         return [

@@ -15,7 +15,7 @@ from gossamer.program import Silent
 class Span:
     """What a worker did. Times are virtual seconds."""
 
-    what: str  # act, actors_wait, send; update, learner_waits, average
+    what: str  # act, actors_wait, parameters_wait, send; update, learner_waits, average
     start: float
     end: float
 

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from gossamer.data import Array
-from gossamer.diagnostics.plots import BARS, BLUE, GREY, ORANGE, STYLE
+from gossamer.diagnostics.plots import BARS, BLUE, GREEN, GREY, ORANGE, STYLE
 from gossamer.storage.files import atomic_write
 from gossamer.tools.actors.ledger import Ledger, Span
 from gossamer.tools.actors.scenario import ActorScenario
@@ -20,7 +20,12 @@ from gossamer.tools.measured import in_units
 
 POINTS = 60  # of a curve
 ROWS = {  # row -> figures, from left to right, with their labels
-    "actors": {"actors_act": "act", "waits_for_slots": "wait for a slot", "actors_send": "send"},
+    "actors": {
+        "actors_act": "act",
+        "waits_for_slots": "wait for a slot",
+        "actors_send": "send",
+        "waits_for_parameters": "wait for parameters",
+    },
     "learners": {"utilisation": "update", "waits_for_batches": "wait for batches", "averaging": "wait for each other"},
 }
 
@@ -48,7 +53,7 @@ def _shares(axes: Axes, found: Mapping[str, Any]) -> None:
     axes.set_title("Who waits")
     for y, parts in enumerate(ROWS.values()):
         left = 0.0
-        for (key, label), colour in zip(parts.items(), (BLUE, ORANGE, GREY), strict=True):
+        for (key, label), colour in zip(parts.items(), (BLUE, ORANGE, GREY, GREEN), strict=False):
             width = 100 * found[key]
             axes.barh(y, width, left=left, color=colour, height=0.5)
             if width > 12:
@@ -69,7 +74,7 @@ def _lag(axes: Axes, counts: Mapping[str, int], s: ActorScenario) -> None:
         bars[lag // width] += 100 * count / total
     axes.set_title("Policy lag")
     axes.bar((np.arange(len(bars)) + 0.5) * width - 0.5, bars, width=0.9 * width, color=BLUE)
-    axes.axvline(s.lag_bound, color=ORANGE, linestyle="--", linewidth=1, label="bound by credit, without a network")
+    axes.axvline(s.lag_bound, color=ORANGE, linestyle="--", linewidth=1, label="bound by credit")
     axes.set_xlabel("optimizer steps from acting to learning")
     axes.set_ylabel("% of the rollouts")
     axes.grid(axis="x", visible=False)

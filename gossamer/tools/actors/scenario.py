@@ -39,7 +39,7 @@ class ActorScenario:
         None,
         least=1,
         most=1024,
-        hint="(default: --reuse, and as many as all actors fill at a time)",
+        hint="(default: --reuse, as many as all actors fill at a time, and one more between hosts)",
     )
     obs_size: float = measured("Size of one observation; the default is four frames of Atari.", "28.224kB", BYTES)
     parameters_size: float = measured("Size of the network's parameters.", "6.8MB", BYTES)
@@ -86,10 +86,11 @@ class ActorScenario:
 
     @property
     def depth_used(self) -> int:
-        """`depth`, or enough for every actor to fill a slot while the learner trains on `reuse` batches."""
+        """`depth`, or enough for every actor to fill a slot while the learner trains on `reuse` batches. Between hosts
+        one more, so that actors need not wait for parameters on their way."""
         if self.depth is not None:
             return self.depth
-        return self.reuse + -(-self.actors // (self.learners * self.batch_rollouts))
+        return self.reuse + -(-self.actors // (self.learners * self.batch_rollouts)) + (self.hosts > 0)
 
     @property
     def rollout_steps(self) -> int:
@@ -104,9 +105,10 @@ class ActorScenario:
 
     @property
     def lag_bound(self) -> int:
-        """Most optimizer steps between the parameters that an actor takes and those that learn, without a network.
+        """Most optimizer steps between the parameters that an actor takes and those that learn.
 
-        A slot of batch n is leased after the round of passes in which batch n - depth was used for the last time. There
+        A slot of batch n is filled with parameters from after the round of passes in which batch n - depth was used for
+        the last time. There
         are depth - 1 rounds of `reuse` passes until the last pass over batch n, and `updates` - 1 steps within it."""
         return (self.depth_used - 1) * self.reuse * self.updates + self.updates - 1
 

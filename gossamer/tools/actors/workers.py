@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -75,7 +76,9 @@ def act(
     source, who = exchange.follow(model), (ctx.rank, ctx.restarts)
     try:
         with closing(
-            RemoteWriter(ctx, queue, rollouts(1), watch) if remote else QueueWriter(queue, *who, watch)
+            RemoteWriter(ctx, queue, rollouts(1), exchange.parameters.at_least, watch)
+            if remote
+            else QueueWriter(queue, *who, watch)
         ) as experience:
             while (position := ctx.claim(task.rollout_length * num_envs)) is not None:
                 with experience.slot(position) as slot:
@@ -104,7 +107,8 @@ def learn(
     link = exchange.join(ctx, learner)
     try:
         slots = Slots([rollouts(batching.slots) for _ in range(batching.depth)], batching.slots)
-        experience = QueueReader(queue, slots, reuse=reuse)
+        version = partial(link.refresh, learner.model)
+        experience = QueueReader(queue, slots, version=version, reuse=reuse)
         while ctx.claim(0) is not None:
             with watch("learner_waits"):
                 batch = experience.batch()
