@@ -48,9 +48,12 @@ def bench(words: Sequence[str]) -> None:
     if how.json:
         print(to_json(found))
         return
-    for part in ("env", "inference", "update", "roofline", "whole"):
+    apart = "acting" in found
+    for part in ("env", "inference", "update", *(("acting", "learning", "cores") * apart), "roofline", "whole"):
         print(f"{part:>10} {found[part]:>10,.0f} steps/s")
-    print(f"{'ratio':>10} {found['ratio']:>10.2f} of the serial roofline; bound by {found['bound_by']}")
+    print(f"{'busy':>10} {found['busy']:>10.2f} of {found['machine']['cores']} cores")
+    kind = "roofline of acting and learning at the same time" if apart else "serial roofline"
+    print(f"{'ratio':>10} {found['ratio']:>10.2f} of the {kind}; bound by {found['bound_by']}")
 
 
 SIMULATE = """Simulate an architecture in virtual time, over a network of your choice: its real services, with

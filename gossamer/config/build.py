@@ -100,23 +100,23 @@ def program(config: Config, *, cluster: str | None = None) -> Program:
 
 def learners(config: Config) -> int:
     """Number of learners on all hosts together."""
-    return sum(copy.node.saved for copy in _unresolved(config).crew)
+    return sum(copy.node.saved for copy in unresolved(config).crew)
 
 
 def _computing(config: Config) -> Counter[str]:
     """Host -> number of its workers that act or learn."""
-    crew = _unresolved(config).crew
+    crew = unresolved(config).crew
     return Counter(copy.node.host for copy in crew if copy.node.saved or "num_envs" in copy.node.kwargs)
 
 
-def _unresolved(config: Config) -> Program:
+def unresolved(config: Config) -> Program:
     """The program with a task that is not resolved, to count its learners and environments."""
     return config.architecture.program(_task(config, "cpu", 1))
 
 
 def num_envs(config: Config) -> int:
     """Environments of each learner, read from the program."""
-    return next(_wired_envs(_unresolved(config)), 1)
+    return next(_wired_envs(unresolved(config)), 1)
 
 
 def _wired_envs(wired: Program) -> Iterator[int]:
@@ -129,7 +129,7 @@ def check_memory(config: Config, spec: Spec) -> None:
     """Raise `UserError` if the rollouts of all learners need more than the machine's memory."""
     import os
 
-    wired = _unresolved(config)
+    wired = unresolved(config)
     steps = sum(_kept_envs(wired)) * (config.run.rollout_length + 1)
     wanted = steps * torch.Size(spec.obs_shape).numel() * spec.obs_dtype.itemsize
     there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

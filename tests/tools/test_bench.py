@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import re
 import sys
+import time
 from typing import Any
 
 import pytest
 
 from gossamer import cli
+from gossamer.config.resolve import configure
 from gossamer.envs.base import UnknownEnv
 from gossamer.errors import UserError
 from gossamer.task import Report
 from gossamer.tools import bench as module
 from gossamer.tools.bench import Reports, bench
+from gossamer.tools.parts import CPUClock, Crew, _cpu_seconds, _of_process, programs
 
 
 @pytest.fixture
@@ -35,9 +39,67 @@ def test_a_measurement(given: dict[str, Any]) -> None:
     assert found["ratio"] == pytest.approx(found["whole"] / found["roofline"], rel=0.01)
     assert found["bound_by"] == min(parts, key=lambda part: parts[part])
     assert (found["env_name"], found["num_envs"]) == (given.get("env", "catch"), 4)
-    assert set(found["range"]) == {*rates, "ratio"}
+    assert set(found["range"]) == {*rates, "ratio", "busy"}
+    assert 0 < found["busy"] <= found["machine"]["cores"] + 0.5
     assert found["machine"]["cores"] >= 1
     assert found["peak_memory_mb"] > 0
+
+
+@pytest.mark.usefixtures("_quick")
+@pytest.mark.parametrize(
+    ("given", "passes", "columns"),
+    [
+        ({}, 1, 4),
+        ({"actors": 2, "batch_rollouts": 3}, 1, 6),  # of 2 environments each
+        ({"reuse": 2, "depth": 3, "replay_share": 0.5}, 4, 4),
+        ({"learners": 2}, 1, 2),
+    ],
+    ids=str,
+)
+def test_actors_and_learners_at_the_same_time(given: dict[str, Any], passes: float, columns: int) -> None:
+    settings: dict[str, Any] = {"env": "catch", "num_envs": 4, "threads": 1, "actors": 1, **given}
+    crew = Crew.of(configure("impala", **settings))
+    assert crew.apart
+    assert (crew.actors * crew.num_envs, crew.learners) == (4, given.get("learners", 1))
+    assert (crew.passes, crew.columns) == (passes, columns)
+    found = bench("impala", seconds=0.05, rounds=1, **settings)
+    assert found["acting"] == pytest.approx(1 / (1 / found["env"] + 1 / found["inference"]), rel=0.01)
+    assert found["learning"] == pytest.approx(found["update"] / passes, rel=0.01)
+    limits = {name: found[name] for name in ("acting", "learning", "cores")}
+    assert found["roofline"] == min(limits.values())
+    assert found["bound_by"] == min(limits, key=lambda name: limits[name])
+    assert found["whole"] > 0
+
+
+@pytest.mark.parametrize("options", [{}, {"actors": 2, "num_envs": 8}, {"learners": 2}])
+def test_the_parts_are_measured_with_the_program_s_workers(options: dict[str, Any]) -> None:
+    config = configure("impala", env="catch", **options)
+    crew = Crew.of(config)
+    acting, learning = (each.workers[0] for each in programs(config, crew, 0.1))
+    assert (acting.copies, acting.kwargs["which"]) == (crew.actors, ("env", "inference"))
+    assert (learning.copies, learning.kwargs["which"]) == (crew.learners, ("update",))
+    assert learning.kwargs["num_envs"] == crew.columns
+    config = configure("gala", env="catch")
+    (together,) = (each.workers[0] for each in programs(config, Crew.of(config), 0.1))
+    assert together.kwargs["which"] == ("env", "update", "inference")
+
+
+def test_busy_cores_count_threads_and_processes_of_environments() -> None:
+    used = CPUClock()
+    spin = multiprocessing.get_context("spawn").Process(target=_spin, daemon=True)
+    spin.start()
+    while not spin.pid or _of_process(spin.pid) < 0.2:
+        assert spin.is_alive()
+    assert _cpu_seconds() - time.process_time() >= 0.2
+    assert used.cores() > 0
+    spin.terminate()
+    spin.join()
+    assert _of_process(spin.pid) == 0.0
+
+
+def _spin() -> None:
+    while True:
+        pass
 
 
 @pytest.mark.usefixtures("_quick")

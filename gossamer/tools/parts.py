@@ -1,0 +1,177 @@
+"""The parts of a program: environments, inference and updates, each measured alone."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from itertools import cycle
+from os import sysconf
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from gossamer.config.build import task, unresolved
+from gossamer.config.config import Config
+from gossamer.config.file import flat
+from gossamer.data import Array, Step
+from gossamer.envs.base import VectorEnv
+from gossamer.envs.watchdog import Watchdog, complain
+from gossamer.exchange import Alone
+from gossamer.experience import Batching
+from gossamer.member import Member
+from gossamer.observations import MASK
+from gossamer.program import Context, Program
+from gossamer.random_play import random_actions
+from gossamer.task import Activity, Task
+
+
+@dataclass(frozen=True)
+class Crew:
+    """The workers of a program, as far as its speed depends on them."""
+
+    actors: int  # workers that act
+    num_envs: int  # environments of each of them
+    learners: int  # workers that learn
+    columns: int  # environments of the rollouts in a batch
+    passes: float  # updates with each step; passes inside an update (PPO's epochs) count as one
+    apart: bool  # whether actors and learners run at the same time
+
+    @classmethod
+    def of(cls, config: Config) -> Crew:
+        """The workers of a configuration's program."""
+        crew = [copy.node for copy in unresolved(config).crew]
+        acting = [node for node in crew if "num_envs" in node.kwargs]
+        learning = [node for node in crew if node.saved]
+        num_envs, options = int(acting[0].kwargs["num_envs"]) if acting else 1, learning[0].kwargs
+        batching = options.get("batching")
+        columns = batching.num_envs * batching.slots if isinstance(batching, Batching) else num_envs
+        return cls(
+            actors=len(acting) or len(learning),
+            num_envs=num_envs,
+            learners=len(learning),
+            columns=columns,
+            passes=options.get("reuse", 1) / (1 - options.get("replay_share", 0.0)),
+            apart=acting != learning,
+        )
+
+
+class Replayed:
+    """Environments that repeat recorded steps, without computing."""
+
+    def __init__(self, env: VectorEnv, steps: Sequence[Step]) -> None:
+        self.spec, self.num_envs = env.spec, env.num_envs
+        self._steps = cycle(steps)
+        self.reset, self.frames, self.close = env.reset, env.frames, env.close
+
+    def step(self, action: Array) -> Step:
+        return next(self._steps)
+
+
+class RandomPlay:
+    """Random actions: drawn in advance, or at each step if only some are valid."""
+
+    def __init__(self, env: VectorEnv) -> None:
+        self._env, self._rng, self._obs = env, np.random.default_rng(0), env.reset(0)
+        self._masked = MASK in {part.name for part in env.spec.parts}
+        self._drawn = cycle([random_actions(env.spec, self._rng, self._obs) for _ in range(64)])
+
+    def step(self) -> Step:
+        """Step the environments."""
+        masked = self._masked
+        step = self._env.step(random_actions(self._env.spec, self._rng, self._obs) if masked else next(self._drawn))
+        self._obs = step.obs
+        return step
+
+
+def programs(config: Config, crew: Crew, seconds: float) -> Iterator[Program]:
+    """The programs that measure the parts, to be run one after the other: all in one, or acting and learning each with
+    its workers. They report records like {"env": steps per second, "env cores": busy cores}."""
+    shared: dict[str, Any] = {"env_workers": flat(config).get("env_workers", 0), "seconds": seconds}
+    for copies, num_envs, which in _measured(crew):
+        program = Program("parts")
+        program.worker(parts, copies=copies)(task(config), num_envs=num_envs, which=which, **shared)
+        yield program
+
+
+def _measured(crew: Crew) -> Iterator[tuple[int, int, tuple[str, ...]]]:
+    """(workers, environments of each, parts)"""
+    if not crew.apart:
+        yield crew.learners, crew.num_envs, ("env", "update", "inference")
+        return
+    yield crew.actors, crew.num_envs, ("env", "inference")
+    yield crew.learners, crew.columns, ("update",)
+
+
+def parts(ctx: Context, task: Task, *, num_envs: int, env_workers: int, seconds: float, which: Sequence[str]) -> None:
+    """Replaces the loops: times parts separately, with the same objects and shapes. All copies run in parallel, as in
+    training.
+
+    `inference` is acting in environments that repeat recorded steps. It includes the last forward pass of a rollout,
+    for the bootstrap value, and the cast of new parameters if the network computes in bfloat16."""
+    with (
+        Watchdog(task.env.name, complain) as watchdog,
+        closing(watchdog.watch(task.env.make(num_envs, workers=env_workers))) as env,
+    ):
+        member = Member(ctx, task, env, Alone())
+        slot = member.slot()
+        member.unroll(slot)
+        playing = RandomPlay(env)
+        steps = [playing.step() for _ in range(8)]
+
+        def act() -> None:
+            with torch.no_grad():
+                next(member.learner.model.parameters()).mul_(1.0)  # counts as new parameters
+            member.unroll(slot)
+
+        def update() -> None:
+            member.learner.update(slot, member.link, 0)
+
+        names = {"env": "environments", "update": "updates", "inference": "inference"}
+        calls = {"env": (playing.step, num_envs), "update": (update, slot.steps), "inference": (act, slot.steps)}
+        for part in which:
+            if part != "env":
+                member.actor.env = Replayed(env, steps)
+            ctx.report(Activity(f"{names[part]} alone"))
+            rate, busy = _rate(*calls[part], seconds)
+            ctx.report({part: rate, **({f"{part} cores": busy} if ctx.rank == 0 else {})})
+
+
+def _rate(call: Callable[[], object], steps: int, seconds: float) -> tuple[float, float]:
+    """Steps per second of a call that makes `steps` steps, and the busy cores of this process meanwhile."""
+    for _ in range(3):
+        call()
+    used, count = CPUClock(), 0
+    start = time.perf_counter()
+    while (passed := time.perf_counter() - start) < seconds:
+        call()
+        count += 1
+    return count * steps / passed, used.cores()
+
+
+class CPUClock:
+    """Measures how many cores are busy with this process and with its environments' processes."""
+
+    def __init__(self) -> None:
+        self._start = time.perf_counter(), _cpu_seconds()
+
+    def cores(self) -> float:
+        """Busy cores since the start, on average. Without environments' processes, where the system is not Linux."""
+        start, used = self._start
+        return (_cpu_seconds() - used) / (time.perf_counter() - start)
+
+
+def _cpu_seconds() -> float:
+    return time.process_time() + sum(_of_process(child.pid) for child in multiprocessing.active_children())
+
+
+def _of_process(pid: int | None) -> float:
+    """CPU seconds of another process, 0 if they cannot be read."""
+    with suppress(OSError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / sysconf("SC_CLK_TCK")
+    return 0.0
