@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from gossamer.page.files import Document, Lines
 from gossamer.page.series import Series
-from gossamer.storage.contents import CONFIG, EPISODES, GOSSIP, HOSTS, LOG, METRICS, RESULT, STATUS
+from gossamer.storage.contents import CONFIG, EPISODES, EVALUATIONS, GOSSIP, HOSTS, LOG, METRICS, RESULT, STATUS
 from gossamer.storage.lock import is_held
 
 DOCUMENTS = {"config": CONFIG, "status": STATUS, "result": RESULT, "hosts": HOSTS, "gossip": GOSSIP}
@@ -51,10 +51,11 @@ class RunView:
         self.state, self._held = "", False  # whether a process holds its lock
         self.epoch = 0  # changes whenever what has been told before does not hold any more
         self._documents = {name: Document(directory / file) for name, file in DOCUMENTS.items()}
-        self._changed = dict.fromkeys(DOCUMENTS, 0)  # document -> version of its last change
-        self._files = [Lines(directory / name) for name in (METRICS, EPISODES, LOG)]
+        self._changed = dict.fromkeys((*DOCUMENTS, "evaluations"), 0)  # -> version of its last change
+        self._files = [Lines(directory / name) for name in (METRICS, EPISODES, LOG, EVALUATIONS)]
         self.rows, self.episodes = Series(), Series()
         self._log, self._lines = deque[str](maxlen=LOG_LINES), 0
+        self._evaluations: list[dict[str, Any]] = []
 
     def poll(self, *, thoroughly: bool = True) -> int:
         """Read what is new; returns how many bytes of lines that was, roughly. Not `thoroughly`: only what changes all
@@ -68,6 +69,8 @@ class RunView:
         found = self._read_lines()
         state = self._state()
         self.version += any(found) or state != self.state
+        if found[3]:
+            self._changed["evaluations"] = self.version
         self.state = state
         return sum(len(line) for lines in found for line in lines)
 
@@ -84,7 +87,7 @@ class RunView:
     def _read_lines(self) -> list[list[str]]:
         """Read the files that grow. One that was replaced, as when a run is resumed, begins anew."""
         before, thinned = [file.restarts for file in self._files], self.rows.thinned + self.episodes.thinned
-        metrics, episodes, log = found = [file.read() for file in self._files]
+        metrics, episodes, log, evaluations = found = [file.read() for file in self._files]
         new = [file.restarts > old for file, old in zip(self._files, before, strict=True)]
         self.rows, self.episodes = Series() if new[0] else self.rows, Series() if new[1] else self.episodes
         if new[2]:
@@ -93,6 +96,8 @@ class RunView:
             self.rows.add(row)
         for line in episodes:
             self._add_episode(line)
+        self._evaluations = [] if new[3] else self._evaluations
+        self._evaluations += filter(None, map(_evaluation, evaluations))
         self._log.extend(log)
         self._lines += len(log)
         self.epoch += any(new) or self.rows.thinned + self.episodes.thinned != thinned
@@ -179,14 +184,22 @@ class RunView:
             "now": self.now,
             "episodes": self.episodes.since(before.episodes),
             "log": list(itertools.islice(self._log, fresh, None)),
-            **{name: self._told(name) for name in DOCUMENTS if self._changed[name] > before.version or reset},
+            **{name: self._told(name) for name, at in self._changed.items() if at > before.version or reset},
         }
         return content, after
 
-    def _told(self, name: str) -> dict[str, Any]:
-        """A document, without what stands in another one."""
+    def _told(self, name: str) -> Any:
+        """A document, without what stands in another one; or the evaluations."""
+        if name == "evaluations":
+            return self._evaluations
         content = self.result if name == "result" else self._documents[name].content
         return {key: value for key, value in content.items() if key not in ("config", "windows", "row")}
+
+
+def _evaluation(line: str) -> dict[str, Any]:
+    """A line of `evaluations.jsonl`, without the returns of single games."""
+    row = _parsed(line)
+    return {} if not isinstance(row.get("steps"), int) else {name: row[name] for name in row.keys() - {"returns"}}
 
 
 def _parsed(line: str) -> dict[str, Any]:

@@ -45,8 +45,9 @@ class Scores:
 
 
 def scores(comparison: Comparison) -> Scores:
-    """Scores from evaluations, where all runs have one under the same protocol; else from training."""
-    return _evaluated(comparison.runs) or _trained(comparison)
+    """Scores from evaluations, where all runs have one under the same protocol: after training, or else the last one
+    beside it (`--eval-every`). Without those, from training."""
+    return _evaluated(comparison.runs) or _evaluated_beside(comparison.runs) or _trained(comparison)
 
 
 def _trained(comparison: Comparison) -> Scores:
@@ -71,6 +72,22 @@ def _evaluated(runs: Sequence[LoadedRun]) -> Scores | None:
             means = [float(each["mean_return"]) for each in found]
             return Scores(what, False, {run.record.directory: score for run, score in zip(runs, means, strict=True)})
     return None
+
+
+def _evaluated_beside(runs: Sequence[LoadedRun]) -> Scores | None:
+    """The last evaluations beside training, if they belong to the ends of the runs."""
+    last = {run.record.directory: run.record.evaluations[-1] for run in runs if run.record.evaluations}
+    kinds = {(row["episodes"], row["protocol"]) for row in last.values()}
+    if len(kinds) != 1 or any(run.record.directory not in last or not _at_end(run) for run in runs):
+        return None
+    ((episodes, protocol),) = kinds
+    what = f"mean return of the last evaluation of {episodes} games beside training (--eval-every, protocol {protocol})"
+    return Scores(what, False, {directory: float(row["mean_return"]) for directory, row in last.items()})
+
+
+def _at_end(run: LoadedRun) -> bool:
+    """Whether the last evaluation was the last one that fell due."""
+    return int(run.record.evaluations[-1]["steps"]) > run.steps - run.record.config.run.eval_every
 
 
 def _evaluation(file: Path) -> dict[str, Any]:

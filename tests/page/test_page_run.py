@@ -75,6 +75,29 @@ def test_updates_add_up_to_one_complete_look(tmp_path: Path, seed: int, monkeypa
         assert browser.content == complete(directory)
 
 
+def test_evaluations_are_told_whenever_one_is_added(tmp_path: Path) -> None:
+    directory, told = write_run(tmp_path / "run"), Told()
+    run = looked(directory)
+    told.take(run)
+    assert told.content["evaluations"] == []
+    for steps in (10, 20):
+        line = {"steps": steps, "seconds": 1.5, "protocol": "plain", "mean_return": 0.5, "returns": [0.0, 1.0]}
+        with open(directory / "evaluations.jsonl", "a") as file:
+            file.write(json.dumps(line) + "\n")
+        run.read_all()
+        told.take(run)
+        assert [each["steps"] for each in told.content["evaluations"]] == list(range(10, steps + 1, 10))
+    assert "returns" not in told.content["evaluations"][0]
+    add_rows(directory, 40, 40)
+    run.read_all()
+    assert "evaluations" not in (run.update(told.cursor)[0] or {})
+    (directory / "new").write_text('{"steps": 5, "mean_return": 1.0}\n"no row"\n')
+    (directory / "new").replace(directory / "evaluations.jsonl")
+    run.read_all()
+    told.take(run)
+    assert told.content["evaluations"] == [{"steps": 5, "mean_return": 1.0}]
+
+
 def test_nothing_new_is_nothing_told(tmp_path: Path) -> None:
     run, told = looked(write_run(tmp_path / "run")), Told()
     told.take(run)

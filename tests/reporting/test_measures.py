@@ -50,6 +50,29 @@ def test_evaluations_are_taken_where_all_runs_have_one_of_the_same_kind(tmp_path
         measures.scores(compared(tmp_path))
 
 
+def test_evaluations_beside_training_are_taken_where_all_runs_have_one_at_their_end(tmp_path: Path) -> None:
+    one, two = (write_run(tmp_path / str(seed), rising(1.0), seed=seed, eval_every=1_000) for seed in (1, 2))
+    end = 3_000
+    beside(one, 0.25, end)
+    assert measures.scores(compared(tmp_path)).of_training
+    beside(two, 0.5, end - 1_000)  # a later one was due
+    assert measures.scores(compared(tmp_path)).of_training
+    beside(two, 0.75, end, episodes=11)
+    assert measures.scores(compared(tmp_path)).of_training
+    beside(two, 0.75, end)
+    found = measures.scores(compared(tmp_path))
+    assert (found.values, found.of_training) == ({one: 0.25, two: 0.75}, False)
+    assert "last evaluation of 10 games beside training (--eval-every, protocol plain)" in found.what
+    for run in (one, two):
+        evaluated(run, 0.125)
+    assert measures.scores(compared(tmp_path)).values == {one: 0.125, two: 0.125}
+
+
+def beside(run: Path, mean: float, steps: int, episodes: int = 10) -> None:
+    with open(run / "evaluations.jsonl", "a") as file:
+        file.write(json.dumps({"steps": steps, "protocol": "plain", "episodes": episodes, "mean_return": mean}) + "\n")
+
+
 def test_a_mean_curve_ends_with_its_first_run_and_begins_when_all_have_played(tmp_path: Path) -> None:
     for seed, score, number in ((1, 0.0, 100), (2, 0.3, 150), (3, 0.6, 150)):
         write_run(tmp_path / str(seed), episodes([score] * number), seed=seed, steps=1_500, frames_per_step=4)

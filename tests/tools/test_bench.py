@@ -90,7 +90,7 @@ def test_busy_cores_count_threads_and_processes_of_environments() -> None:
     spin.start()
     while not spin.pid or _of_process(spin.pid) < 0.2:
         assert spin.is_alive()
-    assert _cpu_seconds() - time.process_time() >= 0.2
+    assert _cpu_seconds() - time.process_time() >= 0.1
     assert used.cores() > 0
     spin.terminate()
     spin.join()

@@ -15,7 +15,7 @@ let widgets = [],
   due = false,
   retry = 0;
 
-const detailOf = (key) => details.get(key) || { rows: { columns: {} }, episodes: { columns: {} }, now: {}, log: [] };
+const detailOf = (key) => details.get(key) || { rows: { columns: {} }, episodes: { columns: {} }, evaluations: [], now: {}, log: [] };
 
 // ---- data
 

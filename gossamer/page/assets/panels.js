@@ -24,10 +24,19 @@ const PANELS = {
         const episodes = detailOf(key).episodes.columns,
           scale = (rowsOf(key).frames || [0])[0] / ((rowsOf(key).steps || [1])[0] || 1);
         const x = view.x === "frames" ? (episodes.steps || []).map((steps) => steps * scale) : episodes[view.x] || [];
-        return [
+        const evaluations = detailOf(key).evaluations;
+        const lines = [
           { label: "episodes", mark: "--c6", x, y: episodes.return || [], dots: true },
           { ...lineOf(key, "mean_return"), label: "mean of 100" },
         ];
+        if (evaluations.length)
+          lines.push({
+            label: "evaluations",
+            mark: "--c1",
+            x: evaluations.map((each) => (view.x === "seconds" ? each.seconds : each.steps * (view.x === "frames" ? scale : 1))),
+            y: evaluations.map((each) => each.mean_return),
+          });
+        return lines;
       },
     });
     const names = Object.keys(rowsOf(key)).filter(

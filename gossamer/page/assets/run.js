@@ -87,7 +87,8 @@ function updateHead(head, run, detail) {
 function updateTiles(tiles, run, key) {
   const { now, status = {} } = detailOf(key),
     share = run.total ? Math.min(1, (run.steps || 0) / run.total) : 0,
-    live = run.state === "running";
+    live = run.state === "running",
+    evaluation = detailOf(key).evaluations.at(-1);
   const members = status.members || [],
     away = (status.hosts || []).filter((host) => !host.up).length;
   const tile = (name, value, more, ...rest) =>
@@ -112,6 +113,12 @@ function updateTiles(tiles, run, key) {
       number(run.mean_return),
       `last ${Math.min(100, run.episodes || 0)} of ${number(run.episodes)} episodes`,
     ),
+    evaluation &&
+      tile(
+        "evaluation",
+        number(evaluation.mean_return),
+        `${evaluation.episodes} games, ${evaluation.protocol}, at step ${number(evaluation.steps)}`,
+      ),
     tile(
       "steps per second",
       number(Math.round(run.steps_per_second ?? NaN)),
