@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from gossamer.data import Final, Step, Trajectory, Tree
 from gossamer.envs.base import Restarting, Resumable, VectorEnv
@@ -66,11 +67,16 @@ class Actor:
         slot.version.fill_(self.policy.refresh())
         for name, rows in self._state.items():
             slot.state[name].copy_(rows)
+        parameters = list[Tensor]()  # of the distributions over actions
         for t in range(rollout):
             with self.clock("inference"):
                 slot.obs[t].copy_(torch.from_numpy(self._obs))
                 answer, self._state = self.policy(slot.obs[t], self._state)
-                slot.action[t], slot.behaviour[t], slot.value[t] = answer.action, answer.log_prob, answer.value
+                slot.action[t], slot.value[t] = answer.action, answer.value
+                if answer.log_prob is None:
+                    parameters.append(answer.parameters)
+                else:
+                    slot.behaviour[t] = answer.log_prob
                 action = answer.action.cpu().numpy()
             with self.clock("env"):
                 step = self.env.step(action)
@@ -78,6 +84,9 @@ class Actor:
         with self.clock("inference"):
             slot.obs[rollout].copy_(torch.from_numpy(self._obs))
             slot.value[rollout] = self.policy.value(slot.obs[rollout], self._state)
+            if parameters:
+                mu = self.env.spec.actions.distribution(torch.stack(parameters))
+                slot.behaviour.copy_(mu.log_prob(slot.action))
             slot.reward.copy_(torch.from_numpy(self._rewards))
             slot.discount.copy_(torch.from_numpy(self._discounts))
             slot.begins.copy_(torch.from_numpy(self._begins))

@@ -44,7 +44,7 @@ class Action:
     """Output of a policy for a batch of observations."""
 
     action: Tensor  # [B, *A]
-    log_prob: Tensor  # [B]  ln mu(a), of the behaviour policy mu
+    log_prob: Tensor | None  # [B]  ln mu(a), of the behaviour policy mu; None: as `parameters` and the action say
     parameters: Tensor  # [B, P]  of the behaviour policy's distributions
     value: Tensor  # [B]  estimated return; zeros if the policy has no value head
 

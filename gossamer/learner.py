@@ -15,10 +15,11 @@ from gossamer.exchange import Link, Stepped
 from gossamer.exchange.flat import Flat
 from gossamer.exchange.gossip.records import PolicyOutputs
 from gossamer.losses import Loss
-from gossamer.networks import reconstruction_loss
+from gossamer.networks import auto_encoders, reconstruction_loss
 from gossamer.reference import policy_outputs
 from gossamer.spaces import Spec
 from gossamer.task import Task
+from gossamer.torsos import AutoEncoder
 
 _SEEDING = threading.Lock()  # torch initialises from one global random stream, which members of a process share
 
@@ -51,6 +52,10 @@ class Learner:
     def flat(self) -> Flat:
         """The parameters as one vector. Created at first access; from then on the parameters are views of it."""
         return Flat(self.model)
+
+    @cached_property
+    def _coders(self) -> list[AutoEncoder]:
+        return auto_encoders(self.model)
 
     @property
     def rate(self) -> float:
@@ -97,7 +102,7 @@ class Learner:
 
     def _with_reconstruction(self, loss: Loss) -> Loss:
         """Add the loss of the network's auto-encoder, if it has one."""
-        error = reconstruction_loss(self.model)
+        error = reconstruction_loss(self._coders)
         if error is None:
             return loss
         total = loss.total + self.task.network.reconstruction_coef * error

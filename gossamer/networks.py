@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
@@ -141,6 +141,7 @@ class ActorCritic(nn.Module):
         self.policy = self.actions.head(width, state_std=network.state_std)
         self.value: nn.Module = ValueHead(width) if network.normalize_returns else nn.Linear(width, 1)
         self._split = network.separate_critic
+        self.observes = network.normalize_observations or network.normalize_returns  # has running statistics
         if network.orthogonal:
             _orthogonal(self)
         if spec.pixels:
@@ -223,10 +224,14 @@ class ActorCritic(nn.Module):
         return self._cast[1]
 
 
-def reconstruction_loss(model: nn.Module) -> Tensor | None:
-    """The loss [] of the network's auto-encoders for their last forward pass; None if it has none."""
-    losses = [module.reconstruction_loss() for module in model.modules() if isinstance(module, AutoEncoder)]
-    found = [loss for loss in losses if loss is not None]
+def auto_encoders(model: nn.Module) -> list[AutoEncoder]:
+    """The network's auto-encoders."""
+    return [module for module in model.modules() if isinstance(module, AutoEncoder)]
+
+
+def reconstruction_loss(coders: Sequence[AutoEncoder]) -> Tensor | None:
+    """The loss [] of auto-encoders for their last forward pass; None without one."""
+    found = [loss for coder in coders if (loss := coder.reconstruction_loss()) is not None]
     return torch.stack(found).sum() if found else None
 
 

@@ -11,7 +11,7 @@ from some_parts import a_network
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from gossamer.networks import ActorCritic, Centred, Network, centre_on, reconstruction_loss
+from gossamer.networks import ActorCritic, Centred, Network, auto_encoders, centre_on, reconstruction_loss
 from gossamer.observations import MASK, Layout, Part
 from gossamer.spaces import Box, Discrete, Spec
 from gossamer.torsos import AutoEncoder, TorsoFactory, auto, autoencoder, mlp, nature, nips, resnet, small, tiny
@@ -285,7 +285,7 @@ def test_an_autoencoder_s_loss_trains_its_encoder() -> None:
     losses = []
     for _ in range(30):
         model(obs)
-        loss = reconstruction_loss(model)
+        loss = reconstruction_loss(auto_encoders(model))
         assert loss is not None
         opt.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
@@ -302,16 +302,16 @@ def test_an_autoencoder_s_loss_is_that_of_the_last_pass_for_learning_and_counted
     obs = pictures(2, (4, 42, 42))
     with torch.no_grad():
         model(obs)
-    assert reconstruction_loss(model) is None
+    assert reconstruction_loss(auto_encoders(model)) is None
     model(obs)
     (encoder,) = (module for module in model.modules() if isinstance(module, AutoEncoder))
     latent = encoder.encoder(model.centre(obs, torch.float32))
     wanted = (encoder.decoder(latent) - obs.float()).square().mean()
-    found = reconstruction_loss(model)
+    found = reconstruction_loss(auto_encoders(model))
     assert found is not None
     assert_close(found, wanted)
-    assert reconstruction_loss(model) is None
-    assert reconstruction_loss(a_network((4,), Discrete(3), mlp)) is None
+    assert reconstruction_loss(auto_encoders(model)) is None
+    assert reconstruction_loss(auto_encoders(a_network((4,), Discrete(3), mlp))) is None
 
 
 def test_an_autoencoder_needs_pictures() -> None:

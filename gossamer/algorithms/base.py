@@ -54,11 +54,11 @@ def initial_state(model: nn.Module, num_envs: int) -> Tree:
 def sample(
     model: nn.Module, obs: Tensor, state: Tree, rng: torch.Generator, *, greedy: bool = False
 ) -> tuple[Action, Tree]:
-    """Select actions [B, *A] for obs [B, *O]: sampled, or the most probable ones if `greedy`."""
+    """Select actions [B, *A] for obs [B, *O]: sampled, or the most probable ones if `greedy`. Their log-probabilities
+    are left to the actor, which needs them once for a whole rollout."""
     policy, value, state = _step(model, obs, state)
     action = policy.mode() if greedy else policy.sample(rng)
-    log_prob = policy.log_prob(action)
-    return Action(action=action, log_prob=log_prob, parameters=policy.parameters, value=value), state
+    return Action(action=action, log_prob=None, parameters=policy.parameters, value=value), state
 
 
 @torch.no_grad()
@@ -151,5 +151,5 @@ def return_scale(model: nn.Module, target: Tensor) -> Tensor | float:
 
 def observe(model: nn.Module, batch: Trajectory, target: Tensor) -> None:
     """Include a rollout and its returns [T, B] in the network's running statistics, after its last update."""
-    if isinstance(model, ActorCritic):
+    if isinstance(model, ActorCritic) and model.observes:
         model.observe(batch.obs[:-1].flatten(0, 1), target.flatten())

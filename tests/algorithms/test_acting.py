@@ -36,7 +36,6 @@ def test_actions_follow_the_policy(algorithm: Algorithm) -> None:
     shares = answer.action.bincount(minlength=3) / 100_000
     assert shares.tolist() == pytest.approx([0.1, 0.2, 0.7], abs=0.006)
     assert answer.parameters.shape == (100_000, 3)
-    torch.testing.assert_close(answer.log_prob, torch.tensor([0.1, 0.2, 0.7]).log()[answer.action])
     assert torch.equal(answer.value, obs.sum(1))
     assert torch.equal(algorithm.value(model, obs, {}), answer.value)
 
@@ -80,5 +79,5 @@ def test_acting_records_no_gradients(algorithm: Algorithm) -> None:
     model = a_network((5,), Discrete(3), mlp)
     answer, _ = algorithm.act(model, torch.randn(2, 5), {}, torch.Generator())
     assert not any(
-        t.requires_grad for t in (answer.log_prob, answer.value, algorithm.value(model, torch.randn(2, 5), {}))
+        t.requires_grad for t in (answer.parameters, answer.value, algorithm.value(model, torch.randn(2, 5), {}))
     )
