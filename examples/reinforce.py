@@ -12,34 +12,21 @@ import sys
 from collections.abc import Iterator
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from gossamer.algorithms import Network
-from gossamer.algorithms.base import actor_critic, critic, evaluate, observe, sample
-from gossamer.data import Action, Trajectory, Tree
+from gossamer.algorithms.base import PolicyGradient, evaluate, observe
+from gossamer.data import Trajectory
 from gossamer.losses import Loss
 from gossamer.options import option, options
 from gossamer.returns import n_step
-from gossamer.spaces import Spec
 
 
 @options
-class Reinforce:
+class Reinforce(PolicyGradient):
     """One gradient step for each rollout, with A = G - V(x). The value head is the baseline."""
 
     gamma: float = option("Discount.", 0.99, least=0, most=1, measure="per step")
     value_coef: float = option("Weight of the baseline's loss.", 0.1, least=0)
-
-    def model(self, spec: Spec, network: Network) -> nn.Module:
-        return actor_critic(spec, network)
-
-    def act(
-        self, model: nn.Module, obs: Tensor, state: Tree, rng: torch.Generator, *, greedy: bool = False
-    ) -> tuple[Action, Tree]:
-        return sample(model, obs, state, rng, greedy=greedy)
-
-    def value(self, model: nn.Module, obs: Tensor, state: Tree) -> Tensor:
-        return critic(model, obs, state)
 
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
         target = n_step(batch.reward, batch.discount, batch.value[-1])  # [T, B]

@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from gossamer.algorithms.base import actor_critic, critic, evaluate, observe, return_scale, sample
-from gossamer.data import Action, Trajectory, Tree
+from gossamer.algorithms.base import PolicyGradient, evaluate, observe, return_scale
+from gossamer.data import Trajectory
 from gossamer.losses import Loss, a2c
-from gossamer.networks import Network
 from gossamer.options import option, options
 from gossamer.returns import lambda_returns
-from gossamer.spaces import Spec
 
 
 @options
-class A2C:
+class A2C(PolicyGradient):
     """One gradient step per rollout. `gae_lambda` = 1 gives the papers' n-step returns."""
 
     gamma: float = option("Discount.", 0.99, least=0, most=1, measure="per step")
@@ -25,17 +23,6 @@ class A2C:
     value_coef: float = option("Weight of the value loss.", 0.5, least=0)
     entropy_coef: float = option("Weight of the entropy bonus.", 0.01, least=0)
     loss_scale: float = option("Factor of the whole loss (PAAC: 5, tuned for sums over 5 steps).", 1.0, above=0)
-
-    def model(self, spec: Spec, network: Network) -> nn.Module:
-        return actor_critic(spec, network)
-
-    def act(
-        self, model: nn.Module, obs: Tensor, state: Tree, rng: torch.Generator, *, greedy: bool = False
-    ) -> tuple[Action, Tree]:
-        return sample(model, obs, state, rng, greedy=greedy)
-
-    def value(self, model: nn.Module, obs: Tensor, state: Tree) -> Tensor:
-        return critic(model, obs, state)
 
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
         # On policy, the values computed when acting are valid targets; the second forward pass is for the gradient.

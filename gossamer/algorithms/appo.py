@@ -11,18 +11,10 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from gossamer.algorithms.base import (
-    actor_critic,
-    corrected,
-    critic,
-    evaluate_to_end,
-    observe,
-    return_scale,
-    sample,
-)
+from gossamer.algorithms.base import PolicyGradient, corrected, evaluate_to_end, observe, return_scale
 from gossamer.algorithms.minibatches import minibatches, normalised
 from gossamer.algorithms.target import add_target, target_of
-from gossamer.data import Action, Trajectory, Tree
+from gossamer.data import Trajectory
 from gossamer.losses import Loss, ppo
 from gossamer.networks import Network
 from gossamer.options import option, options
@@ -33,7 +25,7 @@ IMPACT_BETA = 0.5  # the ratio's denominator is at least this fraction of mu(a)
 
 
 @options
-class AsyncPPO:
+class AsyncPPO(PolicyGradient):
     """Minibatches over batches that may be older than the current policy.
 
     mu is the policy that acted, pi the one that learns, and pi_old the target network or, without one, pi before the
@@ -58,18 +50,10 @@ class AsyncPPO:
     )
 
     def model(self, spec: Spec, network: Network) -> nn.Module:
-        model = actor_critic(spec, network)
+        model = super().model(spec, network)
         if self.target_period:
             add_target(model)
         return model
-
-    def act(
-        self, model: nn.Module, obs: Tensor, state: Tree, rng: torch.Generator, *, greedy: bool = False
-    ) -> tuple[Action, Tree]:
-        return sample(model, obs, state, rng, greedy=greedy)
-
-    def value(self, model: nn.Module, obs: Tensor, state: Tree) -> Tensor:
-        return critic(model, obs, state)
 
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
         trace, advantage, log_old = self._trace(target_of(model, self.target_period), batch)

@@ -40,6 +40,24 @@ class Algorithm(Protocol):
         """Yield one loss per optimiser step. The caller takes the step before it requests the next loss."""
 
 
+class PolicyGradient:
+    """Base of algorithms that learn a policy and its value: network and acting are here, their losses differ."""
+
+    def model(self, spec: Spec, network: Network) -> nn.Module:
+        """A shared torso with a policy head and a value head."""
+        return actor_critic(spec, network)
+
+    def act(
+        self, model: nn.Module, obs: Tensor, state: Tree, rng: torch.Generator, *, greedy: bool = False
+    ) -> tuple[Action, Tree]:
+        """See `Algorithm`."""
+        return sample(model, obs, state, rng, greedy=greedy)
+
+    def value(self, model: nn.Module, obs: Tensor, state: Tree) -> Tensor:
+        """See `Algorithm`."""
+        return critic(model, obs, state)
+
+
 def actor_critic(spec: Spec, network: Network) -> nn.Module:
     """Create a shared torso with a policy head and a value head."""
     return ActorCritic(spec, network)

@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from gossamer.algorithms.base import actor_critic, critic, observe, return_scale, sample
+from gossamer.algorithms.base import PolicyGradient, observe, return_scale
 from gossamer.algorithms.minibatches import minibatches, normalised
-from gossamer.data import Action, Trajectory, Tree
+from gossamer.data import Trajectory
 from gossamer.losses import Loss, ppo
-from gossamer.networks import Network
 from gossamer.options import option, options
 from gossamer.returns import lambda_returns
-from gossamer.spaces import Spec
 
 
 @options
-class PPO:
+class PPO(PolicyGradient):
     """Several epochs of minibatches over each rollout, with the probability ratio clipped to 1 +- `clip_range`."""
 
     gamma: float = option("Discount.", 0.99, least=0, most=1, measure="per step")
@@ -29,17 +27,6 @@ class PPO:
     epochs: int = option("Passes over each rollout.", 3, least=1, most=1000)
     num_minibatches: int = option("Minibatches per epoch.", 4, least=1, most=65_536)
     normalize_advantage: bool = option("To mean 0 and standard deviation 1 in each minibatch.", False)
-
-    def model(self, spec: Spec, network: Network) -> nn.Module:
-        return actor_critic(spec, network)
-
-    def act(
-        self, model: nn.Module, obs: Tensor, state: Tree, rng: torch.Generator, *, greedy: bool = False
-    ) -> tuple[Action, Tree]:
-        return sample(model, obs, state, rng, greedy=greedy)
-
-    def value(self, model: nn.Module, obs: Tensor, state: Tree) -> Tensor:
-        return critic(model, obs, state)
 
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
         target = lambda_returns(batch.reward, batch.discount, batch.value, self.gae_lambda)

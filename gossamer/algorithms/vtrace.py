@@ -5,26 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from gossamer.algorithms.base import (
-    actor_critic,
-    corrected,
-    critic,
-    evaluate_to_end,
-    observe,
-    return_scale,
-    sample,
-)
-from gossamer.data import Action, Trajectory, Tree
+from gossamer.algorithms.base import PolicyGradient, corrected, evaluate_to_end, observe, return_scale
+from gossamer.data import Trajectory
 from gossamer.losses import Loss, a2c
-from gossamer.networks import Network
 from gossamer.options import option, options
-from gossamer.spaces import Spec
 
 
 @options
-class VTrace:
+class VTrace(PolicyGradient):
     """One gradient step per batch, corrected for the lag between the policy that acted and the one that learns."""
 
     gamma: float = option("Discount.", 0.99, least=0, most=1, measure="per step")
@@ -34,17 +24,6 @@ class VTrace:
     value_coef: float = option("Weight of the value loss.", 0.5, least=0)
     entropy_coef: float = option("Weight of the entropy bonus.", 0.01, least=0)
     loss_scale: float = option("Factor of the whole loss (IMPALA: 640, which sums over 32 x 20 steps).", 1.0, above=0)
-
-    def model(self, spec: Spec, network: Network) -> nn.Module:
-        return actor_critic(spec, network)
-
-    def act(
-        self, model: nn.Module, obs: Tensor, state: Tree, rng: torch.Generator, *, greedy: bool = False
-    ) -> tuple[Action, Tree]:
-        return sample(model, obs, state, rng, greedy=greedy)
-
-    def value(self, model: nn.Module, obs: Tensor, state: Tree) -> Tensor:
-        return critic(model, obs, state)
 
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
         policy, value = evaluate_to_end(model, batch)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from gossamer.envs.base import cores
 from gossamer.exchange import AllReduce, Alone, Broadcast, Gradients, Parameters, fetch
 from gossamer.experience import Batching, TrajectoryQueue
 from gossamer.experience import options as shared
@@ -85,7 +84,4 @@ class IMPALA:
     replay_size: int = option(shared.REPLAY_SIZE, 1000, least=1, most=10**7, measure="trajectories")
 
     def program(self, task: Task) -> Program:
-        shared.check(self, task.algorithm)
-        chosen = {name: getattr(self, name) for name in shared.NAMES}
-        chosen["actors"] = self.actors or shared.actors_for(self.num_envs, self.learners, cores())
-        return impala(task, gpus=task.gpus, **chosen)
+        return impala(task, **shared.arguments(self, task))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from gossamer.algorithms import A2C, PPO, Algorithm
+from gossamer.envs.base import cores
 from gossamer.errors import UserError
+from gossamer.task import Task
 
 HOSTS = "Hosts of actors, each one process; 0: the actors are on the learner's host."
 LEARNERS = "Learners, each a thread with actors of its own; they average their gradients."
@@ -55,6 +57,14 @@ class QueueOptions(Protocol):
     def depth(self) -> int: ...
     @property
     def reuse(self) -> int: ...
+
+
+def arguments(options: QueueOptions, task: Task) -> dict[str, Any]:
+    """The arguments of the wiring for these options. Raises as `check`."""
+    check(options, task.algorithm)
+    chosen = {name: getattr(options, name) for name in NAMES}
+    actors = options.actors or actors_for(options.num_envs, options.learners, cores())
+    return {**chosen, "actors": actors, "gpus": task.gpus}
 
 
 def check(options: QueueOptions, algorithm: Algorithm) -> None:

@@ -300,7 +300,7 @@ def test_options_that_cannot_be_are_refused(name: str, given: dict[str, Any], wh
 
 def test_each_actor_gets_a_core_and_enough_environments(monkeypatch: pytest.MonkeyPatch) -> None:
     for cores, envs, actors in ((1, 32, 1), (2, 32, 1), (4, 32, 2), (9, 32, 8), (128, 32, 8), (5, 12, 3), (8, 7, 1)):
-        monkeypatch.setattr(sys.modules["gossamer.architectures.impala"], "cores", lambda cores=cores: cores)
+        monkeypatch.setattr(sys.modules["gossamer.experience.options"], "cores", lambda cores=cores: cores)
         wired = program(configure("impala", env="catch", num_envs=envs, threads=1))
         (acting,) = [worker for worker in wired.workers if worker.name == "act"]
         assert (acting.copies, acting.kwargs["num_envs"]) == (actors, envs // actors)
