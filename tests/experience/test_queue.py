@@ -12,8 +12,11 @@ from gossamer.experience import Batching, QueueReader, QueueWriter, Replay, Slot
 from gossamer.program import WouldBlock
 
 
-def a_queue(*, actors: int = 1, slots: int = 2, depth: int = 2) -> TrajectoryQueue:
-    return TrajectoryQueue(actors=range(actors), batching=Batching(1, slots, depth))
+def a_queue(*, actors: int = 1, slots: int = 2, depth: int = 2, begun: bool = True) -> TrajectoryQueue:
+    queue = TrajectoryQueue(actors=range(actors), batching=Batching(1, slots, depth))
+    if begun:
+        queue.provide(memory(slots=slots, depth=depth))
+    return queue
 
 
 def memory(*, width: int = 1, slots: int = 2, depth: int = 2) -> Slots:
@@ -114,12 +117,13 @@ def test_at_the_end_what_is_full_is_taken_and_nothing_else() -> None:
 
 
 def test_an_actor_waits_until_there_is_memory() -> None:
-    queue = a_queue()
+    queue = a_queue(begun=False)
     with pytest.raises(WouldBlock):
         queue.join(0, 0)
     slots = memory()
-    queue.provide(slots)
+    queue.provide(slots, 7)
     assert queue.join(0, 0) is slots
+    assert queue.lease(0, 0).version == 7  # of a learner that has been resumed or restarted
 
 
 def test_a_batch_is_what_was_filled_without_a_copy() -> None:

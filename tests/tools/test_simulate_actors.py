@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import re
 import sys
 from collections import Counter
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 from some_parts import a_task
+from sweeps import sweep
 
 import gossamer
 from gossamer import architectures, cli
@@ -23,6 +25,7 @@ from gossamer.data import Packed, Trajectory
 from gossamer.errors import UserError
 from gossamer.launch.simulation import Faults, Simulation
 from gossamer.program import Answer
+from gossamer.task import Note
 from gossamer.tools.actors.figures import ACTORS, FIGURES
 from gossamer.tools.actors.ledger import Acted, Learned, Ledger, Span
 from gossamer.tools.actors.picture import busy
@@ -75,6 +78,33 @@ def test_every_rollout_is_learned_from_once(given: dict[str, Any], crashes: bool
         assert ledger.acted.keys() <= ledger.learned.keys(), seed
         assert len(ledger.learned) - len(ledger.acted) <= 2 * len(simulation.crashes), seed  # died before its report
         assert len(ledger.learned) >= 100 - 2 * len(simulation.crashes), seed  # two actors on each host
+
+
+class Deaf(Ledger):
+    """Ignores what a learner says when it is restarted."""
+
+    def report(self, worker: str, record: Any) -> None:
+        if not isinstance(record, Note):
+            super().report(worker, record)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 4])
+@pytest.mark.parametrize("hosts", [1, 2])
+@sweep(50, 8)
+def test_after_a_restart_of_the_learner_s_host_no_actor_waits_for_parameters_that_are_lost(
+    depth: int, hosts: int, seeds: range
+) -> None:
+    s = ActorScenario(actors=4, actors_per_host=4 // hosts, batch_rollouts=2, batches=60, depth=depth, latency=0.02)
+    for seed in seeds:
+        rng = random.Random(seed)
+        crashes = [(rng.uniform(0.1, 4) + 15 * i, "learner", rng.choice([0.0, 0.3, 2.0])) for i in range(2)]
+        simulation = Simulation(seed, network(s), Faults(crashes=crashes))
+        ledger = Deaf(1, s.batches, simulation)
+        simulation(program(s, "impala"), ledger)  # it ends: no actor waits for ever for parameters that are lost
+        assert len(simulation.crashes) >= 1, seed
+        beyond = sum(count for lag, count in ledger.totals.lag.items() if not 0 <= lag <= s.lag_bound)
+        # What actors did while the learner took back the newest parameters
+        assert beyond <= depth * s.batch_rollouts * len(simulation.crashes), seed
 
 
 @pytest.mark.parametrize("name", ["impala", "appo"])

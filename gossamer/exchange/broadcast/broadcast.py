@@ -16,6 +16,7 @@ from gossamer.program import Context
 from gossamer.task import Note
 
 RECOVERY = 10.0  # seconds that a restarted learner waits for an actor's host to offer its copy
+OTHERS = 1.0  # and then for others, whose copies may be newer: they ask twice a second
 
 
 @dataclass(frozen=True)
@@ -41,10 +42,12 @@ class Broadcast:
 
 
 def _recovered(ctx: Context, parameters: Parameters, flat: Flat, version: Version) -> Version:
-    """Take the newest parameters that another host offers within some seconds; their version."""
+    """Take the newest parameters that other hosts offer within some seconds; their version."""
     end = ctx.now() + RECOVERY
     while parameters.offered() is None and ctx.now() < end and not ctx.stopped:
         ctx.sleep(0.1)
+    if parameters.offered() is not None:
+        ctx.sleep(OTHERS)
     offered = parameters.offered()
     if offered is None or offered.version <= version:
         ctx.report(Note(f"learner restarted from its last checkpoint, update {version:,}: later updates are lost"))

@@ -95,11 +95,11 @@ class Parameters:
     # Called by `fetch`
 
     @waits
-    def after(self, version: Version | None) -> Wait[PackedParameters | Reply]:
+    def after(self, version: Version | None, again: bool = False) -> Wait[PackedParameters | Reply]:
         """Return the newest parameters for another host, which has a copy of this version, or none. Waits for others
-        than these."""
+        than these, unless they are to be sent `again`."""
         while not self._closed:
-            if self._newest is not None and self._newest.version != version:
+            if self._newest is not None and (again or self._newest.version != version):
                 return self._newest.packed()
             if self._newest is None and version is not None:
                 return Reply.OFFER
@@ -116,8 +116,12 @@ class Parameters:
         left."""
         while not self._taken and not self._wanted and self._actors:
             yield
-        self._wanted, self._begun = False, self._begun + 1
+        self.begin()
         return self._actors > 0
+
+    def begin(self) -> None:
+        """A transfer to this copy begins. It serves every actor that waits now."""
+        self._wanted, self._begun = False, self._begun + 1
 
     def followed(self) -> bool:
         """Whether actors of this host have not ended."""

@@ -16,14 +16,17 @@ def fetch(ctx: Context, source: Parameters, copy: Parameters) -> None:
 
     A learner whose host has been restarted is offered the copy."""
     version: int | None = None
+    again = False  # the learner's host may have been restarted: whatever it has now is to be taken
     with suppress(Stopped):
         while not ctx.stopped:
             try:
-                reply = source.after(version)
+                reply = source.after(version, again)
                 if reply is Reply.OFFER:
                     source.offer(copy.copy())
                     version = None
             except Unreachable:
+                copy.begin()
+                again = True
                 ctx.sleep(RETRY)
                 continue
             if reply is Reply.END:
@@ -31,6 +34,6 @@ def fetch(ctx: Context, source: Parameters, copy: Parameters) -> None:
                 return
             if isinstance(reply, PackedParameters):
                 copy.replace(reply)
-                version = reply.version
+                version, again = reply.version, False
                 if not copy.taken():
                     return
