@@ -36,8 +36,8 @@ def impala(
     (0: on the learners'), each with an equal part of the host's `num_envs` environments. `loops`: of both.
 
     Before each rollout an actor takes the newest parameters. A learner trains on batches of `batch_rollouts` rollouts
-    (0: one of each), while actors fill the next ones, at most `depth` at a time. Lag: at most depth - 1 batches, and
-    between hosts also the age of the host's copy of the parameters."""
+    (0: one of each), while actors fill the next ones, at most `depth` at a time. Lag: at most depth - 1 batches, also
+    between hosts: there an actor waits until its host's copy of the parameters is new enough."""
     p, crew, each = Program(name), actors * max(1, hosts), num_envs // (actors * learners)
     batching, cpus = Batching(each, batch_rollouts or crew, depth), learners * actors * max(1, env_workers)
     learning: dict[str, Any] = {"reuse": reuse, "replay_share": replay_share, "replay_size": replay_size}

@@ -125,8 +125,8 @@ def warnings(s: ActorScenario, found: Mapping[str, Any]) -> list[str]:
         ]
     if found["waits_for_parameters"] > 0.2 and found["waits_for_batches"] > 0.2 and found["uplink_busy"] < 0.8:
         return [
-            f"actors wait for parameters while learners wait for batches: with --depth {s.depth_used} they may not be "
-            "older than those on this network are; use more"
+            f"actors wait for parameters while learners wait for batches: --depth {s.depth_used} is too small for this "
+            "network; a larger one allows older parameters"
         ]
     if s.depth_used > s.batches // 4:
         return [

@@ -108,8 +108,8 @@ class ActorScenario:
         """Most optimizer steps between the parameters that an actor takes and those that learn.
 
         A slot of batch n is filled with parameters from after the round of passes in which batch n - depth was used for
-        the last time. There
-        are depth - 1 rounds of `reuse` passes until the last pass over batch n, and `updates` - 1 steps within it."""
+        the last time. There are depth - 1 rounds of `reuse` passes until the last pass over batch n, and `updates` - 1
+        steps within it."""
         return (self.depth_used - 1) * self.reuse * self.updates + self.updates - 1
 
     @property
