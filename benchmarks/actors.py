@@ -19,7 +19,6 @@ and a plot.
 from __future__ import annotations
 
 import argparse
-import resource
 import statistics
 import time
 from collections.abc import Mapping
@@ -83,14 +82,8 @@ def uneven() -> gymnasium.Env[Any, Any]:
 def measure(side: str, options: Mapping[str, Any], seconds: float) -> dict[str, float]:
     """Steps per second and busy cores of one training."""
     config = configure(side.split()[0], steps=10**15, **options)
-    before, began = _cpu(), time.perf_counter()
     threads(program(config), reports := Reports(seconds))
-    return {"rate": reports.rate(), "cores": (_cpu() - before) / (time.perf_counter() - began)}
-
-
-def _cpu() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
+    return {"rate": reports.rate(), "cores": reports.busy}
 
 
 def figures(rounds: list[dict[str, dict[str, float]]]) -> dict[str, Any]:

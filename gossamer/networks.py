@@ -141,7 +141,7 @@ class ActorCritic(nn.Module):
         self.policy = self.actions.head(width, state_std=network.state_std)
         self.value: nn.Module = ValueHead(width) if network.normalize_returns else nn.Linear(width, 1)
         self._split = network.separate_critic
-        self.observes = network.normalize_observations or network.normalize_returns  # has running statistics
+        self.observes = network.normalize_observations or network.normalize_returns  # whether `observe` has an effect
         if network.orthogonal:
             _orthogonal(self)
         if spec.pixels:

@@ -43,7 +43,7 @@ class Lease:
     """A slot that an actor fills."""
 
     slot: int  # its number
-    version: Version  # of the oldest parameters that may act: those after batch n - depth
+    version: Version  # the parameters that act must be of this version or a later one
 
 
 class TrajectoryQueue:

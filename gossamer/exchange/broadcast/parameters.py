@@ -56,8 +56,8 @@ class Parameters:
         self._newest: Published | None = None
         self._offered: Published | None = None  # by a host whose copy is newer, after this one has been restarted
         self._actors, self._taken, self._closed = actors, True, False
-        self._wanted = False  # whether an actor waits for newer ones than the copy
-        self._begun = self._done = 0  # transfers to this copy
+        self._wanted = False  # whether an actor needs newer ones than the copy
+        self._begun = self._done = 0  # transfers to this copy, and the last of them that has ended
 
     def publish(self, published: Published) -> None:
         """Replace the parameters. Older ones than those that are there are ignored."""
@@ -81,8 +81,10 @@ class Parameters:
 
     @waits
     def at_least(self, version: Version) -> Wait[None]:
-        """Wait until the copy has this version, or what the learner had after this call, if it has been restarted with
-        an older one. Does not wait after the learner has ended."""
+        """Wait until the copy has at least this version.
+
+        A transfer that begins after this call ends the wait, too: then the learner has been restarted with older
+        parameters. So does the learner's end."""
         transfer = self._begun + 1
         while not self._closed and self._done < transfer and (self._newest is None or self._newest.version < version):
             self._wanted = True
@@ -96,8 +98,8 @@ class Parameters:
 
     @waits
     def after(self, version: Version | None, again: bool = False) -> Wait[PackedParameters | Reply]:
-        """Return the newest parameters for another host, which has a copy of this version, or none. Waits for others
-        than these, unless they are to be sent `again`."""
+        """Return the newest parameters for another host, which has a copy of this version, or none. Waits until they
+        are of another version. `again`: does not wait for that."""
         while not self._closed:
             if self._newest is not None and (again or self._newest.version != version):
                 return self._newest.packed()

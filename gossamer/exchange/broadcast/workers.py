@@ -16,7 +16,7 @@ def fetch(ctx: Context, source: Parameters, copy: Parameters) -> None:
 
     A learner whose host has been restarted is offered the copy."""
     version: int | None = None
-    again = False  # the learner's host may have been restarted: whatever it has now is to be taken
+    again = False  # whether the learner's host may have been restarted: then its parameters are taken in any case
     with suppress(Stopped):
         while not ctx.stopped:
             try:
