@@ -1,11 +1,13 @@
-"""Speed at an earlier commit and now, in turn, on this machine.
+"""Speed at an earlier commit and now, taken at the same time on this machine.
 
     git worktree add ../earlier 08bf031
     .venv/bin/python -m benchmarks.earlier ../earlier
 
-Each round measures each command in both trees, one right after the other and in changing order: the whole program of
-`gossamer bench paac`, which writes no files, and `gossamer train paac`, which does. Both trees run in this Python, so
-with the same packages. A ratio above 1 means faster now. Needs an otherwise idle machine.
+Each command runs in both trees: the whole program of `gossamer bench paac`, which writes no files, and
+`gossamer train paac`, which does. The two processes of a pair run in turn, for a twentieth of a second each, so that
+whatever else slows the machine slows both: the rates are about half of the real ones, and their ratio is exact to
+about 1 % where two separate runs differ by 20 %. Both trees run in this Python, so with the same packages. A ratio
+above 1 means faster now. Needs an otherwise idle machine.
 """
 
 from __future__ import annotations
@@ -13,10 +15,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,45 +28,79 @@ from typing import Any
 
 from benchmarks.provenance import ROOT, Results, add_out
 
-BENCH = "bench paac --env {env} --json --rounds 1 --seconds 3"
+BENCH = "bench paac --env {env} --json --rounds 1 --seconds 10"
 TRAIN = "train paac --env {env} --steps {steps} --seed {seed}"
-STEPS = {"pong": 20_000, "catch": 200_000}  # of a training: 20 and 10 seconds
+STEPS = {"pong": 20_000, "catch": 300_000}  # of a training: about 20 and 15 seconds
 ENVS = tuple(STEPS)
+SLICE = 0.05  # seconds for which one process of a pair runs while the other one is stopped
 
 
-def gossamer(tree: Path, command: str, *more: str) -> str:
-    """The output of a command of the version in `tree`."""
+def start(tree: Path, command: str, *more: str) -> subprocess.Popen[str]:
+    """A command of the version in `tree`, in a process group of its own, so that all its processes can be stopped."""
     environment = os.environ | {"PYTHONPATH": str(tree)}
     words = [sys.executable, "-m", "gossamer.cli", *command.split(), *more]
-    ended = subprocess.run(words, cwd=tree, env=environment, check=True, capture_output=True, text=True)
-    return ended.stdout
+    return subprocess.Popen(
+        words,
+        cwd=tree,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
 
 
-def bench(tree: Path, env: str) -> float:
-    """Steps per second of the whole program."""
-    return float(json.loads(gossamer(tree, BENCH.format(env=env)))["whole"])
+def in_turn(pair: Sequence[subprocess.Popen[str]]) -> list[str]:
+    """Run the processes in turn until all have ended; what they printed. One that is alone still pauses."""
+    try:
+        while any(each.poll() is None for each in pair):
+            for each in pair:
+                _signal(each, signal.SIGCONT)
+                time.sleep(SLICE)
+                _signal(each, signal.SIGSTOP)
+    finally:
+        for each in pair:
+            _signal(each, signal.SIGKILL)
+    if any(each.returncode for each in pair):
+        raise SystemExit(f"a command failed: {[each.args for each in pair if each.returncode]}")
+    return [each.communicate()[0] for each in pair]
 
 
-def train(tree: Path, env: str, seed: int) -> float:
-    """Steps per second of a training, with all that it writes."""
+def _signal(process: subprocess.Popen[str], number: int) -> None:
+    """To its whole group, unless it has ended."""
+    if process.poll() is None:
+        os.killpg(process.pid, number)
+
+
+def bench(trees: Sequence[Path], env: str) -> list[float]:
+    """Steps per second of the whole program, for each tree."""
+    printed = in_turn([start(tree, BENCH.format(env=env)) for tree in trees])
+    return [float(json.loads(text)["whole"]) for text in printed]
+
+
+def train(trees: Sequence[Path], env: str, seed: int) -> list[float]:
+    """Steps per second of a training, with all that it writes, for each tree."""
+    command = TRAIN.format(env=env, steps=STEPS[env], seed=seed)
     with tempfile.TemporaryDirectory() as folder:
-        gossamer(tree, TRAIN.format(env=env, steps=STEPS[env], seed=seed), "--run-dir", f"{folder}/run")
-        return float(json.loads(Path(folder, "run", "result.json").read_text())["steps_per_second"])
+        runs = [Path(folder, str(number)) for number in range(len(trees))]
+        in_turn([start(tree, command, "--run-dir", str(run)) for tree, run in zip(trees, runs, strict=True)])
+        return [float(json.loads((run / "result.json").read_text())["steps_per_second"]) for run in runs]
 
 
 def measure(results: Results, trees: Sequence[Path], rounds: int) -> None:
     """Writes the rates after each round. `trees`: the earlier one, and now."""
     rates: dict[str, dict[str, list[float]]] = defaultdict(lambda: {"earlier": [], "now": []})
-    versions = dict(zip(("earlier", "now"), trees, strict=True))
     for round_ in range(rounds):
-        order = list(versions) if round_ % 2 else list(versions)[::-1]
         for env in ENVS:
-            for version in order:
-                rates[f"bench {env}"][version].append(bench(versions[version], env))
-            for version in order:
-                rates[f"train {env}"][version].append(train(versions[version], env, seed=round_ + 1))
+            _add(rates[f"bench {env}"], bench(trees, env))
+            _add(rates[f"train {env}"], train(trees, env, seed=round_ + 1))
         results.write({"unit": "steps/s", "earlier": commit_of(trees[0]), "runs": summarised(rates)})
         print(json.dumps({what: found["ratio"][-1] for what, found in summarised(rates).items()}), flush=True)
+
+
+def _add(rates: dict[str, list[float]], pair: Sequence[float]) -> None:
+    for version, rate in zip(("earlier", "now"), pair, strict=True):
+        rates[version].append(rate)
 
 
 def summarised(rates: dict[str, dict[str, list[float]]]) -> dict[str, dict[str, Any]]:
