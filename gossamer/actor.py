@@ -44,6 +44,7 @@ class Actor:
     ) -> None:
         """`gamma`: discount per step; `name`: the environment's name, for `Episode`."""
         self.env, self.policy, self.gamma, self.clock, self.name = env, policy, gamma, clock, name
+        self._restarting = env if isinstance(env, Restarting) else None  # the check is too slow for each rollout
         self._obs = env.reset(seed)  # [B, *O]
         self._state: Tree = policy.initial_state(env.num_envs)  # recurrent state before `_obs`
         self._scores = np.zeros(env.num_envs, np.float64)  # [B] scores of the running episodes
@@ -129,7 +130,7 @@ class Actor:
 
     def failures(self) -> tuple[EnvironmentFailed, ...]:
         """Return failures of environments that were restarted since the last call."""
-        return self.env.failures() if isinstance(self.env, Restarting) else ()
+        return self._restarting.failures() if self._restarting else ()
 
     def state_dict(self) -> Tree:
         """Return the state of the environments and running episodes; empty if the environments are not `Resumable`."""

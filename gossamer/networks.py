@@ -177,10 +177,10 @@ class ActorCritic(nn.Module):
             features = outputs.squeeze(0)
         return *self._heads(features, obs), state
 
-    def return_scale(self, returns: Tensor) -> Tensor | float:
-        """Deviation of returns []; 1 if they are not normalised. The `returns` [N] of the first rollout set it."""
+    def return_scale(self, returns: Tensor) -> Tensor | None:
+        """Deviation of returns []; None if they are not normalised. The `returns` [N] of the first rollout set it."""
         if not isinstance(self.value, ValueHead):
-            return 1.0
+            return None
         self.value.begin(returns)
         return self.value.moments.deviation
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
-from gossamer.algorithms.base import PolicyGradient, evaluate, observe, return_scale
+from gossamer.algorithms.base import PolicyGradient, evaluate, observe, return_scaling
 from gossamer.data import Trajectory
 from gossamer.losses import Loss, a2c
 from gossamer.options import option, options
@@ -28,13 +28,13 @@ class A2C(PolicyGradient):
         # On policy, the values computed when acting are valid targets; the second forward pass is for the gradient.
         target = lambda_returns(batch.reward, batch.discount, batch.value, self.gae_lambda)
         policy, value = evaluate(model, batch)
-        unit = return_scale(model, target)
+        scaled = return_scaling(model, target)
         yield a2c(
             policy,
-            value / unit,
+            scaled(value),
             batch.action.flatten(0, 1),
-            target.flatten() / unit,
-            (target - batch.value[:-1]).flatten() / unit,
+            scaled(target.flatten()),
+            scaled((target - batch.value[:-1]).flatten()),
             value_coef=self.value_coef,
             entropy_coef=self.entropy_coef,
             scale=self.loss_scale,

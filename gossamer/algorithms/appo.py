@@ -11,7 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from gossamer.algorithms.base import PolicyGradient, corrected, evaluate_to_end, observe, return_scale
+from gossamer.algorithms.base import PolicyGradient, corrected, evaluate_to_end, observe, return_scaling
 from gossamer.algorithms.minibatches import minibatches, normalised
 from gossamer.algorithms.target import add_target, target_of
 from gossamer.data import Trajectory
@@ -57,15 +57,15 @@ class AsyncPPO(PolicyGradient):
 
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
         trace, advantage, log_old = self._trace(target_of(model, self.target_period), batch)
-        unit = return_scale(model, trace.target)
+        scaled = return_scaling(model, trace.target)
         anchor, weight = self._anchor(batch.behaviour, log_old, trace.weight)
-        action, returns = batch.action.flatten(0, 1), trace.target.flatten() / unit
-        advantage, anchor, weight = (each.flatten() for each in (advantage / unit, anchor, weight))
+        action, returns = batch.action.flatten(0, 1), scaled(trace.target.flatten())
+        advantage, anchor, weight = (each.flatten() for each in (scaled(advantage), anchor, weight))
         for _ in range(self.epochs):
             for index, policy, value in minibatches(model, batch, self.num_minibatches, rng):
                 yield ppo(
                     policy,
-                    value / unit,
+                    scaled(value),
                     action[index],
                     returns[index],
                     normalised(advantage[index]) if self.normalize_advantage else advantage[index],

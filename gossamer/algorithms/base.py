@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -161,10 +161,11 @@ def corrected(options: OffPolicy, model: nn.Module, batch: Trajectory, value: Te
     )
 
 
-def return_scale(model: nn.Module, target: Tensor) -> Tensor | float:
-    """Unit of the losses' values, targets and advantages: the deviation of returns, or 1 if not normalised. `target`:
-    the rollout's returns [T, B]."""
-    return model.return_scale(target.flatten()) if isinstance(model, ActorCritic) else 1.0
+def return_scaling(model: nn.Module, target: Tensor) -> Callable[[Tensor], Tensor]:
+    """A function that divides values, targets and advantages by the deviation of returns, or leaves them as they are
+    if the network does not normalise returns. `target`: the rollout's returns [T, B]."""
+    scale = model.return_scale(target.flatten()) if isinstance(model, ActorCritic) else None
+    return (lambda values: values) if scale is None else (lambda values: values / scale)
 
 
 def observe(model: nn.Module, batch: Trajectory, target: Tensor) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
-from gossamer.algorithms.base import PolicyGradient, observe, return_scale
+from gossamer.algorithms.base import PolicyGradient, observe, return_scaling
 from gossamer.algorithms.minibatches import minibatches, normalised
 from gossamer.data import Trajectory
 from gossamer.losses import Loss, ppo
@@ -30,14 +30,14 @@ class PPO(PolicyGradient):
 
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
         target = lambda_returns(batch.reward, batch.discount, batch.value, self.gae_lambda)
-        unit = return_scale(model, target)
-        advantage = ((target - batch.value[:-1]) / unit).flatten()
-        returns, action, behaviour = target.flatten() / unit, batch.action.flatten(0, 1), batch.behaviour.flatten()
+        scaled = return_scaling(model, target)
+        advantage = scaled(target - batch.value[:-1]).flatten()
+        returns, action, behaviour = scaled(target.flatten()), batch.action.flatten(0, 1), batch.behaviour.flatten()
         for _ in range(self.epochs):
             for index, policy, value in minibatches(model, batch, self.num_minibatches, rng):
                 yield ppo(
                     policy,
-                    value / unit,
+                    scaled(value),
                     action[index],
                     returns[index],
                     normalised(advantage[index]) if self.normalize_advantage else advantage[index],

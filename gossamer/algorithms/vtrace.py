@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
-from gossamer.algorithms.base import PolicyGradient, corrected, evaluate_to_end, observe, return_scale
+from gossamer.algorithms.base import PolicyGradient, corrected, evaluate_to_end, observe, return_scaling
 from gossamer.data import Trajectory
 from gossamer.losses import Loss, a2c
 from gossamer.options import option, options
@@ -30,13 +30,13 @@ class VTrace(PolicyGradient):
         action = batch.action.flatten(0, 1)
         log_prob = policy.log_prob(action).detach().view_as(batch.behaviour)
         trace = corrected(self, model, batch, value.detach(), log_prob)
-        unit = return_scale(model, trace.target)
+        scaled = return_scaling(model, trace.target)
         yield a2c(
             policy,
-            value[:-1].flatten() / unit,
+            scaled(value[:-1].flatten()),
             action,
-            trace.target.flatten() / unit,
-            (trace.weight * trace.advantage).flatten() / unit,
+            scaled(trace.target.flatten()),
+            scaled((trace.weight * trace.advantage).flatten()),
             value_coef=self.value_coef,
             entropy_coef=self.entropy_coef,
             scale=self.loss_scale,

@@ -149,6 +149,10 @@ PPO_CONTINUOUS = Layer(
     ),
     (critic_without_memory,),
 )
+GOSSIP_A2C_VECTOR = Layer(
+    "tuned on Catch: 3e-3 with four learners; 2e-3 is too slow for 150,000 steps, 4e-3 fails with some seeds",
+    (OptimizationOptions(learning_rate=1.5e-3),),
+)
 A2C_CONTINUOUS = Layer(
     "observations and returns normalised, a network for each head",
     (
@@ -290,6 +294,8 @@ COMBINATIONS = {
         "tuned on Catch and CartPole-v1: its batches are twice those of a learner of gala or pala",
         (OptimizationOptions(learning_rate=2e-3),),
     ),
+    ("gala", "a2c", "vector"): GOSSIP_A2C_VECTOR,
+    ("pala", "a2c", "vector"): GOSSIP_A2C_VECTOR,
 }
 
 _SMALL = Layer("minibatches of 256 steps", (), (small_minibatches,))

@@ -54,7 +54,7 @@ class Recorder:
     def add(self, worker: str, episodes: Iterable[Episode], *, steps: int, seconds: float) -> None:
         """Add the episodes that a worker has reported, when the run had acted so many `steps` in so many `seconds`."""
         when = f"{seconds:.2f}"
-        self._table.writerows((steps, when, worker, e.env, e.index, f"{e.score:.9g}", e.steps) for e in episodes)
+        self._table.writerows([(steps, when, worker, e.env, e.index, f"{e.score:.9g}", e.steps) for e in episodes])
 
     def write_status(self, status: dict[str, Any]) -> None:
         """Replace `status.json`. It is not forced to disk: the next one follows within a second."""
