@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -35,12 +35,13 @@ class Recorder:
         self._table = csv.writer(self._episodes, lineterminator="\n")
         if self._episodes.tell() == 0:
             self._table.writerow(COLUMNS)
+        self._unwritten: list[tuple[int, float, str, Sequence[Episode]]] = []  # arguments of `add` since the last row
         self._evaluations = directory / EVALUATIONS
         self._sinks, self._closed = sinks or Sinks(), False
 
     def write(self, row: dict[str, Any]) -> None:
         """Add one row."""
-        self._episodes.flush()
+        self._write_episodes()
         self._file.write(to_json(row) + "\n")
         scalars = {name: float(v) for name, v in row.items() if isinstance(v, int | float) and name != "steps"}
         self._sinks.write(scalars, row["steps"])
@@ -51,10 +52,18 @@ class Recorder:
             file.write(to_json(row) + "\n")
         self._sinks.write({f"eval/{name}": float(row[name]) for name in ("mean_return", "std_return")}, row["steps"])
 
-    def add(self, worker: str, episodes: Iterable[Episode], *, steps: int, seconds: float) -> None:
+    def add(self, worker: str, episodes: Sequence[Episode], *, steps: int, seconds: float) -> None:
         """Add the episodes that a worker has reported, when the run had acted so many `steps` in so many `seconds`."""
-        when = f"{seconds:.2f}"
-        self._table.writerows([(steps, when, worker, e.env, e.index, f"{e.score:.9g}", e.steps) for e in episodes])
+        if episodes:
+            self._unwritten.append((steps, seconds, worker, episodes))
+
+    def _write_episodes(self) -> None:
+        """All at once: short episodes end by the thousand each second, and workers wait while theirs are taken."""
+        unwritten, self._unwritten = self._unwritten, []
+        for steps, seconds, worker, episodes in unwritten:
+            when = f"{seconds:.2f}"
+            self._table.writerows([(steps, when, worker, e.env, e.index, f"{e.score:.9g}", e.steps) for e in episodes])
+        self._episodes.flush()
 
     def write_status(self, status: dict[str, Any]) -> None:
         """Replace `status.json`. It is not forced to disk: the next one follows within a second."""
@@ -68,6 +77,7 @@ class Recorder:
             with ExitStack() as stack:
                 for close in (partial(self._sinks.close, outcome), self._file.close, self._episodes.close):
                     stack.callback(close)
+                self._write_episodes()
         return self._sinks.failures
 
 
