@@ -76,13 +76,18 @@ class Centred(nn.Module):
     offset: Tensor
     scale: Tensor
 
-    def __init__(self, obs_shape: tuple[int, ...], scale: float) -> None:
+    def __init__(self, obs_shape: tuple[int, ...], scale: float, *, unchanged: bool = False) -> None:
+        """`unchanged`: only convert to the network's type, whatever `offset` and `scale` are (for small vectors, where
+        each operation counts)."""
         super().__init__()
+        self._unchanged = unchanged
         self.register_buffer("offset", torch.zeros(obs_shape))  # *O
         self.register_buffer("scale", torch.tensor(scale))  # []
 
     def forward(self, obs: Tensor, dtype: torch.dtype) -> Tensor:
         """Map [N, *O] of any dtype to [N, *O] of `dtype`; images in channels-last format."""
+        if self._unchanged:
+            return obs.to(dtype)
         shift = (-self.offset * self.scale).to(dtype).unsqueeze(0)  # [1, *O]
         if obs.dim() == 4:  # adding tensors of different formats is ten times as slow and loses the format
             obs = obs.contiguous(memory_format=torch.channels_last)
@@ -251,7 +256,10 @@ def _input(part: Part, network: Network, *, alone: bool) -> nn.Module:
     """The module that maps a part of the observation to an input of the torso."""
     if part.dtype.kind == "f" and network.normalize_observations:
         return Normalized(part.shape)
-    return Centred(part.shape, network.input_scale if part.picture or alone else 1.0)
+    if part.picture:
+        return Centred(part.shape, network.input_scale)
+    scale = network.input_scale if alone else 1.0
+    return Centred(part.shape, scale, unchanged=scale == 1.0 and not (alone and network.centre))
 
 
 def _torso(spec: Spec, network: Network) -> nn.Module:

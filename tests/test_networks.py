@@ -80,9 +80,19 @@ def test_centred_pictures_lie_channels_last_whatever_they_came_as() -> None:
         assert_close(inputs.float(), obs / 64)  # whole numbers to 255 and their 64ths are exact in bfloat16
 
 
-def test_vectors_pass_as_they_are() -> None:
+@pytest.mark.parametrize("unchanged", [True, False])
+def test_vectors_pass_as_they_are(unchanged: bool) -> None:
     obs = torch.tensor([[1.5, -2.0]])
-    assert Centred((2,), 1.0)(obs, torch.float32).tolist() == [[1.5, -2.0]]
+    assert Centred((2,), 1.0, unchanged=unchanged)(obs, torch.float32).tolist() == [[1.5, -2.0]]
+    assert Centred((2,), 1.0, unchanged=unchanged)(obs.to(torch.int8), torch.float32).tolist() == [[1.0, -2.0]]
+
+
+@pytest.mark.parametrize(("centre", "same"), [(False, True), (True, False)])
+def test_a_vector_is_centred_only_if_asked(centre: bool, same: bool) -> None:
+    obs, model = torch.tensor([[1.5, -2.0]]), a_network((2,), Discrete(3), mlp, centre=centre)
+    before = model(obs)[1].item()
+    centre_on(model, {"": np.array([0.5, 0.5], np.float32)})
+    assert (model(obs)[1].item() == before) is same
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
