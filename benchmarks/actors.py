@@ -10,7 +10,8 @@ processes: how busy the cores are. Writes `results/actors-rate.json` or `results
 
 `rate`: both sides have 32 environments and train with V-trace on rollouts of 20 steps, at the same settings. `uneven`:
 a toy with and without the slow steps, 32 environments in 8 processes; `kept` is the rate with slow steps divided by the
-rate without them. PAAC steps all environments in lock-step; IMPALA has 4 actors with 8 environments each.
+rate without them, `kept per busy core` the same of rate / cores. PAAC steps all environments in lock-step; IMPALA has 8
+actors with 4 environments each.
 
 `simulate` is not timed, so the machine may be busy: see `benchmarks.simulated`. Writes `results/impala-simulated.json`
 and a plot.
@@ -41,7 +42,7 @@ RATE: dict[str, dict[str, Any]] = {"paac": PONG, "impala": PONG}
 TOY: dict[str, Any] = {"algorithm": "vtrace", "num_envs": 32, "rollout_length": 20, "threads": 1}
 UNEVEN: dict[str, dict[str, Any]] = {
     f"{name} {steps}": {**TOY, **more, "env": f"benchmarks.actors:{steps}"}
-    for name, more in (("paac", {"env_workers": 8}), ("impala", {"env_workers": 2, "actors": 4, "depth": 4}))
+    for name, more in (("paac", {"env_workers": 8}), ("impala", {"env_workers": 1, "actors": 8, "depth": 4}))
     for steps in ("even", "uneven")
 }
 
@@ -101,8 +102,14 @@ def figures(rounds: list[dict[str, dict[str, float]]]) -> dict[str, Any]:
         return {**found, "ratio": round(statistics.median(ratios), 3), "ratios": [round(r, 3) for r in ratios]}
     for name in ("paac", "impala"):
         kept = [each[f"{name} uneven"]["rate"] / each[f"{name} even"]["rate"] for each in rounds]
-        found[f"{name} kept"] = {"median": round(statistics.median(kept), 3), "rounds": [round(k, 3) for k in kept]}
+        cores = [each[f"{name} even"]["cores"] / each[f"{name} uneven"]["cores"] for each in rounds]
+        found[f"{name} kept"] = _rounds(kept)
+        found[f"{name} kept per busy core"] = _rounds([k * c for k, c in zip(kept, cores, strict=True)])
     return found
+
+
+def _rounds(ratios: list[float]) -> dict[str, Any]:
+    return {"median": round(statistics.median(ratios), 3), "rounds": [round(ratio, 3) for ratio in ratios]}
 
 
 def main() -> None:
