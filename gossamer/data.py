@@ -177,9 +177,14 @@ class Packed:
         for name, array in self.state.items():
             slot.state[name].copy_(torch.from_numpy(array))
         slot.finals[:] = [
-            Final(t, b, torch.from_numpy(obs), {k: torch.from_numpy(v) for k, v in state.items()}, value)
+            Final(t, b, _tensor(obs, slot), {k: _tensor(v, slot) for k, v in state.items()}, value)
             for t, b, obs, state, value in self.finals
         ]
+
+
+def _tensor(array: Array, slot: Trajectory) -> Tensor:
+    """The array on the slot's device."""
+    return torch.from_numpy(array).to(slot.obs.device)
 
 
 def _arrays(tree: Mapping[str, Any]) -> dict[str, Array]:

@@ -119,6 +119,7 @@ class Player:
         self.model = model = build(task, env.spec)
         self._source = source = exchange.follow(model)
         when = f" {source.version}" if source.version else ""  # actors of a resumed run act anew
+        when += f" {ctx.restarts}" * bool(ctx.restarts)  # and so do those of a restarted host
         policy = Replica(model, task.algorithm, source, task.generator(f"act{when}", ctx.rank))
         seed = task.stream(f"env{when or ' 0'}", ctx.rank)
         self.actor = Actor(env, policy, gamma=task.algorithm.gamma, seed=seed, clock=self.clock, name=task.env.name)

@@ -11,7 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from gossamer.algorithms.base import PolicyGradient, corrected, evaluate_to_end, observe, return_scaling
+from gossamer.algorithms.base import PolicyGradient, corrected, evaluate_to_end, observe, own_rewards, return_scaling
 from gossamer.algorithms.minibatches import minibatches, normalised
 from gossamer.algorithms.target import add_target, target_of
 from gossamer.data import Trajectory
@@ -83,9 +83,10 @@ class AsyncPPO(PolicyGradient):
 
         A_t = r_t + discount_t * (V(x_{t+1}) + lambda * (v_{t+1} - V(x_{t+1}))) - V(x_t): without lag it is GAE's
         advantage, with lambda 1 V-trace's."""
+        reward = own_rewards(old, batch, self.gamma)
         policy, value = evaluate_to_end(old, batch)
         log_old = policy.log_prob(batch.action.flatten(0, 1)).view_as(batch.behaviour)
-        trace = corrected(self, old, batch, value, log_old)
+        trace = corrected(self, batch, reward, value, log_old)
         beyond = torch.cat([trace.target[1:], value[-1:]]) - value[1:]
         return trace, trace.advantage - (1 - self.gae_lambda) * batch.discount * beyond, log_old
 

@@ -123,7 +123,8 @@ def evaluate_to_end(model: nn.Module, batch: Trajectory, envs: Tensor | None = N
 
 def own_rewards(model: nn.Module, batch: Trajectory, gamma: float) -> Tensor:
     """The batch's rewards [T, B]. Where an episode was truncated, they include the value of its final observation by
-    this network's estimate, and not by the behaviour policy's."""
+    this network's estimate, and not by the behaviour policy's. Call it before the forward pass to learn from: what a
+    network keeps of its last pass (an auto-encoder's inputs, weights cast to bfloat16) must be of that one."""
     if not batch.finals:
         return batch.reward
     reward = batch.reward.clone()
@@ -147,10 +148,11 @@ class OffPolicy(Protocol):
     def c_bar(self) -> float: ...
 
 
-def corrected(options: OffPolicy, model: nn.Module, batch: Trajectory, value: Tensor, log_prob: Tensor) -> VTrace:
-    """V-trace for the policy of this network, from its values [T+1, B] and ln pi(a) [T, B]."""
+def corrected(options: OffPolicy, batch: Trajectory, reward: Tensor, value: Tensor, log_prob: Tensor) -> VTrace:
+    """V-trace for the policy of a network, from its rewards (`own_rewards`) [T, B], values [T+1, B] and ln pi(a)
+    [T, B]."""
     return vtrace(
-        own_rewards(model, batch, options.gamma),
+        reward,
         batch.discount,
         value,
         log_prob - batch.behaviour,

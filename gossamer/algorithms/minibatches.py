@@ -15,18 +15,19 @@ from gossamer.distributions import Distribution
 def minibatches(
     model: nn.Module, batch: Trajectory, count: int, rng: torch.Generator
 ) -> Iterator[tuple[Tensor, Distribution, Tensor]]:
-    """Split a rollout at random into `count` minibatches. Yield the indices [N] of each in the flattened rollout, with
-    the model's outputs for them. With memory a minibatch consists of whole sequences: all steps of some
-    environments."""
+    """Split a rollout at random into `count` minibatches, fewer if it is too small for so many. Yield the indices [N]
+    of each in the flattened rollout, with the model's outputs for them. With memory a minibatch consists of whole
+    sequences: all steps of some environments."""
     length, envs = batch.reward.shape
     device = batch.reward.device
     if not batch.state:
         obs = batch.obs[:-1].flatten(0, 1)
-        for index in torch.randperm(length * envs, generator=rng, device=device).tensor_split(count):
+        steps = torch.randperm(length * envs, generator=rng, device=device)
+        for index in steps.tensor_split(min(count, length * envs)):
             yield index, *model(obs[index])
         return
     steps = torch.arange(length, device=device).unsqueeze(1) * envs  # [T, 1]
-    for chosen in torch.randperm(envs, generator=rng, device=device).tensor_split(min(envs, count)):
+    for chosen in torch.randperm(envs, generator=rng, device=device).tensor_split(min(count, envs)):
         yield (steps + chosen).flatten(), *evaluate(model, batch, chosen)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
-from gossamer.algorithms.base import PolicyGradient, corrected, evaluate_to_end, observe, return_scaling
+from gossamer.algorithms.base import PolicyGradient, corrected, evaluate_to_end, observe, own_rewards, return_scaling
 from gossamer.data import Trajectory
 from gossamer.losses import Loss, a2c
 from gossamer.options import option, options
@@ -26,10 +26,11 @@ class VTrace(PolicyGradient):
     loss_scale: float = option("Factor of the whole loss (IMPALA: 640, which sums over 32 x 20 steps).", 1.0, above=0)
 
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
+        reward = own_rewards(model, batch, self.gamma)
         policy, value = evaluate_to_end(model, batch)
         action = batch.action.flatten(0, 1)
         log_prob = policy.log_prob(action).detach().view_as(batch.behaviour)
-        trace = corrected(self, model, batch, value.detach(), log_prob)
+        trace = corrected(self, batch, reward, value.detach(), log_prob)
         scaled = return_scaling(model, trace.target)
         yield a2c(
             policy,

@@ -143,14 +143,18 @@ class TrajectoryQueue:
         self._give_back(actor, restarts)
         self._heard[actor] = self._now
 
-    def beat(self, actors: Collection[int]) -> None:
-        """A heartbeat of another host's actors."""
-        self._heard |= dict.fromkeys(self._expected & set(actors), self._now)
+    def beat(self, actors: Collection[int]) -> bool:
+        """A heartbeat of another host's actors. Returns whether there are any that have not ended."""
+        expected = self._expected & set(actors)
+        self._heard |= dict.fromkeys(expected, self._now)
+        return bool(expected)
 
-    def tick(self, now: float) -> bool:
+    def tick(self, now: float, again: bool = False) -> bool:
         """Take the slots of silent actors back at this time (seconds). Returns whether there are actors that have not
-        ended."""
+        ended. `again`: the queue's host has been restarted, so some of the actors may have ended before."""
         self._now = now
+        if again:
+            self._heard = {**dict.fromkeys(self._expected, now), **self._heard}
         for actor, heard in list(self._heard.items()):
             if now - heard > PATIENCE:
                 self._give_back(actor, 2**31)

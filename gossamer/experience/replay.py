@@ -13,7 +13,8 @@ class Replay:
     """Keeps copies of the newest trajectories and adds some of them to each new batch."""
 
     def __init__(self, share: float, capacity: int, rng: torch.Generator) -> None:
-        """`share`: fraction of old trajectories in a batch, 0 <= share < 1; `capacity`: trajectories kept."""
+        """`share`: fraction of old trajectories in a batch, 0 <= share < 1; `capacity`: trajectories kept; `rng`: a
+        generator of the CPU."""
         self._share, self._capacity, self._rng = share, capacity, rng
         self._kept = deque[Trajectory]()  # one environment each
 

@@ -18,16 +18,21 @@ class Followed(Protocol):
     def followed(self) -> bool:
         """Whether actors of this host have not ended."""
 
+    def abandon(self) -> None:
+        """All actors of this host have ended."""
+
 
 def beat(ctx: Context, queue: TrajectoryQueue, here: Followed, actors: Collection[int]) -> None:
     """Send a heartbeat of this host's actors to the learner's host, until they have ended."""
     while not ctx.stopped and here.followed():
         with suppress(Unreachable):
-            queue.beat(actors)
+            if not queue.beat(actors):
+                here.abandon()
+                return
         ctx.sleep(BEAT)
 
 
 def watch(ctx: Context, queue: TrajectoryQueue) -> None:
     """Clock of a queue, on the learner's host, until all actors have ended."""
-    while not ctx.stopped and queue.tick(ctx.now()):
+    while not ctx.stopped and queue.tick(ctx.now(), again=ctx.restarts > 0):
         ctx.sleep(BEAT)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from contextlib import closing
 
+import torch
+
 from gossamer.envs.base import EnvFactory
 from gossamer.envs.watchdog import Watchdog
 from gossamer.exchange import Exchange
@@ -31,7 +33,7 @@ def learn(
     `replay_size`."""
     task = prepared(ctx, task)
     with closing(Trainer(ctx, task, _spec(ctx, task.env), exchange, ctx.restored())) as trainer:
-        replay = Replay(replay_share, replay_size, task.generator("replay", ctx.rank)) if replay_share else None
+        replay = _replay(task, ctx.rank, replay_share, replay_size) if replay_share else None
         batches = [trainer.slot(batching.slots * batching.num_envs) for _ in range(batching.depth)]
         slots = Slots(batches, batching.slots)
         experience = QueueReader(queue, slots, version=trainer.version, reuse=reuse, replay=replay)
@@ -52,6 +54,11 @@ def learn(
                 ctx.save(trainer.state_dict())
             raise
         ctx.save(trainer.state_dict())
+
+
+def _replay(task: Task, rank: int, share: float, size: int) -> Replay:
+    """It chooses on the CPU, wherever the trajectories are."""
+    return Replay(share, size, torch.Generator().manual_seed(task.stream("replay", rank)))
 
 
 def _spec(ctx: Context, env: EnvFactory) -> Spec:

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from gossamer.data import Tree
 from gossamer.errors import DamagedCheckpoint, NewerCheckpoint, NonFiniteParameter, UserError
-from gossamer.storage.files import atomic_write, sync, to_json
+from gossamer.storage.files import atomic_write, sync, temporary, to_json
 from gossamer.storage.tree import flatten, non_finite, unflatten
 
 FORMAT = 2
@@ -81,6 +81,14 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+def _has(path: Path, digest: str) -> bool:
+    """Whether a checkpoint has these tensors."""
+    try:
+        return bool(_manifest(path)["sha256"][TENSORS] == digest)
+    except (DamagedCheckpoint, NewerCheckpoint):
+        return False
+
+
 def _manifest(path: Path) -> dict[str, Any]:
     file = path / MANIFEST
     damaged = DamagedCheckpoint(f"{file} is missing, truncated or altered: use another checkpoint")
@@ -115,17 +123,19 @@ class Store:
         `NonFiniteParameter` for a parameter that is NaN or infinite) the others stay as they were."""
         self._check()
         path = self.directory / _name(steps)
-        if path.exists():
-            return path
         data, tensors = flatten(tree)
         if (bad := non_finite(tensors)) is not None:
             raise NonFiniteParameter(f"no checkpoint at step {steps:,}: {bad} is NaN or infinite; {self.last()}")
         contents = {TENSORS: save(tensors), STATE: to_json(data).encode()}
         digests = {name: _digest(content) for name, content in contents.items()}
+        if path.exists() and _has(path, digests[TENSORS]):
+            return path
         manifest = to_json({"format": FORMAT, "steps": steps, "score": score, "sha256": digests}, indent=1)
         self.directory.mkdir(exist_ok=True)  # without parents: a run directory that was removed is not made again
+        if path.exists():  # of the same step, before more was learned from what was in a queue
+            path.rename(temporary(path))
         atomic_write(path, partial(_write_folder, {**contents, MANIFEST: manifest.encode()}))
-        self._prune()
+        self._prune(steps)
         return path
 
     def last(self) -> str:
@@ -157,8 +167,12 @@ class Store:
     def _best(self, found: list[Checkpoint]) -> Checkpoint:
         return max(found, key=lambda c: (float("-inf") if c.score is None else c.score, c.steps))
 
-    def _prune(self) -> None:
-        found = self.all()
+    def _prune(self, steps: int) -> None:
+        """Remove what is no longer wanted: also checkpoints beyond this step, from which a run went on that lost what
+        was in a queue. They would count as newer."""
+        found = [each for each in self.all() if each.steps <= steps]
+        for later in self.all()[len(found) :]:
+            shutil.rmtree(later.path)
         wanted = {self._best(found).path, *(c.path for c in found[-self.keep :])}
         for checkpoint in found:
             if checkpoint.path not in wanted and checkpoint.path.name != self.held:

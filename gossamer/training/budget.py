@@ -16,6 +16,7 @@ class Budget:
         self.total, self.acted = total, acted
         self.unleased = 0  # steps reported beyond what was leased, after a lease had been taken back; not in `acted`
         self._leased = Counter[str]()  # worker -> steps leased and not reported yet
+        self._acting = set[str]()  # workers that have leased steps
 
     @property
     def granted(self) -> int:
@@ -29,7 +30,9 @@ class Budget:
 
     def near_end(self, worker: str, steps: int, workers: int) -> bool:
         """Whether so many more steps leased in advance would be more than a quarter of this worker's equal share of
-        what nobody has leased yet. Then others might end long before it does."""
+        what nobody has leased yet. Then others might end long before it does. `workers`: that act, or more if more
+        have leased steps."""
+        workers = max(workers, len(self._acting))
         return self._leased[worker] + steps > (self.total - self.granted) / (4 * workers)
 
     def lease(self, worker: str, steps: int) -> int | None:
@@ -38,7 +41,12 @@ class Budget:
         if steps and position >= self.total:
             return None
         self._leased[worker] += steps
+        self._acting |= {worker} if steps else set()
         return position
+
+    def holds(self, worker: str) -> bool:
+        """Whether the worker has leased steps that it has not reported."""
+        return self._leased[worker] > 0
 
     def report(self, worker: str, steps: int) -> int:
         """The worker has acted so many steps; how many of them count."""

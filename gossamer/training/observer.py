@@ -220,7 +220,7 @@ class RunObserver:
 
     def away(self, name: str) -> None:
         with self._lock:
-            if name in self.members:
+            if name in self.members or self.budget.holds(name):
                 self._away.setdefault(name, self.now())
             self._barrier.away(name)
             self._advance()

@@ -46,6 +46,13 @@ def test_every_sample_is_learned_from_once_a_pass() -> None:
     assert passes[0] != passes[1] != passes[2]  # each in an order of its own
 
 
+def test_a_batch_smaller_than_the_number_of_minibatches_has_none_that_is_empty() -> None:
+    spy = Spy()
+    losses = list(PPO(epochs=1, num_minibatches=8).losses(spy, rollout(3, 1), torch.Generator().manual_seed(0)))
+    assert [len(seen) for seen in spy.seen] == [1, 1, 1]
+    assert all(bool(loss.total.isfinite()) for loss in losses)
+
+
 def test_the_order_comes_from_the_stream_it_is_given() -> None:
     def order(seed: int) -> list[list[float]]:
         spy = Spy()

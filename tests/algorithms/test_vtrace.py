@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from some_parts import a_task, a_trajectory
@@ -22,6 +23,8 @@ from gossamer.learner import Learner, build
 from gossamer.losses import Loss
 from gossamer.networks import ActorCritic
 from gossamer.returns import vtrace
+from gossamer.spaces import Discrete, Spec
+from gossamer.torsos import autoencoder
 
 SPEC = Catch().make(1).spec
 NO_ENTROPY: dict[str, Any] = {"entropy_coef": 0.0, "value_coef": 0.0}
@@ -147,6 +150,32 @@ def test_truncation_bootstraps_from_the_learner_s_own_value() -> None:
     assert own_rewards(model, without, 0.5) is batch.reward
     with_it, alone = (gradient(VTrace(gamma=0.5), model, each) for each in (batch, without))
     assert not all(torch.equal(a, b) for a, b in zip(with_it, alone, strict=True))
+
+
+PICTURES = Spec((2, 16, 16), np.dtype(np.uint8), Discrete(3))
+
+
+def with_a_final(batch: Trajectory) -> Trajectory:
+    batch.finals.append(Final(t=2, b=1, obs=batch.obs[1, 1].clone(), state={}, value=1.0))
+    return batch
+
+
+@pytest.mark.parametrize("algorithm", [VTrace(), AsyncPPO(**ONE_PASS)], ids=["vtrace", "appo"])
+def test_an_auto_encoder_learns_from_batches_with_truncated_episodes(algorithm: Algorithm) -> None:
+    learner = Learner(a_task(algorithm=algorithm, torso=autoencoder), PICTURES)
+    metrics = learner.update(with_a_final(a_trajectory(PICTURES, 4, 2)), AloneLink(), 0)
+    assert metrics["reconstruction_loss"] > 0
+
+
+@pytest.mark.parametrize("algorithm", [VTrace(), AsyncPPO(**ONE_PASS)], ids=["vtrace", "appo"])
+def test_after_an_update_in_bfloat16_it_acts_with_the_new_weights(algorithm: Algorithm) -> None:
+    learner = Learner(a_task(algorithm=algorithm, rate=0.1, dtype=torch.bfloat16), SPEC)
+    batch = with_a_final(a_trajectory(SPEC, 4, 2))
+    learner.update(batch, AloneLink(), 0)
+    fresh = build(a_task(algorithm=algorithm, dtype=torch.bfloat16), SPEC)
+    fresh.load_state_dict(learner.model.state_dict())
+    with torch.no_grad():
+        assert torch.equal(learner.model(batch.obs[0])[1], fresh(batch.obs[0])[1])
 
 
 def test_with_memory_two_episodes_in_one_batch_are_the_two_apart() -> None:

@@ -252,6 +252,35 @@ def test_actors_that_are_gone_for_good_are_not_waited_for_at_the_end() -> None:
     assert queue.take() is None
 
 
+def test_a_heartbeat_answers_whether_any_of_these_actors_has_not_ended() -> None:
+    queue = a_queue(actors=3, slots=1)
+    assert queue.beat([0, 1])
+    queue.leave(0, 0)
+    assert queue.beat([0, 1])
+    queue.leave(1, 0)
+    assert not queue.beat([0, 1])
+
+
+def test_a_restarted_queue_does_not_wait_for_actors_that_it_never_hears_from() -> None:
+    queue = a_queue(actors=2, slots=1)
+    queue.register(1, 0)
+    queue.leave(1, 0)
+    assert queue.tick(10.0, again=True)
+    assert queue.tick(300.0, again=True)  # a host may still come back
+    assert not queue.tick(320.0, again=True)
+    assert queue.take() is None
+
+
+def test_final_observations_from_another_host_lie_where_the_slot_does() -> None:
+    slot = Trajectory.empty(3, 2, (4,), torch.float32, state={"hidden": torch.zeros(2, 5)})
+    slot.finals.append(Final(1, 1, torch.ones(4), {"hidden": torch.ones(5)}, 0.5))
+    other = Trajectory.empty(
+        3, 2, (4,), torch.float32, device="meta", state={"hidden": torch.zeros(2, 5, device="meta")}
+    )
+    Packed.of(slot).unpack(other)
+    assert (other.finals[0].obs.device.type, other.finals[0].state["hidden"].device.type) == ("meta", "meta")
+
+
 def test_a_rollout_crosses_hosts_unchanged() -> None:
     slot = Trajectory.empty(3, 2, (4, 8, 8), torch.uint8, state={"hidden": torch.zeros(2, 5)})
     slot.obs.random_(255)

@@ -186,12 +186,30 @@ def test_of_equals_the_latest_is_the_best_and_no_score_is_the_worst(tmp_path: Pa
     assert names(store) == [400, 500]
 
 
-def test_a_checkpoint_is_not_written_twice(tmp_path: Path) -> None:
+def test_the_same_tensors_are_not_written_twice(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    first = stored(store, 100, seed=0)
-    second = stored(store, 100, seed=1)
+    written = [stored(store, 100, score).path.stat().st_ino for score in (1.0, 2.0)]
+    assert written[0] == written[1]
+    assert [each.score for each in store.all()] == [1.0]
+
+
+def test_what_was_learned_after_the_last_step_replaces_the_checkpoint_of_that_step(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    first, second = stored(store, 100, seed=0), stored(store, 100, seed=1)
     assert first.path == second.path
-    assert torch.equal(second.load()["model"]["half"], a_tree(0)["model"]["half"])
+    assert torch.equal(second.load()["model"]["half"], a_tree(1)["model"]["half"])
+    assert [path.name for path in tmp_path.iterdir()] == [second.path.name]
+
+
+def test_checkpoints_beyond_the_step_of_a_new_one_are_removed_because_the_run_went_on_before_them(
+    tmp_path: Path,
+) -> None:
+    store = Store(tmp_path, keep=2)
+    stored(store, 100, 5.0)
+    stored(store, 200, 9.0)  # a run that is resumed from it acts steps again that were in a queue
+    stored(store, 180, 4.0)
+    assert names(store) == [100, 180]
+    assert store.get("last").steps == 180
 
 
 def test_what_there_is_not_is_told(tmp_path: Path) -> None:

@@ -130,8 +130,9 @@ def test_the_end_is_when_all_steps_are_leased(tmp_path: Path) -> None:
     assert kept.observer.claim("m", 400) == 0
 
 
-def test_steps_of_a_worker_that_has_been_away_for_long_go_to_others(tmp_path: Path) -> None:
-    kept = Kept(tmp_path, ("a", "b"))
+@pytest.mark.parametrize("members", [("a", "b"), ("learn",)], ids=["members", "actors"])
+def test_steps_of_a_worker_that_has_been_away_for_long_go_to_others(tmp_path: Path, members: tuple[str, ...]) -> None:
+    kept = Kept(tmp_path, members)
     kept.observer.claim("a", 600)
     kept.observer.claim("b", 400)
     kept.observer.away("b")

@@ -72,14 +72,10 @@ class BroadcastLink:
         self._publish()
 
     def step(self, local: LocalStep) -> Stepped:
-        stepped = self._inner.step(local)
-        if stepped.finite:
-            self.version += 1
-            self._publish()
-        return stepped
+        return self._published(self._inner.step(local))
 
     def finish(self, local: LocalStep) -> None:
-        self._inner.finish(local)
+        self._inner.finish(lambda: self._published(local()))
 
     def refresh(self, model: nn.Module) -> Version:
         return self.version
@@ -93,6 +89,13 @@ class BroadcastLink:
 
     def state_dict(self) -> Tree:
         return {"iteration": self.version, "inner": self._inner.state_dict()}
+
+    def _published(self, stepped: Stepped) -> Stepped:
+        """Count a step, and publish the parameters after it."""
+        if stepped.finite:
+            self.version += 1
+            self._publish()
+        return stepped
 
     def _publish(self) -> None:
         vector = self._flat.vector.detach().to("cpu", copy=True)

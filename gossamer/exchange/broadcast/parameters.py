@@ -133,6 +133,10 @@ class Parameters:
         """An actor of this host ends."""
         self._actors -= 1
 
+    def abandon(self) -> None:
+        """All actors of this host have ended, some of them before the host was restarted."""
+        self._actors = 0
+
     # Called after a restart of the learner's host
 
     def copy(self) -> PackedParameters:

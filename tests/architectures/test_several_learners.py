@@ -1,0 +1,74 @@
+"""Learners that average gradients, with actors on other hosts: batches that are not equally many, and resuming."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from some_parts import Watcher, a_task
+
+from gossamer.algorithms import VTrace
+from gossamer.architectures import impala
+from gossamer.launch.simulation import Faults, Network, Simulation
+from gossamer.program import Answer
+
+FAR = Network(latency=0.02, bandwidth=1e8)
+SHAPES: list[dict[str, Any]] = [
+    {"actors": 1, "num_envs": 4, "depth": 2},
+    {"actors": 1, "num_envs": 4, "depth": 1, "hosts": 2},
+    {"actors": 2, "num_envs": 4, "depth": 2, "hosts": 3, "batch_rollouts": 1},
+]
+
+
+class Uneven(Watcher):
+    """Gives each actor a number of rollouts of its own."""
+
+    def __init__(self, rollouts: Mapping[str, int]) -> None:
+        super().__init__(steps=10**6)
+        self.left = dict(rollouts)
+
+    def claim(self, worker: str, steps: int, *, idle: bool = True) -> int | Answer:
+        if worker in self.left:
+            if not self.left[worker]:
+                return Answer.END
+            self.left[worker] -= 1
+        return super().claim(worker, steps, idle=idle)
+
+
+def trained(seed: int, watcher: Watcher, faults: Faults | None = None, **given: Any) -> Watcher:
+    """Raises `Deadlock` if the program cannot end."""
+    simulation = Simulation(seed, FAR, faults or Faults(), patience=500.0)
+    simulation(impala(a_task(algorithm=VTrace()), **{"hosts": 1, "learners": 2, **SHAPES[0], **given}), watcher)
+    return watcher
+
+
+def versions(saved: Mapping[str, Any]) -> set[int]:
+    states = [state["exchange"] for name, state in saved.items() if name.startswith("learn")]
+    return {version for state in states for version in (state["iteration"], state["inner"]["iteration"])}
+
+
+@pytest.mark.parametrize("given", SHAPES, ids=str)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_resumed_run_does_not_wait_for_parameters_that_another_learner_has(given: dict[str, Any], seed: int) -> None:
+    first = trained(seed, Watcher(steps=200), **given)
+    assert len(versions(first.saved)) == 1
+    again = trained(seed, Watcher(first.saved, steps=400, acted=200), **given)
+    assert len(versions(again.saved)) == 1
+
+
+@pytest.mark.parametrize("rollouts", [(5, 6), (5, 8), (9, 5), (0, 6)])
+def test_actors_of_a_learner_with_more_batches_get_the_parameters_that_the_others_take_part_in(
+    rollouts: tuple[int, int],
+) -> None:
+    done = trained(1, Uneven({f"act[{rank}]": count for rank, count in enumerate(rollouts)}))
+    assert sum(report.learned for report in done.records) == sum(rollouts) * 8
+    assert len(versions(done.saved)) == 1
+
+
+def test_an_actors_host_that_restarts_after_one_of_its_actors_has_ended_does_not_keep_the_run_alive() -> None:
+    simulation = Simulation(2, FAR, Faults(crashes=[(2.0, "actors0", 1.0)]), patience=500.0)
+    watcher = Uneven({"act[0]": 5, "act[1]": 30})
+    simulation(impala(a_task(algorithm=VTrace()), actors=2, num_envs=4, depth=2, hosts=1), watcher)
+    assert simulation.crashes
+    assert simulation.now < 60
