@@ -1,4 +1,4 @@
-"""A learner: a network, its optimiser, and their progress."""
+"""A learner: a network, its optimizer, and their progress."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Learner:
         self.opt = task.optimization.make(self._trained, task.optimization.learning_rate)
         self.rng = task.generator("learn", rank)
         self.steps = 0  # environment steps learned from
-        self.updates = 0  # optimiser steps
+        self.updates = 0  # optimizer steps
         self._lag = Counter[int]()
 
     @cached_property
@@ -120,7 +120,7 @@ class Learner:
         return lag
 
     def _step(self) -> Stepped:
-        """Local step: clip the gradient, and take an optimiser step if it is finite."""
+        """Local step: clip the gradient, and take an optimizer step if it is finite."""
         norm = nn.utils.clip_grad_norm_(self._trained, self.task.optimization.max_grad_norm, foreach=True)
         finite = bool(norm.isfinite())
         if finite:

@@ -81,7 +81,7 @@ def ppo(
     entropy_coef: float,
     weight: Tensor | float = 1.0,
 ) -> Loss:
-    """Proximal policy optimisation, clipped form.
+    """Proximal policy optimization, clipped form.
 
         ratio = pi(a) / mu(a)
         total = -mean(w * min(ratio * A, clamp(ratio, 1 - clip_range, 1 + clip_range) * A))

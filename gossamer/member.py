@@ -78,7 +78,7 @@ class Trainer:
         return self.link.refresh(self.learner.model)
 
     def update(self, batch: Batch) -> dict[str, float]:
-        """Learn from a batch; the means of what its losses report."""
+        """Train on a batch. Return the means of the metrics that its losses report."""
         with self.clock("update"):
             metrics = self.learner.update(batch.data, self.link, batch.position)
         self._fresh += batch.fresh
@@ -106,7 +106,7 @@ class Trainer:
         self.link.leave()
 
     def state_dict(self) -> Tree:
-        """Everything that learning depends on: parameters, optimiser, random stream, exchange."""
+        """Everything that learning depends on: parameters, optimizer, random stream, exchange."""
         return on_host({"learner": self.learner.state_dict(), "exchange": self.link.state_dict()})
 
 
@@ -174,7 +174,7 @@ class Member:
         self._acted += slot.steps
 
     def update(self, batch: Batch) -> dict[str, float]:
-        """Learn from a batch; the means of what its losses report."""
+        """Train on a batch. Return the means of the metrics that its losses report."""
         return self.trainer.update(batch)
 
     def report(self, metrics: dict[str, float]) -> Report:
@@ -188,7 +188,7 @@ class Member:
         self.trainer.close()
 
     def state_dict(self, *, acting: bool = True) -> Tree:
-        """Everything the future depends on: parameters, optimiser, random streams, exchange, environments (without
+        """Everything the future depends on: parameters, optimizer, random streams, exchange, environments (without
         `acting` not these: they have failed in the middle of a step)."""
         actor = self.actor.state_dict() if acting else {}
         return {**self.trainer.state_dict(), **on_host({"rng": self._rng.get_state(), "actor": actor})}

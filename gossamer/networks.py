@@ -221,7 +221,7 @@ class ActorCritic(nn.Module):
         """The torso's parameters in the compute dtype; without gradients cached until a parameter changes."""
         weights = dict(self.torso.named_parameters())
         if torch.is_grad_enabled():
-            self._cast = ((), {})  # an update follows, and fused optimisers do not increment version counters
+            self._cast = ((), {})  # an update follows, and fused optimizers do not increment version counters
             return {name: w.to(self.compute_dtype) for name, w in weights.items()}
         versions = tuple(w._version for w in weights.values())  # incremented by in-place changes
         if versions != self._cast[0]:

@@ -1,4 +1,4 @@
-"""RMSProp in the forms the papers' results rest on. They share a name and are four different optimisers.
+"""RMSProp in the forms the papers' results rest on. They share a name and are four different optimizers.
 
 All keep running means of the gradient g (n, where centred) and of its square (m), element by element:
 
@@ -39,7 +39,7 @@ class RMSProp(Optimizer):
     too.
 
     Args:
-        params: tensors, or groups of them, as for any torch optimiser.
+        params: tensors, or groups of them, as for any torch optimizer.
         lr: learning rate.
         decay: of the running means, for each step.
         eps: what keeps the denominator from zero.
@@ -145,10 +145,10 @@ def rmsprop_dqn(params: ParamsT, lr: float, *, decay: float = 0.95, eps: float =
 
 
 class StepRule(Protocol):
-    """Options of an optimiser, which make it."""
+    """Options of an optimizer, which make it."""
 
     def make(self, params: Iterable[nn.Parameter], lr: float) -> Optimizer:
-        """The optimiser of these parameters; the learning rate changes from step to step."""
+        """The optimizer of these parameters; the learning rate changes from step to step."""
 
 
 EPSILON = "Added to the denominator: outside the root for adam and rmsprop-torch, inside for the others."

@@ -19,7 +19,7 @@ from gossamer.machine import resolve_device, resolve_dtype
 
 @dataclass(frozen=True)
 class Optimization:
-    """An optimiser and its learning-rate schedule over environment steps."""
+    """An optimizer and its learning-rate schedule over environment steps."""
 
     make: Callable[[Iterable[nn.Parameter], float], Optimizer]  # arguments: parameters, learning rate
     learning_rate: float
@@ -87,14 +87,14 @@ class Report:
 
     steps: int  # environment steps acted
     learned: int = 0  # environment steps learned from
-    updates: int = 0  # optimiser steps
+    updates: int = 0  # optimizer steps
     episodes: tuple[Episode, ...] = ()
     metrics: dict[str, float] = field(default_factory=dict)  # means of the last update
     seconds: dict[str, float] = field(default_factory=dict)  # time spent in env, inference and update
     exchange: tuple[Any, ...] = ()  # the exchange's records, in order (`exchange.gossip.records`)
     failures: tuple[EnvironmentFailed, ...] = ()  # failures of environments that were restarted
     reused: int = 0  # environment steps learned from once more
-    lag: dict[int, int] = field(default_factory=dict)  # policy lag in optimiser steps -> trajectories, of each update
+    lag: dict[int, int] = field(default_factory=dict)  # policy lag in optimizer steps -> trajectories, of each update
     waiting: int | None = None  # full batches in the queue behind the last one; None without a queue
 
 

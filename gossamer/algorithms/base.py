@@ -37,7 +37,7 @@ class Algorithm(Protocol):
         """Estimate the return [B] from obs [B, *O] and the recurrent state before them."""
 
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
-        """Yield one loss per optimiser step. The caller takes the step before it requests the next loss."""
+        """Yield one loss per optimizer step. The caller takes the step before it requests the next loss."""
 
 
 class PolicyGradient:

@@ -1,4 +1,4 @@
-"""Proximal policy optimisation (Schulman et al. 2017)."""
+"""Proximal policy optimization (Schulman et al. 2017)."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def gala(
 ) -> Program:
     """`learners` actor-learners as threads of one process, each with its own `num_envs` environments.
 
-    After every `interval`-th optimiser step, a learner puts its parameters into its neighbours' mailboxes and averages
+    After every `interval`-th optimizer step, a learner puts its parameters into its neighbours' mailboxes and averages
     its own with those in its mailbox. Nothing is copied or serialised. By default learners do not wait; see `Gossip`
     for `staleness` and `lock_step`.
 

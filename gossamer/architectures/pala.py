@@ -54,7 +54,7 @@ def pala(
 ) -> Program:
     """`learners` actor-learners on each of `hosts` hosts, each with its own `num_envs` environments.
 
-    They gossip after every `interval`-th optimiser step. None: every step in lock-step, otherwise 4 or, if smaller, the
+    They gossip after every `interval`-th optimizer step. None: every step in lock-step, otherwise 4 or, if smaller, the
     longest interval for `staleness` (`room`)."""
     p, token = Program("pala"), Token(secrets.token_bytes(16))
     if interval is None:

@@ -60,8 +60,8 @@ class Arguments:
 def study(words: Sequence[str]) -> int:
     """Train several compositions on several environments with several seeds.
 
-    Words after `--` are options of every run: gossamer study paac gala --env pong -- --stop-at-return 18. A call with
-    the same arguments goes on where the last one ended."""
+    Words after `--` are options of every run: gossamer study paac gala --env pong -- --stop-at-return 18. Run the same
+    command again to continue a study."""
     own, options = _divided(words)
     made = parse(Arguments, own, prog="gossamer study", description=cleandoc(study.__doc__ or ""))
     keywords = _keywords(made, options)
@@ -112,7 +112,8 @@ def _lines(done: Study) -> list[str]:
     counts = ", ".join(f"{count} {status}" for status, count in done.counts.items() if count)
     failed = [outcome for outcome in done.outcomes if outcome.status == "failed"]
     told = [f"failed: {outcome.run.directory}: {outcome.reason}" for outcome in failed]
-    after = f"gossamer report {done.directory}" if done.complete else "the same command goes on with what is missing"
+    again = "run the same command again to train the missing runs"
+    after = f"gossamer report {done.directory}" if done.complete else again
     return [*told, f"{done.planned} runs: {counts}; next: {after}"]
 
 

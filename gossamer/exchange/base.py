@@ -1,4 +1,4 @@
-"""An exchange wraps the optimiser step and adds communication with other members. Exchanges can be nested."""
+"""An exchange wraps the optimizer step and adds communication with other members. Exchanges can be nested."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Stepped:
     finite: bool  # whether loss and gradient were finite; if not, the parameters are unchanged
 
 
-LocalStep: TypeAlias = Callable[[], Stepped]  # clips the gradients in `.grad` and takes one optimiser step
+LocalStep: TypeAlias = Callable[[], Stepped]  # clips the gradients in `.grad` and takes one optimizer step
 
 
 class Learning(Protocol):

@@ -1,4 +1,4 @@
-"""Which requests are answered: those that name this server, and bring its token where other machines can reach it."""
+"""Which requests are answered: those that name this server and, if other machines can reach it, have its token."""
 
 from __future__ import annotations
 

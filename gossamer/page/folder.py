@@ -1,4 +1,4 @@
-"""All runs in a folder, read by one thread for all that watch, and only while somebody watches."""
+"""All runs in a folder, read by one thread for all browsers, and only while a browser is connected."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Folder:
             self.changed.notify_all()
 
     def _follow(self) -> None:
-        """Body of the reading thread: it ends when nobody watches."""
+        """Body of the reading thread: it ends when no browser is connected."""
         with self.changed:
             looks = itertools.count(1)
             while self._watchers and not self.closed:

@@ -1,4 +1,4 @@
-"""Processes that play with the newest checkpoint of a run, while somebody watches them."""
+"""Processes that play with the newest checkpoint of a run while a browser shows it."""
 
 from __future__ import annotations
 

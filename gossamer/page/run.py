@@ -23,7 +23,7 @@ SPARK = 60  # points of the small curve in the table of runs
 
 
 class Cursor(NamedTuple):
-    """How much of a run somebody has been told."""
+    """How much of a run a browser has received."""
 
     epoch: int = -1  # an older one is told everything again
     version: int = 0

@@ -33,7 +33,7 @@ class Series:
         return self._seen % self.stride == 0
 
     def skip(self) -> None:
-        """Count a row that is not due, and that nobody needs to look at."""
+        """Count a row that is not due, without storing it."""
         self._seen += 1
 
     def _keep(self) -> None:

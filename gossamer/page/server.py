@@ -41,7 +41,7 @@ HEADERS = {
 
 
 class PageServer(ThreadingHTTPServer):
-    """One server: a thread for each browser, one that reads the files while somebody watches."""
+    """A server with a thread for each browser, and one thread that reads the files while a browser is connected."""
 
     daemon_threads = True
     block_on_close = False

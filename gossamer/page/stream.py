@@ -78,7 +78,7 @@ class Stream:
         return None if run is None else stack.enter_context(self._players.watched(run.directory))
 
     def _news(self, player: Player | None) -> bool:
-        """Whether there may be something to tell; cheap."""
+        """Return whether there may be new events. This check is cheap."""
         told = {key: run.version for key, run in self._folder.runs.items()}
         return told != self._told or (player is not None and player.moments != self._moment)
 

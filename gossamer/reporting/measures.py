@@ -1,4 +1,4 @@
-"""What is measured of the methods: scores, mean curves, and the way to a threshold."""
+"""Measures of the methods: scores, mean curves, and the steps and seconds to a threshold."""
 
 from __future__ import annotations
 

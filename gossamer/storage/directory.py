@@ -66,7 +66,7 @@ def _new(config: Config) -> tuple[Path, list[Path]]:
 
 
 def _make(directory: Path) -> list[Path]:
-    """Make a directory where there is none; those that were made, the outermost first."""
+    """Create a directory if it does not exist. Return the directories that were created, outermost first."""
     if directory.is_symlink() and not directory.exists():
         raise UserError(f"--run-dir {directory}: is a link to {directory.readlink()}, which does not exist")
     if directory.exists() and not directory.is_dir():

@@ -83,7 +83,7 @@ class Barrier:
         self._todo.discard(name)
 
     def due(self, service: str) -> Stage | None:
-        """What is wanted of a service now."""
+        """Return the stage that a service must carry out now, or None."""
         self._lost.discard(service)
         if service not in self._todo:
             return None
@@ -91,12 +91,12 @@ class Barrier:
         return stages.get(self.phase)
 
     def settled(self, service: str) -> None:
-        """Nothing is on its way there any more."""
+        """No message to this service is in transit any more."""
         if self.phase in (Phase.SETTLING, Phase.SETTLED):
             self._todo.discard(service)
 
     def away(self, name: str) -> None:
-        """A worker has ended or cannot be reached, or a service cannot: nobody waits for it."""
+        """A worker has ended or is unreachable, or a service is unreachable. The barrier no longer waits for it."""
         self.active.discard(name)
         self._idle.discard(name)
         self._todo.discard(name)
@@ -104,7 +104,7 @@ class Barrier:
             self._lost.add(name)
 
     def advance(self) -> bool:
-        """Go on to the next phase where the present one is done. Whether that ends a checkpoint: all have saved."""
+        """Enter the next phase if the current one is complete. Return whether this completes a checkpoint."""
         before = self.phase
         enough = self.active <= self._idle or (self._idle and self._late(PATIENCE_SECONDS))
         if self.phase is Phase.PAUSING and enough:

@@ -29,8 +29,8 @@ class Budget:
         return max(0, self.total - self.acted)
 
     def near_end(self, worker: str, steps: int, workers: int) -> bool:
-        """Whether so many more steps leased in advance would be more than a quarter of this worker's equal share of
-        what nobody has leased yet. Then others might end long before it does. `workers`: that act, or more if more
+        """Return whether the worker's leased steps plus `steps` exceed a quarter of its equal share of the unleased
+        steps. With such a lease it might end long after the other workers. `workers`: how many act; more count if more
         have leased steps."""
         workers = max(workers, len(self._acting))
         return self._leased[worker] + steps > (self.total - self.granted) / (4 * workers)

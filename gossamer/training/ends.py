@@ -1,4 +1,4 @@
-"""How a run ends: what its members play together, and what is kept and told where it was not to end yet."""
+"""What happens when an error ends a run: a last checkpoint is saved and the error message is completed."""
 
 from __future__ import annotations
 

@@ -91,9 +91,9 @@ def resume(
     eval_protocol: Literal["noop", "sticky"] | None = None,
     page: int | None = None,
 ) -> Run:
-    """Go on from the last checkpoint of a run, to `steps` in all. What is left open is as the run was started, but for
-    `stop_at_return`, `max_seconds`, `cluster` and `page`, which each call has of its own. The learning rate
-    keeps the schedule that the run was started with."""
+    """Continue a run from its last checkpoint, to `steps` steps in total. Arguments that are None keep the run's
+    values, except `stop_at_return`, `max_seconds`, `cluster` and `page`, which apply only to this call. The learning
+    rate keeps its original schedule."""
     load_config(Path(run_dir))  # before the lock: this may be no run at all
     control = Control(stop_at_return=stop_at_return, max_seconds=max_seconds, cluster=cluster, page=page)
     changes: dict[str, Any] = {

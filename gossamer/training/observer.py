@@ -114,7 +114,7 @@ class RunObserver:
                 self.display.tick()
 
     def note(self, text: str) -> None:
-        """A sentence for the log and for whoever looks on."""
+        """Write a message to the log and to the display."""
         self.log(text)
         self.display.note(text)
 
@@ -127,7 +127,7 @@ class RunObserver:
             self.note(f"{worker}: {silence}; Ctrl-C ends the run without it")
 
     def _take_failures(self, worker: str, failures: tuple[EnvironmentFailed, ...], before: int) -> None:
-        """Every one is counted; told are the 1st, 2nd, 4th, 8th, .. of the run."""
+        """Log and display the 1st, 2nd, 4th, 8th, ... failure of the run. `before`: failures before these."""
         for number, failure in enumerate(failures, start=before + 1):
             if number & (number - 1) == 0:
                 self.log(f"{worker}: {failure}\n{failure.trace}")

@@ -34,7 +34,7 @@ class Progress:
     steps: int = 0  # environment steps acted that count, of all workers
     learned: int = 0  # environment steps learned from, each counted once
     reused: int = 0  # environment steps learned from once more
-    updates: int = 0  # optimiser steps of all members
+    updates: int = 0  # optimizer steps of all members
     episodes: int = 0
     recent: deque[Episode] = field(default_factory=lambda: deque(maxlen=RECENT))  # of all members
     members: dict[str, deque[Episode]] = field(default_factory=dict)  # worker -> its own last 100
@@ -48,7 +48,7 @@ class Progress:
     activity: str = ""  # what workers do before they train
     hosts: dict[str, HostStatus] = field(default_factory=dict)  # by name; empty where one process runs everything
     restarts: int = 0  # of environments that failed
-    lag: Counter[int] = field(default_factory=Counter)  # policy lag in optimiser steps -> trajectories, of each update
+    lag: Counter[int] = field(default_factory=Counter)  # policy lag in optimizer steps -> trajectories, of each update
 
     def __post_init__(self) -> None:
         self.started = self._acting_since = self.now()
@@ -173,7 +173,7 @@ class Progress:
         self.queue |= {"queue": sum(waiting) / len(waiting)} if waiting else {}
 
     def _metrics(self) -> dict[str, float]:
-        """Of the members' last updates, the mean over those that have them."""
+        """Return the mean of each metric over the members whose last update has it."""
         found: dict[str, list[float]] = {}
         with self._lock:
             last = list(self.metrics.values())

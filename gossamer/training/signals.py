@@ -77,6 +77,6 @@ def naming(last: Callable[[], str]) -> Iterator[None]:
 
 
 def exit_code(result: Mapping[str, Any]) -> int:
-    """Of a process whose run gave this `result.json`: 0 where it did what it was to do, 3 where steps are missing, 130
-    and 143 after Ctrl-C and SIGTERM, with a checkpoint saved."""
+    """Return the exit code for a run with this `result.json`: 0 if it ended as planned, 3 if steps are missing, 130
+    after Ctrl-C and 143 after SIGTERM; after both a checkpoint was saved."""
     return EXIT_CODES.get(result["ended"], ENDED_SHORT if result["short"] else 0)

@@ -21,7 +21,7 @@ OTHERS = 1.0  # and then for others, whose copies may be newer: they ask twice a
 
 @dataclass(frozen=True)
 class Broadcast:
-    """Configuration of broadcast. The learner publishes after each optimiser step; `inner` performs the step, and may
+    """Configuration of broadcast. The learner publishes after each optimizer step; `inner` performs the step, and may
     average gradients with other learners first."""
 
     parameters: Parameters

@@ -33,10 +33,10 @@ def room(staleness: float) -> float:
 
 @dataclass(frozen=True)
 class Gossip:
-    """Configuration of gossip. Only policy and value parameters are averaged, not gradients or optimiser state.
+    """Configuration of gossip. Only policy and value parameters are averaged, not gradients or optimizer state.
 
     `post` carries the messages, `graph` gives their receivers, `mixing` their weights. `inner` performs the local step
-    and may be any exchange. An iteration is one optimiser step. All members publish and average at the same iterations,
+    and may be any exchange. An iteration is one optimizer step. All members publish and average at the same iterations,
     every `interval`-th, so all are averaged equally often.
 
     `staleness` (tau) bounds how far a member may run ahead: at iteration k it blocks until messages of iteration

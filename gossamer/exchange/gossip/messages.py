@@ -17,7 +17,7 @@ class Message:
     """A member's parameters after its local step. Immutable: members of one host share it by reference."""
 
     sender: int  # rank
-    iteration: int  # k, the sender's optimiser steps
+    iteration: int  # k, the sender's optimizer steps
     epoch: int  # the sender's snapshot epoch, see `records`
     weight: float  # push-sum weight
     published: float  # Unix time, seconds

@@ -7,7 +7,7 @@ opens an observation window, the next one closes it. Within a window the mixing 
 recorded.
 
 Let p(i, k) be the parameters of member i after its local step k, y = sum_j w_j p(j, s_j) their average with received
-parameters (p(i, k) itself without an exchange), and u(i, k + 1) = p(i, k + 1) - y the next optimiser step. Then every p
+parameters (p(i, k) itself without an exchange), and u(i, k + 1) = p(i, k + 1) - y the next optimizer step. Then every p
 is a sum of earlier p and of displacements u, with any delays. The weights are rows of the realised mixing matrices.
 
 Parameter vectors [P] are reported as random projections [D] (`projection`), 16 KB each.
@@ -38,7 +38,7 @@ class Cut:
 
     epoch: int  # even: a window opens here; odd: it closes
     member: int
-    iteration: int  # k, the member's optimiser steps so far
+    iteration: int  # k, the member's optimizer steps so far
     members: tuple[int, ...]  # the active members in this member's view
     size: int  # P, elements of the parameter vector
     parameters: Tensor  # [D]  projection of p(member, iteration)

@@ -13,12 +13,12 @@ CAPACITY = 10_000  # rows that may wait: more than five hours of them
 
 
 class Background:
-    """A sink whose calls return at once. The first failure is told, every one is counted."""
+    """A sink whose calls return at once. All failures are counted; the first one is reported."""
 
     def __init__(
         self, sink: Sink, told: Callable[[str], None], remember: Callable[[str], None] = lambda key: None
     ) -> None:
-        """`told` is called with the first failure; `remember` with the sink's key. Both are called by other threads."""
+        """`told` receives the first error message, `remember` the sink's key. Other threads may call both."""
         self.failures = 0
         self._sink, self._told, self._remember = sink, told, remember
         self._waiting = SimpleQueue[tuple[Scalars, int] | Outcome]()
