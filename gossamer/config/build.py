@@ -126,18 +126,33 @@ def _wired_envs(wired: Program) -> Iterator[int]:
 
 
 def check_memory(config: Config, spec: Spec) -> None:
-    """Raise `UserError` if the rollouts of all learners need more than the machine's memory."""
+    """Raise `UserError` if the rollouts of all learners, with those kept for replay, need more than the machine's
+    memory."""
     import os
 
-    wired = unresolved(config)
-    steps = sum(_kept_envs(wired)) * (config.run.rollout_length + 1)
+    wired, length = unresolved(config), config.run.rollout_length
+    replayed = sum(min(size, config.run.steps // length) for size in _replayed(wired))
+    steps = (sum(_kept_envs(wired)) + replayed) * (length + 1)
     wanted = steps * torch.Size(spec.obs_shape).numel() * spec.obs_dtype.itemsize
     there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if wanted > there:
         envs = getattr(config.architecture, "num_envs", next(_wired_envs(wired), 1))
+        kept = f" and --replay-size {max(_replayed(wired))}" if replayed else ""
         raise UserError(
-            f"--rollout-length {config.run.rollout_length}: with --num-envs {envs} its observations take "
+            f"--rollout-length {length}: with --num-envs {envs}{kept} its observations take "
             f"{wanted / 1e9:,.0f} GB and the machine has {there / 1e9:,.0f} GB; use smaller values"
+        )
+
+
+def check_batch(config: Config) -> None:
+    """Raise `UserError` if a learner's first batch would not be full before the run ends."""
+    wanted = getattr(config.architecture, "batch_rollouts", 0)
+    batches = [each.kwargs["batching"] for each in unresolved(config).workers if "batching" in each.kwargs]
+    steps = sum(each.slots * each.num_envs for each in batches) * config.run.rollout_length
+    if wanted and steps > config.run.steps:
+        raise UserError(
+            f"--batch-rollouts {wanted}: its batches, {steps:,} steps, are never full with --steps {config.run.steps}; "
+            "use fewer rollouts or more steps"
         )
 
 
@@ -148,8 +163,12 @@ def check_effect(config: Config, spec: Spec) -> None:
         raise UserError(f"--memory-units {chosen.memory_units}: has no effect without --memory lstm or --memory gru")
     if chosen.state_std and not isinstance(spec.actions, Box):
         raise UserError(f"--state-std: has no effect, as the actions of {env} are not continuous; leave it out")
-    if chosen.normalize_observations and spec.pixels and all(part.dtype.kind != "f" for part in spec.parts):
-        raise UserError(f"--normalize-observations: has no effect, as {env} shows pictures; leave it out")
+    if chosen.normalize_observations and all(part.dtype.kind != "f" for part in spec.parts):
+        shown = "pictures" if spec.pixels else "bytes"
+        raise UserError(f"--normalize-observations: has no effect, as {env} shows {shown}; leave it out")
+    coded = chosen.torso == "autoencoder" or chosen.torso not in NETWORKS
+    if chosen.reconstruction_coef != NetworkOptions.reconstruction_coef and not coded:
+        raise UserError(f"--reconstruction-coef {chosen.reconstruction_coef}: has no effect without an auto-encoder")
 
 
 def _kept_envs(wired: Program) -> Iterator[int]:
@@ -160,6 +179,12 @@ def _kept_envs(wired: Program) -> Iterator[int]:
             yield worker.copies * batching.num_envs * batching.slots * batching.depth
         elif worker.saved:
             yield worker.copies * int(worker.kwargs.get("num_envs", 1))
+
+
+def _replayed(wired: Program) -> list[int]:
+    """The trajectories that each learner may keep for replay."""
+    replaying = [worker for worker in wired.workers if worker.kwargs.get("replay_share")]
+    return [int(worker.kwargs["replay_size"]) for worker in replaying for _ in range(worker.copies)]
 
 
 def _task(config: Config, where: str, sharing: int) -> Task:

@@ -21,7 +21,7 @@ from gossamer.config.names import (
     load,
     name_of,
 )
-from gossamer.config.presets import Layer, layers
+from gossamer.config.presets import Kind, Layer, layers
 from gossamer.config.probe import probe
 from gossamer.envs import catalogue
 from gossamer.envs.atari import Atari
@@ -86,9 +86,10 @@ class Composition:
         self.choices = choices
         architecture = architecture_kind(choices.architecture)
         self.env = catalogue.resolve(choices.env)
-        algorithm = _kind("--algorithm", choices.algorithm or default_algorithm(architecture), ALGORITHMS)
-        names = name_of(architecture, ARCHITECTURES), name_of(algorithm, ALGORITHMS)
         seen = probe(self.env)
+        default = default_algorithm(architecture, seen.kind if choices.preset == "tuned" else "pixels")
+        algorithm = _kind("--algorithm", choices.algorithm or default, ALGORITHMS)
+        names = name_of(architecture, ARCHITECTURES), name_of(algorithm, ALGORITHMS)
         found = layers(*names, preset=choices.preset, kind=seen.kind, atari=isinstance(self.env, Atari))
         self.layers = (Layer("the environment", (GymOptions("", action_masks=seen.masks),)), *found)
         self.kinds: dict[str, type] = {
@@ -164,9 +165,10 @@ def build(kinds: Mapping[str, type], values: Mapping[str, Any], *, env: str, pre
     return Config(preset=preset, **parts)
 
 
-def default_algorithm(architecture: type) -> str:
-    """The algorithm of an architecture where none is chosen."""
-    return OF_ARCHITECTURE.get(name_of(architecture, ARCHITECTURES), "a2c")
+def default_algorithm(architecture: type, kind: Kind) -> str:
+    """The algorithm of an architecture where none is chosen: that of its paper, but PPO for continuous actions."""
+    default = "ppo" if kind == "continuous" else "a2c"
+    return OF_ARCHITECTURE.get(name_of(architecture, ARCHITECTURES), default)
 
 
 def _kind(option: str, chosen: Any, known: dict[str, str]) -> type:

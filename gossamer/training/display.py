@@ -76,12 +76,12 @@ def members(progress: Progress) -> str:
 
 
 def queue(progress: Progress) -> str:
-    """How old policies were when learned from, and how many batches wait; nothing without a queue."""
+    """How old policies were when learned from, and how many batches wait; nothing without a queue and without lag."""
     found = progress.queue
-    if not {"queue", "policy_lag_mean"} <= found.keys():
+    if "policy_lag_mean" not in found or not ("queue" in found or found["policy_lag_max"]):
         return ""
     lag = f"lag {found['policy_lag_mean']:.1f} updates, at most {found['policy_lag_max']:.0f}"
-    return f"{lag}; {found['queue']:.1f} batches wait"
+    return f"{lag}; {found['queue']:.1f} batches wait" if "queue" in found else lag
 
 
 def gossip(progress: Progress) -> str:

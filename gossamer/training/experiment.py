@@ -11,7 +11,7 @@ from torch import nn
 
 from gossamer.algorithms import Algorithm
 from gossamer.algorithms.base import initial_state
-from gossamer.config.build import check_effect, check_memory, environment, program, task
+from gossamer.config.build import check_batch, check_effect, check_memory, environment, program, task
 from gossamer.config.config import Architecture, Config, Control
 from gossamer.config.file import to_dict
 from gossamer.config.names import Keywords
@@ -147,6 +147,7 @@ def probe(config: Config, cluster: str | None = None) -> Interface:
     made on the CPU: the machine that starts a run may have no GPU."""
     what = task(config.with_run(device="cpu") if cluster else config)
     with Watchdog(what.env.name, complain) as watchdog, closing(watchdog.watch(what.env.make(1))) as env:
+        check_batch(config)
         check_memory(config, env.spec)
         check_effect(config, env.spec)
         if isinstance(env, Watchable):

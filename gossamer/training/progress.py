@@ -48,6 +48,7 @@ class Progress:
     activity: str = ""  # what workers do before they train
     hosts: dict[str, HostStatus] = field(default_factory=dict)  # by name; empty where one process runs everything
     restarts: int = 0  # of environments that failed
+    waiting: Counter[int] = field(default_factory=Counter)  # full batches in the queue -> updates, of this session
     lag: Counter[int] = field(default_factory=Counter)  # policy lag in optimizer steps -> trajectories, of each update
 
     def __post_init__(self) -> None:
@@ -82,6 +83,7 @@ class Progress:
         self.lag.update(report.lag)
         self._row_lag.update(report.lag)
         self._row_waiting += [] if report.waiting is None else [report.waiting]
+        self.waiting.update(() if report.waiting is None else (report.waiting,))
         self.updates += report.updates
         self.episodes += len(report.episodes)
         self.restarts += len(report.failures)

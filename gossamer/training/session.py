@@ -224,6 +224,8 @@ class Session:
             "reused": p.reused,
             "dropped": max(0, p.steps - p.learned),
             "policy_lag": {**summary(p.lag), "trajectories": {str(k): p.lag[k] for k in sorted(p.lag)}},
+            "queue": summary(p.waiting),
+            "time": {part: round(share, 4) for part, share in p.shares().items()},
             "uncounted": observer.budget.unleased,
             "frames": p.steps * p.frames_per_step,
             "episodes": p.episodes,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,9 +14,9 @@ import torch
 from torch import nn
 from torch.optim import Adam
 
-from gossamer.algorithms import A2C, PPO
+from gossamer.algorithms import A2C, PPO, VTrace
 from gossamer.architectures import GALA
-from gossamer.config.build import check_effect, check_memory, device, learners, program, task
+from gossamer.config.build import check_batch, check_effect, check_memory, device, learners, program, task
 from gossamer.config.config import Config
 from gossamer.config.file import flat
 from gossamer.config.resolve import configure
@@ -182,12 +183,36 @@ def test_a_rollout_that_memory_cannot_hold_is_refused() -> None:
         check_memory(made, made.env.factory().make(1).spec)
 
 
+def test_replayed_rollouts_that_memory_cannot_hold_are_refused() -> None:
+    options: dict[str, Any] = {"env": "catch-pixels", "steps": 10**10, "replay_size": 10**7}
+    for share, refused in ((0.0, False), (0.5, True)):
+        made = configure("impala", replay_share=share, **options)
+        with pytest.raises(UserError, match="--replay-size 10000000") if refused else nullcontext():
+            check_memory(made, made.env.factory().make(1).spec)
+
+
+@pytest.mark.parametrize(("rollouts", "refused"), [(0, False), (10, False), (100, True)])
+def test_a_batch_that_the_queue_can_never_fill_is_refused(rollouts: int, refused: bool) -> None:
+    options: dict[str, Any] = {"num_envs": 8, "actors": 2, "rollout_length": 5, "steps": 1_000}
+    made = configure("impala", env="catch", batch_rollouts=rollouts, **options)
+    with pytest.raises(UserError, match=r"--batch-rollouts 100: .* 2,000 steps") if refused else nullcontext():
+        check_batch(made)
+
+
+def test_continuous_actions_are_learned_with_ppo_unless_the_architecture_has_an_algorithm_of_its_own() -> None:
+    pytest.importorskip("gymnasium")
+    for architecture, algorithm in (("paac", PPO), ("gala", PPO), ("impala", VTrace)):
+        assert isinstance(configure(architecture, env="Pendulum-v1").algorithm, algorithm)
+    assert isinstance(configure("paac", env="CartPole-v1").algorithm, A2C)
+
+
 @pytest.mark.parametrize(
     ("env", "given", "message"),
     [
         ("catch", {"memory_units": 64}, "--memory-units 64: has no effect without --memory"),
         ("catch", {"state_std": True}, "--state-std: has no effect, as the actions of catch are not continuous"),
         ("catch-pixels", {"normalize_observations": True}, "--normalize-observations: .* catch-pixels shows pictures"),
+        ("catch", {"reconstruction_coef": 2.0}, "--reconstruction-coef 2.0: has no effect without an auto-encoder"),
     ],
 )
 def test_a_network_option_without_effect_is_refused(env: str, given: dict[str, Any], message: str) -> None:
