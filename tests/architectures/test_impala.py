@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter as Counts
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
 from some_parts import Watcher, a_task, differences
+from torch import nn
 
 import gossamer
 from gossamer.algorithms import A2C, PPO, AsyncPPO, VTrace
@@ -25,6 +27,7 @@ from gossamer.exchange import Link
 from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.launch.threads import threads
 from gossamer.learner import Learner
+from gossamer.losses import Loss
 from gossamer.storage.checkpoint import Store
 from gossamer.storage.contents import CHECKPOINTS, LOG
 from gossamer.task import Note, Task
@@ -244,12 +247,27 @@ def test_a_learner_whose_host_dies_goes_on_from_the_newest_parameters_of_an_acto
     assert sum(r.steps for r in watcher.records) >= 6_000
 
 
-def test_memory_reaches_the_learner_through_the_queue(tmp_path: Path) -> None:
-    task = a_task(Recall(delay=3, cues=2), VTrace(gae_lambda=0.9), rate=5e-3, rollout_length=4, memory="gru",
-                  memory_units=16)  # fmt: skip
-    watcher = end_of(task, Simulation(1), steps=40_000, actors=2, num_envs=16, depth=2)
+@dataclass(frozen=True)
+class Remembering(VTrace):
+    """V-trace. Keeps the size of the state of each trajectory that begins within an episode."""
+
+    sizes: ClassVar[list[float]] = []
+
+    def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
+        self.sizes.extend(batch.state["hidden"].abs().sum(1)[~batch.begins[0]].tolist())
+        return super().losses(model, batch, rng)
+
+
+def test_memory_reaches_the_learner_through_the_queue() -> None:
+    # Episodes of 4 steps in rollouts of 5: three of four rollouts begin within an episode.
+    Remembering.sizes.clear()
+    env, algorithm = Recall(delay=3, cues=2), Remembering(gae_lambda=0.9)
+    task = a_task(env, algorithm, rate=1e-2, rollout_length=5, memory="gru", memory_units=16)
+    watcher = end_of(task, Simulation(1), steps=20_000, actors=2, num_envs=16, depth=2)
     scores = [episode.score for record in watcher.records for episode in record.episodes]
-    assert sum(scores[-300:]) / 300 >= 0.95  # one in two without memory: an episode is longer than a rollout
+    assert sum(scores[-300:]) / 300 >= 0.95  # one in two without memory
+    assert len(Remembering.sizes) > 0.7 * 20_000 / 5
+    assert min(Remembering.sizes) > 0
 
 
 @pytest.mark.parametrize("algorithm", ["vtrace", "appo"])
