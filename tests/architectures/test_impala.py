@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import pytest
 import torch
 from some_parts import Watcher, a_task, differences
+from some_rollouts import Checked
 from torch import nn
 
 import gossamer
@@ -23,10 +24,8 @@ from gossamer.config.resolve import configure
 from gossamer.data import Trajectory
 from gossamer.envs.toy import Catch, Counter, Recall
 from gossamer.errors import UserError
-from gossamer.exchange import Link
 from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.launch.threads import threads
-from gossamer.learner import Learner
 from gossamer.losses import Loss
 from gossamer.storage.checkpoint import Store
 from gossamer.storage.contents import CHECKPOINTS, LOG
@@ -137,39 +136,28 @@ def test_reuse_and_replay_are_counted_apart() -> None:
     assert reused == 39 * 12 + 12 + 38 * 24
 
 
-class Checked(Learner):
-    """Checks that every trajectory is one piece of Counter's episodes, which all its observations number."""
-
-    seen: list[tuple[int, int, int]] = []  # noqa: RUF012  (environment, episode, age), in the order of the updates
-
-    def update(self, batch: Trajectory, link: Link, position: int) -> dict[str, float]:
-        age, episode = batch.obs[..., 0], batch.obs[..., 1]  # [T+1, B]
-        begins = batch.begins
-        assert torch.equal(begins, age == 0)
-        follows = ~begins[1:]
-        assert torch.equal(age[1:][follows], (age[:-1] + 1)[follows])
-        assert torch.equal(episode[1:], episode[:-1] + begins[1:])
-        reward = batch.reward.clone()
-        for final in batch.finals:  # of an episode that was cut off after seven steps
-            reward[final.t, final.b] -= final.value
-            assert final.obs.tolist() == [7, episode[final.t, final.b], batch.obs[0, final.b, 2]]
-        torch.testing.assert_close(reward, age[:-1])  # Counter pays the age
-        for b in range(age.shape[1]):
-            self.seen += [(int(batch.obs[0, b, 2]), int(episode[t, b]), int(age[t, b])) for t in range(len(age) - 1)]
-        return super().update(batch, link, position)
-
-
 @launchers
 @pytest.mark.parametrize("memory", ["none", "lstm"])
-def test_everything_lines_up_through_the_queue(launch: Launcher, memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gossamer.member.Learner", Checked)
-    Checked.seen = []
-    task = a_task(Counter(7), VTrace(gamma=1.0), rollout_length=5, memory=memory, memory_units=4)
+def test_everything_lines_up_through_the_queue(launch: Launcher, memory: str) -> None:
+    Checked.seen.clear()
+    task = a_task(Counter(7), Checked(gamma=0.5), rate=0.0, rollout_length=5, memory=memory, memory_units=4)
     end_of(task, launch, steps=600, actors=1, num_envs=3, depth=3, batch_rollouts=2)
     assert len(Checked.seen) == len(set(Checked.seen)) == 600
     for env in range(3):
         steps = [(episode, age) for b, episode, age in Checked.seen if b == env]
         assert steps == [divmod(i, 7) for i in range(200)]  # nothing is missing between rollouts
+
+
+@pytest.mark.parametrize("memory", ["none", "lstm"])
+def test_reused_and_replayed_trajectories_line_up(memory: str) -> None:
+    Checked.seen.clear()
+    env, algorithm = Counter(7, truncate=True), Checked(gamma=0.5)
+    task = a_task(env, algorithm, rate=0.0, rollout_length=5, memory=memory, memory_units=4)
+    end_of(task, Simulation(1), steps=600, depth=3, reuse=2, replay_share=0.5, replay_size=9)
+    steps = Counts(Checked.seen)
+    assert len(steps) == 600
+    # 40 batches of 15 steps; each but the first has 15 replayed steps, too. All but the last are used twice.
+    assert steps.total() == 15 + 39 * 30 + 15 + 38 * 30
 
 
 FAR = Network(latency=0.01, bandwidth=1e8)
@@ -178,10 +166,10 @@ hosts = pytest.mark.parametrize("launch", [threads, Simulation(1, FAR)], ids=["t
 
 @hosts
 @pytest.mark.parametrize("memory", ["none", "lstm"])
-def test_everything_lines_up_between_hosts(launch: Launcher, memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gossamer.member.Learner", Checked)
-    Checked.seen = []
-    task = a_task(Counter(7, truncate=True), VTrace(gamma=1.0), rollout_length=5, memory=memory, memory_units=4)
+def test_everything_lines_up_between_hosts(launch: Launcher, memory: str) -> None:
+    Checked.seen.clear()
+    env, algorithm = Counter(7, truncate=True), Checked(gamma=0.5)
+    task = a_task(env, algorithm, rate=0.0, rollout_length=5, memory=memory, memory_units=4)
     watcher = end_of(task, launch, steps=600, hosts=2, num_envs=3, depth=3)
     assert sum(r.steps for r in watcher.records) == sum(r.learned for r in watcher.records) == 600
     steps = Counts(Checked.seen)
