@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter as Counts
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
 from some_parts import Watcher, a_task, differences
+from some_rollouts import Checked
+from torch import nn
 
 import gossamer
 from gossamer.algorithms import A2C, PPO, AsyncPPO, VTrace
@@ -21,10 +24,9 @@ from gossamer.config.resolve import configure
 from gossamer.data import Trajectory
 from gossamer.envs.toy import Catch, Counter, Recall
 from gossamer.errors import UserError
-from gossamer.exchange import Link
 from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.launch.threads import threads
-from gossamer.learner import Learner
+from gossamer.losses import Loss
 from gossamer.storage.checkpoint import Store
 from gossamer.storage.contents import CHECKPOINTS, LOG
 from gossamer.task import Note, Task
@@ -134,39 +136,28 @@ def test_reuse_and_replay_are_counted_apart() -> None:
     assert reused == 39 * 12 + 12 + 38 * 24
 
 
-class Checked(Learner):
-    """Checks that every trajectory is one piece of Counter's episodes, which all its observations number."""
-
-    seen: list[tuple[int, int, int]] = []  # noqa: RUF012  (environment, episode, age), in the order of the updates
-
-    def update(self, batch: Trajectory, link: Link, position: int) -> dict[str, float]:
-        age, episode = batch.obs[..., 0], batch.obs[..., 1]  # [T+1, B]
-        begins = batch.begins
-        assert torch.equal(begins, age == 0)
-        follows = ~begins[1:]
-        assert torch.equal(age[1:][follows], (age[:-1] + 1)[follows])
-        assert torch.equal(episode[1:], episode[:-1] + begins[1:])
-        reward = batch.reward.clone()
-        for final in batch.finals:  # of an episode that was cut off after seven steps
-            reward[final.t, final.b] -= final.value
-            assert final.obs.tolist() == [7, episode[final.t, final.b], batch.obs[0, final.b, 2]]
-        torch.testing.assert_close(reward, age[:-1])  # Counter pays the age
-        for b in range(age.shape[1]):
-            self.seen += [(int(batch.obs[0, b, 2]), int(episode[t, b]), int(age[t, b])) for t in range(len(age) - 1)]
-        return super().update(batch, link, position)
-
-
 @launchers
 @pytest.mark.parametrize("memory", ["none", "lstm"])
-def test_everything_lines_up_through_the_queue(launch: Launcher, memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gossamer.member.Learner", Checked)
-    Checked.seen = []
-    task = a_task(Counter(7), VTrace(gamma=1.0), rollout_length=5, memory=memory, memory_units=4)
+def test_everything_lines_up_through_the_queue(launch: Launcher, memory: str) -> None:
+    Checked.seen.clear()
+    task = a_task(Counter(7), Checked(gamma=0.5), rate=0.0, rollout_length=5, memory=memory, memory_units=4)
     end_of(task, launch, steps=600, actors=1, num_envs=3, depth=3, batch_rollouts=2)
     assert len(Checked.seen) == len(set(Checked.seen)) == 600
     for env in range(3):
         steps = [(episode, age) for b, episode, age in Checked.seen if b == env]
         assert steps == [divmod(i, 7) for i in range(200)]  # nothing is missing between rollouts
+
+
+@pytest.mark.parametrize("memory", ["none", "lstm"])
+def test_reused_and_replayed_trajectories_line_up(memory: str) -> None:
+    Checked.seen.clear()
+    env, algorithm = Counter(7, truncate=True), Checked(gamma=0.5)
+    task = a_task(env, algorithm, rate=0.0, rollout_length=5, memory=memory, memory_units=4)
+    end_of(task, Simulation(1), steps=600, depth=3, reuse=2, replay_share=0.5, replay_size=9)
+    steps = Counts(Checked.seen)
+    assert len(steps) == 600
+    # 40 batches of 15 steps; each but the first has 15 replayed steps, too. All but the last are used twice.
+    assert steps.total() == 15 + 39 * 30 + 15 + 38 * 30
 
 
 FAR = Network(latency=0.01, bandwidth=1e8)
@@ -175,10 +166,10 @@ hosts = pytest.mark.parametrize("launch", [threads, Simulation(1, FAR)], ids=["t
 
 @hosts
 @pytest.mark.parametrize("memory", ["none", "lstm"])
-def test_everything_lines_up_between_hosts(launch: Launcher, memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gossamer.member.Learner", Checked)
-    Checked.seen = []
-    task = a_task(Counter(7, truncate=True), VTrace(gamma=1.0), rollout_length=5, memory=memory, memory_units=4)
+def test_everything_lines_up_between_hosts(launch: Launcher, memory: str) -> None:
+    Checked.seen.clear()
+    env, algorithm = Counter(7, truncate=True), Checked(gamma=0.5)
+    task = a_task(env, algorithm, rate=0.0, rollout_length=5, memory=memory, memory_units=4)
     watcher = end_of(task, launch, steps=600, hosts=2, num_envs=3, depth=3)
     assert sum(r.steps for r in watcher.records) == sum(r.learned for r in watcher.records) == 600
     steps = Counts(Checked.seen)
@@ -244,12 +235,27 @@ def test_a_learner_whose_host_dies_goes_on_from_the_newest_parameters_of_an_acto
     assert sum(r.steps for r in watcher.records) >= 6_000
 
 
-def test_memory_reaches_the_learner_through_the_queue(tmp_path: Path) -> None:
-    task = a_task(Recall(delay=3, cues=2), VTrace(gae_lambda=0.9), rate=5e-3, rollout_length=4, memory="gru",
-                  memory_units=16)  # fmt: skip
-    watcher = end_of(task, Simulation(1), steps=40_000, actors=2, num_envs=16, depth=2)
+@dataclass(frozen=True)
+class Remembering(VTrace):
+    """V-trace. Keeps the size of the state of each trajectory that begins within an episode."""
+
+    sizes: ClassVar[list[float]] = []
+
+    def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
+        self.sizes.extend(batch.state["hidden"].abs().sum(1)[~batch.begins[0]].tolist())
+        return super().losses(model, batch, rng)
+
+
+def test_memory_reaches_the_learner_through_the_queue() -> None:
+    # Episodes of 4 steps in rollouts of 5: three of four rollouts begin within an episode.
+    Remembering.sizes.clear()
+    env, algorithm = Recall(delay=3, cues=2), Remembering(gae_lambda=0.9)
+    task = a_task(env, algorithm, rate=1e-2, rollout_length=5, memory="gru", memory_units=16)
+    watcher = end_of(task, Simulation(1), steps=20_000, actors=2, num_envs=16, depth=2)
     scores = [episode.score for record in watcher.records for episode in record.episodes]
-    assert sum(scores[-300:]) / 300 >= 0.95  # one in two without memory: an episode is longer than a rollout
+    assert sum(scores[-300:]) / 300 >= 0.95  # one in two without memory
+    assert len(Remembering.sizes) > 0.7 * 20_000 / 5
+    assert min(Remembering.sizes) > 0
 
 
 @pytest.mark.parametrize("algorithm", ["vtrace", "appo"])

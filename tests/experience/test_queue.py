@@ -284,6 +284,8 @@ def test_final_observations_from_another_host_lie_where_the_slot_does() -> None:
 def test_a_rollout_crosses_hosts_unchanged() -> None:
     slot = Trajectory.empty(3, 2, (4, 8, 8), torch.uint8, state={"hidden": torch.zeros(2, 5)})
     slot.obs.random_(255)
+    slot.action.random_(1, 9)
+    slot.version.random_(1, 9)
     for tensor in (slot.reward, slot.discount, slot.behaviour, slot.value, slot.state["hidden"]):
         tensor.normal_()
     slot.begins[1, 0] = True

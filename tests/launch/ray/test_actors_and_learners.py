@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 from some_parts import Watcher, a_task
+from some_rollouts import Checked
 
 import gossamer
 from gossamer.algorithms import VTrace
 from gossamer.architectures.impala import impala
 from gossamer.data import Array, Step
 from gossamer.envs.base import VectorEnv
-from gossamer.envs.toy import Catch
+from gossamer.envs.toy import Catch, Counter
 from gossamer.launch.ray.launcher import Ray
 from gossamer.program import Answer
 from gossamer.spaces import Spec
@@ -138,6 +139,16 @@ def test_a_learner_that_is_killed_goes_on_from_the_parameters_of_an_actor(tmp_pa
     (note,) = watcher.notes
     assert "from an actor's host" in note
     assert int(watcher.saved["learn"]["exchange"]["iteration"]) > DeadlyVTrace.after
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("memory", ["none", "lstm"])
+def test_rollouts_line_up_between_processes(memory: str) -> None:
+    env, algorithm = Counter(7, truncate=True), Checked(gamma=0.5)
+    task = a_task(env, algorithm, rate=0.0, rollout_length=5, memory=memory, memory_units=4)
+    watcher = Keeper(steps=600)
+    QUICK(impala(task, hosts=2, actors=1, num_envs=3, depth=3), watcher)
+    assert sum(report.learned for report in watcher.records) == watcher.budget.acted == 600
 
 
 @pytest.mark.long
