@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -16,11 +15,10 @@ from gossamer.reporting import statistics
 from gossamer.reporting.comparison import Comparison, Method
 from gossamer.reporting.curves import Along, grid
 from gossamer.reporting.human import reference
-from gossamer.reporting.runs import LoadedRun
+from gossamer.reporting.runs import PROTOCOLS, LoadedRun
 from gossamer.reporting.statistics import Array
 
 TRAINING = "mean return of the last 100 training episodes (sampled actions, whole games, unclipped)"
-PROTOCOLS = ("noop", "sticky", "plain")  # of `evaluation-PROTOCOL.json`, the first that all runs have is used
 
 
 @dataclass(frozen=True)
@@ -60,42 +58,33 @@ def _trained(comparison: Comparison) -> Scores:
 
 def _evaluated(runs: Sequence[LoadedRun]) -> Scores | None:
     for protocol in PROTOCOLS:
-        files = [run.record.directory / f"evaluation-{protocol}.json" for run in runs]
-        if not all(file.is_file() for file in files):
+        found = [run.evaluations[protocol] for run in runs if protocol in run.evaluations]
+        if len(found) < len(runs):
             continue
-        found = [_evaluation(file) for file in files]
-        kinds = {(each["episodes"], each["greedy"]) for each in found}
+        kinds = {(games.episodes, games.greedy) for games in found}
         if len(kinds) == 1:
             ((episodes, greedy),) = kinds
             what = f"mean return of {episodes} evaluation games (gossamer evaluate, protocol {protocol}, "
             what += f"{'most probable' if greedy else 'sampled'} actions)"
-            means = [float(each["mean_return"]) for each in found]
-            return Scores(what, False, {run.record.directory: score for run, score in zip(runs, means, strict=True)})
+            means = {run.record.directory: games.mean_return for run, games in zip(runs, found, strict=True)}
+            return Scores(what, False, means)
     return None
 
 
 def _evaluated_beside(runs: Sequence[LoadedRun]) -> Scores | None:
     """The last evaluations beside training, if they belong to the ends of the runs."""
-    last = {run.record.directory: run.record.evaluations[-1] for run in runs if run.record.evaluations}
-    kinds = {(row["episodes"], row["protocol"]) for row in last.values()}
+    last = {run.record.directory: run.beside for run in runs if run.beside}
+    kinds = {(games.episodes, games.protocol) for games in last.values()}
     if len(kinds) != 1 or any(run.record.directory not in last or not _at_end(run) for run in runs):
         return None
     ((episodes, protocol),) = kinds
     what = f"mean return of the last evaluation of {episodes} games beside training (--eval-every, protocol {protocol})"
-    return Scores(what, False, {directory: float(row["mean_return"]) for directory, row in last.items()})
+    return Scores(what, False, {directory: games.mean_return for directory, games in last.items()})
 
 
 def _at_end(run: LoadedRun) -> bool:
     """Whether the last evaluation was the last one that fell due."""
     return int(run.record.evaluations[-1]["steps"]) > run.steps - run.record.config.run.eval_every
-
-
-def _evaluation(file: Path) -> dict[str, Any]:
-    try:
-        found: dict[str, Any] = json.loads(file.read_text())
-        return {name: found[name] for name in ("episodes", "greedy", "mean_return")}
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{file}: damaged ({error}); run gossamer evaluate {file.parent} again") from error
 
 
 def normalised(values: Array, env: str) -> Array:
