@@ -14,6 +14,7 @@ import numpy as np
 
 from gossamer.config.file import flat
 from gossamer.errors import UserError
+from gossamer.evaluation.members import AVERAGE
 from gossamer.reporting.curves import Curve, of_run
 from gossamer.storage.contents import EPISODES, EVALUATIONS, GOSSIP, METRICS, find
 from gossamer.storage.runs import RunRecord
@@ -40,6 +41,9 @@ class Games:
     episodes: int
     greedy: bool
     mean_return: float
+    steps: int  # of the run when the checkpoint was written
+    member: str  # `average` also where there is only one
+    max_steps: int | None  # after which a game was cut off; None: the environment's default
 
 
 @dataclass(frozen=True)
@@ -202,6 +206,9 @@ def _played(found: Mapping[str, Any], protocol: str | None = None) -> Games:
         episodes=int(found["episodes"]),
         greedy=bool(found["greedy"]),
         mean_return=float(found["mean_return"]),
+        steps=int(found["steps"]),
+        member=found.get("member") or AVERAGE,
+        max_steps=found.get("max_steps"),
     )
 
 

@@ -49,7 +49,7 @@ def summary(comparison: Comparison, scores: Scores, goals: Mapping[str, float]) 
         "versions": compared.versions(comparison.runs),
         "runs": [_run(method, run, scores) for method in comparison.methods for run in method.runs],
         "left_out": [{"directory": str(each.directory), "reason": each.reason} for each in comparison.left_out],
-        "notes": [*compared.notes(comparison), *_few(comparison), *_not_aggregated(comparison)],
+        "notes": [*compared.notes(comparison), *scores.notes, *_few(comparison), *_not_aggregated(comparison)],
     }
 
 
