@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -16,11 +15,12 @@ from gossamer.reporting import statistics
 from gossamer.reporting.comparison import Comparison, Method
 from gossamer.reporting.curves import Along, grid
 from gossamer.reporting.human import reference
-from gossamer.reporting.runs import LoadedRun
+from gossamer.reporting.runs import PROTOCOLS, Games, LoadedRun
 from gossamer.reporting.statistics import Array
 
+BESIDE = "evaluations.jsonl"
+ALIKE = ("protocol", "episodes", "greedy", "member")  # of evaluations that are compared
 TRAINING = "mean return of the last 100 training episodes (sampled actions, whole games, unclipped)"
-PROTOCOLS = ("noop", "sticky", "plain")  # of `evaluation-PROTOCOL.json`, the first that all runs have is used
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,7 @@ class Scores:
     what: str  # for captions
     of_training: bool  # at the steps of the shortest run of an environment; else of a checkpoint
     values: Mapping[Path, float]  # run directory -> score
+    notes: tuple[str, ...] = ()  # why evaluations are not used
 
     def of(self, runs: Sequence[LoadedRun]) -> Array:
         """The scores of these runs. [N]"""
@@ -45,9 +46,16 @@ class Scores:
 
 
 def scores(comparison: Comparison) -> Scores:
-    """Scores from evaluations, where all runs have one under the same protocol: after training, or else the last one
-    beside it (`--eval-every`). Without those, from training."""
-    return _evaluated(comparison.runs) or _evaluated_beside(comparison.runs) or _trained(comparison)
+    """Scores from evaluations, where all runs have one of their end under the same protocol: after training, or else
+    the last one beside it (`--eval-every`). Without those, from training. Notes say why evaluations are not used."""
+    runs, notes = comparison.runs, list[str]()
+    for name, found in _kinds_of_evaluations(runs):
+        if why := _not_comparable(runs, found):
+            notes.append(f"{name}: not used as scores, as {why}.")
+        elif found:
+            means = {directory: games.mean_return for directory, games in found.items()}
+            return Scores(_told_of(next(iter(found.values())), name), False, means, tuple(notes))
+    return replace(_trained(comparison), notes=tuple(notes))
 
 
 def _trained(comparison: Comparison) -> Scores:
@@ -58,44 +66,40 @@ def _trained(comparison: Comparison) -> Scores:
     return Scores(TRAINING, True, found)
 
 
-def _evaluated(runs: Sequence[LoadedRun]) -> Scores | None:
+def _kinds_of_evaluations(runs: Sequence[LoadedRun]) -> Iterator[tuple[str, dict[Path, Games]]]:
+    """What the evaluations of runs are called, and those there are, by the run's directory."""
     for protocol in PROTOCOLS:
-        files = [run.record.directory / f"evaluation-{protocol}.json" for run in runs]
-        if not all(file.is_file() for file in files):
-            continue
-        found = [_evaluation(file) for file in files]
-        kinds = {(each["episodes"], each["greedy"]) for each in found}
-        if len(kinds) == 1:
-            ((episodes, greedy),) = kinds
-            what = f"mean return of {episodes} evaluation games (gossamer evaluate, protocol {protocol}, "
-            what += f"{'most probable' if greedy else 'sampled'} actions)"
-            means = [float(each["mean_return"]) for each in found]
-            return Scores(what, False, {run.record.directory: score for run, score in zip(runs, means, strict=True)})
-    return None
+        found = {run.record.directory: run.evaluations[protocol] for run in runs if protocol in run.evaluations}
+        yield f"evaluation-{protocol}.json", found
+    yield BESIDE, {run.record.directory: run.beside for run in runs if run.beside}
 
 
-def _evaluated_beside(runs: Sequence[LoadedRun]) -> Scores | None:
-    """The last evaluations beside training, if they belong to the ends of the runs."""
-    last = {run.record.directory: run.record.evaluations[-1] for run in runs if run.record.evaluations}
-    kinds = {(row["episodes"], row["protocol"]) for row in last.values()}
-    if len(kinds) != 1 or any(run.record.directory not in last or not _at_end(run) for run in runs):
-        return None
-    ((episodes, protocol),) = kinds
-    what = f"mean return of the last evaluation of {episodes} games beside training (--eval-every, protocol {protocol})"
-    return Scores(what, False, {directory: float(row["mean_return"]) for directory, row in last.items()})
+def _not_comparable(runs: Sequence[LoadedRun], found: Mapping[Path, Games]) -> str:
+    """Why these evaluations cannot be the scores of these runs; empty if they can, or if there are none."""
+    if 0 < len(found) < len(runs):
+        return f"only {len(found)} of the {len(runs)} runs have one"
+    for run in runs if found else ():
+        if (steps := found[run.record.directory].steps) != run.steps:
+            return f"{run.record.directory} ended at {run.steps:,} steps and was evaluated at {steps:,}"
+    differing = [name for name in ALIKE if len({getattr(games, name) for games in found.values()}) > 1]
+    limits = {(run.env, found[run.record.directory].max_steps) for run in runs if found}
+    if len(limits) > len({env for env, _ in limits}):
+        differing.append("max_steps")
+    return f"the evaluations of the runs differ in {', '.join(differing)}" if differing else ""
 
 
-def _at_end(run: LoadedRun) -> bool:
-    """Whether the last evaluation was the last one that fell due."""
-    return int(run.record.evaluations[-1]["steps"]) > run.steps - run.record.config.run.eval_every
-
-
-def _evaluation(file: Path) -> dict[str, Any]:
-    try:
-        found: dict[str, Any] = json.loads(file.read_text())
-        return {name: found[name] for name in ("episodes", "greedy", "mean_return")}
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{file}: damaged ({error}); run gossamer evaluate {file.parent} again") from error
+def _told_of(games: Games, name: str) -> str:
+    """What a score from these games is."""
+    if name == BESIDE:
+        return (
+            f"mean return of the last evaluation of {games.episodes} games beside training (--eval-every, protocol "
+            f"{games.protocol})"
+        )
+    chosen = "most probable" if games.greedy else "sampled"
+    return (
+        f"mean return of {games.episodes} evaluation games (gossamer evaluate, protocol {games.protocol}, {chosen} "
+        "actions)"
+    )
 
 
 def normalised(values: Array, env: str) -> Array:

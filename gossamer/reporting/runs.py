@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from gossamer.config.file import flat
 from gossamer.errors import UserError
+from gossamer.evaluation.members import AVERAGE
 from gossamer.reporting.curves import Curve, of_run
-from gossamer.storage.contents import METRICS, find
+from gossamer.storage.contents import EPISODES, EVALUATIONS, GOSSIP, METRICS, find
 from gossamer.storage.runs import RunRecord
 from gossamer.storage.studies import is_study, read
 
 # Options that change neither what is learned nor how fast
 ASIDE = frozenset({"seed", "env", "preset", "keep", "checkpoint_every"})
+PROTOCOLS = ("noop", "sticky", "plain")  # of `evaluation-PROTOCOL.json`
 
 
 @dataclass(frozen=True)
@@ -24,6 +31,19 @@ class Source:
 
     directory: Path
     label: str | None = None
+
+
+@dataclass(frozen=True)
+class Games:
+    """Whole games that a checkpoint of a run has played."""
+
+    protocol: str
+    episodes: int
+    greedy: bool
+    mean_return: float
+    steps: int  # of the run when the checkpoint was written
+    member: str  # `average` also where there is only one
+    max_steps: int | None  # after which a game was cut off; None: the environment's default
 
 
 @dataclass(frozen=True)
@@ -36,6 +56,10 @@ class LoadedRun:
     settings: dict[str, Any]  # options by name, without those of `ASIDE`
     curve: Curve
     label: str | None  # None: to be named after its settings
+    evaluations: Mapping[str, Games]  # by protocol, of `gossamer evaluate`
+    beside: Games | None  # the last evaluation beside training (`--eval-every`)
+    staleness: Counter[int]  # iterations between sender and receiver -> messages that were averaged; of gossip
+    shares: Mapping[str, float]  # part -> share of the members' time
 
     @property
     def result(self) -> dict[str, Any]:
@@ -122,6 +146,7 @@ def _unusable(directory: Path) -> str:
 
 
 def _load(source: Source) -> LoadedRun:
+    """Read all that a report uses. Raises `UserError` where a file is damaged."""
     record = RunRecord(source.directory)
     options = flat(record.config)
     if options["anneal_steps"] == options["steps"]:
@@ -131,6 +156,72 @@ def _load(source: Source) -> LoadedRun:
         env=options["env"],
         seed=options["seed"],
         settings={name: value for name, value in options.items() if name not in ASIDE},
-        curve=of_run(record),
+        curve=_curve(record),
         label=source.label,
+        evaluations=_evaluations(source.directory),
+        beside=_beside(record),
+        staleness=_staleness(source.directory / GOSSIP),
+        shares=_shares(record),
     )
+
+
+@contextmanager
+def _reading(file: Path) -> Iterator[None]:
+    """Have errors name the file."""
+    try:
+        yield
+    except UserError:
+        raise
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise UserError(f"{file}: damaged ({error!r})") from error
+
+
+def _curve(record: RunRecord) -> Curve:
+    made = of_run(record)
+    if not len(made.steps):
+        raise UserError(f"{EPISODES} and {METRICS}: missing or empty")
+    if not np.isfinite([made.seconds, made.returns]).all():
+        raise UserError(f"{EPISODES if record.episodes else METRICS}: damaged (a number is not finite)")
+    return made
+
+
+def _evaluations(directory: Path) -> dict[str, Games]:
+    files = {protocol: directory / f"evaluation-{protocol}.json" for protocol in PROTOCOLS}
+    return {protocol: _games(file) for protocol, file in files.items() if file.is_file()}
+
+
+def _games(file: Path) -> Games:
+    with _reading(file):
+        return _played(json.loads(file.read_text()), file.stem.removeprefix("evaluation-"))
+
+
+def _beside(record: RunRecord) -> Games | None:
+    with _reading(record.directory / EVALUATIONS):
+        return _played({"greedy": False, **record.evaluations[-1]}) if record.evaluations else None
+
+
+def _played(found: Mapping[str, Any], protocol: str | None = None) -> Games:
+    return Games(
+        protocol=protocol or str(found["protocol"]),
+        episodes=int(found["episodes"]),
+        greedy=bool(found["greedy"]),
+        mean_return=float(found["mean_return"]),
+        steps=int(found["steps"]),
+        member=found.get("member") or AVERAGE,
+        max_steps=found.get("max_steps"),
+    )
+
+
+def _staleness(file: Path) -> Counter[int]:
+    counts = Counter[int]()
+    with _reading(file):
+        found = json.loads(file.read_text())["traffic"]["staleness"] if file.exists() else {}
+        for behind, messages in found.items():
+            counts[abs(int(behind))] += int(messages)  # a sender may be ahead, too
+    return counts
+
+
+def _shares(record: RunRecord) -> dict[str, float]:
+    with _reading(record.directory / METRICS):
+        row = record.last_row
+        return {name.removeprefix("time/"): float(row[name]) for name in row if name.startswith("time/")}

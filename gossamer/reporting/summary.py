@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +17,6 @@ from gossamer.reporting.human import SOURCE, reference
 from gossamer.reporting.measures import Reached, Scores
 from gossamer.reporting.runs import LoadedRun
 from gossamer.reporting.statistics import Array, Statistic
-from gossamer.storage.contents import GOSSIP
 
 FORMAT = 1
 INTERVAL = "95 % percentile intervals of a stratified bootstrap over runs"
@@ -51,7 +49,7 @@ def summary(comparison: Comparison, scores: Scores, goals: Mapping[str, float]) 
         "versions": compared.versions(comparison.runs),
         "runs": [_run(method, run, scores) for method in comparison.methods for run in method.runs],
         "left_out": [{"directory": str(each.directory), "reason": each.reason} for each in comparison.left_out],
-        "notes": [*compared.notes(comparison), *_few(comparison), *_not_aggregated(comparison)],
+        "notes": [*compared.notes(comparison), *scores.notes, *_few(comparison), *_not_aggregated(comparison)],
     }
 
 
@@ -125,7 +123,7 @@ def _speed(comparison: Comparison) -> Iterator[Entry]:
 def _staleness(runs: Sequence[LoadedRun]) -> Entry:
     """Policy lag in optimiser steps; in gossip, iterations between the sender of a message and its receiver."""
     lags = [lag for run in runs if (lag := run.result.get("policy_lag")) and "mean" in lag]
-    behind = sum((_messages(run) for run in runs), Counter[int]())
+    behind = sum((run.staleness for run in runs), Counter[int]())
     return {
         "policy_lag_mean": float(np.mean([lag["mean"] for lag in lags])) if lags else None,
         "policy_lag_max": max((lag["max"] for lag in lags), default=None),
@@ -134,21 +132,11 @@ def _staleness(runs: Sequence[LoadedRun]) -> Entry:
     }
 
 
-def _messages(run: LoadedRun) -> Counter[int]:
-    """Iterations between sender and receiver -> messages that were averaged; empty without gossip."""
-    file = run.record.directory / GOSSIP
-    found: dict[str, int] = json.loads(file.read_text())["traffic"]["staleness"] if file.exists() else {}
-    counts = Counter[int]()
-    for behind, messages in found.items():
-        counts[abs(int(behind))] += messages  # a sender may be ahead, too
-    return counts
-
-
 def _shares(runs: Sequence[LoadedRun]) -> dict[str, float]:
     """Part -> share of the members' time, the mean over runs."""
-    rows = [run.record.rows[-1] for run in runs if run.record.rows]
-    parts = dict.fromkeys(name for row in rows for name in row if name.startswith("time/"))
-    return {name.removeprefix("time/"): float(np.mean([row.get(name, 0.0) for row in rows])) for name in parts}
+    known = [run.shares for run in runs if run.shares]
+    parts = dict.fromkeys(part for shares in known for part in shares)
+    return {part: float(np.mean([shares.get(part, 0.0) for shares in known])) for part in parts}
 
 
 def _run(method: Method, run: LoadedRun, scores: Scores) -> Entry:

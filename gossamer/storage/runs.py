@@ -8,6 +8,7 @@ import os
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import NoneType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from gossamer.config.config import Config
@@ -20,6 +21,12 @@ State: TypeAlias = Literal["running", "ended", "interrupted", "short", "crashed"
 Row: TypeAlias = dict[str, Any]  # a line of metrics.jsonl
 
 TAIL_BYTES = 100_000  # at the end of a file, which hold its last line
+NUMBER = (int, float, NoneType)
+RESULT_TYPES: dict[str, tuple[type, ...]] = {  # of the fields of `result.json` that are read
+    "steps": (int,), "ended": (str,), "machine": (dict, NoneType), "policy_lag": (dict, NoneType),
+    **dict.fromkeys(("short", "frames", "seconds", "steps_per_second", "mean_return"), NUMBER),
+    **dict.fromkeys(("stop_at_return", "solved_steps"), NUMBER),
+}  # fmt: skip
 
 
 class EpisodeRow(NamedTuple):
@@ -57,6 +64,8 @@ class RunRecord:
             raise UserError(f"{self.directory / RESULT}: damaged ({error}); resume the run") from error
         if not isinstance(found, dict) or not {"steps", "short", "ended"} <= found.keys():
             raise UserError(f"{self.directory / RESULT}: damaged (fields are missing); resume the run")
+        if wrong := [name for name, kinds in RESULT_TYPES.items() if not isinstance(found.get(name), kinds)]:
+            raise UserError(f"{self.directory / RESULT}: damaged ({wrong[0]} is of a wrong type); resume the run")
         return None if self.last_row.get("steps", 0) > found["steps"] else found
 
     @cached_property

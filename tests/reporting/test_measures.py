@@ -21,8 +21,8 @@ def compared(folder: Path, **labels: Path) -> Comparison:
     return comparison.compare(*load(sources([folder], labels)))
 
 
-def evaluated(run: Path, mean: float, protocol: str = "plain", *, greedy: bool = False) -> None:
-    content = {"episodes": 30, "greedy": greedy, "mean_return": mean}
+def evaluated(run: Path, mean: float, protocol: str = "plain", **other: object) -> None:
+    content = {"episodes": 30, "greedy": False, "mean_return": mean, "steps": 3_000, "max_steps": 27_000} | other
     (run / f"evaluation-{protocol}.json").write_text(json.dumps(content))
 
 
@@ -45,26 +45,62 @@ def test_evaluations_are_taken_where_all_runs_have_one_of_the_same_kind(tmp_path
     found = measures.scores(compared(tmp_path))
     assert (found.values, found.of_training) == ({one: 0.25, two: 0.75}, False)
     assert "30 evaluation games (gossamer evaluate, protocol plain, sampled actions)" in found.what
-    (two / "evaluation-plain.json").write_text("{}")
-    with pytest.raises(UserError, match=r"evaluation-plain\.json: damaged"):
-        measures.scores(compared(tmp_path))
 
 
-def test_evaluations_beside_training_are_taken_where_all_runs_have_one_at_their_end(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        ({"steps": 2_000}, "2 ended at 3,000 steps and was evaluated at 2,000"),  # resumed since, or --checkpoint best
+        ({"max_steps": 100}, "the evaluations of the runs differ in max_steps"),
+        ({"episodes": 29}, "the evaluations of the runs differ in episodes"),
+        ({"member": "0", "greedy": True}, "the evaluations of the runs differ in greedy, member"),
+    ],
+)
+def test_stale_and_unlike_evaluations_are_no_scores_and_a_note_says_so(
+    tmp_path: Path, other: dict[str, object], why: str
+) -> None:
+    one, two = (write_run(tmp_path / str(seed), rising(1.0), seed=seed) for seed in (1, 2))
+    evaluated(one, 0.25, member="average")
+    evaluated(two, 0.75)  # of one member: there is no other average
+    assert not measures.scores(compared(tmp_path)).of_training
+    evaluated(two, 0.75, **other)
+    found = compared(tmp_path)
+    scores = measures.scores(found)
+    assert scores.of_training
+    (note,) = scores.notes
+    assert note.startswith("evaluation-plain.json: not used as scores, as ")
+    assert note.endswith(f"{why}.")
+    assert note in summary(found, scores, {})["notes"]
+
+
+def test_games_of_two_environments_may_be_cut_off_at_different_steps(tmp_path: Path) -> None:
+    one, two = write_run(tmp_path / "1", rising(1.0)), write_run(tmp_path / "2", rising(1.0), env="CartPole-v1")
+    evaluated(one, 0.25)
+    evaluated(two, 0.75, max_steps=500)
+    assert measures.scores(compared(tmp_path)).values == {one: 0.25, two: 0.75}
+
+
+def test_evaluations_beside_training_are_taken_where_all_runs_have_one_of_their_end(tmp_path: Path) -> None:
     one, two = (write_run(tmp_path / str(seed), rising(1.0), seed=seed, eval_every=1_000) for seed in (1, 2))
     end = 3_000
     beside(one, 0.25, end)
-    assert measures.scores(compared(tmp_path)).of_training
-    beside(two, 0.5, end - 1_000)  # a later one was due
+    assert measures.scores(compared(tmp_path)).notes == (
+        "evaluations.jsonl: not used as scores, as only 1 of the 2 runs have one.",
+    )
+    beside(two, 0.5, end - 1)
     assert measures.scores(compared(tmp_path)).of_training
     beside(two, 0.75, end, episodes=11)
     assert measures.scores(compared(tmp_path)).of_training
     beside(two, 0.75, end)
     found = measures.scores(compared(tmp_path))
-    assert (found.values, found.of_training) == ({one: 0.25, two: 0.75}, False)
+    assert (found.values, found.of_training, found.notes) == ({one: 0.25, two: 0.75}, False, ())
     assert "last evaluation of 10 games beside training (--eval-every, protocol plain)" in found.what
-    for run in (one, two):
-        evaluated(run, 0.125)
+    evaluated(one, 0.125)
+    evaluated(two, 0.125, steps=end - 1)
+    found = measures.scores(compared(tmp_path))
+    assert found.values == {one: 0.25, two: 0.75}  # the next kind, and the note on the first
+    assert len(found.notes) == 1
+    evaluated(two, 0.125)
     assert measures.scores(compared(tmp_path)).values == {one: 0.125, two: 0.125}
 
 

@@ -57,17 +57,29 @@ def test_a_damaged_study_is_refused(tmp_path: Path) -> None:
         ("result.json", {"ended": "SIGINT"}, "interrupted at 3,000 of 3,000 steps"),
         ("result.json", {"short": 7}, "short at 3,000 of 3,000 steps"),
         ("result.json", {"mean_return": None}, "no episode has ended"),
+        ("result.json", {"frames": "many"}, "result.json: damaged (frames is of a wrong type)"),
+        ("result.json", {"ended": 3}, "result.json: damaged (ended is of a wrong type)"),
+        ("episodes.csv metrics.jsonl", "", "episodes.csv and metrics.jsonl: missing or empty"),
+        ("episodes.csv metrics.jsonl", None, "episodes.csv and metrics.jsonl: missing or empty"),
+        ("episodes.csv", "steps\n10,0.5,a,catch,0,nan,10\n", "episodes.csv: damaged (a number is not finite)"),
+        ("gossip.json", '{"traffic": {"stal', "gossip.json: damaged (JSONDecodeError("),
+        ("gossip.json", '{"traffic": {}}', "gossip.json: damaged (KeyError('staleness'))"),
+        ("evaluation-plain.json", "{}", "evaluation-plain.json: damaged (KeyError("),
+        ("evaluations.jsonl", '{"steps": 3000}\n', "evaluations.jsonl: damaged (KeyError("),
+        ("evaluations.jsonl", "[]\n", "evaluations.jsonl: damaged (a line has no steps)"),
+        ("metrics.jsonl", '{"steps": 3000, "time/env": "long"}\n', "metrics.jsonl: damaged (ValueError("),
     ],
 )
 def test_a_run_that_cannot_be_used_is_left_out_and_named(
     tmp_path: Path, file: str, text: str | dict[str, object] | None, reason: str
 ) -> None:
     good, bad = write_run(tmp_path / "good", rising(1.0)), write_run(tmp_path / "bad", rising(1.0))
-    if text is None:
-        (bad / file).unlink()
-    else:
-        whole = text if isinstance(text, str) else json.dumps(json.loads((bad / file).read_text()) | text)
-        (bad / file).write_text(whole)
+    for name in file.split():
+        if text is None:
+            (bad / name).unlink()
+        else:
+            whole = text if isinstance(text, str) else json.dumps(json.loads((bad / name).read_text()) | text)
+            (bad / name).write_text(whole)
     runs, left_out = load(sources([tmp_path], {}))
     assert [run.record.directory for run in runs] == [good]
     assert [each.directory for each in left_out] == [bad]

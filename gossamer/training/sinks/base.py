@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from gossamer.config.config import Config
 from gossamer.config.file import flat, to_dict
+from gossamer.storage.studies import is_study
 
 Outcome: TypeAlias = Literal["finished", "interrupted", "failed"]
 Scalars: TypeAlias = dict[str, float]
@@ -31,8 +32,15 @@ class RunInfo:
 
     @property
     def name(self) -> str:
-        """The name of the run directory."""
-        return self.directory.resolve().name
+        """The name of the run directory; of a run of a study, its path in there: `paac/pong/seed-1`."""
+        path = self.directory.resolve()
+        study = next(filter(is_study, path.parents), path.parent)
+        return path.relative_to(study).as_posix()
+
+    @property
+    def path(self) -> str:
+        """The path of the run directory, which no other run has."""
+        return str(self.directory.resolve())
 
 
 def run_info(directory: Path, config: Config) -> RunInfo:

@@ -30,7 +30,7 @@ class TensorBoard:
         self._records = RecordWriter(open(directory / name, "wb"))  # noqa: SIM115
         self._add(Event(wall_time=time.time(), file_version="brain.Event:2"))
         options = {name: v if isinstance(v, bool | int | float | str) else str(v) for name, v in run.options.items()}
-        self._add(Event(wall_time=time.time(), summary=hparams_pb(options, trial_id=run.name)))
+        self._add(Event(wall_time=time.time(), summary=hparams_pb(options, trial_id=run.path)))
         self._text("config", json.dumps(run.config, indent=2))
 
     def write(self, scalars: Scalars, steps: int) -> None:

@@ -16,7 +16,7 @@ class Trackio:
 
     def start(self, run: RunInfo, key: str | None) -> str:
         # It continues a run by its name, so the name must be unique: other runs may be in directories of this name.
-        name = key or f"{run.name}-{secrets.token_hex(3)}"
+        name = key or f"{run.name.replace('/', '-')}-{secrets.token_hex(3)}"
         self._run = trackio.init(
             project=PROJECT,
             name=name,

@@ -11,6 +11,7 @@ from some_sinks import info
 
 import gossamer
 from gossamer.errors import UserError
+from gossamer.storage import studies
 from gossamer.storage.contents import survey
 from gossamer.training.sinks import choice
 from gossamer.training.sinks.base import RunInfo
@@ -74,6 +75,13 @@ def test_runs_that_differ_in_their_seed_are_one_group(tmp_path: Path) -> None:
     assert group().startswith("paac-a2c-catch-")
     assert group(seed=1) == group(seed=2) == group(log="none", eval_every=10, steps=50)
     assert group(learning_rate=0.1) != group()
+
+
+def test_a_run_of_a_study_is_named_after_its_path_in_there(tmp_path: Path) -> None:
+    place = tmp_path / "paac" / "catch" / "seed-1"
+    assert info(place).name == "seed-1"
+    studies.write(tmp_path, [])
+    assert info(place).name == "paac/catch/seed-1"
 
 
 def test_a_run_without_sinks_has_its_own_files_alone(tmp_path: Path) -> None:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from some_runs import trained
 from some_sinks import info
+from tensorboard.backend.event_processing.data_provider import MultiplexerDataProvider
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
+from tensorboard.context import RequestContext
 from tensorboard.plugins.hparams import api_pb2, plugin_data_pb2
+from tensorboard.plugins.hparams.backend_context import Context
+from tensorboard.plugins.hparams.list_session_groups import Handler
 
 from gossamer.training.recorder import Recorder
 from gossamer.training.sinks.base import Outcome
@@ -90,6 +96,26 @@ def test_the_hparams_page_has_options_and_status(tmp_path: Path, outcome: Outcom
     assert options["last_action_reward"].bool_value is False
     assert options["init_from"].string_value == "None"
     assert hparams(tmp_path, "session_end_info").session_end_info.status == status
+
+
+def test_runs_with_directories_of_one_name_are_trials_of_their_own(tmp_path: Path) -> None:
+    for name in ("paac/catch/seed-1", "gala/catch/seed-1"):
+        (tmp_path / name).mkdir(parents=True)
+        recorder(tmp_path / name).close()
+    found = {group.sessions[0].name: len(group.sessions) for group in session_groups(tmp_path)}
+    assert found == {"gala/catch/seed-1/tensorboard": 1, "paac/catch/seed-1/tensorboard": 1}
+
+
+def session_groups(folder: Path) -> list[Any]:
+    """The rows of the HPARAMS page, as TensorBoard makes them."""
+    runs = EventMultiplexer()
+    runs.AddRunsFromDirectory(str(folder))
+    runs.Reload()
+    source = Context(SimpleNamespace(data_provider=MultiplexerDataProvider(runs, str(folder))))
+    request = api_pb2.ListSessionGroupsRequest(
+        start_index=0, slice_size=10, allowed_statuses=[api_pb2.STATUS_UNKNOWN, api_pb2.STATUS_SUCCESS]
+    )
+    return list(Handler(RequestContext(), source, "", request).run().session_groups)
 
 
 def test_a_run_has_events(tmp_path: Path) -> None:
