@@ -100,8 +100,13 @@ def test_every_step_is_learned_from_once_and_the_lag_is_bounded(launch: Launcher
 
 @launchers
 @pytest.mark.parametrize("algorithm", [VTrace(), AsyncPPO(epochs=2, num_minibatches=2)], ids=["vtrace", "appo"])
-def test_learners_that_average_gradients_stay_equal(launch: Launcher, algorithm: Any) -> None:
-    task = a_task(algorithm=algorithm, rate=0.01, anneal_steps=400)
+@pytest.mark.parametrize("observations", [False, True], ids=["", "observations"])
+@pytest.mark.parametrize("returns", [False, True], ids=["", "returns"])
+def test_learners_that_average_gradients_stay_equal(
+    launch: Launcher, algorithm: Any, observations: bool, returns: bool
+) -> None:
+    normalized = {"normalize_observations": observations, "normalize_returns": returns}
+    task = a_task(algorithm=algorithm, rate=0.01, anneal_steps=400, **normalized)
     watcher = end_of(task, launch, steps=480, num_envs=6, actors=1, learners=2, depth=2)
     states = [watcher.saved[f"learn[{rank}]"]["learner"] for rank in range(2)]
     assert differences(states[0]["model"], states[1]["model"]) == []
@@ -109,8 +114,9 @@ def test_learners_that_average_gradients_stay_equal(launch: Launcher, algorithm:
     assert sum(r.learned for r in watcher.records) == 480
 
 
-def test_learners_that_average_gradients_are_resumed_alike(tmp_path: Path) -> None:
-    run = gossamer.train("impala", env="catch", learners=2, actors=1, num_envs=8, steps=3_000, checkpoint_every=0.5,
+@pytest.mark.parametrize("env", ["catch", "Pendulum-v1"])  # continuous actions: observations and returns normalised
+def test_learners_that_average_gradients_are_resumed_alike(env: str, tmp_path: Path) -> None:
+    run = gossamer.train("impala", env=env, learners=2, actors=1, num_envs=8, steps=3_000, checkpoint_every=0.5,
                          run_dir=tmp_path / "run")  # fmt: skip
     assert run.result["learned"] == run.result["steps"]
     again = gossamer.resume(run.directory, steps=6_000)
