@@ -29,7 +29,15 @@ class Gradient:
     rate: float  # learning rate
 
 
-Given: TypeAlias = Gradient | Observed  # a learner gives `Observed` between its steps
+@dataclass(frozen=True)
+class Start:
+    """What a restarted learner would continue from. All of them continue from the first learner's."""
+
+    parameters: Tensor  # [P]
+    version: Version
+
+
+Given: TypeAlias = Start | Gradient | Observed  # `Start` in the first round; `Observed` between steps
 
 
 class Gradients:
@@ -76,13 +84,14 @@ class AllReduce:
 
     def join(self, ctx: Context, learner: Learning, state: Tree | None = None) -> Link:
         state = state or {}
+        version = int(state.get("iteration", 0))
         if ctx.restarts:  # the first learner may have found newer parameters than those of the checkpoint
-            mine = Gradient(learner.flat.vector.clone(), 0.0)
-            first, *_ = self.gradients.exchange(ctx.rank, -1, mine)
-            assert isinstance(first, Gradient)
-            learner.flat.swap(first.vector.clone())
-        inner = self.inner.join(ctx, learner, state.get("inner"))
-        return AllReduceLink(self.gradients, ctx.rank, learner, inner, int(state.get("iteration", 0)))
+            first, *_ = self.gradients.exchange(ctx.rank, 0, Start(learner.flat.vector.clone(), version))
+            assert isinstance(first, Start)
+            learner.flat.swap(first.parameters.clone())
+            version = first.version
+        inner = self.inner.join(ctx, learner, {**state.get("inner", {}), "iteration": version})
+        return AllReduceLink(self.gradients, ctx.rank, learner, inner, version)
 
 
 class AllReduceLink:
@@ -91,7 +100,7 @@ class AllReduceLink:
     def __init__(self, gradients: Gradients, rank: int, learner: Learning, inner: Link, version: Version) -> None:
         self._gradients, self._rank, self._learner, self._inner = gradients, rank, learner, inner
         self._flat, self.version = learner.flat, version
-        self._round = 0
+        self._round = 0  # the one of `Start`
         self._local: LocalStep | None = None  # of the last step
         if isinstance(learner.model, ActorCritic) and learner.model.observes:
             learner.model.share = self._share

@@ -250,6 +250,29 @@ def test_a_learner_whose_host_dies_goes_on_from_the_newest_parameters_of_an_acto
     assert sum(r.steps for r in watcher.records) >= 6_000
 
 
+def test_learners_end_at_the_same_version_although_one_has_fewer_batches() -> None:
+    watcher = end_of(a_task(algorithm=VTrace()), Simulation(0, FAR), steps=300, hosts=2, learners=2, num_envs=6)
+    first, second = (watcher.saved[f"learn[{rank}]"] for rank in range(2))
+    assert first["learner"]["updates"] != second["learner"]["updates"]  # of 25 rollouts, one has a batch more
+    assert differences(first["exchange"], second["exchange"]) == []
+    assert differences(first["learner"]["model"], second["learner"]["model"]) == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_all_learners_of_a_host_that_dies_go_on_from_the_same_version(seed: int) -> None:
+    watcher = Dying(steps=6_000)
+    task = a_task(algorithm=VTrace(), normalize_observations=True, normalize_returns=True)
+    wired = impala(task, hosts=2, learners=2, actors=1, num_envs=6, depth=2)
+    Simulation(seed, FAR, Faults(crashes=[(2.0, "learner", 1.0)]))(wired, watcher)
+    (note,) = watcher.notes
+    assert "from an actor's host" in note
+    assert min(behind for r in watcher.records for behind in r.lag) >= 0
+    first, second = (watcher.saved[f"learn[{rank}]"] for rank in range(2))
+    assert first["exchange"]["iteration"] > int(note.split()[-3].replace(",", ""))
+    assert differences(first["exchange"], second["exchange"]) == []
+    assert differences(first["learner"]["model"], second["learner"]["model"]) == []
+
+
 def test_memory_reaches_the_learner_through_the_queue(tmp_path: Path) -> None:
     task = a_task(Recall(delay=3, cues=2), VTrace(gae_lambda=0.9), rate=5e-3, rollout_length=4, memory="gru",
                   memory_units=16)  # fmt: skip
