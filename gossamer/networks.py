@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
@@ -13,7 +13,7 @@ from torch.func import functional_call
 from gossamer.data import Array, Tree
 from gossamer.distributions import Distribution
 from gossamer.memory import Kind, Memory
-from gossamer.normalization import Normalized, ValueHead
+from gossamer.normalization import Normalized, Observed, Sample, ValueHead
 from gossamer.observations import MASK, Layout, Part
 from gossamer.options import option, options
 from gossamer.spaces import Spec
@@ -147,6 +147,7 @@ class ActorCritic(nn.Module):
         self.value: nn.Module = ValueHead(width) if network.normalize_returns else nn.Linear(width, 1)
         self._split = network.separate_critic
         self.observes = network.normalize_observations or network.normalize_returns  # whether `observe` has an effect
+        self.share: Callable[[Observed], None] | None = None  # called in place of `include`: see `AllReduce`
         if network.orthogonal:
             _orthogonal(self)
         if spec.pixels:
@@ -186,19 +187,32 @@ class ActorCritic(nn.Module):
         """Deviation of returns []; None if they are not normalised. The `returns` [N] of the first rollout set it."""
         if not isinstance(self.value, ValueHead):
             return None
-        self.value.begin(returns)
+        if not self.value.begun:
+            (self.share or self.include)(Observed((Sample.of(returns),), first=True))
         return self.value.moments.deviation
 
     def observe(self, obs: Tensor, returns: Tensor) -> None:
         """Include a rollout's observations [N, *O] and returns [N] in the running statistics, if there are any."""
+        values = [returns] if isinstance(self.value, ValueHead) else []
+        layout = self.spec.layout
+        values += [layout.part(obs, name) if layout else obs for name, _ in self._normalized()]
+        (self.share or self.include)(Observed(tuple(map(Sample.of, values))))
+
+    def include(self, observed: Observed) -> None:
+        """Include a rollout in the running statistics."""
+        samples = list(observed.samples)
         if isinstance(self.value, ValueHead):
-            self.value.update(returns)
+            (self.value.begin if observed.first else self.value.update)(samples.pop(0))
+        if not observed.first:
+            for (_, module), sample in zip(self._normalized(), samples, strict=True):
+                module.moments.update(sample)
+
+    def _normalized(self) -> list[tuple[str, Normalized]]:
+        """The inputs with running statistics, by the name of their part of the observation."""
+        inputs: list[tuple[str, nn.Module]] = [("", self.centre)]
         if isinstance(self.centre, CentredParts):
-            for part, module in zip(self.centre.parts, self.centre.inputs, strict=True):
-                if isinstance(module, Normalized):
-                    module.moments.update(self.centre.layout.part(obs, part.name))
-        elif isinstance(self.centre, Normalized):
-            self.centre.moments.update(obs)
+            inputs = [(part.name, module) for part, module in zip(self.centre.parts, self.centre.inputs, strict=True)]
+        return [(name, module) for name, module in inputs if isinstance(module, Normalized)]
 
     def _heads(self, features: Tensor, obs: Observations) -> tuple[Distribution, Tensor]:
         """Map features [N, F] of obs [N, *O] to distributions and values [N]."""

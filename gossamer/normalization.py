@@ -7,12 +7,50 @@ only after the updates of a rollout, never when acting or evaluating.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
 
 CLIP = 10.0  # normalised observations are clipped to +-CLIP (OpenAI baselines' VecNormalize)
 EPSILON = 1e-8  # added to variances
 LONG, SHORT = 1_000_000, 100  # rollouts over which the statistics of observations, and of returns, are taken
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Number, mean and variance of a rollout's values."""
+
+    count: int
+    mean: Tensor  # [*shape]
+    variance: Tensor  # [*shape]
+
+    @classmethod
+    @torch.no_grad()
+    def of(cls, values: Tensor) -> Sample:
+        """Of values [N, *shape]."""
+        variance, mean = torch.var_mean(values.float(), dim=0, correction=0)
+        return cls(len(values), mean, variance)
+
+
+def pooled(samples: Sequence[Sample]) -> Sample:
+    """The moments of the values of all samples together, computed in their order."""
+    count, device = sum(each.count for each in samples), samples[0].mean.device
+    mean, square = (torch.zeros_like(samples[0].mean) for _ in range(2))
+    for each in samples:
+        mean += each.count / count * each.mean.to(device)
+    for each in samples:
+        square += each.count / count * (each.variance.to(device) + (each.mean.to(device) - mean).square())
+    return Sample(count, mean, square)
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What a network's running statistics learn from a rollout."""
+
+    samples: tuple[Sample, ...]  # of the returns and of each observation, where they are normalised
+    first: bool = False  # only of the first rollout's returns, before its updates
 
 
 class Moments(nn.Module):
@@ -32,12 +70,11 @@ class Moments(nn.Module):
         return (self.variance.clamp(min=0.0) + EPSILON).sqrt()
 
     @torch.no_grad()
-    def update(self, values: Tensor) -> None:
-        """Include a rollout's values [N, *shape] (Chan et al. 1979, parallel mean and variance)."""
-        variance, mean = torch.var_mean(values.float(), dim=0, correction=0)
-        weight, difference = 1.0 / (1.0 + self.rollouts.item()), mean - self.mean
+    def update(self, sample: Sample) -> None:
+        """Include a rollout's values (Chan et al. 1979, parallel mean and variance)."""
+        weight, difference = 1.0 / (1.0 + self.rollouts.item()), sample.mean - self.mean
         self.mean.add_(weight * difference)
-        self.variance.mul_(1.0 - weight).add_(weight * variance + weight * (1.0 - weight) * difference.square())
+        self.variance.mul_(1.0 - weight).add_(weight * sample.variance + weight * (1.0 - weight) * difference.square())
         self.rollouts.add_(1).clamp_(max=self.most)
 
 
@@ -66,14 +103,18 @@ class ValueHead(nn.Module):
         values: Tensor = self.linear(features) * self.moments.deviation + self.moments.mean
         return values
 
-    def begin(self, returns: Tensor) -> None:
-        """Take the units from the first rollout's returns [N], before the layer is trained."""
-        if not self.moments.rollouts:
-            self.moments.update(returns)
+    @property
+    def begun(self) -> bool:
+        """Whether the units have been taken from returns."""
+        return bool(self.moments.rollouts)
+
+    def begin(self, returns: Sample) -> None:
+        """Take the units from the first rollout's returns, before the layer is trained."""
+        self.moments.update(returns)
 
     @torch.no_grad()
-    def update(self, returns: Tensor) -> None:
-        """Include a rollout's returns [N]."""
+    def update(self, returns: Sample) -> None:
+        """Include a rollout's returns."""
         mean, deviation = self.moments.mean.clone(), self.moments.deviation
         self.moments.update(returns)
         ratio = deviation / self.moments.deviation

@@ -13,7 +13,7 @@ from gossamer.envs.toy import Counter
 from gossamer.exchange import AloneLink
 from gossamer.exchange.flat import Flat
 from gossamer.learner import Learner
-from gossamer.normalization import Moments, Normalized, ValueHead
+from gossamer.normalization import Moments, Normalized, Sample, ValueHead, pooled
 from gossamer.spaces import Discrete
 from gossamer.torsos import mlp
 
@@ -21,7 +21,7 @@ from gossamer.torsos import mlp
 def test_moments_are_those_of_all_rollouts_together() -> None:
     moments, rollouts = Moments((2,), 1_000), torch.randn(5, 40, 2) * torch.tensor([3.0, 0.1]) + torch.tensor([50.0, 0])
     for values in rollouts:
-        moments.update(values)
+        moments.update(Sample.of(values))
     together = rollouts.flatten(0, 1)
     assert_close(moments.mean.data, together.mean(0))
     assert_close(moments.variance.data, together.var(0, correction=0))
@@ -31,8 +31,15 @@ def test_old_rollouts_count_less_from_the_last_one_on() -> None:
     # Of at most 1 rollout before: the second has weight 1/2 (mean 2), the third 1/2 again: 0.5 * 2 + 0.5 * 8 = 5.
     moments = Moments((), 1)
     for value in (0.0, 4.0, 8.0):
-        moments.update(torch.full((3,), value))
+        moments.update(Sample.of(torch.full((3,), value)))
     assert moments.mean.item() == 5.0
+
+
+def test_samples_that_are_pooled_are_one_sample_of_all_values() -> None:
+    values = torch.randn(60, 2) * torch.tensor([3.0, 0.1]) + torch.tensor([5.0, 0.0])
+    found, together = pooled([Sample.of(each) for each in values.split([10, 49, 1])]), Sample.of(values)
+    assert found.count == 60
+    assert_close((found.mean, found.variance), (together.mean, together.variance))
 
 
 def test_before_the_first_rollout_nothing_changes() -> None:
@@ -43,9 +50,9 @@ def test_before_the_first_rollout_nothing_changes() -> None:
 
 def test_values_stay_what_they_were_when_the_statistics_change() -> None:
     head, features = ValueHead(4), torch.randn(10, 4)
-    head.begin(torch.randn(50) * 2 + 1)  # the first rollout gives the untrained layer its units
+    head.begin(Sample.of(torch.randn(50) * 2 + 1))  # the first rollout gives the untrained layer its units
     before = head(features)
-    head.update(torch.randn(50) * 30 - 7)
+    head.update(Sample.of(torch.randn(50) * 30 - 7))
     assert head.moments.deviation > 5
     assert_close(head(features), before, rtol=1e-4, atol=1e-4)
 
@@ -53,7 +60,7 @@ def test_values_stay_what_they_were_when_the_statistics_change() -> None:
 def test_a_normalised_value_is_in_units_of_returns() -> None:
     head = ValueHead(3)
     torch.nn.init.zeros_(head.linear.weight), torch.nn.init.ones_(head.linear.bias)
-    head.begin(torch.tensor([2.0, 6.0]))  # mean 4, deviation 2: an output of 1 is 4 + 2
+    head.begin(Sample.of(torch.tensor([2.0, 6.0])))  # mean 4, deviation 2: an output of 1 is 4 + 2
     assert_close(head(torch.zeros(1, 3)), torch.tensor([[6.0]]))
 
 

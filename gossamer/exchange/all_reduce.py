@@ -1,9 +1,14 @@
-"""All-reduce: learners average their gradients before each step, so that they keep equal parameters."""
+"""All-reduce: learners average their gradients before each step, so that they keep equal parameters.
+
+Running statistics are parameters that change without a step. After each rollout the learners exchange the moments of
+what they observed, and each includes the moments of all learners together.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -11,43 +16,56 @@ from torch import Tensor, nn
 from gossamer.data import Tree, Version
 from gossamer.exchange.base import Alone, Exchange, Learning, Link, LocalStep, Stepped
 from gossamer.exchange.gossip.records import Record
+from gossamer.networks import ActorCritic
+from gossamer.normalization import Observed, pooled
 from gossamer.program import Context, Wait, waits
 
 
 @dataclass(frozen=True)
-class Given:
+class Gradient:
     """What a learner gives for a step."""
 
-    gradient: Tensor  # [P]
+    vector: Tensor  # [P]
     rate: float  # learning rate
 
 
+@dataclass(frozen=True)
+class Start:
+    """What a restarted learner would continue from. All of them continue from the first learner's."""
+
+    parameters: Tensor  # [P]
+    version: Version
+
+
+Given: TypeAlias = Start | Gradient | Observed  # `Start` in the first round; `Observed` between steps
+
+
 class Gradients:
-    """Service: collects one gradient of each learner for each step. Learners of one host share them by reference."""
+    """Service: collects what each learner gives in each round. Learners of one host share tensors by reference."""
 
     def __init__(self, learners: int) -> None:
         self._active = set(range(learners))  # those that still have batches to learn from
         self._learners = set(range(learners))
-        self._given: dict[int, dict[int, Given]] = {}  # step -> learner -> what it gave
-        self._seen: dict[int, set[int]] = {}  # step -> learners that have the answer
+        self._given: dict[int, dict[int, Given]] = {}  # round -> learner -> what it gave
+        self._seen: dict[int, set[int]] = {}  # round -> learners that have the answer
 
     @waits
-    def exchange(self, rank: int, step: int, given: Given | None) -> Wait[tuple[Given, ...]]:
-        """Give a gradient, and return those of all learners, in the order of their ranks. Waits until every learner
-        that still has batches has given its own for this step. None: this learner has no more batches. The result is
-        empty when no learner has any."""
+    def exchange(self, rank: int, number: int, given: Given | None) -> Wait[tuple[Given, ...]]:
+        """Give something in the round `number`, and return what all learners gave, in the order of their ranks. Waits
+        until every learner that still has batches has given something. None: this learner has no more batches. The
+        result is empty when no learner has any."""
         if given is None:
             self._active.discard(rank)
         else:
-            self._given.setdefault(step, {})[rank] = given
-        while self._active and not self._active <= self._given.get(step, {}).keys():
+            self._given.setdefault(number, {})[rank] = given
+        while self._active and not self._active <= self._given.get(number, {}).keys():
             yield
-        found = self._given.get(step, {})
-        seen = self._seen.setdefault(step, set())
+        found = self._given.get(number, {})
+        seen = self._seen.setdefault(number, set())
         seen.add(rank)
         if seen >= self._learners:
-            self._given.pop(step, None)
-            del self._seen[step]
+            self._given.pop(number, None)
+            del self._seen[number]
         return tuple(found[each] for each in sorted(found))
 
     def leave(self, rank: int) -> None:
@@ -66,12 +84,14 @@ class AllReduce:
 
     def join(self, ctx: Context, learner: Learning, state: Tree | None = None) -> Link:
         state = state or {}
+        version = int(state.get("iteration", 0))
         if ctx.restarts:  # the first learner may have found newer parameters than those of the checkpoint
-            mine = Given(learner.flat.vector.clone(), 0.0)
-            first, *_ = self.gradients.exchange(ctx.rank, -1, mine)
-            learner.flat.swap(first.gradient.clone())
-        inner = self.inner.join(ctx, learner, state.get("inner"))
-        return AllReduceLink(self.gradients, ctx.rank, learner, inner, int(state.get("iteration", 0)))
+            first, *_ = self.gradients.exchange(ctx.rank, 0, Start(learner.flat.vector.clone(), version))
+            assert isinstance(first, Start)
+            learner.flat.swap(first.parameters.clone())
+            version = first.version
+        inner = self.inner.join(ctx, learner, {**state.get("inner", {}), "iteration": version})
+        return AllReduceLink(self.gradients, ctx.rank, learner, inner, version)
 
 
 class AllReduceLink:
@@ -80,14 +100,18 @@ class AllReduceLink:
     def __init__(self, gradients: Gradients, rank: int, learner: Learning, inner: Link, version: Version) -> None:
         self._gradients, self._rank, self._learner, self._inner = gradients, rank, learner, inner
         self._flat, self.version = learner.flat, version
+        self._round = 0  # the one of `Start`
+        self._local: LocalStep | None = None  # of the last step
+        if isinstance(learner.model, ActorCritic) and learner.model.observes:
+            learner.model.share = self._share
 
     def step(self, local: LocalStep) -> Stepped:
-        mine = Given(self._flat.gradient(), self._learner.rate)
-        return self._apply(self._gradients.exchange(self._rank, self.version, mine), local)
+        self._local = local
+        return self._apply(self._exchange(Gradient(self._flat.gradient(), self._learner.rate)), local)
 
     def finish(self, local: LocalStep) -> None:
-        while every := self._gradients.exchange(self._rank, self.version, None):
-            self._apply(every, local)
+        while every := self._exchange(None):
+            self._follow(every, local)
 
     def refresh(self, model: nn.Module) -> Version:
         return self.version
@@ -102,11 +126,37 @@ class AllReduceLink:
     def state_dict(self) -> Tree:
         return {"iteration": self.version, "inner": self._inner.state_dict()}
 
+    def _exchange(self, mine: Given | None) -> tuple[Given, ...]:
+        """Take part in the next round."""
+        self._round += 1
+        return self._gradients.exchange(self._rank, self._round, mine)
+
+    def _share(self, observed: Observed) -> None:
+        """Include what all learners have observed. Meanwhile take the steps of those that have more of them to take
+        with their batch: statistics change between batches only."""
+        while not self._follow(self._exchange(observed), self._local):
+            pass
+
+    def _follow(self, every: Sequence[Given], local: LocalStep | None) -> bool:
+        """Do what the others do: take their step, or include what all have observed. Returns whether it was the
+        latter."""
+        if any(isinstance(each, Gradient) for each in every):
+            assert local is not None, "what is observed first is observed before the first step"
+            self._apply(every, local)
+            return False
+        observed = [each for each in every if isinstance(each, Observed)]
+        samples = tuple(map(pooled, zip(*(each.samples for each in observed), strict=True)))
+        model = self._learner.model
+        assert isinstance(model, ActorCritic), "only these observe"
+        model.include(Observed(samples, observed[0].first))
+        return True
+
     def _apply(self, every: Sequence[Given], local: LocalStep) -> Stepped:
         """Take the step along the mean gradient, at the mean learning rate."""
+        given = [each for each in every if isinstance(each, Gradient)]
         device = self._flat.vector.device
-        self._flat.set_gradient(torch.stack([each.gradient.to(device) for each in every]).mean(0))
-        self._learner.rate = sum(each.rate for each in every) / len(every)
+        self._flat.set_gradient(torch.stack([each.vector.to(device) for each in given]).mean(0))
+        self._learner.rate = sum(each.rate for each in given) / len(given)
         stepped = self._inner.step(local)
         self.version += stepped.finite
         return stepped

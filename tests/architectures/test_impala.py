@@ -102,8 +102,13 @@ def test_every_step_is_learned_from_once_and_the_lag_is_bounded(launch: Launcher
 
 @launchers
 @pytest.mark.parametrize("algorithm", [VTrace(), AsyncPPO(epochs=2, num_minibatches=2)], ids=["vtrace", "appo"])
-def test_learners_that_average_gradients_stay_equal(launch: Launcher, algorithm: Any) -> None:
-    task = a_task(algorithm=algorithm, rate=0.01, anneal_steps=400)
+@pytest.mark.parametrize("observations", [False, True], ids=["", "observations"])
+@pytest.mark.parametrize("returns", [False, True], ids=["", "returns"])
+def test_learners_that_average_gradients_stay_equal(
+    launch: Launcher, algorithm: Any, observations: bool, returns: bool
+) -> None:
+    normalized = {"normalize_observations": observations, "normalize_returns": returns}
+    task = a_task(algorithm=algorithm, rate=0.01, anneal_steps=400, **normalized)
     watcher = end_of(task, launch, steps=480, num_envs=6, actors=1, learners=2, depth=2)
     states = [watcher.saved[f"learn[{rank}]"]["learner"] for rank in range(2)]
     assert differences(states[0]["model"], states[1]["model"]) == []
@@ -111,8 +116,9 @@ def test_learners_that_average_gradients_stay_equal(launch: Launcher, algorithm:
     assert sum(r.learned for r in watcher.records) == 480
 
 
-def test_learners_that_average_gradients_are_resumed_alike(tmp_path: Path) -> None:
-    run = gossamer.train("impala", env="catch", learners=2, actors=1, num_envs=8, steps=3_000, checkpoint_every=0.5,
+@pytest.mark.parametrize("env", ["catch", "Pendulum-v1"])  # continuous actions: observations and returns normalised
+def test_learners_that_average_gradients_are_resumed_alike(env: str, tmp_path: Path) -> None:
+    run = gossamer.train("impala", env=env, learners=2, actors=1, num_envs=8, steps=3_000, checkpoint_every=0.5,
                          run_dir=tmp_path / "run")  # fmt: skip
     assert run.result["learned"] == run.result["steps"]
     again = gossamer.resume(run.directory, steps=6_000)
@@ -233,6 +239,29 @@ def test_a_learner_whose_host_dies_goes_on_from_the_newest_parameters_of_an_acto
     assert lost > 0
     assert updates > lost
     assert sum(r.steps for r in watcher.records) >= 6_000
+
+
+def test_learners_end_at_the_same_version_although_one_has_fewer_batches() -> None:
+    watcher = end_of(a_task(algorithm=VTrace()), Simulation(0, FAR), steps=300, hosts=2, learners=2, num_envs=6)
+    first, second = (watcher.saved[f"learn[{rank}]"] for rank in range(2))
+    assert first["learner"]["updates"] != second["learner"]["updates"]  # of 25 rollouts, one has a batch more
+    assert differences(first["exchange"], second["exchange"]) == []
+    assert differences(first["learner"]["model"], second["learner"]["model"]) == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_all_learners_of_a_host_that_dies_go_on_from_the_same_version(seed: int) -> None:
+    watcher = Dying(steps=6_000)
+    task = a_task(algorithm=VTrace(), normalize_observations=True, normalize_returns=True)
+    wired = impala(task, hosts=2, learners=2, actors=1, num_envs=6, depth=2)
+    Simulation(seed, FAR, Faults(crashes=[(2.0, "learner", 1.0)]))(wired, watcher)
+    (note,) = watcher.notes
+    assert "from an actor's host" in note
+    assert min(behind for r in watcher.records for behind in r.lag) >= 0
+    first, second = (watcher.saved[f"learn[{rank}]"] for rank in range(2))
+    assert first["exchange"]["iteration"] > int(note.split()[-3].replace(",", ""))
+    assert differences(first["exchange"], second["exchange"]) == []
+    assert differences(first["learner"]["model"], second["learner"]["model"]) == []
 
 
 @dataclass(frozen=True)

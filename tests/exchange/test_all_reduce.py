@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 import torch
-from some_parts import Watcher, a_task, a_trajectory
+from some_parts import Watcher, a_task, a_trajectory, differences
 
-from gossamer.algorithms import A2C
+from gossamer.algorithms import A2C, PPO
 from gossamer.data import Trajectory
 from gossamer.envs.toy import Catch
 from gossamer.exchange import AllReduce, Alone, AloneLink, Gradients
-from gossamer.exchange.all_reduce import Given
+from gossamer.exchange.all_reduce import Gradient
 from gossamer.launch.simulation import Simulation
 from gossamer.launch.threads import threads
 from gossamer.learner import Learner
@@ -21,9 +21,19 @@ from gossamer.task import Task
 
 SPEC = Catch().make(1).spec
 LEARNERS = 3
-GIVEN = Given(torch.zeros(2), 0.1)
+GIVEN = Gradient(torch.zeros(2), 0.1)
 launchers = pytest.mark.parametrize(
     "launch", [threads, *map(Simulation, range(5))], ids=["threads", *(f"simulation {seed}" for seed in range(5))]
+)
+normalizations = pytest.mark.parametrize(
+    "normalized",
+    [
+        {},
+        {"normalize_observations": True},
+        {"normalize_returns": True},
+        {"normalize_observations": True, "normalize_returns": True},
+    ],
+    ids=["", "observations", "returns", "both"],
 )
 
 
@@ -31,9 +41,9 @@ def batches(count: int) -> list[Trajectory]:
     return [a_trajectory(SPEC, 4, 2 * LEARNERS, seed) for seed in range(count)]
 
 
-def learn(ctx: Context, task: Task, exchange: AllReduce, counts: tuple[int, ...]) -> None:
+def learn(ctx: Context, tasks: tuple[Task, ...], exchange: AllReduce, counts: tuple[int, ...]) -> None:
     """Learn from this learner's columns of so many batches, at a position of its own."""
-    learner = Learner(task, SPEC)
+    learner = Learner(tasks[ctx.rank], SPEC)
     link = exchange.join(ctx, learner)  # type: ignore[arg-type]
     for seed, batch in enumerate(batches(counts[ctx.rank])):
         learner.update(batch.columns(2 * ctx.rank, 2 * ctx.rank + 2), link, 30 * seed + 10 * ctx.rank)
@@ -42,17 +52,20 @@ def learn(ctx: Context, task: Task, exchange: AllReduce, counts: tuple[int, ...]
     ctx.save({"model": learner.model.state_dict(), "updates": link.refresh(learner.model)})
 
 
-def apart(launch: Any, task: Task, counts: tuple[int, ...]) -> list[dict[str, Any]]:
+def apart(launch: Any, task: Task | tuple[Task, ...], counts: tuple[int, ...]) -> list[dict[str, Any]]:
+    tasks = (task,) * LEARNERS if isinstance(task, Task) else task
     program, watcher = Program("all-reduce"), Watcher()
     gradients = program.service(Gradients)(LEARNERS)
-    program.worker(learn, copies=LEARNERS)(task, AllReduce(gradients), counts)
+    program.worker(learn, copies=LEARNERS)(tasks, AllReduce(gradients), counts)
     launch(program, watcher)
     return [watcher.saved[f"learn[{rank}]"] for rank in range(LEARNERS)]
 
 
 @launchers
-def test_they_are_one_learner_on_the_whole_batch(launch: Any) -> None:
-    task = a_task(algorithm=A2C(), rate=0.05, anneal_steps=1000, max_grad_norm=0.1)  # clipping comes after averaging
+@normalizations
+def test_they_are_one_learner_on_the_whole_batch(launch: Any, normalized: dict[str, bool]) -> None:
+    # clipping comes after averaging
+    task = a_task(algorithm=A2C(), rate=0.05, anneal_steps=1000, max_grad_norm=0.1, **normalized)
     alone = Learner(task, SPEC)
     for seed, batch in enumerate(batches(5)):
         alone.update(batch, AloneLink(), 30 * seed + 10)  # the mean of the positions 0, 10, 20
@@ -63,12 +76,25 @@ def test_they_are_one_learner_on_the_whole_batch(launch: Any) -> None:
 
 
 @launchers
-def test_a_learner_without_batches_takes_the_steps_of_the_others(launch: Any) -> None:
-    first, *others = apart(launch, a_task(rate=0.05), (6, 1, 4))
+@normalizations
+def test_a_learner_without_batches_takes_the_steps_of_the_others(launch: Any, normalized: dict[str, bool]) -> None:
+    first, *others = apart(launch, a_task(rate=0.05, **normalized), (6, 1, 4))
     assert first["updates"] == 6
     for other in others:
         assert other["updates"] == 6
-        assert all(torch.equal(first["model"][name], other["model"][name]) for name in first["model"])
+        assert differences(first["model"], other["model"]) == []
+
+
+@launchers
+def test_statistics_change_between_batches_although_one_has_fewer_minibatches(launch: Any) -> None:
+    # As at the end of a run with memory, where a batch of one environment is one minibatch. A learner that has taken
+    # its steps takes the others' too, before the statistics of all change.
+    both = {"normalize_observations": True, "normalize_returns": True}
+    tasks = tuple(a_task(algorithm=PPO(epochs=1, num_minibatches=count), **both) for count in (3, 1, 2))
+    first, *others = apart(launch, tasks, (3, 3, 3))
+    assert first["updates"] == 9
+    assert first["model"]["centre.moments.rollouts"] == 3
+    assert all(differences(first, other) == [] for other in others)
 
 
 def test_it_waits_for_those_that_have_not_left() -> None:

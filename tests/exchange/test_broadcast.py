@@ -10,7 +10,8 @@ from some_parts import a_network, a_task, a_trajectory
 from torch import nn
 
 from gossamer.envs.toy import Catch
-from gossamer.exchange import Broadcast, Parameters
+from gossamer.exchange import AllReduce, AloneLink, Broadcast, Gradients, Parameters
+from gossamer.exchange.all_reduce import Gradient
 from gossamer.exchange.broadcast import Published
 from gossamer.learner import Learner, build
 from gossamer.program import WouldBlock
@@ -126,3 +127,19 @@ def test_a_step_that_is_not_finite_is_not_published() -> None:
     with pytest.raises(ArithmeticError, match="the reward of environment 0"):
         learner.update(batch, link, 0)
     assert follower.refresh(replica) == 0
+
+
+def test_a_learner_without_batches_publishes_the_steps_that_it_takes_with_others() -> None:
+    gradients, parameters = Gradients(2), Parameters()
+    learner = Learner(a_task(rate=0.1), SPEC)
+    link = Broadcast(parameters, AllReduce(gradients)).join(Place(), learner)  # type: ignore[arg-type]
+    learner.update(a_trajectory(SPEC, 4, 3, 1), AloneLink(), 0)  # its network has gradients
+    replica = build(a_task(seed=9), SPEC)
+    follower = Broadcast(parameters).follow(replica)
+    given = Gradient(torch.ones_like(learner.flat.vector), 0.1)
+    for number, each in ((1, given), (2, given), (3, None)):  # of the other learner
+        with pytest.raises(WouldBlock):
+            gradients.exchange(1, number, each)
+    learner.finish(link)
+    assert follower.refresh(replica) == link.refresh(learner.model) == 2
+    assert same(learner.model, replica)

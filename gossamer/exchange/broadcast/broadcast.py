@@ -21,7 +21,7 @@ OTHERS = 1.0  # and then for others, whose copies may be newer: they ask twice a
 
 @dataclass(frozen=True)
 class Broadcast:
-    """Configuration of broadcast. The learner publishes after each optimizer step; `inner` performs the step, and may
+    """Configuration of broadcast. The learner publishes after each optimiser step; `inner` performs the step, and may
     average gradients with other learners first."""
 
     parameters: Parameters
@@ -30,11 +30,12 @@ class Broadcast:
 
     def join(self, ctx: Context, learner: Learning, state: Tree | None = None) -> Link:
         """Join as the learner. After a restart it continues from the newest parameters that an actor's host has."""
-        version = int((state or {}).get("iteration", 0))
+        state = state or {}
+        version = int(state.get("iteration", 0))
         if ctx.restarts and self.recovers:
             version = _recovered(ctx, self.parameters, learner.flat, version)
-        inner = self.inner.join(ctx, learner, (state or {}).get("inner"))
-        return BroadcastLink(self.parameters, learner, inner, version)
+        inner = self.inner.join(ctx, learner, {**state.get("inner", {}), "iteration": version})
+        return BroadcastLink(self.parameters, learner, inner)
 
     def follow(self, model: nn.Module) -> Follower:
         """Connect the replica of an actor. Waits for the learner's first parameters."""
@@ -66,16 +67,24 @@ def _recovered(ctx: Context, parameters: Parameters, flat: Flat, version: Versio
 class BroadcastLink:
     """The learner's end, see `Broadcast`."""
 
-    def __init__(self, parameters: Parameters, learner: Learning, inner: Link, version: Version) -> None:
-        self._parameters, self._inner, self._flat, self.version = parameters, inner, learner.flat, version
+    def __init__(self, parameters: Parameters, learner: Learning, inner: Link) -> None:
+        self._parameters, self._inner, self._flat, self._model = parameters, inner, learner.flat, learner.model
         self._buffers = {name: buffer.detach().cpu().clone() for name, buffer in learner.model.named_buffers()}
-        self._publish()
+        self._publish(self.version)
+
+    @property
+    def version(self) -> Version:
+        """Of the learner's parameters."""
+        return self._inner.refresh(self._model)
 
     def step(self, local: LocalStep) -> Stepped:
-        return self._published(self._inner.step(local))
+        stepped = self._inner.step(local)
+        if stepped.finite:
+            self._publish(self.version)
+        return stepped
 
     def finish(self, local: LocalStep) -> None:
-        self._inner.finish(lambda: self._published(local()))
+        self._inner.finish(lambda: self._followed(local()))
 
     def refresh(self, model: nn.Module) -> Version:
         return self.version
@@ -90,16 +99,15 @@ class BroadcastLink:
     def state_dict(self) -> Tree:
         return {"iteration": self.version, "inner": self._inner.state_dict()}
 
-    def _published(self, stepped: Stepped) -> Stepped:
-        """Count a step, and publish the parameters after it."""
+    def _followed(self, stepped: Stepped) -> Stepped:
+        """Publish the parameters after a step of others, whose actors may wait for them."""
         if stepped.finite:
-            self.version += 1
-            self._publish()
+            self._publish(self.version + 1)  # the inner exchange counts the step after it
         return stepped
 
-    def _publish(self) -> None:
+    def _publish(self, version: Version) -> None:
         vector = self._flat.vector.detach().to("cpu", copy=True)
-        self._parameters.publish(Published(self.version, vector, self._buffers))
+        self._parameters.publish(Published(version, vector, self._buffers))
 
 
 class Follower:
