@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ def multi_binary(render_mode=None):
 def box(render_mode=None):
     return Bandit(Box(np.array([-1, -2]), np.array([1, 2]), dtype=np.float32), [0.5, -1.2], render_mode)
 """
+REUSED: dict[str, Any] = {"reuse": 2, "depth": 3, "replay_share": 0.5}
 KINDS = ["discrete", "multi_discrete", "multi_binary", "box"]
 kinds = pytest.mark.parametrize("kind", KINDS)
 
@@ -61,6 +63,22 @@ def test_the_best_action_is_found(tmp_path: Path, kind: str, algorithm: str, rat
     # Random actions lose 1.4 or more on average. A normal policy with little deviation left loses some hundredths
     run = trained(tmp_path, kind, algorithm=algorithm, steps=40_000, learning_rate=rate)
     assert gossamer.evaluate(run.directory, episodes=50, greedy=True).mean_return > -0.1
+
+
+@kinds
+@pytest.mark.parametrize(
+    ("architecture", "given"),
+    [
+        ("impala", {"algorithm": "vtrace", "memory": "gru", "memory_units": 8, **REUSED}),
+        ("appo", {"algorithm": "appo"}),
+    ],
+    ids=["impala", "appo"],
+)
+def test_actions_pass_through_the_queue(tmp_path: Path, kind: str, architecture: str, given: dict[str, Any]) -> None:
+    run = trained(tmp_path, kind, architecture, steps=1_000, num_envs=4, **given)
+    assert run.result["ended"] == "all steps done"
+    assert all(math.isfinite(row["loss"]) for row in rows(run.directory) if row.get("loss") is not None)
+    assert math.isfinite(gossamer.evaluate(run.directory, episodes=4).mean_return)
 
 
 @kinds

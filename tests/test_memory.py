@@ -83,6 +83,18 @@ def test_without_memory_a_rollout_equals_its_steps_to_the_bit() -> None:
     assert state == model.initial_state(4) == {}
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_rollout_of_episodes_of_one_step_equals_a_network_that_forgets(kind: str) -> None:
+    model, obs = a_recurrent_network(kind), torch.randn(5, 4, 3)
+    before = {name: torch.randn(4, 8) for name in model.initial_state(4)}
+    policy, value, after = model.unroll(obs, before, torch.ones(5, 4, dtype=torch.bool))
+    steps = [model.unroll(each.unsqueeze(0), model.initial_state(4), torch.zeros(1, 4) > 0) for each in obs]
+    assert_close(policy.parameters, torch.cat([one.parameters for one, _, _ in steps]))
+    assert_close(value, torch.cat([one for _, one, _ in steps]))
+    for name, rows in steps[-1][2].items():
+        assert_close(after[name], rows)
+
+
 def test_a_reset_touches_only_the_episodes_that_begin() -> None:
     state = {"hidden": torch.ones(3, 2), "cell": torch.full((3, 2), 2.0)}
     found = reset(state, torch.tensor([False, True, False]))

@@ -1,22 +1,33 @@
-"""Queue and broadcast in seeded schedules, with actors that crash: no deadlock, nothing is lost or trained on twice,
-and the lag is never beyond its bound."""
+"""Queue and broadcast in seeded schedules, with actors and learners that crash: no deadlock, nothing is lost or trained
+on twice, and the lag is never beyond its bound."""
 
 from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from some_parts import Watcher
 from sweeps import sweep
+from torch.optim import SGD
 
+from gossamer.architectures import impala
+from gossamer.exchange import Broadcast, Link
 from gossamer.exchange.broadcast import Parameters, Published, fetch
-from gossamer.experience import Batching, TrajectoryQueue
+from gossamer.experience import Batching, QueueReader, Slots, TrajectoryQueue
 from gossamer.launch.simulation import Faults, Network, Simulation
-from gossamer.program import Context, Program
+from gossamer.program import Answer, Context, Program, Silent, Stopped
 from gossamer.task import Report
+from gossamer.tools.actors.ledger import Acted
+from gossamer.tools.actors.workers import Workload, rollouts
+from gossamer.tools.actors.workers import act as act_rollouts
+from gossamer.tools.stand_in import Point, StandIn, descend
 
 STEPS = 60  # rollouts in a run
 NOTHING = torch.zeros(1)
@@ -113,3 +124,120 @@ class Dying(Watcher):
 
     def died(self, worker: str) -> None:
         self.budget.release(worker)
+
+
+# The wiring of IMPALA, with the real ends of the queue and the real broadcast; hosts of actors and of learners crash.
+
+ROLLOUTS = 40  # in a run
+HOSTS, LEARNERS = 2, 2
+WIRINGS: dict[str, dict[str, Any]] = {
+    "in turn": {"depth": 1},
+    "reuse": {"depth": 4, "reuse": 3},
+    "learners": {"depth": 3, "reuse": 2, "learners": LEARNERS},
+}
+
+
+@dataclass(frozen=True)
+class Passed:
+    """A learner has passed over a batch."""
+
+    positions: Sequence[int]  # in the run's budget, of its rollouts
+    number: int  # of the batch in the queue
+    lag: Sequence[int]  # in updates, of each
+
+
+def learn_rollouts(
+    ctx: Context,
+    task: Workload,
+    queue: TrajectoryQueue,
+    exchange: Broadcast,
+    *,
+    batching: Batching,
+    reuse: int,
+    **_: Any,
+) -> None:
+    """Stands in for the loop, like `tools.actors.workers.learn`, and reports the rollouts of every pass."""
+    learner, rng = StandIn(Point()), random.Random(f"learn {ctx.rank} {ctx.restarts}")
+    with closing_link(exchange.join(ctx, learner)) as link, suppress(Stopped):
+        slots = Slots([rollouts(batching.slots) for _ in range(batching.depth)], batching.slots)
+        version = partial(link.refresh, learner.model)
+        experience = QueueReader(queue, slots, version=version, reuse=reuse)
+        opt = SGD(learner.model.parameters(), 0.0)
+        while ctx.claim(0) is not None:
+            batch = experience.batch()
+            if batch is None:
+                link.finish(partial(descend, opt))
+                break
+            ctx.sleep(task.update_time * rng.random())
+            lag = (version() - batch.data.version).tolist()
+            ctx.report(Passed(batch.data.action[0].tolist(), batch.key, lag))
+            link.step(partial(descend, opt))
+            experience.trained(batch)
+
+
+@contextmanager
+def closing_link(link: Link) -> Iterator[Link]:
+    try:
+        yield link
+    finally:
+        link.leave()
+
+
+class Passes(Silent):
+    """Grants every rollout a position of its own, which no crash gives back, and counts the passes over each."""
+
+    def __init__(self) -> None:
+        self.claimed, self.acted, self.passes = 0, set[int](), Counter[int]()
+        self.lag: list[tuple[int, int]] = []  # (number of the batch, lag of one of its rollouts)
+
+    def claim(self, worker: str, steps: int, *, idle: bool = True) -> int | Answer:
+        if steps and self.claimed == ROLLOUTS:
+            return Answer.END
+        self.claimed += bool(steps)
+        return self.claimed - bool(steps)
+
+    def report(self, worker: str, record: Any) -> None:
+        if isinstance(record, Passed):
+            self.passes.update(record.positions)
+            self.lag.extend((record.number, lag) for lag in record.lag)
+        elif isinstance(record, Acted):
+            self.acted.add(record.position)
+
+
+@pytest.mark.parametrize("wiring", WIRINGS.values(), ids=WIRINGS)
+@pytest.mark.parametrize("crashing", [False, True], ids=["", "crashes"])
+@sweep(200, 25)
+def test_every_schedule_between_hosts(wiring: dict[str, Any], crashing: bool, seeds: range) -> None:
+    given = {"learners": 1, "reuse": 1, **wiring}
+    learners, depth, reuse = given["learners"], given["depth"], given["reuse"]
+    task = Workload(rollout_length=1, step_time=1.0, jitter=1.0, update_time=0.5, updates=1)
+    for seed in seeds:
+        rng, passes = random.Random(seed), Passes()
+        hosts = [f"actors{i}" for i in range(HOSTS)] + ["learner"]
+        slots = learners * HOSTS  # of a batch of each learner: a rollout of each actor
+        half = ROLLOUTS / slots / 2  # seconds, about: no worker has ended before
+        faults = [(rng.random() * half, rng.choice(hosts), rng.random() * 4) for _ in range(3 * crashing)]
+        simulation = Simulation(seed, Network(latency=rng.random() / 2), Faults(crashes=faults))
+        simulation(
+            impala(
+                replace(task, seed=seed),  # type: ignore[arg-type]
+                hosts=HOSTS, actors=1, num_envs=learners, loops=(act_rollouts, learn_rollouts), **given,
+            ),
+            passes,
+        )  # fmt: skip
+        trained = set(passes.passes)
+        assert max(passes.passes.values()) <= reuse, seed
+        assert trained <= set(range(ROLLOUTS)), seed
+        crashes = Counter(host for _, host in simulation.crashes)
+        # With a host of actors each of them loses the rollout at hand; with the learners, all that is in their queues
+        # and what the actors have at hand.
+        lost = learners * crashes.total() - learners * crashes["learner"] + (depth + 1) * slots * crashes["learner"]
+        assert ROLLOUTS - len(trained) <= lost, seed
+        if not crashes["learner"]:
+            assert passes.acted <= trained, seed  # what was handed over is not lost
+            assert min(lag for _, lag in passes.lag) >= 0, seed
+        if learners == 1 or not crashes["learner"]:
+            # The slots of the first batches are free from the beginning: their actors do not wait for the learner,
+            # whose first reuse - 1 rounds of passes are shorter than the others: 1, 2, .. reuse - 1 passes.
+            first = reuse * (reuse - 1) // 2
+            assert max(lag - first * (number < depth) for number, lag in passes.lag) <= (depth - 1) * reuse, seed

@@ -27,6 +27,7 @@ from gossamer.observations import MASK, Part
 from gossamer.random_play import play, random_actions
 
 BYTES, FLOATS = np.dtype(np.uint8), np.dtype(np.float32)
+REUSED: dict[str, Any] = {"reuse": 2, "depth": 3, "replay_share": 0.5}
 DOORS = ["doors", "two_doors", "tuple_of_doors"]
 
 
@@ -127,6 +128,22 @@ def test_training_takes_open_doors_only(tmp_path: Path, name: str, algorithm: st
         "paac", env=f"more_envs:{name}", algorithm=algorithm, steps=2_000, num_envs=4, run_dir=tmp_path / "run"
     )
     assert run.result["steps"] >= 2_000
+    assert gossamer.evaluate(run.directory, episodes=4, greedy=True).episodes == 4
+
+
+@pytest.mark.parametrize(
+    ("architecture", "given"),
+    [
+        ("impala", {"algorithm": "vtrace"}),
+        ("appo", {"algorithm": "appo", "memory": "lstm", "memory_units": 8, **REUSED}),
+        ("gala", {"learners": 2}),
+    ],
+    ids=["impala", "appo", "gala"],
+)
+def test_other_architectures_take_open_doors_only(tmp_path: Path, architecture: str, given: dict[str, Any]) -> None:
+    options: dict[str, Any] = {"steps": 1_000, "num_envs": 4, "threads": 1, **given}
+    run = gossamer.train(architecture, env="more_envs:two_doors", run_dir=tmp_path / "run", **options)
+    assert run.result["ended"] == "all steps done"
     assert gossamer.evaluate(run.directory, episodes=4, greedy=True).episodes == 4
 
 
