@@ -16,7 +16,7 @@ from gossamer.config.file import flat
 from gossamer.errors import UserError
 from gossamer.evaluation.members import AVERAGE
 from gossamer.reporting.curves import Curve, of_run
-from gossamer.storage.contents import EPISODES, EVALUATIONS, GOSSIP, METRICS, find
+from gossamer.storage.contents import EPISODES, EVALUATIONS, GOSSIP, METRICS, damaged, find
 from gossamer.storage.runs import RunRecord
 from gossamer.storage.studies import is_study, read
 
@@ -102,8 +102,7 @@ def sources(paths: Sequence[Path], labels: Mapping[str, Path]) -> list[Source]:
 def _in_folder(path: Path) -> list[Source]:
     if is_study(path):
         return [Source(path / run.directory, run.label) for run in read(path)]
-    damaged = {file.parent for file in path.rglob(METRICS)}  # where config.json is missing or damaged
-    if found := sorted({*find(path), *damaged}):
+    if found := sorted({*find(path), *damaged(path)}):
         return list(map(Source, found))
     what = "no run directory is in it" if path.is_dir() else "is a file" if path.exists() else "does not exist"
     raise UserError(f"{path}: {what}; give run directories, folders with runs, or a study's folder")

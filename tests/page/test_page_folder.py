@@ -53,6 +53,15 @@ def test_a_folder_that_does_not_become_a_run_is_looked_at_again(tmp_path: Path) 
     assert list(folder.runs) == ["run"]
 
 
+def test_a_run_whose_settings_cannot_be_read_is_named(tmp_path: Path) -> None:
+    write_run(tmp_path / "good")
+    (write_run(tmp_path / "bad", result=True) / "config.json").write_text('{"format": 2, "goss')
+    folder = Folder(tmp_path)
+    folder.read_all()
+    found = {key: (run.state, run.summary()["env"]) for key, run in folder.runs.items()}
+    assert found == {"good": ("crashed", "catch"), "bad": ("damaged", None)}
+
+
 def test_files_are_read_while_somebody_watches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folder_module, "POLL_SECONDS", 0.01)
     directory = write_run(tmp_path / "run")

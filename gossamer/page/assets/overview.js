@@ -136,7 +136,7 @@ function runRow(run) {
       h(
         "div",
         { class: "sub" },
-        [run.architecture, run.algorithm, run.env, `seed ${run.seed}`].filter(Boolean).join(" · "),
+        [run.architecture, run.algorithm, run.env, isNumber(run.seed) && `seed ${run.seed}`].filter(Boolean).join(" · "),
       ),
     ),
   );
