@@ -87,7 +87,8 @@ class LeftOut:
 
 def sources(paths: Sequence[Path], labels: Mapping[str, Path]) -> list[Source]:
     """The runs in these folders, each once: those of a study, or all below a folder. `labels` names those below its
-    folders, and adds them. Raises `UserError` for a path where there is no run."""
+    folders, and adds them. Raises `UserError` for a path where there is no run, and for a folder with two labels."""
+    _check_labels(labels)
     found: dict[Path, Source] = {}
     for path in (*paths, *labels.values()):
         for source in _in_folder(path):
@@ -97,6 +98,13 @@ def sources(paths: Sequence[Path], labels: Mapping[str, Path]) -> list[Source]:
             if place.is_relative_to(path.resolve()):
                 found[place] = Source(source.directory, label)
     return list(found.values())
+
+
+def _check_labels(labels: Mapping[str, Path]) -> None:
+    named = dict[Path, str]()
+    for label, path in labels.items():
+        if (other := named.setdefault(path.resolve(), label)) != label:
+            raise UserError(f"--label {label}={path}: this folder has the label {other} already; give it one label")
 
 
 def _in_folder(path: Path) -> list[Source]:

@@ -182,6 +182,8 @@ def test_the_command_tells_what_was_left_out_and_where_the_page_is(runs: Path, c
         (("RUNS", "--threshold", "high"), "--threshold high: must be a return"),
         (("RUNS", "--label", "x"), "--label x: must be LABEL=FOLDER"),
         (("RUNS", "--label", "x=nowhere"), "nowhere: does not exist"),
+        (("--label", "x=here", "--label", "x=there"), "--label x=there: the label x names here already"),
+        (("--label", "x=here", "--label", "y=./here"), "--label y=here: this folder has the label x already"),
     ],
 )
 def test_bad_input_is_one_line(runs: Path, command: Command, words: tuple[str, ...], message: str) -> None:
