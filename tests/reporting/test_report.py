@@ -193,6 +193,13 @@ def test_bad_input_is_one_line(runs: Path, command: Command, words: tuple[str, .
     assert error.count("\n") == 1
 
 
+def test_a_folder_that_cannot_be_written_is_one_line(runs: Path, tmp_path: Path, command: Command) -> None:
+    (tmp_path / "file").touch()
+    code, out, error = command("report", runs, "--out", "file/report")
+    assert (code, out) == (2, "")
+    assert error == "gossamer: --out file/report: cannot be written (Not a directory); give another folder\n"
+
+
 def test_labels_that_would_overlap_are_moved_apart_around_their_mean() -> None:
     assert spread([0.5, 0.1, 0.9], 0.1) == [0.5, 0.1, 0.9]
     assert spread([0.50, 0.52], 0.1) == pytest.approx([0.46, 0.56])
