@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -47,7 +48,7 @@ class Report:
     def __call__(self) -> None:
         from gossamer.reporting.report import write
 
-        made = write(self.runs, out=self.out, thresholds=self.threshold, labels=dict(map(_label, self.label)))
+        made = write(self.runs, out=self.out, thresholds=self.threshold, labels=_labels(self.label))
         if self.json:
             print(to_json(made.summary))
             return
@@ -58,6 +59,17 @@ class Report:
             print(note)
         runs, methods = len(found["runs"]), len(found["methods"])
         print(f"{runs} run{'s' * (runs > 1)} of {methods} method{'s' * (methods > 1)}; open {made.page}")
+
+
+def _labels(texts: Sequence[str]) -> dict[str, Path]:
+    found = dict[str, Path]()
+    for label, folder in map(_label, texts):
+        if label in found:
+            raise UserError(
+                f"--label {label}={folder}: the label {label} names {found[label]} already; give another one"
+            )
+        found[label] = folder
+    return found
 
 
 def _label(text: str) -> tuple[str, Path]:

@@ -54,7 +54,10 @@ class Watch:
         data = everything(folder)
         if not folder.runs:
             raise UserError(f"{self.folder}: no run directory in it; train first, or give another folder")
-        atomic_write(path, page(data))
+        try:
+            atomic_write(path, page(data))
+        except OSError as error:
+            raise UserError(f"--save {path}: cannot be written ({error.strerror}); give another file") from error
         print(f"{path}: {len(folder.runs)} run{'s' * (len(folder.runs) > 1)}, {path.stat().st_size / 1e3:,.0f} kB")
 
     def _serve(self) -> None:

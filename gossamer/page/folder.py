@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import secrets
 import threading
@@ -11,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gossamer.page.run import RunView
-from gossamer.storage.contents import CONFIG, find, is_run
+from gossamer.storage.contents import CONFIG, METRICS, find, is_run
 
 POLL_SECONDS = 0.4  # between two looks at the files
 SCAN_EVERY = 5  # looks between two thorough ones, which search for new runs and read those that do not train, too
@@ -99,7 +100,7 @@ class Folder:
                 self.changed.notify_all()
 
     def _is_run(self, folder: Path) -> bool:
-        """`storage.contents.is_run`, asked again only where the file has changed."""
+        """Whether it is a run, also one with a damaged `config.json`; asked again only where the file has changed."""
         file = folder / CONFIG
         try:
             found = os.lstat(file)
@@ -108,6 +109,17 @@ class Folder:
         seen = found.st_ino, found.st_mtime_ns
         known, verdict = self._verdicts.get(str(folder), ((0, 0), False))
         if known != seen:
-            verdict = not file.is_symlink() and is_run(folder)
+            verdict = not file.is_symlink() and (is_run(folder) or _is_damaged(folder))
             self._verdicts[str(folder)] = seen, verdict
         return verdict
+
+
+def _is_damaged(folder: Path) -> bool:
+    """Whether a run has left metrics beside a `config.json` that is no JSON."""
+    if not (folder / METRICS).is_file():
+        return False
+    try:
+        json.loads((folder / CONFIG).read_text())
+    except (OSError, ValueError):
+        return True
+    return False

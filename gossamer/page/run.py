@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gossamer.page.files import Document, Lines
-from gossamer.page.series import Series
+from gossamer.page.series import Series, is_number
 from gossamer.storage.contents import CONFIG, EPISODES, EVALUATIONS, GOSSIP, HOSTS, LOG, METRICS, RESULT, STATUS
 from gossamer.storage.lock import is_held
 
@@ -116,7 +116,10 @@ class RunView:
         self.episodes.add(numbers)
 
     def _state(self) -> str:
-        """As `storage.runs.RunRecord.state`, but that a run has ended as soon as it says how."""
+        """As `storage.runs.RunRecord.state`, but that a run has ended as soon as it says how; `damaged`: its settings
+        cannot be read."""
+        if not self._documents["config"].content:
+            return "damaged"
         written = {name: self._documents[name].changed_at for name in ("status", "result")}
         if self._held and not written["result"] > written["status"]:
             return "running"
@@ -131,20 +134,20 @@ class RunView:
     def result(self) -> dict[str, Any]:
         """The content of `result.json`; empty where the run has not ended, or goes on since."""
         found = self._documents["result"].content
-        later = self.rows.newest.get("steps") or 0
-        return found if found.get("steps", -1) >= later else {}
+        steps, later = found.get("steps"), self.rows.newest.get("steps") or 0
+        return found if is_number(steps) and steps >= later else {}
 
     @property
     def now(self) -> dict[str, Any]:
         """The newest row, also if `metrics.jsonl` does not have it yet."""
-        row = self._documents["status"].content.get("row") or {}
-        newest = self.rows.newest
-        return row if (row.get("seconds") or 0) > (newest.get("seconds") or 0) else newest
+        row, newest = _object(self._documents["status"].content.get("row")), self.rows.newest
+        seconds = row.get("seconds")
+        return row if is_number(seconds) and seconds > (newest.get("seconds") or 0) else newest
 
     def summary(self) -> dict[str, Any]:
         """A line of the table of runs."""
         config, status, now = self._documents["config"], self._documents["status"], self.now
-        parts = {name: config.content.get(name) or {} for name in ("run", "env", "architecture", "algorithm")}
+        parts = {name: _object(config.content.get(name)) for name in ("run", "env", "architecture", "algorithm")}
         return {
             "key": self.key,
             "name": self.key if self.key != "." else self.directory.resolve().name,
@@ -196,6 +199,11 @@ class RunView:
         return {key: value for key, value in content.items() if key not in ("config", "windows", "row")}
 
 
+def _object(found: Any) -> dict[str, Any]:
+    """Empty where it is no JSON object, as in a damaged file."""
+    return found if isinstance(found, dict) else {}
+
+
 def _evaluation(line: str) -> dict[str, Any]:
     """A line of `evaluations.jsonl`, without the returns of single games."""
     row = _parsed(line)
@@ -207,4 +215,4 @@ def _parsed(line: str) -> dict[str, Any]:
         row = json.loads(line)
     except ValueError:  # cut off by a crash
         return {}
-    return row if isinstance(row, dict) else {}
+    return _object(row)

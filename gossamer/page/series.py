@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 MOST = 4000  # rows that are kept
 
@@ -22,7 +22,7 @@ class Series:
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Add a row. Values that are not numbers are left out."""
-        self.newest = {name: _short(value) for name, value in row.items() if _is_number(value)}
+        self.newest = {name: _short(value) for name, value in row.items() if value is None or is_number(value)}
         if self.due:
             self._keep()
         self._seen += 1
@@ -53,8 +53,9 @@ class Series:
         return {"from": row, "stride": self.stride, "columns": columns}
 
 
-def _is_number(value: Any) -> bool:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+def is_number(value: Any) -> TypeGuard[int | float]:
+    """Whether it is a number of JSON."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _short(value: float | None) -> float | None:

@@ -21,6 +21,7 @@ from gossamer.reporting.style import GREY, Palette, count, figure, label_lines
 
 THIN_POINTS = 500  # of the line of one run
 PROFILE_POINTS = 201
+NEAR = 0.5  # of the range of the curves: a threshold that is further away is not drawn
 PROFILE_COLUMNS = 3
 AXIS = {"steps": "environment steps", "frames": "emulator frames", "seconds": "training time, seconds"}
 
@@ -47,7 +48,7 @@ def curves(comparison: Comparison, found: Mapping[str, Any], means: Sequence[Mea
             _runs(axes, comparison, env, along, palette)
             _means(axes, [mean for mean in here if mean.along == along], palette)
             _along(axes, along, _factors(comparison, env))
-            if env in goals:
+            if env in goals and _is_near(axes, goals[env]):
                 axes.axhline(goals[env], color=GREY, linestyle=":", linewidth=0.9)
         for axes in row[len(alongs(comparison, env)) :]:
             axes.set_axis_off()
@@ -56,12 +57,18 @@ def curves(comparison: Comparison, found: Mapping[str, Any], means: Sequence[Mea
         ends = {method.label: float(np.mean([run.curve.returns[-1] for run in runs]))
                 for method, runs in comparison.groups(env)}  # fmt: skip
         label_lines(row[len(alongs(comparison, env)) - 1], ends, palette)
-    goal = " Dotted: the threshold." if goals else ""
+    goal = " Dotted: the threshold, where curves come near it." if goals else ""
     caption = (
         "Mean return of the last 100 training episodes. Thick lines: interquartile mean over seeds, until the first of "
         f"them ends; thin lines: single seeds. {intervals(found, 'Bands')}. {seeds(found)}.{goal}"
     )
     return Drawn("curves", "Learning curves", caption, made)
+
+
+def _is_near(axes: Axes, goal: float) -> bool:
+    """Whether a line at the goal leaves the curves that have been drawn most of the axes."""
+    low, high = axes.dataLim.intervaly
+    return bool(low - NEAR * (high - low) <= goal <= high + NEAR * (high - low))
 
 
 def _runs(axes: Axes, comparison: Comparison, env: str, along: Along, palette: Palette) -> None:

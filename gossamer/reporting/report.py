@@ -111,12 +111,16 @@ def _folder(paths: Sequence[Path], out: Path | None) -> Path:
 
 
 def _written(folder: Path, contents: Mapping[str, Content], found: dict[str, Any]) -> Report:
-    """Write the files, and remove those of an earlier report that this one does not have."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, content in contents.items():
-        atomic_write(folder / name, content)
-    for name in set(FILES) - contents.keys():
-        (folder / name).unlink(missing_ok=True)
+    """Write the files, and remove those of an earlier report that this one does not have. Raises `UserError` where the
+    folder cannot be written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in contents.items():
+            atomic_write(folder / name, content)
+        for name in set(FILES) - contents.keys():
+            (folder / name).unlink(missing_ok=True)
+    except OSError as error:
+        raise UserError(f"--out {folder}: cannot be written ({error.strerror}); give another folder") from error
     paths = [folder / name for name in contents]
     figures = [path for path in paths if path.suffix in (".png", ".pdf")]
     tables = [path for path in paths if path.suffix == ".csv"]

@@ -16,7 +16,7 @@ from gossamer.config.file import flat
 from gossamer.errors import UserError
 from gossamer.evaluation.members import AVERAGE
 from gossamer.reporting.curves import Curve, of_run
-from gossamer.storage.contents import EPISODES, EVALUATIONS, GOSSIP, METRICS, find
+from gossamer.storage.contents import EPISODES, EVALUATIONS, GOSSIP, METRICS, damaged, find
 from gossamer.storage.runs import RunRecord
 from gossamer.storage.studies import is_study, read
 
@@ -87,7 +87,8 @@ class LeftOut:
 
 def sources(paths: Sequence[Path], labels: Mapping[str, Path]) -> list[Source]:
     """The runs in these folders, each once: those of a study, or all below a folder. `labels` names those below its
-    folders, and adds them. Raises `UserError` for a path where there is no run."""
+    folders, and adds them. Raises `UserError` for a path where there is no run, and for a folder with two labels."""
+    _check_labels(labels)
     found: dict[Path, Source] = {}
     for path in (*paths, *labels.values()):
         for source in _in_folder(path):
@@ -99,11 +100,17 @@ def sources(paths: Sequence[Path], labels: Mapping[str, Path]) -> list[Source]:
     return list(found.values())
 
 
+def _check_labels(labels: Mapping[str, Path]) -> None:
+    named = dict[Path, str]()
+    for label, path in labels.items():
+        if (other := named.setdefault(path.resolve(), label)) != label:
+            raise UserError(f"--label {label}={path}: this folder has the label {other} already; give it one label")
+
+
 def _in_folder(path: Path) -> list[Source]:
     if is_study(path):
         return [Source(path / run.directory, run.label) for run in read(path)]
-    damaged = {file.parent for file in path.rglob(METRICS)}  # where config.json is missing or damaged
-    if found := sorted({*find(path), *damaged}):
+    if found := sorted({*find(path), *damaged(path)}):
         return list(map(Source, found))
     what = "no run directory is in it" if path.is_dir() else "is a file" if path.exists() else "does not exist"
     raise UserError(f"{path}: {what}; give run directories, folders with runs, or a study's folder")

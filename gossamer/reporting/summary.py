@@ -32,6 +32,7 @@ Entry: TypeAlias = dict[str, Any]
 def summary(comparison: Comparison, scores: Scores, goals: Mapping[str, float]) -> dict[str, Any]:
     """All numbers of a report but the curves."""
     aggregated = measures.aggregated_envs(comparison)
+    ways = reached(comparison, goals)
     return {
         "format": FORMAT,
         "methods": {m.label: {env: len(m.of(env)) for env in comparison.envs} for m in comparison.methods},
@@ -42,14 +43,20 @@ def summary(comparison: Comparison, scores: Scores, goals: Mapping[str, float]) 
         "human_source": SOURCE if any(map(reference, comparison.envs)) else None,
         "aggregates": [_aggregate(method, scores, aggregated) for method in comparison.methods if aggregated],
         "improvement": list(_improvement(comparison, scores)),
-        "thresholds": [_threshold(each) for each in reached(comparison, goals)],
+        "thresholds": [_threshold(each) for each in ways],
         "speed": list(_speed(comparison)),
         "settings": compared.settings_that_differ(comparison),
         "machines": compared.machines(comparison.runs),
         "versions": compared.versions(comparison.runs),
         "runs": [_run(method, run, scores) for method in comparison.methods for run in method.runs],
         "left_out": [{"directory": str(each.directory), "reason": each.reason} for each in comparison.left_out],
-        "notes": [*compared.notes(comparison), *scores.notes, *_few(comparison), *_not_aggregated(comparison)],
+        "notes": [
+            *compared.notes(comparison),
+            *scores.notes,
+            *_never(ways),
+            *_few(comparison),
+            *_not_aggregated(comparison),
+        ],
     }
 
 
@@ -152,6 +159,14 @@ def _run(method: Method, run: LoadedRun, scores: Scores) -> Entry:
         "score": scores.values[run.record.directory],
         "last_mean_return": run.record.mean_return,
     }
+
+
+def _never(ways: Sequence[Reached]) -> Iterator[str]:
+    """The thresholds that no run reached."""
+    goals = {way.env: way.threshold for way in ways}
+    for env, goal in goals.items():
+        if not any(way.number for way in ways if way.env == env):
+            yield f"{env}: no run reached a mean return of {goal:g} over 100 training episodes."
 
 
 def _few(comparison: Comparison) -> Iterator[str]:

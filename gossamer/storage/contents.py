@@ -102,6 +102,11 @@ def find(folder: Path, is_run: Callable[[Path], bool] = is_run) -> Iterator[Path
             yield from find(Path(entry.path), is_run)
 
 
+def damaged(folder: Path) -> Iterator[Path]:
+    """The directories in a folder, at any depth, with metrics of a run and without a `config.json` of one."""
+    return (file.parent for file in folder.rglob(METRICS) if not is_run(file.parent))
+
+
 def clear(directory: Path) -> list[str]:
     """Remove what a run wrote, but not `config.json`, which is replaced later, nor the lock. Returns the names of what
     is left because no run writes it. `UserError`, and nothing removed, where such a thing is in a new run's way."""

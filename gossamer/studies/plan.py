@@ -17,7 +17,7 @@ from gossamer.errors import UserError
 from gossamer.options import declared, flag
 from gossamer.storage import studies
 from gossamer.storage.studies import STUDY, PlannedRun
-from gossamer.training.experiment import probe
+from gossamer.training.experiment import check_run, probe
 
 PROG = "gossamer study"
 OWN = ("--env", "--seed", "--run-dir", "--overwrite")  # a study gives each run its own
@@ -79,6 +79,12 @@ class Design:
     def _words(self, composition: str, env: str, seed: int) -> list[str]:
         steps = [] if self.steps is None else ["--steps", str(self.steps)]
         cluster = [] if self.cluster is None else ["--cluster", self.cluster]
+        given = [*_split(composition), *self.options]
+        for name, *value in filter(None, (steps, cluster)):
+            if any(word.split("=")[0] == name for word in given):
+                raise UserError(
+                    f"{name} {value[0]}: {composition!r} or the options of all runs have {name}, too; give one"
+                )
         return [*_split(composition), "--env", env, "--seed", str(seed), *steps, *cluster, *self.options]
 
 
@@ -138,6 +144,7 @@ def check(runs: Sequence[PlannedRun]) -> None:
         cluster = made.command["cluster"]
         try:
             config = resolve(made.choices)
+            check_run(config, cluster)
             program(config, cluster=cluster)
             probe(config, cluster)
         except UserError as error:

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from gossamer.config.file import flat
 from gossamer.errors import UserError
-from gossamer.storage.contents import find
+from gossamer.storage.contents import damaged, find
 from gossamer.storage.runs import RunRecord, State
 
 WIDTH = 250  # columns where the output is no terminal
@@ -44,18 +44,18 @@ class Line:
 def listed(folders: Iterable[Path]) -> tuple[list[Line], list[str]]:
     """The runs in these folders, and what was wrong with those that cannot be read. Raises `UserError` where a folder
     is missing, or where there is no run."""
-    found, damaged = list[Line](), list[str]()
+    found, skipped = list[Line](), list[str]()
     for folder in folders:
         if not folder.is_dir():
             raise UserError(f"{folder}: no such folder; give one that holds runs")
-        for directory in find(folder):
+        for directory in sorted({*find(folder), *damaged(folder)}):
             try:
                 found.append(line(directory))
             except UserError as error:
-                damaged.append(str(error))
-    if not found and not damaged:
+                skipped.append(str(error))
+    if not found and not skipped:
         raise UserError(f"{', '.join(map(str, folders))}: no runs here; gossamer train makes one")
-    return found, damaged
+    return found, skipped
 
 
 def line(directory: Path) -> Line:

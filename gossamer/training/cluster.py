@@ -15,16 +15,21 @@ from gossamer.program import Observer, Program
 Launcher: TypeAlias = Callable[[Program, Observer], None]
 
 
+def launcher(cluster: str) -> Ray:
+    """The launcher of this cluster, which is not connected yet. Raises `UserError` for an invalid address."""
+    try:
+        return Ray(None if cluster == "local" else cluster, env=KEEP_FREED_MEMORY)
+    except ValueError as error:
+        raise UserError(f"--cluster {cluster}: {error}; or local") from error
+
+
 @contextmanager
 def on_cluster(cluster: str, wired: Program) -> Iterator[Launcher]:
     """A launcher on a Ray cluster that is connected and has room for the program: `local` is one of this machine's own
     that ends with the run, `auto` the one this machine is a node of, else `ip:port` of its head.
 
     `UserError` where Ray is not installed, the cluster cannot be reached, or has not what the program needs."""
-    try:
-        ray = Ray(None if cluster == "local" else cluster, env=KEEP_FREED_MEMORY)
-    except ValueError as error:
-        raise UserError(f"--cluster {cluster}: {error}; or local") from error
+    ray = launcher(cluster)
     with ExitStack() as stack:
         try:
             live = stack.enter_context(connected(ray.address, wired))

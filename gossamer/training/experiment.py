@@ -39,7 +39,7 @@ from gossamer.training.sinks.choice import chosen
 if TYPE_CHECKING:
     from gossamer.training.cluster import Launcher
 
-__all__ = ["Run", "probe", "resume", "train"]
+__all__ = ["Run", "check_run", "probe", "resume", "train"]
 
 
 def train(
@@ -67,7 +67,7 @@ def train(
     stays), `OSError` on a full disk."""
     control = Control(stop_at_return=stop_at_return, max_seconds=max_seconds, cluster=cluster, page=page)
     config = configure(architecture, env=env, algorithm=algorithm, optimizer=optimizer, preset=preset, **options)
-    _check_run(config)
+    check_run(config, cluster)
     wired = program(config, cluster=cluster)
     interface = probe(config, cluster)  # what is wrong shows before anything is written
     spec = interface.to_dict()
@@ -117,7 +117,7 @@ def _resume(lock: RunLock, changes: dict[str, Any], control: Control) -> Run:
     if steps is not None and steps <= checkpoint.steps:
         raise UserError(f"--steps {steps}: the run has done {checkpoint.steps} already; give the total to go on to")
     config = config.with_run(**changes)
-    _check_run(config)
+    check_run(config, control.cluster)
     saved = checkpoint.load()
     wired, interface = program(config, cluster=control.cluster), probe(config, control.cluster)
     with _launcher(control.cluster, wired) as launch:
@@ -126,10 +126,14 @@ def _resume(lock: RunLock, changes: dict[str, Any], control: Control) -> Run:
         return Session(config, control, wired, lock, interface.frames_per_step, saved).run(launch)
 
 
-def _check_run(config: Config) -> None:
-    """Raise `UserError` for sinks and a protocol of evaluations that cannot be used."""
+def check_run(config: Config, cluster: str | None) -> None:
+    """Raise `UserError` for sinks, a protocol of evaluations or an address of a cluster that cannot be used."""
     chosen(config.run.log)
     check_protocol(config)
+    if cluster is not None:
+        from gossamer.training.cluster import launcher
+
+        launcher(cluster)
 
 
 def _launcher(cluster: str | None, wired: Program) -> AbstractContextManager[Launcher]:

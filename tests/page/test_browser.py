@@ -119,6 +119,23 @@ def test_a_run_appears_and_moves(browser: Browser, tmp_path: Path) -> None:
         assert browser.errors() == []
 
 
+def test_runs_of_several_environments_have_them_in_their_labels(browser: Browser, tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        write_run(tmp_path / name, 3)
+    text = (tmp_path / "second" / "config.json").read_text()
+    write_run(tmp_path / "third", 3)
+    with served(tmp_path) as server:
+        browser.open(at(server))
+        browser.shows("first", ".keys")
+        assert "(catch)" not in browser.text(".keys")
+        (tmp_path / "second" / "config.json").write_text(text.replace('"catch"', '"recall"'))
+        browser.shows("second (recall)", ".keys")
+        browser.shows("first (catch)", ".keys")
+        (tmp_path / "third" / "config.json").write_text("{")
+        browser.shows("damaged", "tr[data-run=third] .chip")
+    assert browser.errors() == []
+
+
 def test_runs_that_are_ticked_are_laid_over_each_other(browser: Browser, tmp_path: Path) -> None:
     for name in ("a", "b"):
         write_run(tmp_path / name, 20)

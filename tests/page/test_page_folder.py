@@ -12,6 +12,7 @@ from some_pages import add_rows, write_run
 
 from gossamer.page import folder as folder_module
 from gossamer.page.folder import Folder
+from gossamer.training import observer
 
 
 def test_runs_are_found_at_any_depth_but_not_through_links(tmp_path: Path) -> None:
@@ -51,6 +52,20 @@ def test_a_folder_that_does_not_become_a_run_is_looked_at_again(tmp_path: Path) 
     write_run(tmp_path / "run")
     folder.scan()
     assert list(folder.runs) == ["run"]
+
+
+def test_a_run_whose_settings_cannot_be_read_is_named(tmp_path: Path) -> None:
+    write_run(tmp_path / "good")
+    (write_run(tmp_path / "bad", result=True) / "config.json").write_text('{"format": 2, "goss')
+    folder = Folder(tmp_path)
+    folder.read_all()
+    found = {key: (run.state, run.summary()["env"]) for key, run in folder.runs.items()}
+    assert found == {"good": ("crashed", "catch"), "bad": ("damaged", None)}
+
+
+def test_what_is_shown_is_less_than_a_second_old() -> None:
+    """As docs/watching.md promises: the status is written, then looked at."""
+    assert observer.STATUS_SECONDS + folder_module.POLL_SECONDS < 1
 
 
 def test_files_are_read_while_somebody_watches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,6 +112,22 @@ def test_a_cursor_survives_as_text_and_anything_else_begins_anew(tmp_path: Path)
         assert Cursor.parse(text) == Cursor()
 
 
+@pytest.mark.parametrize("result", [{"steps": "30"}, {"steps": None}, {"ended": 3}, {"steps": [], "ended": {}}])
+def test_a_result_of_a_wrong_type_is_none(tmp_path: Path, result: dict[str, Any]) -> None:
+    directory = write_run(tmp_path / "run")
+    (directory / "result.json").write_text(json.dumps(result))
+    run = looked(directory)
+    assert (run.state, run.result) == ("crashed", {})
+    assert complete(directory)["result"] == {}
+
+
+def test_parts_of_a_wrong_type_are_none(tmp_path: Path) -> None:
+    directory = write_run(tmp_path / "run", 3, row=["no row"])
+    (directory / "config.json").write_text('{"format": 2, "gossamer": "0.1.0", "run": 3, "env": ["catch"]}')
+    assert looked(directory).now["steps"] == 30
+    assert looked(directory).summary()["env"] is None
+
+
 def test_the_newest_row_may_be_in_the_status_only(tmp_path: Path) -> None:
     directory = write_run(tmp_path / "run", 3, row=row(35))
     assert looked(directory).now["steps"] == 35

@@ -50,6 +50,13 @@ def test_what_cannot_be_is_refused(
         commands.run("watch", words)
 
 
+def test_a_file_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    write_run(tmp_path / "runs" / "one", 5)
+    (tmp_path / "taken.html").mkdir()
+    with pytest.raises(UserError, match=r"--save .*taken\.html: cannot be written \(Is a directory\)"):
+        commands.run("watch", [str(tmp_path / "runs"), "--save", str(tmp_path / "taken.html")])
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
 def test_it_serves_until_a_signal(tmp_path: Path, number: signal.Signals) -> None:
     write_run(tmp_path / "one")

@@ -16,6 +16,14 @@ from gossamer.reporting.comparison import Comparison
 from gossamer.reporting.runs import load, sources
 from gossamer.reporting.summary import summary
 
+PINNED = {
+    "battle_zone": (2360.0, 37187.5),
+    "double_dunk": (-18.6, -16.4),
+    "name_this_game": (2292.3, 8049.0),
+    "phoenix": (761.4, 7242.6),
+    "qbert": (163.9, 13455.0),
+}
+
 
 def compared(folder: Path, **labels: Path) -> Comparison:
     return comparison.compare(*load(sources([folder], labels)))
@@ -189,6 +197,11 @@ def test_an_invalid_threshold_is_refused(tmp_path: Path, text: str, message: str
 def test_a_game_is_known_by_all_its_names(env: str) -> None:
     assert human.reference(env) == (307.3, 6951.6)
     np.testing.assert_allclose(measures.normalised(np.array([307.3, 6951.6]), env), [0, 1])
+
+
+def test_human_scores_are_those_of_the_source() -> None:
+    """Wang et al. (2016), Table 2: random and human, no-op starts."""
+    assert {env: human.reference(env) for env in PINNED} == PINNED
 
 
 def test_other_environments_have_no_human_score() -> None:

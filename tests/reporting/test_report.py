@@ -15,8 +15,12 @@ from some_results import episodes, rising, write_run
 import gossamer
 from gossamer import cli
 from gossamer.errors import UserError
+from gossamer.reporting import lines, measures
 from gossamer.reporting import report as reports
-from gossamer.reporting.style import spread
+from gossamer.reporting.comparison import compare
+from gossamer.reporting.runs import load, sources
+from gossamer.reporting.style import Palette, spread
+from gossamer.reporting.summary import summary
 from gossamer.reporting.tables import number
 from gossamer.storage import studies
 from gossamer.storage.studies import PlannedRun
@@ -182,6 +186,8 @@ def test_the_command_tells_what_was_left_out_and_where_the_page_is(runs: Path, c
         (("RUNS", "--threshold", "high"), "--threshold high: must be a return"),
         (("RUNS", "--label", "x"), "--label x: must be LABEL=FOLDER"),
         (("RUNS", "--label", "x=nowhere"), "nowhere: does not exist"),
+        (("--label", "x=here", "--label", "x=there"), "--label x=there: the label x names here already"),
+        (("--label", "x=here", "--label", "y=./here"), "--label y=here: this folder has the label x already"),
     ],
 )
 def test_bad_input_is_one_line(runs: Path, command: Command, words: tuple[str, ...], message: str) -> None:
@@ -189,6 +195,31 @@ def test_bad_input_is_one_line(runs: Path, command: Command, words: tuple[str, .
     assert (code, out) == (2, "")
     assert error.startswith(f"gossamer: {message}")
     assert error.count("\n") == 1
+
+
+def test_a_threshold_that_no_run_reached_is_told(runs: Path, command: Command) -> None:
+    code, out, _ = command("report", runs, "--threshold", "50")
+    assert code == 0
+    assert "catch: no run reached a mean return of 50 over 100 training episodes.\n" in out
+    _, out, _ = command("report", runs, "--threshold", "0.4")
+    assert "no run reached" not in out
+
+
+@pytest.mark.parametrize(("goal", "dotted"), [(50.0, 0), (0.7, 2), (1.0, 2), (-9.0, 0)])
+def test_a_threshold_far_away_does_not_flatten_the_curves(runs: Path, goal: float, dotted: int) -> None:
+    found = compare(*load(sources([runs], {})))
+    content = summary(found, measures.scores(found), {"catch": goal})
+    drawn = lines.curves(found, content, reports.curves(found), Palette(list(content["methods"])))
+    panels = [axes for axes in drawn.figure.axes if axes.lines]
+    assert sum(line.get_linestyle() == ":" for axes in panels for line in axes.lines) == dotted
+    assert all(-0.5 < low < high < 1.5 for low, high in (axes.get_ylim() for axes in panels))
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(runs: Path, tmp_path: Path, command: Command) -> None:
+    (tmp_path / "file").touch()
+    code, out, error = command("report", runs, "--out", "file/report")
+    assert (code, out) == (2, "")
+    assert error == "gossamer: --out file/report: cannot be written (Not a directory); give another folder\n"
 
 
 def test_labels_that_would_overlap_are_moved_apart_around_their_mean() -> None:

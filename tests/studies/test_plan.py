@@ -11,6 +11,7 @@ import pytest
 from gossamer.errors import UserError
 from gossamer.storage import studies
 from gossamer.studies.plan import Design, check, resuming, settle
+from gossamer.training.sinks import choice
 
 
 def design(directory: Path, *compositions: str, **given: Any) -> Design:
@@ -58,6 +59,13 @@ def test_a_run_goes_on_with_the_options_of_a_call_only(tmp_path: Path) -> None:
         (("paac",), {"seeds": (1, 1)}, "--seeds 1: given twice"),
         (("name: ",), {}, "has no words"),
         (("paac --steps '3",), {}, "cannot be read"),
+        (
+            ("paac", "gala --steps 3"),
+            {"steps": 7},
+            "--steps 7: 'gala --steps 3' or the options of all runs have --steps",
+        ),
+        (("paac",), {"steps": 7, "options": ("--steps=3",)}, "--steps 7: 'paac' or the options of all runs have"),
+        (("paac --cluster auto",), {"cluster": "local"}, "--cluster local: 'paac --cluster auto' or"),
         (("paac --gamma 1", "paac gamma 1"), {}, "would share the directory paac-gamma-1/catch/seed-1"),
     ],
 )
@@ -78,9 +86,16 @@ def test_designs_that_cannot_be(
         ("paac --seed=3", "are set by the study"),
         ("mine: gala --learners 0", "^mine: --learners 0"),
         ("paac --network lstm", "^paac --network lstm: "),
+        ("paac --log nonsense", "^paac --log nonsense: --log nonsense: "),
+        ("paac --log lacking", r'^paac --log lacking: --log lacking: not installed; run pip install "gossamer\[lack'),
+        ("paac --eval-protocol noop", "--eval-protocol noop: catch is not an Atari game"),
+        ("paac --cluster nowhere:", "--cluster nowhere:: address 'nowhere:': give ip:port"),
     ],
 )
-def test_a_composition_that_cannot_be_trained_is_named(tmp_path: Path, composition: str, message: str) -> None:
+def test_a_composition_that_cannot_be_trained_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, composition: str, message: str
+) -> None:
+    monkeypatch.setitem(choice.KNOWN, "lacking", "lacking:Sink")
     with pytest.raises(UserError, match=message):
         check(design(tmp_path, composition).runs())
     assert list(tmp_path.iterdir()) == []

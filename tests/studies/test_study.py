@@ -18,6 +18,8 @@ import pytest
 from rich.console import Console
 
 import gossamer
+from gossamer import commands
+from gossamer.errors import UserError
 from gossamer.storage.studies import PlannedRun
 from gossamer.studies import jobs, study
 from gossamer.studies.display import StudyDisplay
@@ -137,6 +139,18 @@ def test_no_run_is_left_behind_by_an_error(tmp_path: Path, monkeypatch: pytest.M
     assert [job.process.poll() is not None for job in started] == [True, True]
 
 
+def test_a_run_with_a_checkpoint_is_resumed_and_another_one_begins(tmp_path: Path) -> None:
+    run, *_ = design(tmp_path, options=("--stop-at-return", "0.5")).runs()
+    directory = tmp_path / run.directory
+    (directory / "checkpoints").mkdir(parents=True)
+    words = jobs.command(run, directory)[3:]  # after `python -m gossamer.cli`
+    options = ["--env", "catch", "--seed", "1", "--stop-at-return", "0.5"]
+    assert words == ["train", "paac", *options, "--run-dir", str(directory), "--overwrite"]
+    (directory / "checkpoints" / "step_000000000080").mkdir()
+    words = jobs.command(run, directory)[3:]
+    assert words == ["resume", str(directory), "--stop-at-return", "0.5"]
+
+
 def test_each_run_has_its_share_of_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     pinned: list[Any] = []
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2, 3, 4})
@@ -155,6 +169,32 @@ def test_a_study_is_trained_and_goes_on_where_it_ended(tmp_path: Path) -> None:
     assert [outcome.status for outcome in grown.outcomes] == ["finished before", "finished"]
     result = json.loads((folder / "ppo/catch/seed-1/result.json").read_text())
     assert (result["steps"], result["config"]["algorithm"]["name"]) == (80, "ppo")
+
+
+def test_the_command_line_replaces_what_a_file_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def conduct(**given: Any) -> Study:
+        asked.append(given)
+        return Study(Path(given["directory"]), (), 0)
+
+    monkeypatch.setattr(study, "study", conduct)
+    file = tmp_path / "atari.toml"
+    file.write_text('envs = ["catch"]\nseeds = 3\nsteps = 50\noptions = "--threads 1"\n[compositions]\nA = "paac"\n')
+    kept = {"compositions": ["A: paac"], "options": ["--threads", "1"]}
+    assert commands.run("study", [str(file)]) == 0
+    assert asked[-1] == {**kept, "envs": ["catch"], "seeds": 3, "steps": 50, "directory": Path("studies/atari")}
+    typed = ["--env", "recall", "--seeds", "4,5", "--steps", "60", "--dir", "here", "--jobs", "2"]
+    assert commands.run("study", [str(file), *typed]) == 0
+    replaced = {"envs": ("recall",), "seeds": [4, 5], "steps": 60, "directory": Path("here"), "jobs": 2}
+    assert asked[-1] == {**kept, **replaced}
+    assert commands.run("study", [str(file), "--", "--num-envs", "2"]) == 0
+    assert asked[-1]["options"] == ["--num-envs", "2"]
+    with pytest.raises(UserError, match="give one file, or compositions"):
+        commands.run("study", [str(file), "paac"])
+    assert "0 runs" in capsys.readouterr().out
 
 
 def test_the_command(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ function overview() {
       lines: () =>
         selected().map((key, i) => {
           const rows = rowsOf(key);
-          return { label: runs.get(key)?.name || key, mark: colour(i), x: rows[view.x] || [], y: rows[name] || [] };
+          return { label: labelOf(key), mark: colour(i), x: rows[view.x] || [], y: rows[name] || [] };
         }),
     });
   const others = chart({
@@ -55,7 +55,7 @@ function overview() {
       selected().map((key, i) => {
         const rows = rowsOf(key);
         return {
-          label: runs.get(key)?.name || key,
+          label: labelOf(key),
           mark: colour(i),
           x: rows[view.x] || [],
           y: rows[metric.value] || [],
@@ -77,6 +77,13 @@ function overview() {
     controls(schedule),
     h("div", { class: "grid" }, add(across("mean_return"), across("steps_per_second", { least: 0 }), others)),
   ];
+}
+
+/** The name of a run; with its environment where the selected runs differ in it, as their returns cannot be compared. */
+function labelOf(key) {
+  const { name = key, env } = runs.get(key) || {},
+    envs = new Set(selected().map((each) => runs.get(each)?.env));
+  return envs.size > 1 && env ? `${name} (${env})` : name;
 }
 
 /** The figures that one of the selected runs has. */
@@ -136,7 +143,7 @@ function runRow(run) {
       h(
         "div",
         { class: "sub" },
-        [run.architecture, run.algorithm, run.env, `seed ${run.seed}`].filter(Boolean).join(" · "),
+        [run.architecture, run.algorithm, run.env, isNumber(run.seed) && `seed ${run.seed}`].filter(Boolean).join(" · "),
       ),
     ),
   );
