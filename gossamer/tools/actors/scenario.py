@@ -109,7 +109,8 @@ class ActorScenario:
 
         A slot of batch n is filled with parameters from after the round of passes in which batch n - depth was used for
         the last time. There are depth - 1 rounds of `reuse` passes until the last pass over batch n, and `updates` - 1
-        steps within it."""
+        steps within it. With reuse the first `depth` batches may be older, by reuse * (reuse - 1) / 2 passes: their
+        slots are free from the beginning, before the learner's first, shorter rounds."""
         return (self.depth_used - 1) * self.reuse * self.updates + self.updates - 1
 
     @property
