@@ -18,8 +18,8 @@ class Followed(Protocol):
     def followed(self) -> bool:
         """Whether actors of this host have not ended."""
 
-    def abandon(self) -> None:
-        """All actors of this host have ended."""
+    def abandon(self, actors: int) -> None:
+        """All actors of a queue have ended: so many actors of this host."""
 
 
 def beat(ctx: Context, queue: TrajectoryQueue, here: Followed, actors: Collection[int]) -> None:
@@ -27,7 +27,7 @@ def beat(ctx: Context, queue: TrajectoryQueue, here: Followed, actors: Collectio
     while not ctx.stopped and here.followed():
         with suppress(Unreachable):
             if not queue.beat(actors):
-                here.abandon()
+                here.abandon(len(actors))
                 return
         ctx.sleep(BEAT)
 

@@ -56,6 +56,7 @@ class Parameters:
         self._newest: Published | None = None
         self._offered: Published | None = None  # by a host whose copy is newer, after this one has been restarted
         self._actors, self._taken, self._closed = actors, True, False
+        self._ended, self._all = 0, actors  # actors that have ended as their queues know, and all
         self._wanted = False  # whether an actor needs newer ones than the copy
         self._begun = self._done = 0  # transfers to this copy, and the last of them that has ended
 
@@ -116,7 +117,7 @@ class Parameters:
     def taken(self) -> Wait[bool]:
         """Wait until an actor has taken the newest parameters, or needs newer ones. Returns False after all actors have
         left."""
-        while not self._taken and not self._wanted and self._actors:
+        while not self._taken and not self._wanted and self._actors > 0:
             yield
         self.begin()
         return self._actors > 0
@@ -133,9 +134,11 @@ class Parameters:
         """An actor of this host ends."""
         self._actors -= 1
 
-    def abandon(self) -> None:
-        """All actors of this host have ended, some of them before the host was restarted."""
-        self._actors = 0
+    def abandon(self, actors: int) -> None:
+        """All actors of a queue have ended, some of them before this host was restarted: so many actors here."""
+        self._ended += actors
+        if self._ended >= self._all:
+            self._actors = 0
 
     # Called after a restart of the learner's host
 
