@@ -132,9 +132,7 @@ class Store:
             return path
         manifest = to_json({"format": FORMAT, "steps": steps, "score": score, "sha256": digests}, indent=1)
         self.directory.mkdir(exist_ok=True)  # without parents: a run directory that was removed is not made again
-        if path.exists():  # of the same step, before more was learned from what was in a queue
-            path.rename(temporary(path))
-        atomic_write(path, partial(_write_folder, {**contents, MANIFEST: manifest.encode()}))
+        atomic_write(path, partial(_write_in_place_of, path, {**contents, MANIFEST: manifest.encode()}))
         self._prune(steps)
         return path
 
@@ -187,6 +185,14 @@ def _name(steps: int) -> str:
 
 def _names(found: list[Checkpoint]) -> str:
     return ", ".join(c.path.name for c in found) or "none"
+
+
+def _write_in_place_of(path: Path, contents: dict[str, bytes], folder: Path) -> None:
+    """Write the folder that becomes `path`; only then move away a checkpoint of the same step, from before the learner
+    had used what was in a queue."""
+    _write_folder(contents, folder)
+    if path.exists():
+        path.rename(temporary(path))
 
 
 def _write_folder(contents: dict[str, bytes], folder: Path) -> None:

@@ -201,6 +201,21 @@ def test_what_was_learned_after_the_last_step_replaces_the_checkpoint_of_that_st
     assert [path.name for path in tmp_path.iterdir()] == [second.path.name]
 
 
+def test_where_the_new_one_cannot_be_written_the_checkpoint_of_that_step_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(contents: dict[str, bytes], folder: Path) -> None:
+        folder.mkdir()
+        raise OSError("no space")
+
+    store = Store(tmp_path)
+    first = stored(store, 100, seed=0)
+    monkeypatch.setattr("gossamer.storage.checkpoint._write_folder", full)
+    with pytest.raises(OSError, match="no space"):
+        stored(store, 100, seed=1)
+    assert torch.equal(first.load()["model"]["half"], a_tree(0)["model"]["half"])
+
+
 def test_checkpoints_beyond_the_step_of_a_new_one_are_removed_because_the_run_went_on_before_them(
     tmp_path: Path,
 ) -> None:
