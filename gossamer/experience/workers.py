@@ -19,7 +19,7 @@ class Followed(Protocol):
         """Whether actors of this host have not ended."""
 
     def abandon(self, actors: int) -> None:
-        """All actors of a queue have ended: so many actors of this host."""
+        """All actors that one queue has on this host have ended: so many."""
 
 
 def beat(ctx: Context, queue: TrajectoryQueue, here: Followed, actors: Collection[int]) -> None:

@@ -166,10 +166,11 @@ class Store:
         return max(found, key=lambda c: (float("-inf") if c.score is None else c.score, c.steps))
 
     def _prune(self, steps: int) -> None:
-        """Remove what is no longer wanted: also checkpoints beyond this step, from which a run went on that lost what
-        was in a queue. They would count as newer."""
-        found = [each for each in self.all() if each.steps <= steps]
-        for later in self.all()[len(found) :]:
+        """Remove checkpoints that are no longer wanted, and those of later steps than this one: a resumed run repeats
+        the steps that were in a queue, so a later step can be an older state."""
+        everything = self.all()  # oldest first
+        found = [each for each in everything if each.steps <= steps]
+        for later in everything[len(found) :]:
             shutil.rmtree(later.path)
         wanted = {self._best(found).path, *(c.path for c in found[-self.keep :])}
         for checkpoint in found:

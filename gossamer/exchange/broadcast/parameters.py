@@ -56,7 +56,7 @@ class Parameters:
         self._newest: Published | None = None
         self._offered: Published | None = None  # by a host whose copy is newer, after this one has been restarted
         self._actors, self._taken, self._closed = actors, True, False
-        self._ended, self._all = 0, actors  # actors that have ended as their queues know, and all
+        self._ended, self._all = 0, actors  # actors whose queue says that they have ended, and all actors
         self._wanted = False  # whether an actor needs newer ones than the copy
         self._begun = self._done = 0  # transfers to this copy, and the last of them that has ended
 
@@ -135,7 +135,8 @@ class Parameters:
         self._actors -= 1
 
     def abandon(self, actors: int) -> None:
-        """All actors of a queue have ended, some of them before this host was restarted: so many actors here."""
+        """All actors that one queue has on this host have ended: so many. Some ended before the host was restarted, and
+        did not leave this copy."""
         self._ended += actors
         if self._ended >= self._all:
             self._actors = 0
