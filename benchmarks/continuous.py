@@ -10,8 +10,13 @@ tuned for each environment (`peers/sb3_continuous.py`). All run with one torch t
 MuJoCo's environments for 1,000,000 steps and Pendulum-v1 for 100,000.
 
 `train` runs one after the other and skips what is there, so it can be started again at any time, and in several
-processes with different seeds. The return is the mean of the last 100 training episodes (sampled actions), as both
-sides report it. Speeds are those of whole trainings. Compare only those of runs on an otherwise idle machine.
+processes with different seeds. `build --add` keeps the runs of the result file that are not in `--work`. The return is
+the mean of the last 100 training episodes (sampled actions), as both sides report it.
+
+    .venv/bin/python -m benchmarks.continuous rates
+
+compares speeds: the sides train in turn for a few rollouts, several rounds, on an otherwise idle machine. The speeds of
+whole trainings are only recorded, because these may run side by side.
 """
 
 from __future__ import annotations
@@ -23,8 +28,9 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import matplotlib
 
@@ -32,15 +38,22 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from benchmarks.curves import thinned
-from benchmarks.provenance import ROOT, add_out, keep, provenance
+from benchmarks.provenance import ROOT, Results, add_out, keep, provenance
+
+Run: TypeAlias = Mapping[str, Any]  # one training
 
 STEPS = {"Hopper-v5": 1_000_000, "HalfCheetah-v5": 1_000_000, "Walker2d-v5": 1_000_000, "Pendulum-v1": 100_000}
 OURS = {"gossamer": "paac", "gala": "gala --learners 4"}
 PEERS = {"sb3": "default", "zoo": "zoo"}
+SIDES = (*OURS, *PEERS)
 PEER_PYTHON = ROOT / ".venv-peers" / "bin" / "python"
 NOTES = (
     "marks: steps, seconds, mean return of the last 100 training episodes",
-    "seconds: from the first step to the last, all included; torch with one thread for each learner",
+    "seconds and steps_per_second: of runs that shared the machine with others; see continuous-rates.json",
+)
+RATE_NOTES = (
+    "steps_per_second by round: from the first report with a finished episode to the last; the sides in turn",
+    "ratio: gossamer / sb3, by round and as a median; torch with one thread for each learner",
 )
 
 
@@ -65,62 +78,100 @@ def peers(side: str, env: str, seed: int, steps: int, python: Path) -> dict[str,
     return {"command": f"python {script} {options}", **json.loads(done.stdout.splitlines()[-1])}
 
 
-def train(side: str, env: str, seed: int, steps: int, *, work: Path, python: Path) -> None:
-    """Train once and write the result to `work`, unless it is there."""
-    path = work / f"{side}-{env}-{seed}.json"
-    if path.exists():
-        return
-    print(f"{side} {env} seed {seed}", flush=True)
-    work.mkdir(parents=True, exist_ok=True)
-    found = ours(side, env, seed, steps, work) if side in OURS else peers(side, env, seed, steps, python)
-    path.write_text(json.dumps({"side": side, "env": env, "seed": seed, **provenance(), **found}))
-    print(f"  {found['marks'][-1][2]:,.0f} after {steps:,} steps", flush=True)
+def run(side: str, env: str, seed: int, steps: int, given: argparse.Namespace) -> dict[str, Any]:
+    """Train once: the command and the marks (seconds, steps, return)."""
+    if side in OURS:
+        return ours(side, env, seed, steps, given.work)
+    return peers(side, env, seed, steps, given.peer_python)
 
 
-def summarise(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Final returns and speeds of each side, and ratios of ours to SB3's defaults, for one environment."""
+def train(given: argparse.Namespace) -> None:
+    """Train what is not there yet, one run after the other, and write each result to its file in `work`."""
+    given.work.mkdir(parents=True, exist_ok=True)
+    for seed, env, side in product(given.seeds, given.envs, given.sides):
+        path = given.work / f"{side}-{env}-{seed}.json"
+        if not path.exists():
+            print(f"{side} {env} seed {seed}", flush=True)
+            found = run(side, env, seed, STEPS[env], given)
+            path.write_text(json.dumps({"side": side, "env": env, "seed": seed, **provenance(), **found}))
+            print(f"  {found['marks'][-1][2]:,.0f} after {STEPS[env]:,} steps", flush=True)
+
+
+def summarise(runs: Sequence[Run]) -> dict[str, Any]:
+    """Final returns and speeds of each side, for one environment."""
     found: dict[str, Any] = {}
-    for side in (*OURS, *PEERS):
-        mine = sorted((run for run in runs if run["side"] == side), key=lambda run: int(run["seed"]))
+    for side in SIDES:
+        mine = [run for run in runs if run["side"] == side]
         if mine:
-            rates = [_rate(run["marks"]) for run in mine]
             finals = [run["marks"][-1][2] for run in mine]
             found[side] = {
                 "command": mine[0]["command"],
                 "seeds": [run["seed"] for run in mine],
                 "final_returns": [round(value, 1) for value in finals],
                 "mean": round(statistics.mean(finals), 1),
-                "steps_per_second": [round(rate) for rate in rates],
-                "commits": sorted({run["commit"] for run in mine}),
-                "marks": [thinned([_row(mark) for mark in run["marks"]]) for run in mine],
+                "steps_per_second": [round(_rate(run["marks"])) for run in mine],
             }
     return found
 
 
-def _row(mark: Sequence[float]) -> dict[str, Any]:
-    return {"seconds": mark[0], "steps": mark[1], "mean_return": mark[2]}
+def kept(run: Run) -> Run:
+    """What the result file has of a run: its origin, and at most 200 marks [steps, seconds, return]."""
+    origin = {name: run[name] for name in ("side", "env", "seed", "command", "commit", "date")}
+    return {**origin, "processor": run["machine"]["processor"], "marks": reordered(run["marks"])}
+
+
+def reordered(marks: Sequence[Sequence[Any]]) -> list[list[float]]:
+    """Marks (seconds, steps, return) as at most 200 marks [steps, seconds, return], from the first return on."""
+    return thinned([{"seconds": mark[0], "steps": mark[1], "mean_return": mark[2]} for mark in marks])
+
+
+def merged(found: Sequence[Run], earlier: Sequence[Run] = ()) -> list[Run]:
+    """The runs found, and the earlier ones of other seeds, by environment, side and seed."""
+    runs = {(run["env"], run["side"], run["seed"]): run for run in (*earlier, *found)}
+    return sorted(runs.values(), key=lambda run: (list(STEPS).index(run["env"]), SIDES.index(run["side"]), run["seed"]))
 
 
 def _rate(marks: Sequence[Sequence[float]]) -> float:
-    """Steps per second of a whole training."""
-    return (marks[-1][1] - marks[0][1]) / (marks[-1][0] - marks[0][0])
+    """Steps per second between the first mark and the last; marks are [steps, seconds, return]."""
+    return (marks[-1][0] - marks[0][0]) / (marks[-1][1] - marks[0][1])
 
 
-def build(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The figures of all environments."""
+def build(runs: Sequence[Run]) -> dict[str, Any]:
+    """The figures of all environments, and the runs that they come from."""
     envs = [env for env in STEPS if any(run["env"] == env for run in runs)]
-    return {"notes": list(NOTES), "envs": {env: summarise([r for r in runs if r["env"] == env]) for env in envs}}
+    found = {env: summarise([run for run in runs if run["env"] == env]) for env in envs}
+    return {"notes": list(NOTES), "envs": found, "runs": list(runs)}
 
 
-def plot(runs: Sequence[Mapping[str, Any]], path: Path) -> None:
+def rates(given: argparse.Namespace) -> None:
+    """Measure the speed of each side in each environment, in turn, and write the figures after each round."""
+    results, found = Results("continuous-rates", given.out), dict[str, dict[str, list[float]]]()
+    for _ in range(given.rounds):
+        for env in given.envs:
+            for side in given.sides:
+                marks = reordered(run(side, env, 1, given.steps, given)["marks"])
+                found.setdefault(env, {}).setdefault(side, []).append(round(_rate(marks), 1))
+                print(f"{side} {env} {found[env][side][-1]:,.0f} steps/s", flush=True)
+        figures = {env: ratios(speeds) for env, speeds in found.items()}
+        results.write({"notes": list(RATE_NOTES), "steps": given.steps, "envs": figures})
+
+
+def ratios(speeds: Mapping[str, Sequence[float]]) -> dict[str, Any]:
+    """The speeds of each side by round, and the ratio of ours to SB3's."""
+    if not {"gossamer", "sb3"} <= speeds.keys():
+        return {"steps_per_second": speeds}
+    found = [round(a / b, 3) for a, b in zip(speeds["gossamer"], speeds["sb3"], strict=False)]
+    return {"steps_per_second": speeds, "ratio": found, "median_ratio": round(statistics.median(found), 3)}
+
+
+def plot(runs: Sequence[Run], path: Path) -> None:
     """Draw the returns of all runs over steps, one panel for each environment."""
     envs = [env for env in STEPS if any(run["env"] == env for run in runs)]
     figure, panels = plt.subplots(1, len(envs), figsize=(4.5 * len(envs), 3.6), squeeze=False, layout="constrained")
-    colours = dict(zip((*OURS, *PEERS), plt.rcParams["axes.prop_cycle"].by_key()["color"], strict=False))
+    colours = dict(zip(SIDES, plt.rcParams["axes.prop_cycle"].by_key()["color"], strict=False))
     for panel, env in zip(panels[0], envs, strict=True):
         for run in (each for each in runs if each["env"] == env):
-            marks = [mark for mark in run["marks"] if mark[2] is not None]
-            steps, returns = [mark[1] for mark in marks], [mark[2] for mark in marks]
+            steps, returns = [mark[0] for mark in run["marks"]], [mark[2] for mark in run["marks"]]
             panel.plot(steps, returns, color=colours[run["side"]], label=run["side"], linewidth=1)
         handles = {line.get_label(): line for line in panel.get_lines()}
         panel.legend(handles.values(), handles.keys())
@@ -128,28 +179,37 @@ def plot(runs: Sequence[Mapping[str, Any]], path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
-def main() -> None:
-    """Train, or write the figures."""
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("train", "build"))
+    parser.add_argument("what", choices=("train", "build", "rates"))
     parser.add_argument("--envs", nargs="+", choices=STEPS, default=list(STEPS))
-    parser.add_argument("--sides", nargs="+", choices=(*OURS, *PEERS), default=["gossamer", "sb3"])
+    parser.add_argument("--sides", nargs="+", choices=SIDES, default=["gossamer", "sb3"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
     parser.add_argument("--work", type=Path, default=Path("runs/continuous"), help="directory of the runs")
     parser.add_argument("--peer-python", type=Path, default=PEER_PYTHON, help="Python that has Stable-Baselines3")
+    parser.add_argument("--add", action="store_true", help="build: keep the result file's runs of other seeds")
+    parser.add_argument("--rounds", type=int, default=3, help="rates: how often each side is measured")
+    parser.add_argument("--steps", type=int, default=24_576, help="rates: steps of each measurement")
     add_out(parser)
+    return parser
+
+
+def main() -> None:
+    """Train, write the figures, or measure speeds."""
+    parser = _parser()
     given = parser.parse_args()
     if given.what == "train":
-        for seed in given.seeds:
-            for env in given.envs:
-                for side in given.sides:
-                    train(side, env, seed, STEPS[env], work=given.work, python=given.peer_python)
-        return
-    runs = [json.loads(path.read_text()) for path in sorted(given.work.glob("*.json"))]
-    if not runs:
-        parser.error(f"no runs in {given.work}")
-    print(keep("continuous", {**provenance(), **build(runs)}, given.out))
-    plot(runs, given.out / "continuous.png")
+        train(given)
+    elif given.what == "rates":
+        rates(given)
+    else:
+        result = given.out / "continuous.json"
+        earlier = json.loads(result.read_text())["runs"] if given.add and result.exists() else []
+        runs = merged([kept(json.loads(path.read_text())) for path in sorted(given.work.glob("*.json"))], earlier)
+        if not runs:
+            parser.error(f"no runs in {given.work}")
+        print(keep("continuous", {**provenance(), **build(runs)}, given.out))
+        plot(runs, given.out / "continuous.png")
 
 
 if __name__ == "__main__":
