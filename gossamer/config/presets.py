@@ -5,66 +5,28 @@ the dataclasses, the kind of environment, the algorithm on that kind, the archit
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from collections.abc import Iterator
+from dataclasses import replace
 
 from gossamer.algorithms import A2C, PPO, AsyncPPO, VTrace
 from gossamer.architectures import APPO, GALA, IMPALA, PAAC, PALA
 from gossamer.config.config import OptimizationOptions, RunOptions
+from gossamer.config.layers import (
+    Kind,
+    Layer,
+    critic_without_memory,
+    returns_with_memory,
+    small_minibatches,
+    sqrt_of_learners,
+    whole_sequences,
+)
+from gossamer.config.papers import PAPERS
 from gossamer.envs.options import AleOptions, AtariOptions
 from gossamer.errors import UserError
 from gossamer.exchange.gossip.options import follow
 from gossamer.networks import NetworkOptions
-from gossamer.optim import Adam, RMSPropTF, RMSPropTorch
+from gossamer.optim import Adam
 from gossamer.options import given
-
-Kind: TypeAlias = Literal["pixels", "vector", "continuous"]  # pictures; else vectors, with continuous actions or not
-# (values of all options so far, names of those that the user gave) -> options derived from them
-Rule: TypeAlias = Callable[[Mapping[str, Any], Collection[str]], dict[str, Any]]
-
-
-@dataclass(frozen=True)
-class Layer:
-    """Parts with some of their options, one line on the source, and rules that derive options from others."""
-
-    why: str
-    parts: tuple[Any, ...] = ()
-    rules: tuple[Rule, ...] = ()
-
-
-def sqrt_of_learners(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
-    """One learner's learning rate times the square root of the number of learners (as in GALA's code).
-
-    Adam and RMSProp divide by the size of a learner's own gradients, which is mostly noise. n learners with 1/n of the
-    environments each have sqrt(n) times the noise. At one learner's rate their average would move less by that factor.
-    """
-    return {"learning_rate": values["learning_rate"] * math.sqrt(values.get("hosts", 1) * values["learners"])}
-
-
-def returns_with_memory(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
-    """Values of long episodes are large. Their gradient would drown the policy's in the memory that they share."""
-    return {"normalize_returns": values["memory"] != "none"}
-
-
-def small_minibatches(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
-    """Minibatches of 256 steps, however many environments a learner has."""
-    if not {"num_minibatches", "num_envs"} <= values.keys():
-        return {}
-    return {"num_minibatches": max(1, values["num_envs"] * values["rollout_length"] // 256)}
-
-
-def whole_sequences(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
-    """With memory, a minibatch consists of the rollouts of one or more environments, by default of two or more."""
-    if values["memory"] == "none" or not {"num_minibatches", "num_envs"} <= values.keys():
-        return {}
-    return {"num_minibatches": min(values["num_minibatches"], max(1, values["num_envs"] // 2))}
-
-
-def critic_without_memory(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
-    """The value has a torso of its own, unless both heads share a memory."""
-    return {"separate_critic": values["memory"] == "none"}
 
 
 def _asynchronous(layer: Layer, kind: str) -> Layer:
@@ -202,81 +164,6 @@ TUNED = {
     ("appo", "pixels"): _asynchronous(PPO_PIXELS, "pictures"),
     ("appo", "vector"): _asynchronous(PPO_VECTOR, "vectors"),
     ("appo", "continuous"): _asynchronous(PPO_CONTINUOUS, "continuous actions"),
-}
-
-PAPER_PAAC = Layer(
-    "PAAC as published: the settings of its code, which differ from the paper in clip, entropy and steps (see docs)",
-    (
-        RunOptions(steps=80_000_000, rollout_length=5),
-        PAAC(num_envs=32, env_workers=8),
-        A2C(gae_lambda=1.0, value_coef=0.25, entropy_coef=0.02, loss_scale=5.0),
-        NetworkOptions(torso="nips", input="unit", initialization="uniform"),
-        RMSPropTF(decay=0.99, epsilon=0.1),
-        OptimizationOptions(learning_rate=0.0007 * 32, anneal_steps=80_000_000, final_fraction=0.0, max_grad_norm=3.0),
-    ),
-)
-_GOSSIP_CODE = (
-    AtariOptions("", preprocessing="gala"),
-    A2C(gae_lambda=1.0, value_coef=0.5, entropy_coef=0.01),
-    NetworkOptions(torso="nature", input="unit"),
-    RMSPropTorch(decay=0.99, epsilon=1e-5),
-    OptimizationOptions(learning_rate=0.0007, anneal_steps=0, final_fraction=1.0, max_grad_norm=0.5),
-)
-PAPER_GALA = Layer(
-    "GALA as published: the settings of its code, learning rate 7e-4 times the square root of the number of learners; "
-    "our nature network has 64 channels in its third layer, GALA's has 32",
-    (RunOptions(steps=40_000_000, rollout_length=5), *_GOSSIP_CODE),
-    (sqrt_of_learners, follow),
-)
-PAPER_PALA = Layer(
-    "PALA as published: the settings of its code, which are GALA's except for longer rollouts, an unscaled learning "
-    "rate, and a process lock that keeps every learner from running ahead of its neighbour's messages",
-    (
-        RunOptions(steps=40_000_000, rollout_length=20),
-        *_GOSSIP_CODE,
-        PALA(sync="bounded", staleness=0, interval=1),
-    ),
-    (follow,),
-)
-PAPER_IMPALA = Layer(
-    "IMPALA's settings for Atari games (table G.1), shallow network; the loss is a sum over 32 x 20 steps",
-    (
-        RunOptions(steps=50_000_000, rollout_length=20),
-        AtariOptions("", preprocessing="impala"),
-        IMPALA(num_envs=32),
-        VTrace(gae_lambda=1.0, value_coef=0.25, entropy_coef=0.01, loss_scale=640.0),
-        NetworkOptions(torso="nips", input="unit"),
-        RMSPropTF(decay=0.99, epsilon=0.01),
-        OptimizationOptions(learning_rate=6e-4, anneal_steps=50_000_000, final_fraction=0.0, max_grad_norm=40.0),
-    ),
-)
-PAPER_APPO = Layer(
-    "the settings of the authors' code for Pong: 42x42 pictures, auto-encoder, two passes over batches of 750 steps; "
-    "its gradient clip of 10 is for sums over these steps",
-    (
-        RunOptions(steps=5_000_000, rollout_length=50),
-        AtariOptions("", screen_size=42),
-        APPO(num_envs=15, reuse=2, depth=5),
-        AsyncPPO(
-            gae_lambda=1.0,
-            value_coef=1.0,
-            entropy_coef=0.01,
-            clip_range=0.3,
-            epochs=1,
-            num_minibatches=1,
-            surrogate="behaviour",
-        ),
-        NetworkOptions(torso="autoencoder", input="unit"),
-        Adam(epsilon=1e-8),
-        OptimizationOptions(learning_rate=5e-4, anneal_steps=0, final_fraction=1.0, max_grad_norm=10 / 750),
-    ),
-)
-PAPERS = {
-    "paac": ("a2c", PAPER_PAAC),
-    "gala": ("a2c", PAPER_GALA),
-    "pala": ("a2c", PAPER_PALA),
-    "impala": ("vtrace", PAPER_IMPALA),
-    "appo": ("appo", PAPER_APPO),
 }
 
 # Settings of an architecture that do not depend on the algorithm. Gossip has the papers' total number of environments,

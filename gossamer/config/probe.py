@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import dataclass
 
-from gossamer.config.presets import Kind
+from gossamer.config.layers import Kind
 from gossamer.envs.atari import Atari
 from gossamer.envs.base import EnvFactory, Masking
 from gossamer.envs.watchdog import Watchdog, complain

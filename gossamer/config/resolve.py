@@ -11,6 +11,7 @@ from typing import Any, get_type_hints
 from gossamer.algorithms import Algorithm
 from gossamer.config.config import Architecture, Config, Control, OptimizationOptions, RunOptions
 from gossamer.config.elsewhere import suggestion
+from gossamer.config.layers import Kind, Layer
 from gossamer.config.names import (
     ALGORITHMS,
     ARCHITECTURES,
@@ -21,7 +22,7 @@ from gossamer.config.names import (
     load,
     name_of,
 )
-from gossamer.config.presets import Kind, Layer, layers
+from gossamer.config.presets import layers
 from gossamer.config.probe import probe
 from gossamer.envs import catalogue
 from gossamer.envs.atari import Atari

@@ -12,7 +12,8 @@ from rich.table import Table
 from gossamer.config.build import program
 from gossamer.config.file import flat
 from gossamer.config.names import ALGORITHMS, ARCHITECTURES, NETWORKS, OPTIMIZERS
-from gossamer.config.presets import PAPERS, TUNED
+from gossamer.config.papers import PAPERS
+from gossamer.config.presets import TUNED
 from gossamer.config.resolve import Choices, architecture_kind, resolve
 from gossamer.envs import catalogue
 from gossamer.options import flag

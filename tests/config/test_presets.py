@@ -9,7 +9,8 @@ import pytest
 
 from gossamer.config.file import flat
 from gossamer.config.names import ALGORITHMS, ARCHITECTURES, load
-from gossamer.config.presets import COMBINATIONS, PAPERS, SHAPES, TUNED, layers
+from gossamer.config.papers import PAPERS
+from gossamer.config.presets import COMBINATIONS, SHAPES, TUNED, layers
 from gossamer.config.resolve import configure
 from gossamer.errors import UserError
 from gossamer.options import given

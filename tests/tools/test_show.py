@@ -10,7 +10,8 @@ from rich.console import Console
 from gossamer.config.build import program
 from gossamer.config.file import flat
 from gossamer.config.names import NETWORKS, OPTIMIZERS
-from gossamer.config.presets import PAPER_PAAC, TUNED
+from gossamer.config.papers import PAPER_PAAC
+from gossamer.config.presets import TUNED
 from gossamer.config.resolve import configure
 from gossamer.errors import UserError
 from gossamer.options import flag

@@ -1,0 +1,54 @@
+"""What presets consist of: layers of options with their sources, and rules that derive options from others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+Kind: TypeAlias = Literal["pixels", "vector", "continuous"]  # pictures; else vectors, with continuous actions or not
+# (values of all options so far, names of those that the user gave) -> options derived from them
+Rule: TypeAlias = Callable[[Mapping[str, Any], Collection[str]], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Parts with some of their options, one line on the source, and rules that derive options from others."""
+
+    why: str
+    parts: tuple[Any, ...] = ()
+    rules: tuple[Rule, ...] = ()
+
+
+def sqrt_of_learners(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
+    """One learner's learning rate times the square root of the number of learners (as in GALA's code).
+
+    Adam and RMSProp divide by the size of a learner's own gradients, which is mostly noise. n learners with 1/n of the
+    environments each have sqrt(n) times the noise. At one learner's rate their average would move less by that factor.
+    """
+    return {"learning_rate": values["learning_rate"] * math.sqrt(values.get("hosts", 1) * values["learners"])}
+
+
+def returns_with_memory(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
+    """Values of long episodes are large. Their gradient would drown the policy's in the memory that they share."""
+    return {"normalize_returns": values["memory"] != "none"}
+
+
+def small_minibatches(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
+    """Minibatches of 256 steps, however many environments a learner has."""
+    if not {"num_minibatches", "num_envs"} <= values.keys():
+        return {}
+    return {"num_minibatches": max(1, values["num_envs"] * values["rollout_length"] // 256)}
+
+
+def whole_sequences(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
+    """With memory, a minibatch consists of the rollouts of one or more environments, by default of two or more."""
+    if values["memory"] == "none" or not {"num_minibatches", "num_envs"} <= values.keys():
+        return {}
+    return {"num_minibatches": min(values["num_minibatches"], max(1, values["num_envs"] // 2))}
+
+
+def critic_without_memory(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
+    """The value has a torso of its own, unless both heads share a memory."""
+    return {"separate_critic": values["memory"] == "none"}
