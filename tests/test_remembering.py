@@ -10,22 +10,26 @@ from some_runs import rows
 import gossamer
 
 
-def returns(tmp_path: Path, steps: int, memory: str) -> float:
-    """The mean return of 200 episodes of `recall` (a cue, 20 steps, the answer) after training."""
+def trained(tmp_path: Path, steps: int, memory: str) -> Path:
+    """The directory of a training on `recall` (a cue, 20 steps, the answer)."""
     units = {} if memory == "none" else {"memory_units": 64}
     run = gossamer.train(
-        "paac", env="recall", algorithm="ppo", steps=steps, memory=memory, threads=1, run_dir=tmp_path, **units
+        "paac", env="recall", algorithm="ppo", steps=steps, memory=memory, threads=1, run_dir=tmp_path / "run", **units
     )
-    return gossamer.evaluate(run.directory, episodes=200).mean_return
+    return run.directory
 
 
-def test_a_cue_is_remembered_for_twenty_steps(tmp_path: Path) -> None:
-    assert returns(tmp_path, 110_000, "lstm") >= 0.95
+def test_a_cue_is_remembered_for_twenty_steps_also_in_films(tmp_path: Path) -> None:
+    run = trained(tmp_path, 110_000, "lstm")
+    assert gossamer.evaluate(run, episodes=200).mean_return >= 0.95
+    films = [gossamer.record(run, out=tmp_path / "film.gif", greedy=True, seed=seed) for seed in range(10)]
+    assert sum(film.score for film in films) >= 9  # guesses do that in 1 % of cases
 
 
 def test_without_memory_the_answer_is_a_guess(tmp_path: Path) -> None:
     # 200 guesses: 0.5 with a standard deviation of 0.035; 0.65 is four of them
-    assert returns(tmp_path, 20_000, "none") < 0.65
+    run = trained(tmp_path, 20_000, "none")
+    assert gossamer.evaluate(run, episodes=200).mean_return < 0.65
 
 
 @pytest.mark.parametrize("architecture", ["gala", "pala"])
