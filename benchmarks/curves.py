@@ -1,4 +1,5 @@
-"""Learning curves: trains the same options with several seeds, one run after the other, and stores the curves.
+"""Learning curves: trains the same options with several seeds, one run after the other, and stores the curves. With
+several options, each seed trains all of them before the next seed does, so that their times are comparable.
 
     python -m benchmarks.curves train pong-paac --seeds 1 2 3 --stop-at-return 18 \\
         --run "ppo: paac --env pong --algorithm ppo --steps 1500000" --run "a2c: paac --env pong --steps 6000000"
@@ -174,17 +175,19 @@ def main() -> None:
     if importlib.util.find_spec("matplotlib") is None:
         parser.error("matplotlib is not installed: make bench-install")
     origin = provenance()
-    runs: dict[str, list[Path]] = {}
+    options = {}
     for text in given.run:
-        label, separator, rest = text.partition(":" if given.verb == "train" else "=")
+        label, separator, options[label] = text.partition(":" if given.verb == "train" else "=")
         if not separator:
             parser.error(f"--run {text}: must start with a label; see --help")
-        if given.verb == "build":
-            runs[label] = [Path(directory) for directory in rest.split(",")]
-            continue
-        runs[label] = [given.work / given.name / f"{label}-seed{seed}" for seed in given.seeds]
-        for seed, directory in zip(given.seeds, runs[label], strict=True):
-            train(shlex.split(rest), seed, directory, given.stop_at_return)
+    if given.verb == "build":
+        runs = {label: [Path(directory) for directory in found.split(",")] for label, found in options.items()}
+    else:
+        work = given.work / given.name
+        runs = {label: [work / f"{label}-seed{seed}" for seed in given.seeds] for label in options}
+        for i, seed in enumerate(given.seeds):
+            for label, words in options.items():
+                train(shlex.split(words), seed, runs[label][i], given.stop_at_return)
     found = build(runs, given.goal)
     path = keep(given.name, {**origin, **found}, given.out)
     plot(runs, given.goal, path.with_suffix(".png"))
