@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks import actors, actors_peers, curves, peers, provenance, simulated
+import gossamer
+from benchmarks import actors, actors_peers, continuous, curves, pack, peers, provenance, simulated
 from benchmarks.gossip import __main__ as gossip
 from benchmarks.gossip import scale
 from gossamer import commands
@@ -228,3 +229,40 @@ def test_our_side_of_a_comparison_has_options_that_exist(command: str, capsys: p
     known = set(re.findall(r"--[\w-]+", capsys.readouterr().out))
     assert set(re.findall(r"--[\w-]+", command)) <= known
     assert "--rollout-length" in known
+
+
+def test_a_packed_study_counts_as_finished_and_can_be_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = gossamer.study(["paac"], envs=["catch"], seeds=2, steps=320, directory=tmp_path / "study")
+    assert first.counts["finished"] == 2
+    monkeypatch.setattr(sys, "argv", ["pack", str(tmp_path / "study"), str(tmp_path / "packed")])
+    pack.main()
+    assert not any((tmp_path / "packed").rglob("*.safetensors"))
+    again = gossamer.study(["paac"], envs=["catch"], seeds=2, steps=320, directory=tmp_path / "packed")
+    assert again.counts["finished before"] == 2
+
+
+def test_packed_rows_of_metrics_keep_their_ends() -> None:
+    lines = [f"{i}\n" for i in range(10)]
+    assert pack.thinned(lines, 4) == ["0\n", "3\n", "6\n", "9\n"]
+    assert pack.thinned(lines, 10) == lines
+
+
+def a_training(side: str, env: str, seed: int, final: float) -> dict[str, Any]:
+    origin = {"command": "train", "commit": "c", "date": "d", "machine": {"processor": "p"}}
+    marks = [[0.0, 0, None], [1.0, 100, 5.0], [3.0, 300, final]]  # seconds, steps, return
+    return {"side": side, "env": env, "seed": seed, "marks": marks, **origin}
+
+
+def test_continuous_runs_of_the_result_file_are_kept_unless_there_is_a_newer_one() -> None:
+    earlier = [continuous.kept(a_training("sb3", "Hopper-v5", seed, 10.0 * seed)) for seed in (1, 2)]
+    found = [continuous.kept(a_training("sb3", "Hopper-v5", 2, 40.0))]
+    runs = continuous.merged(found, earlier)
+    figures = continuous.build(runs)["envs"]["Hopper-v5"]["sb3"]
+    assert (figures["seeds"], figures["final_returns"], figures["mean"]) == ([1, 2], [10.0, 40.0], 25.0)
+    assert figures["steps_per_second"] == [100, 100]  # from the first return on: 200 steps in 2 s
+
+
+def test_speeds_of_continuous_control_are_compared_within_each_round() -> None:
+    found = continuous.ratios({"gossamer": [300.0, 200.0, 400.0], "sb3": [100.0, 100.0, 100.0]})
+    assert (found["ratio"], found["median_ratio"]) == ([3.0, 2.0, 4.0], 3.0)
+    assert "ratio" not in continuous.ratios({"gossamer": [300.0]})
