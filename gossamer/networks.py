@@ -294,12 +294,15 @@ def _zeros(spec: Spec) -> Any:
 
 
 def _orthogonal(model: ActorCritic) -> None:
-    """Initialise weights orthogonally: gain sqrt(2), and 0.01 for the policy head (a nearly uniform initial policy)."""
+    """Initialise weights orthogonally: gain sqrt(2), 1 in a memory and for the value head, and 0.01 for the policy head
+    (a nearly uniform initial policy)."""
     for module in model.torso.modules():
         if isinstance(module, nn.Conv2d | nn.Linear):
             nn.init.orthogonal_(module.weight, 2**0.5)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
+    if model.memory is not None:
+        model.memory.initialise()
     for head, gain in ((model.policy, 0.01), (model.value, 1.0)):
         for module in head.modules():
             if isinstance(module, nn.Linear):

@@ -95,6 +95,19 @@ def test_a_rollout_of_episodes_of_one_step_equals_a_network_that_forgets(kind: s
         assert_close(after[name], rows)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_weights_of_each_gate_are_orthogonal_at_first(kind: str) -> None:
+    memory = a_recurrent_network(kind).memory
+    assert memory is not None
+    for name, weights in memory.core.named_parameters():
+        for gate in weights.detach().chunk(4 if kind == "lstm" else 3):
+            if name.startswith("bias"):
+                assert not gate.any()
+            else:  # [8, F]: orthonormal rows, or columns where these are fewer
+                product = gate @ gate.T if gate.shape[0] <= gate.shape[1] else gate.T @ gate
+                assert_close(product, torch.eye(len(product)))
+
+
 def test_a_reset_touches_only_the_episodes_that_begin() -> None:
     state = {"hidden": torch.ones(3, 2), "cell": torch.full((3, 2), 2.0)}
     found = reset(state, torch.tensor([False, True, False]))

@@ -279,7 +279,7 @@ def test_memory_reaches_the_learner_through_the_queue() -> None:
     # Episodes of 4 steps in rollouts of 5: three of four rollouts begin within an episode.
     Remembering.sizes.clear()
     env, algorithm = Recall(delay=3, cues=2), Remembering(gae_lambda=0.9)
-    task = a_task(env, algorithm, rate=1e-2, rollout_length=5, memory="gru", memory_units=16)
+    task = a_task(env, algorithm, rate=5e-3, rollout_length=5, memory="gru", memory_units=16)
     watcher = end_of(task, Simulation(1), steps=20_000, actors=2, num_envs=16, depth=2)
     scores = [episode.score for record in watcher.records for episode in record.episodes]
     assert sum(scores[-300:]) / 300 >= 0.95  # one in two without memory
