@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import multiprocessing
 import os
+import select
 import sys
 import threading
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from typing import NoReturn
 
 from gossamer.errors import UserError
 
-BAD_VALUE, INTERRUPTED = 2, 130
+BAD_VALUE, INTERRUPTED, UNREAD = 2, 130, 141
 CANNOT_WRITE = (
     errno.ENOSPC,
     errno.EDQUOT,
@@ -26,10 +27,15 @@ CANNOT_WRITE = (
 
 
 def guarded(command: Callable[[], int]) -> int:
-    """Run a command and return its exit code. Errors that a user can fix print one line on stderr; others propagate."""
+    """Run a command and return its exit code. Errors that a user can fix print one line on stderr; others propagate.
+    Where nobody reads the output to its end, as in `gossamer runs | head`, it ends quietly, with 141 as in shells."""
     try:
-        return command()
+        code = command()
+        sys.stdout.flush()
+        return code
     except OSError as error:
+        if isinstance(error, BrokenPipeError) and _unread():
+            return UNREAD
         if error.errno not in CANNOT_WRITE:
             raise
         where = f" ({error.filename})" if error.filename else ""
@@ -41,6 +47,18 @@ def guarded(command: Callable[[], int]) -> int:
         if not _for_the_user(error):
             raise
         return _told(str(error), BAD_VALUE)
+
+
+def _unread() -> bool:
+    """Whether nobody reads the output any more. What is left of it is dropped: Python would complain at its end."""
+    output = select.poll()
+    output.register(sys.stdout, select.POLLOUT)
+    broken = any(event & select.POLLERR for _, event in output.poll(0))
+    if broken:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+    return broken
 
 
 def _for_the_user(error: Exception) -> bool:

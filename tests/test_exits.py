@@ -46,6 +46,32 @@ def test_errors_that_nobody_foresaw_pass() -> None:
         raising(OSError(errno.EIO, "Input/output error"))
 
 
+TALKS = """
+from gossamer.exits import guarded, leave
+def command():
+    for _ in range(100_000):
+        print("a line that nobody reads")
+    return 0
+leave(guarded(command))
+"""
+
+
+def test_output_that_nobody_reads_to_its_end_is_no_error() -> None:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", TALKS], **pipes) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141
+
+
+def test_a_pipe_that_breaks_elsewhere_is_an_error() -> None:
+    with pytest.raises(BrokenPipeError):
+        raising(BrokenPipeError(errno.EPIPE, "Broken pipe"))
+
+
 BUSY = """
 import sys, threading, torch
 from gossamer.exits import leave

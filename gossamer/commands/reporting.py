@@ -22,7 +22,11 @@ class Report:
     runs: Annotated[
         tuple[Path, ...],
         tyro.conf.Positional,
-        help_text("Run directories, folders with runs, or the folder of a study.", metavar="RUN"),
+        help_text(
+            "Run directories, folders with runs, or the folder of a study.",
+            metavar="RUN",
+            help_behavior_hint="(one or more)",
+        ),
     ] = ()
     out: Annotated[Path | None, left_open("Folder of the report.", Path, "(default: STUDY/report, else report)")] = None
     threshold: Annotated[

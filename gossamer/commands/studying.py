@@ -32,6 +32,7 @@ class Arguments:
         help_text(
             'Words of `gossamer train` in quotes, as in "paac --algorithm ppo", or "LABEL: words"; or a .toml file.',
             metavar="COMPOSITION",
+            help_behavior_hint="(one or more)",
         ),
     ] = ()
     env: Annotated[
