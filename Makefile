@@ -16,7 +16,7 @@ define make-venv
 	$(PYTHON) -m venv $(1) && $(1)/bin/python $(PIP) --version >/dev/null || $(PYTHON) -m venv --clear $(1)
 endef
 
-.PHONY: help install test test-long test-page lint unit demo bench-install bench-install-actors wheel constraints clean distclean
+.PHONY: help install test test-long test-page test-sinks lint unit demo bench-install bench-install-actors wheel constraints clean distclean
 .NOTPARALLEL:
 
 help: ## this list
@@ -42,6 +42,15 @@ test-long: install ## the long tests: sweeps over seeds, every architecture on e
 
 test-page: install ## the live page in Debian's Chromium (packages chromium, chromium-driver)
 	.venv/bin/python -m pytest -m page tests/page $(ARGS)
+
+test-sinks: .venv-sinks/.installed ## logs with the real Weights & Biases, Trackio and MLflow, in .venv-sinks
+	.venv-sinks/bin/python -m pytest tests/training/sinks $(ARGS)
+
+.venv-sinks/.installed: pyproject.toml
+	$(call make-venv,.venv-sinks)
+	.venv-sinks/bin/python $(PIP) install $(TORCH)
+	.venv-sinks/bin/python $(PIP) install -e ".[atari,gym,dev,wandb,trackio,mlflow]"
+	@touch $@
 
 lint: install ## ruff (lint and format) and mypy
 	.venv/bin/ruff check
