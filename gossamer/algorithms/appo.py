@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from gossamer.algorithms.base import PolicyGradient, corrected, evaluate_to_end, observe, own_rewards, return_scaling
-from gossamer.algorithms.minibatches import minibatches, normalised
+from gossamer.algorithms.minibatches import advantages, minibatches
 from gossamer.algorithms.target import add_target, target_of
 from gossamer.data import Trajectory
 from gossamer.losses import Loss, ppo
@@ -43,7 +43,7 @@ class AsyncPPO(PolicyGradient):
     clip_range: float = option("The probability ratio is clipped to 1 +- this.", 0.3, above=0)
     epochs: int = option("Passes over each batch at a time.", 1, least=1, most=1000)
     num_minibatches: int = option("Minibatches per pass.", 4, least=1, most=65_536)
-    normalize_advantage: bool = option("To mean 0 and standard deviation 1 in each minibatch.", False)
+    normalize_advantage: bool = option("To mean 0 and deviation 1 in each minibatch; with memory, batch.", False)
     surrogate: Literal["behaviour", "impact", "decoupled"] = option("Denominator of the clipped ratio.", "decoupled")
     target_period: int = option(
         "Batches between two copies to the target network; 0: none.", 0, least=0, most=1_000_000, measure="batches"
@@ -61,6 +61,7 @@ class AsyncPPO(PolicyGradient):
         anchor, weight = self._anchor(batch.behaviour, log_old, trace.weight)
         action, returns = batch.action.flatten(0, 1), scaled(trace.target.flatten())
         advantage, anchor, weight = (each.flatten() for each in (scaled(advantage), anchor, weight))
+        advantage_of = advantages(advantage, batch, normalize=self.normalize_advantage)
         for _ in range(self.epochs):
             for index, policy, value in minibatches(model, batch, self.num_minibatches, rng):
                 yield ppo(
@@ -68,7 +69,7 @@ class AsyncPPO(PolicyGradient):
                     scaled(value),
                     action[index],
                     returns[index],
-                    normalised(advantage[index]) if self.normalize_advantage else advantage[index],
+                    advantage_of(index),
                     anchor[index],
                     weight=weight[index],
                     clip_range=self.clip_range,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +29,15 @@ def minibatches(
     steps = torch.arange(length, device=device).unsqueeze(1) * envs  # [T, 1]
     for chosen in torch.randperm(envs, generator=rng, device=device).tensor_split(min(count, envs)):
         yield (steps + chosen).flatten(), *evaluate(model, batch, chosen)
+
+
+def advantages(advantage: Tensor, batch: Trajectory, *, normalize: bool) -> Callable[[Tensor], Tensor]:
+    """The advantages of a minibatch, by its indices in the flattened rollout. `normalize`: to mean 0 and standard
+    deviation 1 in the minibatch. With memory in the whole batch, because the steps of few sequences are too alike."""
+    if normalize and not batch.state:
+        return lambda index: normalised(advantage[index])
+    whole = normalised(advantage) if normalize else advantage
+    return lambda index: whole[index]
 
 
 def normalised(advantage: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from gossamer.algorithms.base import PolicyGradient, observe, return_scaling
-from gossamer.algorithms.minibatches import minibatches, normalised
+from gossamer.algorithms.minibatches import advantages, minibatches
 from gossamer.data import Trajectory
 from gossamer.losses import Loss, ppo
 from gossamer.options import option, options
@@ -26,12 +26,13 @@ class PPO(PolicyGradient):
     clip_range: float = option("The probability ratio is clipped to 1 +- this.", 0.3, above=0)
     epochs: int = option("Passes over each rollout.", 3, least=1, most=1000)
     num_minibatches: int = option("Minibatches per epoch.", 4, least=1, most=65_536)
-    normalize_advantage: bool = option("To mean 0 and standard deviation 1 in each minibatch.", False)
+    normalize_advantage: bool = option("To mean 0 and deviation 1 in each minibatch; with memory, batch.", False)
 
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
         target = lambda_returns(batch.reward, batch.discount, batch.value, self.gae_lambda)
         scaled = return_scaling(model, target)
         advantage = scaled(target - batch.value[:-1]).flatten()
+        advantage_of = advantages(advantage, batch, normalize=self.normalize_advantage)
         returns, action, behaviour = scaled(target.flatten()), batch.action.flatten(0, 1), batch.behaviour.flatten()
         for _ in range(self.epochs):
             for index, policy, value in minibatches(model, batch, self.num_minibatches, rng):
@@ -40,7 +41,7 @@ class PPO(PolicyGradient):
                     scaled(value),
                     action[index],
                     returns[index],
-                    normalised(advantage[index]) if self.normalize_advantage else advantage[index],
+                    advantage_of(index),
                     behaviour[index],
                     clip_range=self.clip_range,
                     value_coef=self.value_coef,

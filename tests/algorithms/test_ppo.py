@@ -8,8 +8,10 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.testing import assert_close
 
 from gossamer.algorithms import PPO
+from gossamer.algorithms.minibatches import advantages
 from gossamer.data import Trajectory
 from gossamer.distributions import Categorical
 
@@ -111,6 +113,16 @@ def test_advantages_are_normalised_in_each_minibatch() -> None:
         return spy.logits.grad
 
     assert gradient(1.0).tolist() == pytest.approx(gradient(10.0).tolist(), rel=1e-5)
+
+
+def test_with_memory_advantages_are_normalised_in_each_batch() -> None:
+    values, batch = torch.tensor([1.0, 3.0, 5.0, 7.0]), rollout(2, 2)  # mean 4, deviation sqrt(5)
+    few = torch.tensor([0, 1])
+    forgetful = advantages(values, batch, normalize=True)
+    recurrent = advantages(values, replace(batch, state={"hidden": torch.zeros(2, 1)}), normalize=True)
+    assert_close(forgetful(few), torch.tensor([-1.0, 1.0]))
+    assert_close(recurrent(few), torch.tensor([-3.0, -1.0]) / 5**0.5)
+    assert_close(advantages(values, batch, normalize=False)(few), values[few])
 
 
 def test_a_minibatch_of_equal_advantages_is_no_division_by_zero() -> None:
