@@ -1,16 +1,16 @@
-"""Copies what reports need of a study's finished runs: settings, results, episodes, and at most 200 rows of metrics.
+"""Copies what reports need of the finished runs in a folder: settings, results, episodes, at most 200 rows of metrics.
 
     .venv/bin/python -m benchmarks.pack runs/atari5 benchmarks/results/atari5
     gossamer report benchmarks/results/atari5
 
-Checkpoints and logs are left out. `gossamer study` takes the copies for finished runs, so a study that was packed on
-one machine goes on, on another, from a copy of the packed folder. Runs that are there already stay as they are.
+Checkpoints and logs are left out. `gossamer study` and `benchmarks.curves` take the copies for finished runs, so what
+was begun on one machine goes on, on another, with a copy of the packed folder. Runs that are there already stay as
+they are.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 from pathlib import Path
 
@@ -43,17 +43,20 @@ def pack(run: Path, to: Path) -> None:
 def main() -> None:
     """Copy all finished runs that are not there yet."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("study", type=Path)
+    parser.add_argument("folder", type=Path, help="a study, or any folder with runs")
     parser.add_argument("to", type=Path)
     given = parser.parse_args()
-    runs = [each["directory"] for each in json.loads((given.study / STUDY).read_text())["runs"]]
+    runs = [result.parent for result in sorted(given.folder.rglob("result.json")) if finished(result.parent)]
+    if not runs:
+        parser.error(f"no finished runs in {given.folder}")
     given.to.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(given.study / STUDY, given.to / STUDY)
-    for run in runs:
-        if finished(given.study / run) and not (given.to / run).exists():
-            pack(given.study / run, given.to / run)
-    there = sum((given.to / run).exists() for run in runs)
-    print(f"{given.to}: {there} of {len(runs)} runs")
+    if (given.folder / STUDY).exists():
+        shutil.copyfile(given.folder / STUDY, given.to / STUDY)
+    targets = {run: given.to / run.relative_to(given.folder) for run in runs}
+    new = {run: to for run, to in targets.items() if not to.exists()}
+    for run, to in new.items():
+        pack(run, to)
+    print(f"{given.to}: {len(runs)} runs, {len(new)} of them new")
 
 
 if __name__ == "__main__":
