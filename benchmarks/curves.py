@@ -22,7 +22,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from benchmarks.provenance import add_out, keep, provenance
 from gossamer.config.file import flat, from_dict
@@ -35,6 +35,7 @@ from gossamer.reporting.runs import Source
 from gossamer.reporting.runs import load as load_runs
 from gossamer.reporting.summary import summary
 
+T = TypeVar("T")
 Row: TypeAlias = Mapping[str, Any]  # a line of metrics.jsonl; lines are two seconds apart
 
 POINTS = 200  # of a stored curve
@@ -43,10 +44,15 @@ ALWAYS_SHOWN = ("architecture", "env", "preset", "algorithm", "steps")  # option
 
 def thinned(rows: Sequence[Row], points: int = POINTS) -> list[list[float]]:
     """[steps, seconds, mean return] of at most `points` rows, evenly spaced, including the first and the last."""
-    known = [row for row in rows if row["mean_return"] is not None]
-    if len(known) > points:
-        known = [known[i * (len(known) - 1) // (points - 1)] for i in range(points)]
+    known = spread([row for row in rows if row["mean_return"] is not None], points)
     return [[row["steps"], round(row["seconds"], 1), round(row["mean_return"], 3)] for row in known]
+
+
+def spread(items: Sequence[T], points: int = POINTS) -> Sequence[T]:
+    """At most `points` of the items, evenly spaced, including the first and the last."""
+    if len(items) <= points:
+        return items
+    return [items[i * (len(items) - 1) // (points - 1)] for i in range(points)]
 
 
 def median(values: Sequence[float | None]) -> float | None:
@@ -177,9 +183,10 @@ def main() -> None:
     origin = provenance()
     options = {}
     for text in given.run:
-        label, separator, options[label] = text.partition(":" if given.verb == "train" else "=")
+        label, separator, rest = text.partition(":" if given.verb == "train" else "=")
         if not separator:
             parser.error(f"--run {text}: must start with a label; see --help")
+        options[label] = rest
     if given.verb == "build":
         runs = {label: [Path(directory) for directory in found.split(",")] for label, found in options.items()}
     else:

@@ -14,18 +14,11 @@ import argparse
 import shutil
 from pathlib import Path
 
-from benchmarks.curves import POINTS, finished
+from benchmarks.curves import finished, spread
 
 WHOLE = ("config.json", "result.json", "episodes.csv", "spec.json")
 METRICS = "metrics.jsonl"
 STUDY = "study.json"
-
-
-def thinned(lines: list[str], points: int = POINTS) -> list[str]:
-    """At most `points` lines, evenly spaced, including the first and the last."""
-    if len(lines) <= points:
-        return lines
-    return [lines[i * (len(lines) - 1) // (points - 1)] for i in range(points)]
 
 
 def pack(run: Path, to: Path) -> None:
@@ -36,7 +29,7 @@ def pack(run: Path, to: Path) -> None:
     for name in WHOLE:
         shutil.copyfile(run / name, part / name)
     lines = (run / METRICS).read_text().splitlines(keepends=True)
-    (part / METRICS).write_text("".join(thinned(lines)))
+    (part / METRICS).write_text("".join(spread(lines)))
     part.rename(to)
 
 

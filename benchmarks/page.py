@@ -39,8 +39,8 @@ NOTES = ("one browser that shows one run; ages are of rows of metrics, which are
 
 
 def written(run: Path, ended: threading.Event) -> dict[float, float]:
-    """When each row of metrics was first in one of the run's files (Unix time), by its `seconds`. Fills it in a thread
-    until `ended` is set."""
+    """When each row of metrics was first in one of the run's files: {`seconds` of the row: Unix time}. A thread adds
+    rows until `ended` is set."""
     found: dict[float, float] = {}
     files = {run / "status.json": 0, run / "metrics.jsonl": 0}  # -> time of the last change, ns
 
@@ -81,7 +81,7 @@ def port_of(log: Path) -> int:
     for _ in range(200):
         _, found, rest = log.read_text().partition("http://127.0.0.1:")
         if found and "\n" in rest:
-            return int("".join(rest.split("/")[0].split()))
+            return int(rest.split("/")[0])
         time.sleep(0.1)
     raise RuntimeError(f"gossamer watch does not start:\n{log.read_text()}")
 

@@ -15,8 +15,8 @@ Kind: TypeAlias = Literal["none", "lstm", "gru"]
 class Memory(nn.Module):
     """An LSTM or a GRU over T steps of B environments. `state`: {name: [B, H]}.
 
-    Its inputs are scaled to mean 0 and deviation 1 (layer normalisation, Ba et al. 2016), because small things in a
-    picture have small features. The velocity of Pong's ball is then learned in a third of the updates."""
+    Layer normalisation (Ba et al. 2016) scales its inputs to mean 0 and deviation 1. Small objects in a picture, such
+    as Pong's ball, have small features, which the memory would otherwise learn to use late."""
 
     def __init__(self, kind: Kind, features: int, units: int) -> None:
         super().__init__()
@@ -26,8 +26,7 @@ class Memory(nn.Module):
         self._gates = 4 if kind == "lstm" else 3  # whose weights are stacked
 
     def initialise(self) -> None:
-        """Make the weights of each gate orthogonal and the biases zero. torch's own weights are smaller; fewer seeds
-        learned `recall` with them."""
+        """Make the weights of each gate orthogonal and the biases zero; torch's default weights are smaller."""
         for weights in self.core.parameters():
             if weights.dim() == 1:
                 nn.init.zeros_(weights)

@@ -243,8 +243,8 @@ def test_a_packed_study_counts_as_finished_and_can_be_reported(tmp_path: Path, m
 
 def test_packed_rows_of_metrics_keep_their_ends() -> None:
     lines = [f"{i}\n" for i in range(10)]
-    assert pack.thinned(lines, 4) == ["0\n", "3\n", "6\n", "9\n"]
-    assert pack.thinned(lines, 10) == lines
+    assert curves.spread(lines, 4) == ["0\n", "3\n", "6\n", "9\n"]
+    assert curves.spread(lines, 10) == lines
 
 
 def a_training(side: str, env: str, seed: int, final: float) -> dict[str, Any]:

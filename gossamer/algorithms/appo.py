@@ -43,7 +43,7 @@ class AsyncPPO(PolicyGradient):
     clip_range: float = option("The probability ratio is clipped to 1 +- this.", 0.3, above=0)
     epochs: int = option("Passes over each batch at a time.", 1, least=1, most=1000)
     num_minibatches: int = option("Minibatches per pass.", 4, least=1, most=65_536)
-    normalize_advantage: bool = option("To mean 0 and deviation 1 in each minibatch; with memory, batch.", False)
+    normalize_advantage: bool = option("To mean 0, deviation 1 in each minibatch (with memory: batch).", False)
     surrogate: Literal["behaviour", "impact", "decoupled"] = option("Denominator of the clipped ratio.", "decoupled")
     target_period: int = option(
         "Batches between two copies to the target network; 0: none.", 0, least=0, most=1_000_000, measure="batches"

@@ -32,8 +32,10 @@ def minibatches(
 
 
 def advantages(advantage: Tensor, batch: Trajectory, *, normalize: bool) -> Callable[[Tensor], Tensor]:
-    """The advantages of a minibatch, by its indices in the flattened rollout. `normalize`: to mean 0 and standard
-    deviation 1 in the minibatch. With memory in the whole batch, because the steps of few sequences are too alike."""
+    """Return a function from the indices [N] of a minibatch in the flattened rollout to its advantages [N].
+
+    `normalize` scales them to mean 0 and standard deviation 1: over the minibatch, or with memory over the whole batch,
+    because a minibatch of a few whole sequences has too few independent steps."""
     if normalize and not batch.state:
         return lambda index: normalised(advantage[index])
     whole = normalised(advantage) if normalize else advantage

@@ -26,7 +26,7 @@ class PPO(PolicyGradient):
     clip_range: float = option("The probability ratio is clipped to 1 +- this.", 0.3, above=0)
     epochs: int = option("Passes over each rollout.", 3, least=1, most=1000)
     num_minibatches: int = option("Minibatches per epoch.", 4, least=1, most=65_536)
-    normalize_advantage: bool = option("To mean 0 and deviation 1 in each minibatch; with memory, batch.", False)
+    normalize_advantage: bool = option("To mean 0, deviation 1 in each minibatch (with memory: batch).", False)
 
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
         target = lambda_returns(batch.reward, batch.discount, batch.value, self.gae_lambda)
