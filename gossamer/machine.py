@@ -98,12 +98,15 @@ def resolve_device(name: str) -> str:
 
 
 def resolve_dtype(device: str) -> torch.dtype:
-    """The dtype that `--precision auto` means on this device: bfloat16 where it is computed natively, else float32."""
+    """The dtype that `--precision auto` means on this device: bfloat16 where it is faster than float32, else float32.
+
+    That is on GPUs that compute it natively, and on processors with AMX. With AVX-512's bfloat16 alone, acting took 1.3
+    times and updates 1.4 times as long as in float32."""
     if device.startswith("cuda"):
-        native = torch.cuda.is_bf16_supported(including_emulation=False)
+        faster = torch.cuda.is_bf16_supported(including_emulation=False)
     else:
-        native = torch.backends.cpu.get_cpu_capability() != "DEFAULT" and torch.ops.mkldnn._is_mkldnn_bf16_supported()
-    return torch.bfloat16 if native else torch.float32
+        faster = torch.cpu._is_amx_tile_supported()
+    return torch.bfloat16 if faster else torch.float32
 
 
 def machine() -> dict[str, Any]:

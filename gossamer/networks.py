@@ -37,7 +37,7 @@ class NetworkOptions:
         "Images: minus their background and / 64, / 255, or unchanged.", "raw"
     )
     initialization: Literal["orthogonal", "uniform"] = option("Of weights; uniform: +-1/sqrt(fan_in).", "orthogonal")
-    precision: Literal["auto", "fp32", "bf16"] = option("auto: bf16 if the processor supports it.", "auto")
+    precision: Literal["auto", "fp32", "bf16"] = option("auto: bf16 on GPUs and processors with AMX.", "auto")
     separate_critic: bool = option("The value has a torso of its own.", False)
     normalize_observations: bool = option("Vectors: by their running mean and deviation.", False)
     normalize_returns: bool = option("Learn values in units of the returns' running deviation.", False)
