@@ -17,6 +17,7 @@ from gossamer.config.layers import (
     critic_without_memory,
     returns_with_memory,
     small_minibatches,
+    small_steps_with_memory,
     sqrt_of_learners,
     whole_sequences,
 )
@@ -57,6 +58,7 @@ PPO_PIXELS = Layer(
         ),
         OptimizationOptions(learning_rate=1e-3, final_fraction=0.1, max_grad_norm=10.0),
     ),
+    (small_steps_with_memory,),
 )
 PPO_VECTOR = Layer(
     "tuned on Catch and CartPole-v1: short rollouts, four passes",

@@ -56,6 +56,14 @@ def test_heads_that_share_a_memory_share_their_torso() -> None:
         settings(memory="gru", separate_critic=True)
 
 
+def test_pictures_with_memory_have_smaller_steps_unless_options_are_given() -> None:
+    plain, memory = values("catch-pixels", algorithm="ppo"), values("catch-pixels", algorithm="ppo", memory="lstm")
+    assert memory.learning_rate < plain.learning_rate
+    assert (plain.epochs, memory.epochs, memory.num_minibatches) == (3, 4, 4)
+    assert values("catch-pixels", algorithm="ppo", memory="lstm", epochs=2).epochs == 2
+    assert values("catch", algorithm="ppo", memory="lstm").learning_rate == plain.learning_rate  # vectors
+
+
 def test_defaults_with_memory_fit_the_environments() -> None:
     assert values("Pendulum-v1", algorithm="ppo", memory="lstm").num_minibatches == 8  # of 16 environments
     assert values("catch", algorithm="ppo", memory="gru", num_envs=2).num_minibatches == 1
