@@ -1,7 +1,7 @@
 """Defaults of options that the user does not set, with their sources: the architecture's paper, or our tuning.
 
 A layer is a set of parts; only the options written out in it count. Later layers override earlier ones: the defaults of
-the dataclasses, the kind of environment, the algorithm on that kind, the architecture, the paper."""
+the dataclasses, the kind of environment, the architecture, the algorithm on that kind, both together, the paper."""
 
 from __future__ import annotations
 
@@ -117,6 +117,8 @@ GOSSIP_A2C_VECTOR = Layer(
     "tuned on Catch: 3e-3 with four learners; 2e-3 is too slow for 150,000 steps, 4e-3 fails with some seeds",
     (OptimizationOptions(learning_rate=1.5e-3),),
 )
+_GOSSIP_PPO_CONTINUOUS = "tried on Hopper-v5: four learners have 2,048 steps between updates together, a rate of 1e-3"
+_HALF_RATE = OptimizationOptions(learning_rate=5e-4)
 A2C_CONTINUOUS = Layer(
     "observations and returns normalised, a network for each head",
     (
@@ -171,9 +173,11 @@ TUNED = {
 # Settings of an architecture that do not depend on the algorithm. Gossip has the papers' total number of environments,
 # and one thread that steps each learner's environments, because the learners run in parallel.
 SHAPES = {
-    "gala": Layer("the paper's total number of environments", (GALA(num_envs=16),), (sqrt_of_learners, follow)),
-    "pala": Layer("the paper's total number of environments", (PALA(num_envs=16),), (sqrt_of_learners, follow)),
+    "gala": Layer("the paper's total number of environments", (GALA(num_envs=16),)),
+    "pala": Layer("the paper's total number of environments", (PALA(num_envs=16),)),
 }
+_GOSSIP = Layer("what follows from the number of learners and from --sync", (), (sqrt_of_learners, follow))
+LEARNERS = {"gala": _GOSSIP, "pala": _GOSSIP}
 
 # What an algorithm needs in one architecture only: (architecture, algorithm, kind of environment)
 COMBINATIONS = {
@@ -185,6 +189,8 @@ COMBINATIONS = {
     ),
     ("gala", "a2c", "vector"): GOSSIP_A2C_VECTOR,
     ("pala", "a2c", "vector"): GOSSIP_A2C_VECTOR,
+    ("gala", "ppo", "continuous"): Layer(_GOSSIP_PPO_CONTINUOUS, (GALA(num_envs=4), _HALF_RATE)),
+    ("pala", "ppo", "continuous"): Layer(_GOSSIP_PPO_CONTINUOUS, (PALA(num_envs=4), _HALF_RATE)),
 }
 
 _SMALL = Layer("minibatches of 256 steps", (), (small_minibatches,))
@@ -203,15 +209,15 @@ def layers(architecture: str, algorithm: str, *, preset: str, kind: Kind, atari:
     """The layers of a composition; later ones override earlier ones. Raises `UserError` if there is no such preset."""
     if preset == "tuned":
         yield PIXELS if kind == "pixels" else VECTOR
-        if (algorithm, kind) in TUNED:
-            yield TUNED[algorithm, kind]
-        if (architecture, algorithm, kind) in COMBINATIONS:
-            yield COMBINATIONS[architecture, algorithm, kind]
-        if architecture in SHAPES:
-            yield SHAPES[architecture]
-        if (algorithm, kind) in MINIBATCHES:
-            yield MINIBATCHES[algorithm, kind]
-        yield SEQUENCES
+        found = (
+            SHAPES.get(architecture),
+            TUNED.get((algorithm, kind)),
+            COMBINATIONS.get((architecture, algorithm, kind)),
+            LEARNERS.get(architecture),
+            MINIBATCHES.get((algorithm, kind)),
+            SEQUENCES,
+        )
+        yield from filter(None, found)
     else:
         yield _paper(architecture, algorithm, kind)
     if architecture in IN_PLACE and not atari:
