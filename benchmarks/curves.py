@@ -168,6 +168,7 @@ def _parser() -> argparse.ArgumentParser:
         add_out(made)
         made.add_argument("--run", action="append", required=True, metavar=form, help="may be repeated")
         made.add_argument("--goal", type=float, default=18.0, help="return whose first steps and seconds are stored")
+        made.add_argument("--note", help="what a reader has to know about these runs")
     verbs.choices["train"].add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     verbs.choices["train"].add_argument("--stop-at-return", type=float, help="end a run at this mean return")
     verbs.choices["train"].add_argument("--work", type=Path, default=Path("runs/curves"), help="directory of the runs")
@@ -196,7 +197,8 @@ def main() -> None:
             for label, words in options.items():
                 train(shlex.split(words), seed, runs[label][i], given.stop_at_return)
     found = build(runs, given.goal)
-    path = keep(given.name, {**origin, **found}, given.out)
+    note = {"note": given.note} if given.note else {}
+    path = keep(given.name, {**origin, **note, **found}, given.out)
     plot(runs, given.goal, path.with_suffix(".png"))
     print(f"{path} and {path.with_suffix('.png').name}")
     for label, curve in found["curves"].items():
