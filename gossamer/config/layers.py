@@ -45,9 +45,20 @@ def small_steps_with_memory(values: Mapping[str, Any], given: Collection[str]) -
 
 def small_minibatches(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
     """Minibatches of 256 steps, however many environments a learner has."""
+    return _minibatches(values, 256)
+
+
+def shared_minibatches(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
+    """Minibatches of 256 steps of all gossiping learners together, at least 64 of each.
+
+    The average of n learners has the noise of a minibatch n times as large."""
+    return _minibatches(values, max(64, 256 // (values.get("hosts", 1) * values["learners"])))
+
+
+def _minibatches(values: Mapping[str, Any], steps: int) -> dict[str, Any]:
     if not {"num_minibatches", "num_envs"} <= values.keys():
         return {}
-    return {"num_minibatches": max(1, values["num_envs"] * values["rollout_length"] // 256)}
+    return {"num_minibatches": max(1, values["num_envs"] * values["rollout_length"] // steps)}
 
 
 def whole_sequences(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from gossamer.config.layers import (
     Layer,
     critic_without_memory,
     returns_with_memory,
+    shared_minibatches,
     small_minibatches,
     small_steps_with_memory,
     sqrt_of_learners,
@@ -117,8 +118,9 @@ GOSSIP_A2C_VECTOR = Layer(
     "tuned on Catch: 3e-3 with four learners; 2e-3 is too slow for 150,000 steps, 4e-3 fails with some seeds",
     (OptimizationOptions(learning_rate=1.5e-3),),
 )
-_GOSSIP_PPO_CONTINUOUS = "tried on Hopper-v5: four learners have 2,048 steps between updates together, a rate of 1e-3"
-_HALF_RATE = OptimizationOptions(learning_rate=5e-4)
+_FEW_ENVS = "tried on Hopper-v5: four learners have 2,048 steps between updates together, and a rate of 1e-3"
+GALA_CONTINUOUS = Layer(_FEW_ENVS, (GALA(num_envs=4), OptimizationOptions(learning_rate=5e-4)))
+PALA_CONTINUOUS = Layer(_FEW_ENVS, (PALA(num_envs=4), OptimizationOptions(learning_rate=5e-4)))
 A2C_CONTINUOUS = Layer(
     "observations and returns normalised, a network for each head",
     (
@@ -189,12 +191,15 @@ COMBINATIONS = {
     ),
     ("gala", "a2c", "vector"): GOSSIP_A2C_VECTOR,
     ("pala", "a2c", "vector"): GOSSIP_A2C_VECTOR,
-    ("gala", "ppo", "continuous"): Layer(_GOSSIP_PPO_CONTINUOUS, (GALA(num_envs=4), _HALF_RATE)),
-    ("pala", "ppo", "continuous"): Layer(_GOSSIP_PPO_CONTINUOUS, (PALA(num_envs=4), _HALF_RATE)),
+    ("gala", "ppo", "continuous"): GALA_CONTINUOUS,
+    ("gala", "appo", "continuous"): GALA_CONTINUOUS,
+    ("pala", "ppo", "continuous"): PALA_CONTINUOUS,
+    ("pala", "appo", "continuous"): PALA_CONTINUOUS,
 }
 
 _SMALL = Layer("minibatches of 256 steps", (), (small_minibatches,))
-MINIBATCHES = {("ppo", "continuous"): _SMALL, ("appo", "continuous"): _SMALL}
+_SHARED = Layer("minibatches of 256 steps of all learners together", (), (shared_minibatches,))
+SMALL_MINIBATCHES = {("ppo", "continuous"), ("appo", "continuous")}
 SEQUENCES = Layer("with memory, minibatches are whole sequences", (), (whole_sequences,))
 
 IN_PLACE = {
@@ -214,10 +219,11 @@ def layers(architecture: str, algorithm: str, *, preset: str, kind: Kind, atari:
             TUNED.get((algorithm, kind)),
             COMBINATIONS.get((architecture, algorithm, kind)),
             LEARNERS.get(architecture),
-            MINIBATCHES.get((algorithm, kind)),
-            SEQUENCES,
         )
         yield from filter(None, found)
+        if (algorithm, kind) in SMALL_MINIBATCHES:
+            yield _SHARED if architecture in LEARNERS else _SMALL
+        yield SEQUENCES
     else:
         yield _paper(architecture, algorithm, kind)
     if architecture in IN_PLACE and not atari:

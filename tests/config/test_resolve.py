@@ -64,6 +64,18 @@ def test_pictures_with_memory_have_smaller_steps_unless_options_are_given() -> N
     assert values("catch", algorithm="ppo", memory="lstm").learning_rate == plain.learning_rate  # vectors
 
 
+@pytest.mark.parametrize("architecture", ["gala", "pala"])
+def test_gossiping_learners_share_the_environments_and_minibatches_of_one(architecture: str) -> None:
+    def of(name: str, **given: Any) -> SimpleNamespace:
+        return SimpleNamespace(**flat(configure(name, env="Pendulum-v1", algorithm="ppo", **given)))
+
+    one, shared = of("paac"), of(architecture)
+    learners = shared.learners * getattr(shared, "hosts", 1)
+    assert learners * shared.num_envs == one.num_envs
+    assert (shared.num_minibatches, shared.learning_rate) == (one.num_minibatches, one.learning_rate)
+    assert of(architecture, learners=1, hosts=None).num_minibatches < one.num_minibatches
+
+
 def test_defaults_with_memory_fit_the_environments() -> None:
     assert values("Pendulum-v1", algorithm="ppo", memory="lstm").num_minibatches == 8  # of 16 environments
     assert values("catch", algorithm="ppo", memory="gru", num_envs=2).num_minibatches == 1
