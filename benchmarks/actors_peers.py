@@ -9,8 +9,8 @@ of a warm-up to the end. The time includes everything that a side does (metrics,
 * The peers are set up as their own documentation describes (`peers/appo_sample_factory.py`, `peers/impala_rllib.py`),
   each with two numbers of processes and environments for two cores. Gossamer is compared with the better of the two, by
   medians. Both peers compute in float32.
-* Gossamer is the command that a user types, once with `--precision auto`, which is bfloat16 if the processor supports
-  it natively, and once with `--precision fp32`.
+* Gossamer is the command that a user types, once with `--precision auto`, which is bfloat16 if the processor
+  has AMX, and once with `--precision fp32`.
 
 A round measures each side once. Ratios are computed within a round. `cores` is CPU seconds per second of all processes
 of a side: how busy the cores are. Writes `results/actors-peers.json` after each round.

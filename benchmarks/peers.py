@@ -9,8 +9,8 @@ the end of a warm-up to the end. The time includes everything that a side does (
 * SB3 is set up as its documentation describes (`peers/sb3.py`), once with `DummyVecEnv`, its default, and once with
   `SubprocVecEnv`. Gossamer is compared with the better of the two, by medians. SB3 computes in float32 and has no
   option for a lower precision.
-* Gossamer is the command that a user types, once with `--precision auto`, which is bfloat16 if the processor supports
-  it natively, and once with `--precision fp32`. The games run in ale-py's native vector environment, which is part of
+* Gossamer is the command that a user types, once with `--precision auto`, which is bfloat16 if the processor
+  has AMX, and once with `--precision fp32`. The games run in ale-py's native vector environment, which is part of
   the comparison.
 
 A round measures each side once. Ratios are computed within a round. Writes `results/peers.json`.
