@@ -48,8 +48,9 @@ def test_catch_is_solved_with_the_default_settings(algorithm: str, steps: int, t
     assert gossamer.evaluate(run.directory, episodes=100).mean_return >= 0.8
 
 
-@pytest.mark.parametrize(("algorithm", "steps"), [("a2c", 150_000), ("ppo", 150_000)])
+@pytest.mark.parametrize(("algorithm", "steps"), [("a2c", 300_000), ("ppo", 150_000)])
 def test_cartpole_is_solved_with_the_default_settings(algorithm: str, steps: int, tmp_path: Path) -> None:
+    # with A2C and 150,000 steps, only some seeds reach 300
     # "Solved" is a mean of 195 in CartPole-v0; v1 ends at 500
     run = gossamer.train("paac", env="CartPole-v1", algorithm=algorithm, steps=steps, run_dir=tmp_path / "run")
     assert gossamer.evaluate(run.directory, episodes=100).mean_return >= 300
