@@ -101,8 +101,8 @@ def resolve_dtype(device: str) -> torch.dtype:
     """The dtype that `--precision auto` means on this device: bfloat16 where it is faster than float32, else float32.
 
     That is on GPUs that compute it natively, and on processors with AMX. On a Xeon with AVX-512's bfloat16 but no AMX,
-    acting took 1.3 times and updates 1.4 times as long as in float32 (`gossamer bench paac --env pong --precision bf16`,
-    and `fp32`)."""
+    acting took 1.3 times and updates 1.4 times as long as in float32 (`gossamer bench paac --env pong`, with
+    `--precision bf16` and `fp32`)."""
     if device.startswith("cuda"):
         faster = torch.cuda.is_bf16_supported(including_emulation=False)
     else:
