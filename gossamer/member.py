@@ -11,9 +11,9 @@ from gossamer.algorithms.base import initial_state
 from gossamer.data import Batch, Trajectory, Tree, Version, numpy_dtype, on_host
 from gossamer.envs.base import VectorEnv
 from gossamer.exchange import Broadcast, Exchange
+from gossamer.inputs import centre_on
 from gossamer.learner import Learner, build
 from gossamer.machine import host_info
-from gossamer.networks import centre_on
 from gossamer.policy import Replica
 from gossamer.program import Context
 from gossamer.random_play import background

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from functools import partial
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from gossamer.data import Array, Tree
+from gossamer.data import Tree
 from gossamer.distributions import Distribution
+from gossamer.inputs import CentredParts, Observations, input_of
 from gossamer.memory import Kind, Memory
 from gossamer.normalization import Normalized, Observed, Sample, ValueHead
-from gossamer.observations import MASK, Layout, Part
+from gossamer.observations import MASK
 from gossamer.options import option, options
 from gossamer.spaces import Spec
 from gossamer.torsos import AutoEncoder, Pair, Parts, TorsoFactory, auto, mlp
 
-INPUT_SCALES = {"background": 1 / 64, "unit": 1 / 255, "raw": 1.0}
-Observations: TypeAlias = Tensor | Mapping[str, Tensor]  # packed, or split into parts
 IMPOSSIBLE = -1e9  # logit of an invalid action: its probability is 0, and its entropy term 0 and not NaN
 
 
@@ -67,48 +67,6 @@ class Network:
     own_torso: bool = False  # the torso gets all parts of an observation, and not one
 
 
-class Centred(nn.Module):
-    """Maps observations to network inputs: (x - offset) * scale.
-
-    Images are centred on their background, the mean image of random play. Pong then needs a third of the steps that it
-    needs with x / 255. Vectors are not changed (offset 0, scale 1)."""
-
-    offset: Tensor
-    scale: Tensor
-
-    def __init__(self, obs_shape: tuple[int, ...], scale: float, *, unchanged: bool = False) -> None:
-        """`unchanged`: only convert to the network's type, whatever `offset` and `scale` are (for small vectors, where
-        each operation counts)."""
-        super().__init__()
-        self._unchanged = unchanged
-        self.register_buffer("offset", torch.zeros(obs_shape))  # *O
-        self.register_buffer("scale", torch.tensor(scale))  # []
-
-    def forward(self, obs: Tensor, dtype: torch.dtype) -> Tensor:
-        """Map [N, *O] of any dtype to [N, *O] of `dtype`; images in channels-last format."""
-        if self._unchanged:
-            return obs.to(dtype)
-        shift = (-self.offset * self.scale).to(dtype).unsqueeze(0)  # [1, *O]
-        if obs.dim() == 4:  # adding tensors of different formats is ten times as slow and loses the format
-            obs = obs.contiguous(memory_format=torch.channels_last)
-            shift = shift.contiguous(memory_format=torch.channels_last)
-        return torch.addcmul(shift, obs.to(dtype), self.scale.to(dtype))
-
-
-class CentredParts(nn.Module):
-    """Splits packed observations and maps each part to an input of the torso. The action mask is no input."""
-
-    def __init__(self, layout: Layout, network: Network) -> None:
-        super().__init__()
-        self.layout, self.parts = layout, tuple(part for part in layout.parts if part.name != MASK)
-        self.inputs = nn.ModuleList(_input(part, network, alone=False) for part in self.parts)
-
-    def forward(self, obs: Observations, dtype: torch.dtype) -> dict[str, Tensor]:
-        """Map [N, bytes], or the parts [N, *part shape], to {name: [N, *part shape]} of `dtype`."""
-        each = zip(self.parts, self.inputs, strict=True)
-        return {part.name: module(self.layout.part(obs, part.name), dtype) for part, module in each}
-
-
 @runtime_checkable
 class Recurrent(Protocol):
     """Networks with a state that belongs to an episode."""
@@ -131,7 +89,7 @@ class ActorCritic(nn.Module):
     def __init__(self, spec: Spec, network: Network) -> None:
         super().__init__()
         self.spec, self.actions = spec, spec.actions
-        self.centre = CentredParts(spec.layout, network) if spec.layout else _input(spec.parts[0], network, alone=True)
+        self.centre = _inputs(spec, network)
         self.compute_dtype = network.dtype or torch.float32
         self.torso = _torso(spec, network)
         if network.separate_critic:
@@ -209,9 +167,7 @@ class ActorCritic(nn.Module):
 
     def _normalized(self) -> list[tuple[str, Normalized]]:
         """The inputs with running statistics, by the name of their part of the observation."""
-        inputs: list[tuple[str, nn.Module]] = [("", self.centre)]
-        if isinstance(self.centre, CentredParts):
-            inputs = [(part.name, module) for part, module in zip(self.centre.parts, self.centre.inputs, strict=True)]
+        inputs = self.centre.named() if isinstance(self.centre, CentredParts) else [("", self.centre)]
         return [(name, module) for name, module in inputs if isinstance(module, Normalized)]
 
     def _heads(self, features: Tensor, obs: Observations) -> tuple[Distribution, Tensor]:
@@ -254,26 +210,13 @@ def reconstruction_loss(coders: Sequence[AutoEncoder]) -> Tensor | None:
     return torch.stack(found).sum() if found else None
 
 
-def centre_on(model: nn.Module, means: Mapping[str, Array]) -> None:
-    """Set the mean observations [*O] that the model subtracts, by the name of the part."""
-    centre = model.centre if isinstance(model, ActorCritic) else None
-    if isinstance(centre, CentredParts):
-        inputs = [(part.name, module) for part, module in zip(centre.parts, centre.inputs, strict=True)]
-    else:
-        inputs = [("", module) for module in model.modules()]
-    for name, module in inputs:
-        if isinstance(module, Centred) and name in means:
-            module.offset.copy_(torch.as_tensor(means[name]))
-
-
-def _input(part: Part, network: Network, *, alone: bool) -> nn.Module:
-    """The module that maps a part of the observation to an input of the torso."""
-    if part.dtype.kind == "f" and network.normalize_observations:
-        return Normalized(part.shape)
-    if part.picture:
-        return Centred(part.shape, network.input_scale)
-    scale = network.input_scale if alone else 1.0
-    return Centred(part.shape, scale, unchanged=scale == 1.0 and not (alone and network.centre))
+def _inputs(spec: Spec, network: Network) -> nn.Module:
+    """The module that maps observations to inputs of the torso."""
+    normalize = network.normalize_observations
+    make = partial(input_of, scale=network.input_scale, centre=network.centre, normalize=normalize)
+    if spec.layout is None:
+        return make(spec.parts[0], alone=True)
+    return CentredParts(spec.layout, partial(make, alone=False))
 
 
 def _torso(spec: Spec, network: Network) -> nn.Module:

@@ -14,8 +14,9 @@ from gossamer.envs.base import EnvFactory
 from gossamer.envs.last import LastActionReward
 from gossamer.errors import UserError
 from gossamer.experience import Batching
+from gossamer.inputs import INPUT_SCALES
 from gossamer.machine import resolve_device
-from gossamer.networks import INPUT_SCALES, NetworkOptions
+from gossamer.networks import NetworkOptions
 from gossamer.program import Program
 from gossamer.spaces import Box, Spec
 from gossamer.task import Optimization, Task

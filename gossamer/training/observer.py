@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -279,28 +277,3 @@ class RunObserver:
     def out_of_time(self) -> bool:
         """Whether this session has taken the seconds that it was given."""
         return self.max_seconds is not None and self.now() - self._began >= self.max_seconds
-
-
-class _LogHandler(logging.Handler):
-    """What launchers log (a host is gone, is back) is noted with the run."""
-
-    def __init__(self, observer: RunObserver) -> None:
-        super().__init__(logging.INFO)
-        self.observer = observer
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.observer.report("", Note(record.getMessage()))
-
-
-@contextmanager
-def launcher_log(observer: RunObserver) -> Iterator[None]:
-    """Have a observer note what launchers log, in place of the terminal."""
-    log, handler = logging.getLogger("gossamer.launch"), _LogHandler(observer)
-    before = log.propagate
-    log.addHandler(handler)
-    log.propagate = False
-    try:
-        yield
-    finally:
-        log.removeHandler(handler)
-        log.propagate = before

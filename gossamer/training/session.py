@@ -28,7 +28,8 @@ from gossamer.training.display import ProgressDisplay, evaluation
 from gossamer.training.ends import ended_early
 from gossamer.training.evaluator import evaluator
 from gossamer.training.host_info import HostInfoFile
-from gossamer.training.observer import RunObserver, launcher_log
+from gossamer.training.launcher_log import launcher_log
+from gossamer.training.observer import RunObserver
 from gossamer.training.progress import Progress, summary
 from gossamer.training.recorder import Recorder
 from gossamer.training.signals import Abandoned, Signals, naming
@@ -125,7 +126,7 @@ class Session:
     def _train(self, launch: Launcher) -> None:
         observer = self.observer
         try:
-            with observer.display, launcher_log(observer):
+            with observer.display, launcher_log(observer.note):
                 launch(self.wired, observer)
             if observer.interrupted:
                 self.evaluator.stop()
