@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from some_parts import a_task
-from torch import Tensor
+from torch import Tensor, nn
 
 from gossamer.actor import Actor, Clock
 from gossamer.algorithms import PPO
@@ -19,6 +19,8 @@ from gossamer.envs.base import VectorEnv
 from gossamer.envs.toy import Counter, Recall
 from gossamer.exchange import AloneLink
 from gossamer.learner import Learner
+from gossamer.memory import reset
+from gossamer.networks import ActorCritic
 from gossamer.policy import Replica
 
 GAMMA = 0.5
@@ -138,3 +140,38 @@ def test_minibatches_are_whole_sequences_and_each_environment_once_per_epoch() -
         assert torch.equal(index % 6, index[0].expand(5, -1))
         assert torch.equal(index // 6, torch.arange(5).unsqueeze(1).expand(5, 2))
     assert sorted(torch.cat([index[0] for index in whole]).tolist()) == list(range(6))
+
+
+class Off(nn.Module):
+    """A memory that passes its inputs on, and counts the steps of the episode in its state."""
+
+    def initial_state(self, num_envs: int) -> Tree:
+        return {"count": torch.zeros(num_envs, 1)}
+
+    def forward(self, features: Tensor, state: Tree, begins: Tensor) -> tuple[Tensor, Tree]:
+        for each in begins:
+            state = {"count": reset(state, each)["count"] + 1}
+        return features, state
+
+
+def parameters_after(memory: nn.Module | None, rollouts: int = 30) -> dict[str, Tensor]:
+    """Train A2C on Recall; episodes of 4 steps, rollouts of 5."""
+    env = Recall(3).make(6)
+    learner = Learner(a_task(Recall(3), rollout_length=5), env.spec)
+    assert isinstance(learner.model, ActorCritic)
+    learner.model.memory = memory  # type: ignore[assignment]
+    replica = Replica(learner.model, learner.task.algorithm, AloneLink(), torch.Generator().manual_seed(0))
+    actor = Actor(env, replica, gamma=GAMMA, seed=0, clock=Clock())
+    state = initial_state(learner.model, env.num_envs)
+    slot = Trajectory.empty(5, env.num_envs, env.spec.obs_shape, torch.float32, state=state)
+    for rollout in range(rollouts):
+        actor.unroll(slot)
+        learner.update(slot, AloneLink(), 30 * rollout)
+    return dict(learner.model.named_parameters())
+
+
+def test_training_with_memory_switched_off_equals_training_without_to_the_bit() -> None:
+    plain, off = parameters_after(None), parameters_after(Off())
+    assert plain.keys() == off.keys()
+    for name, values in plain.items():
+        assert torch.equal(off[name], values), name

@@ -45,9 +45,8 @@ def test_members_with_memory_gossip_and_are_compared(tmp_path: Path, architectur
         run_dir=tmp_path,
         **options,
     )
-    assert any(
-        row.get("gossip/distance") is not None or row.get("gossip/kl") is not None for row in rows(run.directory)
-    )
+    for figure in ("gossip/distance", "gossip/kl"):
+        assert any(row.get(figure) is not None for row in rows(run.directory)), figure
     assert gossamer.evaluate(run.directory, episodes=4).episodes == 4
 
 

@@ -8,6 +8,7 @@ import torch
 
 from gossamer.diagnostics.divergence import PolicyDivergence, common_parameters, divergence, policy_divergence
 from gossamer.exchange.gossip.records import PolicyOutputs
+from gossamer.networks import IMPOSSIBLE
 from gossamer.spaces import Box, Discrete
 
 
@@ -25,6 +26,15 @@ def test_two_gaussians() -> None:
     # Standard deviation 1, means 0 and 3: KL = 3^2 / 2 both ways
     p, q = torch.tensor([[0.0, 0.0]]), torch.tensor([[3.0, 0.0]])
     np.testing.assert_allclose(divergence(torch.stack([p, q]), Box((-1.0,), (1.0,))).numpy(), [[0, 4.5], [4.5, 0]])
+
+
+def test_invalid_actions_do_not_count() -> None:
+    # The first of three actions is invalid: what is left are the two coins above, 1/2 and 3/4
+    p, q = torch.tensor([[IMPOSSIBLE, 0.0, 0.0]]), torch.tensor([[IMPOSSIBLE, np.log(3), 0.0]])
+    there = 0.5 * np.log(2 / 3) + 0.5 * np.log(2)
+    back = 0.75 * np.log(1.5) + 0.25 * np.log(0.5)
+    found = divergence(torch.stack([p, q]), Discrete(3))
+    np.testing.assert_allclose(found.numpy(), [[0, there], [back, 0]], atol=1e-7)
 
 
 def test_equal_policies_do_not_differ() -> None:
