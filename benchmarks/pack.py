@@ -1,9 +1,9 @@
-"""Copies what reports need of the finished runs in a folder: settings, results, episodes, at most 200 rows of metrics.
+"""Copies what reports need of the finished runs in a folder: all but checkpoints and logs; of the metrics, 200 rows.
 
     .venv/bin/python -m benchmarks.pack runs/atari5 benchmarks/results/atari5
     gossamer report benchmarks/results/atari5
 
-Checkpoints and logs are left out. `gossamer study` and `benchmarks.curves` take the copies for finished runs, so what
+`gossamer study` and `benchmarks.curves` take the copies for finished runs, so what
 was begun on one machine goes on, on another, with a copy of the packed folder. Runs that are there already stay as
 they are.
 """
@@ -17,6 +17,7 @@ from pathlib import Path
 from benchmarks.curves import finished, spread
 
 WHOLE = ("config.json", "result.json", "episodes.csv", "spec.json")
+WHERE_PRESENT = ("gossip.json", "evaluations.jsonl", "evaluation-*.json")
 METRICS = "metrics.jsonl"
 STUDY = "study.json"
 
@@ -28,6 +29,9 @@ def pack(run: Path, to: Path) -> None:
     part.mkdir(parents=True)
     for name in WHOLE:
         shutil.copyfile(run / name, part / name)
+    for pattern in WHERE_PRESENT:
+        for file in run.glob(pattern):
+            shutil.copyfile(file, part / file.name)
     lines = (run / METRICS).read_text().splitlines(keepends=True)
     (part / METRICS).write_text("".join(spread(lines)))
     part.rename(to)

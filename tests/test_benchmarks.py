@@ -232,13 +232,23 @@ def test_our_side_of_a_comparison_has_options_that_exist(command: str, capsys: p
 
 
 def test_a_packed_study_counts_as_finished_and_can_be_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = gossamer.study(["paac"], envs=["catch"], seeds=2, steps=320, directory=tmp_path / "study")
+    words = ["gala --learners 2 --num-envs 4 --eval-every 160"]
+    first = gossamer.study(words, envs=["catch"], seeds=2, steps=320, directory=tmp_path / "study")
     assert first.counts["finished"] == 2
+    for run in (tmp_path / "study").rglob("seed-*"):
+        if run.is_dir():
+            gossamer.evaluate(run, episodes=2)
     monkeypatch.setattr(sys, "argv", ["pack", str(tmp_path / "study"), str(tmp_path / "packed")])
     pack.main()
     assert not any((tmp_path / "packed").rglob("*.safetensors"))
-    again = gossamer.study(["paac"], envs=["catch"], seeds=2, steps=320, directory=tmp_path / "packed")
+    again = gossamer.study(words, envs=["catch"], seeds=2, steps=320, directory=tmp_path / "packed")
     assert again.counts["finished before"] == 2
+    folders = (tmp_path / "study", tmp_path / "packed")
+    reports = [gossamer.report(folder, out=folder.with_suffix(".report")).summary for folder in folders]
+    for each in reports:
+        each.pop("runs")  # whose directories differ
+    assert reports[0] == reports[1]
+    assert reports[0]["speed"][0]["gossip_staleness_mean"] is not None
 
 
 def test_packed_rows_of_metrics_keep_their_ends() -> None:

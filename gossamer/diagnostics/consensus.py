@@ -135,7 +135,7 @@ class ConsensusMonitor:
             return {
                 **figures,
                 "gossip/staleness_mean": mean,
-                "gossip/staleness_max": max(behind, default=None),
+                "gossip/staleness_max": max(0, *behind) if behind else None,
                 "gossip/age_ms_median": median_age(since.ages),
                 "gossip/waited": since.waited / all_the_time if all_the_time > 0 else 0.0,
                 "gossip/refused": since.refused,

@@ -16,7 +16,7 @@ class Edge:
     """What one member has averaged of the messages of another one."""
 
     messages: int = 0
-    staleness: float = 0.0  # iterations, mean over about the `NEWEST` messages
+    staleness: float = 0.0  # iterations, mean over about the `NEWEST` messages; 0 of senders that are ahead
 
     def after(self, messages: int, staleness: int) -> Edge:
         """With that many messages more, and the sum of their staleness."""
@@ -33,7 +33,7 @@ class Totals:
     mixed: int = 0
     refused: int = 0
     waited: float = 0.0  # seconds, summed over members
-    staleness: Counter[int] = field(default_factory=Counter)  # iterations -> messages
+    staleness: Counter[int] = field(default_factory=Counter)  # iterations behind (< 0: ahead) -> messages
     ages: Counter[int] = field(default_factory=Counter)  # floor(log2 milliseconds) -> messages
     edges: dict[tuple[int, int], Edge] = field(default_factory=dict)  # (sender, receiver)
     # Not part of `to_dict`, since they are counted from the start of this process, not of the run:

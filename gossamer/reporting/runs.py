@@ -58,7 +58,7 @@ class LoadedRun:
     label: str | None  # None: to be named after its settings
     evaluations: Mapping[str, Games]  # by protocol, of `gossamer evaluate`
     beside: Games | None  # the last evaluation beside training (`--eval-every`)
-    staleness: Counter[int]  # iterations between sender and receiver -> messages that were averaged; of gossip
+    staleness: Counter[int]  # iterations that the sender was behind (0: ahead) -> averaged messages; of gossip
     shares: Mapping[str, float]  # part -> share of the members' time
 
     @property
@@ -189,6 +189,9 @@ def _curve(record: RunRecord) -> Curve:
         raise UserError(f"{EPISODES} and {METRICS}: missing or empty")
     if not np.isfinite([made.seconds, made.returns]).all():
         raise UserError(f"{EPISODES if record.episodes else METRICS}: damaged (a number is not finite)")
+    ended, logged = (record.result or {}).get("episodes"), len(record.episodes)
+    if logged and ended is not None and logged != ended:
+        raise UserError(f"{EPISODES}: damaged ({logged:,} of {ended:,} episodes)")
     return made
 
 
@@ -224,7 +227,7 @@ def _staleness(file: Path) -> Counter[int]:
     with _reading(file):
         found = json.loads(file.read_text())["traffic"]["staleness"] if file.exists() else {}
         for behind, messages in found.items():
-            counts[abs(int(behind))] += int(messages)  # a sender may be ahead, too
+            counts[max(0, int(behind))] += int(messages)
     return counts
 
 

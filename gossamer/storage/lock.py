@@ -1,4 +1,4 @@
-"""One writer for each run directory: an advisory lock on the file `.lock` in it.
+"""One writer for each run directory, and for each study: an advisory lock on the file `.lock` in it.
 
 The kernel releases the lock when its process ends, however it ends, so a dead process never holds it. `evaluate` and
 `record` do not take the lock: they read checkpoints, which exist completely or not at all."""
@@ -50,11 +50,11 @@ class RunLock:
 
 
 @contextmanager
-def held(directory: Path) -> Iterator[RunLock]:
-    """Hold the lock of an existing directory. `DirectoryInUse` names the process that has it. An `OSError` inside
-    becomes `DirectoryGone` where the directory is gone."""
+def held(directory: Path, doing: str = "training this run") -> Iterator[RunLock]:
+    """Hold the lock of an existing directory. `DirectoryInUse` names the process that has it, and what it is `doing`.
+    An `OSError` inside becomes `DirectoryGone` where the directory is gone."""
     path = directory / LOCK
-    lock = RunLock(directory, _acquire(path))
+    lock = RunLock(directory, _acquire(path, doing))
     _held.add(lock.handle)
     try:
         yield lock
@@ -85,11 +85,11 @@ def is_held(directory: Path) -> bool:
     return False
 
 
-def _acquire(path: Path) -> int:
+def _acquire(path: Path, doing: str) -> int:
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
         try:
-            _lock(handle, path.parent)
+            _lock(handle, path.parent, doing)
             if _is(handle, path):
                 _sign(handle)
                 return handle
@@ -105,13 +105,13 @@ def _sign(handle: int) -> None:
         os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
 
 
-def _lock(handle: int, directory: Path) -> None:
+def _lock(handle: int, directory: Path, doing: str) -> None:
     try:
         _flock(handle)
     except BlockingIOError as error:
         holder = os.pread(handle, 200, 0).decode(errors="replace").strip() or "another process"
         raise DirectoryInUse(
-            f"{directory}: {holder} is training this run; wait for its end, stop it, or give another directory"
+            f"{directory}: {holder} is {doing}; wait for its end, stop it, or give another directory"
         ) from error
     except OSError as error:
         if error.errno not in WITHOUT_LOCKS:

@@ -25,7 +25,7 @@ NUMBER = (int, float, NoneType)
 RESULT_TYPES: dict[str, tuple[type, ...]] = {  # of the fields of `result.json` that are read
     "steps": (int,), "ended": (str,), "machine": (dict, NoneType), "policy_lag": (dict, NoneType),
     **dict.fromkeys(("short", "frames", "seconds", "steps_per_second", "mean_return"), NUMBER),
-    **dict.fromkeys(("stop_at_return", "solved_steps"), NUMBER),
+    **dict.fromkeys(("stop_at_return", "solved_steps", "episodes"), NUMBER),
 }  # fmt: skip
 
 

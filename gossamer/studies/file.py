@@ -44,7 +44,7 @@ def load(path: Path) -> dict[str, Any]:
         raise UserError(f"{path}: not TOML ({error})") from error
     for key, value in content.items():
         _check(path, key, value)
-    return _keywords(content, path.parent)
+    return _keywords(path, content)
 
 
 def _check(path: Path, key: str, value: Any) -> None:
@@ -59,13 +59,20 @@ def _check(path: Path, key: str, value: Any) -> None:
         raise UserError(f"{path}: {key} must hold values of type {item.__name__}")
 
 
-def _keywords(content: dict[str, Any], folder: Path) -> dict[str, Any]:
+def _keywords(path: Path, content: dict[str, Any]) -> dict[str, Any]:
     found = dict(content)
     compositions = found.get("compositions")
     if isinstance(compositions, dict):
         found["compositions"] = [f"{label}: {words}" for label, words in compositions.items()]
     if "directory" in found:
-        found["directory"] = folder / found["directory"]
+        found["directory"] = path.parent / found["directory"]
     if "options" in found:
-        found["options"] = shlex.split(found["options"])
+        found["options"] = _words(path, found["options"])
     return found
+
+
+def _words(path: Path, options: str) -> list[str]:
+    try:
+        return shlex.split(options)
+    except ValueError as error:
+        raise UserError(f"{path}: options {options!r}: {str(error).lower()}") from error

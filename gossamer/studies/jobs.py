@@ -43,6 +43,7 @@ class Job:
     log: Path  # the output of the process
     process: subprocess.Popen[bytes]
     share: int  # the number of its share of this machine's cores
+    logged: int = 0  # bytes of the log that were there before
     began: float = field(default_factory=time.monotonic)
 
     def outcome(self) -> Outcome:
@@ -52,7 +53,7 @@ class Job:
             return ended(self.run, self.directory, "finished")
         if code in (130, 143) or -code in (signal.SIGINT, signal.SIGTERM):
             return ended(self.run, self.directory, "interrupted")
-        return ended(self.run, self.directory, "failed", last_line(self.log) or f"exit code {code}")
+        return ended(self.run, self.directory, "failed", last_line(self.log, self.logged) or f"exit code {code}")
 
 
 def ended(run: PlannedRun, directory: Path, status: Status, reason: str = "") -> Outcome:
@@ -78,11 +79,12 @@ def start(run: PlannedRun, folder: Path, share: int, shares: int) -> Job:
     directory.parent.mkdir(parents=True, exist_ok=True)
     log = directory.with_name(f"{directory.name}.log")
     with open(log, "ab") as output:
+        logged = output.tell()
         process = subprocess.Popen(  # a session of its own: a Ctrl-C of the terminal reaches it through the study
             command(run, directory), stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
         )
     _pin(process.pid, share, shares)
-    return Job(run, directory, log, process, share)
+    return Job(run, directory, log, process, share, logged)
 
 
 def command(run: PlannedRun, directory: Path) -> list[str]:
@@ -102,10 +104,10 @@ def _pin(process: int, share: int, shares: int) -> None:
             os.sched_setaffinity(process, cores[share::shares])
 
 
-def last_line(log: Path) -> str:
-    """The last line of a log; empty where there is none."""
+def last_line(log: Path, start: int = 0) -> str:
+    """The last line of a log after so many bytes; empty where there is none."""
     try:
-        lines = log.read_bytes()[-TAIL_BYTES:].decode(errors="replace").splitlines()
+        lines = log.read_bytes()[start:][-TAIL_BYTES:].decode(errors="replace").splitlines()
     except OSError:
         return ""
     return next((line.strip() for line in reversed(lines) if line.strip()), "")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from gossamer.config.resolve import resolve
 from gossamer.errors import UserError
 from gossamer.options import declared, flag
 from gossamer.storage import studies
+from gossamer.storage.lock import held
 from gossamer.storage.studies import STUDY, PlannedRun
 from gossamer.training.experiment import check_run, probe
 
@@ -158,9 +160,21 @@ def resuming(run: PlannedRun) -> list[str]:
     return [word for name, value in plain.items() for word in (flag(name), str(value))]
 
 
-def settle(folder: Path, runs: Sequence[PlannedRun]) -> None:
-    """Write `study.json`. A study may grow: more compositions, environments or seeds. Raises `UserError` where the
-    folder has a study with a run that this one has not, or has with other words."""
+@contextmanager
+def settled(folder: Path, runs: Sequence[PlannedRun]) -> Iterator[None]:
+    """Hold the folder of a study, with its `study.json` written. A study may grow: more compositions, environments or
+    seeds. Raises `UserError` where the folder has a study with a run that this one has not, or has with other words,
+    and where another process holds it."""
+    _refuse_another(folder, runs)
+    with _usable(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    with held(folder, "running this study"):
+        with _usable(folder):
+            studies.write(folder, runs)
+        yield
+
+
+def _refuse_another(folder: Path, runs: Sequence[PlannedRun]) -> None:
     if studies.is_study(folder):
         wanted = {run.directory: run.command for run in runs}
         for run in studies.read(folder):
@@ -173,8 +187,11 @@ def settle(folder: Path, runs: Sequence[PlannedRun]) -> None:
                 )
     elif folder.is_dir() and any(folder.iterdir()):
         raise UserError(f"--dir {folder}: has files and no {STUDY}; give another directory")
+
+
+@contextmanager
+def _usable(folder: Path) -> Iterator[None]:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        studies.write(folder, runs)
+        yield
     except OSError as error:
         raise UserError(f"--dir {folder}: cannot be used ({error.strerror}); give another directory") from error

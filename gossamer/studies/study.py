@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gossamer.storage.lock import is_held
 from gossamer.storage.studies import PlannedRun
 from gossamer.studies import jobs
 from gossamer.studies.display import StudyDisplay
 from gossamer.studies.jobs import Job, Outcome
-from gossamer.studies.plan import Design, check, settle
+from gossamer.studies.plan import Design, check, settled
 
 POLL_SECONDS = 0.2
 INTERRUPTED, INCOMPLETE = 130, 3  # exit codes
@@ -78,8 +79,7 @@ def conducted(design: Design, display: Callable[..., StudyDisplay] = StudyDispla
     """Carry a study out; see `study`."""
     runs = design.runs()
     check(runs)
-    settle(design.directory, runs)
-    with display(len(runs), design.directory) as shown:
+    with settled(design.directory, runs), display(len(runs), design.directory) as shown:
         outcomes = Conductor(design, runs, shown).conduct()
     places = {run.directory: place for place, run in enumerate(runs)}
     ordered = sorted(outcomes, key=lambda outcome: places[outcome.run.directory])
@@ -113,6 +113,9 @@ class Conductor:
             directory = self._folder / run.directory
             if jobs.is_finished(directory):
                 self._take(jobs.ended(run, directory, "finished before"))
+                continue
+            if is_held(directory):  # left behind by a study that was killed, or started apart
+                self._take(jobs.ended(run, directory, "failed", "another process is training it"))
                 continue
             share = min(set(range(self._shares)) - {job.share for job in self._running})
             self._running.append(jobs.start(run, self._folder, share, self._shares))

@@ -39,7 +39,8 @@ def write_run(
     last = [score for _, _, score in played][-100:]
     ended: dict[str, Any] = {
         "ended": "all steps done", "steps": steps, "short": 0, "frames": steps * frames_per_step, "seconds": seconds,
-        "steps_per_second": round(steps / seconds, 1), "mean_return": sum(last) / len(last), "stop_at_return": None,
+        "episodes": len(played), "steps_per_second": round(steps / seconds, 1),
+        "mean_return": sum(last) / len(last), "stop_at_return": None,
         "solved_steps": None, "policy_lag": {"mean": 1.5, "max": 3}, "version": "0.1.0", "config": config,
         "machine": {"processor": "Some CPU", "cores": 2, "gpu": None, "torch": "2.13.0"},
     }  # fmt: skip

@@ -52,6 +52,7 @@ def test_a_damaged_study_is_refused(tmp_path: Path) -> None:
         ("config.json", "{", "config.json: truncated or altered"),
         ("result.json", "[]", "result.json: damaged (fields are missing)"),
         ("episodes.csv", "steps\n1,2\n", "episodes.csv: damaged"),
+        ("episodes.csv", "steps\n10,0.5,a,catch,0,1,10\n10,0.", "episodes.csv: damaged (1 of 300 episodes)"),
         ("metrics.jsonl", "{}\n", "metrics.jsonl: damaged"),
         ("result.json", None, "crashed at 3,000 of 3,000 steps; gossamer resume"),
         ("result.json", {"ended": "SIGINT"}, "interrupted at 3,000 of 3,000 steps"),

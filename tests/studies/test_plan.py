@@ -10,7 +10,8 @@ import pytest
 
 from gossamer.errors import UserError
 from gossamer.storage import studies
-from gossamer.studies.plan import Design, check, resuming, settle
+from gossamer.storage.studies import PlannedRun
+from gossamer.studies.plan import Design, check, resuming, settled
 from gossamer.training.sinks import choice
 
 
@@ -101,6 +102,11 @@ def test_a_composition_that_cannot_be_trained_is_named(
     assert list(tmp_path.iterdir()) == []
 
 
+def settle(folder: Path, runs: list[PlannedRun]) -> None:
+    with settled(folder, runs):
+        pass
+
+
 def test_a_study_may_grow(tmp_path: Path) -> None:
     folder = tmp_path / "study"
     settle(folder, design(folder, "paac").runs())
@@ -125,6 +131,14 @@ def test_another_study_is_refused(
     with pytest.raises(UserError, match=message):
         settle(tmp_path, design(tmp_path, *compositions, **given).runs())
     assert studies.read(tmp_path) == before
+
+
+def test_a_study_that_another_call_runs_is_refused(tmp_path: Path) -> None:
+    runs = design(tmp_path, "paac").runs()
+    with settled(tmp_path, runs), pytest.raises(UserError, match=r"process \d+ on .* is running this study; wait"):
+        settle(tmp_path, design(tmp_path, "paac", "gala").runs())
+    assert studies.read(tmp_path) == runs
+    assert [file.name for file in tmp_path.iterdir()] == ["study.json"]
 
 
 def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:

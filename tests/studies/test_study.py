@@ -20,6 +20,7 @@ from rich.console import Console
 import gossamer
 from gossamer import commands
 from gossamer.errors import UserError
+from gossamer.storage.lock import held
 from gossamer.storage.studies import PlannedRun
 from gossamer.studies import jobs, study
 from gossamer.studies.display import StudyDisplay
@@ -104,6 +105,25 @@ def test_a_failure_is_told_and_the_others_go_on(tmp_path: Path, monkeypatch: pyt
     assert made.counts == {"failed": 1, "finished": 3, "not started": 0}
     assert made.outcomes[0].reason == "gossamer: the disk is full"
     assert "paac on catch, seed 1: failed: gossamer: the disk is full" in text.getvalue()
+
+
+def test_a_run_that_another_process_trains_is_left_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    standing_in(monkeypatch, tmp_path, fails=lambda run: False)
+    (tmp_path / "go").touch()
+    (tmp_path / "study" / "paac" / "catch" / "seed-1").mkdir(parents=True)
+    (tmp_path / "study" / "study.json").write_text('{"format": 1, "runs": []}')
+    display, text = shown()
+    with held(tmp_path / "study" / "paac" / "catch" / "seed-1"):
+        done = conducted(Design(("paac",), ("catch",), (1, 2), tmp_path / "study"), display)
+    assert done.counts == {"finished": 1, "failed": 1, "not started": 0}
+    assert "another process is training it" in text.getvalue()
+
+
+def test_only_what_a_run_has_logged_itself_is_its_reason(tmp_path: Path) -> None:
+    log = tmp_path / "seed-1.log"
+    log.write_text("all steps done\n")
+    assert jobs.last_line(log, log.stat().st_size) == ""
+    assert jobs.last_line(log) == "all steps done"
 
 
 def test_a_signal_ends_the_runs_and_starts_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

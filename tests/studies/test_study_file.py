@@ -50,6 +50,7 @@ def test_compositions_may_be_a_list(tmp_path: Path) -> None:
         ("envs = [3]", "envs must hold values of type str"),
         ("seeds = true", "seeds must be of type int or list"),
         ("seeds = [1.5]", "seeds must hold values of type int"),
+        ("options = '--log \"none'", r"s\.toml: options '--log \"none': no closing quotation"),
         ('steps = "many"', "steps must be of type int"),
         ("[compositions]\nPAAC = 3", "compositions must hold values of type str"),
     ],

@@ -78,13 +78,13 @@ class Traffic:
     mixed: int = 0  # messages averaged
     refused: int = 0  # packets that the member's host rejected; each is reported by one member only
     waited: float = 0.0  # seconds blocked by the staleness bound
-    staleness: dict[int, int] = field(default_factory=dict)  # staleness in iterations -> averaged messages
+    staleness: dict[int, int] = field(default_factory=dict)  # iterations behind (< 0: ahead) -> averaged messages
     ages: dict[int, int] = field(default_factory=dict)  # floor(log2 milliseconds since published) -> averaged messages
     weight: float = 1.0  # push-sum weight
     cpu: float = field(default=0.0, compare=False)  # seconds of CPU time of the member's thread
     cpu_diagnostics: float = field(default=0.0, compare=False)  # seconds of `cpu` spent on these records
     edges: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
-    """(sender, receiver) -> averaged messages, and the sum of their staleness in iterations."""
+    """(sender, receiver) -> averaged messages, and the sum of their staleness in iterations (0 where it is ahead)."""
 
 
 Record = Cut | InTransit | Tracked | Traffic

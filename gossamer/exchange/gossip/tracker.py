@@ -121,7 +121,7 @@ class Tracker:
             for m in messages:
                 self._staleness[k - m.iteration] += 1
                 count, staleness = self._edges.get((m.sender, self.rank), (0, 0))
-                self._edges[m.sender, self.rank] = count + 1, staleness + k - m.iteration
+                self._edges[m.sender, self.rank] = count + 1, staleness + max(0, k - m.iteration)
                 self._ages[math.floor(math.log2(max(now - m.published, 1e-6) * 1e3))] += 1
 
     @contextmanager

@@ -16,7 +16,7 @@ function gossipGraph(detail) {
       { class: "head" },
       h("h2", {}, "Gossip graph"),
       help(
-        "An arrow points from the member that sends parameters to the one that averages them. Colour and number: staleness in iterations, mean over the newest 32 messages.",
+        "An arrow points from the member that sends parameters to the one that averages them. Colour and number: staleness in iterations, mean over the newest 32 messages (0 of a sender that is ahead).",
       ),
     ),
     box,

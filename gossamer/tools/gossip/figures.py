@@ -14,8 +14,14 @@ from gossamer.tools.table import Figure, table
 FIGURES = (
     Figure("efficiency", "fraction", "efficiency", "% of the members' time spent computing", 2),
     Figure("waited", "fraction", "waited", "% of the members' time waiting due to --staleness", 2),
-    Figure("staleness_mean", "iterations", "staleness, mean", "iterations from an averaged message to its receiver", 2),
-    Figure("staleness_max", "iterations", "staleness, max", "iterations from an averaged message to its receiver"),
+    Figure(
+        "staleness_mean",
+        "iterations",
+        "staleness, mean",
+        "iterations that messages were behind their receivers",
+        2,
+    ),
+    Figure("staleness_max", "iterations", "staleness, max", "iterations that a message was behind its receiver"),
     Figure("distance", "fraction", "distance", "% of the norm of the mean, for the farthest member", 2),
     Figure("exchanged", "messages per iteration", "exchanged", "messages averaged per iteration and member", 3),
     Figure("sent", "messages", "sent", "messages sent to neighbours on all hosts"),
@@ -35,10 +41,10 @@ def figures(s: Scenario, simulation: Simulation, ledger: Ledger, seconds: float)
     clocks = {name: clock for name, clock in simulation.clocks.items() if name.startswith("stand_in")}
     present = sum(clocks.values())
     distance = ledger.distance()
-    behind = sum(k * n for k, n in ledger.staleness.items())
+    behind = sum(max(0, k) * n for k, n in ledger.staleness.items())
     return {
         "efficiency": round(ledger.worked / present, 4) if present else None,
-        "staleness_max": max(ledger.staleness, default=None),
+        "staleness_max": max(0, *ledger.staleness) if ledger.staleness else None,
         "staleness_mean": round(behind / ledger.mixed, 2) if ledger.mixed else None,
         "distance": None if distance is None else round(distance, 5),
         "waited": round(sum(simulation.waited[name] for name in clocks) / present, 4) if present else None,

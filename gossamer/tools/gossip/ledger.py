@@ -74,7 +74,7 @@ class Ledger(Silent):
         self.mixed += traffic.mixed
         self.sent += traffic.sent
         self.staleness.update(traffic.staleness)
-        self.arrivals += [(now, behind) for behind, count in traffic.staleness.items() for _ in range(count)]
+        self.arrivals += [(now, max(0, behind)) for behind, count in traffic.staleness.items() for _ in range(count)]
 
     def distance(self) -> float | None:
         """max_i ||x_i - xbar|| / ||xbar|| at the last complete cut; None if no cut is complete."""
