@@ -9,18 +9,20 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from gossamer.reporting.captions import Drawn, intervals, seeds
+from gossamer.reporting.captions import Drawn, intervals, over_environments, seeds
 from gossamer.reporting.comparison import Comparison
 from gossamer.reporting.measures import Scores
-from gossamer.reporting.style import AREAS, GREY, REST, Palette, count, figure
+from gossamer.reporting.style import AREAS, GREY, REST, Palette, count, figure, text_width
 
-LINE = 0.24  # inches of height for each method
+LINE = 0.24  # inches of height for each line of labels
+WIDE = 1.8  # inches: panels with longer labels stand below each other
 AGGREGATES = {"median": "median", "iqm": "IQM", "mean": "mean", "optimality_gap": "optimality gap"}
 
 
 def scores(comparison: Comparison, measured: Scores, found: Mapping[str, Any], palette: Palette) -> Drawn:
     """A panel for each environment: seeds, interquartile mean and interval."""
-    made, panels = _panels(len(comparison.envs), len(comparison.methods))
+    labels = [method.label for method in comparison.methods]
+    made, panels = _panels(len(comparison.envs), len(labels), labels)
     for axes, env in zip(panels, comparison.envs, strict=True):
         entries = [each for each in found["scores"] if each["env"] == env]
         _rows(axes, [each["method"] for each in entries], palette)
@@ -42,18 +44,19 @@ def aggregates(found: Mapping[str, Any], palette: Palette) -> Iterator[Drawn]:
     """Median, interquartile mean, mean and optimality gap over environments; none with fewer than two."""
     if not found["aggregates"]:
         return
-    made, panels = _panels(len(AGGREGATES), len(found["aggregates"]), width=2.1)
+    labels = _methods(found["aggregates"])
+    made, panels = _panels(len(AGGREGATES), len(labels), labels, width=2.1, each=False)
     for axes, (name, title) in zip(panels, AGGREGATES.items(), strict=True):
-        _rows(axes, [entry["method"] for entry in found["aggregates"]] if axes is panels[0] else [], palette)
+        _rows(axes, labels if axes is panels[0] else [], palette)
         for row, entry in enumerate(found["aggregates"]):
             _interval(axes, row, entry, name, palette.colour(entry["method"]))
         axes.set_title(title)
         axes.set_ylim(len(found["aggregates"]) - 0.5, -0.5)
     made.supxlabel("human-normalised score", fontsize=8.5)
-    envs = found["aggregated_over"]
+    envs, used = found["aggregated_over"], over_environments(found)
     caption = (
         f"Human-normalised scores over {len(envs)} environments ({', '.join(envs)}); of the optimality gap less is "
-        f"better. {found['human_source']}. {intervals(found, 'Lines')}. {seeds(found)}."
+        f"better. {found['human_source']}. {intervals(used, 'Lines')}. {seeds(used)}."
     )
     yield Drawn("aggregates", "Aggregate scores", caption, made)
 
@@ -63,10 +66,11 @@ def improvement(found: Mapping[str, Any], palette: Palette) -> Iterator[Drawn]:
     pairs = found["improvement"]
     if not pairs:
         return
-    made, (axes,) = _panels(1, len(pairs), width=4.2)
+    labels = [f"{entry['first']}\n> {entry['second']}" for entry in pairs]
+    made, (axes,) = _panels(1, 2 * len(pairs), "\n".join(labels).splitlines(), width=3.9)
     for row, entry in enumerate(pairs):
         _interval(axes, row, entry, "probability", palette.colour(entry["first"]), low="low", high="high")
-    axes.set_yticks(range(len(pairs)), [f"{entry['first']}  >  {entry['second']}" for entry in pairs])
+    axes.set_yticks(range(len(pairs)), labels)
     axes.set_ylim(len(pairs) - 0.5, -0.5)
     axes.set_xlim(-0.02, 1.02)
     axes.axvline(0.5, color=GREY, linestyle=":", linewidth=0.9)
@@ -85,10 +89,11 @@ def thresholds(found: Mapping[str, Any], palette: Palette) -> Iterator[Drawn]:
     if not envs:
         return
     most = max(sum(each["env"] == env for each in found["thresholds"]) for env in envs)
-    made, panels = _panels(2 * len(envs), most)
+    labels = [_with_reached(entry) for entry in found["thresholds"]]
+    made, panels = _panels(2 * len(envs), most, labels)
     for axes, (env, what) in zip(panels, ((env, what) for env in envs for what in ("steps", "seconds")), strict=True):
         entries = [each for each in found["thresholds"] if each["env"] == env]
-        _rows(axes, [f"{e['method']} ({e['reached']}/{e['runs']})" for e in entries], palette, _methods(entries))
+        _rows(axes, list(map(_with_reached, entries)), palette, _methods(entries))
         for row, entry in enumerate(entries):
             _reached(axes, row, entry, what, palette.colour(entry["method"]))
         axes.set_xlabel(f"{env}: {what} to a return of {entries[0]['threshold']:g}")
@@ -105,7 +110,7 @@ def thresholds(found: Mapping[str, Any], palette: Palette) -> Iterator[Drawn]:
 def speed(comparison: Comparison, found: Mapping[str, Any], palette: Palette) -> Drawn:
     """Steps per second, and what the members' time went into."""
     names = [_with_env(entry, comparison) for entry in found["speed"]]
-    made, (rates, times) = _panels(2, len(names), width=3.6)
+    made, (rates, times) = _panels(2, len(names), names, width=3.4, each=False)
     _rows(rates, names, palette, _methods(found["speed"]))
     _rows(times, [], palette)
     parts = sorted({part for entry in found["speed"] for part in entry["shares"]} - {"other"})
@@ -134,11 +139,15 @@ def speed(comparison: Comparison, found: Mapping[str, Any], palette: Palette) ->
     return Drawn("speed", "Throughput and time", caption, made)
 
 
-def _panels(number: int, lines: int, width: float = 3.1) -> tuple[Any, Sequence[Axes]]:
-    """A figure with panels side by side, high enough for so many methods; two in a row if there are many."""
-    columns = min(number, 4 if width < 3 else 2)
+def _panels(
+    number: int, lines: int, labels: Sequence[str], *, width: float = 3.1, each: bool = True
+) -> tuple[Any, Sequence[Axes]]:
+    """A figure with panels of this width, high enough for so many lines of labels; two in a row if there are many.
+    `each`: labels stand left of each panel, and not of the first one only."""
+    room = text_width(labels)
+    columns = min(number, (1 if room > WIDE else 2) if each else number)
     rows = math.ceil(number / columns)
-    made = figure(width * columns + 1.6, (LINE * lines + 0.75) * rows)
+    made = figure(width * columns + room * (columns if each else 1) + 0.5, (LINE * lines + 0.75) * rows)
     panels = list(made.subplots(rows, columns, squeeze=False).flat)
     for axes in panels:
         axes.grid(axis="y", visible=False)
@@ -146,6 +155,10 @@ def _panels(number: int, lines: int, width: float = 3.1) -> tuple[Any, Sequence[
     for axes in panels[number:]:
         axes.set_axis_off()
     return made, panels[:number]
+
+
+def _with_reached(entry: Mapping[str, Any]) -> str:
+    return f"{entry['method']} ({entry['reached']}/{entry['runs']})"
 
 
 def _methods(entries: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -22,6 +22,14 @@ class Drawn:
     figure: Figure
 
 
+def over_environments(found: Mapping[str, Any]) -> dict[str, Any]:
+    """The same content of `summary` with the seeds that aggregates over environments use: of each method as many as it
+    has of every environment. Unchanged where there are no aggregates."""
+    if not found["aggregates"]:
+        return dict(found)
+    return {**found, "methods": {each["method"]: {"": each["runs"]} for each in found["aggregates"]}}
+
+
 def seeds(found: Mapping[str, Any]) -> str:
     """`5 seeds each`, or the number of each method. `found`: the content of `summary`."""
     methods: dict[str, dict[str, int]] = found["methods"]

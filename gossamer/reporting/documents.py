@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from gossamer.reporting.captions import Drawn, seeds
+from gossamer.reporting.captions import Drawn, intervals, seeds
 from gossamer.reporting.style import svg
 from gossamer.reporting.tables import Table
 
@@ -49,7 +49,7 @@ def headline(found: Mapping[str, Any]) -> str:
 
 def facts(found: Mapping[str, Any]) -> Iterator[str]:
     """What stands above all figures."""
-    yield f"{seeds(found)}. Score: {found['score']}. Intervals: {found['interval']}."
+    yield f"{seeds(found)}. Score: {found['score']}. {intervals(found, 'Intervals')}."
     yield f"Machines: {'; '.join(found['machines'])}. Gossamer {', '.join(found['versions'])}."
 
 

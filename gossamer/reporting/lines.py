@@ -12,12 +12,12 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
 from gossamer.reporting import statistics
-from gossamer.reporting.captions import Drawn, intervals, seeds
+from gossamer.reporting.captions import Drawn, intervals, over_environments, seeds
 from gossamer.reporting.comparison import Comparison
 from gossamer.reporting.curves import Along
 from gossamer.reporting.measures import MeanCurve, Scores
 from gossamer.reporting.statistics import Array
-from gossamer.reporting.style import GREY, Palette, count, figure, label_lines
+from gossamer.reporting.style import GREY, Palette, count, figure, label_lines, text_width
 
 THIN_POINTS = 500  # of the line of one run
 PROFILE_POINTS = 201
@@ -39,7 +39,7 @@ def _factors(comparison: Comparison, env: str) -> set[int]:
 def curves(comparison: Comparison, found: Mapping[str, Any], means: Sequence[MeanCurve], palette: Palette) -> Drawn:
     """A row of panels for each environment."""
     columns = max(len(alongs(comparison, env)) for env in comparison.envs)
-    made = figure(3.7 * columns + 1, 2.6 * len(comparison.envs) + 0.4)
+    made = figure(3.7 * columns + text_width(palette.numbers) + 0.2, 2.6 * len(comparison.envs) + 0.4)
     grid = made.subplots(len(comparison.envs), columns, squeeze=False)
     goals = {each["env"]: each["threshold"] for each in found["thresholds"]}
     for env, row in zip(comparison.envs, grid, strict=True):
@@ -77,15 +77,20 @@ def _runs(axes: Axes, comparison: Comparison, env: str, along: Along, palette: P
             thin = run.curve.thinned(THIN_POINTS)
             factor = run.frames_per_step if along == "frames" else 1
             points = thin.seconds if along == "seconds" else thin.steps * factor
-            axes.plot(points, thin.returns, color=palette.colour(method.label), linewidth=0.6, alpha=0.45)
+            colour = palette.colour(method.label)
+            axes.plot(points, thin.returns, color=colour, linewidth=0.6, alpha=0.45, drawstyle="steps-post")
 
 
 def _means(axes: Axes, means: Iterable[MeanCurve], palette: Palette) -> None:
     for mean in means:
         colour = palette.colour(mean.label)
-        axes.plot(mean.points, mean.iqm, palette.dashes(mean.label), color=colour, linewidth=1.8)
+        axes.plot(
+            mean.points, mean.iqm, palette.dashes(mean.label), color=colour, linewidth=1.8, drawstyle="steps-post"
+        )
         if mean.band is not None:
-            axes.fill_between(mean.points, mean.band[0], mean.band[1], color=colour, alpha=0.18, linewidth=0)
+            axes.fill_between(
+                mean.points, mean.band[0], mean.band[1], color=colour, alpha=0.18, linewidth=0, step="post"
+            )
 
 
 def _along(axes: Axes, along: Along, factors: set[int]) -> None:
@@ -104,18 +109,18 @@ def aggregated(found: Mapping[str, Any], means: Sequence[MeanCurve], palette: Pa
     """One panel over several environments, human-normalised; none where there are no such means."""
     if not means:
         return
-    made = figure(5.6, 3.2)
+    made = figure(4.6 + text_width(palette.numbers), 3.2)
     axes = made.subplots()
     _means(axes, means, palette)
     _along(axes, "steps", {1})
     axes.axhline(1, color=GREY, linestyle=":", linewidth=0.9)
     axes.set_ylabel("human-normalised return, IQM")
     label_lines(axes, {mean.label: float(mean.iqm[-1]) for mean in means if len(mean.iqm)}, palette)
-    envs = found["aggregated_over"]
+    envs, used = found["aggregated_over"], over_environments(found)
     caption = (
         f"Interquartile mean over the seeds of {len(envs)} environments ({', '.join(envs)}) of human-normalised "
         f"training returns: 0 is random play, 1 (dotted) a human ({found['human_source']}). "
-        f"{intervals(found, 'Bands')}. {seeds(found)}."
+        f"{intervals(used, 'Bands')}. {seeds(used)}."
     )
     yield Drawn("aggregated-curves", "Learning curves over environments", caption, made)
 
@@ -126,7 +131,7 @@ def profiles(comparison: Comparison, scores: Scores, found: Mapping[str, Any], p
     tasks = [over] if over else [[env] for env in comparison.envs]
     columns = min(PROFILE_COLUMNS, len(tasks))
     rows = math.ceil(len(tasks) / columns)
-    made = figure(3.9 * columns + 1.2, 2.6 * rows + 0.3)
+    made = figure(3.9 * columns + text_width(palette.numbers) + 0.5, 2.6 * rows + 0.3)
     panels = made.subplots(rows, columns, squeeze=False, sharey=True)
     for axes, envs in zip(panels.flat, tasks, strict=False):
         matrices = {
@@ -141,9 +146,10 @@ def profiles(comparison: Comparison, scores: Scores, found: Mapping[str, Any], p
     panels[0, 0].set_ylabel("fraction of runs with score > τ")
     palette.legend(panels.flat[len(tasks) - 1])
     what = f"over {len(over)} environments" if over else "of each environment"
+    used = over_environments(found) if over else found
     caption = (
         f"Performance profiles {what}: the fraction of runs whose score is above τ; higher is better. Score: "
-        f"{found['score']}. {intervals(found, 'Bands')}. {seeds(found)}."
+        f"{found['score']}. {intervals(used, 'Bands')}. {seeds(used)}."
     )
     return Drawn("profiles", "Performance profiles", caption, made)
 

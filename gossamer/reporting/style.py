@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from io import StringIO
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -11,7 +11,9 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
+from matplotlib.textpath import TextPath
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
 # Okabe and Ito 2008, "Color Universal Design"; without its yellow, which is too light for lines
@@ -64,6 +66,12 @@ class Palette:
         """Name the lines right of the axes."""
         handles = [Line2D([], [], color=self.colour(label), linestyle=self.dashes(label)) for label in self.numbers]
         axes.legend(handles, list(self.numbers), loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
+def text_width(texts: Iterable[str]) -> float:
+    """Width of the longest of these labels, in inches."""
+    font = FontProperties(size=STYLE["font.size"])
+    return max((TextPath((0, 0), text, prop=font).get_extents().width / 72 for text in texts if text), default=0.0)
 
 
 def figure(width: float, height: float) -> Figure:

@@ -9,6 +9,7 @@ from io import StringIO
 from typing import Any
 
 from gossamer.reporting.bars import AGGREGATES
+from gossamer.reporting.captions import intervals, over_environments
 from gossamer.reporting.measures import MeanCurve
 from gossamer.reporting.statistics import FEWEST
 from gossamer.reporting.summary import Entry
@@ -40,9 +41,9 @@ def number(value: float | None, digits: int = 3) -> str:
     """A number with so many significant digits, and all of those before the point: `1,234,567`, `0.0123`."""
     if value is None:
         return UNKNOWN
-    if value == int(value) or abs(value) >= 10**digits:
+    if value == 0 or isinstance(value, int) or abs(value) >= 10**digits:
         return f"{value:,.0f}"
-    return f"{value:,.{digits}g}"
+    return f"{value:#,.{digits}g}".removesuffix(".")
 
 
 def ranged(entry: Entry, name: str, low: str = "", high: str = "") -> str:
@@ -62,7 +63,7 @@ def _scores(found: Mapping[str, Any]) -> Table:
     ]  # fmt: skip
     header = ["environment", "method", "seeds", "IQM", "mean", "lowest", "highest"] + ["human-normalised IQM"] * human
     source = f" Human-normalised: 0 is random play, 1 a human ({found['human_source']})." if human else ""
-    return Table("Scores", f"Score: {found['score']}. In brackets: {found['interval']}.{source}", header, rows)
+    return Table("Scores", f"Score: {found['score']}. {intervals(found, 'In brackets')}.{source}", header, rows)
 
 
 def _aggregates(found: Mapping[str, Any]) -> Table:
@@ -72,20 +73,21 @@ def _aggregates(found: Mapping[str, Any]) -> Table:
     ]
     envs = found["aggregated_over"]
     caption = (
-        f"Human-normalised scores over {len(envs)} environments ({', '.join(envs)}). In brackets: {found['interval']}."
+        f"Human-normalised scores over {len(envs)} environments ({', '.join(envs)}). "
+        f"{intervals(over_environments(found), 'In brackets')}."
     )
     return Table("Aggregate scores", caption, ["method", "seeds", *AGGREGATES.values()], rows, words=1)
 
 
 def _thresholds(found: Mapping[str, Any]) -> Table:
     rows = [
-        [entry["env"], entry["method"], number(entry["threshold"]), f"{entry['reached']} of {entry['runs']}",
+        [entry["env"], entry["method"], f"{entry['threshold']:g}", f"{entry['reached']} of {entry['runs']}",
          _to_threshold(entry, "steps"), _to_threshold(entry, "seconds")]
         for entry in found["thresholds"]
     ]  # fmt: skip
     caption = (
         "Median over seeds of the steps and seconds until the mean return of 100 training episodes first reached the "
-        f"threshold; never counts as later than any number. In brackets: {found['interval']}."
+        f"threshold; never counts as later than any number. {intervals(found, 'In brackets')}."
     )
     header = ["environment", "method", "threshold", "seeds that reached it", "steps", "seconds"]
     return Table("Steps and seconds to a threshold", caption, header, rows)
@@ -110,8 +112,8 @@ def _improvement(found: Mapping[str, Any]) -> Table:
         for entry in found["improvement"]
     ]  # fmt: skip
     caption = (
-        "Probability that a run of the first method scores higher than one of the second; ties count half. In "
-        f"brackets: {found['interval']}."
+        "Probability that a run of the first method scores higher than one of the second; ties count half. "
+        f"{intervals(found, 'In brackets')}."
     )
     return Table(
         "Probability of improvement", caption, ["first", "second", "seeds", "environments", "P(first > second)"], rows

@@ -7,9 +7,11 @@ import json
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from matplotlib.text import Text
 from some_results import episodes, rising, write_run
 
 import gossamer
@@ -18,6 +20,8 @@ from gossamer.errors import UserError
 from gossamer.reporting import lines, measures
 from gossamer.reporting import report as reports
 from gossamer.reporting.comparison import compare
+from gossamer.reporting.figures import draw
+from gossamer.reporting.report import FIGURES
 from gossamer.reporting.runs import load, sources
 from gossamer.reporting.style import Palette, spread
 from gossamer.reporting.summary import summary
@@ -222,6 +226,45 @@ def test_a_folder_that_cannot_be_written_is_one_line(runs: Path, tmp_path: Path,
     assert error == "gossamer: --out file/report: cannot be written (Not a directory); give another folder\n"
 
 
+@pytest.mark.filterwarnings("error")
+def test_long_labels_stay_inside_the_figures_and_apart(tmp_path: Path) -> None:
+    for method, rate in enumerate((3e-4, 1e-3)):
+        for env in ("pong", "breakout"):
+            for seed in (1, 2, 3):
+                given = {"env": env, "seed": seed, "learning_rate": rate, "entropy_coef": rate, "algorithm": "a2c"}
+                write_run(tmp_path / f"{method}-{env}-{seed}", rising(1.0 + method), **given)
+    found = compare(*load(sources([tmp_path], {})))
+    assert max(len(method.label) for method in found.methods) > 45
+    goals, scores = {"pong": 0.5, "breakout": 0.5}, measures.scores(found)
+    drawn = draw(found, scores, summary(found, scores, goals), reports.curves(found))
+    assert [each.name for each in drawn] == list(FIGURES)
+    for each in drawn:
+        width, height = each.figure.get_size_inches() * each.figure.dpi
+        for axes in each.figure.axes:
+            low, high = sorted(axes.get_ylim())
+            shown = [tick.label1 for tick in axes.yaxis.get_major_ticks() if low <= tick.get_loc() <= high]
+            for text in filter(Text.get_text, [*shown, axes.xaxis.label, axes.yaxis.label, *axes.texts]):
+                box = text.get_window_extent()
+                assert -1 <= box.x0 <= box.x1 <= width + 1, (each.name, text.get_text())
+                assert -1 <= box.y0 <= box.y1 <= height + 1, (each.name, text.get_text())
+            ticks = [tick.get_window_extent() for tick in axes.get_xticklabels() if tick.get_text()]
+            ticks.sort(key=lambda box: float(box.x0))
+            assert all(one.x1 < other.x0 for one, other in pairwise(ticks)), each.name
+
+
+def test_captions_over_environments_have_the_seeds_that_are_used(tmp_path: Path) -> None:
+    for env, seeds in (("pong", 5), ("breakout", 3)):
+        for seed in range(seeds):
+            write_run(tmp_path / f"{env}-{seed}", rising(1.0), env=env, seed=seed)
+    found = compare(*load(sources([tmp_path], {})))
+    scores = measures.scores(found)
+    drawn = draw(found, scores, summary(found, scores, {}), reports.curves(found))
+    captions = {each.name: each.caption for each in drawn}
+    for name in ("aggregates", "aggregated-curves", "profiles"):
+        assert captions[name].endswith(" 3 seeds."), captions[name]
+    assert captions["scores"].endswith(" Seeds: paac a2c: 3 on breakout, 5 on pong."), captions["scores"]
+
+
 def test_labels_that_would_overlap_are_moved_apart_around_their_mean() -> None:
     assert spread([0.5, 0.1, 0.9], 0.1) == [0.5, 0.1, 0.9]
     assert spread([0.50, 0.52], 0.1) == pytest.approx([0.46, 0.56])
@@ -234,6 +277,10 @@ def test_labels_that_would_overlap_are_moved_apart_around_their_mean() -> None:
     [
         (None, "–"),
         (0.0, "0"),
+        (20.0, "20.0"),
+        (-0.6, "-0.600"),
+        (128.0, "128"),
+        (7, "7"),
         (0.0123456, "0.0123"),
         (-20.654, "-20.7"),
         (1234567.8, "1,234,568"),
