@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from gossamer.config.names import OF_ARCHITECTURE
 from gossamer.envs.catalogue import TOYS
 from gossamer.envs.interface import Interface
 from gossamer.export.snapshot import Snapshot
+from gossamer.storage.contents import EVALUATIONS
 
 PROTOCOLS = {
     "noop": "whole games, up to 30 no-ops at the start",
@@ -61,8 +62,8 @@ class Facts:
 
 
 def facts(directory: Path, snapshot: Snapshot) -> Facts:
-    """The facts of a policy of a run directory. Scores are those of `gossamer evaluate` for this checkpoint and member;
-    without one, the return while training."""
+    """The facts of a policy of a run directory. Scores are those of `gossamer evaluate` or `--eval-every` for this
+    checkpoint and member; without one, the return while training."""
     scores = tuple(_evaluations(directory, snapshot))
     if not scores and snapshot.training_return is not None:
         scores = (Score(snapshot.training_return, None, TRAINING),)
@@ -70,21 +71,31 @@ def facts(directory: Path, snapshot: Snapshot) -> Facts:
 
 
 def _evaluations(directory: Path, snapshot: Snapshot) -> Iterator[Score]:
-    for file in sorted(directory.glob("evaluation-*.json")):
+    """Of `gossamer evaluate`, else of `--eval-every`."""
+    files = [file.read_text(errors="replace") for file in sorted(directory.glob("evaluation-*.json"))]
+    yield from _scores(files, snapshot) or _scores(_lines(directory / EVALUATIONS), snapshot)
+
+
+def _lines(file: Path) -> list[str]:
+    return file.read_text(errors="replace").splitlines() if file.exists() else []
+
+
+def _scores(texts: Sequence[str], snapshot: Snapshot) -> list[Score]:
+    """The evaluations of this checkpoint and member."""
+    scores = []
+    for text in texts:
         try:
-            found: dict[str, Any] = json.loads(file.read_text())
-            played = (found["checkpoint"], found.get("member"))
-            protocol = _protocol(found)
-            score = Score(float(found["mean_return"]), float(found["std_return"]), protocol)
-        except (OSError, ValueError, KeyError, TypeError):  # a card can do without a file that is damaged
+            found: dict[str, Any] = json.loads(text)
+            if (found["checkpoint"], found.get("member")) == (snapshot.checkpoint, snapshot.member):
+                scores.append(Score(float(found["mean_return"]), float(found["std_return"]), _protocol(found)))
+        except (ValueError, KeyError, TypeError):  # a card can do without an evaluation that is damaged
             continue
-        if played == (snapshot.checkpoint, snapshot.member):
-            yield score
+    return scores
 
 
 def _protocol(found: dict[str, Any]) -> str:
     """The protocol of an evaluation, for people."""
-    drawn = "most probable actions" if found["greedy"] else "sampled actions"
+    drawn = "most probable actions" if found.get("greedy") else "sampled actions"
     cut = f", {found['cut_off']} cut off after {found['max_steps']:,} steps" if found.get("cut_off") else ""
     name = found["protocol"]
     return f"{name}: {found['episodes']} {PROTOCOLS.get(name, 'games')}, {drawn}{cut}"

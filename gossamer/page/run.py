@@ -162,7 +162,8 @@ class RunView:
             "started": config.changed_at,
             "left_seconds": status.content.get("left_seconds"),
             "spark": self._spark(),
-            **{name: now.get(name) for name in ("steps", "frames", "seconds", "steps_per_second", "mean_return")},
+            **{name: now.get(name) for name in ("steps", "frames", "seconds", "mean_return")},
+            "steps_per_second": self.result.get("steps_per_second", now.get("steps_per_second")),
             "episodes": now.get("episodes"),
         }
 

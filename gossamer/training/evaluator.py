@@ -22,7 +22,10 @@ from gossamer.storage.contents import EVALUATIONS
 from gossamer.training.progress import Progress
 
 Row: TypeAlias = dict[str, Any]  # a line of `evaluations.jsonl`
-KEPT = ("steps", "protocol", "episodes", "mean_return", "std_return", "returns", "member", "cut_off", "checkpoint")
+KEPT = (
+    "steps", "protocol", "episodes", "mean_return", "std_return", "returns", "greedy", "member", "cut_off", "max_steps",
+    "checkpoint",
+)  # fmt: skip
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}  # cores and GPUs are for training
 
 

@@ -117,6 +117,17 @@ def test_the_card_has_the_score_with_its_protocol(cart: Path, tmp_path: Path) ->
     assert (tmp_path / "out" / "curve.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_the_card_has_the_score_of_an_evaluation_beside_training(tmp_path: Path) -> None:
+    directory = trained(tmp_path / "run", eval_every=80, eval_episodes=4).directory
+    *_, last = map(json.loads, (directory / "evaluations.jsonl").read_text().splitlines())
+    assert last["checkpoint"] == Store(directory / "checkpoints").get().path.name
+    export(directory, tmp_path / "out")
+    (result,) = front_matter(tmp_path / "out")["model-index"][0]["results"]
+    (metric,) = result["metrics"]
+    assert metric["value"] == f"{last['mean_return']:.2f} +/- {last['std_return']:.2f}"
+    assert metric["name"] == "mean return (plain: 4 whole games, sampled actions)"
+
+
 def test_without_an_evaluation_the_training_return_is_named_as_such(tmp_path: Path) -> None:
     directory = trained(tmp_path / "run").directory
     (directory / "evaluation-plain.json").write_text('{"checkpoint": "step_000000000080"')  # damaged

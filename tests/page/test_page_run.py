@@ -168,6 +168,14 @@ def test_states(tmp_path: Path) -> None:
     assert looked(directory).summary()["ended"] == ""
 
 
+def test_an_ended_run_has_the_rate_of_the_whole(tmp_path: Path) -> None:
+    directory = write_run(tmp_path / "run", result=True)
+    assert looked(directory).summary()["steps_per_second"] == 10.0  # of the last row
+    result = json.loads((directory / "result.json").read_text())
+    (directory / "result.json").write_text(json.dumps(result | {"steps_per_second": 7.5}))
+    assert looked(directory).summary()["steps_per_second"] == 7.5
+
+
 def test_damaged_lines_are_left_out(tmp_path: Path) -> None:
     directory = write_run(tmp_path / "run", 2)
     with open(directory / "metrics.jsonl", "a") as rows, open(directory / "episodes.csv", "a") as episodes:

@@ -106,7 +106,7 @@ function chart({ name, text, unit = "", lines, log = false, height = 190, least 
           dash: line.dash,
           ...(line.dots
             ? { paths: () => null, points: { show: true, size: 3, width: 0, fill: css(line.mark) + "55" } }
-            : { points: { show: false } }),
+            : { points: { show: line.single, size: 6, fill: css(line.mark) } }),
         })),
       ],
       hooks: {
@@ -152,9 +152,9 @@ function chart({ name, text, unit = "", lines, log = false, height = 190, least 
       return;
     }
     const data = shown.length === 1 ? [shown[0].x, shown[0].y] : uPlot.join(shown.map((line) => [line.x, line.y]));
-    shown = shown.map((line, i) => ({ ...line, y: data[i + 1] }));
+    shown = shown.map((line, i) => ({ ...line, y: data[i + 1], single: line.y.filter(isNumber).length === 1 }));
     const wanted = JSON.stringify([
-      shown.map((line) => [line.label, line.mark, line.faint, line.dots]),
+      shown.map((line) => [line.label, line.mark, line.faint, line.dots, line.single]),
       view.x,
       document.documentElement.className,
     ]);
