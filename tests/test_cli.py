@@ -138,6 +138,10 @@ REFUSED = {
     "no such command": (("trian", "paac"), "unknown command trian; near: train"),
     "unknown option": (("evaluate", "run", "--colour", "red"), "unknown option --colour; see gossamer evaluate --help"),
     "nearly an option": (("evaluate", "run", "--episode", 3), "unknown option --episode; near: --episodes; see"),
+    "no number of jobs": (
+        ("study", "paac", "--env", "catch", "--jobs", "two"),
+        "--jobs two: must be of type int; see gossamer study",
+    ),
     "no number": (("evaluate", "run", "--episodes", "many"), "--episodes 'many': must be of type int"),
     "a word too many": (("train", "paac", *TINY, "stray"), "unknown option stray"),
     "no run": (("evaluate",), "A run directory. (required)"),

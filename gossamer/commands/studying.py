@@ -115,7 +115,7 @@ def _lines(done: Study) -> list[str]:
     told = [f"failed: {outcome.run.directory}: {outcome.reason}" for outcome in failed]
     again = "run the same command again to train the missing runs"
     after = f"gossamer report {done.directory}" if done.complete else again
-    return [*told, f"{done.planned} runs: {counts}; next: {after}"]
+    return [*told, f"{done.planned} run{'s' * (done.planned != 1)}: {counts}; next: {after}"]
 
 
 def _content(done: Study) -> dict[str, Any]:

@@ -77,6 +77,8 @@ def parse(kind: type[T], words: Sequence[str], *, prog: str, description: str | 
 PLAIN = (
     (r"Error parsing (--\S+): invalid literal for int\(\) with base 10: (\S+)", r"\1 \2: must be of type int"),
     (r"Error parsing (--\S+): could not convert string to float: (\S+)", r"\1 \2: must be of type float"),
+    (r"Error parsing (--\S+): no type matching \S*\bINT\b.* from \['(.*?)'\]\. .*", r"\1 \2: must be of type int"),
+    (r"Error parsing (--\S+): no type matching \S*\bFLOAT\b.* from \['(.*?)'\]\. .*", r"\1 \2: must be of type float"),
     (r"Error parsing (--\S+): ", r"\1: "),
     (r"^Unrecognized options: ([^,]+).*?(?: Perhaps you meant: (--\S+).*)?$", r"unknown option \1; near: \2"),
     (r"; near: $", ""),

@@ -133,7 +133,7 @@ def load(found: Sequence[Source]) -> tuple[list[LoadedRun], list[LeftOut]]:
     if not runs:
         told = "; ".join(f"{each.directory}: {each.reason}" for each in left_out[:3])
         more = f"; and {len(left_out) - 3} more" if len(left_out) > 3 else ""
-        raise UserError(f"none of the {len(left_out)} runs can be used ({told}{more}); train or resume them first")
+        raise UserError(f"no run can be used ({told}{more}); train or resume one first")
     return runs, left_out
 
 

@@ -101,7 +101,8 @@ class StudyDisplay:
     def _render(self) -> RenderableType:
         whole = Table.grid(padding=(0, 2))
         whole.add_column(width=20)
-        text = f"{self._ended} of {self._planned} runs, left {duration(self._left)} · {self._directory}"
+        runs = f"{self._ended} of {self._planned} run{'s' * (self._planned != 1)}"
+        text = f"{runs}, left {duration(self._left)} · {self._directory}"
         whole.add_row(ProgressBar(total=max(1, self._planned), completed=self._ended), escape(text))
         table = Table.grid(padding=(0, 2))
         for line in self._lines:

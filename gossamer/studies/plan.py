@@ -41,7 +41,7 @@ class Design:
 
     def __post_init__(self) -> None:
         if not self.compositions:
-            raise UserError(f'{PROG}: no composition; give one or more in quotes, as in "paac --algorithm ppo"')
+            raise UserError('no composition; give one or more in quotes, as in "paac --algorithm ppo"')
         if not self.envs:
             raise UserError("--env: required; it may be given several times")
         if not self.seeds:
@@ -73,7 +73,7 @@ class Design:
         if repeated:
             one, other = [run for run in found if run.directory == repeated[0]][:2]
             raise UserError(
-                f"{PROG}: {one.label!r} on {one.env} and {other.label!r} on {other.env} would share the directory "
+                f"{one.label!r} on {one.env} and {other.label!r} on {other.env} would share the directory "
                 f'{repeated[0]}; give a composition another name, as in "name: paac --algorithm ppo"'
             )
         return found
@@ -100,7 +100,7 @@ def _labelled(text: str) -> tuple[str, str]:
     label, colon, words = text.partition(": ")
     found = (label.strip(), words.strip()) if colon else (text.strip(), text.strip())
     if not all(found):
-        raise UserError(f"{PROG}: the composition {text!r} has no words")
+        raise UserError(f"the composition {text!r} has no words")
     return found
 
 
@@ -108,7 +108,7 @@ def _split(words: str) -> list[str]:
     try:
         return shlex.split(words)
     except ValueError as error:
-        raise UserError(f"{PROG}: the composition {words!r} cannot be read ({error})") from error
+        raise UserError(f"the composition {words!r} cannot be read ({str(error).lower()})") from error
 
 
 def _repeated(values: Sequence[object]) -> list[object]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gossamer.errors import UserError
 from gossamer.storage.lock import is_held
 from gossamer.storage.studies import PlannedRun
 from gossamer.studies import jobs
@@ -69,7 +70,10 @@ def study(
 
     A call goes on where an earlier one ended: finished runs are left out, others continue from their last checkpoint.
     A run that fails is reported, and the others go on. Raises `UserError` before anything is written where a
-    composition cannot be trained, or where the directory has another study."""
+    composition cannot be trained, where the directory has another study, or where another process is running it."""
+    for name, given in (("compositions", compositions), ("envs", envs), ("options", options)):
+        if isinstance(given, str):
+            raise UserError(f"{name} {given!r}: must be a list of strings")
     numbers = tuple(range(1, seeds + 1)) if isinstance(seeds, int) else tuple(seeds)
     design = Design(tuple(compositions), tuple(envs), numbers, Path(directory), steps, tuple(options), jobs, cluster)
     return conducted(design)

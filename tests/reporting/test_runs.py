@@ -90,7 +90,7 @@ def test_a_run_that_cannot_be_used_is_left_out_and_named(
 def test_no_run_that_has_ended_is_an_error_that_names_them(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", rising(1.0))
     (run / "result.json").unlink()
-    with pytest.raises(UserError, match=r"none of the 1 runs can be used \(.*crashed at 3,000"):
+    with pytest.raises(UserError, match=r"no run can be used \(.*crashed at 3,000"):
         load(sources([tmp_path], {}))
 
 

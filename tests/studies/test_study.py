@@ -119,6 +119,13 @@ def test_a_run_that_another_process_trains_is_left_to_it(tmp_path: Path, monkeyp
     assert "another process is training it" in text.getvalue()
 
 
+@pytest.mark.parametrize("name", ["compositions", "envs", "options"])
+def test_a_text_in_place_of_a_list_is_refused(tmp_path: Path, name: str) -> None:
+    given: dict[str, Any] = {"compositions": ["paac"], "envs": ["catch"], "directory": tmp_path / "study"}
+    with pytest.raises(UserError, match=f"^{name} 'catch': must be a list of strings$"):
+        gossamer.study(**{**given, name: "catch"})
+
+
 def test_only_what_a_run_has_logged_itself_is_its_reason(tmp_path: Path) -> None:
     log = tmp_path / "seed-1.log"
     log.write_text("all steps done\n")
