@@ -174,9 +174,11 @@ class Box:
 
     def random(self, rng: np.random.Generator, count: int, mask: Array | None = None) -> Array:
         low, high = np.array(self.low), np.array(self.high)
-        bounded = np.isfinite(low) & np.isfinite(high)
+        below, above = np.isfinite(low), np.isfinite(high)
+        bounded = below & above
         uniform = rng.uniform(np.where(bounded, low, 0.0), np.where(bounded, high, 1.0), (count, len(low)))
-        normal = np.clip(rng.standard_normal((count, len(low))), low, high)
+        normal = rng.standard_normal((count, len(low)))
+        normal = np.where(below, low + np.abs(normal), np.where(above, high - np.abs(normal), normal))
         if self.bounds == "squash":  # drawn such that the environment gets uniform ones
             uniform = np.arctanh(rng.uniform(-1.0, 1.0, uniform.shape))
         return np.where(bounded, uniform, normal).astype(np.float32)

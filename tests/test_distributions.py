@@ -142,12 +142,16 @@ def test_random_actions_are_uniform_and_within_bounds() -> None:
     assert several.shape == (50_000, 2)
     assert np.bincount(several[:, 1]) == pytest.approx(10_000, rel=0.05)
     assert MultiBinary(3).random(rng, 10_000).mean(0) == pytest.approx(0.5, abs=0.02)
-    found = Box((-1.0, 0.0, -math.inf), (3.0, math.inf, math.inf)).random(rng, 100_000)
+    found = Box((-1.0, 5.0, -math.inf, -math.inf), (3.0, math.inf, math.inf, -2.0)).random(rng, 100_000)
     assert found.dtype == np.float32
     assert (found[:, 0].min(), found[:, 0].max()) == pytest.approx((-1, 3), abs=0.01)
     assert found[:, 0].mean() == pytest.approx(1.0, abs=0.02)
-    assert found[:, 1].min() == 0.0  # without an upper bound: a normal distribution, clipped
     assert found[:, 2].std() == pytest.approx(1.0, abs=0.02)
+    # With one bound: half of a normal distribution, whose mean is sqrt(2 / pi) = 0.798
+    assert found[:, 1].min() >= 5.0
+    assert found[:, 1].mean() == pytest.approx(5.798, abs=0.02)
+    assert found[:, 3].max() <= -2.0
+    assert found[:, 3].mean() == pytest.approx(-2.798, abs=0.02)
 
 
 def test_what_is_out_of_bounds_is_clipped_for_the_environment() -> None:

@@ -12,7 +12,6 @@ from gossamer.algorithms import A2C, PPO, AsyncPPO, VTrace
 from gossamer.architectures import APPO, GALA, IMPALA, PAAC, PALA
 from gossamer.config.config import OptimizationOptions, RunOptions
 from gossamer.config.layers import (
-    Kind,
     Layer,
     critic_without_memory,
     returns_with_memory,
@@ -23,6 +22,7 @@ from gossamer.config.layers import (
     whole_sequences,
 )
 from gossamer.config.papers import PAPERS
+from gossamer.config.probe import Probe
 from gossamer.envs.options import AleOptions, AtariOptions
 from gossamer.errors import UserError
 from gossamer.exchange.gossip.options import follow
@@ -197,6 +197,16 @@ COMBINATIONS = {
     ("pala", "appo", "continuous"): PALA_CONTINUOUS,
 }
 
+CONTINUOUS_PIXELS = Layer(
+    "as with vectors: no entropy bonus, returns normalised (not tuned)",
+    (
+        NetworkOptions(normalize_returns=True),
+        A2C(entropy_coef=0.0),
+        PPO(entropy_coef=0.0),
+        VTrace(entropy_coef=0.0),
+        AsyncPPO(entropy_coef=0.0),
+    ),
+)
 _SMALL = Layer("minibatches of 256 steps", (), (small_minibatches,))
 _SHARED = Layer("minibatches of 256 steps of all learners together", (), (shared_minibatches,))
 SMALL_MINIBATCHES = {("ppo", "continuous"), ("appo", "continuous")}
@@ -210,8 +220,9 @@ IN_PLACE = {
 }
 
 
-def layers(architecture: str, algorithm: str, *, preset: str, kind: Kind, atari: bool) -> Iterator[Layer]:
+def layers(architecture: str, algorithm: str, *, preset: str, seen: Probe, atari: bool) -> Iterator[Layer]:
     """The layers of a composition; later ones override earlier ones. Raises `UserError` if there is no such preset."""
+    kind = seen.kind
     if preset == "tuned":
         yield PIXELS if kind == "pixels" else VECTOR
         found = (
@@ -223,17 +234,21 @@ def layers(architecture: str, algorithm: str, *, preset: str, kind: Kind, atari:
         yield from filter(None, found)
         if (algorithm, kind) in SMALL_MINIBATCHES:
             yield _SHARED if architecture in LEARNERS else _SMALL
+        if kind == "pixels" and seen.continuous:
+            yield CONTINUOUS_PIXELS
         yield SEQUENCES
     else:
-        yield _paper(architecture, algorithm, kind)
+        yield _paper(architecture, algorithm, seen)
     if architecture in IN_PLACE and not atari:
         yield IN_PLACE[architecture]
 
 
-def _paper(architecture: str, algorithm: str, kind: Kind) -> Layer:
+def _paper(architecture: str, algorithm: str, seen: Probe) -> Layer:
     if architecture not in PAPERS:
         raise UserError(f"--preset paper: not available for {architecture}; available for {', '.join(PAPERS)}")
     own, paper = PAPERS[architecture]
     if algorithm != own:
         raise UserError(f"--algorithm {algorithm}: {architecture.upper()}'s paper has only {own}; omit --preset paper")
-    return paper if kind == "pixels" else replace(paper, parts=(*paper.parts, NetworkOptions(torso="mlp", input="raw")))
+    if seen.kind != "pixels":
+        return replace(paper, parts=(*paper.parts, NetworkOptions(torso="mlp", input="raw")))
+    return replace(paper, parts=(*paper.parts, NetworkOptions(torso="auto"))) if seen.tiny else paper

@@ -11,6 +11,8 @@ from gossamer.envs.base import EnvFactory, Masking
 from gossamer.envs.watchdog import Watchdog, complain
 from gossamer.spaces import Box, Spec
 
+LEAST_SIDE = 36  # pixels; `nature` needs so many, `nips` fewer
+
 
 @dataclass(frozen=True)
 class Probe:
@@ -18,6 +20,8 @@ class Probe:
 
     kind: Kind
     masks: bool = False
+    continuous: bool = False  # actions
+    tiny: bool = False  # pictures that are too small for the networks of papers
 
 
 def probe(env: EnvFactory) -> Probe:
@@ -25,10 +29,11 @@ def probe(env: EnvFactory) -> Probe:
     if isinstance(env, Atari):
         return Probe("pixels")
     with Watchdog(env.name, complain) as watchdog, closing(watchdog.watch(env.make(1))) as made:
-        return Probe(_kind(made.spec), isinstance(made, Masking) and made.gives_masks())
+        continuous = isinstance(made.spec.actions, Box)
+        kind: Kind = "pixels" if made.spec.pixels else "continuous" if continuous else "vector"
+        masks = isinstance(made, Masking) and made.gives_masks()
+        return Probe(kind, masks, continuous, _smallest_side(made.spec) < LEAST_SIDE)
 
 
-def _kind(spec: Spec) -> Kind:
-    if spec.pixels:
-        return "pixels"
-    return "continuous" if isinstance(spec.actions, Box) else "vector"
+def _smallest_side(spec: Spec) -> int:
+    return min((min(part.shape[1:]) for part in spec.parts if part.picture), default=LEAST_SIDE)

@@ -11,7 +11,7 @@ from typing import Any, get_type_hints
 from gossamer.algorithms import Algorithm
 from gossamer.config.config import Architecture, Config, Control, OptimizationOptions, RunOptions
 from gossamer.config.elsewhere import suggestion
-from gossamer.config.layers import Kind, Layer
+from gossamer.config.layers import Layer
 from gossamer.config.names import (
     ALGORITHMS,
     ARCHITECTURES,
@@ -88,10 +88,10 @@ class Composition:
         architecture = architecture_kind(choices.architecture)
         self.env = catalogue.resolve(choices.env)
         seen = probe(self.env)
-        default = default_algorithm(architecture, seen.kind if choices.preset == "tuned" else "pixels")
+        default = default_algorithm(architecture, continuous=seen.continuous and choices.preset == "tuned")
         algorithm = _kind("--algorithm", choices.algorithm or default, ALGORITHMS)
         names = name_of(architecture, ARCHITECTURES), name_of(algorithm, ALGORITHMS)
-        found = layers(*names, preset=choices.preset, kind=seen.kind, atari=isinstance(self.env, Atari))
+        found = layers(*names, preset=choices.preset, seen=seen, atari=isinstance(self.env, Atari))
         self.layers = (Layer("the environment", (GymOptions("", action_masks=seen.masks),)), *found)
         self.kinds: dict[str, type] = {
             **COMMON,
@@ -166,9 +166,9 @@ def build(kinds: Mapping[str, type], values: Mapping[str, Any], *, env: str, pre
     return Config(preset=preset, **parts)
 
 
-def default_algorithm(architecture: type, kind: Kind) -> str:
+def default_algorithm(architecture: type, *, continuous: bool) -> str:
     """The algorithm of an architecture where none is chosen: that of its paper, but PPO for continuous actions."""
-    default = "ppo" if kind == "continuous" else "a2c"
+    default = "ppo" if continuous else "a2c"
     return OF_ARCHITECTURE.get(name_of(architecture, ARCHITECTURES), default)
 
 

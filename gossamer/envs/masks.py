@@ -16,7 +16,8 @@ from gossamer.spaces import Discrete, MultiDiscrete, Space
 
 @dataclass(frozen=True)
 class Mask:
-    """A `leaves.Kind`: one array, or a tuple with one array for each choice. Entries other than 0 are valid."""
+    """A `leaves.Kind`: one array, or a tuple with one array for each choice. Entries from 0 to 1; those above 0 are
+    valid."""
 
     sizes: tuple[int, ...]  # the i-th choice is one among sizes[i]
 
@@ -41,6 +42,8 @@ class Mask:
             raise InvalidObservation(f"of shape {array.shape}; the actions need {self.shape}")
         if array.dtype.kind not in "biuf":
             raise InvalidObservation(f"of {array.dtype}; it must have numbers, 1: valid, 0: not")
+        if not ((array >= 0) & (array <= 1)).all():
+            raise InvalidObservation("with numbers below 0 or above 1, or NaN; of an additive mask give mask == 0")
         valid: Array = (array != 0).astype(BYTES)
         return valid
 

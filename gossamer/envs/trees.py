@@ -104,6 +104,8 @@ def tree(space: Any, mask: Mask | None) -> Node:
 def _node(space: Any, mask: Mask | None, name: str) -> Node:
     if name == MASK:
         return _masking(space, mask)
+    if name.endswith(f"/{MASK}"):
+        raise Unconvertible(f'observations "{name}" are not supported: a mask must be a key of the outermost Dict')
     if not isinstance(space, spaces.Dict | spaces.Tuple):
         return Leaf(name, _kind(space, name))
     mapping = isinstance(space, spaces.Dict)
@@ -134,7 +136,7 @@ def _kind(space: Any, name: str) -> Kind:
     if isinstance(space, spaces.Box) and space.dtype == BYTES and len(space.shape) == 2:
         return Picture(space.shape, (0, 1))
     if isinstance(space, spaces.Box) and space.dtype == BYTES and len(space.shape) == 3:
-        return Picture(space.shape, (0, 1, 2) if space.shape[0] < space.shape[2] else (2, 0, 1))
+        return Picture(space.shape, (0, 1, 2) if _channels_first(*space.shape) else (2, 0, 1))
     if isinstance(space, spaces.Discrete):
         return _choices(space, name, (int(space.n),), (int(space.start),))
     if isinstance(space, spaces.MultiDiscrete):
@@ -142,9 +144,29 @@ def _kind(space: Any, name: str) -> Kind:
     if isinstance(space, spaces.MultiBinary):
         return Switches(space.shape)
     raise Unconvertible(
-        f"observations{_quoted(name)} of {space} are not supported; {SUPPORTED}: use a wrapper such as "
-        "gymnasium.wrappers.FlattenObservation in a factory of your own, --env module:factory"
+        f"observations{_quoted(name)} of {space} are not supported; {SUPPORTED}: {_advice(space)} in a factory of your "
+        "own, --env module:factory"
     )
+
+
+def _channels_first(first: int, second: int, third: int) -> bool:
+    """Whether a picture is [C, H, W], and not [H, W, C]. Two equal sides are height and width; else the channels are
+    fewer than those."""
+    if (first == second) != (second == third):
+        return second == third
+    return first < third
+
+
+def _advice(space: Any) -> str:
+    """How to observe something else in place of this."""
+    if isinstance(space, spaces.Box) and len(space.shape) == 3:
+        return (
+            "for pictures use gymnasium.wrappers.TransformObservation with numbers from 0 to 255 as uint8, for others "
+            "gymnasium.wrappers.FlattenObservation,"
+        )
+    if isinstance(space, spaces.Box):
+        return "use gymnasium.wrappers.FlattenObservation"
+    return "use gymnasium.wrappers.TransformObservation with an array of a fixed size"
 
 
 def _choices(space: Any, name: str, sizes: tuple[int, ...], starts: tuple[int, ...]) -> Choices:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from gossamer.algorithms import PPO
 from gossamer.config.file import flat
 from gossamer.config.names import ALGORITHMS, ARCHITECTURES, load
 from gossamer.config.papers import PAPERS
 from gossamer.config.presets import COMBINATIONS, SHAPES, TUNED, layers
+from gossamer.config.probe import Probe
 from gossamer.config.resolve import configure
 from gossamer.errors import UserError
 from gossamer.options import given
@@ -100,7 +103,7 @@ def test_the_paper_on_vectors_has_a_network_that_fits_them() -> None:
 
 def test_the_paper_has_one_algorithm() -> None:
     with pytest.raises(UserError, match="--algorithm ppo: PAAC's paper has only a2c; omit --preset paper"):
-        list(layers("paac", "ppo", preset="paper", kind="pixels", atari=True))
+        list(layers("paac", "ppo", preset="paper", seen=Probe("pixels"), atari=True))
 
 
 def test_impala_s_and_appo_s_published_settings() -> None:
@@ -113,3 +116,46 @@ def test_impala_s_and_appo_s_published_settings() -> None:
     assert (made.num_envs * made.rollout_length, made.reuse, made.network) == (750, 2, "autoencoder")
     assert (made.surrogate, made.clip_range, made.learning_rate) == ("behaviour", 0.3, 5e-4)
     assert made.max_grad_norm * 750 == pytest.approx(10)
+
+
+CAMERAS = """
+import gymnasium, numpy as np
+from gymnasium.spaces import Box
+
+class Camera(gymnasium.Env):
+    "A small picture, and one continuous action."
+    observation_space, action_space = Box(0, 255, (7, 5), np.uint8), Box(-1, 1, (1,))
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.observation_space.sample(), {}
+    def step(self, action):
+        return self.observation_space.sample(), 0.0, True, False, {}
+"""
+
+
+@pytest.fixture
+def camera(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "cameras.py").write_text(CAMERAS)
+    monkeypatch.syspath_prepend(tmp_path)
+    return "cameras:Camera"
+
+
+@pytest.mark.parametrize("architecture", ["paac", "gala", "pala"])
+def test_pictures_with_continuous_actions_have_defaults_for_both(camera: str, architecture: str) -> None:
+    made = configure(architecture, env=camera)
+    assert isinstance(made.algorithm, PPO)
+    assert made.algorithm.entropy_coef == 0.0
+    assert made.network.normalize_returns
+    assert made.network.input == "background"  # as for other pictures
+    memory = configure(architecture, env=camera, memory="lstm")
+    assert isinstance(memory.algorithm, PPO)
+    assert memory.algorithm.entropy_coef == 0.0
+
+
+@pytest.mark.parametrize(("architecture", "torso"), [("paac", "nips"), ("gala", "nature"), ("impala", "nips")])
+def test_a_paper_s_network_gives_way_to_auto_where_pictures_are_small(
+    camera: str, architecture: str, torso: str
+) -> None:
+    assert configure(architecture, env=camera, preset="paper").network.torso == "auto"
+    assert configure(architecture, env=camera, preset="paper", network="nips").network.torso == "nips"
+    assert configure(architecture, env="catch-pixels", preset="paper").network.torso == torso  # 42x42

@@ -58,6 +58,7 @@ UNSUPPORTED = {
     "sequence": Sequence(Discrete(2)),
     "graph": Graph(Box(0, 1, (2,)), None),
     "matrix": Box(0, 1, (2, 2)),
+    "float picture": Box(0, 1, (20, 20, 3)),
     "scalar": Box(0, 1, ()),
     "within": Dict({"fine": Discrete(2), "words": Text(5)}),
     "huge": Discrete(65_537),
@@ -65,6 +66,7 @@ UNSUPPORTED = {
     "only a mask": Dict({"action_mask": MultiBinary(3)}),
     "wrong mask": Dict({"observation": Discrete(2), "action_mask": MultiBinary(4)}),
     "twice": Dict({"a": Dict({"b": Discrete(2)}), "a/b": Discrete(2)}),
+    "nested mask": Dict({"inner": Dict({"x": Discrete(2), "action_mask": MultiBinary(3)}), "y": Discrete(2)}),
 }
 
 

@@ -168,6 +168,14 @@ def test_actions_that_have_no_mask_are_refused() -> None:
         ({"action_mask": np.zeros(4)}, 'an info["action_mask"] without a valid action'),
         ({"action_mask": np.array([1, 1, 0, 0])}, 'an info["action_mask"] without a valid action per choice'),
         ({"action_mask": np.array(list("abcd"))}, 'an info["action_mask"] of <U1; it must have numbers'),
+        (
+            {"action_mask": np.array([0, -np.inf, 0, 0])},
+            'an info["action_mask"] with numbers below 0 or above 1, or NaN;',
+        ),
+        (
+            {"action_mask": np.array([1, np.nan, 0, 1])},
+            'an info["action_mask"] with numbers below 0 or above 1, or NaN;',
+        ),
         ({"action_mask": [[1, 1], [[1], [1, 1]]]}, 'an info["action_mask"] that is not an array'),
     ],
 )

@@ -97,6 +97,37 @@ def test_every_part_is_unpacked_as_it_was() -> None:
             np.testing.assert_array_equal(parts[name].numpy(), layout.array(batch, name))
 
 
+@pytest.mark.parametrize(
+    ("shape", "picture"),
+    [
+        ((84, 84, 3), (3, 84, 84)),
+        ((3, 84, 84), (3, 84, 84)),
+        ((210, 160, 3), (3, 210, 160)),
+        ((4, 60, 80), (4, 60, 80)),
+        ((8, 8, 111), (111, 8, 8)),  # planes of a board
+        ((12, 10, 10), (12, 10, 10)),  # more pictures in a stack than rows
+        ((5, 5, 5), (5, 5, 5)),  # [H, W, C]: any is as good
+    ],
+)
+def test_the_sides_of_a_picture_tell_where_its_channels_are(shape: tuple[int, ...], picture: tuple[int, ...]) -> None:
+    assert adapt("mine", Shows(Box(0, 255, shape, np.uint8))).spec.obs_shape == picture
+    value = np.arange(np.prod(shape)).astype(np.uint8).reshape(shape)
+    expected = value if picture == shape and shape != (5, 5, 5) else np.moveaxis(value, 2, 0)
+    np.testing.assert_array_equal(converted(Box(0, 255, shape, np.uint8), value), expected)
+
+
+@pytest.mark.parametrize("name", ["matrix", "float picture", "scalar"])
+def test_flattened_boxes_are_supported(name: str) -> None:
+    assert len(adapt("mine", gymnasium.wrappers.FlattenObservation(Shows(UNSUPPORTED[name]))).spec.obs_shape) == 1
+
+
+@pytest.mark.parametrize("name", ["float picture", "text", "sequence", "graph"])
+def test_transformed_observations_are_supported(name: str) -> None:
+    space = Box(0, 255, (20, 20, 3), np.uint8) if name == "float picture" else Box(-1, 1, (4,))
+    made = gymnasium.wrappers.TransformObservation(Shows(UNSUPPORTED[name]), lambda obs: space.sample(), space)
+    assert adapt("mine", made).spec.pixels is (name == "float picture")
+
+
 @pytest.mark.parametrize("batch", [(), (1,), (2,), (3, 1), (3, 2)])
 def test_a_part_need_not_be_aligned(batch: tuple[int, ...]) -> None:
     # The floats begin at byte 5, and torch views floats only at multiples of 4
@@ -127,10 +158,14 @@ def test_a_tuple_is_also_a_list_and_a_dict_has_any_order() -> None:
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("text", r"observations of Text\(.*\) are not supported; vectors .*Dict and Tuple of these are: use a wrapper"),
+        (
+            "text",
+            r"observations of Text\(.*\) are not supported; vectors .*of these are: use .*Transf.* of a fixed size",
+        ),
         ("sequence", r"observations of Sequence\(.*are not supported; vectors"),
         ("graph", r"observations of Graph\(.*are not supported; vectors"),
         ("matrix", r"observations of Box\(.*\(2, 2\).*FlattenObservation"),
+        ("float picture", r"observations of Box\(.* for pictures use .*TransformObservation .* as uint8, for others"),
         ("scalar", r"observations of Box\(.*\(\).*are not supported"),
         ("within", r'observations "words" of Text\(.*are not supported'),
         ("huge", r"observations of Discrete\(65537\) .* would have 65,537 entries, more than 65,536: observe its feat"),
@@ -138,6 +173,10 @@ def test_a_tuple_is_also_a_list_and_a_dict_has_any_order() -> None:
         ("only a mask", r"are not supported: they have no arrays"),
         ("wrong mask", r'"action_mask" of MultiBinary\(4\) are not supported: the actions need 3 entries; rename it'),
         ("twice", r"several keys are named 'a/b'"),
+        (
+            "nested mask",
+            r'observations "inner/action_mask" are not supported: a mask must be a key of the outermost Dict',
+        ),
     ],
 )
 def test_other_spaces_are_refused(name: str, told: str) -> None:
