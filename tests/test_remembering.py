@@ -50,6 +50,12 @@ def test_members_with_memory_gossip_and_are_compared(tmp_path: Path, architectur
     assert gossamer.evaluate(run.directory, episodes=4).episodes == 4
 
 
+@pytest.mark.long
+def test_a_cue_is_remembered_with_a2c_and_default_options(tmp_path: Path) -> None:
+    run = gossamer.train("paac", env="recall", algorithm="a2c", steps=200_000, memory="lstm", run_dir=tmp_path)
+    assert gossamer.evaluate(run.directory, episodes=200).mean_return >= 0.95
+
+
 HIDDEN = """
 import gymnasium, numpy as np
 

@@ -46,7 +46,11 @@ class AsyncPPO(PolicyGradient):
     normalize_advantage: bool = option("To mean 0, deviation 1 in each minibatch (with memory: batch).", False)
     surrogate: Literal["behaviour", "impact", "decoupled"] = option("Denominator of the clipped ratio.", "decoupled")
     target_period: int = option(
-        "Batches between two copies to the target network; 0: none.", 0, least=0, most=1_000_000, measure="batches"
+        "Batches between two copies to the target network, each pass counts; 0: none.",
+        0,
+        least=0,
+        most=1_000_000,
+        measure="passes",
     )
 
     def model(self, spec: Spec, network: Network) -> nn.Module:

@@ -14,6 +14,8 @@ from gossamer.config.config import OptimizationOptions, RunOptions
 from gossamer.config.layers import (
     Layer,
     critic_without_memory,
+    large_steps_with_memory,
+    long_rollouts_with_memory,
     returns_with_memory,
     shared_minibatches,
     small_minibatches,
@@ -94,6 +96,7 @@ A2C_VECTOR = Layer(
         A2C(gamma=0.98, gae_lambda=0.9, value_coef=0.05, entropy_coef=0.01),
         OptimizationOptions(learning_rate=1e-3, final_fraction=0.1, max_grad_norm=0.5),
     ),
+    (long_rollouts_with_memory,),
 )
 _NORMALIZED = NetworkOptions(normalize_observations=True, normalize_returns=True)
 PPO_CONTINUOUS = Layer(
@@ -188,6 +191,7 @@ COMBINATIONS = {
     ("paac", "a2c", "vector"): Layer(
         "tuned on Catch and CartPole-v1: its batches are twice those of a learner of gala or pala",
         (OptimizationOptions(learning_rate=2e-3),),
+        (large_steps_with_memory,),
     ),
     ("gala", "a2c", "vector"): GOSSIP_A2C_VECTOR,
     ("pala", "a2c", "vector"): GOSSIP_A2C_VECTOR,

@@ -150,7 +150,10 @@ class Composition:
 
     def config(self) -> Config:
         """The complete configuration, with checked values."""
-        made = build(self.kinds, self.values(), env=self.choices.env, preset=self.choices.preset)
+        values = self.values()
+        if "c_bar" in self.choices.options and values["c_bar"] > values["rho_bar"]:
+            raise UserError(f"--c-bar {values['c_bar']:g}: must be at most --rho-bar {values['rho_bar']:g}")
+        made = build(self.kinds, values, env=self.choices.env, preset=self.choices.preset)
         _check_together(made, self.env)
         return made
 

@@ -164,6 +164,16 @@ class ConsensusMonitor:
         with self._changed:
             return self.totals.to_dict() if self._members else {}
 
+    def overall(self) -> dict[str, Any]:
+        """Staleness of the run's messages in iterations, and the seconds that members waited for each other."""
+        with self._changed:
+            behind = self.totals.staleness
+            if not behind:
+                return {"waited_seconds": round(self.totals.waited, 3)}
+            mean = sum(max(0, k) * count for k, count in behind.items()) / behind.total()
+            staleness = {"mean": mean, "max": max(0, *behind)}
+            return {"staleness": staleness, "waited_seconds": round(self.totals.waited, 3)}
+
     def _projection(self) -> dict[str, Any]:
         """Expected and measured error of estimates from projections."""
         errors = [e for window in self.windows if (e := window.get("projection_error")) is not None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import TypeAlias, TypeVar
 
@@ -17,6 +17,11 @@ from gossamer.program import Context, Stopped, Unreachable
 T = TypeVar("T")
 RETRY = 0.5  # seconds between two attempts to reach the learner's host
 Timer: TypeAlias = Callable[[str], AbstractContextManager[None]]  # `actor.Clock`
+
+
+def untimed(what: str) -> AbstractContextManager[None]:
+    """A `Timer` that measures nothing."""
+    return nullcontext()
 
 
 class QueueWriter:
@@ -96,11 +101,14 @@ class QueueReader:
         slots: Slots,
         *,
         version: Callable[[], Version],
+        clock: Timer = untimed,
         reuse: int = 1,
         replay: Replay | None = None,
     ) -> None:
-        """`version`: of the learner's parameters, now."""
-        self._queue, self._slots, self._version, self._reuse, self._replay = queue, slots, version, reuse, replay
+        """`version`: of the learner's parameters, now. `clock`: measures the time that the learner waits for a batch,
+        and the time in which it unpacks what other hosts sent and adds old trajectories."""
+        self._queue, self._slots, self._version, self._clock = queue, slots, version, clock
+        self._reuse, self._replay = reuse, replay
         self._ring = deque[Batch](maxlen=reuse)
         self._round = deque[Batch]()  # batches still to be trained on before the next new one
         queue.provide(slots, version())
@@ -108,10 +116,12 @@ class QueueReader:
     def batch(self) -> Batch | None:
         """See `Reader`."""
         if not self._round:
-            full = self._queue.take()
+            with self._clock("learner_waits"):
+                full = self._queue.take()
             if full is None:
                 return None
-            self._ring.append(self._read(full))
+            with self._clock("load"):
+                self._ring.append(self._read(full))
             self._round.extend(self._ring)
         return self._round.popleft()
 

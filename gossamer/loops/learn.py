@@ -36,12 +36,10 @@ def learn(
         replay = _replay(task, ctx.rank, replay_share, replay_size) if replay_share else None
         batches = [trainer.slot(batching.slots * batching.num_envs) for _ in range(batching.depth)]
         slots = Slots(batches, batching.slots)
-        experience = QueueReader(queue, slots, version=trainer.version, reuse=reuse, replay=replay)
+        experience = QueueReader(queue, slots, version=trainer.version, clock=trainer.clock, reuse=reuse, replay=replay)
         try:
             while ctx.claim(0, trainer.state_dict) is not None:
-                with trainer.clock("learner_waits"):
-                    batch = experience.batch()
-                if batch is None:
+                if (batch := experience.batch()) is None:
                     trainer.learner.finish(trainer.link)
                     break
                 metrics = trainer.update(batch)

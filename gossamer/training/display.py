@@ -76,9 +76,9 @@ def members(progress: Progress) -> str:
 
 
 def queue(progress: Progress) -> str:
-    """How old policies were when learned from, and how many batches wait; nothing without a queue and without lag."""
+    """How old policies were when learned from, and how many batches wait; nothing before the first update."""
     found = progress.queue
-    if "policy_lag_mean" not in found or not ("queue" in found or found["policy_lag_max"]):
+    if "policy_lag_mean" not in found:
         return ""
     lag = f"lag {found['policy_lag_mean']:.1f} updates, at most {found['policy_lag_max']:.0f}"
     return f"{lag}; {found['queue']:.1f} batches wait" if "queue" in found else lag

@@ -48,7 +48,7 @@ class Progress:
     activity: str = ""  # what workers do before they train
     hosts: dict[str, HostStatus] = field(default_factory=dict)  # by name; empty where one process runs everything
     restarts: int = 0  # of environments that failed
-    waiting: Counter[int] = field(default_factory=Counter)  # full batches in the queue -> updates, of this session
+    waiting: Counter[int] = field(default_factory=Counter)  # full batches in the queue -> updates
     lag: Counter[int] = field(default_factory=Counter)  # policy lag in optimizer steps -> trajectories, of each update
 
     def __post_init__(self) -> None:
@@ -195,6 +195,7 @@ class Progress:
             "learned": self.learned,
             "reused": self.reused,
             "lag": [list(pair) for pair in sorted(self.lag.items())],
+            "waiting": [list(pair) for pair in sorted(self.waiting.items())],
             "updates": self.updates,
             "episodes": self.episodes,
             "recent": _pairs(self.recent),
@@ -217,6 +218,7 @@ class Progress:
         self.steps, self.updates = int(state["steps"]), int(state["updates"])
         self.learned = int(state.get("learned", self.steps))
         self.reused, self.lag = int(state.get("reused", 0)), Counter(dict(state.get("lag", [])))
+        self.waiting = Counter(dict(state.get("waiting", [])))
         self.episodes, self.elapsed_before = int(state["episodes"]), float(state["elapsed"])
         self.restarts = int(state.get("restarts", 0))  # not in checkpoints of 0.2
         self.recent.extend(_episodes(state["recent"]))

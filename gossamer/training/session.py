@@ -128,11 +128,11 @@ class Session:
         try:
             with observer.display, launcher_log(observer.note):
                 launch(self.wired, observer)
-            if observer.interrupted:
-                self.evaluator.stop()
-            if self.consensus is not None:
-                self.consensus.close()
-            observer.write()  # before the checkpoint: a resumed run continues at a later second
+                if observer.interrupted:
+                    self.evaluator.stop()
+                if self.consensus is not None:
+                    self.consensus.close()
+                observer.write()  # before the checkpoint: a resumed run continues at a later second
             observer.keep()
         except BaseException as error:
             self._failed(error)
@@ -226,6 +226,7 @@ class Session:
             "dropped": max(0, p.steps - p.learned),
             "policy_lag": {**summary(p.lag), "trajectories": {str(k): p.lag[k] for k in sorted(p.lag)}},
             "queue": summary(p.waiting),
+            "gossip": self.consensus.overall() if self.consensus else None,
             "time": {part: round(share, 4) for part, share in p.shares().items()},
             "uncounted": observer.budget.unleased,
             "frames": p.steps * p.frames_per_step,

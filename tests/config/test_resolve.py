@@ -473,3 +473,10 @@ def test_the_treatment_of_actions_out_of_range_reaches_the_environment() -> None
     assert env.make(1).spec.actions == Box((-2.0,), (2.0,), "squash")
     with pytest.raises(UserError, match="--action-bounds wrap: must be one of clip, squash, none"):
         settings("Pendulum-v1", action_bounds="wrap")
+
+
+def test_weights_along_a_rollout_are_at_most_those_of_a_step() -> None:
+    with pytest.raises(UserError, match=r"^--c-bar 3: must be at most --rho-bar 1$"):
+        configure("impala", env="catch", c_bar=3.0)
+    assert configure("impala", env="catch", c_bar=3.0, rho_bar=3.0).algorithm.gamma
+    assert configure("impala", env="catch", rho_bar=0.5).algorithm.gamma  # the default of c-bar is no obstacle

@@ -7,6 +7,7 @@ from contextlib import nullcontext
 import pytest
 import torch
 
+from gossamer.actor import Clock
 from gossamer.data import Final, Packed, Trajectory
 from gossamer.experience import Batching, QueueReader, QueueWriter, Replay, Slots, TrajectoryQueue
 from gossamer.program import WouldBlock
@@ -197,6 +198,25 @@ def test_replay_adds_its_share_of_old_trajectories_and_forgets_the_oldest() -> N
         assert batch.reward[0, :2].tolist() == [number, number]
         for old in batch.reward[0, 2:].tolist():
             assert max(0, number - 2) <= old < number  # the two newest rollouts of two environments each
+
+
+@pytest.mark.parametrize("share", [0.1, 0.25, 0.5, 0.8])
+@pytest.mark.parametrize("width", [1, 2, 3, 5])
+def test_over_many_batches_the_share_of_old_trajectories_is_exact(width: int, share: float) -> None:
+    replay, slots = Replay(share, 8, torch.Generator().manual_seed(0)), memory(width=width, slots=1, depth=1)
+    widths = [len(replay.mixed(slots.batch(0, (0,))).version) for _ in range(101)]
+    old = sum(widths) - 101 * width
+    wanted = 100 * width * share / (1 - share)  # the first batch has none: nothing is kept yet
+    assert wanted - 1 < old <= wanted + 1e-6
+    assert max(widths) - min(widths[1:]) <= 1
+
+
+def test_waiting_for_a_batch_and_loading_it_are_timed_apart() -> None:
+    clock = Clock()
+    writer, reader, _ = ends(slots=1, depth=1, clock=clock, replay=Replay(0.5, 4, torch.Generator().manual_seed(0)))
+    fill(writer, 1.0)
+    assert reader.batch() is not None
+    assert clock.take().keys() == {"learner_waits", "load"}
 
 
 def test_replayed_trajectories_are_copies_that_later_rollouts_do_not_change() -> None:

@@ -87,6 +87,14 @@ def test_the_last_evaluation_has_a_line() -> None:
     assert plain(shown).endswith(f" | evaluated {evaluation(shown)}")
 
 
+def test_a_lag_of_zero_is_told_as_well() -> None:
+    shown = Progress(total=100, frames_per_step=1)
+    assert queue(shown) == ""
+    shown.update("learn", Report(10, 10, 1, lag={0: 4}), 10)
+    shown.row()
+    assert queue(shown) == "lag 0.0 updates, at most 0"
+
+
 def test_a_queue_has_a_line_with_the_lag_of_the_last_row() -> None:
     shown = progress()
     shown.update("act", Report(10), 10)  # an actor is no member
