@@ -9,10 +9,11 @@ import pytest
 import torch
 from some_parts import a_task
 from torch import Tensor, nn
+from torch.testing import assert_close
 
 from gossamer.actor import Actor, Clock
 from gossamer.algorithms import PPO
-from gossamer.algorithms.base import evaluate, initial_state
+from gossamer.algorithms.base import evaluate, evaluate_to_end, initial_state
 from gossamer.algorithms.minibatches import minibatches
 from gossamer.data import Action, Step, Trajectory, Tree
 from gossamer.envs.base import VectorEnv
@@ -124,8 +125,8 @@ def test_learning_evaluates_what_acting_evaluated() -> None:
     for _ in range(3):
         actor.unroll(slot)
         policy, value = evaluate(learner.model, slot)
-        torch.testing.assert_close(value, slot.value[:-1].flatten())
-        torch.testing.assert_close(policy.log_prob(slot.action.flatten()), slot.behaviour.flatten())
+        assert_close(value, slot.value[:-1].flatten())
+        assert_close(policy.log_prob(slot.action.flatten()), slot.behaviour.flatten())
     assert slot.state["hidden"].abs().sum() > 0
 
 
@@ -175,3 +176,36 @@ def test_training_with_memory_switched_off_equals_training_without_to_the_bit() 
     assert plain.keys() == off.keys()
     for name, values in plain.items():
         assert torch.equal(off[name], values), name
+
+
+def unlike_environments() -> tuple[Learner, Trajectory]:
+    """A rollout in which each environment has its own observations, actions, state and resets, and a policy that
+    depends on all of them: the initial weights of its head are nearly 0."""
+    learner, _, slot = a_recurrent_learner()
+    assert isinstance(learner.model, ActorCritic)
+    with torch.no_grad():
+        for weights in learner.model.policy.parameters():
+            weights *= 50
+    for each in (slot.obs, *slot.state.values()):
+        each.copy_(torch.randn(each.shape))
+    slot.action.copy_(torch.randint(2, slot.action.shape))
+    slot.begins.copy_(torch.arange(6).unsqueeze(1) == torch.arange(6))  # an episode begins in environment t at time t
+    return learner, slot
+
+
+def test_the_outputs_of_a_minibatch_are_those_of_its_environments() -> None:
+    learner, slot = unlike_environments()
+    policy, value = evaluate(learner.model, slot)
+    log_prob, action = policy.log_prob(slot.action.flatten()), slot.action.flatten()
+    assert log_prob.view(5, 6).std(1).min() > 0.02  # environments differ at each step
+    for index, its_policy, its_value in minibatches(learner.model, slot, 3, torch.Generator().manual_seed(0)):
+        assert_close(its_policy.log_prob(action[index]), log_prob[index])
+        assert_close(its_value, value[index])
+
+
+def test_some_environments_are_evaluated_as_within_the_whole_rollout() -> None:
+    learner, slot = unlike_environments()
+    chosen = torch.tensor([4, 1])
+    (policy, value), (some_policy, some_value) = (evaluate_to_end(learner.model, slot, of) for of in (None, chosen))
+    assert_close(some_value, value[:, chosen])
+    assert_close(some_policy.parameters, policy.parameters.view(5, 6, -1)[:, chosen].flatten(0, 1))
