@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from some_masks import DOORS, ENVS, all_valid, sharpen, valid_softmax
 from some_parts import CountedCatch, a_task
 from torch import nn
 
 from gossamer import reference as module
+from gossamer.diagnostics.divergence import divergence
 from gossamer.envs.toy import Catch
 from gossamer.exchange.flat import Flat
 from gossamer.learner import Learner, build
+from gossamer.networks import ActorCritic
 from gossamer.random_play import OncePerProcess
 from gossamer.reference import policy_outputs, reference_observations
 from gossamer.spaces import Discrete
@@ -125,3 +128,26 @@ def test_acting_in_low_precision_takes_the_parameters_that_came_after() -> None:
     fresh.load_state_dict(model.state_dict())
     assert not torch.equal(first, second)
     assert torch.equal(second, policy_outputs(task, fresh, ACTIONS).parameters)
+
+
+@pytest.mark.parametrize("memory", ["none", "gru"])
+def test_masked_policies_are_compared_by_their_valid_choices(memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ENVS)
+    task, spec = a_task(DOORS, memory=memory, memory_units=8), DOORS.make(1).spec
+    observations = torch.from_numpy(reference_observations(task)[0])
+    outputs, probabilities = [], []
+    for seed in (1, 2):
+        model = build(replace(task, seed=seed), spec)
+        assert isinstance(model, ActorCritic)
+        sharpen(model)
+        outputs.append(policy_outputs(task, model, spec.actions).parameters)
+        state, begins = model.initial_state(len(observations)), torch.ones(len(observations), dtype=torch.bool)
+        with torch.no_grad():
+            unmasked = model.step(all_valid(model, observations), state, begins)[0].parameters
+        probabilities.append(valid_softmax(model, observations, unmasked))
+    # KL(p || q) = sum p ln(p / q) over the valid choices, and both choices; p = 0 adds nothing
+    by_hand = sum(
+        (torch.xlogy(p, p) - torch.xlogy(p, q)).sum(1).mean().item() for p, q in zip(*probabilities, strict=True)
+    )
+    assert by_hand > 0.05  # the two policies are not alike
+    assert divergence(torch.stack(outputs), spec.actions)[0, 1].item() == pytest.approx(by_hand, rel=1e-4)
