@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from some_parts import Watcher, a_task
@@ -14,6 +17,9 @@ from some_parts import Watcher, a_task
 import gossamer
 from gossamer.algorithms import A2C, PPO, Algorithm
 from gossamer.architectures import GALA, PALA, gala, pala
+from gossamer.data import Array
+from gossamer.envs.base import VectorEnv
+from gossamer.envs.toy import ToyVector
 from gossamer.exchange import Exchange
 from gossamer.exchange.gossip.graphs import Exponential
 from gossamer.exchange.gossip.mixing import PushSum
@@ -22,6 +28,7 @@ from gossamer.launch.simulation import Simulation
 from gossamer.launch.threads import threads
 from gossamer.member import Member
 from gossamer.program import Context, Program
+from gossamer.spaces import Discrete, Spec
 from gossamer.task import Report, Task
 
 LEARNERS = 4
@@ -150,6 +157,65 @@ def test_members_stay_together(name: str) -> None:
     assert 0 < spread < 0.05
     optimisers = [state["learner"]["optimizer"]["0"]["exp_avg"] for state in states]
     assert not torch.allclose(optimisers[0], optimisers[1])  # each one's own
+
+
+class Level:
+    """A game of one step: it shows a number drawn at its first reset, and pays it."""
+
+    spec = Spec((1,), np.dtype(np.float32), Discrete(2))
+
+    def __init__(self, num_envs: int) -> None:
+        self._level = np.zeros(num_envs)
+
+    def begin(self, where: Array, rng: np.random.Generator) -> None:
+        if not self._level.any():
+            self._level[:] = rng.normal()
+
+    def play(self, action: Array, rng: np.random.Generator) -> tuple[Array, Array, Array]:
+        ended = np.ones(len(self._level), bool)
+        return self.observe()[:, 0], ended, ~ended
+
+    def observe(self) -> Array:
+        return self._level[:, None].astype(np.float32)
+
+    def board(self) -> Array:
+        return np.zeros((len(self._level), 1, 1))
+
+    def state(self) -> dict[str, Array]:
+        return {"level": self._level}
+
+
+@dataclass(frozen=True)
+class Levels:
+    """Environments of which each member has other ones."""
+
+    name = "levels"
+
+    def make(self, num_envs: int, *, workers: int = 0, render: bool = False) -> VectorEnv:
+        return ToyVector(partial(Level, num_envs), num_envs)
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_members_share_their_running_statistics(name: str) -> None:
+    # Rollout n moves a member's mean by 1 / n of its distance to the member's own level; each exchange on the ring of 4
+    # multiplies the distances between members by about cos(pi / 4) = 0.7. After 40 rollouts all are some hundredths of
+    # the levels' spread from the mean of all levels. Members that share nothing would have their own level and, as it
+    # never changes, variance 0.
+    watcher = ByMember(steps=4 * 2 * LEARNERS * 40)
+    task = a_task(Levels(), rate=0.0, rollout_length=4, normalize_observations=True, normalize_returns=True)
+    Simulation(0)(figure(name, task, lock_step=True), watcher)
+    members = [state for state in watcher.saved.values() if "learner" in state]
+    levels = [float(state["actor"]["env"]["game"]["level"][0]) for state in members]
+    spread = max(levels) - min(levels)
+    assert spread > 1
+    for which in ("centre", "value"):  # of observations and of returns
+        means, variances = (
+            [float(state["learner"]["model"][f"{which}.moments.{moment}"]) for state in members]
+            for moment in ("mean", "variance")
+        )
+        assert means == pytest.approx([sum(levels) / LEARNERS] * LEARNERS, abs=0.05 * spread)
+        assert variances == pytest.approx([sum(variances) / LEARNERS] * LEARNERS, rel=0.1)
+        assert min(variances) > 0.1
 
 
 # Of 100 games of Catch, each 1 or -1, a mean of 0.8 is 10 lost.
