@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
+from some_parts import differences
 from some_runs import QUICK, checkpoint, save_always, trained
+from torch import nn
 
 import gossamer
 from gossamer.envs.atari import GALA, PRESETS, Atari
 from gossamer.envs.toy import Catch
 from gossamer.errors import UserError
-from gossamer.evaluation import games
-from gossamer.evaluation.evaluate import Evaluation, under
+from gossamer.evaluation import evaluate, games, video
+from gossamer.evaluation.evaluate import Evaluation, load_policy, under
+from gossamer.policy import Replica
 from gossamer.storage.checkpoint import Store
 
 KEYS = {"mean_return", "std_return", "episodes", "protocol", "returns", "steps", "checkpoint", "greedy", "member"}
@@ -86,6 +92,34 @@ def test_it_is_written_down_and_changes_nothing_else(counted: Path) -> None:
     assert set(written) == KEYS
     assert checkpoint(counted)["workers"].keys() == before["workers"].keys()
     assert len(list((counted / "checkpoints").iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "play"),
+    [(evaluate, lambda run: gossamer.evaluate(run, episodes=3)), (video, gossamer.record)],
+    ids=["evaluate", "record"],
+)
+@pytest.mark.parametrize("memory", ["none", "gru"])
+def test_playing_leaves_parameters_and_running_statistics_as_they_are(
+    module: ModuleType, play: Callable[[Path], Any], memory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"normalize_observations": True, "normalize_returns": True, "memory": memory}
+    directory = trained(tmp_path / "run", **options).directory
+    played: list[nn.Module] = []
+
+    def load(*given: Any, **more: Any) -> tuple[Replica, str | None]:
+        policy, whose = load_policy(*given, **more)
+        played.append(policy.model)
+        return policy, whose
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "load_policy", load)
+        play(directory)
+    (model,) = played
+    learned = checkpoint(directory)["workers"]["act_and_learn"]["learner"]["model"]
+    # ten rollouts; the first returns are counted before the first update, too
+    assert (learned["centre.moments.rollouts"], learned["value.moments.rollouts"]) == (10, 11)
+    assert differences(dict(model.state_dict()), dict(learned)) == []
 
 
 def test_a_seed_decides_the_games(tmp_path: Path) -> None:
