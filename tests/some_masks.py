@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from gossamer.envs.gym import Custom
@@ -15,13 +14,6 @@ from gossamer.observations import MASK
 ENVS = str(Path(__file__).parent / "envs")  # where `DOORS` is imported from
 SIZES = [3, 4]  # doors of the first and of the second choice
 DOORS = LastActionReward(Custom("more_envs:two_doors", masks=True))  # its own observations are zero
-
-
-def sharpen(model: ActorCritic) -> None:
-    """Make the policy depend on what it observes: the initial weights of its head are nearly 0."""
-    with torch.no_grad():
-        for weights in model.policy.parameters():
-            weights *= 200
 
 
 def all_valid(model: ActorCritic, obs: Tensor) -> Tensor:

@@ -87,6 +87,14 @@ def a_network(obs_shape: tuple[int, ...], actions: Space, torso: TorsoFactory, *
     return ActorCritic(Spec(obs_shape, dtype, actions), Network(torso, **options))
 
 
+@torch.no_grad()
+def sharpen(model: nn.Module, factor: float = 50.0) -> None:
+    """Make an actor-critic's policy depend on what it is shown: the initial weights of its head are nearly 0."""
+    assert isinstance(model, ActorCritic)
+    for weights in model.policy.parameters():
+        weights *= factor
+
+
 class Watcher(Silent):
     """An observer that keeps what it is told, with a budget of so many steps."""
 

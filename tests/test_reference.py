@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from some_masks import DOORS, ENVS, all_valid, sharpen, valid_softmax
-from some_parts import CountedCatch, a_task
+from some_masks import DOORS, ENVS, all_valid, valid_softmax
+from some_parts import CountedCatch, a_task, sharpen
 from torch import nn
 
 from gossamer import reference as module
@@ -139,7 +139,7 @@ def test_masked_policies_are_compared_by_their_valid_choices(memory: str, monkey
     for seed in (1, 2):
         model = build(replace(task, seed=seed), spec)
         assert isinstance(model, ActorCritic)
-        sharpen(model)
+        sharpen(model, 200)
         outputs.append(policy_outputs(task, model, spec.actions).parameters)
         state, begins = model.initial_state(len(observations)), torch.ones(len(observations), dtype=torch.bool)
         with torch.no_grad():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from some_masks import DOORS, ENVS, all_valid, sharpen, valid_softmax
-from some_parts import a_task
+from some_masks import DOORS, ENVS, all_valid, valid_softmax
+from some_parts import a_task, sharpen
 from torch import Tensor
 from torch.testing import assert_close
 
@@ -36,7 +36,7 @@ def acted(algorithm: Algorithm, memory: str) -> tuple[ActorCritic, Trajectory]:
     task, doors = a_task(DOORS, algorithm, memory=memory, memory_units=8), DOORS.make(B)
     model = build(task, doors.spec)
     assert isinstance(model, ActorCritic)
-    sharpen(model)
+    sharpen(model, 200)
     replica = Replica(model, algorithm, AloneLink(), torch.Generator().manual_seed(0))
     actor = Actor(doors, replica, gamma=0.9, seed=0, clock=Clock())
     shape, space = doors.spec.obs_shape, doors.spec.actions.shape
