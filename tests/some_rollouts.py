@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+from some_parts import sharpen
 from torch import nn
 from torch.testing import assert_close
 
-from gossamer.algorithms import VTrace
+from gossamer.algorithms import PPO, VTrace
 from gossamer.algorithms.base import evaluate_to_end, own_rewards
 from gossamer.data import Trajectory
 from gossamer.losses import Loss
-from gossamer.networks import ActorCritic, Network
+from gossamer.networks import Network
 from gossamer.spaces import Spec
 
 
@@ -26,21 +27,41 @@ class Checked(VTrace):
     seen: ClassVar[list[tuple[int, int, int]]] = []  # (environment, episode, age), in the order of the updates
 
     def model(self, spec: Spec, network: Network) -> nn.Module:
-        """A policy that depends on observation and memory: the initial weights of its head are nearly 0."""
+        """A policy that depends on observation and memory."""
         model = super().model(spec, network)
-        assert isinstance(model, ActorCritic)
-        with torch.no_grad():
-            for weights in model.policy.parameters():
-                weights *= 50
+        sharpen(model)
         return model
 
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
         check_steps(batch, self.gamma)
         check_policy(model, batch, self.gamma)
-        age, episode = batch.obs[:-1, :, 0], batch.obs[:-1, :, 1]
-        for b, env in enumerate(batch.obs[0, :, 2]):
-            self.seen.extend((int(env), int(episode[t, b]), int(age[t, b])) for t in range(len(age)))
+        self.seen.extend(steps_of(batch))
         yield from super().losses(model, batch, rng)
+
+
+@dataclass(frozen=True)
+class CheckedMembers(PPO):
+    """PPO on Counter, which checks every rollout of every member before it learns from it. The learning rate must be 0:
+    then all members have equal parameters at all times, and pi = mu in every minibatch."""
+
+    seen: ClassVar[dict[int, list[tuple[int, int, int]]]] = {}  # as in `Checked`, by the `id` of the member's network
+
+    def model(self, spec: Spec, network: Network) -> nn.Module:
+        """A policy that depends on observation and memory."""
+        model = super().model(spec, network)
+        sharpen(model)
+        return model
+
+    def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
+        check_steps(batch, self.gamma)
+        check_policy(model, batch, self.gamma)
+        self.seen.setdefault(id(model), []).extend(steps_of(batch))
+        yield from super().losses(model, batch, rng)
+
+
+def steps_of(batch: Trajectory) -> list[tuple[int, int, int]]:
+    """(environment, episode, age) of each step on Counter, one environment after the other."""
+    return [(int(env), int(episode), int(age)) for b in batch.obs[:-1].unbind(1) for age, episode, env in b]
 
 
 def check_steps(batch: Trajectory, gamma: float) -> None:
