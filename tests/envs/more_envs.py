@@ -11,11 +11,17 @@ from gymnasium.spaces import Box, Dict, Discrete, Graph, MultiBinary, MultiDiscr
 
 
 class Shows(gymnasium.Env):
-    """Shows samples of its observation space. Episodes are truncated after 4 steps. Its whole state can be saved."""
+    """Shows samples of its observation space. Episodes are truncated after 4 steps, of reward 1 each."""
 
-    def __init__(self, space: gymnasium.Space[Any], actions: gymnasium.Space[Any] | None = None) -> None:
+    def __init__(
+        self,
+        space: gymnasium.Space[Any],
+        actions: gymnasium.Space[Any] | None = None,
+        render_mode: str | None = None,
+    ) -> None:
         self.observation_space = deepcopy(space)  # it has a random stream
         self.action_space = actions or Discrete(3)
+        self.render_mode = render_mode
         self._age = 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
@@ -30,6 +36,9 @@ class Shows(gymnasium.Env):
         self._age += 1
         return self.observation_space.sample(), 1.0, False, self._age == 4, {}
 
+    def render(self) -> Any:
+        return np.full((4, 6, 3), self._age, np.uint8)
+
 
 PICTURE = Box(0, 255, (2, 3, 4), np.uint8)  # [C, H, W], since 2 < 4
 NESTED = Dict(
@@ -41,16 +50,24 @@ NESTED = Dict(
 )
 
 
-def nested() -> Shows:
-    return Shows(NESTED)
+def nested(render_mode: str | None = None) -> Shows:
+    return Shows(NESTED, render_mode=render_mode)
 
 
-def discrete() -> Shows:
-    return Shows(Discrete(4, start=2))
+def pair(render_mode: str | None = None) -> Shows:
+    return Shows(Tuple([Discrete(3), Box(-1, 1, (2,))]), render_mode=render_mode)
 
 
-def small_picture() -> Shows:
-    return Shows(Box(0, 255, (5, 5, 3), np.uint8))
+def discrete(render_mode: str | None = None) -> Shows:
+    return Shows(Discrete(4, start=2), render_mode=render_mode)
+
+
+def small_picture(render_mode: str | None = None) -> Shows:
+    return Shows(Box(0, 255, (5, 5, 3), np.uint8), render_mode=render_mode)
+
+
+def channels_first(render_mode: str | None = None) -> Shows:
+    return Shows(Box(0, 255, (3, 11, 12), np.uint8), render_mode=render_mode)
 
 
 UNSUPPORTED = {

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from some_runs import checkpoint
+from some_runs import checkpoint, rows
 
 import gossamer
 from gossamer.data import Tree
@@ -45,6 +45,7 @@ class Recalls(gymnasium.Env):
         self.age, self.last = state["age"], state["last"]
 """
 QUICK: dict[str, Any] = {"steps": 2_000, "num_envs": 4, "threads": 1}
+LOCKED: dict[str, Any] = {"sync": "lock-step", "interval": 1}
 
 
 @pytest.fixture(autouse=True)
@@ -54,8 +55,8 @@ def users_modules(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
 
 
-def trained(tmp_path: Path, env: str, **given: Any) -> gossamer.Run:
-    return gossamer.train("paac", env=env, run_dir=tmp_path / "run", overwrite=True, **{**QUICK, **given})
+def trained(tmp_path: Path, env: str, architecture: str = "paac", **given: Any) -> gossamer.Run:
+    return gossamer.train(architecture, env=env, run_dir=tmp_path / "run", overwrite=True, **{**QUICK, **given})
 
 
 @pytest.mark.parametrize("algorithm", ["a2c", "ppo"])
@@ -74,6 +75,23 @@ def test_every_kind_of_observation_is_trained_evaluated_and_resumed(tmp_path: Pa
         run = trained(tmp_path, env, steps=400, **network, **more)
         assert gossamer.evaluate(run.directory, episodes=2, max_steps=50).episodes == 2
         assert gossamer.resume(run.directory, steps=800).result["steps"] >= 800
+
+
+@pytest.mark.parametrize("architecture", ["paac", "gala", "pala"])
+@pytest.mark.parametrize("kind", ["nested", "pair", "discrete", "small_picture", "channels_first"])
+def test_every_architecture_takes_every_kind_of_observation(tmp_path: Path, kind: str, architecture: str) -> None:
+    # Two members have 17 rollouts each: as many exchanges as the first comparison of their policies needs
+    given = {"paac": {}, "gala": {"learners": 2, **LOCKED}, "pala": {"learners": 1, **LOCKED}}[architecture]
+    options: dict[str, Any] = {"steps": 340, "num_envs": 2, "rollout_length": 5, "network": "auto", **given}
+    run = trained(tmp_path, f"more_envs:{kind}", architecture, **options)
+    kl = [row["gossip/kl"] for row in rows(run.directory) if row.get("gossip/kl") is not None]
+    assert bool(kl) == bool(given)
+    assert all(0 <= each < 1 for each in kl)
+    assert gossamer.resume(run.directory, steps=400).result["steps"] >= 400
+    assert gossamer.evaluate(run.directory, episodes=2).returns == [4.0, 4.0]
+    film = gossamer.record(run.directory, out=tmp_path / "film.gif")
+    assert (film.steps, film.score) == (4, 4.0)
+    assert film.path.stat().st_size > 0
 
 
 def test_a_small_picture_does_not_fit_a_large_network(tmp_path: Path) -> None:
