@@ -82,20 +82,17 @@ def test_actions_pass_through_the_queue(tmp_path: Path, kind: str, architecture:
 
 
 @kinds
-def test_a_run_resumes_and_plays(tmp_path: Path, kind: str) -> None:
-    run = trained(tmp_path, kind, steps=2_000)
-    again = gossamer.resume(run.directory, steps=4_000)
-    assert again.result["steps"] >= 4_000
+@pytest.mark.parametrize("architecture", ["paac", "gala", "pala"])
+def test_a_run_resumes_plays_and_its_members_compare_policies(tmp_path: Path, kind: str, architecture: str) -> None:
+    bounded = {"sync": "bounded", "staleness": 4, "interval": 1}
+    members = {"paac": {}, "gala": {"learners": 2, **bounded}, "pala": {"learners": 1, **bounded}}[architecture]
+    run = trained(tmp_path, kind, architecture, steps=400, num_envs=4, rollout_length=8, **members)
+    kl = [row["gossip/kl"] for row in rows(run.directory) if row.get("gossip/kl") is not None]
+    assert bool(kl) == bool(members)
+    assert all(0 <= each < 1 for each in kl)
+    again = gossamer.resume(run.directory, steps=600)
+    assert again.result["steps"] >= 600
     assert gossamer.evaluate(run.directory, episodes=5).episodes == 5
     film = gossamer.record(run.directory, out=tmp_path / "film.gif")
     assert film.steps == 1
     assert film.path.stat().st_size > 0
-
-
-@kinds
-def test_members_gossip_and_their_policies_are_compared(tmp_path: Path, kind: str) -> None:
-    run = trained(
-        tmp_path, kind, "gala", steps=4_000, learners=2, num_envs=4, rollout_length=8, sync="bounded", staleness=4
-    )
-    (kl, *_) = [row["gossip/kl"] for row in rows(run.directory) if row.get("gossip/kl") is not None]
-    assert 0 <= kl < 1
