@@ -81,7 +81,9 @@ def test_every_kind_of_observation_is_trained_evaluated_and_resumed(tmp_path: Pa
 @pytest.mark.parametrize("kind", ["nested", "pair", "discrete", "small_picture", "channels_first"])
 def test_every_architecture_takes_every_kind_of_observation(tmp_path: Path, kind: str, architecture: str) -> None:
     # Two members have 17 rollouts each: as many exchanges as the first comparison of their policies needs
-    given = {"paac": {}, "gala": {"learners": 2, **LOCKED}, "pala": {"learners": 1, **LOCKED}}[architecture]
+    remembers = {"last_action_reward": True, "memory": "gru", "memory_units": 8}
+    members = {"paac": {}, "gala": {"learners": 2, **LOCKED}, "pala": {"learners": 1, **LOCKED, **remembers}}
+    given = members[architecture]
     options: dict[str, Any] = {"steps": 340, "num_envs": 2, "rollout_length": 5, "network": "auto", **given}
     run = trained(tmp_path, f"more_envs:{kind}", architecture, **options)
     kl = [row["gossip/kl"] for row in rows(run.directory) if row.get("gossip/kl") is not None]
