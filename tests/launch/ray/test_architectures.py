@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,16 +15,25 @@ from gossamer.launch.ray.launcher import Ray
 from gossamer.task import Report
 
 pytestmark = pytest.mark.ray
+ENVS = Path(__file__).parents[2] / "envs"  # environments of a user's
 QUICK = Ray(call_seconds=2.0, stop_seconds=2.0)
 
 
 @pytest.mark.parametrize(
     ("architecture", "given"),
-    [*((name, {}) for name in ARCHITECTURES), ("impala", {"hosts": 2}), ("appo", {"hosts": 2, "memory": "lstm"})],
+    [
+        *((name, {}) for name in ARCHITECTURES),
+        ("impala", {"hosts": 2}),
+        ("appo", {"hosts": 2, "memory": "lstm"}),
+        ("pala", {"algorithm": "ppo", "rollout_length": 5, "memory": "lstm", "env": "more_envs:nested"}),
+    ],
     ids=str,
 )
-def test_every_architecture_runs_unchanged(architecture: str, given: dict[str, Any]) -> None:
-    config = configure(architecture, env="catch", num_envs=4, steps=200, threads=1, **given)
+def test_every_architecture_runs_unchanged(
+    architecture: str, given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(ENVS))
+    config = configure(architecture, **{"env": "catch", "num_envs": 4, "steps": 200, "threads": 1, **given})
     program, watcher = build(config), Counting(steps=200)
     QUICK(program, watcher)
     reports = [record for record in watcher.records if isinstance(record, Report)]
