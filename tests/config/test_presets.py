@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from some_runs import checkpoint, rows
 
+import gossamer
 from gossamer.algorithms import PPO
 from gossamer.config.file import flat
 from gossamer.config.names import ALGORITHMS, ARCHITECTURES, load
@@ -159,3 +162,35 @@ def test_a_paper_s_network_gives_way_to_auto_where_pictures_are_small(
     assert configure(architecture, env=camera, preset="paper").network.torso == "auto"
     assert configure(architecture, env=camera, preset="paper", network="nips").network.torso == "nips"
     assert configure(architecture, env="catch-pixels", preset="paper").network.torso == torso  # 42x42
+
+
+def check_continuous(run: gossamer.Run) -> None:
+    """Losses are finite, observations and returns are normalised, and each head has a network of its own."""
+    losses = [row["loss"] for row in rows(run.directory) if row.get("loss") is not None]
+    assert losses
+    assert all(map(math.isfinite, losses))
+    workers = checkpoint(run.directory)["workers"].values()
+    models = [state["learner"]["model"] for state in workers if "learner" in state]
+    for which in ("centre", "value"):
+        assert any(model[f"{which}.moments.rollouts"] > 0 for model in models)
+    assert all(any(name.startswith("torso.value.") for name in model) for model in models)
+
+
+def test_a_robot_is_trained_with_the_defaults(tmp_path: Path) -> None:
+    # 16 environments and rollouts of 128 steps: two rollouts. Each step on its leg is rewarded with 1 and some speed
+    pytest.importorskip("mujoco", reason="MuJoCo is not installed (the extra `mujoco`)")
+    run = gossamer.train("paac", env="Hopper-v5", steps=4_096, threads=1, run_dir=tmp_path / "run")
+    assert run.result["steps"] == 4_096
+    check_continuous(run)
+    assert 0 < gossamer.evaluate(run.directory, episodes=4).mean_return < 1_000
+
+
+@pytest.mark.parametrize("architecture", ["paac", "gala", "pala"])
+def test_ppo_trains_continuous_actions_with_the_defaults(architecture: str, tmp_path: Path) -> None:
+    # One rollout of 128 steps: 16 environments, or 4 learners with 4. A game of Pendulum has 200 steps, each of which
+    # costs at most pi^2 + 0.1 * 8^2 + 0.001 * 2^2 = 16.3
+    options: dict[str, Any] = {"env": "Pendulum-v1", "algorithm": "ppo", "steps": 2_048, "threads": 1}
+    run = gossamer.train(architecture, run_dir=tmp_path / "run", **options)
+    assert run.result["steps"] == 2_048
+    check_continuous(run)
+    assert -200 * 16.3 < gossamer.evaluate(run.directory, episodes=4).mean_return < 0
