@@ -11,9 +11,10 @@ import pytest
 import torch
 from torch import Tensor
 from torch import distributions as theirs
+from torch.func import functional_call
 
 from gossamer.distributions import Distribution
-from gossamer.spaces import Box, Discrete, GaussianHead, MultiBinary, MultiDiscrete, Space
+from gossamer.spaces import Box, Discrete, GaussianHead, MultiBinary, MultiDiscrete, Space, StateGaussianHead
 
 BATCH = (3, 5)
 
@@ -87,21 +88,45 @@ def test_nothing_is_more_probable_than_the_mode(case: Case) -> None:
         assert (ours.log_prob(ours.sample(torch.Generator().manual_seed(seed))) <= best + 1e-12).all()
 
 
-def test_a_gaussian_by_numerical_integration() -> None:
-    # On a grid wide and fine enough, sums are integrals: the density integrates to 1, -p ln p to the entropy
-    space = Box((-1.0,), (1.0,))
-    p, q = (space.distribution(torch.tensor(values, dtype=torch.float64)) for values in ([0.3, -0.5], [-0.4, 0.2]))
-    grid = torch.linspace(-15, 15, 300_001, dtype=torch.float64)
-    width = (grid[1] - grid[0]).item()
+def check_sums(space: Space, actions: Tensor, parameters: Tensor, others: Tensor, weight: float = 1.0) -> None:
+    """Sums over `actions` [N, *A], times `weight`: p gives 1, -p ln p the entropy, and p ln(p / q) the KL divergence.
+    `parameters` [P] of p, and `others` of q."""
+    p, q = space.distribution(parameters), space.distribution(others)
+    log_p, log_q = (space.distribution(each.parameters.expand(len(actions), -1)).log_prob(actions) for each in (p, q))
+    assert weight * log_p.exp().sum().item() == pytest.approx(1.0)
+    assert weight * -(log_p.exp() * log_p).sum().item() == pytest.approx(p.entropy().item())
+    assert weight * (log_p.exp() * (log_p - log_q)).sum().item() == pytest.approx(p.kl(q).item())
 
-    def density(of: Distribution) -> Tensor:
-        every = space.distribution(of.parameters.expand(len(grid), 2))
-        return every.log_prob(grid.unsqueeze(-1))
 
-    log_p, log_q = density(p), density(q)
-    assert (log_p.exp().sum() * width).item() == pytest.approx(1.0)
-    assert -(log_p.exp() * log_p).sum().item() * width == pytest.approx(p.entropy().item())
-    assert (log_p.exp() * (log_p - log_q)).sum().item() * width == pytest.approx(p.kl(q).item())
+@pytest.mark.parametrize(
+    ("space", "sizes"),
+    [(Discrete(4), [4]), (MultiDiscrete((2, 3, 4)), [2, 3, 4]), (MultiBinary(3), [2, 2, 2])],
+    ids=["discrete", "multi-discrete", "multi-binary"],
+)
+def test_discrete_kinds_by_sums_over_all_actions(space: Space, sizes: list[int]) -> None:
+    actions = torch.cartesian_prod(*map(torch.arange, sizes))  # every action once; [N] of one choice
+    for p, q in zip(parameters(space).flatten(0, 1), parameters(space, 1).flatten(0, 1), strict=True):
+        check_sums(space, actions, p, q)
+
+
+@pytest.mark.parametrize(
+    ("p", "q", "points"),
+    [
+        ([0.3, -0.5], [-0.4, 0.2], 3_001),
+        ([0.3, -1.2, -0.5, 0.4], [-0.4, 0.1, 0.2, -0.3], 601),  # two means, then two logarithms of deviations
+    ],
+    ids=["one dimension", "two dimensions"],
+)
+def test_gaussians_by_numerical_integration(p: list[float], q: list[float], points: int) -> None:
+    # On a grid wide and fine enough, sums are integrals; deviations are between exp(-0.5) = 0.6 and exp(0.4) = 1.5
+    line, size = torch.linspace(-15, 15, points, dtype=torch.float64), len(p) // 2
+    grid = torch.cartesian_prod(*[line] * size).view(-1, size)
+    space, width = Box((-1.0,) * size, (1.0,) * size), (line[1] - line[0]).item()
+    check_sums(space, grid, *(torch.tensor(each, dtype=torch.float64) for each in (p, q)), weight=width**size)
+
+
+def quantities(action: Tensor, other: Distribution) -> list[Callable[[Distribution], Tensor]]:
+    return [lambda d: d.log_prob(action), lambda d: d.entropy(), lambda d: d.kl(other)]
 
 
 @cases
@@ -110,12 +135,7 @@ def test_gradients_are_those_of_finite_differences(case: Case) -> None:
     action = case.space.distribution(start).sample(torch.Generator().manual_seed(0))
     start.requires_grad_()
     other = case.space.distribution(parameters(case.space, 1))
-    of: list[Callable[[Distribution], Tensor]] = [
-        lambda d: d.log_prob(action),
-        lambda d: d.entropy(),
-        lambda d: d.kl(other),
-    ]
-    for quantity in of:
+    for quantity in quantities(action, other):
         assert torch.autograd.gradcheck(lambda x, f=quantity: f(case.space.distribution(x)), start)
 
 
@@ -171,3 +191,37 @@ def test_the_gaussian_s_deviation_does_not_depend_on_the_observation() -> None:
     out.sum().backward()
     assert head.log_std.grad is not None
     assert head.log_std.grad.tolist() == [5.0, 5.0]
+
+
+def a_state_head(log_std: list[float]) -> StateGaussianHead:
+    """A head whose means are 0 and whose logarithms of deviations are these, before they are limited."""
+    head = StateGaussianHead(3, len(log_std))
+    torch.nn.init.zeros_(head.linear.weight)
+    with torch.no_grad():
+        head.linear.bias.copy_(torch.tensor([0.0] * len(log_std) + log_std))
+    return head
+
+
+def test_deviations_that_depend_on_the_observation_are_limited() -> None:
+    out = a_state_head([-1_000.0, -5.1, -4.9, 0.7, 1.9, 2.1, 1_000.0])(torch.randn(1, 3))
+    assert out[0, 7:].tolist() == pytest.approx([-5.0, -5.0, -4.9, 0.7, 1.9, 2.0, 2.0])
+    assert out[0, :7].tolist() == [0.0] * 7
+
+
+def test_gradients_of_a_state_head_are_those_of_finite_differences() -> None:
+    # Also of deviations at their limits, whose gradients are 0
+    space, head = Box((-1.0,) * 4, (1.0,) * 4), a_state_head([-6.0, -0.5, 0.5, 3.0]).double()
+    rng = torch.Generator().manual_seed(0)
+    weight, bias = (each.detach().clone() for each in (head.linear.weight, head.linear.bias))
+    weight += 0.1 * torch.randn(weight.shape, generator=rng, dtype=torch.float64)
+    features = torch.randn(5, 3, generator=rng, dtype=torch.float64)
+    action = 0.1 * torch.randn(5, 4, generator=rng, dtype=torch.float64)
+    other = space.distribution(0.1 * torch.randn(5, 8, generator=rng, dtype=torch.float64))
+    inputs = [each.requires_grad_() for each in (features, weight, bias)]
+
+    def outputs(features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        given: Tensor = functional_call(head, {"linear.weight": weight, "linear.bias": bias}, (features,))
+        return given
+
+    for quantity in quantities(action, other):
+        assert torch.autograd.gradcheck(lambda *x, f=quantity: f(space.distribution(outputs(*x))), inputs)
