@@ -11,10 +11,11 @@ from some_parts import a_network
 from torch import Tensor, nn
 from torch.testing import assert_close
 
+from gossamer.distributions import Distribution
 from gossamer.inputs import centre_on
-from gossamer.networks import ActorCritic, Network, auto_encoders, reconstruction_loss
+from gossamer.networks import ActorCritic, Network, auto_encoders, centre_on, reconstruction_loss
 from gossamer.observations import MASK, Layout, Part
-from gossamer.spaces import Box, Discrete, Spec
+from gossamer.spaces import Box, Discrete, MultiDiscrete, Space, Spec
 from gossamer.torsos import AutoEncoder, TorsoFactory, auto, autoencoder, mlp, nature, nips, resnet, small, tiny
 
 
@@ -252,6 +253,39 @@ def test_a_masked_action_has_no_probability_and_the_others_are_renormalised() ->
     assert_close(masked.entropy(), -(pi[:, [0, 2]] * pi[:, [0, 2]].log()).sum(-1))
     assert_close(masked.kl(masked), torch.zeros(5))
     assert set(masked.sample(torch.Generator().manual_seed(0)).tolist()) <= {0, 2}
+
+
+class Gives(nn.Module):
+    """A policy head that gives the same outputs [N, P] for all features."""
+
+    def __init__(self, outputs: Tensor) -> None:
+        super().__init__()
+        self.outputs = outputs
+
+    def forward(self, features: Tensor) -> Tensor:
+        return self.outputs
+
+
+@pytest.mark.parametrize("actions", [Discrete(5), MultiDiscrete((2, 3))], ids=["discrete", "multi-discrete"])
+def test_gradients_of_a_masked_policy_are_those_of_finite_differences(actions: Space) -> None:
+    # Valid are all; two of five, or one of two and one of three; and two others, or one and one
+    valid = torch.tensor([[1, 1, 1, 1, 1], [1, 0, 0, 0, 1], [0, 1, 0, 1, 0]], dtype=torch.uint8)
+    layout = Layout((Part("arm", (3,), np.dtype(np.float32)), Part(MASK, (5,), np.dtype(np.uint8))))
+    model = ActorCritic(Spec((layout.size,), np.dtype(np.uint8), actions, layout=layout), Network(mlp))
+    obs = torch.from_numpy(layout.pack({"arm": np.ones((3, 3), np.float32), MASK: valid.numpy()}))
+    rng = torch.Generator().manual_seed(0)
+
+    def policy(outputs: Tensor) -> Distribution:
+        model.policy = Gives(outputs)
+        return model(obs)[0]
+
+    outputs, others = (torch.randn(3, 5, generator=rng, dtype=torch.float64) for _ in range(2))
+    action, other = policy(outputs).sample(rng), policy(others)
+    for quantity in (lambda d: d.log_prob(action), lambda d: d.entropy(), lambda d: d.kl(other)):
+        assert torch.autograd.gradcheck(lambda x, f=quantity: f(policy(x)), outputs.requires_grad_())
+        (gradient,) = torch.autograd.grad(quantity(policy(outputs)).sum(), outputs)
+        assert gradient[0].abs().min() > 0
+        assert gradient[valid == 0].tolist() == [0.0] * 6  # of what is invalid
 
 
 def test_an_autoencoder_s_loss_trains_its_encoder() -> None:
