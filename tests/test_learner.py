@@ -16,7 +16,7 @@ from gossamer.data import Trajectory
 from gossamer.envs.toy import Catch
 from gossamer.exchange import AloneLink
 from gossamer.learner import Learner, NonFinite, build
-from gossamer.networks import ActorCritic
+from gossamer.networks import ActorCritic, auto_encoders
 from gossamer.spaces import Spec
 from gossamer.task import Task
 from gossamer.torsos import autoencoder
@@ -230,3 +230,15 @@ def test_the_loss_of_an_autoencoder_is_optimised() -> None:
     assert last["reconstruction_loss"] < first["reconstruction_loss"]
     parts = first["policy_loss"] - 0.01 * first["entropy"] + 0.5 * first["value_loss"]
     assert first["loss"] == pytest.approx(parts + 2.0 * first["reconstruction_loss"], rel=1e-4)
+
+
+@pytest.mark.parametrize(("coefficient", "moves"), [(2.0, True), (0.0, False)])
+def test_the_decoder_is_trained_by_the_reconstruction_alone(coefficient: float, moves: bool) -> None:
+    task = a_task(Catch(pixels=True), torso=autoencoder, reconstruction_coef=coefficient)
+    learner = Learner(task, PICTURE)
+    (coder,) = auto_encoders(learner.model)
+    before = [p.detach().clone() for p in coder.decoder.parameters()]
+    learner.update(a_trajectory(PICTURE, 4, 3), AloneLink(), 0)
+    after = list(coder.decoder.parameters())
+    assert [not torch.equal(a, b) for a, b in zip(before, after, strict=True)] == [moves] * len(after)
+    assert len(after) == 4  # weights and biases of two layers
