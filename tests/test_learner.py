@@ -11,7 +11,7 @@ from some_parts import OPTIMIZERS, a_task, a_trajectory, differences
 from torch import Tensor
 from torch.optim import SGD
 
-from gossamer.algorithms import A2C, PPO
+from gossamer.algorithms import A2C, PPO, AsyncPPO
 from gossamer.data import Trajectory
 from gossamer.envs.toy import Catch
 from gossamer.exchange import AloneLink
@@ -242,3 +242,16 @@ def test_the_decoder_is_trained_by_the_reconstruction_alone(coefficient: float, 
     after = list(coder.decoder.parameters())
     assert [not torch.equal(a, b) for a, b in zip(before, after, strict=True)] == [moves] * len(after)
     assert len(after) == 4  # weights and biases of two layers
+
+
+def test_the_lag_of_each_trajectory_is_counted_at_every_update() -> None:
+    # Two epochs of two minibatches are the updates 5, 6, 7 and 8. The parameters of version 3 acted in two of the three
+    # environments, which are 2, 3, 4 and 5 updates behind; those of version 5 in one, which is 0, 1, 2 and 3 behind.
+    learner = Learner(a_task(algorithm=AsyncPPO(epochs=2, num_minibatches=2)), VECTOR)
+    (batch,) = batches(VECTOR, 1)
+    batch.version.copy_(torch.tensor([3, 5, 3]))
+    link = AloneLink(5)
+    learner.update(batch, link, 0)
+    assert link.version == 9
+    assert learner.take_lag() == {0: 1, 1: 1, 2: 1 + 2, 3: 1 + 2, 4: 2, 5: 2}
+    assert learner.take_lag() == {}
