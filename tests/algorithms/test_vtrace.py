@@ -29,6 +29,7 @@ from gossamer.torsos import autoencoder
 SPEC = Catch().make(1).spec
 NO_ENTROPY: dict[str, Any] = {"entropy_coef": 0.0, "value_coef": 0.0}
 ONE_PASS: dict[str, Any] = {"epochs": 1, "num_minibatches": 1, "normalize_advantage": False}
+FAR = 1000  # batches between two copies to a target network: more than there are in a test
 
 
 def a_model(algorithm: Algorithm, seed: int = 1, **network: Any) -> ActorCritic:
@@ -39,6 +40,14 @@ def a_model(algorithm: Algorithm, seed: int = 1, **network: Any) -> ActorCritic:
         for parameter in model.policy.parameters():
             parameter.mul_(50.0)
     return model
+
+
+def older(model: ActorCritic, seed: int) -> nn.Module:
+    """Give the model's target network the parameters of the network of a seed; return it."""
+    assert isinstance(model.target, Target)
+    model.target.model.load_state_dict(a_model(AsyncPPO(), seed).state_dict())
+    model.target.age.fill_(1)  # the next copy is FAR - 1 batches away
+    return model.target.model
 
 
 def acted_by(model: nn.Module, *, length: int = 5, envs: int = 3, seed: int = 0) -> Trajectory:
@@ -135,21 +144,33 @@ def test_every_sample_is_used_once_a_pass() -> None:
     assert len(found) == 12
 
 
-def test_truncation_bootstraps_from_the_learner_s_own_value() -> None:
-    # gamma V(final) as the behaviour policy saw it, 0.5 * 2 = 1, is replaced by the learner's
-    model = a_model(VTrace(), seed=3)
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        VTrace(gamma=0.5),
+        AsyncPPO(gamma=0.5, gae_lambda=0.9, **ONE_PASS),
+        AsyncPPO(gamma=0.5, gae_lambda=0.9, target_period=FAR, **ONE_PASS),
+    ],
+    ids=["vtrace", "appo", "appo with a target network"],
+)
+def test_truncation_bootstraps_from_the_learner_s_own_value(algorithm: Algorithm) -> None:
+    # gamma V(final) as the behaviour policy saw it, 0.5 * 2 = 1, is replaced by the learner's, or its target network's
+    model = a_model(algorithm, seed=3)
+    old = older(model, seed=4) if isinstance(algorithm, AsyncPPO) and algorithm.target_period else model
     batch = acted_by(a_model(VTrace(), seed=2))
     final = torch.rand(*SPEC.obs_shape)
     batch.finals.append(Final(t=2, b=1, obs=final, state={}, value=1.0))
     with torch.no_grad():
-        own = float(model(final.unsqueeze(0))[1])
+        own = float(old(final.unsqueeze(0))[1])
     wanted = batch.reward.clone()
     wanted[2, 1] += 0.5 * own - 1.0
-    torch.testing.assert_close(own_rewards(model, batch, 0.5), wanted)
+    torch.testing.assert_close(own_rewards(old, batch, 0.5), wanted)
     without = replace(batch, finals=[])
-    assert own_rewards(model, without, 0.5) is batch.reward
-    with_it, alone = (gradient(VTrace(gamma=0.5), model, each) for each in (batch, without))
-    assert not all(torch.equal(a, b) for a, b in zip(with_it, alone, strict=True))
+    assert own_rewards(old, without, 0.5) is batch.reward
+    found = gradient(algorithm, model, batch)
+    close(found, gradient(algorithm, model, replace(without, reward=wanted)))
+    alone = gradient(algorithm, model, without)
+    assert max(float((a - b).abs().max()) for a, b in zip(found, alone, strict=True)) > 1e-3
 
 
 PICTURES = Spec((2, 16, 16), np.dtype(np.uint8), Discrete(3))
