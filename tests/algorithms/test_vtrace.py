@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -13,14 +14,14 @@ from some_parts import a_task, a_trajectory
 from torch import Tensor, nn
 
 from gossamer.algorithms import A2C, PPO, Algorithm, AsyncPPO, VTrace
-from gossamer.algorithms.base import evaluate_to_end, own_rewards
+from gossamer.algorithms.base import evaluate, evaluate_to_end, own_rewards
 from gossamer.algorithms.target import Target
 from gossamer.data import Final, Trajectory
 from gossamer.distributions import Categorical
 from gossamer.envs.toy import Catch
 from gossamer.exchange import AloneLink
 from gossamer.learner import Learner, build
-from gossamer.losses import Loss
+from gossamer.losses import Loss, ppo
 from gossamer.networks import ActorCritic
 from gossamer.returns import vtrace
 from gossamer.spaces import Discrete, Spec
@@ -171,6 +172,45 @@ def test_truncation_bootstraps_from_the_learner_s_own_value(algorithm: Algorithm
     close(found, gradient(algorithm, model, replace(without, reward=wanted)))
     alone = gradient(algorithm, model, without)
     assert max(float((a - b).abs().max()) for a, b in zip(found, alone, strict=True)) > 1e-3
+
+
+@pytest.mark.parametrize("surrogate", ["behaviour", "impact", "decoupled"])
+def test_with_a_target_network_pi_old_and_its_values_are_the_target_s(surrogate: Any) -> None:
+    algorithm = AsyncPPO(gamma=0.9, gae_lambda=0.8, surrogate=surrogate, target_period=FAR, **ONE_PASS)
+    model = a_model(algorithm, seed=1)
+    old, batch = older(model, seed=3), acted_by(a_model(VTrace(), seed=2))
+    action, mu = batch.action.flatten(), batch.behaviour
+    with torch.no_grad():
+        policy, value = evaluate_to_end(old, batch)
+        log_old = policy.log_prob(action).view_as(mu)
+    trace = vtrace(batch.reward, batch.discount, value, log_old - mu, lam=0.8)
+    following = value[1:] + 0.8 * (torch.cat([trace.target[1:], value[-1:]]) - value[1:])
+    advantage = batch.reward + batch.discount * following - value[:-1]
+    anchor, weight = {  # logarithm of the ratio's denominator, weight of the surrogate
+        "behaviour": (mu, torch.ones_like(mu)),
+        "impact": (torch.maximum(log_old, mu - math.log(2)), torch.ones_like(mu)),
+        "decoupled": (log_old, (log_old - mu).exp().clamp(max=1.0)),
+    }[surrogate]
+    found = gradient(algorithm, model, batch)
+    pi, now = evaluate(model, batch)
+    wanted = ppo(
+        pi,
+        now,
+        action,
+        trace.target.flatten(),
+        advantage.flatten(),
+        anchor.flatten(),
+        weight=weight.flatten(),
+        clip_range=algorithm.clip_range,
+        value_coef=algorithm.value_coef,
+        entropy_coef=algorithm.entropy_coef,
+    )
+    model.zero_grad()
+    wanted.total.backward()  # type: ignore[no-untyped-call]
+    close(found, [p.grad for p in model.parameters() if p.grad is not None])
+    (loss,) = losses(algorithm, model, batch)
+    for name, part in wanted.parts.items():  # the clip fraction too, which the gradient does not show
+        torch.testing.assert_close(loss.parts[name], part)
 
 
 PICTURES = Spec((2, 16, 16), np.dtype(np.uint8), Discrete(3))
