@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 import torch
-from some_parts import a_network, a_task, a_trajectory
+from some_parts import a_network, a_task, a_trajectory, differences
 from torch import nn
 
 from gossamer.envs.toy import Catch
 from gossamer.exchange import AllReduce, AloneLink, Broadcast, Gradients, Parameters
 from gossamer.exchange.all_reduce import Gradient
 from gossamer.exchange.broadcast import Published
+from gossamer.exchange.broadcast.broadcast import RECOVERY
 from gossamer.learner import Learner, build
 from gossamer.program import WouldBlock
 from gossamer.spaces import Discrete
+from gossamer.task import Note
 from gossamer.torsos import small
 
 SPEC = Catch().make(1).spec
@@ -25,6 +28,24 @@ class Place:
     """As much of a `Context` as joining needs."""
 
     rank, copies, restarts = 0, 1, 0
+
+
+class Again(Place):
+    """The same after the host has been restarted. Time passes in its sleep."""
+
+    restarts, stopped = 1, False
+
+    def __init__(self) -> None:
+        self.time, self.notes = 0.0, list[str]()
+
+    def now(self) -> float:
+        return self.time
+
+    def sleep(self, seconds: float) -> None:
+        self.time += seconds
+
+    def report(self, record: Note) -> None:
+        self.notes.append(record.text)
 
 
 def a_pair() -> tuple[Learner, Any, nn.Module, Any]:
@@ -118,6 +139,57 @@ def test_a_resumed_learner_goes_on_counting() -> None:
     link = exchange.join(Place(), learner, {"iteration": 7})  # type: ignore[arg-type]
     learner.update(a_trajectory(SPEC, 4, 3, 1), link, 0)
     assert link.state_dict()["iteration"] == link.refresh(learner.model) == 8
+
+
+def trained(updates: int) -> Learner:
+    """A learner after so many updates: the parameters of each number of updates are its own."""
+    learner = Learner(a_task(rate=0.1), SPEC)
+    for seed in range(updates):
+        learner.update(a_trajectory(SPEC, 4, 3, seed), AloneLink(), 0)
+    return learner
+
+
+@pytest.mark.parametrize(
+    ("offered", "found", "note"),
+    [
+        (5, 5, "the parameters of update 5 from an actor's host .* optimizer of its last checkpoint, 3 updates before"),
+        (None, 2, "restarted from its last checkpoint, update 2: later updates are lost"),
+        (2, 2, "restarted from its last checkpoint, update 2: later updates are lost"),
+        (1, 2, "restarted from its last checkpoint, update 2: later updates are lost"),
+    ],
+    ids=["newer", "none", "equal", "older"],
+)
+def test_a_restarted_learner_has_the_newest_parameters_and_the_optimizer_of_its_checkpoint(
+    offered: int | None, found: int, note: str
+) -> None:
+    saved, parameters, place = trained(2).state_dict(), Parameters(), Again()
+    if offered is not None:
+        parameters.offer(Published(offered, trained(offered).flat.vector.clone(), {}).packed())
+    learner = Learner(a_task(rate=0.1), SPEC)
+    learner.load_state_dict(saved)
+    link = Broadcast(parameters).join(place, learner, {"iteration": 2})  # type: ignore[arg-type]
+    state = learner.state_dict()
+    assert differences(state["model"], trained(found).model.state_dict()) == []
+    assert differences({**state, "model": {}}, {**saved, "model": {}}) == []  # optimizer, random stream and counters
+    assert (link.refresh(learner.model), learner.updates) == (found, 2)
+    (told,) = place.notes
+    assert re.search(note, told)
+    # What it publishes are these parameters, and an update of them changes neither the published nor the offered ones.
+    published, given = parameters.first(), parameters.offered()
+    assert (published.version, published.parameters.tolist()) == (found, learner.flat.vector.tolist())
+    learner.update(a_trajectory(SPEC, 4, 3, 9), link, 0)
+    assert torch.equal(published.parameters, trained(found).flat.vector)
+    assert given is None or torch.equal(given.parameters, trained(given.version).flat.vector)
+    assert parameters.first().version == found + 1
+
+
+@pytest.mark.parametrize("recovers", [True, False])
+def test_a_restarted_learner_waits_for_an_offer_only_if_it_recovers(recovers: bool) -> None:
+    place, learner = Again(), trained(0)
+    link = Broadcast(Parameters(), recovers=recovers).join(place, learner)  # type: ignore[arg-type]
+    assert link.refresh(learner.model) == 0
+    assert len(place.notes) == recovers
+    assert place.time == pytest.approx(RECOVERY * recovers, abs=0.15)  # it looks again every 0.1 s
 
 
 def test_a_step_that_is_not_finite_is_not_published() -> None:
