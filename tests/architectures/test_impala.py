@@ -6,6 +6,7 @@ import json
 import sys
 from collections import Counter as Counts
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -27,6 +28,7 @@ from gossamer.errors import UserError
 from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.launch.threads import threads
 from gossamer.losses import Loss
+from gossamer.program import Answer
 from gossamer.storage.checkpoint import Store
 from gossamer.storage.contents import CHECKPOINTS, LOG
 from gossamer.task import Note, Task
@@ -239,6 +241,60 @@ def test_a_learner_whose_host_dies_goes_on_from_the_newest_parameters_of_an_acto
     assert lost > 0
     assert updates > lost
     assert sum(r.steps for r in watcher.records) >= 6_000
+
+
+class Keeping(Dying):
+    """Asks each learner for its state at its fifth claim, and at its first one after its host has died."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.claims, self.kept = Counts[str](), dict[str, list[Any]]()
+
+    def claim(self, worker: str, steps: int, *, idle: bool = True) -> int | Answer:
+        if worker.startswith("learn"):
+            self.claims[worker] += 1
+            if self.claims[worker] == 5:
+                return Answer.SAVE
+        return super().claim(worker, steps, idle=idle)
+
+    def died(self, worker: str) -> None:
+        super().died(worker)
+        self.claims[worker] = 4
+
+    def save(self, worker: str, state: Any) -> None:
+        super().save(worker, state)
+        self.kept.setdefault(worker, []).append(deepcopy(state))
+
+
+@dataclass(frozen=True)
+class Followed(VTrace):
+    """V-trace. Keeps the parameters after each step of each network that learns."""
+
+    after: ClassVar[dict[int, list[Any]]] = {}  # network -> its parameters
+
+    def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
+        yield from super().losses(model, batch, rng)
+        self.after.setdefault(id(model), []).append({name: each.clone() for name, each in model.state_dict().items()})
+
+
+@pytest.mark.parametrize("learners", [1, 2])
+@pytest.mark.parametrize("seed", range(2))
+def test_a_killed_learner_has_an_actor_s_newest_parameters_and_all_else_of_the_checkpoint(
+    seed: int, learners: int
+) -> None:
+    Followed.after.clear()
+    watcher = Keeping(steps=2_000)
+    wired = impala(a_task(algorithm=Followed()), hosts=2, learners=learners, actors=1, num_envs=3 * learners, depth=2)
+    Simulation(seed, FAR, Faults(crashes=[(1.0, "learner", 1.0)]))(wired, watcher)
+    parameters, *_ = Followed.after.values()  # of a learner, before the crash
+    assert len(watcher.kept) == learners
+    for saved, restored, last in watcher.kept.values():
+        version = restored["exchange"]["iteration"]
+        assert saved["exchange"]["iteration"] < version <= len(parameters)
+        assert differences(restored["learner"]["model"], parameters[version - 1]) == []
+        kept, found = ({**state["learner"], "model": {}} for state in (saved, restored))
+        assert differences(found, kept) == []  # optimizer, random stream and counters
+        assert last["learner"]["updates"] - kept["updates"] == last["exchange"]["iteration"] - version > 0
 
 
 def test_learners_end_at_the_same_version_although_one_has_fewer_batches() -> None:
