@@ -343,6 +343,24 @@ def test_memory_reaches_the_learner_through_the_queue() -> None:
     assert min(Remembering.sizes) > 0
 
 
+@launchers
+@pytest.mark.parametrize("learners", [1, 2])
+@pytest.mark.parametrize("name", ["vtrace", "appo"])
+def test_a_restored_learner_is_the_one_that_was_saved(launch: Launcher, name: str, learners: int) -> None:
+    # The resumed run has no steps left: its learners are saved as they were restored.
+    algorithm = VTrace() if name == "vtrace" else AsyncPPO(epochs=2, num_minibatches=2, target_period=3)
+    task = a_task(algorithm=algorithm)
+    shape: dict[str, Any] = {"learners": learners, "actors": 1, "num_envs": 4, "depth": 2}
+    saved = end_of(task, launch, steps=96, **shape).saved
+    again = end_of(task, launch, saved, steps=0, **shape).saved
+    assert len(again) == learners
+    assert differences(again, saved) == []
+    assert all(state["learner"]["updates"] > 0 for state in again.values())
+    further = Watcher(saved, steps=96 + 16, acted=96)
+    launch(impala(task, **shape), further)
+    assert sum(state["learner"]["steps"] for state in further.saved.values()) == 96 + 16
+
+
 @pytest.mark.parametrize("algorithm", ["vtrace", "appo"])
 def test_a_resumed_run_goes_on_with_the_same_learner_and_acts_what_was_lost(algorithm: str, tmp_path: Path) -> None:
     run = gossamer.train(
