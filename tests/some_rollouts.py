@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
 
 import torch
-from some_parts import sharpen
+from some_parts import Watcher, sharpen
 from torch import nn
 from torch.testing import assert_close
 
+from gossamer import loops
 from gossamer.algorithms import PPO, VTrace
 from gossamer.algorithms.base import evaluate_to_end, own_rewards
-from gossamer.data import Trajectory
+from gossamer.data import Array, Step, Trajectory
+from gossamer.envs.base import VectorEnv
+from gossamer.envs.toy import Counter
 from gossamer.losses import Loss
 from gossamer.networks import Network
+from gossamer.program import Answer, Context
 from gossamer.spaces import Spec
+from gossamer.task import Task
+
+Seen = tuple[int, int, int]  # (environment, episode, age): a step of Counter
 
 
 @dataclass(frozen=True)
@@ -24,7 +32,8 @@ class Checked(VTrace):
     """V-trace on Counter, which checks every batch before it learns from it. The learning rate must be 0: then actors
     and learner have equal parameters at all times."""
 
-    seen: ClassVar[list[tuple[int, int, int]]] = []  # (environment, episode, age), in the order of the updates
+    seen: ClassVar[list[Seen]] = []  # by the learners of this process, in the order of the updates
+    file: Path | None = None  # where learners of other processes write what they see
 
     def model(self, spec: Spec, network: Network) -> nn.Module:
         """A policy that depends on observation and memory."""
@@ -35,7 +44,11 @@ class Checked(VTrace):
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
         check_steps(batch, self.gamma)
         check_policy(model, batch, self.gamma)
-        self.seen.extend(steps_of(batch))
+        found = steps_of(batch)
+        self.seen.extend(found)
+        if self.file is not None:
+            with open(self.file, "a") as file:
+                file.writelines(f"{env} {episode} {age}\n" for env, episode, age in found)
         yield from super().losses(model, batch, rng)
 
 
@@ -44,7 +57,7 @@ class CheckedMembers(PPO):
     """PPO on Counter, which checks every rollout of every member before it learns from it. The learning rate must be 0:
     then all members have equal parameters at all times, and pi = mu in every minibatch."""
 
-    seen: ClassVar[dict[int, list[tuple[int, int, int]]]] = {}  # as in `Checked`, by the `id` of the member's network
+    seen: ClassVar[dict[int, list[Seen]]] = {}  # as in `Checked`, by the `id` of the member's network
 
     def model(self, spec: Spec, network: Network) -> nn.Module:
         """A policy that depends on observation and memory."""
@@ -59,9 +72,77 @@ class CheckedMembers(PPO):
         yield from super().losses(model, batch, rng)
 
 
-def steps_of(batch: Trajectory) -> list[tuple[int, int, int]]:
+def steps_of(batch: Trajectory) -> list[Seen]:
     """(environment, episode, age) of each step on Counter, one environment after the other."""
     return [(int(env), int(episode), int(age)) for b in batch.obs[:-1].unbind(1) for age, episode, env in b]
+
+
+def written(file: Path) -> list[Seen]:
+    """What learners of other processes have seen."""
+    return [(int(env), int(episode), int(age)) for env, episode, age in map(str.split, file.read_text().splitlines())]
+
+
+def assert_complete(seen: Sequence[Seen], steps: Sequence[int]) -> None:
+    """Of each environment its first steps, so many, have been seen once each, in episodes of 7."""
+    for env, count in enumerate(steps):
+        assert sorted(where for each, *where in seen if each == env) == [list(divmod(i, 7)) for i in range(count)]
+    assert len(seen) == sum(steps)
+
+
+class Uneven(Watcher):
+    """Gives each actor a number of rollouts of its own."""
+
+    def __init__(self, rollouts: Mapping[str, int]) -> None:
+        super().__init__(steps=10**6)
+        self.left = dict(rollouts)
+
+    def claim(self, worker: str, steps: int, *, idle: bool = True) -> int | Answer:
+        if steps and worker in self.left:
+            if not self.left[worker]:
+                return Answer.END
+            self.left[worker] -= 1
+        return super().claim(worker, steps, idle=idle)
+
+
+def act(ctx: Context, task: Task, *given: Any, **more: Any) -> None:
+    """The loop of an actor on Counter, with the environments of all actors numbered through."""
+    loops.act(ctx, replace(task, env=Numbered(ctx.rank)), *given, **more)
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """Counter(7) with truncated episodes. Its environments are numbered after those of the actors of lower rank."""
+
+    rank: int
+    name: str = "counter"
+
+    def make(self, num_envs: int, *, workers: int = 0, render: bool = False) -> VectorEnv:
+        return NumberedVector(Counter(7, truncate=True).make(num_envs), first=self.rank * num_envs)
+
+
+class NumberedVector:
+    def __init__(self, inner: VectorEnv, first: int) -> None:
+        self.spec, self.num_envs = inner.spec, inner.num_envs
+        self._inner, self._first = inner, first
+
+    def reset(self, seed: int) -> Array:
+        return self._numbered(self._inner.reset(seed))
+
+    def step(self, action: Array) -> Step:
+        step = self._inner.step(action)
+        final = None if step.final_obs is None else self._numbered(step.final_obs)
+        return replace(step, obs=self._numbered(step.obs), final_obs=final)
+
+    def frames(self) -> Array:
+        return self._inner.frames()
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def _numbered(self, obs: Array) -> Array:
+        obs = obs.copy()
+        obs[:, 2] += self._first
+        return obs
 
 
 def check_steps(batch: Trajectory, gamma: float) -> None:

@@ -13,7 +13,7 @@ from torch.testing import assert_close
 
 from gossamer.distributions import Distribution
 from gossamer.inputs import centre_on
-from gossamer.networks import ActorCritic, Network, auto_encoders, centre_on, reconstruction_loss
+from gossamer.networks import ActorCritic, Network, auto_encoders, reconstruction_loss
 from gossamer.observations import MASK, Layout, Part
 from gossamer.spaces import Box, Discrete, MultiDiscrete, Space, Spec
 from gossamer.torsos import AutoEncoder, TorsoFactory, auto, autoencoder, mlp, nature, nips, resnet, small, tiny

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import pytest
 import torch
 from some_parts import Watcher, a_task, differences
-from some_rollouts import Checked
+from some_rollouts import Checked, Uneven, act, assert_complete
 from torch import nn
 
 import gossamer
@@ -27,6 +27,7 @@ from gossamer.envs.toy import Catch, Counter, Recall
 from gossamer.errors import UserError
 from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.launch.threads import threads
+from gossamer.loops import learn
 from gossamer.losses import Loss
 from gossamer.program import Answer
 from gossamer.storage.checkpoint import Store
@@ -178,14 +179,10 @@ def test_everything_lines_up_between_hosts(launch: Launcher, memory: str) -> Non
     Checked.seen.clear()
     env, algorithm = Counter(7, truncate=True), Checked(gamma=0.5)
     task = a_task(env, algorithm, rate=0.0, rollout_length=5, memory=memory, memory_units=4)
-    watcher = end_of(task, launch, steps=600, hosts=2, num_envs=3, depth=3)
-    assert sum(r.steps for r in watcher.records) == sum(r.learned for r in watcher.records) == 600
-    steps = Counts(Checked.seen)
-    for env in range(3):  # of each of two actors: every step of each is learned from once
-        mine = sorted((episode, age) for b, episode, age in steps if b == env)
-        assert len(mine) == len(set(mine))
-        assert all(steps[env, episode, age] <= 2 for episode, age in mine)
-    assert steps.total() == 600
+    watcher = Uneven({"act[0]": 25, "act[1]": 15})
+    launch(impala(task, hosts=2, actors=1, num_envs=3, depth=3, loops=(act, learn)), watcher)
+    assert sum(r.steps for r in watcher.records) == sum(r.learned for r in watcher.records) == (25 + 15) * 5 * 3
+    assert_complete(Checked.seen, [25 * 5] * 3 + [15 * 5] * 3)
 
 
 def test_catch_is_learned_by_actors_on_other_hosts() -> None:

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from some_parts import Watcher, a_task
+from some_rollouts import Uneven
 
 from gossamer.algorithms import VTrace
 from gossamer.architectures import impala
 from gossamer.launch.simulation import Faults, Network, Simulation
-from gossamer.program import Answer
 
 FAR = Network(latency=0.02, bandwidth=1e8)
 SHAPES: list[dict[str, Any]] = [
@@ -19,21 +19,6 @@ SHAPES: list[dict[str, Any]] = [
     {"actors": 1, "num_envs": 4, "depth": 1, "hosts": 2},
     {"actors": 2, "num_envs": 4, "depth": 2, "hosts": 3, "batch_rollouts": 1},
 ]
-
-
-class Uneven(Watcher):
-    """Gives each actor a number of rollouts of its own."""
-
-    def __init__(self, rollouts: Mapping[str, int]) -> None:
-        super().__init__(steps=10**6)
-        self.left = dict(rollouts)
-
-    def claim(self, worker: str, steps: int, *, idle: bool = True) -> int | Answer:
-        if worker in self.left:
-            if not self.left[worker]:
-                return Answer.END
-            self.left[worker] -= 1
-        return super().claim(worker, steps, idle=idle)
 
 
 def trained(seed: int, watcher: Watcher, faults: Faults | None = None, **given: Any) -> Watcher:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from some_parts import Watcher, a_task
-from some_rollouts import Checked
+from some_rollouts import Checked, Uneven, act, assert_complete, written
 
 import gossamer
 from gossamer.algorithms import VTrace
@@ -19,6 +19,7 @@ from gossamer.data import Array, Step
 from gossamer.envs.base import VectorEnv
 from gossamer.envs.toy import Catch, Counter
 from gossamer.launch.ray.launcher import Ray
+from gossamer.loops import learn
 from gossamer.program import Answer
 from gossamer.spaces import Spec
 from gossamer.task import Note
@@ -143,12 +144,13 @@ def test_a_learner_that_is_killed_goes_on_from_the_parameters_of_an_actor(tmp_pa
 
 @pytest.mark.long
 @pytest.mark.parametrize("memory", ["none", "lstm"])
-def test_rollouts_line_up_between_processes(memory: str) -> None:
-    env, algorithm = Counter(7, truncate=True), Checked(gamma=0.5)
+def test_rollouts_line_up_between_processes(memory: str, tmp_path: Path) -> None:
+    env, algorithm = Counter(7, truncate=True), Checked(gamma=0.5, file=tmp_path / "seen")
     task = a_task(env, algorithm, rate=0.0, rollout_length=5, memory=memory, memory_units=4)
-    watcher = Keeper(steps=600)
-    QUICK(impala(task, hosts=2, actors=1, num_envs=3, depth=3), watcher)
-    assert sum(report.learned for report in watcher.records) == watcher.budget.acted == 600
+    watcher = Uneven({"act[0]": 25, "act[1]": 15})
+    QUICK(impala(task, hosts=2, actors=1, num_envs=3, depth=3, loops=(act, learn)), watcher)
+    assert sum(report.learned for report in watcher.records) == watcher.budget.acted == (25 + 15) * 5 * 3
+    assert_complete(written(tmp_path / "seen"), [25 * 5] * 3 + [15 * 5] * 3)
 
 
 @pytest.mark.long
