@@ -1,12 +1,16 @@
-"""bfloat16 learns as float32 does."""
+"""Every architecture learns in the simulation as it does elsewhere, and bfloat16 as float32 does."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import gossamer
+from gossamer.config.names import ARCHITECTURES
+from gossamer.launch.simulation import Network, Simulation
+from gossamer.training import experiment
 
 
 @pytest.mark.parametrize("precision", ["fp32", pytest.param("bf16", marks=pytest.mark.long)])
@@ -16,3 +20,20 @@ def test_pictures(precision: str, tmp_path: Path) -> None:
         run_dir=tmp_path / "r", precision=precision,
     )  # fmt: skip
     assert run.result["mean_return"] >= 0.8
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [*((name, {}) for name in ARCHITECTURES), ("impala", {"hosts": 1}), ("appo", {"hosts": 1})],
+    ids=str,
+)
+def test_catch_is_learned_in_the_simulation_with_the_default_settings(
+    name: str, given: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Of 100 games of Catch, each 1 or -1, a mean of 0.8 is 10 lost.
+    simulation = Simulation(1, Network(latency=0.01, bandwidth=1e8))
+    monkeypatch.setattr(experiment, "threads", simulation)
+    run = gossamer.train(name, env="catch", steps=150_000, run_dir=tmp_path / "run", **given)
+    assert simulation.trace or name == "paac"  # paac has no services
+    assert gossamer.evaluate(run.directory, episodes=100).mean_return >= 0.8
