@@ -154,7 +154,9 @@ def test_rollouts_line_up_between_processes(memory: str, tmp_path: Path) -> None
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("hosts", [0, 1])  # of actors; 0: they are on the learner's
 @pytest.mark.parametrize("name", ["impala", "appo"])
-def test_catch_is_learned_with_the_default_settings(name: str, tmp_path: Path) -> None:
-    run = gossamer.train(name, env="catch", steps=150_000, cluster="auto", run_dir=tmp_path / "run")
+def test_catch_is_learned_with_the_default_settings(name: str, hosts: int, tmp_path: Path) -> None:
+    run = gossamer.train(name, env="catch", hosts=hosts, steps=150_000, cluster="auto", run_dir=tmp_path / "run")
+    assert ("send" in run.result["time"]) == bool(hosts)  # rollouts cross between processes
     assert gossamer.evaluate(run.directory, episodes=100).mean_return >= 0.8
