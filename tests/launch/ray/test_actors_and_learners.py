@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+from collections import Counter as Counts
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,12 +17,15 @@ from some_rollouts import Checked, Uneven, act, assert_complete, written
 import gossamer
 from gossamer.algorithms import VTrace
 from gossamer.architectures.impala import impala
-from gossamer.data import Array, Step
+from gossamer.data import Array, Step, Version
 from gossamer.envs.base import VectorEnv
 from gossamer.envs.toy import Catch, Counter
+from gossamer.exchange import Parameters
+from gossamer.exchange.broadcast import Published
+from gossamer.exchange.broadcast.parameters import PackedParameters, Reply
 from gossamer.launch.ray.launcher import Ray
 from gossamer.loops import learn
-from gossamer.program import Answer
+from gossamer.program import Answer, Wait, waits
 from gossamer.spaces import Spec
 from gossamer.task import Note
 
@@ -140,6 +145,55 @@ def test_a_learner_that_is_killed_goes_on_from_the_parameters_of_an_actor(tmp_pa
     (note,) = watcher.notes
     assert "from an actor's host" in note
     assert int(watcher.saved["learn"]["exchange"]["iteration"]) > DeadlyVTrace.after
+
+
+def counted(file: Path) -> type[Parameters]:
+    """The service of parameters. The learner's own one, not a copy, writes down the version of each reply with some."""
+
+    class Counted(Parameters):
+        _copy = True
+
+        def publish(self, published: Published) -> None:
+            self._copy = False
+            super().publish(published)
+
+        @waits
+        def first(self) -> Wait[Published]:
+            return self._noted((yield from wait_for(Parameters.first, self)))
+
+        def newer(self, version: Version) -> Published | None:
+            return self._noted(super().newer(version))
+
+        @waits
+        def after(self, version: Version | None, again: bool = False) -> Wait[PackedParameters | Reply]:
+            return self._noted((yield from wait_for(Parameters.after, self, version, again)))
+
+        def _noted(self, reply: Any) -> Any:
+            if not self._copy and isinstance(reply, Published | PackedParameters):
+                with open(file, "a") as replies:
+                    replies.write(f"{reply.version}\n")
+            return reply
+
+    return Counted
+
+
+def wait_for(method: Any, *given: Any) -> Wait[Any]:
+    """Call a method that may have to wait from another one."""
+    return (yield from method.waits(*given))
+
+
+def test_a_host_receives_each_version_of_the_parameters_once_for_all_its_actors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Three actors in turn with the learner, a batch of three rollouts at a time: 20 batches, by the versions 0 to 19.
+    monkeypatch.setattr(sys.modules[impala.__module__], "Parameters", counted(tmp_path / "replies"))
+    watcher = Uneven(dict.fromkeys(("act[0]", "act[1]", "act[2]"), 20))
+    launch = Ray(call_seconds=30.0, stop_seconds=2.0)  # after a call that takes longer, parameters are sent again
+    launch(impala(a_task(algorithm=VTrace()), hosts=1, actors=3, num_envs=3, depth=1), watcher)
+    versions = list(map(int, (tmp_path / "replies").read_text().splitlines()))
+    assert versions[:20] == list(range(20))
+    assert versions[20:] in ([], [20])  # `fetch` may be faster than the actors are at ending
+    assert sum((Counts(report.lag) for report in watcher.records), Counts[int]()) == {0: 60}
 
 
 @pytest.mark.long
