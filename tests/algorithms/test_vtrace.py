@@ -24,7 +24,7 @@ from gossamer.learner import Learner, build
 from gossamer.losses import Loss, ppo
 from gossamer.networks import ActorCritic
 from gossamer.returns import vtrace
-from gossamer.spaces import Discrete, Spec
+from gossamer.spaces import Box, Discrete, Spec
 from gossamer.torsos import autoencoder
 
 SPEC = Catch().make(1).spec
@@ -33,9 +33,9 @@ ONE_PASS: dict[str, Any] = {"epochs": 1, "num_minibatches": 1, "normalize_advant
 FAR = 1000  # batches between two copies to a target network: more than there are in a test
 
 
-def a_model(algorithm: Algorithm, seed: int = 1, **network: Any) -> ActorCritic:
+def a_model(algorithm: Algorithm, seed: int = 1, spec: Spec = SPEC, **network: Any) -> ActorCritic:
     """A network whose policy and values are not nearly uniform."""
-    model = build(a_task(algorithm=algorithm, seed=seed, **network), SPEC)
+    model = build(a_task(algorithm=algorithm, seed=seed, **network), spec)
     assert isinstance(model, ActorCritic)
     with torch.no_grad():
         for parameter in model.policy.parameters():
@@ -43,22 +43,22 @@ def a_model(algorithm: Algorithm, seed: int = 1, **network: Any) -> ActorCritic:
     return model
 
 
-def older(model: ActorCritic, seed: int) -> nn.Module:
-    """Give the model's target network the parameters of the network of a seed; return it."""
+def older(model: ActorCritic, other: ActorCritic) -> nn.Module:
+    """Give the model's target network the parameters of another network; return it."""
     assert isinstance(model.target, Target)
-    model.target.model.load_state_dict(a_model(AsyncPPO(), seed).state_dict())
+    model.target.model.load_state_dict(other.state_dict())
     model.target.age.fill_(1)  # the next copy is FAR - 1 batches away
     return model.target.model
 
 
-def acted_by(model: nn.Module, *, length: int = 5, envs: int = 3, seed: int = 0) -> Trajectory:
+def acted_by(model: nn.Module, slot: Trajectory | None = None) -> Trajectory:
     """A trajectory whose behaviour policy and values are the model's own."""
-    slot = a_trajectory(SPEC, length, envs, seed)
+    slot = slot or a_trajectory(SPEC, 5, 3)
+    slot.discount[2, 1], slot.begins[3, 1] = 0.0, True  # an episode ends
     with torch.no_grad():
         policy, value = evaluate_to_end(model, slot)
-        slot.behaviour.copy_(policy.log_prob(slot.action.flatten()).view(length, envs))
+        slot.behaviour.copy_(policy.log_prob(slot.action.flatten(0, 1)).view_as(slot.behaviour))
         slot.value.copy_(value)
-    slot.discount[2, 1] = 0.0  # an episode ends
     return slot
 
 
@@ -157,7 +157,11 @@ def test_every_sample_is_used_once_a_pass() -> None:
 def test_truncation_bootstraps_from_the_learner_s_own_value(algorithm: Algorithm) -> None:
     # gamma V(final) as the behaviour policy saw it, 0.5 * 2 = 1, is replaced by the learner's, or its target network's
     model = a_model(algorithm, seed=3)
-    old = older(model, seed=4) if isinstance(algorithm, AsyncPPO) and algorithm.target_period else model
+    old = (
+        older(model, a_model(VTrace(), seed=4))
+        if isinstance(algorithm, AsyncPPO) and algorithm.target_period
+        else model
+    )
     batch = acted_by(a_model(VTrace(), seed=2))
     final = torch.rand(*SPEC.obs_shape)
     batch.finals.append(Final(t=2, b=1, obs=final, state={}, value=1.0))
@@ -175,11 +179,20 @@ def test_truncation_bootstraps_from_the_learner_s_own_value(algorithm: Algorithm
 
 
 @pytest.mark.parametrize("surrogate", ["behaviour", "impact", "decoupled"])
-def test_with_a_target_network_pi_old_and_its_values_are_the_target_s(surrogate: Any) -> None:
+@pytest.mark.parametrize("memory", ["none", "gru"])
+@pytest.mark.parametrize("actions", [Discrete(3), Box((-1.0, -1.0), (1.0, 1.0))], ids=["discrete", "box"])
+def test_with_a_target_network_pi_old_and_its_values_are_the_target_s(
+    surrogate: Any, memory: str, actions: Discrete | Box
+) -> None:
     algorithm = AsyncPPO(gamma=0.9, gae_lambda=0.8, surrogate=surrogate, target_period=FAR, **ONE_PASS)
-    model = a_model(algorithm, seed=1)
-    old, batch = older(model, seed=3), acted_by(a_model(VTrace(), seed=2))
-    action, mu = batch.action.flatten(), batch.behaviour
+    network: dict[str, Any] = {"spec": replace(SPEC, actions=actions), "memory": memory, "memory_units": 8}
+    model = a_model(algorithm, seed=1, **network)
+    actor, previous = (a_model(VTrace(), seed, **network) for seed in (2, 3))
+    slot = a_trajectory(SPEC, 5, 3)
+    state = {name: torch.rand_like(each) for name, each in model.initial_state(3).items()}
+    slot = replace(slot, state=state, action=torch.randn(5, 3, 2) if isinstance(actions, Box) else slot.action)
+    old, batch = older(model, previous), acted_by(actor, slot)
+    action, mu = batch.action.flatten(0, 1), batch.behaviour
     with torch.no_grad():
         policy, value = evaluate_to_end(old, batch)
         log_old = policy.log_prob(action).view_as(mu)
@@ -211,6 +224,8 @@ def test_with_a_target_network_pi_old_and_its_values_are_the_target_s(surrogate:
     (loss,) = losses(algorithm, model, batch)
     for name, part in wanted.parts.items():  # the clip fraction too, which the gradient does not show
         torch.testing.assert_close(loss.parts[name], part)
+    thirds = list(losses(replace(algorithm, num_minibatches=3), model, batch))  # of equal size: their mean is the whole
+    torch.testing.assert_close(torch.stack([third.total for third in thirds]).mean(), loss.total)
 
 
 PICTURES = Spec((2, 16, 16), np.dtype(np.uint8), Discrete(3))
