@@ -65,20 +65,41 @@ def test_the_best_action_is_found(tmp_path: Path, kind: str, algorithm: str, rat
     assert gossamer.evaluate(run.directory, episodes=50, greedy=True).mean_return > -0.1
 
 
+GRU: dict[str, Any] = {"memory": "gru", "memory_units": 8}
+SHORT: dict[str, Any] = {"rollout_length": 8, "steps": 320, "num_envs": 4, "epochs": 1, "num_minibatches": 2}
+
+
+def check_finite(run: gossamer.Run) -> None:
+    """The run has reached its end, and learned numbers that can be evaluated."""
+    assert run.result["ended"] == "all steps done"
+    losses = [row["loss"] for row in rows(run.directory) if row.get("loss") is not None]
+    assert losses
+    assert all(map(math.isfinite, losses))
+    assert math.isfinite(gossamer.evaluate(run.directory, episodes=4).mean_return)
+
+
 @kinds
 @pytest.mark.parametrize(
     ("architecture", "given"),
     [
-        ("impala", {"algorithm": "vtrace", "memory": "gru", "memory_units": 8, **REUSED}),
+        ("impala", {"algorithm": "vtrace", **GRU, **REUSED}),
         ("appo", {"algorithm": "appo"}),
+        ("appo", {"algorithm": "appo", **GRU, **SHORT}),
     ],
-    ids=["impala", "appo"],
+    ids=["impala", "appo", "appo with memory"],
 )
 def test_actions_pass_through_the_queue(tmp_path: Path, kind: str, architecture: str, given: dict[str, Any]) -> None:
-    run = trained(tmp_path, kind, architecture, steps=1_000, num_envs=4, **given)
-    assert run.result["ended"] == "all steps done"
-    assert all(math.isfinite(row["loss"]) for row in rows(run.directory) if row.get("loss") is not None)
-    assert math.isfinite(gossamer.evaluate(run.directory, episodes=4).mean_return)
+    check_finite(trained(tmp_path, kind, architecture, **{"steps": 1_000, "num_envs": 4, **given}))
+
+
+@pytest.mark.parametrize("kind", ["discrete", "box"])
+@pytest.mark.parametrize("memory", [{}, GRU], ids=["", "memory"])
+@pytest.mark.parametrize("surrogate", ["impact", "behaviour"])
+def test_every_surrogate_learns_from_older_batches_with_memory_and_continuous_actions(
+    tmp_path: Path, kind: str, memory: dict[str, Any], surrogate: str
+) -> None:
+    given = {"algorithm": "appo", "surrogate": surrogate, "target_period": 3, **memory, **REUSED, **SHORT}
+    check_finite(trained(tmp_path, kind, "appo", **given))
 
 
 @kinds
