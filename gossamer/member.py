@@ -99,6 +99,7 @@ class Trainer:
             reused=learned - fresh,
             lag=self.learner.take_lag(),
             waiting=waiting,
+            version=None if waiting is None else self.version(),
         )
 
     def close(self) -> None:

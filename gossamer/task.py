@@ -96,6 +96,7 @@ class Report:
     reused: int = 0  # environment steps learned from once more
     lag: dict[int, int] = field(default_factory=dict)  # policy lag in optimizer steps -> trajectories, of each update
     waiting: int | None = None  # full batches in the queue behind the last one; None without a queue
+    version: int | None = None  # of a learner's parameters after its last update; None without a queue
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,24 @@ class Activity:
     """A worker's activity before training, for the progress display."""
 
     text: str  # for example `measuring the background (random play)`; empty when training starts
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """A learner has been restarted after its host was lost."""
+
+    version: int  # of its parameters, in optimizer steps
+    optimizer: int  # version at the checkpoint that its optimizer comes from
+    copied: bool  # the parameters are those that an actor's host held, and not the checkpoint's
+
+    def told(self, lost: int) -> str:
+        """In one sentence. `lost`: updates that were reported and are in no copy."""
+        if not self.copied:
+            return f"learner restarted from its last checkpoint, update {self.version:,}; updates lost: {lost:,}"
+        return (
+            f"learner restarted with the parameters of update {self.version:,} from an actor's host and the optimizer "
+            f"of update {self.optimizer:,}, its last checkpoint; updates lost: {lost:,}"
+        )
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from gossamer.launch.base import EndWithout
 from gossamer.machine import HostInfo
 from gossamer.program import Answer, Stage
 from gossamer.storage.checkpoint import Store
-from gossamer.task import Activity, Note, Report
+from gossamer.task import Activity, Note, Recovered, Report
 from gossamer.training import barrier
 from gossamer.training.barrier import PATIENCE_SECONDS, Barrier
 from gossamer.training.budget import Budget
@@ -56,6 +56,7 @@ class RunObserver:
     evaluator: Evaluator | None = None  # asks for checkpoints besides, and plays with them
     kept: Callable[[], None] = lambda: None  # called after each checkpoint
     host_info: Callable[[str, HostInfo], None] = lambda worker, info: None  # called once by each worker that starts
+    recovered: Callable[[Recovered, int], None] = lambda record, lost: None  # called where updates were lost
     together: bool = False  # whether all members wait for each other before their first steps (for exact simulations)
     host_workers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # host -> its saved workers
     now: Callable[[], float] = time.monotonic
@@ -74,6 +75,7 @@ class RunObserver:
         self._away: dict[str, float] = {}  # worker -> since when
         self._states: dict[str, Tree] = {}
         self._fresh: set[str] = set()  # members that have reported nothing since they saved a state
+        self._versions: dict[str, int] = {}  # learner -> of its parameters, as reported last
         self._hanging: dict[str, Silence] = {}  # member -> its environment that does not answer
 
     def restored(self, name: str) -> Any | None:
@@ -83,6 +85,10 @@ class RunObserver:
     def report(self, worker: str, record: Any) -> None:
         if isinstance(record, Note):
             self.note(record.text)
+        elif isinstance(record, Recovered):
+            lost = max(0, self._versions.get(worker, record.version) - record.version)
+            self.note(record.told(lost))
+            self.recovered(record, lost)
         elif isinstance(record, Silence):
             self._take_silence(worker, record)
         elif isinstance(record, HostInfo):
@@ -96,6 +102,8 @@ class RunObserver:
                 self._away.pop(worker, None)
                 self._fresh.discard(worker)
                 self._barrier.acted(worker, record.steps)
+                if record.version is not None:
+                    self._versions[worker] = record.version
                 before = self.progress.restarts
                 self.progress.update(worker, record, self.budget.report(worker, record.steps))
                 p = self.progress

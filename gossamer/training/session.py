@@ -24,6 +24,7 @@ from gossamer.storage.directory import logger, title
 from gossamer.storage.events import EventLog, earlier
 from gossamer.storage.files import write_json
 from gossamer.storage.lock import RunLock
+from gossamer.task import Recovered
 from gossamer.training.display import ProgressDisplay, evaluation
 from gossamer.training.ends import ended_early
 from gossamer.training.evaluator import evaluator
@@ -99,6 +100,7 @@ class Session:
             host_workers=_host_workers(wired),
             kept=lambda: _write_gossip(self.consensus, self.directory),
             host_info=self.host_info.take,
+            recovered=self._recovered,
         )
         self.began = "resumed" if saved else "started"
 
@@ -153,6 +155,9 @@ class Session:
         self.observer.display.note(
             f"{name}: saving a checkpoint, then ending (a second Ctrl-C, a second later, ends at once)"
         )
+
+    def _recovered(self, record: Recovered, lost: int) -> None:
+        self.events.add("learner_restarted", steps=self.progress.steps, **asdict(record), lost=lost)
 
     def _sink_failed(self, name: str, why: str) -> None:
         self.events.add("log_failed", steps=self.progress.steps, sink=name, error=why)

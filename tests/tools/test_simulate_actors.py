@@ -25,7 +25,7 @@ from gossamer.data import Packed, Trajectory
 from gossamer.errors import UserError
 from gossamer.launch.simulation import Faults, Simulation
 from gossamer.program import Answer
-from gossamer.task import Note
+from gossamer.task import Recovered
 from gossamer.tools.actors.figures import ACTORS, FIGURES
 from gossamer.tools.actors.ledger import Acted, Learned, Ledger, Span
 from gossamer.tools.actors.picture import busy
@@ -84,7 +84,7 @@ class Deaf(Ledger):
     """Ignores what a learner says when it is restarted."""
 
     def report(self, worker: str, record: Any) -> None:
-        if not isinstance(record, Note):
+        if not isinstance(record, Recovered):
             super().report(worker, record)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from gossamer.program import Answer, Stage
 from gossamer.storage.checkpoint import Store
-from gossamer.task import Activity, Episode, Note, Report
+from gossamer.task import Activity, Episode, Note, Recovered, Report
 from gossamer.training.display import ProgressDisplay
 from gossamer.training.observer import FENCE_SECONDS, RunObserver
 from gossamer.training.progress import Progress
@@ -357,6 +358,30 @@ def test_notes_are_logged_and_shown(tmp_path: Path, capsys: pytest.CaptureFixtur
     kept.observer.report("m", Note("something to know"))
     assert kept.notes == ["something to know"]
     assert capsys.readouterr().err == "something to know\n"
+
+
+@pytest.mark.parametrize(
+    ("record", "lost", "told"),
+    [
+        (
+            Recovered(25, 20, copied=True),
+            5,
+            r"update 25 from an actor's host and the optimizer of update 20, .*lost: 5$",
+        ),
+        (Recovered(20, 20, copied=False), 10, r"from its last checkpoint, update 20; updates lost: 10$"),
+        (Recovered(31, 20, copied=True), 0, r"updates lost: 0$"),  # one more than it had reported
+    ],
+)
+def test_a_restarted_learner_says_how_many_updates_were_lost(
+    tmp_path: Path, record: Recovered, lost: int, told: str
+) -> None:
+    found: list[tuple[Recovered, int]] = []
+    kept = Kept(tmp_path, recovered=lambda *given: found.append(given))
+    kept.observer.report("m", Report(0, 10, 4, waiting=0, version=30))
+    kept.observer.report("m", record)
+    assert found == [(record, lost)]
+    (note,) = kept.notes
+    assert re.search(told, note)
 
 
 def test_members_go_on_from_what_was_saved(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from gossamer.exchange.broadcast.parameters import Parameters, Published
 from gossamer.exchange.flat import Flat
 from gossamer.exchange.gossip.records import Record
 from gossamer.program import Context
-from gossamer.task import Note
+from gossamer.task import Recovered
 
 RECOVERY = 10.0  # seconds that a restarted learner waits for an actor's host to offer its copy
 OTHERS = 1.0  # and then for others, whose copies may be newer: they ask twice a second
@@ -51,16 +51,10 @@ def _recovered(ctx: Context, parameters: Parameters, flat: Flat, version: Versio
         ctx.sleep(OTHERS)
     offered = parameters.offered()
     if offered is None or offered.version <= version:
-        ctx.report(Note(f"learner restarted from its last checkpoint, update {version:,}: later updates are lost"))
+        ctx.report(Recovered(version, version, copied=False))
         return version
     flat.swap(offered.parameters.clone().to(flat.vector.device))
-    lost = offered.version - version
-    ctx.report(
-        Note(
-            f"learner restarted with the parameters of update {offered.version:,} from an actor's host and the "
-            f"optimizer of its last checkpoint, {lost:,} updates before"
-        )
-    )
+    ctx.report(Recovered(offered.version, version, copied=True))
     return offered.version
 
 

@@ -27,7 +27,7 @@ from gossamer.launch.ray.launcher import Ray
 from gossamer.loops import learn
 from gossamer.program import Answer, Wait, waits
 from gossamer.spaces import Spec
-from gossamer.task import Note
+from gossamer.task import Recovered
 
 pytestmark = pytest.mark.ray
 QUICK = Ray(call_seconds=2.0, stop_seconds=2.0)
@@ -121,8 +121,8 @@ class Keeper(Watcher):
 
     def report(self, worker: str, record: Any) -> None:
         super().report(worker, record)
-        if isinstance(record, Note):
-            self.notes.append(record.text)
+        if isinstance(record, Recovered):
+            self.notes.append(record.told(0))
 
 
 def test_actors_of_a_host_that_is_killed_come_back(tmp_path: Path) -> None:
