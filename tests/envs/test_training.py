@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from some_runs import checkpoint, rows
 
 import gossamer
@@ -43,6 +45,20 @@ class Recalls(gymnasium.Env):
         return {"age": self.age, "last": self.last}
     def load_state_dict(self, state):
         self.age, self.last = state["age"], state["last"]
+"""
+OWN = """
+import torch
+from torch import nn
+
+class Joined(nn.Module):
+    "One layer for all parts of an observation side by side."
+    def __init__(self, shapes):
+        super().__init__()
+        self.shapes = shapes
+        self.layer = nn.Linear(sum(torch.Size(shape).numel() for shape in shapes.values()), 16)
+    def forward(self, parts):
+        assert {name: part.shape[1:] for name, part in parts.items()} == self.shapes
+        return self.layer(torch.cat([parts[name].flatten(1) for name in self.shapes], 1)).tanh()
 """
 QUICK: dict[str, Any] = {"steps": 2_000, "num_envs": 4, "threads": 1}
 LOCKED: dict[str, Any] = {"sync": "lock-step", "interval": 1}
@@ -94,6 +110,25 @@ def test_every_architecture_takes_every_kind_of_observation(tmp_path: Path, kind
     film = gossamer.record(run.directory, out=tmp_path / "film.gif")
     assert (film.steps, film.score) == (4, 4.0)
     assert film.path.stat().st_size > 0
+
+
+def test_a_network_of_one_s_own_takes_every_part_of_an_observation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_networks.py").write_text(OWN)
+    monkeypatch.delitem(sys.modules, "own_networks", raising=False)
+
+    def weights() -> torch.Tensor:
+        return checkpoint(run.directory)["workers"]["act_and_learn"]["learner"]["model"]["torso.layer.weight"]
+
+    run = trained(tmp_path, "more_envs:nested", network="own_networks:Joined", memory="gru", steps=400)
+    before = weights()
+    # a picture of 2 x 3 x 4, two angles, one of 3, five switches, one of 2 and one of 3: 24 + 2 + 3 + 5 + 2 + 3 numbers
+    assert before.shape == (16, 39)
+    assert gossamer.resume(run.directory, steps=800).result["steps"] >= 800
+    assert not (weights() == before).all(0).any()  # each number has been learned from
+    assert gossamer.evaluate(run.directory, episodes=2).returns == [4.0, 4.0]
+    assert gossamer.record(run.directory, out=tmp_path / "film.gif").score == 4.0
 
 
 def test_a_small_picture_does_not_fit_a_large_network(tmp_path: Path) -> None:
