@@ -64,6 +64,11 @@ def save_always(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+def without_plots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let runs of several members end without their picture, which takes most of the time of a short run."""
+    monkeypatch.setattr("gossamer.diagnostics.plots.draw", lambda gossip, path: None)
+
+
 def start(*arguments: str | Path, program: str | None = None) -> subprocess.Popen[str]:
     """The command, or a script of its own, in the background."""
     words = [sys.executable, *(["-m", "gossamer.cli"] if program is None else ["-c", program]), *map(str, arguments)]

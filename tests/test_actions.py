@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from some_runs import rows
+from some_runs import rows, without_plots
 
 import gossamer
 
@@ -104,7 +104,10 @@ def test_every_surrogate_learns_from_older_batches_with_memory_and_continuous_ac
 
 @kinds
 @pytest.mark.parametrize("architecture", ["paac", "gala", "pala"])
-def test_a_run_resumes_plays_and_its_members_compare_policies(tmp_path: Path, kind: str, architecture: str) -> None:
+def test_a_run_resumes_plays_and_its_members_compare_policies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, architecture: str
+) -> None:
+    without_plots(monkeypatch)
     bounded = {"sync": "bounded", "staleness": 4, "interval": 1}
     members = {"paac": {}, "gala": {"learners": 2, **bounded}, "pala": {"learners": 1, **bounded}}[architecture]
     run = trained(tmp_path, kind, architecture, steps=400, num_envs=4, rollout_length=8, **members)
