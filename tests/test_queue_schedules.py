@@ -20,7 +20,7 @@ from torch.optim import SGD
 from gossamer.architectures import impala
 from gossamer.exchange import Broadcast, Link
 from gossamer.exchange.broadcast import Parameters, Published, fetch
-from gossamer.experience import Batching, QueueReader, Slots, TrajectoryQueue
+from gossamer.experience import Batching, QueueReader, Replay, Slots, TrajectoryQueue
 from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.program import Answer, Context, Program, Silent, Stopped
 from gossamer.task import Report
@@ -28,6 +28,7 @@ from gossamer.tools.actors.ledger import Acted
 from gossamer.tools.actors.workers import Workload, rollouts
 from gossamer.tools.actors.workers import act as act_rollouts
 from gossamer.tools.stand_in import Point, StandIn, descend
+from gossamer.training.budget import Budget
 
 STEPS = 60  # rollouts in a run
 NOTHING = torch.zeros(1)
@@ -130,9 +131,12 @@ class Dying(Watcher):
 
 ROLLOUTS = 40  # in a run
 HOSTS, LEARNERS = 2, 2
+SIZE = 6  # rollouts kept for replay
 WIRINGS: dict[str, dict[str, Any]] = {
     "in turn": {"depth": 1},
     "reuse": {"depth": 4, "reuse": 3},
+    "replay": {"depth": 3, "replay_share": 0.5},
+    "reuse and replay": {"depth": 3, "reuse": 2, "replay_share": 0.5},
     "learners": {"depth": 3, "reuse": 2, "learners": LEARNERS},
 }
 
@@ -141,9 +145,10 @@ WIRINGS: dict[str, dict[str, Any]] = {
 class Passed:
     """A learner has passed over a batch."""
 
-    positions: Sequence[int]  # in the run's budget, of its rollouts
     number: int  # of the batch in the queue
-    lag: Sequence[int]  # in updates, of each
+    version: int  # of the learner's parameters
+    rollouts: Sequence[tuple[int, int]]  # (number of the rollout, version that acted)
+    first: bool  # whether it is the first pass
 
 
 def learn_rollouts(
@@ -154,23 +159,27 @@ def learn_rollouts(
     *,
     batching: Batching,
     reuse: int,
-    **_: Any,
+    replay_share: float,
+    replay_size: int,
 ) -> None:
     """Stands in for the loop, like `tools.actors.workers.learn`, and reports the rollouts of every pass."""
     learner, rng = StandIn(Point()), random.Random(f"learn {ctx.rank} {ctx.restarts}")
+    replay = Replay(replay_share, replay_size, torch.Generator().manual_seed(task.seed)) if replay_share else None
     with closing_link(exchange.join(ctx, learner)) as link, suppress(Stopped):
         slots = Slots([rollouts(batching.slots) for _ in range(batching.depth)], batching.slots)
         version = partial(link.refresh, learner.model)
-        experience = QueueReader(queue, slots, version=version, reuse=reuse)
+        experience = QueueReader(queue, slots, version=version, reuse=reuse, replay=replay)
         opt = SGD(learner.model.parameters(), 0.0)
         while ctx.claim(0) is not None:
             batch = experience.batch()
             if batch is None:
                 link.finish(partial(descend, opt))
+                ctx.save(version())
                 break
             ctx.sleep(task.update_time * rng.random())
-            lag = (version() - batch.data.version).tolist()
-            ctx.report(Passed(batch.data.action[0].tolist(), batch.key, lag))
+            numbers, acted = batch.data.action[0].tolist(), batch.data.version.tolist()
+            found = tuple(zip(numbers, acted, strict=True))
+            ctx.report(Passed(batch.key, version(), found, batch.fresh > 0))
             link.step(partial(descend, opt))
             experience.trained(batch)
 
@@ -184,35 +193,62 @@ def closing_link(link: Link) -> Iterator[Link]:
 
 
 class Passes(Silent):
-    """Grants every rollout a position of its own, which no crash gives back, and counts the passes over each."""
+    """Grants rollouts within a budget, to which those that a crash takes return, and counts the passes over each. Every
+    rollout has a number of its own."""
 
-    def __init__(self) -> None:
-        self.claimed, self.acted, self.passes = 0, set[int](), Counter[int]()
-        self.lag: list[tuple[int, int]] = []  # (number of the batch, lag of one of its rollouts)
+    def __init__(self, share: float) -> None:
+        """`share`: of replayed rollouts in a batch."""
+        self.budget, self.granted, self.share = Budget(ROLLOUTS), 0, share
+        self.acted, self.passes, self.replayed = set[int](), Counter[int](), Counter[int]()
+        self.lag: list[tuple[int, int]] = []  # (number of the batch, lag of one of its new rollouts)
+        self.last: dict[str, int] = {}  # learner -> its version at the end
+        self._versions: dict[int, int] = {}  # rollout -> version that acted
+        self._known: dict[str, list[int]] = {}  # learner -> its new rollouts, since its host has been restarted
+        self._fresh: dict[tuple[str, int], int] = {}  # learner and batch -> its new rollouts
 
     def claim(self, worker: str, steps: int, *, idle: bool = True) -> int | Answer:
-        if steps and self.claimed == ROLLOUTS:
+        if self.budget.lease(worker, steps) is None:
             return Answer.END
-        self.claimed += bool(steps)
-        return self.claimed - bool(steps)
+        self.granted += bool(steps)
+        return self.granted - bool(steps)
+
+    def died(self, worker: str) -> None:
+        self.budget.release(worker)
+        self._known.pop(worker, None)
+
+    def save(self, name: str, state: int) -> None:
+        self.last[name] = state
 
     def report(self, worker: str, record: Any) -> None:
         if isinstance(record, Passed):
-            self.passes.update(record.positions)
-            self.lag.extend((record.number, lag) for lag in record.lag)
+            self._passed(worker, record)
         elif isinstance(record, Acted):
+            self.budget.report(worker, 1)
             self.acted.add(record.position)
+
+    def _passed(self, learner: str, passed: Passed) -> None:
+        known, batch, size = self._known.setdefault(learner, []), (learner, passed.number), len(passed.rollouts)
+        if passed.first:  # this share of every batch but the first is old
+            self._fresh[batch] = size - round(self.share * size) if known else size
+        fresh, old = passed.rollouts[: self._fresh[batch]], passed.rollouts[self._fresh[batch] :]
+        assert all(self._versions.setdefault(number, version) == version for number, version in passed.rollouts)
+        self.passes.update(number for number, _ in fresh)
+        self.lag.extend((passed.number, passed.version - version) for _, version in fresh)
+        self.replayed.update(number for number, _ in old)
+        if passed.first:
+            assert {number for number, _ in old} <= set(known[-SIZE:])
+            known += [number for number, _ in fresh]
 
 
 @pytest.mark.parametrize("wiring", WIRINGS.values(), ids=WIRINGS)
 @pytest.mark.parametrize("crashing", [False, True], ids=["", "crashes"])
 @sweep(200, 25)
 def test_every_schedule_between_hosts(wiring: dict[str, Any], crashing: bool, seeds: range) -> None:
-    given = {"learners": 1, "reuse": 1, **wiring}
+    given = {"learners": 1, "reuse": 1, "replay_share": 0.0, "replay_size": SIZE, **wiring}
     learners, depth, reuse = given["learners"], given["depth"], given["reuse"]
     task = Workload(rollout_length=1, step_time=1.0, jitter=1.0, update_time=0.5, updates=1)
     for seed in seeds:
-        rng, passes = random.Random(seed), Passes()
+        rng, passes = random.Random(seed), Passes(given["replay_share"])
         hosts = [f"actors{i}" for i in range(HOSTS)] + ["learner"]
         slots = learners * HOSTS  # of a batch of each learner: a rollout of each actor
         half = ROLLOUTS / slots / 2  # seconds, about: no worker has ended before
@@ -225,19 +261,26 @@ def test_every_schedule_between_hosts(wiring: dict[str, Any], crashing: bool, se
             ),
             passes,
         )  # fmt: skip
-        trained = set(passes.passes)
-        assert max(passes.passes.values()) <= reuse, seed
-        assert trained <= set(range(ROLLOUTS)), seed
         crashes = Counter(host for _, host in simulation.crashes)
-        # With a host of actors each of them loses the rollout at hand; with the learners, all that is in their queues
-        # and what the actors have at hand.
-        lost = learners * crashes.total() - learners * crashes["learner"] + (depth + 1) * slots * crashes["learner"]
-        assert ROLLOUTS - len(trained) <= lost, seed
-        if not crashes["learner"]:
-            assert passes.acted <= trained, seed  # what was handed over is not lost
+        died = learners * (crashes.total() - crashes["learner"])  # actors, each with a rollout at hand
+        trained = set(passes.passes)
+        assert passes.budget.acted == len(passes.acted) == ROLLOUTS, seed  # what a crash took was acted again
+        # Each actor that died may have handed over the rollout of which it had not reported.
+        assert len(trained - passes.acted) <= died, seed
+        assert ROLLOUTS <= passes.granted <= ROLLOUTS + died, seed
+        # With the learners, all that is in their queues is lost, and what the actors have at hand.
+        assert len(passes.acted - trained) <= (depth + 1) * slots * crashes["learner"], seed
+        if crashes["learner"]:
+            assert max(passes.passes.values()) <= reuse, seed
+        else:  # each batch is passed over so often, but for the last ones
+            assert Counter(passes.passes.values()).most_common(1)[0][0] == max(passes.passes.values()) == reuse, seed
             assert min(lag for _, lag in passes.lag) >= 0, seed
-        if learners == 1 or not crashes["learner"]:
-            # The slots of the first batches are free from the beginning: their actors do not wait for the learner,
-            # whose first reuse - 1 rounds of passes are shorter than the others: 1, 2, .. reuse - 1 passes.
-            first = reuse * (reuse - 1) // 2
-            assert max(lag - first * (number < depth) for number, lag in passes.lag) <= (depth - 1) * reuse, seed
+        # The slots of the first batches are free from the beginning: their actors do not wait for the learner, whose
+        # first reuse - 1 rounds of passes are shorter than the others: 1, 2, .. reuse - 1 passes.
+        first = reuse * (reuse - 1) // 2
+        assert max(lag - first * (number < depth) for number, lag in passes.lag) <= (depth - 1) * reuse, seed
+        # Actors begin rollouts of the first batches before a restarted learner has parameters, maybe older ones.
+        assert min((lag for number, lag in passes.lag if number >= depth), default=0) >= 0, seed
+        assert bool(passes.replayed) == bool(given["replay_share"]), seed
+        assert len(passes.last) == learners, seed
+        assert len(set(passes.last.values())) == 1, seed
