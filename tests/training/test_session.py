@@ -49,8 +49,10 @@ def slow_down(monkeypatch: pytest.MonkeyPatch, *, step: float = 0.0, update: flo
         time.sleep(update)
         return real_update(learner, *given)
 
-    monkeypatch.setattr(ToyVector, "step", slow_step)
-    monkeypatch.setattr(Learner, "update", slow_update)
+    if step:
+        monkeypatch.setattr(ToyVector, "step", slow_step)
+    if update:
+        monkeypatch.setattr(Learner, "update", slow_update)
 
 
 def test_every_architecture_is_covered() -> None:
@@ -121,12 +123,13 @@ def test_dropped_steps_are_those_that_were_not_learned_from_and_a_resumed_run_ac
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Counter gives 0 + 1 + .. + 9 = 45 whatever is done. The actor ends the run with the 100th episode of 10 steps,
-    # while full batches wait for the slow learner.
-    slow_down(monkeypatch, update=0.03)
-    given: dict[str, Any] = {"rollout_length": 10, "steps": 1_400, "stop_at_return": 45.0, "actors": 1, "depth": 4}
+    # after 25 rollouts, while the slow learner has not passed over all of them.
+    slow_down(monkeypatch, update=0.1)
+    given: dict[str, Any] = {"rollout_length": 10, "steps": 1_400, "stop_at_return": 45.0, "actors": 1, "depth": 30}
     found = trained(tmp_path, name, env="counter", **given)
     assert found["steps"] < 1_400
     assert found["dropped"] == found["steps"] - found["learned"] > 0
+    monkeypatch.undo()
     gossamer.resume(tmp_path / "run")
     told = f"{found['dropped']:,} steps that were in the queue, or acted since the checkpoint, are acted again"
     assert told in (tmp_path / "run" / LOG).read_text()
