@@ -158,7 +158,8 @@ class Learner:
         self.opt.load_state_dict({"state": {int(k): v for k, v in state["optimizer"].items()}, "param_groups": groups})
         for parameter, kept in self.opt.state.items():
             for name, tensor in kept.items():
-                if tensor.shape == parameter.shape:  # fused Adam needs moments in the parameter's memory layout
-                    kept[name] = torch.empty_like(parameter).copy_(tensor)
+                # Fused Adam needs moments in the parameter's memory layout. Copies leave `state` as it is
+                like = parameter if tensor.shape == parameter.shape else tensor
+                kept[name] = torch.empty_like(like).copy_(tensor)
         self.rng.set_state(torch.as_tensor(state["rng"]).cpu())
         self.steps, self.updates = int(state["steps"]), int(state["updates"])

@@ -117,6 +117,7 @@ class Player:
     def __init__(self, ctx: Context, task: Task, env: VectorEnv, exchange: Broadcast) -> None:
         """`task`: see `prepared`. Waits for the learner's first parameters."""
         self.task, self.env, self.clock = task, env, Clock()
+        ctx.report(host_info(device=task.device, dtype=task.network.dtype, threads=torch.get_num_threads()))
         self.model = model = build(task, env.spec)
         self._source = source = exchange.follow(model)
         when = f" {source.version}" if source.version else ""  # actors of a resumed run act anew

@@ -103,6 +103,16 @@ def test_a_saved_state_does_not_change_afterwards() -> None:
     assert differences(saved, as_it_was.state_dict()) == []
 
 
+def test_a_loaded_state_does_not_change_afterwards() -> None:
+    first, second = batches(VECTOR, 2)
+    saving, loading = (Learner(a_task(), VECTOR) for _ in range(2))
+    saving.update(first, AloneLink(), 0)
+    saved, as_it_was = saving.state_dict(), saving.state_dict()
+    loading.load_state_dict(saved)
+    loading.update(second, AloneLink(), 0)
+    assert differences(saved, as_it_was) == []
+
+
 def test_a_state_saved_before_the_first_update_can_be_gone_on_from() -> None:
     (batch,) = batches(VECTOR, 1)
     straight, resumed = (Learner(a_task(), VECTOR) for _ in range(2))

@@ -73,6 +73,8 @@ def test_learning_in_turn_with_acting_has_no_lag_but_that_of_its_minibatches(
     parts |= {"actors_wait", "learner_waits", "load"} if name in QUEUES else set()
     parts |= {"parameters_wait", "send"} if name in QUEUES and "hosts" in given else set()
     assert found["time"].keys() == parts
+    if name in QUEUES:
+        assert found["hosts"].keys() == ({"learner", "actors0"} if "hosts" in given else {"learner"})
     assert min(found["time"].values()) >= 0
     assert sum(found["time"].values()) == pytest.approx(1, abs=0.5e-4 * len(parts))  # each is rounded
 
