@@ -68,7 +68,7 @@ def test_one_observation_is_a_row_of_a_batch(runs: Runs) -> None:
         for i, (obs, _) in enumerate(games.now):
             policy.reset()
             one = policy.act(obs)
-            np.testing.assert_allclose(one, batch[i], rtol=1e-5)
+            np.testing.assert_allclose(one, batch[i], rtol=1e-5, atol=1e-6)
             assert policy.action_space.contains(one)
         assert (type(one) is int) == (policy.action_space.shape == ())
 
@@ -90,7 +90,7 @@ def test_memory_is_kept_until_an_episode_begins(runs: Runs) -> None:
     policy.reset()
     state(np.stack([first, first]))
     both = state(np.stack([second, first]), begins=[False, True])
-    np.testing.assert_allclose(both, np.concatenate([later, fresh]), rtol=1e-5)
+    np.testing.assert_allclose(both, np.concatenate([later, fresh]), rtol=1e-5, atol=1e-6)
     with pytest.raises(UserError, match=r"obs: a batch of 1, and the recurrent state is of 2; reset\(\) first"):
         policy.act(first)
 
