@@ -46,6 +46,7 @@ class Learner:
         self.rng = task.generator("learn", rank)
         self.steps = 0  # environment steps learned from
         self.updates = 0  # optimizer steps
+        self.waited = 0.0  # seconds, for gradients of other learners
         self._lag = Counter[int]()
 
     @cached_property
@@ -90,6 +91,7 @@ class Learner:
             self.opt.zero_grad(set_to_none=True)
             loss.total.backward()  # type: ignore[no-untyped-call]
             stepped = link.step(self._step)
+            self.waited += stepped.waited
             if not stepped.finite:
                 raise NonFinite(f"{self._culprit(batch, loss)} became NaN or infinite at step {position:,}")
             self.updates += 1

@@ -79,8 +79,12 @@ class Trainer:
 
     def update(self, batch: Batch) -> dict[str, float]:
         """Train on a batch. Return the means of the metrics that its losses report."""
+        before = self.learner.waited
         with self.clock("update"):
             metrics = self.learner.update(batch.data, self.link, batch.position)
+        if waited := self.learner.waited - before:
+            self.clock.add("update", -waited)
+            self.clock.add("gradients_wait", waited)
         self._fresh += batch.fresh
         return metrics
 

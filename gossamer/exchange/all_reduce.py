@@ -6,8 +6,9 @@ what they observed, and each includes the moments of all learners together.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import torch
@@ -106,8 +107,11 @@ class AllReduceLink:
             learner.model.share = self._share
 
     def step(self, local: LocalStep) -> Stepped:
-        self._local = local
-        return self._apply(self._exchange(Gradient(self._flat.gradient(), self._learner.rate)), local)
+        self._local, mine = local, Gradient(self._flat.gradient(), self._learner.rate)
+        start = time.perf_counter()
+        every = self._exchange(mine)
+        waited = time.perf_counter() - start
+        return replace(self._apply(every, local), waited=waited)
 
     def finish(self, local: LocalStep) -> None:
         while every := self._exchange(None):

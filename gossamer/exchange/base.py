@@ -20,6 +20,7 @@ class Stepped:
 
     norm: Tensor  # []  global L2 norm of the gradient before clipping
     finite: bool  # whether loss and gradient were finite; if not, the parameters are unchanged
+    waited: float = 0.0  # seconds until the gradients of other learners were there
 
 
 LocalStep: TypeAlias = Callable[[], Stepped]  # clips the gradients in `.grad` and takes one optimizer step

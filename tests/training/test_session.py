@@ -72,6 +72,7 @@ def test_learning_in_turn_with_acting_has_no_lag_but_that_of_its_minibatches(
     parts = {"env", "inference", "update", "other"}
     parts |= {"actors_wait", "learner_waits", "load"} if name in QUEUES else set()
     parts |= {"parameters_wait", "send"} if name in QUEUES and "hosts" in given else set()
+    parts |= {"gradients_wait"} if given.get("learners") == 2 and name in QUEUES else set()
     assert found["time"].keys() == parts
     if name in QUEUES:
         assert found["hosts"].keys() == ({"learner", "actors0"} if "hosts" in given else {"learner"})
