@@ -42,9 +42,7 @@ class Checked(VTrace):
         return model
 
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
-        check_steps(batch, self.gamma)
-        check_policy(model, batch, self.gamma)
-        found = steps_of(batch)
+        found = checked(model, batch, self.gamma)
         self.seen.extend(found)
         if self.file is not None:
             with open(self.file, "a") as file:
@@ -66,10 +64,15 @@ class CheckedMembers(PPO):
         return model
 
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
-        check_steps(batch, self.gamma)
-        check_policy(model, batch, self.gamma)
-        self.seen.setdefault(id(model), []).extend(steps_of(batch))
+        self.seen.setdefault(id(model), []).extend(checked(model, batch, self.gamma))
         yield from super().losses(model, batch, rng)
+
+
+def checked(model: nn.Module, batch: Trajectory, gamma: float) -> list[Seen]:
+    """Check a batch, and return its steps."""
+    check_steps(batch, gamma)
+    check_policy(model, batch, gamma)
+    return steps_of(batch)
 
 
 def steps_of(batch: Trajectory) -> list[Seen]:

@@ -23,7 +23,7 @@ from gossamer.diagnostics.bound import (
     projection_error,
 )
 from gossamer.diagnostics.divergence import policy_divergence
-from gossamer.diagnostics.traffic import Totals, median_age
+from gossamer.diagnostics.traffic import Totals, median_age, staleness
 from gossamer.exchange.gossip.projection import DIMENSIONS
 from gossamer.exchange.gossip.records import Cut, InTransit, Record, Tracked, Traffic
 
@@ -122,20 +122,19 @@ class ConsensusMonitor:
     def row(self) -> dict[str, float | None]:
         """Return a row of `metrics.jsonl`: the last window's figures and the traffic since the last row.
 
-        Unknown values are None; the row is empty if no member has reported an exchange. In the mean, messages of
-        senders ahead of their receivers count as staleness 0."""
+        Unknown values are None; the row is empty if no member has reported an exchange."""
         with self._changed:
             if not self._members:
                 return {}
             since, self._since = self._since, Totals()
             before, self._row_at = self._row_at, self._when()[1]
-            behind, all_the_time = since.staleness, (self._row_at - before) * len(self._members)
-            mean = sum(max(0, k) * count for k, count in behind.items()) / behind.total() if behind else None
+            all_the_time = (self._row_at - before) * len(self._members)
+            mean, most = staleness(since.staleness)
             figures = {f"gossip/{name}": self._last(name) for name in SHOWN}
             return {
                 **figures,
                 "gossip/staleness_mean": mean,
-                "gossip/staleness_max": max(0, *behind) if behind else None,
+                "gossip/staleness_max": most,
                 "gossip/age_ms_median": median_age(since.ages),
                 "gossip/waited": since.waited / all_the_time if all_the_time > 0 else 0.0,
                 "gossip/refused": since.refused,
@@ -167,12 +166,8 @@ class ConsensusMonitor:
     def overall(self) -> dict[str, Any]:
         """Staleness of the run's messages in iterations, and the seconds that members waited for each other."""
         with self._changed:
-            behind = self.totals.staleness
-            if not behind:
-                return {"waited_seconds": round(self.totals.waited, 3)}
-            mean = sum(max(0, k) * count for k, count in behind.items()) / behind.total()
-            staleness = {"mean": mean, "max": max(0, *behind)}
-            return {"staleness": staleness, "waited_seconds": round(self.totals.waited, 3)}
+            mean, most = staleness(self.totals.staleness)
+            return {"staleness": {"mean": mean, "max": most}, "waited_seconds": round(self.totals.waited, 3)}
 
     def _projection(self) -> dict[str, Any]:
         """Expected and measured error of estimates from projections."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,6 +73,15 @@ class Totals:
         }
         counts = (state["sent"], state["mixed"], state["refused"], state["waited"])
         return Totals(*counts, Counter(staleness), Counter(ages), edges)
+
+
+def staleness(behind: Mapping[int, int]) -> tuple[float | None, int | None]:
+    """Return mean and maximum of a histogram of iterations, in which senders ahead of their receivers count as 0; None
+    without messages."""
+    total = sum(behind.values())
+    if not total:
+        return None, None
+    return sum(max(0, k) * count for k, count in behind.items()) / total, max(0, *behind)
 
 
 def median_age(ages: Counter[int]) -> float | None:

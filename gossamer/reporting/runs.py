@@ -58,7 +58,7 @@ class LoadedRun:
     label: str | None  # None: to be named after its settings
     evaluations: Mapping[str, Games]  # by protocol, of `gossamer evaluate`
     beside: Games | None  # the last evaluation beside training (`--eval-every`)
-    staleness: Counter[int]  # iterations that the sender was behind (0: ahead) -> averaged messages; of gossip
+    staleness: Counter[int]  # iterations that the sender was behind (< 0: ahead) -> averaged messages; of gossip
     shares: Mapping[str, float]  # part -> share of the members' time
 
     @property
@@ -227,7 +227,7 @@ def _staleness(file: Path) -> Counter[int]:
     with _reading(file):
         found = json.loads(file.read_text())["traffic"]["staleness"] if file.exists() else {}
         for behind, messages in found.items():
-            counts[max(0, int(behind))] += int(messages)
+            counts[int(behind)] += int(messages)
     return counts
 
 

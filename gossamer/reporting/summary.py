@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from gossamer.diagnostics.traffic import staleness
 from gossamer.reporting import comparison as compared
 from gossamer.reporting import measures, statistics
 from gossamer.reporting.comparison import Comparison, Method
@@ -130,12 +131,12 @@ def _speed(comparison: Comparison) -> Iterator[Entry]:
 def _staleness(runs: Sequence[LoadedRun]) -> Entry:
     """Policy lag in optimiser steps; in gossip, iterations between the sender of a message and its receiver."""
     lags = [lag for run in runs if (lag := run.result.get("policy_lag")) and "mean" in lag]
-    behind = sum((run.staleness for run in runs), Counter[int]())
+    mean, most = staleness(sum((run.staleness for run in runs), Counter[int]()))
     return {
         "policy_lag_mean": float(np.mean([lag["mean"] for lag in lags])) if lags else None,
         "policy_lag_max": max((lag["max"] for lag in lags), default=None),
-        "gossip_staleness_mean": sum(k * n for k, n in behind.items()) / behind.total() if behind else None,
-        "gossip_staleness_max": max(behind, default=None),
+        "gossip_staleness_mean": mean,
+        "gossip_staleness_max": most,
     }
 
 

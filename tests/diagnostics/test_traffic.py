@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gossamer.diagnostics.traffic import NEWEST, Edge
+from gossamer.diagnostics.traffic import NEWEST, Edge, staleness
 
 
 def test_few_messages_have_their_plain_mean() -> None:
@@ -18,3 +18,9 @@ def test_an_edge_forgets_old_messages() -> None:
     edge = edge.after(NEWEST // 2, NEWEST // 2)  # staleness 1: half of the newest messages
     assert edge.staleness == pytest.approx(3.0)
     assert edge.after(NEWEST, 0).staleness == 0.0
+
+
+def test_a_sender_that_is_ahead_is_not_stale() -> None:
+    assert staleness({}) == (None, None)
+    assert staleness({-3: 1, 0: 1, 4: 2}) == (2.0, 4)  # (0 + 0 + 4 + 4) / 4
+    assert staleness({-3: 2}) == (0.0, 0)

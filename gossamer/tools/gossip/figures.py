@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gossamer.diagnostics.traffic import staleness
 from gossamer.launch.simulation import Simulation
 from gossamer.tools.gossip.ledger import Ledger
 from gossamer.tools.gossip.scenario import Scenario
@@ -41,11 +42,11 @@ def figures(s: Scenario, simulation: Simulation, ledger: Ledger, seconds: float)
     clocks = {name: clock for name, clock in simulation.clocks.items() if name.startswith("stand_in")}
     present = sum(clocks.values())
     distance = ledger.distance()
-    behind = sum(max(0, k) * n for k, n in ledger.staleness.items())
+    mean, most = staleness(ledger.staleness)
     return {
         "efficiency": round(ledger.worked / present, 4) if present else None,
-        "staleness_max": max(0, *ledger.staleness) if ledger.staleness else None,
-        "staleness_mean": round(behind / ledger.mixed, 2) if ledger.mixed else None,
+        "staleness_max": most,
+        "staleness_mean": None if mean is None else round(mean, 2),
         "distance": None if distance is None else round(distance, 5),
         "waited": round(sum(simulation.waited[name] for name in clocks) / present, 4) if present else None,
         "exchanged": round(ledger.mixed / max(1, ledger.iterations), 3),
