@@ -18,6 +18,7 @@ from gossamer.errors import UserError
 from gossamer.storage.directory import load_config
 
 STEPS, SEED = 12, 5  # longer than an episode of each of them
+EPISODES = 60
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +111,45 @@ def test_predict_is_act_with_the_state_passed(runs: Runs, kind: str) -> None:
         predicting.predict(games.obs, deterministic=True, action_masks=games.mask)[0],
         greedy.act(games.obs, mask=games.mask),
     )
+
+
+def returns_of(policy: gossamer.TrainedPolicy, games: Games, episodes: int) -> list[tuple[float, int]]:
+    """Returns and lengths of episodes as they end: of each environment an equal share."""
+    sums, lengths, begins = np.zeros(len(games.envs)), np.zeros(len(games.envs), int), True
+    ended: list[list[tuple[float, int]]] = [[] for _ in games.envs]
+    order: list[tuple[float, int]] = []
+    while len(order) < episodes:
+        rewards, begins = games.step(policy.act(games.obs, begins=begins))
+        sums, lengths = sums + rewards.astype(np.float32), lengths + 1
+        for i in np.flatnonzero(begins):
+            if len(ended[i]) < episodes // len(games.envs):
+                ended[i].append((sums[i], lengths[i]))
+                order.append(ended[i][-1])
+            sums[i], lengths[i] = 0, 0
+    return order
+
+
+@pytest.mark.parametrize("greedy", [False, True])
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("kind", ["discrete, from -1", "LSTM", "Box, squashed", "Gymnasium id"])
+def test_stable_baselines3_evaluates_a_policy(runs: Runs, kind: str, count: int, greedy: bool) -> None:
+    """It finds the returns that `act` gets in the same environments."""
+    reason = "Stable-Baselines3 is not installed (pip install stable_baselines3)"
+    evaluation = pytest.importorskip("stable_baselines3.common.evaluation", reason=reason)
+    vectors = pytest.importorskip("stable_baselines3.common.vec_env", reason=reason)
+    env, games = vectors.DummyVecEnv([lambda: single(runs(kind))] * count), Games(runs(kind), count, SEED)
+    env.seed(SEED)
+    games.now = [one.reset(seed=SEED + i) for i, one in enumerate(games.envs)]  # as DummyVecEnv seeds them
+    returns, lengths = evaluation.evaluate_policy(
+        gossamer.load(runs(kind), seed=SEED),
+        env,
+        n_eval_episodes=EPISODES,
+        deterministic=greedy,
+        return_episode_rewards=True,
+        warn=False,
+    )
+    expected = returns_of(gossamer.load(runs(kind), greedy=greedy, seed=SEED), games, EPISODES)
+    assert list(zip(returns, lengths, strict=True)) == expected
 
 
 @pytest.fixture(scope="module")
