@@ -4,6 +4,7 @@ What runs do is written by the tests, as a training writes it, so that every ste
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -181,6 +182,48 @@ def test_the_gossip_graph_has_its_staleness_on_the_edges(browser: Browser, tmp_p
         browser.shows("bound 0.4", ".chart .keys")
         browser.driver.find_element(By.ID, "tab-values").click()
         browser.shows("17 in all", "#panel")  # messages, by their age
+
+
+def test_speeds_are_those_of_the_metrics(browser: Browser, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", 3)  # 10, 20, 30 steps at 1, 2, 3 s, all learned, an update for each 5
+    shares = {"time/env": 0.2, "time/update": 0.05, "time/other": 0.75}
+    add_rows(run, 60, 60, learned=45, reused=15, updates=24, steps_per_second=37.0, **shares)  # at 6 s
+    with served(tmp_path) as server:
+        browser.open(at(server, "#/run/run/speed"))
+        browser.shows("steps per second\n37\n148 frames/s", ".tile")  # 4 frames a step
+        browser.shows("4.4", "#panel .keys")
+        # since the first row, in 5 s: 50 steps, 35 learned, 15 reused, 22 updates
+        keys = ["acted 10", "learned 7", "reused 3", "env 0.2", "update 0.05", "other 0.75", "4.4"]
+        assert browser.text("#panel .keys").split("\n") == keys
+        alone = "env\n20 %\n185\nupdate\n5.0 %\n740\nother\n75 %\n–"  # 37 / 0.2, 37 / 0.05
+        browser.shows(alone, "#panel td")
+
+
+def as_value(text: str, like: Any) -> Any:
+    """What the page shows of a setting, as a value of this kind."""
+    if isinstance(like, int | float) and not isinstance(like, bool):
+        return float(text.replace(",", ""))
+    return {"–": None, "true": True, "false": False}.get(text, text)
+
+
+def test_settings_are_those_of_each_run(browser: Browser, tmp_path: Path) -> None:
+    for name, more in {"one": {"learning_rate": 0.004}, "two": {"learning_rate": 0.0025, "memory": "gru"}}.items():
+        trained(tmp_path / name, **more)
+    with served(tmp_path) as server:
+        for name, rate, memory in (("one", 0.004, "none"), ("two", 0.0025, "gru")):
+            browser.open(at(server, f"#/run/{name}/settings"))
+            browser.shows("Host machine", "#panel h2")
+            cells = iter(browser.text("#panel td").split("\n"))
+            config = json.loads((tmp_path / name / "config.json").read_text())
+            groups = {group: values for group, values in config.items() if isinstance(values, dict)}
+            assert browser.text("#panel h2").split("\n")[: len(groups)] == [group.capitalize() for group in groups]
+            found = {
+                group: {next(cells).replace(" ", "_"): as_value(next(cells), like) for like in values.values()}
+                for group, values in groups.items()
+            }
+            assert found == groups
+            assert (found["optimization"]["learning_rate"], found["network"]["memory"]) == (rate, memory)
+        assert browser.errors() == []
 
 
 def test_the_server_restarts(browser: Browser, tmp_path: Path) -> None:
