@@ -207,10 +207,10 @@ def as_value(text: str, like: Any) -> Any:
 
 
 def test_settings_are_those_of_each_run(browser: Browser, tmp_path: Path) -> None:
-    for name, more in {"one": {"learning_rate": 0.004}, "two": {"learning_rate": 0.0025, "memory": "gru"}}.items():
+    for name, more in {"one": {"learning_rate": 0.000248}, "two": {"learning_rate": 0.0025, "memory": "gru"}}.items():
         trained(tmp_path / name, **more)
     with served(tmp_path) as server:
-        for name, rate, memory in (("one", 0.004, "none"), ("two", 0.0025, "gru")):
+        for name, rate, memory in (("one", 0.000248, "none"), ("two", 0.0025, "gru")):
             browser.open(at(server, f"#/run/{name}/settings"))
             browser.shows("Host machine", "#panel h2")
             cells = iter(browser.text("#panel td").split("\n"))

@@ -287,7 +287,7 @@ function settingsCard(name, values) {
               {},
               value === null
                 ? "–"
-                : typeof value === "number"
+                : Number.isInteger(value)
                   ? number(value)
                   : typeof value === "object"
                     ? JSON.stringify(value)
