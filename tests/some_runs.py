@@ -44,7 +44,7 @@ def trained(directory: Path, **given: Any) -> gossamer.Run:
 def checkpoint(directory: Path, which: str = "last") -> Tree:
     """What is in it, but for what no two runs have in common: the seconds they took."""
     tree = Store(directory / "checkpoints").get(which).load()
-    del tree["progress"]["elapsed"]
+    del tree["progress"]["elapsed"], tree["progress"]["spent"]
     return tree
 
 

@@ -43,7 +43,7 @@ class Progress:
     gossip: dict[str, float | None] = field(default_factory=dict)  # how far members are apart, as of the last row
     queue: dict[str, float] = field(default_factory=dict)  # policy lag and waiting batches, as of the last row
     evaluation: dict[str, Any] | None = None  # the last one beside training, a line of evaluations.jsonl
-    spent: dict[str, float] = field(default_factory=dict)  # seconds since the start, by part
+    spent: dict[str, float] = field(default_factory=dict)  # seconds of all sessions, by part
     elapsed_before: float = 0.0  # seconds of the sessions before a resume
     activity: str = ""  # what workers do before they train
     hosts: dict[str, HostStatus] = field(default_factory=dict)  # by name; empty where one process runs everything
@@ -53,6 +53,7 @@ class Progress:
 
     def __post_init__(self) -> None:
         self.started = self._acting_since = self.now()
+        self._spent_before = 0.0  # seconds of the earlier sessions that `spent` accounts for
         self._lock = threading.RLock()  # for what is iterated over: it must not change meanwhile
         self._marks: deque[tuple[float, int]] = deque()  # (second, steps), the last minute of them
         self._row_lag, self._row_waiting = Counter[int](), list[int]()  # since the last row
@@ -138,7 +139,7 @@ class Progress:
         """Fractions of the members' time, by part; `other` is what none of them accounts for."""
         with self._lock:
             spent = dict(self.spent)
-        time_of_all = (self.now() - self.started) * max(1, len(self.members))
+        time_of_all = (self._spent_before + self.now() - self.started) * max(1, len(self.members))
         whole = max(time_of_all, sum(spent.values()), 1e-9)
         shares = {part: seconds / whole for part, seconds in sorted(spent.items())}
         return {**shares, "other": 1 - sum(shares.values())}
@@ -201,6 +202,7 @@ class Progress:
             "recent": _pairs(self.recent),
             "members": {worker: _pairs(episodes) for worker, episodes in self.members.items()},
             "elapsed": self.elapsed,
+            "spent": dict(self.spent),
             "restarts": self.restarts,
         }
 
@@ -221,6 +223,8 @@ class Progress:
         self.waiting = Counter(dict(state.get("waiting", [])))
         self.episodes, self.elapsed_before = int(state["episodes"]), float(state["elapsed"])
         self.restarts = int(state.get("restarts", 0))  # not in checkpoints of 0.2
+        if "spent" in state:  # nor this
+            self.spent, self._spent_before = {**state["spent"]}, self.elapsed_before
         self.recent.extend(_episodes(state["recent"]))
         for worker, pairs in state.get("members", {}).items():  # checkpoints of 0.1 have no more than this
             self.members[worker] = deque(_episodes(pairs), maxlen=RECENT)

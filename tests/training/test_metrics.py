@@ -113,6 +113,21 @@ def test_shares_are_of_all_the_time_that_passed() -> None:
     assert list(begun()[0].shares().items()) == [("other", 1.0)]
 
 
+def test_shares_of_a_resumed_run_are_of_all_its_sessions() -> None:
+    before, watch = begun()
+    go(before, watch, 3, 10, env=1.0)
+    saved = json.loads(json.dumps(before.state_dict()))
+    resumed, watch = begun()
+    resumed.load_state_dict(saved)
+    go(resumed, watch, 1, 10, env=0.5, update=0.5)
+    assert resumed.shares() == {"env": 1.5 / 4, "update": 0.5 / 4, "other": 2 / 4}
+    del saved["spent"]  # as checkpoints before this was saved
+    old, watch = begun()
+    old.load_state_dict(saved)
+    go(old, watch, 1, 10, env=0.5)
+    assert old.shares() == {"env": 0.5, "other": 0.5}
+
+
 def test_shares_of_members_that_work_side_by_side_are_of_their_work() -> None:
     progress, watch = begun()
     go(progress, watch, 1, 10, env=3.0, update=1.0)  # 4 seconds of work within one
