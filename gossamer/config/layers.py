@@ -54,12 +54,6 @@ def small_steps_with_memory(values: Mapping[str, Any], given: Collection[str]) -
     return {"learning_rate": 4e-4, "entropy_coef": 0.02, "epochs": 4, "num_minibatches": 4}
 
 
-def more_passes_without_memory(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
-    """Tuned on Pong: with five passes in place of three, returns rise within fewer steps (seeds 1 and 2: -2 after
-    230,000 steps in place of -8 and -13). A learner that does not act has the time for them."""
-    return {"epochs": 5} if values["memory"] == "none" else {}
-
-
 def small_minibatches(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
     """Minibatches of 256 steps, however many environments a learner has."""
     return _minibatches(values, 256)

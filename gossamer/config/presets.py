@@ -16,7 +16,6 @@ from gossamer.config.layers import (
     critic_without_memory,
     large_steps_with_memory,
     long_rollouts_with_memory,
-    more_passes_without_memory,
     returns_with_memory,
     shared_minibatches,
     small_minibatches,
@@ -188,7 +187,6 @@ LEARNERS = {"gala": _GOSSIP, "pala": _GOSSIP}
 # What an algorithm needs in one architecture only: (architecture, algorithm, kind of environment)
 COMBINATIONS = {
     ("paac", "ppo", "pixels"): Layer("tuned on Pong: longer rollouts of fewer environments", (PAAC(num_envs=16),)),
-    ("appo", "appo", "pixels"): Layer("more passes over each batch", (), (more_passes_without_memory,)),
     ("paac", "ppo", "continuous"): Layer("2,048 steps between updates", (PAAC(num_envs=16),)),
     ("paac", "a2c", "vector"): Layer(
         "tuned on Catch and CartPole-v1: its batches are twice those of a learner of gala or pala",

@@ -64,16 +64,6 @@ def test_pictures_with_memory_have_smaller_steps_unless_options_are_given() -> N
     assert values("catch", algorithm="ppo", memory="lstm").learning_rate == plain.learning_rate  # vectors
 
 
-def test_appo_passes_over_batches_of_pictures_more_often_than_paac_unless_with_memory() -> None:
-    def epochs(architecture: str, algorithm: str, env: str = "catch-pixels", **given: Any) -> Any:
-        return flat(configure(architecture, env=env, algorithm=algorithm, **given))["epochs"]
-
-    assert (epochs("appo", "appo"), epochs("paac", "ppo")) == (5, 3)
-    assert epochs("appo", "appo", memory="lstm") == epochs("paac", "ppo", memory="lstm") == 4
-    assert epochs("appo", "appo", epochs=2) == 2
-    assert epochs("appo", "appo", "catch") == epochs("paac", "ppo", "catch")  # vectors
-
-
 @pytest.mark.parametrize("architecture", ["gala", "pala"])
 def test_gossiping_learners_share_the_environments_and_minibatches_of_one(architecture: str) -> None:
     def of(name: str, **given: Any) -> SimpleNamespace:
