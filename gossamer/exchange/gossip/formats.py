@@ -36,8 +36,8 @@ def pack(vector: Tensor, form: Format) -> list[Tensor]:
     if form == "bf16":
         return [vector.bfloat16()]
     blocks = torch.nn.functional.pad(vector, (0, -vector.numel() % BLOCK)).view(-1, BLOCK)
-    scales = blocks.abs().amax(1, keepdim=True) / 127
-    numbers = (blocks / scales.clamp_min(torch.finfo(torch.float32).tiny)).round_().to(torch.int8)
+    scales = (blocks.abs().amax(1, keepdim=True) / 127).clamp_min(torch.finfo(torch.float32).tiny)
+    numbers = (blocks / scales).round_().to(torch.int8)
     return [scales, numbers]  # [N, 1] float32, [N, BLOCK] int8
 
 
