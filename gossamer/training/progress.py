@@ -223,7 +223,7 @@ class Progress:
         self.waiting = Counter(dict(state.get("waiting", [])))
         self.episodes, self.elapsed_before = int(state["episodes"]), float(state["elapsed"])
         self.restarts = int(state.get("restarts", 0))  # not in checkpoints of 0.2
-        if "spent" in state:  # nor this
+        if "spent" in state:  # older checkpoints have none
             self.spent, self._spent_before = {**state["spent"]}, self.elapsed_before
         self.recent.extend(_episodes(state["recent"]))
         for worker, pairs in state.get("members", {}).items():  # checkpoints of 0.1 have no more than this

@@ -115,9 +115,8 @@ def test_the_shares_of_time_show_that_actors_and_learner_wait_for_each_other(
 
 @pytest.mark.parametrize("name", ["gala", "pala"])
 def test_gossip_has_its_staleness_and_its_waits(name: str, tmp_path: Path) -> None:
-    found = trained(tmp_path, name, learners=2, sync="lock-step")[
-        "gossip"
-    ]  # else a busy machine may deliver no message
+    # With other schedules a run on a busy machine may end before a message arrives.
+    found = trained(tmp_path, name, learners=2, sync="lock-step")["gossip"]
     assert found.keys() == {"staleness", "waited_seconds"}
     assert 0 <= found["staleness"]["mean"] <= found["staleness"]["max"]
     assert found["waited_seconds"] >= 0
