@@ -5,7 +5,7 @@ Legend, used everywhere in the package:
     T  steps of a rollout            t  time index; `_t` is what happened at t, time runs 0..T
     B  parallel environments         O  shape of one observation
     A  shape of one action           P  parameters of one distribution over actions
-    K  environments of one worker process
+    M  entries of an action mask     K  environments of one worker process
 
 A *step* is one decision of the agent in one environment; a *frame* is one frame of the emulator (4 to a step on Atari).
 """

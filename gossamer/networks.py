@@ -21,8 +21,6 @@ from gossamer.options import option, options
 from gossamer.spaces import Spec
 from gossamer.torsos import AutoEncoder, Pair, Parts, TorsoFactory, auto, mlp
 
-IMPOSSIBLE = -1e9  # logit of an invalid action: its probability is 0, and its entropy term 0 and not NaN
-
 
 @options
 class NetworkOptions:
@@ -175,7 +173,7 @@ class ActorCritic(nn.Module):
         policy, value = features.chunk(2, dim=-1) if self._split else (features, features)
         parameters = self.policy(policy)
         if self.spec.layout and MASK in self.spec.layout.places:
-            parameters = parameters.masked_fill(self.spec.layout.part(obs, MASK) == 0, IMPOSSIBLE)
+            parameters = self.actions.masked(parameters, self.spec.layout.part(obs, MASK))
         return self.actions.distribution(parameters), self.value(value).squeeze(-1)
 
     def _features(self, obs: Observations) -> Tensor:

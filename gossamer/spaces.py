@@ -17,6 +17,7 @@ from gossamer.distributions import Bernoullis, Categorical, Categoricals, Distri
 from gossamer.observations import Layout, Part
 
 Bounds: TypeAlias = Literal["clip", "squash", "none"]
+IMPOSSIBLE = -1e9  # logit of an invalid action: its probability is 0, and its entropy term 0 and not NaN
 LEAST_LOG_STD, MOST_LOG_STD = -5.0, 2.0  # of deviations that depend on the observation
 
 
@@ -38,11 +39,15 @@ class Space(Protocol):
     def distribution(self, parameters: Tensor) -> Distribution:
         """The distributions with these parameters [..., P]."""
 
+    def masked(self, parameters: Tensor, mask: Tensor) -> Tensor:
+        """The parameters [..., P] with which invalid choices have probability 0. `mask` [..., M]: 0 for these, an entry
+        for each choice. Raises `NotImplementedError` if the actions are continuous."""
+
     def head(self, features: int, *, state_std: bool = False) -> nn.Module:
         """A policy head: [N, F] -> [N, P]. `state_std`: standard deviations depend on the observation."""
 
     def random(self, rng: np.random.Generator, count: int, mask: Array | None = None) -> Array:
-        """Uniformly drawn actions [count, *shape]. `mask` [count, P]: which choices are valid; discrete ones only."""
+        """Uniformly drawn actions [count, *shape]. `mask` [count, M]: as in `masked`; no use if continuous."""
 
     def to_env(self, actions: Array) -> Array:
         """What the environments get for these actions [B, *shape]."""
@@ -63,6 +68,9 @@ class Discrete:
 
     def distribution(self, parameters: Tensor) -> Distribution:
         return Categorical(parameters)
+
+    def masked(self, parameters: Tensor, mask: Tensor) -> Tensor:
+        return parameters.masked_fill(mask == 0, IMPOSSIBLE)
 
     def head(self, features: int, *, state_std: bool = False) -> nn.Module:
         return nn.Linear(features, self.outputs)
@@ -96,6 +104,9 @@ class MultiDiscrete:
     def distribution(self, parameters: Tensor) -> Distribution:
         return Categoricals(parameters, self.sizes)
 
+    def masked(self, parameters: Tensor, mask: Tensor) -> Tensor:
+        return parameters.masked_fill(mask == 0, IMPOSSIBLE)
+
     def head(self, features: int, *, state_std: bool = False) -> nn.Module:
         return nn.Linear(features, self.outputs)
 
@@ -114,7 +125,7 @@ class MultiDiscrete:
 
 @dataclass(frozen=True)
 class MultiBinary:
-    """n switches."""
+    """n switches. The 2 n entries of a mask are off and on of the first switch, off and on of the second, and so on."""
 
     n: int
 
@@ -131,11 +142,17 @@ class MultiBinary:
     def distribution(self, parameters: Tensor) -> Distribution:
         return Bernoullis(parameters)
 
+    def masked(self, parameters: Tensor, mask: Tensor) -> Tensor:
+        off, on = mask[..., ::2], mask[..., 1::2]
+        return parameters.masked_fill(off == 0, -IMPOSSIBLE).masked_fill(on == 0, IMPOSSIBLE)
+
     def head(self, features: int, *, state_std: bool = False) -> nn.Module:
         return nn.Linear(features, self.outputs)
 
     def random(self, rng: np.random.Generator, count: int, mask: Array | None = None) -> Array:
-        return rng.integers(0, 2, (count, self.n))
+        if mask is None:
+            return rng.integers(0, 2, (count, self.n))
+        return _valid(rng, mask.reshape(count * self.n, 2)).reshape(count, self.n)
 
     def to_env(self, actions: Array) -> Array:
         return actions.astype(np.int8)
@@ -168,6 +185,9 @@ class Box:
 
     def distribution(self, parameters: Tensor) -> Distribution:
         return Gaussian(parameters)
+
+    def masked(self, parameters: Tensor, mask: Tensor) -> Tensor:
+        raise NotImplementedError("continuous actions have no mask")
 
     def head(self, features: int, *, state_std: bool = False) -> nn.Module:
         return (StateGaussianHead if state_std else GaussianHead)(features, len(self.low))

@@ -11,15 +11,15 @@ import numpy as np
 from gossamer.data import Array
 from gossamer.envs.leaves import BYTES, InvalidObservation
 from gossamer.observations import MASK, Part
-from gossamer.spaces import Discrete, MultiDiscrete, Space
+from gossamer.spaces import Discrete, MultiBinary, MultiDiscrete, Space
 
 
 @dataclass(frozen=True)
 class Mask:
-    """A `leaves.Kind`: one array, or a tuple with one array for each choice. Entries from 0 to 1; those above 0 are
-    valid."""
+    """A `leaves.Kind`: one array [M], or one array for each choice, in a tuple or, if all have the same size, as rows.
+    Entries from 0 to 1; those above 0 are valid."""
 
-    sizes: tuple[int, ...]  # the i-th choice is one among sizes[i]
+    sizes: tuple[int, ...]  # the i-th choice is one among sizes[i]; a switch has 2 choices, off and on
 
     dtype: ClassVar[np.dtype[Any]] = BYTES
 
@@ -33,11 +33,13 @@ class Mask:
         return Part(MASK, self.shape, self.dtype)
 
     def convert(self, value: Any) -> Array:
-        """Return 1 for valid entries, else 0 [P]. Raises `InvalidObservation`."""
+        """Return 1 for valid entries, else 0 [M]. Raises `InvalidObservation`."""
         try:
             array = np.hstack(value) if isinstance(value, tuple | list) else np.asarray(value)
         except ValueError as error:
             raise InvalidObservation(f"that is not an array ({error})") from error
+        if array.shape[-1:] == self.sizes[:1] and len(set(self.sizes)) == 1:
+            array = array.ravel()  # a row for each choice
         if array.shape != self.shape:
             raise InvalidObservation(f"of shape {array.shape}; the actions need {self.shape}")
         if array.dtype.kind not in "biuf":
@@ -48,7 +50,7 @@ class Mask:
         return valid
 
     def check(self, valid: Array, source: str) -> None:
-        """Raise `InvalidObservation` if a choice has no valid action in [P]."""
+        """Raise `InvalidObservation` if a choice has no valid action in [M]."""
         if not np.maximum.reduceat(valid, np.cumsum([0, *self.sizes[:-1]])).all():
             each = "" if len(self.sizes) == 1 else " per choice"
             raise InvalidObservation(f"{source} without a valid action{each}")
@@ -70,6 +72,8 @@ def mask_for(actions: Space) -> Mask | None:
             return Mask((n,))
         case MultiDiscrete(sizes):
             return Mask(sizes)
+        case MultiBinary(n):
+            return Mask((2,) * n)
     return None
 
 

@@ -70,7 +70,7 @@ def adapt(name: str, env: Spaces, *, masks: bool = False, bounds: Bounds = "clip
     start, actions = _actions(name, env.action_space, bounds)
     mask = mask_for(actions)
     if masks and mask is None:
-        raise UnsupportedSpace(f"{name}: --action-masks: Discrete and MultiDiscrete actions have masks, not {actions}")
+        raise UnsupportedSpace(f"{name}: --action-masks: only choices and switches have masks, not {actions}")
     try:
         observations = tree(env.observation_space, mask)
     except Unconvertible as error:

@@ -48,7 +48,7 @@ class TrainedPolicy:
         """Select an action for one observation, or actions for a batch of them. The shape tells which it is.
 
         The recurrent state is kept for the next call. `begins`, a bool or [B]: an episode begins with this observation,
-        so that its state is zero. `mask`: `info["action_mask"]`, if the policy was trained with it; for a batch [B, P],
+        so that its state is zero. `mask`: `info["action_mask"]`, if the policy was trained with it; for a batch [B, M],
         or a tuple of [B, n]. `reward`, a number or [B]: what the environment gave last, if the policy was trained with
         --last-action-reward; not for the first observation after `reset`.
 
@@ -160,7 +160,7 @@ def _flags(name: str, given: Any, size: int) -> npt.NDArray[np.bool_]:
 
 
 def _row(mask: Any, i: int, number: int) -> Any:
-    """The mask of observation `i`: a row of [B, P], or of each array in a tuple."""
+    """The mask of observation `i`: a row of [B, M], or of each array in a tuple."""
     each = mask if isinstance(mask, tuple) else (mask,)
     if any(len(part) != number for part in each):
         raise UserError(f"mask: must have a row for each of the {number} observations")

@@ -92,7 +92,9 @@ class Doors(gymnasium.Env):
     An episode ends after 7 steps, by truncation and termination in turn."""
 
     def __init__(self, doors: tuple[int, ...] = (5,), *, kind: str = "array") -> None:
-        self.action_space = Discrete(doors[0]) if len(doors) == 1 else MultiDiscrete(doors)
+        self.action_space: Any = Discrete(doors[0]) if len(doors) == 1 else MultiDiscrete(doors)
+        if kind == "switches":
+            self.action_space = MultiBinary(len(doors))
         self.observation_space = Box(0, 1, (1,))
         self._doors, self._kind, self._age, self._episode = doors, kind, 0, 0
 
@@ -117,6 +119,8 @@ class Doors(gymnasium.Env):
         obs = np.zeros(1, np.float32)
         if self._kind == "observation":
             return {"action_mask": np.concatenate(self._open).astype(np.int8), "observation": obs}, {}
+        if self._kind == "switches":
+            return obs, {"action_mask": np.stack(self._open)}
         mask = tuple(self._open) if self._kind == "tuple" else np.concatenate(self._open).astype(bool)
         return obs, {"action_mask": mask}
 
@@ -131,6 +135,11 @@ def two_doors() -> Doors:
 
 def tuple_of_doors() -> Doors:
     return Doors((3, 4), kind="tuple")
+
+
+def switches() -> Doors:
+    """Three switches. The mask has a row for each: whether it may be off, and whether it may be on."""
+    return Doors((2, 2, 2), kind="switches")
 
 
 def doors_in_observation() -> Doors:

@@ -28,7 +28,8 @@ from gossamer.random_play import play, random_actions
 
 BYTES, FLOATS = np.dtype(np.uint8), np.dtype(np.float32)
 REUSED: dict[str, Any] = {"reuse": 2, "depth": 3, "replay_share": 0.5}
-DOORS = ["doors", "two_doors", "tuple_of_doors"]
+DOORS = ["doors", "two_doors", "tuple_of_doors", "switches"]
+ALL = {"doors": 5, "doors_in_observation": 5, "two_doors": 12, "tuple_of_doors": 12, "switches": 8}  # actions
 
 
 @pytest.fixture(autouse=True)
@@ -45,6 +46,8 @@ def users_modules(monkeypatch: pytest.MonkeyPatch) -> None:
         ((3,), np.array([0.0, 1.0, 0.5]), [0, 1, 1]),
         ((2, 3), np.array([1, 0, 0, 0, 1]), [1, 0, 0, 0, 1]),
         ((2, 3), (np.array([0, 1]), np.array([1, 1, 0])), [0, 1, 1, 1, 0]),
+        ((2, 2, 2), [[0, 1], [1, 1], [1, 0]], [0, 1, 1, 1, 1, 0]),
+        ((2, 2, 2, 2), np.array([[[0, 1], [1, 1]], [[1, 0], [1, 0]]]), [0, 1, 1, 1, 1, 0, 1, 0]),
     ],
 )
 def test_a_mask_may_come_in_several_forms(sizes: tuple[int, ...], value: Any, expected: list[int]) -> None:
@@ -78,7 +81,7 @@ def test_random_play_takes_open_doors_only_and_all_of_them(name: str, workers: i
         actions = random_actions(env.spec, rng, obs)
         obs = env.step(actions).obs
         taken |= {tuple(action) for action in actions.reshape(4, -1).tolist()}
-    assert len(taken) == (12 if name in ("two_doors", "tuple_of_doors") else 5)
+    assert len(taken) == ALL[name]
     env.close()
 
 
@@ -154,7 +157,7 @@ def test_a_mask_is_in_use_in_worker_processes_and_after_a_resume(tmp_path: Path)
 
 
 def test_actions_that_have_no_mask_are_refused() -> None:
-    with pytest.raises(UnsupportedSpace, match=r"mine: --action-masks: Discrete and MultiDiscrete .* not 2 continuous"):
+    with pytest.raises(UnsupportedSpace, match=r"mine: --action-masks: only choices .* not 2 continuous"):
         Local(Source("mine", MaskedBox, masks=True), 1)
 
 
@@ -164,6 +167,7 @@ def test_actions_that_have_no_mask_are_refused() -> None:
         ({}, 'no info["action_mask"]; with --action-masks it must give one every time'),
         (None, 'no info["action_mask"]; with --action-masks it must give one every time'),
         ({"action_mask": np.ones(3)}, 'an info["action_mask"] of shape (3,); the actions need (4,)'),
+        ({"action_mask": np.ones((4, 1))}, 'an info["action_mask"] of shape (4, 1); the actions need (4,)'),
         ({"action_mask": None}, 'an info["action_mask"] of shape (); the actions need (4,)'),
         ({"action_mask": np.zeros(4)}, 'an info["action_mask"] without a valid action'),
         ({"action_mask": np.array([1, 1, 0, 0])}, 'an info["action_mask"] without a valid action per choice'),

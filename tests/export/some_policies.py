@@ -34,6 +34,7 @@ def nested_tuple(): return Shows(Tuple([Discrete(3), Box(-1, 1, (2,))]), MultiDi
 def bounded(): return Shows(Box(-2, 2, (3,)), Box(np.array([-1, 0]), np.array([0.25, 3]), dtype=np.float64))
 def switches(): return Shows(Box(0, 255, (12, 12, 3), np.uint8), MultiBinary([2, 2]))
 def doors(): return Doors((3, 4))
+def masked_switches(): return Doors((2, 2, 2), kind="switches")
 def own_mask():
     env = Doors(kind="observation")
     env.observation_space = Dict({"action_mask": Box(0, 1, (5,), np.int8), "observation": env.observation_space})
@@ -50,6 +51,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "Box, squashed": {"env": "made:bounded", "action_bounds": "squash", "state_std": True, "separate_critic": True},
     "picture, switches, bf16": {"env": "made:switches", "precision": "bf16"},
     "masks": {"env": "made:doors", "action_masks": True},
+    "masked switches": {"env": "made:masked_switches", "action_masks": True},
     "masks in the observation": {"env": "made:own_mask"},
     "Gymnasium id": {"env": "CartPole-v1"},
 }
