@@ -1,4 +1,4 @@
-"""Target networks: an older copy of a network, inside it, so that checkpoints and exchanges include it."""
+"""Target networks: an older copy of a network, inside it, so that checkpoints include it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from torch import Tensor, nn
 
 
 class Target(nn.Module):
-    """A copy of a network that is not trained."""
+    """A copy of a network that is not trained. Each learner keeps its own: exchanges leave it out, since actors do not
+    need it, and learners copy it from parameters that they have exchanged."""
 
+    exchanged = False
     age: Tensor
 
     def __init__(self, model: nn.Module) -> None:

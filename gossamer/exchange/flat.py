@@ -13,13 +13,15 @@ ALIGN = 16  # elements; a parameter starts at a multiple of 64 bytes
 
 class Flat:
     """`vector` [P] float32. The model's parameters are views of it; padding between them is zero. Parameters without
-    gradients, which hold running statistics, come last.
+    gradients, which hold running statistics, come last. Those of a module whose `exchanged` is False, such as a target
+    network, are not in it.
 
     Each parameter keeps its memory format, channels last for example. Raises `ValueError` if the model has no
     parameters, parameters of another dtype than float32, or parameters on more than one device."""
 
     def __init__(self, model: nn.Module) -> None:
-        named = list(model.named_parameters())
+        local = {p for module in model.modules() if not getattr(module, "exchanged", True) for p in module.parameters()}
+        named = [(name, p) for name, p in model.named_parameters() if p not in local]
         self._parameters = dict(sorted(named, key=lambda each: not each[1].requires_grad))  # the sort is stable
         kinds = {(p.dtype, p.device) for p in self._parameters.values()}
         if len(kinds) != 1 or next(iter(kinds))[0] != torch.float32:

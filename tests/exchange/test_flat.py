@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import pytest
 import torch
 from some_parts import a_network
 from torch import nn
 from torch.optim import Adam
 
+from gossamer.algorithms.target import Target, add_target
 from gossamer.exchange.flat import ALIGN, Flat
 from gossamer.networks import ActorCritic
 from gossamer.spaces import Discrete
@@ -59,6 +62,20 @@ def test_equal_models_have_equal_layouts_and_others_do_not() -> None:
     assert len(Flat(a_model()).layout) == 8
     others = [a_network((4, 42, 42), Discrete(4), small), a_network((6,), Discrete(3), mlp)]
     assert Flat(a_model()).layout not in [Flat(other).layout for other in others]
+
+
+def test_a_target_network_is_not_exchanged() -> None:
+    model = a_model()
+    before = Flat(deepcopy(model))
+    add_target(model)
+    flat = Flat(model)
+    assert flat.layout == before.layout
+    flat.swap(flat.vector + 1)
+    target = model.target
+    assert isinstance(target, Target)
+    old = before.views(before.vector)
+    assert all(map(torch.equal, target.model.parameters(), old))
+    assert not any(map(torch.equal, flat.views(flat.vector), old))
 
 
 def test_only_float32_is_averaged() -> None:
