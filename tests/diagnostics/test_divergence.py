@@ -8,8 +8,7 @@ import torch
 
 from gossamer.diagnostics.divergence import PolicyDivergence, common_parameters, divergence, policy_divergence
 from gossamer.exchange.gossip.records import PolicyOutputs
-from gossamer.networks import IMPOSSIBLE
-from gossamer.spaces import Box, Discrete
+from gossamer.spaces import IMPOSSIBLE, Box, Discrete
 
 
 def test_two_coins() -> None:
