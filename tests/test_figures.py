@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
 from some_parts import a_task
 
-from gossamer.architectures import gala, paac, pala
+from gossamer.architectures import gala, impala, paac, pala
 from gossamer.exchange import Gossip
 from gossamer.exchange.gossip.graphs import RING
 from gossamer.exchange.proxy.workers import carry, watch
 from gossamer.loops import act_and_learn
+from gossamer.program import Program
+
+PAGES = Path(__file__).parents[1] / "docs" / "architectures"
+DRAWN: dict[str, Callable[[], Program]] = {  # as their pages draw them
+    "paac": lambda: paac(a_task(), num_envs=32, env_workers=0),
+    "gala": lambda: gala(a_task(), learners=4, num_envs=16, env_workers=0),
+    "pala": lambda: pala(a_task(), hosts=2, learners=2, num_envs=16, env_workers=0),
+    "impala": lambda: impala(a_task(), actors=2, num_envs=32, env_workers=0),
+}
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_the_page_of_an_architecture_has_the_figure_of_its_wiring(name: str) -> None:
+    assert f"```mermaid\n{DRAWN[name]().mermaid()}\n```" in (PAGES / f"{name}.md").read_text()
 
 
 def test_paac_is_one_worker_and_nothing_between() -> None:
