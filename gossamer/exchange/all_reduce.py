@@ -32,7 +32,7 @@ class Gradient:
 
 @dataclass(frozen=True)
 class Start:
-    """What a restarted learner would continue from. All of them continue from the first learner's."""
+    """What a learner would continue from. All of them continue from the newest."""
 
     parameters: Tensor  # [P]
     version: Version
@@ -54,13 +54,18 @@ class Gradients:
     def exchange(self, rank: int, number: int, given: Given | None) -> Wait[tuple[Given, ...]]:
         """Give something in the round `number`, and return what all learners gave, in the order of their ranks. Waits
         until every learner that still has batches has given something. None: this learner has no more batches. The
-        result is empty when no learner has any."""
+        result is empty when no learner has any. A learner that is stopped while it waits has given nothing: then no
+        other one completes the round, and all stay equal."""
         if given is None:
             self._active.discard(rank)
         else:
             self._given.setdefault(number, {})[rank] = given
-        while self._active and not self._active <= self._given.get(number, {}).keys():
-            yield
+        try:
+            while self._active and not self._active <= self._given.get(number, {}).keys():
+                yield
+        except GeneratorExit:
+            self._given.get(number, {}).pop(rank, None)
+            raise
         found = self._given.get(number, {})
         seen = self._seen.setdefault(number, set())
         seen.add(rank)
@@ -70,8 +75,7 @@ class Gradients:
         return tuple(found[each] for each in sorted(found))
 
     def leave(self, rank: int) -> None:
-        """The learner ends. The others continue without it."""
-        self._active.discard(rank)
+        """The learner ends: after it said that it has no more batches, or because the program is stopped."""
         self._learners.discard(rank)
 
 
@@ -86,13 +90,12 @@ class AllReduce:
     def join(self, ctx: Context, learner: Learning, state: Tree | None = None) -> Link:
         state = state or {}
         version = int(state.get("iteration", 0))
-        if ctx.restarts:  # the first learner may have found newer parameters than those of the checkpoint
-            first, *_ = self.gradients.exchange(ctx.rank, 0, Start(learner.flat.vector.clone(), version))
-            assert isinstance(first, Start)
-            learner.flat.swap(first.parameters.clone())
-            version = first.version
-        inner = self.inner.join(ctx, learner, {**state.get("inner", {}), "iteration": version})
-        return AllReduceLink(self.gradients, ctx.rank, learner, inner, version)
+        # One may have found newer parameters than those of the checkpoint, or be in no checkpoint
+        every = self.gradients.exchange(ctx.rank, 0, Start(learner.flat.vector.clone(), version))
+        newest = max((each for each in every if isinstance(each, Start)), key=lambda each: each.version)
+        learner.flat.swap(newest.parameters.clone())
+        inner = self.inner.join(ctx, learner, {**state.get("inner", {}), "iteration": newest.version})
+        return AllReduceLink(self.gradients, ctx.rank, learner, inner, newest.version)
 
 
 class AllReduceLink:

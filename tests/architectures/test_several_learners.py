@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from some_parts import Watcher, a_task
+import torch
+from some_parts import Watcher, a_task, differences
 from some_rollouts import Uneven
 
-from gossamer.algorithms import VTrace
+from gossamer.algorithms import AsyncPPO, VTrace
 from gossamer.architectures import impala
 from gossamer.launch.simulation import Faults, Network, Simulation
 
@@ -31,6 +32,45 @@ def trained(seed: int, watcher: Watcher, faults: Faults | None = None, **given: 
 def versions(saved: Mapping[str, Any]) -> set[int]:
     states = [state["exchange"] for name, state in saved.items() if name.startswith("learn")]
     return {version for state in states for version in (state["iteration"], state["inner"]["iteration"])}
+
+
+def parameters(watcher: Watcher) -> list[Any]:
+    """Of each learner, at the end."""
+    return [watcher.saved[f"learn[{rank}]"]["learner"]["model"] for rank in range(2)]
+
+
+@pytest.mark.parametrize("stop_after", [9, 12])
+@pytest.mark.parametrize("hosts", [0, 1])
+@pytest.mark.parametrize("seed", range(6))
+def test_learners_are_equal_after_a_stop(seed: int, hosts: int, stop_after: int) -> None:
+    # One of them waits for the other's gradients while the other one ends, or the other way round.
+    stopped = trained(seed, Watcher(steps=4000, stop_after=stop_after), hosts=hosts, depth=1)
+    assert len(versions(stopped.saved)) == 1
+    assert differences(*parameters(stopped)) == []
+
+
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_learners_of_an_older_checkpoint_continue_from_the_newest_parameters(ahead: int) -> None:
+    saved = trained(0, Watcher(steps=200)).saved
+    other, state = saved[f"learn[{1 - ahead}]"], saved[f"learn[{ahead}]"]
+    state["exchange"]["iteration"] += 1
+    state["learner"]["model"]["policy.bias"] += 1
+    assert differences(*(each["learner"]["model"] for each in (other, state))) == ["['policy.bias']"]
+    again = trained(0, Watcher(saved, steps=200, acted=200))  # nothing is left to do
+    assert versions(again.saved) == {state["exchange"]["iteration"]}
+    for each in parameters(again):
+        assert torch.equal(each["policy.bias"], state["learner"]["model"]["policy.bias"])
+
+
+def test_actors_get_the_parameters_of_steps_that_are_taken_between_two_batches() -> None:
+    # The first learner's last batch has fewer sequences, so fewer minibatches. It takes the others' steps while it
+    # waits to share what it has observed. An actor of the second learner waits for the parameters after them.
+    task = a_task(algorithm=AsyncPPO(num_minibatches=2), memory="gru", memory_units=8, normalize_returns=True)
+    watcher = Uneven({"act[0]": 5, "act[1]": 4, "act[2]": 9, "act[3]": 9})
+    simulation = Simulation(1, FAR, Faults(), patience=500.0)
+    simulation(impala(task, hosts=1, learners=2, actors=2, num_envs=4, depth=1), watcher)
+    assert len(versions(watcher.saved)) == 1
+    assert differences(*parameters(watcher)) == []
 
 
 @pytest.mark.parametrize("given", SHAPES, ids=str)

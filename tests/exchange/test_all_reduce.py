@@ -97,13 +97,24 @@ def test_statistics_change_between_batches_although_one_has_fewer_minibatches(la
     assert all(differences(first, other) == [] for other in others)
 
 
-def test_it_waits_for_those_that_have_not_left() -> None:
+def test_it_waits_for_those_that_have_batches() -> None:
     gradients = Gradients(2)
     with pytest.raises(WouldBlock):
         gradients.exchange(0, 0, GIVEN)
-    gradients.leave(1)
+    with pytest.raises(WouldBlock):
+        gradients.exchange(1, 0, None)
     assert len(gradients.exchange(0, 0, GIVEN)) == 1
+    gradients.leave(1)
     assert gradients.exchange(0, 1, None) == ()
+
+
+def test_a_learner_that_was_stopped_has_given_nothing() -> None:
+    # As when the program is stopped: the call of the first learner is closed while it waits for the second.
+    gradients = Gradients(2)
+    for rank in (0, 1):
+        with pytest.raises(WouldBlock):  # the other one's gradient is not there
+            gradients.exchange(rank, 0, GIVEN)
+        gradients.leave(rank)
 
 
 def test_alone_has_nothing_to_finish() -> None:

@@ -6,16 +6,17 @@ from typing import Any
 
 import pytest
 import torch
-from some_parts import a_network, a_task, a_trajectory, differences
+from some_parts import Watcher, a_network, a_task, a_trajectory, differences
 from torch import nn
 
 from gossamer.envs.toy import Catch
 from gossamer.exchange import AllReduce, AloneLink, Broadcast, Gradients, Parameters
-from gossamer.exchange.all_reduce import Gradient
+from gossamer.exchange.all_reduce import Gradient, Start
 from gossamer.exchange.broadcast import Published
 from gossamer.exchange.broadcast.broadcast import RECOVERY
+from gossamer.launch.simulation import Simulation
 from gossamer.learner import Learner, build
-from gossamer.program import WouldBlock
+from gossamer.program import Context, Program, WouldBlock
 from gossamer.spaces import Discrete
 from gossamer.task import Recovered
 from gossamer.torsos import small
@@ -200,17 +201,30 @@ def test_a_step_that_is_not_finite_is_not_published() -> None:
     assert follower.refresh(replica) == 0
 
 
-def test_a_learner_without_batches_publishes_the_steps_that_it_takes_with_others() -> None:
-    gradients, parameters = Gradients(2), Parameters()
+def leads(ctx: Context, gradients: Gradients) -> None:
+    """A learner that takes two steps and ends."""
+    vector = torch.ones_like(Learner(a_task(), SPEC).flat.vector)
+    for number, given in enumerate([Start(vector, 0), Gradient(vector, 0.1), Gradient(vector, 0.1), None]):
+        gradients.exchange(1, number, given)
+
+
+def follows(ctx: Context, gradients: Gradients, parameters: Parameters) -> None:
+    """A learner without batches, and an actor that follows it."""
     learner = Learner(a_task(rate=0.1), SPEC)
-    link = Broadcast(parameters, AllReduce(gradients)).join(Place(), learner)  # type: ignore[arg-type]
+    link = Broadcast(parameters, AllReduce(gradients)).join(ctx, learner)
     learner.update(a_trajectory(SPEC, 4, 3, 1), AloneLink(), 0)  # its network has gradients
     replica = build(a_task(seed=9), SPEC)
     follower = Broadcast(parameters).follow(replica)
-    given = Gradient(torch.ones_like(learner.flat.vector), 0.1)
-    for number, each in ((1, given), (2, given), (3, None)):  # of the other learner
-        with pytest.raises(WouldBlock):
-            gradients.exchange(1, number, each)
     learner.finish(link)
     assert follower.refresh(replica) == link.refresh(learner.model) == 2
     assert same(learner.model, replica)
+    ctx.save("done")
+
+
+def test_a_learner_without_batches_publishes_the_steps_that_it_takes_with_others() -> None:
+    program, watcher = Program("two learners"), Watcher()
+    gradients = program.service(Gradients)(2)
+    program.worker(follows)(gradients, program.service(Parameters)())
+    program.worker(leads)(gradients)
+    Simulation(0)(program, watcher)
+    assert watcher.saved == {"follows": "done"}

@@ -72,13 +72,10 @@ class BroadcastLink:
         return self._inner.refresh(self._model)
 
     def step(self, local: LocalStep) -> Stepped:
-        stepped = self._inner.step(local)
-        if stepped.finite:
-            self._publish(self.version)
-        return stepped
+        return self._inner.step(lambda: self._published(local()))
 
     def finish(self, local: LocalStep) -> None:
-        self._inner.finish(lambda: self._followed(local()))
+        self._inner.finish(lambda: self._published(local()))
 
     def refresh(self, model: nn.Module) -> Version:
         return self.version
@@ -93,8 +90,8 @@ class BroadcastLink:
     def state_dict(self) -> Tree:
         return {"iteration": self.version, "inner": self._inner.state_dict()}
 
-    def _followed(self, stepped: Stepped) -> Stepped:
-        """Publish the parameters after a step of others, whose actors may wait for them."""
+    def _published(self, stepped: Stepped) -> Stepped:
+        """Publish the parameters after a local step, also after one that others take: their actors may wait for it."""
         if stepped.finite:
             self._publish(self.version + 1)  # the inner exchange counts the step after it
         return stepped
