@@ -43,7 +43,7 @@ class Learner:
         self.task, self.model, self._actions = task, build(task, spec), spec.actions
         self._trained = [each for each in self.model.parameters() if each.requires_grad]  # running statistics have none
         self.opt = task.optimization.make(self._trained, task.optimization.learning_rate)
-        self.rng = task.generator("learn", rank)
+        self.rng, self._rank = task.generator("learn", rank), rank
         self.steps = 0  # environment steps learned from
         self.updates = 0  # optimizer steps
         self.waited = 0.0  # seconds, for gradients of other learners
@@ -146,7 +146,9 @@ class Learner:
     def state_dict(self) -> Tree:
         """Return all state that the next update depends on."""
         return {
-            "model": deepcopy(self.model.state_dict()),  # the next update modifies torch's live tensors
+            # The next update modifies torch's live tensors. Parameters are views of one vector: with `deepcopy` pickle
+            # would write the whole of it for each of them
+            "model": {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()},
             "optimizer": {str(k): deepcopy(v) for k, v in self.opt.state_dict()["state"].items()},
             "rng": self.rng.get_state(),
             "steps": self.steps,
@@ -163,5 +165,5 @@ class Learner:
                 # Fused Adam needs moments in the parameter's memory layout. Copies leave `state` as it is
                 like = parameter if tensor.shape == parameter.shape else tensor
                 kept[name] = torch.empty_like(like).copy_(tensor)
-        self.rng.set_state(torch.as_tensor(state["rng"]).cpu())
         self.steps, self.updates = int(state["steps"]), int(state["updates"])
+        self.task.restore(self.rng, state["rng"], f"learn {self.updates}", self._rank)

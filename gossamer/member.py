@@ -164,7 +164,7 @@ class Member:
 
     def _restore(self, ctx: Context, saved: Tree | None) -> None:
         if saved is not None and "learner" in saved:
-            self._rng.set_state(saved["rng"])
+            self.trainer.task.restore(self._rng, saved["rng"], f"act {self.learner.steps}", ctx.rank)
         if saved is not None and saved.get("actor"):
             self.actor.load_state_dict(saved["actor"])
         elif saved is not None and "actor" in saved:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from gossamer.algorithms import Algorithm, Network
@@ -69,6 +69,14 @@ class Task:
     def generator(self, purpose: str, rank: int = 0) -> torch.Generator:
         """Create a generator on the task's device, seeded with `stream`."""
         return torch.Generator(self.device).manual_seed(self.stream(purpose, rank))
+
+    def restore(self, rng: torch.Generator, state: Tensor, purpose: str, rank: int = 0) -> None:
+        """Restore a random stream. If the state is of another kind of device, a stream for this purpose begins."""
+        state = torch.as_tensor(state).cpu()
+        if state.shape == rng.get_state().shape:
+            rng.set_state(state)
+        else:
+            rng.manual_seed(self.stream(purpose, rank))
 
 
 @dataclass(frozen=True)

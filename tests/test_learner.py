@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from dataclasses import replace
 
 import pytest
@@ -45,6 +46,23 @@ def from_scratch(learner: Learner, spec: Spec, obs: Tensor) -> tuple[Tensor, Ten
     with torch.no_grad():
         policy, value = fresh(obs)
     return policy.parameters, value
+
+
+def test_a_saved_state_takes_no_more_bytes_than_its_tensors() -> None:
+    learner = Learner(a_task(), PICTURE)
+    before = len(pickle.dumps(learner.state_dict()))
+    assert learner.flat.vector.numel() > 1000  # from here on, parameters are views of one vector
+    assert len(pickle.dumps(learner.state_dict())) == pytest.approx(before, rel=0.1)
+
+
+def test_a_state_from_another_kind_of_device_continues_with_a_new_random_stream() -> None:
+    one, other, third = (Learner(a_task(), VECTOR, rank=1) for _ in range(3))
+    one.update(batches(VECTOR, 1)[0], AloneLink(), 0)
+    state = {**one.state_dict(), "rng": torch.zeros(16, dtype=torch.uint8)}  # as of a GPU's stream
+    for learner in (other, third):
+        learner.load_state_dict(state)
+    assert torch.equal(other.rng.get_state(), third.rng.get_state())
+    assert not torch.equal(other.rng.get_state(), Learner(a_task(), VECTOR, rank=1).rng.get_state())
 
 
 @every_optimizer

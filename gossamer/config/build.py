@@ -12,6 +12,7 @@ from gossamer.config.config import Config
 from gossamer.config.names import NETWORKS, load
 from gossamer.envs.base import EnvFactory
 from gossamer.envs.last import LastActionReward
+from gossamer.envs.options import GymOptions
 from gossamer.errors import UserError
 from gossamer.experience import Batching
 from gossamer.inputs import INPUT_SCALES
@@ -154,6 +155,15 @@ def check_batch(config: Config) -> None:
         raise UserError(
             f"--batch-rollouts {wanted}: its batches, {steps:,} steps, are never full with --steps {config.run.steps}; "
             "use fewer rollouts or more steps"
+        )
+
+
+def check_workers(config: Config) -> None:
+    """Raise `UserError` if the workers that step environments in Python cannot have equally many of each actor's."""
+    each, workers = num_envs(config), getattr(config.architecture, "env_workers", 0)
+    if isinstance(config.env, GymOptions) and each % max(1, workers):
+        raise UserError(
+            f"--env-workers {workers}: must divide {each}, the environments of each actor: all step equally many"
         )
 
 

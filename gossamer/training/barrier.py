@@ -97,6 +97,8 @@ class Barrier:
 
     def away(self, name: str) -> None:
         """A worker has ended or is unreachable, or a service is unreachable. The barrier no longer waits for it."""
+        if self.phase is Phase.WORKERS and name in self._todo:
+            self.missing |= {name}
         self.active.discard(name)
         self._idle.discard(name)
         self._todo.discard(name)

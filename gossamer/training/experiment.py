@@ -11,7 +11,7 @@ from torch import nn
 
 from gossamer.algorithms import Algorithm
 from gossamer.algorithms.base import initial_state
-from gossamer.config.build import check_batch, check_effect, check_memory, environment, program, task
+from gossamer.config.build import check_batch, check_effect, check_memory, check_workers, environment, program, task
 from gossamer.config.config import Architecture, Config, Control
 from gossamer.config.file import to_dict
 from gossamer.config.names import Keywords
@@ -153,6 +153,7 @@ def probe(config: Config, cluster: str | None = None) -> Interface:
     with Watchdog(what.env.name, complain) as watchdog, closing(watchdog.watch(what.env.make(1))) as env:
         check_batch(config)
         check_memory(config, env.spec)
+        check_workers(config)
         check_effect(config, env.spec)
         if isinstance(env, Watchable):
             obs = env.reset(what.stream("probe"))

@@ -25,6 +25,7 @@ from gossamer.training.evaluator import Evaluator
 from gossamer.training.hosts import Hosts
 from gossamer.training.progress import HostStatus, Progress
 from gossamer.training.recorder import Recorder
+from gossamer.training.states import is_whole
 from gossamer.training.status import status
 
 ROW_SECONDS = 2.0  # between two rows of metrics
@@ -218,11 +219,15 @@ class RunObserver:
             self._advance()
 
     def _advance(self) -> None:
-        if self._barrier.advance():
-            self.keep()
-            if self._barrier.missing:
-                names = ", ".join(sorted(self._barrier.missing))
-                self.log(f"checkpoint holds an older state of {names}: still acting after {PATIENCE_SECONDS:g} s")
+        if not self._barrier.advance():
+            return
+        if self.members and not self.members & self._fresh:
+            self.log("no checkpoint: no member could be reached to save its state")
+            return
+        self.keep()
+        if self._barrier.missing:
+            names = ", ".join(sorted(self._barrier.missing))
+            self.log(f"checkpoint lacks the newest state of {names}: away, or acting for {PATIENCE_SECONDS:g} s more")
 
     def away(self, name: str) -> None:
         with self._lock:
@@ -253,7 +258,7 @@ class RunObserver:
 
     def keep(self) -> None:
         """Write a checkpoint of the states that were saved last."""
-        before = {name: state for name, state in self.saved.items() if name in self.members | self.services}
+        before = {name: state for name, state in self.saved.items() if name in self.services or is_whole(state)}
         states = {**before, **self._states}
         tree = {
             "workers": {name: state for name, state in states.items() if name in self.members},

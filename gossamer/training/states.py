@@ -21,6 +21,11 @@ def restored(saved: Tree, members: frozenset[str], log: Callable[[str], None]) -
     return {**services, **workers, **dict.fromkeys(missing, newcomer(workers) if missing else None)}
 
 
+def is_whole(state: Tree) -> bool:
+    """Whether a member has saved this state: not one with others' parameters, which it has not started from yet."""
+    return "learner" in state or "parameters" not in state
+
+
 def initial(config: Config, members: frozenset[str]) -> dict[str, Tree]:
     """What members start from in a new run: nothing, or the parameters of another run (`--init-from`)."""
     if config.run.init_from is None:

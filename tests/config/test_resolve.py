@@ -16,7 +16,16 @@ from torch.optim import Adam
 
 from gossamer.algorithms import A2C, PPO, VTrace
 from gossamer.architectures import GALA
-from gossamer.config.build import check_batch, check_effect, check_memory, device, learners, program, task
+from gossamer.config.build import (
+    check_batch,
+    check_effect,
+    check_memory,
+    check_workers,
+    device,
+    learners,
+    program,
+    task,
+)
 from gossamer.config.config import Config
 from gossamer.config.file import flat
 from gossamer.config.resolve import configure
@@ -217,6 +226,13 @@ def test_a_batch_that_the_queue_can_never_fill_is_refused(rollouts: int, refused
     made = configure("impala", env="catch", batch_rollouts=rollouts, **options)
     with pytest.raises(UserError, match=r"--batch-rollouts 100: .* 2,000 steps") if refused else nullcontext():
         check_batch(made)
+
+
+def test_workers_must_divide_the_environments_of_each_actor() -> None:
+    options: dict[str, Any] = {"env": "CartPole-v1", "num_envs": 16, "actors": 4}
+    check_workers(configure("impala", env_workers=4, **options))
+    with pytest.raises(UserError, match="--env-workers 8: must divide 4, the environments of each actor"):
+        check_workers(configure("impala", env_workers=8, **options))
 
 
 def test_continuous_actions_are_learned_with_ppo_unless_the_architecture_has_an_algorithm_of_its_own() -> None:

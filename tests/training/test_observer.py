@@ -261,7 +261,43 @@ def test_a_member_that_is_still_acting_after_a_while_is_named(tmp_path: Path) ->
     while not kept.saved():
         kept.time += 0.1
         kept.claim("a")
-    assert kept.notes == ["checkpoint holds an older state of b: still acting after 10 s"]
+    assert kept.notes == ["checkpoint lacks the newest state of b: away, or acting for 10 s more"]
+
+
+def test_a_member_that_is_lost_while_it_saves_is_named(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, ("a", "b"))
+    kept.act("a")
+    kept.act("b")
+    kept.time = 61.0
+    assert [kept.observer.claim(each, STEPS) for each in "abb"] == [Answer.WAIT, Answer.WAIT, Answer.SAVE]
+    kept.observer.away("b")
+    kept.observer.died("b")
+    assert kept.claim("a") == 2 * STEPS
+    assert kept.workers() == {"a": "a at 20"}
+    assert kept.notes == ["checkpoint lacks the newest state of b: away, or acting for 10 s more"]
+
+
+def test_there_is_no_checkpoint_without_the_state_of_any_member(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    kept.act()
+    kept.time = 61.0
+    assert [kept.observer.claim("m", STEPS) for _ in range(2)] == [Answer.WAIT, Answer.SAVE]
+    kept.observer.away("m")  # its host dies before the state has arrived
+    kept.observer.died("m")
+    assert kept.saved() == []
+    assert kept.notes == ["no checkpoint: no member could be reached to save its state"]
+    kept.claim("m")  # it is back
+    assert kept.saved() == [10]
+
+
+def test_a_checkpoint_lacks_a_member_that_has_only_the_parameters_it_starts_from(tmp_path: Path) -> None:
+    start = {"parameters": {"w": 1}}
+    kept = Kept(tmp_path, ("a", "b"), saved={"a": start, "b": start})
+    kept.act("a")
+    kept.observer.away("b")  # its host is lost before it has saved
+    kept.time = 61.0
+    kept.claim("a")
+    assert kept.workers() == {"a": "a at 10"}
 
 
 def test_a_member_that_is_started_again_goes_on_from_what_it_saved_last(tmp_path: Path) -> None:
