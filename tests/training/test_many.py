@@ -30,10 +30,8 @@ from gossamer.storage.directory import load_config
 from gossamer.training import cluster as cluster_module
 from gossamer.training import session
 
-LOCKED: dict[str, Any] = {
-    "sync": "bounded",
-    "staleness": 2,
-}  # nobody leaves before the others have closed the window of 32 updates
+# Nobody leaves before the others have closed the window of 32 updates
+LOCKED: dict[str, Any] = {"sync": "bounded", "staleness": 2}
 MANY: dict[str, Any] = {
     "env": "catch",
     "num_envs": 2,
