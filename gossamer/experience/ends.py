@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TypeAlias, TypeVar
 
 from gossamer.data import Batch, Packed, Trajectory, Version
-from gossamer.experience.queue import Full, TrajectoryQueue
+from gossamer.experience.queue import GONE, Full, Lease, TrajectoryQueue
 from gossamer.experience.replay import Replay
 from gossamer.experience.slots import Slots
 from gossamer.program import Context, Stopped, Unreachable
@@ -34,9 +34,9 @@ class QueueWriter:
 
     @contextmanager
     def slot(self, position: int) -> Iterator[Trajectory]:
-        """See `Writer`. Raises `Stopped` if the program is stopped while it waits."""
+        """See `Writer`. Raises `Stopped` if the learner has ended, or if the program is stopped while it waits."""
         with self._clock("actors_wait"):
-            key = self._queue.lease(*self._who).slot
+            key = _granted(self._queue.lease(*self._who)).slot
         try:
             yield self._slots.slot(key)
         except BaseException:
@@ -53,21 +53,25 @@ class RemoteWriter:
     """An actor's end of a queue on another host: a rollout is filled here, then sent."""
 
     def __init__(
-        self, ctx: Context, queue: TrajectoryQueue, slot: Trajectory, at_least: Callable[[Version], None], clock: Timer
+        self, ctx: Context, queue: TrajectoryQueue, slot: Trajectory, at_least: Callable[[Version], bool], clock: Timer
     ) -> None:
-        """`slot`: memory for a rollout. `at_least`: waits until parameters of this version are on this host. `clock`:
-        measures the time that the actor waits for a free slot and for these parameters, and the time that it sends."""
+        """`slot`: memory for a rollout. `at_least`: waits until parameters of this version are on this host; whether
+        newer ones may follow. `clock`: measures the time that the actor waits for a free slot and for these parameters,
+        and the time that it sends."""
         self._ctx, self._queue, self._slot, self._at_least, self._clock = ctx, queue, slot, at_least, clock
         self._who = (ctx.rank, ctx.restarts)
+        self._failed: float | None = None  # time of the first attempt that failed since the last answer
         self._reach(lambda: queue.register(*self._who))
 
     @contextmanager
     def slot(self, position: int) -> Iterator[Trajectory]:
-        """See `Writer`. Raises `Stopped` if the program is stopped while it waits."""
+        """See `Writer`. Raises `Stopped` if the learner has ended or its host does not answer for `GONE` seconds, or if
+        the program is stopped while it waits."""
         with self._clock("actors_wait"):
-            lease = self._reach(lambda: self._queue.lease(*self._who))
+            lease = _granted(self._reach(lambda: self._queue.lease(*self._who)))
         with self._clock("parameters_wait"):
-            self._at_least(lease.version)
+            if not self._at_least(lease.version):
+                raise Stopped("the learner has ended")
         yield self._slot
         with self._clock("send"):
             packed = Packed.of(self._slot)
@@ -82,11 +86,21 @@ class RemoteWriter:
         """Call the learner's host, again until it answers. Every call here may be executed twice."""
         while True:
             try:
-                return call()
+                answer, self._failed = call(), None
+                return answer
             except Unreachable:
-                if self._ctx.stopped:
+                now = self._ctx.now()
+                self._failed = now if self._failed is None else self._failed
+                if self._ctx.stopped or now - self._failed > GONE:
                     raise Stopped("while the learner's host did not answer") from None
                 self._ctx.sleep(RETRY)
+
+
+def _granted(lease: Lease | None) -> Lease:
+    """Raises `Stopped` if the learner has ended."""
+    if lease is None:
+        raise Stopped("the learner has ended")
+    return lease
 
 
 class QueueReader:
@@ -131,6 +145,10 @@ class QueueReader:
         self._ring[place] = replace(batch, fresh=0)
         if not self._round and len(self._ring) == self._reuse:
             self._queue.trained(self._ring[0].key, self._version())
+
+    def close(self) -> None:
+        """The learner ends."""
+        self._queue.close()
 
     def _read(self, full: Full) -> Batch:
         for place, packed in full.packed.items():

@@ -67,6 +67,7 @@ class TrajectoryQueue:
         self._packed: dict[int, Packed] = {}  # slot -> what another host has sent for it
         self._heard: dict[int, float] = {}  # actor of another host -> time of its last heartbeat
         self._now = 0.0  # seconds, of the last tick
+        self._closed = False  # whether the learner has ended
 
     # Called by the learner
 
@@ -95,6 +96,10 @@ class TrajectoryQueue:
         self._versions[number] = version
         self._versions.pop(number - self._depth, None)
 
+    def close(self) -> None:
+        """The learner ends: nothing will be taken any more."""
+        self._closed = True
+
     # Called by actors
 
     @waits
@@ -107,13 +112,16 @@ class TrajectoryQueue:
         return self._slots
 
     @waits
-    def lease(self, actor: int, restarts: int) -> Wait[Lease]:
-        """Return the earliest free slot, or the one that the actor has already. Waits until there is one."""
+    def lease(self, actor: int, restarts: int) -> Wait[Lease | None]:
+        """Return the earliest free slot, or the one that the actor has already. Waits until there is one. Returns None
+        after the learner has ended."""
         for key, who in self._leased.items():
             if who == (actor, restarts):
                 return self._lease(key)  # the answer to its last call did not arrive
-        while not self._returned and self._next >= (self._released + self._depth) * self._count:
+        while not self._closed and not self._returned and self._next >= (self._released + self._depth) * self._count:
             yield
+        if self._closed:
+            return None
         if self._returned:
             key = self._returned.pop(0)
         else:
@@ -149,12 +157,11 @@ class TrajectoryQueue:
         self._heard |= dict.fromkeys(expected, self._now)
         return bool(expected)
 
-    def tick(self, now: float, again: bool = False) -> bool:
+    def tick(self, now: float) -> bool:
         """Take the slots of silent actors back at this time (seconds). Returns whether there are actors that have not
-        ended. `again`: the queue's host has been restarted, so some of the actors may have ended before."""
+        ended. An actor may never be heard of: it cannot reach this host, or had ended before this host restarted."""
         self._now = now
-        if again:
-            self._heard = {**dict.fromkeys(self._expected, now), **self._heard}
+        self._heard = {**dict.fromkeys(self._expected, now), **self._heard}
         for actor, heard in list(self._heard.items()):
             if now - heard > PATIENCE:
                 self._give_back(actor, 2**31)

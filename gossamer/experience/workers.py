@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from contextlib import suppress
 from typing import Protocol
 
-from gossamer.experience.queue import TrajectoryQueue
+from gossamer.experience.queue import PATIENCE, TrajectoryQueue
 from gossamer.program import Context, Unreachable
+from gossamer.task import Note
 
 BEAT = 1.0  # seconds between heartbeats
 
@@ -23,16 +23,26 @@ class Followed(Protocol):
 
 
 def beat(ctx: Context, queue: TrajectoryQueue, here: Followed, actors: Collection[int]) -> None:
-    """Send a heartbeat of this host's actors to the learner's host, until they have ended."""
+    """Send a heartbeat of this host's actors to the learner's host, until they have ended. Tells the observer when that
+    host does not answer for a while, and when it answers again."""
+    answered, told = ctx.now(), False
     while not ctx.stopped and here.followed():
-        with suppress(Unreachable):
+        try:
             if not queue.beat(actors):
                 here.abandon(len(actors))
                 return
+        except Unreachable:
+            if not told and ctx.now() - answered > PATIENCE:
+                told = True
+                ctx.report(Note(f"{ctx.name}: no answer from the learner's host for {PATIENCE:g} s; its actors wait"))
+        else:
+            if told:
+                ctx.report(Note(f"{ctx.name}: the learner's host answers again"))
+            answered, told = ctx.now(), False
         ctx.sleep(BEAT)
 
 
 def watch(ctx: Context, queue: TrajectoryQueue) -> None:
     """Clock of a queue, on the learner's host, until all actors have ended."""
-    while not ctx.stopped and queue.tick(ctx.now(), again=ctx.restarts > 0):
+    while not ctx.stopped and queue.tick(ctx.now()):
         ctx.sleep(BEAT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from typing import Any
 
 import torch
 
@@ -36,22 +37,28 @@ def learn(
         replay = _replay(task, ctx.rank, replay_share, replay_size) if replay_share else None
         batches = [trainer.slot(batching.slots * batching.num_envs) for _ in range(batching.depth)]
         slots = Slots(batches, batching.slots)
-        experience = QueueReader(queue, slots, version=trainer.version, clock=trainer.clock, reuse=reuse, replay=replay)
-        try:
-            while ctx.claim(0, trainer.state_dict) is not None:
-                if (batch := experience.batch()) is None:
-                    trainer.learner.finish(trainer.link)
-                    break
-                metrics = trainer.update(batch)
-                experience.trained(batch)
-                ctx.report(trainer.report(metrics, batch.waiting))
-        except Stopped:  # while it waited for a batch
-            pass
-        except Exception:
-            if trainer.learner.finite:  # the parameters are those of the last good step
-                ctx.save(trainer.state_dict())
-            raise
-        ctx.save(trainer.state_dict())
+        options: dict[str, Any] = {"clock": trainer.clock, "reuse": reuse, "replay": replay}
+        with closing(QueueReader(queue, slots, version=trainer.version, **options)) as experience:
+            _learn_from(ctx, trainer, experience)
+
+
+def _learn_from(ctx: Context, trainer: Trainer, experience: QueueReader) -> None:
+    """Learn until there are no more batches, and save."""
+    try:
+        while ctx.claim(0, trainer.state_dict) is not None:
+            if (batch := experience.batch()) is None:
+                trainer.learner.finish(trainer.link)
+                break
+            metrics = trainer.update(batch)
+            experience.trained(batch)
+            ctx.report(trainer.report(metrics, batch.waiting))
+    except Stopped:  # while it waited for a batch
+        pass
+    except Exception:
+        if trainer.learner.finite:  # the parameters are those of the last good step
+            ctx.save(trainer.state_dict())
+        raise
+    ctx.save(trainer.state_dict())
 
 
 def _replay(task: Task, rank: int, share: float, size: int) -> Replay:

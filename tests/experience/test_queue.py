@@ -10,7 +10,8 @@ import torch
 from gossamer.actor import Clock
 from gossamer.data import Final, Packed, Trajectory
 from gossamer.experience import Batching, QueueReader, QueueWriter, Replay, Slots, TrajectoryQueue
-from gossamer.program import WouldBlock
+from gossamer.experience.ends import untimed
+from gossamer.program import Stopped, WouldBlock
 
 
 def a_queue(*, actors: int = 1, slots: int = 2, depth: int = 2, begun: bool = True) -> TrajectoryQueue:
@@ -281,14 +282,24 @@ def test_a_heartbeat_answers_whether_any_of_these_actors_has_not_ended() -> None
     assert not queue.beat([0, 1])
 
 
-def test_a_restarted_queue_does_not_wait_for_actors_that_it_never_hears_from() -> None:
+def test_a_queue_does_not_wait_for_ever_for_actors_that_it_never_hears_from() -> None:
     queue = a_queue(actors=2, slots=1)
     queue.register(1, 0)
     queue.leave(1, 0)
-    assert queue.tick(10.0, again=True)
-    assert queue.tick(300.0, again=True)  # a host may still come back
-    assert not queue.tick(320.0, again=True)
+    assert queue.tick(10.0)
+    assert queue.tick(300.0)  # a host may still come back
+    assert not queue.tick(320.0)
     assert queue.take() is None
+
+
+def test_an_actor_gets_no_slot_after_the_learner_has_ended() -> None:
+    queue = a_queue(actors=2, slots=1, depth=1)
+    reader = QueueReader(queue, memory(slots=1, depth=1), version=lambda: 0)
+    assert queue.lease(0, 0) is not None
+    reader.close()
+    assert queue.lease(0, 1) is None
+    with pytest.raises(Stopped), QueueWriter(queue, 1, 0, untimed).slot(0):
+        pass
 
 
 def test_final_observations_from_another_host_lie_where_the_slot_does() -> None:

@@ -12,7 +12,7 @@ from gossamer.exchange.base import Alone, Exchange, Learning, Link, LocalStep, S
 from gossamer.exchange.broadcast.parameters import Parameters, Published
 from gossamer.exchange.flat import Flat
 from gossamer.exchange.gossip.records import Record
-from gossamer.program import Context
+from gossamer.program import Context, Stopped
 from gossamer.task import Recovered
 
 RECOVERY = 10.0  # seconds that a restarted learner waits for an actor's host to offer its copy
@@ -105,8 +105,12 @@ class Follower:
     """An actor's end: keeps a replica at the newest parameters."""
 
     def __init__(self, parameters: Parameters, model: nn.Module) -> None:
+        """Raises `Stopped` if the learner has ended before there were any."""
         self._parameters, self._flat = parameters, Flat(model)
         first = parameters.first()
+        if first is None:
+            parameters.leave()
+            raise Stopped("the learner ended before it had parameters")
         with torch.no_grad():
             for name, buffer in model.named_buffers():
                 buffer.copy_(first.buffers[name])

@@ -66,9 +66,9 @@ class Parameters:
             self._newest = published
 
     @waits
-    def first(self) -> Wait[Published]:
-        """Return the newest parameters. Waits until the learner has published some."""
-        while self._newest is None:
+    def first(self) -> Wait[Published | None]:
+        """Return the newest parameters. Waits until the learner has published some; None if it ends before that."""
+        while self._newest is None and not self._closed:
             yield
         self._taken = True
         return self._newest
@@ -81,8 +81,8 @@ class Parameters:
         return self._newest
 
     @waits
-    def at_least(self, version: Version) -> Wait[None]:
-        """Wait until the copy has at least this version.
+    def at_least(self, version: Version) -> Wait[bool]:
+        """Wait until the copy has at least this version. Returns whether newer ones may follow.
 
         A transfer that begins after this call ends the wait, too: then the learner has been restarted with older
         parameters. So does the learner's end."""
@@ -90,9 +90,10 @@ class Parameters:
         while not self._closed and self._done < transfer and (self._newest is None or self._newest.version < version):
             self._wanted = True
             yield
+        return not self._closed
 
     def close(self) -> None:
-        """The learner ends: nothing newer will come."""
+        """The learner ends, or its host does not answer any more: nothing newer will come."""
         self._closed = True
 
     # Called by `fetch`

@@ -8,14 +8,17 @@ from gossamer.exchange.broadcast.parameters import PackedParameters, Parameters,
 from gossamer.program import Context, Stopped, Unreachable
 
 RETRY = 0.5  # seconds between two attempts to reach the learner's host
+GONE = 300.0  # seconds without an answer after which the learner's host counts as lost
 
 
 def fetch(ctx: Context, source: Parameters, copy: Parameters) -> None:
     """Copy the newest parameters from the learner's host, each time after an actor here has taken the last ones or
-    needs newer ones, until all actors of this host or the learner have ended: one transfer for all actors of a host.
+    needs newer ones, until all actors of this host or the learner have ended: one transfer for all actors of a host. It
+    gives up, and the actors end, if the learner's host does not answer for `GONE` seconds.
 
     A learner whose host has been restarted is offered the copy."""
     version: int | None = None
+    failed: float | None = None  # time of the first attempt that failed since the last answer
     again = False  # whether the learner's host may have been restarted: then its parameters are taken in any case
     with suppress(Stopped):
         while not ctx.stopped:
@@ -25,10 +28,15 @@ def fetch(ctx: Context, source: Parameters, copy: Parameters) -> None:
                     source.offer(copy.copy())
                     version = None
             except Unreachable:
+                failed = ctx.now() if failed is None else failed
+                if ctx.now() - failed > GONE:
+                    copy.close()
+                    return
                 copy.begin()
                 again = True
                 ctx.sleep(RETRY)
                 continue
+            failed = None
             if reply is Reply.END:
                 copy.close()
                 return

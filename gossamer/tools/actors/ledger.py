@@ -9,6 +9,7 @@ from typing import Any
 
 from gossamer.launch.simulation import Simulation
 from gossamer.program import Silent
+from gossamer.task import Note
 
 
 @dataclass(frozen=True)
@@ -91,8 +92,8 @@ class Ledger(Silent):
         return self._ended
 
     def report(self, worker: str, record: Any) -> None:
-        if self._ended:
-            return  # transfers that were under way
+        if self._ended or isinstance(record, Note):
+            return  # transfers that were under way; a host that does not answer
         self.totals.add(record)
         self.totals.end_call = len(self._simulation.trace)
         if isinstance(record, Learned):

@@ -108,17 +108,17 @@ def learn(
     try:
         slots = Slots([rollouts(batching.slots) for _ in range(batching.depth)], batching.slots)
         version = partial(link.refresh, learner.model)
-        experience = QueueReader(queue, slots, version=version, reuse=reuse)
-        while ctx.claim(0) is not None:
-            with watch("learner_waits"):
-                batch = experience.batch()
-            if batch is None:
-                link.finish(lambda: descend(SGD(learner.model.parameters(), 0.0)))
-                break
-            lag = update(ctx, task, batch, learner, link, watch)
-            experience.trained(batch)
-            positions = tuple(batch.data.action[0].tolist()) if batch.fresh else ()
-            ctx.report(Learned(positions, len(batch.data.version), lag, batch.waiting, watch.take()))
+        with closing(QueueReader(queue, slots, version=version, reuse=reuse)) as experience:
+            while ctx.claim(0) is not None:
+                with watch("learner_waits"):
+                    batch = experience.batch()
+                if batch is None:
+                    link.finish(lambda: descend(SGD(learner.model.parameters(), 0.0)))
+                    break
+                lag = update(ctx, task, batch, learner, link, watch)
+                experience.trained(batch)
+                positions = tuple(batch.data.action[0].tolist()) if batch.fresh else ()
+                ctx.report(Learned(positions, len(batch.data.version), lag, batch.waiting, watch.take()))
     except Stopped:  # while it waited for a batch, or for other learners
         pass
     finally:
