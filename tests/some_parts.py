@@ -18,7 +18,7 @@ from gossamer.envs.base import EnvFactory, VectorEnv
 from gossamer.envs.toy import Catch
 from gossamer.networks import ActorCritic
 from gossamer.optim import rmsprop_a3c, rmsprop_dqn, rmsprop_tf, rmsprop_torch
-from gossamer.program import Answer, Silent
+from gossamer.program import Answer, Context, Silent
 from gossamer.spaces import Space, Spec
 from gossamer.task import Optimization, Report, Task
 from gossamer.torsos import TorsoFactory, mlp, small
@@ -123,6 +123,20 @@ class Watcher(Silent):
 
     def stopping(self) -> bool:
         return self.stop_after is not None and len(self.records) >= self.stop_after
+
+
+class Slow:
+    """A context whose worker takes half a second for each rollout."""
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ctx, name)
+
+    def claim(self, *given: Any) -> int | None:
+        self._ctx.sleep(0.5)
+        return self._ctx.claim(*given)
 
 
 def leaves(tree: Any, path: str = "") -> dict[str, Any]:

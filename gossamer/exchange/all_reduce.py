@@ -87,6 +87,9 @@ class AllReduce:
     gradients: Gradients
     inner: Exchange = field(default_factory=Alone)
 
+    def begin(self, ctx: Context) -> None:
+        self.inner.begin(ctx)
+
     def join(self, ctx: Context, learner: Learning, state: Tree | None = None) -> Link:
         state = state or {}
         version = int(state.get("iteration", 0))

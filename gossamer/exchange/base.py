@@ -43,6 +43,9 @@ class Learning(Protocol):
 class Exchange(Protocol):
     """Frozen configuration of an exchange; `join` creates one member's `Link`."""
 
+    def begin(self, ctx: Context) -> None:
+        """A member has started. It joins when its environments and its network are there, which may take minutes."""
+
     def join(self, ctx: Context, learner: Learning, state: Tree | None = None) -> Link:
         """Join the exchange before the first step. `state`: the result of `Link.state_dict`, or None at a fresh start;
         a state with only `iteration` gives the progress of the other members."""
@@ -74,6 +77,8 @@ class Link(Protocol):
 @dataclass(frozen=True)
 class Alone:
     """A single actor-learner without communication (PAAC)."""
+
+    def begin(self, ctx: Context) -> None: ...
 
     def join(self, ctx: Context, learner: Learning, state: Tree | None = None) -> Link:
         return AloneLink(int((state or {}).get("iteration", 0)))

@@ -16,6 +16,7 @@ def act_and_learn(ctx: Context, task: Task, exchange: Exchange, *, num_envs: int
     """Act for a rollout, learn from it, let the exchange make it parameters: on policy, in one place.
 
     `num_envs` environments side by side, stepped by `env_workers` threads or processes (0: what suits them)."""
+    exchange.begin(ctx)
     ctx.report(Activity(f"starting {num_envs} environments"))
     with (
         Watchdog(task.env.name, ctx.report) as watchdog,

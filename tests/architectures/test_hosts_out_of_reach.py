@@ -5,31 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from some_parts import Watcher, a_task
+from some_parts import Slow, Watcher, a_task
 
 from gossamer.algorithms import VTrace
 from gossamer.architectures import impala
 from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.loops import act, learn
-from gossamer.program import Context
 from gossamer.task import Note
 
 ROLLOUT = 4 * 4  # environments of an actor, steps
 STEPS = 200 * ROLLOUT
-
-
-class Slow:
-    """A context whose worker takes half a second for each rollout."""
-
-    def __init__(self, ctx: Context) -> None:
-        self._ctx = ctx
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._ctx, name)
-
-    def claim(self, *given: Any) -> int | None:
-        self._ctx.sleep(0.5)
-        return self._ctx.claim(*given)
 
 
 def slow_act(ctx: Any, *args: Any, **given: Any) -> None:

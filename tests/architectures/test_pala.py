@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from some_parts import Watcher, a_task
+from some_parts import Slow, Watcher, a_task
 from torch import nn
 
 from gossamer.algorithms import Network
 from gossamer.architectures import pala
-from gossamer.exchange import Gossip, LayoutMismatch, Proxy
+from gossamer.envs.toy import Catch
+from gossamer.exchange import Alone, Gossip, LayoutMismatch, Proxy
 from gossamer.exchange.gossip.formats import Format
 from gossamer.exchange.gossip.mixing import PushSum
 from gossamer.exchange.gossip.records import Traffic
@@ -21,7 +22,7 @@ from gossamer.launch.simulation import Faults, Simulation
 from gossamer.launch.simulation import Network as Lines
 from gossamer.launch.threads import threads
 from gossamer.loops import act_and_learn
-from gossamer.program import Program, Silent
+from gossamer.program import Context, Program, Silent
 from gossamer.task import Report
 from gossamer.tools.gossip.members import Workload, stand_in
 
@@ -39,6 +40,15 @@ class Sums(Silent):
                 self.iterations[worker] += part.iterations
                 self.weights[worker] = part.weight
                 self.mixed += part.mixed
+
+
+class Told(Silent):
+    """Keeps the first thing that it is told."""
+
+    first: Any = None
+
+    def report(self, worker: str, record: Any) -> None:
+        self.first = self.first or record
 
 
 def stand_ins(work: Workload, **more: Any) -> Program:
@@ -77,6 +87,42 @@ def test_a_host_that_ran_for_long_goes_on_where_its_neighbours_are(down: float, 
     assert sums.iterations["stand_in[0]"] == sums.iterations["stand_in[1]"] == 150
     assert all(90 <= sums.iterations[f"stand_in[{rank}]"] <= 150 for rank in (2, 3))
     assert simulation.clocks["stand_in[0]"] < 150 * 0.5 + 15
+
+
+def slow_start(ctx: Any, task: Any, exchange: Any, **given: Any) -> None:
+    """After a restart its environments take 100 seconds to start; each rollout half a second."""
+    exchange.begin(ctx)
+    if ctx.restarts:
+        ctx.sleep(100.0)
+    act_and_learn(Slow(ctx), task, exchange, **given)  # type: ignore[arg-type]
+
+
+def test_a_restarted_host_waits_for_members_whose_environments_take_long_to_start() -> None:
+    simulation = Simulation(1, Lines(latency=0.01), Faults(crashes=[(20.0, "host1", 5.0)]), patience=600.0)
+    watcher = Watcher(steps=16 * 400)
+    simulation(pala(a_task(), hosts=2, learners=1, num_envs=4, loop=slow_start), watcher)
+    assert watcher.budget.acted == 16 * 400
+    assert all(watcher.saved[f"slow_start[{rank}]"]["exchange"]["iteration"] > 150 for rank in range(2))
+
+
+class Announced(Alone):
+    """It says when a member has started."""
+
+    def begin(self, ctx: Context) -> None:
+        ctx.report("begun")
+
+
+class NoEnvironment(Catch):
+    def make(self, *args: Any, **given: Any) -> Any:
+        raise OSError("no environment")
+
+
+def test_members_say_that_they_have_started_before_their_environments_are_there() -> None:
+    told, program = Told(), Program("one")
+    program.worker(act_and_learn)(replace(a_task(), env=NoEnvironment()), Announced(), num_envs=1)
+    with pytest.raises(OSError, match="no environment"):
+        threads(program, told)
+    assert told.first == "begun"
 
 
 @pytest.mark.parametrize("seed", range(3))

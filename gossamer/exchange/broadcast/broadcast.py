@@ -28,6 +28,10 @@ class Broadcast:
     inner: Exchange = field(default_factory=Alone)
     recovers: bool = True  # whether a restarted learner takes an actor's newer parameters
 
+    def begin(self, ctx: Context) -> None:
+        """See `Exchange`."""
+        self.inner.begin(ctx)
+
     def join(self, ctx: Context, learner: Learning, state: Tree | None = None) -> Link:
         """Join as the learner. After a restart it continues from the newest parameters that an actor's host has."""
         state = state or {}

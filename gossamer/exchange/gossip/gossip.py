@@ -64,6 +64,10 @@ class Gossip:
         if self.staleness < self.interval - 1 and not self.lock_step:
             raise ValueError(f"interval {self.interval}: must be at most {self.staleness + 1:g}, staleness + 1")
 
+    def begin(self, ctx: Context) -> None:
+        self.post.expect(ctx.rank)
+        self.inner.begin(ctx)
+
     def join(self, ctx: Context, learner: Learning, state: Tree | None = None) -> Link:
         """Join the exchange. A restarted member resumes from the average of its neighbours' parameters."""
         state = state or {}

@@ -34,6 +34,9 @@ class Collected:
 class Post(Protocol):
     """A service that delivers messages between members. `send` never blocks."""
 
+    def expect(self, rank: int) -> None:
+        """The member has started, and will join."""
+
     def join(self, rank: int, layout: bytes, *, again: bool = False) -> Collected:
         """Add an active member whose model has this layout (`Flat.layout`). Unread messages are kept for it.
 
@@ -75,6 +78,8 @@ class Mailboxes:
         # earlier messages to members here have arrived too. Waiting on this instead of on a message to oneself avoids
         # deadlocks if the graph changes or members disagree on the membership. A rejoined sender has no entry at first.
         self.last: dict[int, int] = dict.fromkeys(range(members), 0)
+
+    def expect(self, rank: int) -> None: ...
 
     def join(self, rank: int, layout: bytes, *, again: bool = False) -> Collected:
         if self.layout not in (None, layout):

@@ -17,7 +17,7 @@ from gossamer.exchange.proxy.wire import HELLO, Refused, peek
 from gossamer.program import Wait, waits
 
 UNKNOWN = bytes(8)  # layout of a host before its first member joins
-REJOIN = 60.0  # seconds that members have to join again after a restart of their host
+REJOIN = 60.0  # seconds that members have to start again after a restart of their host
 BACKLOG = 64  # queued `deliver` calls; the packets of further ones are refused
 
 
@@ -82,6 +82,7 @@ class Proxy:
         self.boxes = Mailboxes(hosts * learners, newest=newest, adds=adds)
         self._learners = learners
         self._own = set(range(host * learners, (host + 1) * learners))  # this host's members that have not ended
+        self._expected: set[int] = set()  # of these, those that have started
         self._joined: set[int] = set()
         self._started: float | None = None  # time of the first heartbeat, seconds
         planned = {h: tuple(range(h * learners, (h + 1) * learners)) for h in range(hosts)}
@@ -101,6 +102,9 @@ class Proxy:
 
     # Called by members: `mailboxes.Post`
 
+    def expect(self, rank: int) -> None:
+        self._expected.add(rank)
+
     def join(self, rank: int, layout: bytes, *, again: bool = False) -> Collected:
         self._own.add(rank)
         self._joined.add(rank)
@@ -112,6 +116,7 @@ class Proxy:
         return collected
 
     def leave(self, rank: int) -> None:
+        self._expected.discard(rank)
         self._joined.discard(rank)
         self._own.discard(rank)
         self.boxes.leave(rank)
@@ -218,10 +223,10 @@ class Proxy:
 
         Returns whether to continue: False after all members of this host have ended and other hosts are notified. The
         clock runs until then because couriers of a restarted host rely on it to terminate. `restarts` of this host:
-        members that ended before a restart do not join again, so they are dropped after `REJOIN` seconds."""
+        members that ended before a restart do not start again, so they are dropped after `REJOIN` seconds."""
         self._started = now if self._started is None else self._started
         if restarts and now - self._started > REJOIN:
-            self._own &= self._joined
+            self._own &= self._joined | self._expected
         if not self._own:  # final notifications need no clock; after a restart their couriers may have ended already
             return not (restarts or self._couriers_ended or self._finished())
         for host in self._alive.tick(now, self._reached()):
