@@ -380,7 +380,7 @@ def test_a_ray_of_its_own_has_room_for_all_hosts_and_ends_with_the_program(tmp_p
         from gossamer.program import Program, Silent
         class Watcher(Silent):
             def report(self, worker, record):
-                print(f"{worker} {record}\n", end="")  # at once: two hosts may report at the same time
+                print(f"{worker} {record}\\n", end="")  # at once: two hosts may report at the same time
         def speak(ctx):
             ctx.report(os.environ["RAY_AUTH_MODE"])
         program = Program("own")
