@@ -155,9 +155,10 @@ class Member:
         task, saved = prepared(ctx, task), ctx.restored()
         self.env, self.trainer = env, Trainer(ctx, task, env.spec, exchange, saved)
         self.learner, self.link, self.clock = self.trainer.learner, self.trainer.link, self.trainer.clock
-        self._rng = task.generator("act", ctx.rank)
+        again = f" {ctx.restarts}" * bool(ctx.restarts)  # a restarted host plays other episodes than before
+        self._rng = task.generator(f"act{again}", ctx.rank)
         policy = Replica(self.learner.model, task.algorithm, self.link, self._rng)
-        seed = task.stream(f"env {self.learner.steps}", ctx.rank)
+        seed = task.stream(f"env {self.learner.steps}{again}", ctx.rank)
         self.actor = Actor(env, policy, gamma=task.algorithm.gamma, seed=seed, clock=self.clock, name=task.env.name)
         self._acted = 0  # environment steps since the last report
         self._restore(ctx, saved)

@@ -196,7 +196,9 @@ class Box:
         low, high = np.array(self.low), np.array(self.high)
         below, above = np.isfinite(low), np.isfinite(high)
         bounded = below & above
-        uniform = rng.uniform(np.where(bounded, low, 0.0), np.where(bounded, high, 1.0), (count, len(low)))
+        first, last = np.where(bounded, low, 0.0), np.where(bounded, high, 1.0)
+        share = rng.random((count, len(low)))
+        uniform = first * (1 - share) + last * share  # a difference of the bounds could be infinite
         normal = rng.standard_normal((count, len(low)))
         normal = np.where(below, low + np.abs(normal), np.where(above, high - np.abs(normal), normal))
         if self.bounds == "squash":  # drawn such that the environment gets uniform ones

@@ -41,11 +41,11 @@ class Bandit(gymnasium.Env):
         return np.ones(2, np.float32), float(action), True, False, {}
 
 class Sours(Bandit):
-    "The 30th reward is not a number."
+    "The 30th reward is infinite as float32."
     age = 0
     def step(self, action):
         self.age += 1
-        return np.ones(2, np.float32), float("nan") if self.age == 30 else 1.0, self.age % 10 == 0, False, {}
+        return np.ones(2, np.float32), 1e39 if self.age == 30 else 1.0, self.age % 10 == 0, False, {}
 
 class Pair(Bandit):
     action_space = gymnasium.spaces.Tuple([gymnasium.spaces.Discrete(2), gymnasium.spaces.Discrete(2)])
@@ -550,3 +550,9 @@ def test_atari_without_its_extra_says_how_to_install_it(command: Command, monkey
     code, _, err = command("train", "paac", "--env", "pong")
     assert code == 2
     assert 'pip install "gossamer[atari]"' in err
+
+
+@pytest.mark.parametrize("words", [("--env=catch", "paac"), ("--overwrite", "paac", "--env", "catch")], ids=" ".join)
+def test_the_architecture_may_stand_after_options(command: Command, words: tuple[str, ...]) -> None:
+    code, _, _ = command("train", *words, "--steps", 8, "--num-envs", 2, "--rollout-length", 4, "--run-dir", "run")
+    assert code == 0

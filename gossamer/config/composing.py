@@ -45,12 +45,18 @@ def compose(words: Sequence[str], *, prog: str, description: str, command: Seque
 
 
 def _architecture(words: Sequence[str], prog: str) -> str:
-    """The first word that is neither an option nor an option's value."""
-    for place, word in enumerate(words):
-        if not word.startswith("-") and (place == 0 or not words[place - 1].startswith("--")):
-            return word
+    """The first word that is neither an option nor an option's value; else the first that names an architecture, as in
+    `--overwrite paac`."""
+    loose = [word for place, word in enumerate(words) if not word.startswith("-") and not _wants_value(words[:place])]
+    for word in [*loose, *(word for word in words if word in ARCHITECTURES)]:
+        return word
     known = ", ".join(ARCHITECTURES)
     raise UserError(f"{prog}: no architecture; use {known} or your own module:Name, as in {prog} paac --env pong")
+
+
+def _wants_value(before: Sequence[str]) -> bool:
+    """Whether the word after these may be an option's value."""
+    return bool(before) and before[-1].startswith("--") and "=" not in before[-1]
 
 
 def _check(found: Mapping[str, str | None], composition: Composition, command: Sequence[type]) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import pickle
 import signal
+import threading
+import time
 import traceback
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,6 +22,8 @@ from gossamer.envs.local import Local
 from gossamer.envs.single import Source
 from gossamer.errors import EnvironmentFailed
 from gossamer.spaces import Spec
+
+AFTER_PARENT = 2.0  # seconds that a process has to close its environments after the parent's end
 
 Request: TypeAlias = tuple[str, Any]  # ("reset", "step", "frames" or "close"; seeds for "reset")
 Answer: TypeAlias = tuple[Any, tuple[EnvironmentFailed, ...]]  # (result or error, failures followed by a restart)
@@ -70,11 +75,20 @@ def serve(
 ) -> None:
     """Main loop of a worker process: answer requests until "close", or until the parent has ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C, to save first
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     block = Block(pickle.loads(source), worker, Shared(raw, spec, num_envs, workers))
     with suppress(EOFError, OSError):
         while (request := pipe.recv())[0] != "close":
             pipe.send(block.answer(request))
     block.close()
+
+
+def _end_with_parent() -> None:
+    """End this process after the parent, also while an environment hangs."""
+    if (parent := multiprocessing.parent_process()) is not None:
+        parent.join()
+        time.sleep(AFTER_PARENT)
+        os._exit(1)
 
 
 class Block:
@@ -91,6 +105,9 @@ class Block:
             if self._local is None:  # created here so that the factory's errors are sent to the parent
                 size = self._mine.stop - self._mine.start
                 self._local = Local(self._source, size, first=self._mine.start, asking=self._asking)
+                if self._local.spec != self._shared.spec:
+                    what = "has other spaces than the one that was made first: all of a factory must have the same"
+                    raise EnvironmentFailed(self._source.name, self._mine.start, what)
             if what == "reset":
                 self._write(obs=self._local.reset_each(seeds))
             elif what == "step":

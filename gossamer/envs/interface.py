@@ -171,6 +171,7 @@ def _numbers(values: Array) -> Iterator[float | str]:
 
 def _limit(bound: Any, shape: list[int], dtype: str) -> Array:
     """Read a result of `_bound`."""
-    each = [float(value) for value in bound] if isinstance(bound, list) else [float(bound)]
-    flat = np.broadcast_to(np.array(each, np.float64), (int(np.prod(shape)),))
-    return flat.reshape(shape).astype(dtype)
+    number = float if np.dtype(dtype).kind == "f" else int  # int64 has bounds that no float is equal to
+    each = [number(value) for value in (bound if isinstance(bound, list) else [bound])]
+    flat = np.broadcast_to(np.array(each, dtype), (int(np.prod(shape)),))
+    return flat.reshape(shape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
@@ -136,12 +137,15 @@ class Single:
             self._fail(f"{source} gave {error}", error.__cause__)
 
     def _number(self, reward: Any) -> float:
-        if isinstance(reward, float | int | np.number):
-            return float(reward)
-        array = np.asarray(reward)
-        if array.size != 1 or array.dtype.kind not in "biuf":
-            self._fail(f"{STEP}; the reward must be a number, not {_kind(reward)}")
-        return float(array.item())
+        if not isinstance(reward, float | int | np.number):
+            array = np.asarray(reward)
+            if array.size != 1 or array.dtype.kind not in "biuf":
+                self._fail(f"{STEP}; the reward must be a number, not {_kind(reward)}")
+            reward = array.item()
+        number = float(reward)
+        if not math.isfinite(number):
+            self._fail(f"{STEP}; the reward must be finite, not {number}")
+        return number
 
     def _flag(self, name: str, value: Any) -> bool:
         array = np.asarray(value)

@@ -31,6 +31,12 @@ def best(returns: dict[str, float | None]) -> str | None:
     return max(ranked(known), key=lambda worker: known[worker], default=None)
 
 
+def mean_return(checkpoint: Tree, worker: str) -> float | None:
+    """Mean return of a worker's last 100 training episodes; None if it has finished none."""
+    played = checkpoint["progress"].get("members", {}).get(worker)
+    return sum(score for score, _ in played) / len(played) if played else None
+
+
 def choose(checkpoint: Tree, member: str) -> dict[str, str]:
     """The workers that `member` selects, as {worker: its number}: all of them for `average`. A single worker is also
     its own average. Raises `UserError` if there is no such member."""
@@ -38,9 +44,7 @@ def choose(checkpoint: Tree, member: str) -> dict[str, str]:
     if (len(numbers) == 1 and member in (AVERAGE, BEST)) or member == AVERAGE:
         return numbers
     if member == BEST:
-        episodes = checkpoint["progress"].get("members", {})
-        means = {w: sum(score for score, _ in played) / len(played) for w, played in episodes.items() if played}
-        first = best({worker: means.get(worker) for worker in numbers})
+        first = best({worker: mean_return(checkpoint, worker) for worker in numbers})
         if first is None:
             raise UserError(f"--member {BEST}: no member has finished an episode; use average or a number")
         return {first: numbers[first]}

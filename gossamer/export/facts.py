@@ -13,6 +13,7 @@ import gymnasium
 from gossamer.config.names import OF_ARCHITECTURE
 from gossamer.envs.catalogue import TOYS
 from gossamer.envs.interface import Interface
+from gossamer.evaluation.members import AVERAGE
 from gossamer.export.snapshot import Snapshot
 from gossamer.storage.contents import EVALUATIONS
 
@@ -21,7 +22,7 @@ PROTOCOLS = {
     "sticky": "whole games, actions repeat with probability 0.25",
     "plain": "whole games",
 }
-TRAINING = "training return: mean of the last 100 training episodes, sampled actions"
+TRAINING = "training return: mean of the last 100 training episodes{whose}, sampled actions"
 MUJOCO = "gymnasium.envs.mujoco."
 
 
@@ -66,7 +67,8 @@ def facts(directory: Path, snapshot: Snapshot) -> Facts:
     checkpoint and member; without one, the return while training."""
     scores = tuple(_evaluations(directory, snapshot))
     if not scores and snapshot.training_return is not None:
-        scores = (Score(snapshot.training_return, None, TRAINING),)
+        whose = " of all members" if snapshot.member == AVERAGE else ""
+        scores = (Score(snapshot.training_return, None, TRAINING.format(whose=whose)),)
     return Facts(snapshot, scores, licence(snapshot.description.interface))
 
 

@@ -126,6 +126,8 @@ class TrainedPolicy:
             return last.none(len(new))
         if reward is None:
             raise UserError("reward: the policy observes the last reward; give act(obs, reward=...), or reset()")
+        if len(self._action) != len(new):
+            raise UserError(f"obs: a batch of {len(new)}, and the last actions are {len(self._action)}; reset() first")
         given = np.broadcast_to(np.asarray(reward, np.float32), (len(new),))
         clipped = self._interface.preset is not None and self._interface.preset.clip_reward
         packed = last.pack(self._action, np.clip(given, -1, 1) if clipped else given)

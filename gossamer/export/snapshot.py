@@ -20,7 +20,7 @@ from gossamer.config.names import ALGORITHMS, load
 from gossamer.envs.interface import Interface, describe
 from gossamer.envs.last import LastParts
 from gossamer.errors import UserError
-from gossamer.evaluation.members import AVERAGE, average, choose
+from gossamer.evaluation.members import AVERAGE, average, choose, mean_return
 from gossamer.machine import resolve_dtype
 from gossamer.networks import NetworkOptions
 from gossamer.spaces import Spec
@@ -74,7 +74,7 @@ class Snapshot:
     checkpoint: str
     steps: int  # training steps
     member: str | None  # `average`, or the number of the member; None if there is only one
-    training_return: float | None  # mean of the last 100 training episodes, of all members
+    training_return: float | None  # mean of the last 100 training episodes: of the member, or of all for the average
 
     def model(self, device: str, dtype: torch.dtype | None = None) -> nn.Module:
         """The network with these parameters. Raises `UserError` if they do not fit, or are not finite."""
@@ -97,7 +97,8 @@ def of_run(directory: Path, checkpoint: str, member: str) -> Snapshot:
     whose = choose(tree, member)
     parameters = dict(description.model("cpu").named_parameters()) if len(whose) > 1 else {}
     label = None if len(tree["workers"]) == 1 else AVERAGE if len(whose) > 1 else next(iter(whose.values()))
-    return Snapshot(description, average(tree, whose, parameters), found.path.name, found.steps, label, found.score)
+    score = found.score if label in (None, AVERAGE) else mean_return(tree, next(iter(whose)))
+    return Snapshot(description, average(tree, whose, parameters), found.path.name, found.steps, label, score)
 
 
 def describe_run(directory: Path) -> Description:

@@ -119,7 +119,7 @@ def _resume(lock: RunLock, changes: dict[str, Any], control: Control) -> Run:
     config = config.with_run(**changes)
     check_run(config, control.cluster)
     saved = checkpoint.load()
-    wired, interface = program(config, cluster=control.cluster), probe(config, control.cluster)
+    wired, interface = program(config, cluster=control.cluster), probe(config, control.cluster, resumed=True)
     with _launcher(control.cluster, wired) as launch:
         write_json(directory / CONFIG, to_dict(config))
         write_json(directory / SPEC, interface.to_dict())
@@ -144,11 +144,12 @@ def _launcher(cluster: str | None, wired: Program) -> AbstractContextManager[Lau
     return on_cluster(cluster, wired)
 
 
-def probe(config: Config, cluster: str | None = None) -> Interface:
+def probe(config: Config, cluster: str | None = None, *, resumed: bool = False) -> Interface:
     """Make one environment and the network here, so that errors show at once; the environment's interface.
 
     An environment written in Python is stepped once, which checks what it returns. With a `cluster` the network is
-    made on the CPU: the machine that starts a run may have no GPU."""
+    made on the CPU: the machine that starts a run may have no GPU. `resumed`: the run that `--init-from` names is not
+    needed any more."""
     what = task(config.with_run(device="cpu") if cluster else config)
     with Watchdog(what.env.name, complain) as watchdog, closing(watchdog.watch(what.env.make(1))) as env:
         check_batch(config)
@@ -166,13 +167,13 @@ def probe(config: Config, cluster: str | None = None) -> Interface:
             raise UserError(
                 f"--network {config.network.torso}: does not fit observations {env.spec.shapes} ({why})"
             ) from error
-        _check_network(config, model)
+        _check_network(config, model, None if resumed else config.run.init_from)
         return describe(environment(config), env)
 
 
-def _check_network(config: Config, model: nn.Module) -> None:
-    """Raise `UserError` if the network lacks the memory that was asked for, or differs from that of `--init-from`."""
-    memory, source = config.network.memory, config.run.init_from
+def _check_network(config: Config, model: nn.Module, source: str | None) -> None:
+    """Raise `UserError` if the network lacks the memory that was asked for, or differs from the run `source`."""
+    memory = config.network.memory
     if memory != "none" and not initial_state(model, 1):
         raise UserError(f"--memory {memory}: the network of {type(config.algorithm).__name__} has no memory")
     if source is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import threading
 from copy import deepcopy
 from typing import Any
 
@@ -172,3 +174,25 @@ class BadMask(Shows):
     def step(self, action: Any) -> Any:
         obs, reward, terminated, truncated, _ = super().step(action)
         return obs, reward, terminated or self._ends, truncated, self._wrong
+
+
+class OtherInWorkers(Shows):
+    """In worker processes its observations are shorter."""
+
+    def __init__(self) -> None:
+        size = 3 if multiprocessing.current_process().name == "MainProcess" else 1
+        super().__init__(Box(0, 1, (size,)), Discrete(2))
+
+
+class HangsSoon(Shows):
+    """Its second step never ends."""
+
+    def __init__(self) -> None:
+        super().__init__(Box(0, 1, (1,)), Discrete(2))
+        self._age = 0
+
+    def step(self, action: Any) -> Any:
+        self._age += 1
+        if self._age == 2:
+            threading.Event().wait()
+        return super().step(action)

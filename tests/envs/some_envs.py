@@ -135,6 +135,7 @@ WRONG: dict[str, Callable[[Any], Any]] = {
     "one value": lambda answer: answer[0],
     "no reward": lambda answer: (answer[0], None, *answer[2:]),
     "two rewards": lambda answer: (answer[0], np.zeros(2), *answer[2:]),
+    "a reward that is no number": lambda answer: (answer[0], float("nan"), *answer[2:]),
     "no flag": lambda answer: (*answer[:2], None, *answer[3:]),
     "a dict": lambda answer: (*answer[:3], {}, {}),
 }

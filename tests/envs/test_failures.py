@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import re
+import subprocess
+import sys
 from contextlib import closing
 from functools import partial
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import some_envs
 from some_envs import WRONG, Fails, FailsToStart, Walk, answers
@@ -77,6 +81,7 @@ def test_the_error_and_its_traceback_are_kept() -> None:
         ("one value", r"truncated, info), not an array of float64 with shape (2,)"),
         ("no reward", r"the reward must be a number, not None"),
         ("two rewards", r"the reward must be a number, not an array of float64 with shape (2,)"),
+        ("a reward that is no number", r"the reward must be finite, not nan"),
         ("no flag", r"terminated must be True or False, not None"),
         ("a dict", r"truncated must be True or False, not dict"),
     ],
@@ -213,3 +218,35 @@ def test_a_restart_that_fails_is_tried_again() -> None:
 def test_without_restarts_nothing_is_made_again() -> None:
     for kind in (Fails, FailsToStart):
         until_it_fails(Local(Source("mine", kind), 1))
+
+
+def test_worker_processes_have_the_same_spaces_as_the_first_environment() -> None:
+    error = until_it_fails(Custom("more_envs:OtherInWorkers").make(2, workers=2))
+    assert "environment 0: has other spaces than the one that was made first" in str(error)
+
+
+ORPHANS = """
+import sys
+import numpy as np
+from gossamer.envs.gym import Custom
+if __name__ == "__main__":
+    env = Custom("more_envs:HangsSoon").make(2, workers=2)
+    env.reset(0)
+    env.step(np.zeros(2, int))
+    print(*[each._process.pid for each in env._processes], flush=True)
+    env.step(np.zeros(2, int))
+"""
+
+
+def test_worker_processes_end_after_a_run_that_was_killed_also_where_an_environment_hangs(tmp_path: Path) -> None:
+    script = tmp_path / "orphans.py"
+    script.write_text(ORPHANS)
+    path = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parents[2])])
+    environ = {**os.environ, "PYTHONPATH": path}
+    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True, env=environ) as run:
+        assert run.stdout is not None
+        workers = [psutil.Process(int(word)) for word in run.stdout.readline().split()]
+        run.kill()
+    assert len(workers) == 2
+    gone, alive = psutil.wait_procs(workers, timeout=30)
+    assert (len(gone), alive) == (2, [])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 from some_runs import trained
 
+import gossamer
 from gossamer.errors import UserError
 
 
@@ -15,6 +17,13 @@ def test_parameters_of_another_network_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"--init-from .*first: its network differs in .*; use its network options"):
         trained(tmp_path / "second", init_from=str(first.directory), memory="gru")
     assert not (tmp_path / "second").exists()
+
+
+def test_a_run_can_be_resumed_without_the_run_whose_parameters_it_began_with(tmp_path: Path) -> None:
+    first = trained(tmp_path / "first")
+    second = trained(tmp_path / "second", init_from=str(first.directory))
+    shutil.rmtree(first.directory)
+    assert gossamer.resume(second.directory, steps=160).result["steps"] == 160
 
 
 def test_a_network_that_cannot_take_several_parts_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

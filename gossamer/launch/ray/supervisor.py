@@ -247,6 +247,10 @@ class Supervisor:
             self._mark_away()
         self._crew.sleep(POLL)
 
+    def overdue(self, now: float) -> bool:
+        """Whether it has been away for so long that the program does not wait for it any more."""
+        return self._begun and now - self._gone_since > self._deployment.limits.gone_seconds
+
     def _mark_away(self) -> None:
         """Tell the observer that this host is unreachable, once for each outage."""
         if self._up:
@@ -268,8 +272,9 @@ class Supervisor:
                     f"host {self.host} could not be started within {START_SECONDS:g} s: "
                     "the cluster may be busy with other programs (ray status)"
                 )
-        elif now - self._gone_since > limits.gone_seconds:
-            if not any(other.running for other in self._deployment.supervisors if other is not self):
+        elif self.overdue(now):
+            others = [each for each in self._deployment.supervisors if each is not self]
+            if not any(each.running and not each.overdue(now) for each in others):
                 self.lost = frozenset(self.running)
                 self._died()
                 self.running.clear()

@@ -282,6 +282,15 @@ def test_a_host_that_is_gone_for_good_and_was_alone_is_an_error() -> None:
         Ray(gone_seconds=1.0)(program)
 
 
+def test_two_hosts_that_are_gone_for_good_do_not_wait_for_each_other() -> None:
+    program = Program("gone")
+    program.worker(kill_for_good)()
+    with program.host("other"):
+        program.worker(kill_for_good)()
+    with pytest.raises(HostFailed, match=r"did not come back within 1 s: kill_for_good\[0\], kill_for_good\[1\]"):
+        Ray(gone_seconds=1.0)(program)
+
+
 # What is needed before anything runs.
 
 
