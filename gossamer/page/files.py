@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 PIECE = 1 << 20  # bytes that are read at a time
+HEAD = 512  # bytes that tell two files apart
 MOST = 1 << 24  # bytes of a JSON file; larger ones are not read
 
 
@@ -31,6 +32,7 @@ class Lines:
         self._path = path
         self._file: tuple[int, int] | None = None  # device and inode of what has been read
         self._offset = self._size = 0  # bytes, read and seen
+        self._head = b""  # how it begins: a new file may have the number of one that was removed
         self.behind = False  # whether there may be more, after a piece that was read in full
         self.restarts = 0  # how often the file was replaced or cut off, as when a run is resumed: all is read again
 
@@ -42,7 +44,7 @@ class Lines:
         if handle is None:
             return []
         try:
-            self._look(os.fstat(handle))
+            self._look(os.fstat(handle), os.pread(handle, HEAD, 0))
             found = os.pread(handle, size, self._offset)
         finally:
             os.close(handle)
@@ -60,8 +62,9 @@ class Lines:
         unread = self._offset < self._size
         return unread or found.st_size != self._size or (found.st_dev, found.st_ino) != self._file
 
-    def _look(self, found: os.stat_result) -> None:
-        same = self._file == (found.st_dev, found.st_ino)
+    def _look(self, found: os.stat_result, head: bytes) -> None:
+        same = self._file == (found.st_dev, found.st_ino) and head.startswith(self._head)
+        self._head = head
         if self._file is not None and not (same and found.st_size >= self._offset):
             self._offset = 0
             self.restarts += 1
@@ -99,6 +102,6 @@ class Document:
         with os.fdopen(handle, "rb") as file:
             try:
                 found = json.load(file)
-            except ValueError:
+            except (ValueError, RecursionError):
                 return {}
         return found if isinstance(found, dict) else {}

@@ -19,6 +19,7 @@ from gossamer.storage.lock import is_held
 
 DOCUMENTS = {"config": CONFIG, "status": STATUS, "result": RESULT, "hosts": HOSTS, "gossip": GOSSIP}
 LOG_LINES = 500  # that are kept
+EPOCHS = itertools.count()  # of all runs: one that takes another one's place is told anew
 SPARK = 60  # points of the small curve in the table of runs
 
 
@@ -49,7 +50,7 @@ class RunView:
         self.key, self.directory = key, directory
         self.version = 0  # counts changes
         self.state, self._held = "", False  # whether a process holds its lock
-        self.epoch = 0  # changes whenever what has been told before does not hold any more
+        self.epoch = next(EPOCHS)  # changes whenever what has been told before does not hold any more
         self._documents = {name: Document(directory / file) for name, file in DOCUMENTS.items()}
         self._changed = dict.fromkeys((*DOCUMENTS, "evaluations"), 0)  # -> version of its last change
         self._files = [Lines(directory / name) for name in (METRICS, EPISODES, LOG, EVALUATIONS)]
@@ -100,7 +101,8 @@ class RunView:
         self._evaluations += filter(None, map(_evaluation, evaluations))
         self._log.extend(log)
         self._lines += len(log)
-        self.epoch += any(new) or self.rows.thinned + self.episodes.thinned != thinned
+        if any(new) or self.rows.thinned + self.episodes.thinned != thinned:
+            self.epoch = next(EPOCHS)
         return found
 
     def _add_episode(self, line: str) -> None:
@@ -111,7 +113,7 @@ class RunView:
         try:
             steps, seconds, _, _, _, score, length = next(csv.reader([line]))
             numbers = {"steps": int(steps), "seconds": float(seconds), "return": float(score), "length": int(length)}
-        except ValueError:  # the first line, or one that was cut off by a crash
+        except (ValueError, csv.Error):  # the first line, or one that was cut off by a crash
             return
         self.episodes.add(numbers)
 
@@ -214,6 +216,6 @@ def _evaluation(line: str) -> dict[str, Any]:
 def _parsed(line: str) -> dict[str, Any]:
     try:
         row = json.loads(line)
-    except ValueError:  # cut off by a crash
+    except (ValueError, RecursionError):  # cut off by a crash
         return {}
     return _object(row)

@@ -119,7 +119,11 @@ class Handler(BaseHTTPRequestHandler):
         return True
 
     def _answer(self, *, body: bool) -> None:
-        access, url = self._page.access, urlsplit(self.path)
+        try:
+            access, url = self._page.access, urlsplit(self.path)
+        except ValueError:
+            self._send(HTTPStatus.BAD_REQUEST, b"that is no address\n", body=body)
+            return
         query = parse_qs(url.query)
         if not access.names(self.headers.get("Host")):
             self._send(HTTPStatus.MISDIRECTED_REQUEST, b"this server has another name\n", body=body)

@@ -201,7 +201,8 @@ def thresholds(comparison: Comparison, given: Sequence[str]) -> dict[str, float]
     if not given:
         stops = {env: {run.result.get("stop_at_return") for run in comparison.runs if run.env == env}
                  for env in comparison.envs}  # fmt: skip
-        return {env: float(goal) for env, goals in stops.items() for goal in goals if len(goals) == 1 and goal}
+        agreed = {env: next(iter(goals)) for env, goals in stops.items() if len(goals) == 1}
+        return {env: float(goal) for env, goal in agreed.items() if goal is not None}
     everywhere, found = dict[str, float](), dict[str, float]()
     for text in given:
         env, equals, value = text.rpartition("=")

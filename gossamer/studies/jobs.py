@@ -53,7 +53,13 @@ class Job:
             return ended(self.run, self.directory, "finished")
         if code in (130, 143) or -code in (signal.SIGINT, signal.SIGTERM):
             return ended(self.run, self.directory, "interrupted")
-        return ended(self.run, self.directory, "failed", last_line(self.log, self.logged) or f"exit code {code}")
+        why = _killed(-code) if code < 0 else last_line(self.log, self.logged) or f"exit code {code}"
+        return ended(self.run, self.directory, "failed", why)
+
+
+def _killed(number: int) -> str:
+    name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+    return f"killed by {name}" + (" (out of memory?)" if number == signal.SIGKILL else "")
 
 
 def ended(run: PlannedRun, directory: Path, status: Status, reason: str = "") -> Outcome:

@@ -22,6 +22,7 @@ from gossamer.storage.studies import STUDY, PlannedRun
 from gossamer.training.experiment import check_run, probe
 
 PROG = "gossamer study"
+LONGEST = 200  # characters of the name of a directory
 OWN = ("--env", "--seed", "--run-dir", "--overwrite")  # a study gives each run its own
 
 
@@ -91,8 +92,11 @@ class Design:
 
 
 def slug(text: str) -> str:
-    """The text as the name of a directory."""
-    return re.sub(r"[^A-Za-z0-9._]+", "-", text).strip("-.") or "run"
+    """The text as the name of a directory. Raises `UserError` if it is too long for one."""
+    name = re.sub(r"[^A-Za-z0-9._]+", "-", text).strip("-.") or "run"
+    if len(name) > LONGEST:
+        raise UserError(f'{text!r}: too long as the name of a directory; name it, as in "name: paac --algorithm ppo"')
+    return name
 
 
 def _labelled(text: str) -> tuple[str, str]:

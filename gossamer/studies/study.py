@@ -98,12 +98,12 @@ class Conductor:
         self._pending = deque(runs)
         self._running: list[Job] = []
         self._outcomes: list[Outcome] = []
-        self._stopped = False
+        self._stopped: int | None = None  # the signal that asked to end
 
     def conduct(self) -> list[Outcome]:
         """Until every run has ended, or a signal has ended those that were running."""
         with self._signals():
-            while self._running or (self._pending and not self._stopped):
+            while self._running or (self._pending and self._stopped is None):
                 self._fill()
                 self._reap()
                 self._display.update(self._running, len(self._pending))
@@ -112,7 +112,7 @@ class Conductor:
 
     def _fill(self) -> None:
         """Start runs while there is room; those that are finished are left out."""
-        while self._pending and not self._stopped and len(self._running) < self._shares:
+        while self._pending and self._stopped is None and len(self._running) < self._shares:
             run = self._pending.popleft()
             directory = self._folder / run.directory
             if jobs.is_finished(directory):
@@ -122,7 +122,14 @@ class Conductor:
                 self._take(jobs.ended(run, directory, "failed", "another process is training it"))
                 continue
             share = min(set(range(self._shares)) - {job.share for job in self._running})
-            self._running.append(jobs.start(run, self._folder, share, self._shares))
+            try:
+                job = jobs.start(run, self._folder, share, self._shares)
+            except OSError as error:
+                self._take(jobs.ended(run, directory, "failed", f"cannot be started: {error}"))
+                continue
+            self._running.append(job)
+            if self._stopped is not None:  # a signal that came while it was started
+                job.process.send_signal(self._stopped)
             self._display.started(run)
 
     def _reap(self) -> None:
@@ -136,17 +143,17 @@ class Conductor:
 
     def stop(self, number: int, frame: Any = None) -> None:
         """Pass a signal on to the runs, which save a checkpoint and end; start no more."""
-        self._stopped = True
+        self._stopped = signal.SIGTERM if number == signal.SIGHUP else number  # `train` does not know SIGHUP
         for job in self._running:
             if job.process.poll() is None:
-                job.process.send_signal(number)
+                job.process.send_signal(self._stopped)
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """Handle Ctrl-C and SIGTERM meanwhile; only the main thread of a process can. However this ends, no run is
-        left behind."""
+        """Handle Ctrl-C, SIGTERM and a terminal that closes meanwhile; only the main thread of a process can. However
+        this ends, no run is left behind."""
         main = threading.current_thread() is threading.main_thread()
-        numbers = (signal.SIGINT, signal.SIGTERM) if main else ()
+        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if main else ()
         before = {number: signal.signal(number, self.stop) for number in numbers}
         try:
             yield

@@ -265,6 +265,7 @@ class RunObserver:
             "services": {name: state for name, state in states.items() if name in self.services},
             "progress": self.progress.state_dict(),
         }
+        self.recorder.flush()  # a run that is killed now has the episodes that the checkpoint counts
         self.store.save(tree, steps=self.progress.steps, score=self.progress.mean_return)
         self.kept()
         if self.evaluator is not None:

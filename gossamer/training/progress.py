@@ -100,17 +100,17 @@ class Progress:
         now = self.now()
         if now - self._marks[-1][0] >= 0.25:
             self._marks.append((now, self.steps))
-            while now - self._marks[0][0] > 65:
+            while len(self._marks) > 1 and now - self._marks[1][0] > 65:  # one older than any window stays
                 self._marks.popleft()
 
     def rate(self, window: float) -> float:
-        """Steps a second over the last `window` seconds."""
+        """Steps a second over the last `window` seconds, or longer: since the last report before them."""
         now = self.now()
         with self._lock:
-            inside = [mark for mark in self._marks if now - mark[0] <= window] or list(self._marks)[-1:]
-        if not inside or now <= inside[0][0]:
-            return 0.0
-        return (self.steps - inside[0][1]) / (now - inside[0][0])
+            marks = list(self._marks)
+        before = [mark for mark in marks if now - mark[0] >= window][-1:]
+        (when, steps), *_ = [*before, *marks[:1], (now, 0)]
+        return (self.steps - steps) / (now - when) if now > when else 0.0
 
     @property
     def elapsed(self) -> float:
@@ -211,6 +211,12 @@ class Progress:
         lost = max(0, self.steps - self.learned)
         self.steps -= lost
         return lost
+
+    def recount(self, episodes: int) -> None:
+        """Uncount episodes that are not on record: so many are. The others ended within steps that were given back."""
+        for _ in range(min(self.episodes - episodes, len(self.recent))):
+            self.recent.pop()
+        self.episodes = episodes
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there."""

@@ -25,10 +25,12 @@ class Recorder:
 
     def __init__(self, directory: Path, sinks: Sinks | None = None, *, keep_until: int | None = None) -> None:
         """`keep_until`: rows of later steps are dropped (a resumed run does those again)."""
+        self.kept: int | None = None  # episodes of a resumed run that are in their file; None where there was none
         if keep_until is not None:
             for name in (METRICS, EVALUATIONS):
                 _keep(directory / name, lambda line: _row_until(line, keep_until))
-            _keep(directory / EPISODES, lambda line: _episode_until(line, keep_until))
+            lines = _keep(directory / EPISODES, lambda line: _episode_until(line, keep_until))
+            self.kept = lines - 1 if lines else None  # the first one names the columns
         self._status = directory / STATUS
         self._file = open(directory / METRICS, "a", buffering=1)  # noqa: SIM115  closed by close()
         self._episodes = open(directory / EPISODES, "a", newline="")  # noqa: SIM115
@@ -41,7 +43,7 @@ class Recorder:
 
     def write(self, row: dict[str, Any]) -> None:
         """Add one row."""
-        self._write_episodes()
+        self.flush()
         self._file.write(to_json(row) + "\n")
         scalars = {name: float(v) for name, v in row.items() if isinstance(v, int | float) and name != "steps"}
         self._sinks.write(scalars, row["steps"])
@@ -57,8 +59,9 @@ class Recorder:
         if episodes:
             self._unwritten.append((steps, seconds, worker, episodes))
 
-    def _write_episodes(self) -> None:
-        """All at once: short episodes end by the thousand each second, and workers wait while theirs are taken."""
+    def flush(self) -> None:
+        """Write the episodes that wait for the next row. All at once: short episodes end by the thousand each second,
+        and workers wait while theirs are taken."""
         unwritten, self._unwritten = self._unwritten, []
         for steps, seconds, worker, episodes in unwritten:
             when = f"{seconds:.2f}"
@@ -77,16 +80,19 @@ class Recorder:
             with ExitStack() as stack:
                 for close in (partial(self._sinks.close, outcome), self._file.close, self._episodes.close):
                     stack.callback(close)
-                self._write_episodes()
+                self.flush()
         return self._sinks.failures
 
 
-def _keep(path: Path, wanted: Callable[[str], bool]) -> None:
-    """Keep only the wanted lines of a file, without one that was cut off. Written beside and renamed, so that a full
-    disk loses none."""
-    if path.exists():
-        whole = [line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
-        atomic_write(path, "".join(line for line in whole if wanted(line.rstrip("\n"))))
+def _keep(path: Path, wanted: Callable[[str], bool]) -> int:
+    """Keep only the wanted lines of a file, without one that was cut off; their number. Written beside and renamed, so
+    that a full disk loses none."""
+    if not path.exists():
+        return 0
+    whole = [line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+    kept = [line for line in whole if wanted(line.rstrip("\n"))]
+    atomic_write(path, "".join(kept))
+    return len(kept)
 
 
 def _row_until(line: str, steps: int) -> bool:

@@ -81,6 +81,8 @@ class Session:
         self.host_info = HostInfoFile(self.directory / HOSTS, wired, self.log)
         self.sinks = Sinks(config.run.log, self._sink_failed)
         self.recorder = Recorder(self.directory, self.sinks, keep_until=self.done if saved else None)
+        if self.recorder.kept is not None:
+            progress.recount(self.recorder.kept)
         store = Store(self.directory / CHECKPOINTS, config.run.keep, lock.check)
         self.evaluator = evaluator(config, self.directory, store, progress, self._evaluation_failed)
         self.observer = RunObserver(
@@ -170,6 +172,7 @@ class Session:
     def _await_evaluation(self, signals: Signals, seconds: float) -> None:
         """Wait for the evaluations that are due after so many seconds of training; a signal ends them."""
         if not self.evaluator.running and not self.evaluator.due(self.progress.steps):
+            self.observer.take_evaluations()  # one may have ended since the last row
             return
         self.observer.note("training is done and saved; waiting for the evaluation (Ctrl-C leaves it out)")
         try:

@@ -48,6 +48,16 @@ def test_a_file_that_begins_anew_is_read_anew(tmp_path: Path, how: str) -> None:
     assert lines.restarts == 1
 
 
+def test_a_new_file_with_the_number_of_one_that_was_removed_is_read_anew(tmp_path: Path) -> None:
+    file = tmp_path / "a"
+    file.write_text("one\ntwo\n")
+    lines = Lines(file)
+    assert lines.read() == ["one", "two"]
+    file.write_text("three\nfour\nfive\n")  # the same inode, and longer
+    assert lines.read() == ["three", "four", "five"]
+    assert lines.restarts == 1
+
+
 @pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
 def test_what_is_no_regular_file_is_not_read(tmp_path: Path, kind: str) -> None:
     secret, file = tmp_path / "secret", tmp_path / "a"

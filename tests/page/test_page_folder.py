@@ -12,6 +12,7 @@ from some_pages import add_rows, write_run
 
 from gossamer.page import folder as folder_module
 from gossamer.page.folder import Folder
+from gossamer.page.run import Cursor
 from gossamer.training import observer
 
 
@@ -103,3 +104,18 @@ def test_runs_that_nobody_opened_are_read_bit_by_bit(tmp_path: Path, monkeypatch
         pass
     assert folder.runs["c"].now.get("steps") == 30
     assert [folder.runs[name].now.get("steps") for name in "ab"] == [30, None]
+
+
+def test_another_run_in_the_place_of_one_that_was_removed_is_told_anew(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    write_run(tmp_path / "a")
+    folder.read_all()
+    _, cursor = folder.runs["a"].update(Cursor())
+    shutil.rmtree(tmp_path / "a")
+    folder.scan()
+    write_run(tmp_path / "a", rows=8)
+    folder.read_all()
+    content, _ = folder.runs["a"].update(cursor)
+    assert content is not None
+    assert content["reset"] is True
+    assert content["rows"]["columns"]["steps"] == [10 * i for i in range(1, 9)]

@@ -183,6 +183,11 @@ def test_thresholds_are_given_or_those_that_runs_were_to_end_at(
     assert measures.thresholds(compared(tmp_path), given) == goals
 
 
+def test_runs_may_be_told_to_end_at_0(tmp_path: Path) -> None:
+    write_run(tmp_path / "1", rising(1.0), result={"stop_at_return": 0.0})
+    assert measures.thresholds(compared(tmp_path), []) == {"catch": 0.0}
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [("x", "must be a return"), ("pong=1", "no run of pong"), ("nan", "finite"), ("catch=", "must be a return")],

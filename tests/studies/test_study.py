@@ -236,3 +236,51 @@ def test_the_command(tmp_path: Path) -> None:
     ).stdout.splitlines()
     assert listed[0].split() == ["run", "state", "architecture", "env", "seed", "steps", "return", "time"]
     assert listed[1].split()[1:7] == ["ended", "paac", "a2c", "catch", "4", "80"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+def test_a_run_that_was_killed_says_by_what(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    standing_in(monkeypatch, tmp_path, lambda run: False)
+    dying = f"import os; print('steps 8/80', flush=True); os.kill(os.getpid(), {int(number)})"
+    monkeypatch.setattr(jobs, "command", lambda run, directory: [sys.executable, "-c", dying])
+    display, _ = shown()
+    found = conducted(design(tmp_path / "s"), display)
+    assert {outcome.status for outcome in found.outcomes} == {"failed"}
+    memory = " (out of memory?)" if number == signal.SIGKILL else ""
+    assert {outcome.reason for outcome in found.outcomes} == {f"killed by {signal.Signals(number).name}{memory}"}
+
+
+def test_a_run_that_cannot_be_started_is_a_failure_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    standing_in(monkeypatch, tmp_path, lambda run: False)
+    (tmp_path / "go").touch()
+    start = jobs.start
+
+    def failing(run: PlannedRun, *given: Any) -> jobs.Job:
+        if run.seed == 1:
+            raise OSError("no more processes")
+        return start(run, *given)
+
+    monkeypatch.setattr(jobs, "start", failing)
+    display, _ = shown()
+    found = conducted(design(tmp_path / "s"), display)
+    assert found.counts == {"failed": 2, "finished": 2, "not started": 0}
+    assert {each.reason for each in found.outcomes if each.run.seed == 1} == {"cannot be started: no more processes"}
+
+
+def test_a_signal_that_comes_while_a_run_is_started_reaches_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    standing_in(monkeypatch, tmp_path, lambda run: False)
+    start = jobs.start
+
+    def interrupted(*given: Any) -> jobs.Job:
+        job = start(*given)
+        while "begun" not in job.log.read_text():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+        return job
+
+    monkeypatch.setattr(jobs, "start", interrupted)
+    display, _ = shown()
+    found = conducted(design(tmp_path / "s"), display)
+    assert found.counts == {"interrupted": 1, "not started": 3}

@@ -62,7 +62,7 @@ def test_quick_reports_are_not_all_kept() -> None:
     progress, watch = begun()
     for _ in range(10_000):
         go(progress, watch, 1 / 64, 1)
-    assert len(progress._marks) < 65 / 0.25 + 2
+    assert len(progress._marks) < 65 / 0.25 + 3
     assert progress.rate(10) == pytest.approx(64, rel=0.03)  # within a mark's quarter of a second of ten
 
 
@@ -271,6 +271,18 @@ def test_rows_that_will_be_made_again_are_dropped(tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".*"))
 
 
+def test_a_resumed_run_knows_how_many_episodes_are_on_record(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path, keep_until=0)
+    assert recorder.kept is None  # the run has no such file yet
+    for steps in (10, 20, 30, 40):
+        recorder.add("m", (Episode(1.0, 9), Episode(2.0, 9)), steps=steps, seconds=1.0)
+    recorder.flush()
+    recorder.close()
+    again = Recorder(tmp_path, keep_until=20)
+    again.close()
+    assert again.kept == 4
+
+
 @pytest.mark.parametrize("line", ["", "[1]", "3", '{"loss": 1}', '{"steps": null}', "\x00\x00"])
 def test_lines_that_are_no_rows_are_dropped(tmp_path: Path, line: str) -> None:
     (tmp_path / "metrics.jsonl").write_text(f'{{"steps": 10}}\n{line}\n')
@@ -357,3 +369,21 @@ def test_episodes_are_in_their_file_with_the_next_row(tmp_path: Path) -> None:
     recorder.write({"steps": 9, "mean_return": 1.0})
     assert episodes(tmp_path)[1:] == ["9,0.50,m,catch,0,1,9"]
     recorder.close()
+
+
+@pytest.mark.parametrize("seconds", [5.0, 12.0, 61.0, 200.0])
+def test_the_rate_of_rare_reports_is_not_0(seconds: float) -> None:
+    progress, watch = begun()
+    for _ in range(4):
+        go(progress, watch, seconds, 100)
+        assert progress.rate(10) == pytest.approx(100 / seconds)
+        assert progress.rate(60) == pytest.approx(100 / seconds)
+        assert progress.left is not None
+
+
+def test_episodes_that_are_not_on_record_are_uncounted() -> None:
+    progress, _ = begun()
+    progress.update("m", Report(10, episodes=tuple(Episode(float(i), 1) for i in range(8))), 10)
+    progress.recount(5)
+    assert progress.episodes == 5
+    assert progress.mean_return == 2.0  # of 0 to 4

@@ -420,6 +420,15 @@ def test_a_restarted_learner_says_how_many_updates_were_lost(
     assert re.search(told, note)
 
 
+def test_the_episodes_that_a_checkpoint_counts_are_on_disk_before_it(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    kept.act("m", STEPS, Episode(1.0, 5), Episode(2.0, 5))
+    assert kept.rows() == []
+    kept.observer.keep()  # the run may be killed after this
+    lines = (tmp_path / "episodes.csv").read_text().splitlines()
+    assert len(lines) == 1 + kept.observer.store.get("last").load()["progress"]["episodes"] == 3
+
+
 def test_members_go_on_from_what_was_saved(tmp_path: Path) -> None:
     observer = Kept(tmp_path).observer
     assert observer.restored("m") is None

@@ -131,10 +131,10 @@ function updateTiles(tiles, run, key) {
       duration(run.seconds),
       live && isNumber(run.left_seconds) ? `${duration(run.left_seconds)} left` : live ? "" : "in all",
     ),
-    members.length > 1 &&
+    members.filter((member) => member.learns !== false).length > 1 &&
       tile(
         "members",
-        String(members.filter((member) => member.up).length),
+        String(members.filter((member) => member.up && member.learns !== false).length),
         away ? `${away} of ${status.hosts.length} hosts away` : "all present",
       ),
     isNumber(now["gossip/distance"]) &&
