@@ -95,7 +95,7 @@ def slug(text: str) -> str:
     """The text as the name of a directory. Raises `UserError` if it is too long for one."""
     name = re.sub(r"[^A-Za-z0-9._]+", "-", text).strip("-.") or "run"
     if len(name) > LONGEST:
-        raise UserError(f'{text!r}: too long as the name of a directory; name it, as in "name: paac --algorithm ppo"')
+        raise UserError(f'{text!r}: too long for the name of a directory; give it a name, as in "name: paac"')
     return name
 
 

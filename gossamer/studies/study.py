@@ -150,10 +150,11 @@ class Conductor:
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """Handle Ctrl-C, SIGTERM and a terminal that closes meanwhile; only the main thread of a process can. However
-        this ends, no run is left behind."""
+        """Handle Ctrl-C, SIGTERM and a terminal that closes (but not under nohup) meanwhile; only the main thread of a
+        process can. However this ends, no run is left behind."""
         main = threading.current_thread() is threading.main_thread()
-        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if main else ()
+        closing = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
+        numbers = (signal.SIGINT, signal.SIGTERM, *closing) if main else ()
         before = {number: signal.signal(number, self.stop) for number in numbers}
         try:
             yield

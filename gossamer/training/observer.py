@@ -227,7 +227,8 @@ class RunObserver:
         self.keep()
         if self._barrier.missing:
             names = ", ".join(sorted(self._barrier.missing))
-            self.log(f"checkpoint lacks the newest state of {names}: away, or acting for {PATIENCE_SECONDS:g} s more")
+            why = f"away, or still acting after {PATIENCE_SECONDS:g} s"
+            self.log(f"checkpoint lacks the newest state of {names}: {why}")
 
     def away(self, name: str) -> None:
         with self._lock:

@@ -67,7 +67,7 @@ def test_a_run_goes_on_with_the_options_of_a_call_only(tmp_path: Path) -> None:
         ),
         (("paac",), {"steps": 7, "options": ("--steps=3",)}, "--steps 7: 'paac' or the options of all runs have"),
         (("paac --cluster auto",), {"cluster": "local"}, "--cluster local: 'paac --cluster auto' or"),
-        (("paac" + " --gamma 0.99" * 20,), {}, "too long as the name of a directory; name it"),
+        (("paac" + " --gamma 0.99" * 20,), {}, "too long for the name of a directory; give it a name"),
         (("paac --gamma 1", "paac gamma 1"), {}, "would share the directory paac-gamma-1/catch/seed-1"),
     ],
 )

@@ -284,3 +284,25 @@ def test_a_signal_that_comes_while_a_run_is_started_reaches_it(tmp_path: Path, m
     display, _ = shown()
     found = conducted(design(tmp_path / "s"), display)
     assert found.counts == {"interrupted": 1, "not started": 3}
+
+
+@pytest.mark.parametrize("nohup", [False, True], ids=["terminal", "nohup"])
+def test_a_terminal_that_closes_ends_the_runs_but_not_under_nohup(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nohup: bool
+) -> None:
+    standing_in(monkeypatch, tmp_path, lambda run: False)
+
+    def close_terminal() -> None:
+        wait_until(lambda: begun(tmp_path / "s") == 1)
+        os.kill(os.getpid(), signal.SIGHUP)
+        (tmp_path / "go").touch()
+
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN if nohup else signal.SIG_DFL)
+    thread = threading.Thread(target=close_terminal)
+    thread.start()
+    try:
+        made = conducted(design(tmp_path / "s"), shown()[0])
+    finally:
+        thread.join()
+        signal.signal(signal.SIGHUP, before)
+    assert made.counts["not started"] == (0 if nohup else 3)

@@ -261,7 +261,7 @@ def test_a_member_that_is_still_acting_after_a_while_is_named(tmp_path: Path) ->
     while not kept.saved():
         kept.time += 0.1
         kept.claim("a")
-    assert kept.notes == ["checkpoint lacks the newest state of b: away, or acting for 10 s more"]
+    assert kept.notes == ["checkpoint lacks the newest state of b: away, or still acting after 10 s"]
 
 
 def test_a_member_that_is_lost_while_it_saves_is_named(tmp_path: Path) -> None:
@@ -274,7 +274,7 @@ def test_a_member_that_is_lost_while_it_saves_is_named(tmp_path: Path) -> None:
     kept.observer.died("b")
     assert kept.claim("a") == 2 * STEPS
     assert kept.workers() == {"a": "a at 20"}
-    assert kept.notes == ["checkpoint lacks the newest state of b: away, or acting for 10 s more"]
+    assert kept.notes == ["checkpoint lacks the newest state of b: away, or still acting after 10 s"]
 
 
 def test_there_is_no_checkpoint_without_the_state_of_any_member(tmp_path: Path) -> None:

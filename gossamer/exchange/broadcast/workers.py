@@ -8,7 +8,7 @@ from gossamer.exchange.broadcast.parameters import PackedParameters, Parameters,
 from gossamer.program import Context, Stopped, Unreachable
 
 RETRY = 0.5  # seconds between two attempts to reach the learner's host
-GONE = 300.0  # seconds without an answer after which the learner's host counts as lost
+GONE = 300.0  # seconds without an answer after which the learner's host counts as lost, as in `experience.queue`
 
 
 def fetch(ctx: Context, source: Parameters, copy: Parameters) -> None:

@@ -89,7 +89,7 @@ function updateTiles(tiles, run, key) {
     share = run.total ? Math.min(1, (run.steps || 0) / run.total) : 0,
     live = run.state === "running",
     evaluation = detailOf(key).evaluations.at(-1);
-  const members = status.members || [],
+  const members = (status.members || []).filter((member) => member.learns !== false),
     away = (status.hosts || []).filter((host) => !host.up).length;
   const tile = (name, value, more, ...rest) =>
     h(
@@ -131,10 +131,10 @@ function updateTiles(tiles, run, key) {
       duration(run.seconds),
       live && isNumber(run.left_seconds) ? `${duration(run.left_seconds)} left` : live ? "" : "in all",
     ),
-    members.filter((member) => member.learns !== false).length > 1 &&
+    members.length > 1 &&
       tile(
         "members",
-        String(members.filter((member) => member.up && member.learns !== false).length),
+        String(members.filter((member) => member.up).length),
         away ? `${away} of ${status.hosts.length} hosts away` : "all present",
       ),
     isNumber(now["gossip/distance"]) &&
@@ -161,7 +161,7 @@ function timeShares(key) {
       { class: "head" },
       h("h2", {}, "Where the time goes"),
       help(
-        "Shares of the members' time since the start of the session. Alone: how many steps per second there would be if only this part took time; the least of them is what holds the others up.",
+        "Shares of the members' time in all sessions of the run. Alone: how many steps per second there would be if only this part took time; the least of them is what holds the others up.",
       ),
     ),
     bar,
