@@ -93,7 +93,7 @@ const PANELS = {
       name: "Where the time goes, over the run",
       unit: "share of the members' time",
       least: 0,
-      text: "Mean since the start of the session.",
+      text: "Mean over all sessions of the run.",
       lines: () => partsOf(rowsOf(key)).map((name, i) => lineOf(key, name, partMark(name, i), words(name))),
     });
     const lags = ["policy_lag_mean", "queue"].filter((name) => name in rowsOf(key));
