@@ -68,11 +68,12 @@ class RunView:
                 self.version += 1
                 self._changed[name] = self.version
         found = self._read_lines()
-        state = self._state()
-        self.version += any(found) or state != self.state
+        before, self.state = self.state, self._state()
+        self.version += any(found) or self.state != before
         if found[3]:
             self._changed["evaluations"] = self.version
-        self.state = state
+        if self.state != before:
+            self._changed["result"] = self.version  # an old one does not hold while the run goes on
         return sum(len(line) for lines in found for line in lines)
 
     @property
@@ -125,7 +126,7 @@ class RunView:
         written = {name: self._documents[name].changed_at for name in ("status", "result")}
         if self._held and not written["result"] > written["status"]:
             return "running"
-        result = self.result
+        result = self._outcome()
         if not result:
             return "crashed"
         if result.get("short"):
@@ -135,6 +136,10 @@ class RunView:
     @property
     def result(self) -> dict[str, Any]:
         """The content of `result.json`; empty where the run has not ended, or goes on since."""
+        return {} if self.state == "running" else self._outcome()
+
+    def _outcome(self) -> dict[str, Any]:
+        """The content of `result.json`; empty where it is older than the newest row."""
         found = self._documents["result"].content
         steps, later = found.get("steps"), self.rows.newest.get("steps") or 0
         return found if is_number(steps) and steps >= later else {}

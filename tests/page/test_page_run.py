@@ -168,6 +168,21 @@ def test_states(tmp_path: Path) -> None:
     assert looked(directory).summary()["ended"] == ""
 
 
+def test_a_resumed_run_has_no_result_until_it_ends_again(tmp_path: Path) -> None:
+    directory, told = write_run(tmp_path / "run", 5), Told()
+    (directory / "result.json").write_text(json.dumps({"steps": 50, "ended": "steps"}))
+    run = looked(directory)
+    told.take(run)
+    with held(directory):
+        write_status(directory)
+        run.read_all()
+        told.take(run)
+        assert (run.state, told.content["result"], run.summary()["ended"]) == ("running", {}, "")
+    run.read_all()
+    told.take(run)
+    assert (run.state, told.content["result"]["ended"]) == ("ended", "steps")
+
+
 def test_an_ended_run_has_the_rate_of_the_whole(tmp_path: Path) -> None:
     directory = write_run(tmp_path / "run", result=True)
     assert looked(directory).summary()["steps_per_second"] == 10.0  # of the last row
