@@ -92,6 +92,7 @@ class Composition:
         algorithm = _kind("--algorithm", choices.algorithm or default, ALGORITHMS)
         names = name_of(architecture, ARCHITECTURES), name_of(algorithm, ALGORITHMS)
         found = layers(*names, preset=choices.preset, seen=seen, atari=isinstance(self.env, Atari))
+        self.continuous = seen.continuous
         self.layers = (Layer("the environment", (GymOptions("", action_masks=seen.masks),)), *found)
         self.kinds: dict[str, type] = {
             **COMMON,
@@ -151,11 +152,23 @@ class Composition:
     def config(self) -> Config:
         """The complete configuration, with checked values."""
         values = self.values()
-        if "c_bar" in self.choices.options and values["c_bar"] > values["rho_bar"]:
-            raise UserError(f"--c-bar {values['c_bar']:g}: must be at most --rho-bar {values['rho_bar']:g}")
+        self._check_effects(values)
         made = build(self.kinds, values, env=self.choices.env, preset=self.choices.preset)
         _check_together(made, self.env)
         return made
+
+    def _check_effects(self, values: Mapping[str, Any]) -> None:
+        """A given option must not be without any effect because of another one, or of the environment."""
+        user = self.choices.options
+        if "c_bar" in user and values["c_bar"] > values["rho_bar"]:
+            raise UserError(f"--c-bar {values['c_bar']:g}: must be at most --rho-bar {values['rho_bar']:g}")
+        if "action_bounds" in user and not self.continuous:
+            raise UserError(
+                f"--action-bounds {user['action_bounds']}: the actions of {self.env.name} are not continuous"
+            )
+        for name in ("eval_episodes", "eval_protocol"):
+            if name in user and not values["eval_every"]:
+                raise UserError(f"{flag(name)} {user[name]}: no evaluations without --eval-every STEPS")
 
 
 def build(kinds: Mapping[str, type], values: Mapping[str, Any], *, env: str, preset: str) -> Config:

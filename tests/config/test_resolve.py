@@ -496,3 +496,16 @@ def test_weights_along_a_rollout_are_at_most_those_of_a_step() -> None:
         configure("impala", env="catch", c_bar=3.0)
     assert configure("impala", env="catch", c_bar=3.0, rho_bar=3.0).algorithm.gamma
     assert configure("impala", env="catch", rho_bar=0.5).algorithm.gamma  # the default of c-bar is no obstacle
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"action_bounds": "clip"}, "--action-bounds clip: the actions of CartPole-v1 are not continuous"),
+        ({"eval_episodes": 5}, "--eval-episodes 5: no evaluations without --eval-every STEPS"),
+        ({"eval_protocol": "noop", "eval_every": 0}, "--eval-protocol noop: no evaluations without --eval-every STEPS"),
+    ],
+)
+def test_an_option_without_effect_is_refused(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(UserError, match=f"^{told}$"):
+        settings("CartPole-v1", **options)
