@@ -110,6 +110,13 @@ def resolve_dtype(device: str) -> torch.dtype:
     return torch.bfloat16 if faster else torch.float32
 
 
+def settle(device: torch.device | str) -> None:
+    """Wait until what this thread has begun on a GPU is done. Workers of one GPU have streams of their own, so this
+    comes before a tensor is handed over to another one. On the CPU there is nothing to wait for."""
+    if torch.device(device).type == "cuda":
+        torch.cuda.current_stream(device).synchronize()
+
+
 def machine() -> dict[str, Any]:
     """The machine that a figure was measured on."""
     model = platform.processor() or platform.machine()

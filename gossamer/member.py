@@ -13,7 +13,7 @@ from gossamer.envs.base import VectorEnv
 from gossamer.exchange import Broadcast, Exchange
 from gossamer.inputs import centre_on
 from gossamer.learner import Learner, build
-from gossamer.machine import host_info
+from gossamer.machine import host_info, settle
 from gossamer.policy import Replica
 from gossamer.program import Context
 from gossamer.random_play import background
@@ -139,8 +139,9 @@ class Player:
         self._source.leave()
 
     def unroll(self, slot: Trajectory) -> None:
-        """Act for T steps into `slot`."""
+        """Act for T steps into `slot`, for a learner in another thread."""
         self.actor.unroll(slot)
+        settle(self.task.device)
 
     def report(self, steps: int) -> Report:
         """What has been acted since the last report: so many environment steps."""

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from gossamer.data import Tree, Version
 from gossamer.exchange.base import Alone, Exchange, Learning, Link, LocalStep, Stepped
 from gossamer.exchange.gossip.records import Record
+from gossamer.machine import settle
 from gossamer.networks import ActorCritic
 from gossamer.normalization import Observed, pooled
 from gossamer.program import Context, Wait, waits
@@ -94,7 +95,9 @@ class AllReduce:
         state = state or {}
         version = int(state.get("iteration", 0))
         # One may have found newer parameters than those of the checkpoint, or be in no checkpoint
-        every = self.gradients.exchange(ctx.rank, 0, Start(learner.flat.vector.clone(), version))
+        mine = Start(learner.flat.vector.clone(), version)
+        settle(mine.parameters.device)
+        every = self.gradients.exchange(ctx.rank, 0, mine)
         newest = max((each for each in every if isinstance(each, Start)), key=lambda each: each.version)
         learner.flat.swap(newest.parameters.clone())
         inner = self.inner.join(ctx, learner, {**state.get("inner", {}), "iteration": newest.version})
@@ -139,6 +142,7 @@ class AllReduceLink:
     def _exchange(self, mine: Given | None) -> tuple[Given, ...]:
         """Take part in the next round."""
         self._round += 1
+        settle(self._flat.vector.device)
         return self._gradients.exchange(self._rank, self._round, mine)
 
     def _share(self, observed: Observed) -> None:

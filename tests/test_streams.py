@@ -1,0 +1,62 @@
+"""Workers of one GPU have streams of their own: what one hands over to another is finished before. Without a GPU, the
+streams are stand-ins that note when they are waited for."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from gossamer.exchange import all_reduce
+from gossamer.exchange.all_reduce import AllReduce, Gradients
+from gossamer.exchange.flat import Flat
+from gossamer.machine import settle
+from gossamer.member import Player
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The devices whose streams were waited for."""
+    found = list[str]()
+
+    def stream(device: Any) -> SimpleNamespace:
+        return SimpleNamespace(synchronize=lambda: found.append(str(device)))
+
+    monkeypatch.setattr(torch.cuda, "current_stream", stream)
+    return found
+
+
+def test_only_the_work_of_a_gpu_is_waited_for(waits: list[str]) -> None:
+    settle("cpu")
+    settle(torch.device("cpu"))
+    assert not waits
+    settle("cuda:1")
+    settle(torch.device("cuda"))
+    assert waits == ["cuda:1", "cuda"]
+
+
+def test_a_rollout_is_finished_before_it_is_handed_over(waits: list[str]) -> None:
+    player = object.__new__(Player)
+    player.task = SimpleNamespace(device="cuda:0")  # type: ignore[assignment]
+    player.actor = SimpleNamespace(unroll=lambda slot: waits.append(f"acted in {slot}"))  # type: ignore[assignment]
+    player.unroll("a slot")  # type: ignore[arg-type]
+    assert waits == ["acted in a slot", "cuda:0"]
+
+
+def test_what_learners_give_is_finished_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, order = nn.Linear(2, 1), list[str]()
+    learner: Any = SimpleNamespace(model=model, flat=Flat(model), rate=0.1)
+    monkeypatch.setattr(all_reduce, "settle", lambda device: order.append(f"settled {device}"))
+
+    class Noted(Gradients):
+        def exchange(self, rank: int, number: int, given: Any) -> Any:
+            order.append("start" if number == 0 else "none" if given is None else "gradient")
+            return (given,) if given is not None else ()
+
+    link = AllReduce(Noted(1)).join(SimpleNamespace(rank=0, report=print), learner)  # type: ignore[arg-type]
+    link.step(lambda: all_reduce.Stepped(torch.zeros(()), True))
+    link.finish(lambda: all_reduce.Stepped(torch.zeros(()), True))
+    assert order == ["settled cpu", "start", "settled cpu", "gradient", "settled cpu", "none"]
