@@ -17,7 +17,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
-from functools import wraps
+from functools import partial, wraps
 from inspect import isgeneratorfunction
 from itertools import count
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar, cast
@@ -90,7 +90,7 @@ class Saved(Protocol):
         """The state: nested dicts and lists of arrays, tensors, numbers and strings."""
 
     def load_state_dict(self, state: Any) -> None:
-        """Restore a state. Called before any other method."""
+        """Restore a state. Called before any other method, when a run is resumed; not after a failure of the host."""
 
 
 class Context(Protocol):
@@ -252,7 +252,8 @@ class Program:
     def service(self, make: Callable[P, S], *, saved: bool = False) -> Callable[P, S]:
         """`queue = program.service(Fifo)(capacity=8)`: add a service. The result is a `Ref`, typed as the service.
 
-        `saved`: its state is part of a checkpoint, so the service must have the methods of `Saved`."""
+        `saved`: its state is part of a checkpoint, so the service must have the methods of `Saved`. On a host that is
+        restarted after a failure the service starts empty: others have newer data than the checkpoint."""
 
         def wire(*args: P.args, **kwargs: P.kwargs) -> S:
             self._services.append(replace(self._node(make, args, kwargs), saved=saved))
@@ -269,7 +270,7 @@ class Program:
         copies < 1.
         """
         if copies < 1:
-            raise ValueError(f"worker {loop.__name__}: copies={copies}: must be at least 1")
+            raise ValueError(f"worker {_name(loop)}: copies={copies}: must be at least 1")
 
         def wire(*args: P.args, **kwargs: P.kwargs) -> None:
             self._workers.append(replace(self._node(loop, args, kwargs), copies=copies, saved=saved))
@@ -278,7 +279,7 @@ class Program:
 
     def _node(self, make: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Node:
         self.hosts.setdefault(self._here.name, self._here)
-        return Node(make.__name__, make, args, kwargs, self._here.name)
+        return Node(_name(make), make, args, kwargs, self._here.name)
 
     @property
     def services(self) -> tuple[Node, ...]:
@@ -363,6 +364,11 @@ def _title(part: Any) -> str:
         return type(part).__name__
     inside = [type(getattr(part, f.name)).__name__ for f in fields(part) if is_dataclass(getattr(part, f.name))]
     return f"{type(part).__name__}({', '.join(name for name in inside if name != Ref.__name__)})"
+
+
+def _name(make: Callable[..., Any]) -> str:
+    """The name of a function or class, also where arguments are bound to it."""
+    return _name(make.func) if isinstance(make, partial) else make.__name__
 
 
 def _named(nodes: list[Node]) -> tuple[Node, ...]:

@@ -6,6 +6,7 @@ import os
 import re
 from collections import deque
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -160,6 +161,13 @@ def test_a_host_entered_again_must_need_the_same() -> None:
         pass
     with pytest.raises(ValueError, match=r"'a'.*gpus=1.*gpus=2"), program.host("a", gpus=2):
         pass
+
+
+def test_a_worker_with_arguments_bound_to_it_has_the_name_of_its_function() -> None:
+    program = Program("bound")
+    program.worker(partial(partial(act, theta=None)), copies=2)(queue=None)
+    program.service(partial(Fifo, 3))()
+    assert [node.name for node in (*program.workers, *program.services)] == ["act", "Fifo"]
 
 
 def test_bad_counts_are_refused_by_name() -> None:

@@ -34,6 +34,8 @@ class AsyncPPO(PolicyGradient):
     (IMPACT), and `decoupled` pi / pi_old with the weight min(rho_bar, pi_old / mu) (decoupled PPO), which clips the
     size of an update however old the batch is."""
 
+    on_policy = False
+
     gamma: float = option("Discount.", 0.99, least=0, most=1, measure="per step")
     gae_lambda: float = option("Lambda of the V-trace returns.", 0.95, least=0, most=1)
     rho_bar: float = option("Importance weights are at most this.", 1.0, above=0)

@@ -24,6 +24,10 @@ class Algorithm(Protocol):
     def gamma(self) -> float:
         """Discount per step."""
 
+    @property
+    def on_policy(self) -> bool:
+        """Whether the losses are right only for batches of the very policy that learns, and not for older ones."""
+
     def model(self, spec: Spec, network: Network) -> nn.Module:
         """Create a network with this algorithm's heads, initialised from torch's global generator."""
 
@@ -42,6 +46,8 @@ class Algorithm(Protocol):
 
 class PolicyGradient:
     """Base of algorithms that learn a policy and its value: network and acting are here, their losses differ."""
+
+    on_policy = True  # those that correct for the lag of their batches set it to False
 
     def model(self, spec: Spec, network: Network) -> nn.Module:
         """A shared torso with a policy head and a value head."""

@@ -17,6 +17,8 @@ from gossamer.options import option, options
 class VTrace(PolicyGradient):
     """One gradient step per batch, corrected for the lag between the policy that acted and the one that learns."""
 
+    on_policy = False
+
     gamma: float = option("Discount.", 0.99, least=0, most=1, measure="per step")
     gae_lambda: float = option("Lambda of the returns; 1: n-step returns.", 1.0, least=0, most=1)
     rho_bar: float = option("Importance weights of values and of the policy gradient are at most this.", 1.0, above=0)

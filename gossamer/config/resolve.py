@@ -178,7 +178,9 @@ def build(kinds: Mapping[str, type], values: Mapping[str, Any], *, env: str, pre
         own = {each.name: values[name] for name, each in declared(kind).items()}
         parts[place] = kind(env, **own) if place == "env" else kind(**own)
     if not isinstance(parts["algorithm"], Algorithm):
-        raise UserError(f"--algorithm {kinds['algorithm'].__name__}: needs gamma, model, act, value and losses")
+        raise UserError(
+            f"--algorithm {kinds['algorithm'].__name__}: needs gamma, on_policy, model, act, value and losses"
+        )
     return Config(preset=preset, **parts)
 
 

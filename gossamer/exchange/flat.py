@@ -25,7 +25,7 @@ class Flat:
         self._parameters = dict(sorted(named, key=lambda each: not each[1].requires_grad))  # the sort is stable
         kinds = {(p.dtype, p.device) for p in self._parameters.values()}
         if len(kinds) != 1 or next(iter(kinds))[0] != torch.float32:
-            raise ValueError(f"gossip needs float32 parameters on one device, not {sorted(map(str, kinds))}")
+            raise ValueError(f"exchanges need float32 parameters on one device, not {sorted(map(str, kinds))}")
         self._places: list[int] = []
         size = 0
         for parameter in self._parameters.values():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from gossamer.algorithms import A2C, PPO, Algorithm
+from gossamer.algorithms import Algorithm
 from gossamer.envs.base import cores
 from gossamer.errors import UserError
 from gossamer.task import Task
@@ -81,6 +81,6 @@ def check(options: QueueOptions, algorithm: Algorithm) -> None:
             f"--reuse {options.reuse}: needs --depth {options.reuse + 1} or more (now {depth}): the learner holds as "
             "many batches, and the actors need another one"
         )
-    if isinstance(algorithm, A2C | PPO):
+    if algorithm.on_policy:
         kind = type(algorithm).__name__.lower()
         raise UserError(f"--algorithm {kind}: on-policy, but batches of a queue are older; use vtrace or appo")

@@ -81,8 +81,9 @@ class Progress:
         self.steps += counted
         self.learned += report.learned
         self.reused += report.reused
-        self.lag.update(report.lag)
-        self._row_lag.update(report.lag)
+        for lag, trajectories in report.lag.items():
+            self.lag[_coarse(lag)] += trajectories
+            self._row_lag[_coarse(lag)] += trajectories
         self._row_waiting += [] if report.waiting is None else [report.waiting]
         self.waiting.update(() if report.waiting is None else (report.waiting,))
         self.updates += report.updates
@@ -242,6 +243,13 @@ def summary(histogram: Counter[int]) -> dict[str, float]:
         return {}
     mean = sum(value * count for value, count in histogram.items()) / histogram.total()
     return {"mean": mean, "max": max(histogram)}
+
+
+def _coarse(lag: int) -> int:
+    """A lag rounded up to 8 significant bits, so exact up to 256. Replayed trajectories may have any lag, and each that
+    occurs has a count of its own."""
+    unit = 1 << max(0, lag.bit_length() - 8)
+    return -(-lag // unit) * unit
 
 
 def _mean(values: Sequence[float]) -> float | None:

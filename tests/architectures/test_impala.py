@@ -29,6 +29,7 @@ from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.launch.threads import threads
 from gossamer.loops import learn
 from gossamer.losses import Loss
+from gossamer.options import options
 from gossamer.program import Answer
 from gossamer.storage.checkpoint import Store
 from gossamer.storage.contents import CHECKPOINTS, LOG
@@ -399,6 +400,25 @@ def test_the_result_tells_how_old_policies_were(tmp_path: Path) -> None:
 def test_options_that_cannot_be_are_refused(name: str, given: dict[str, Any], what: str) -> None:
     with pytest.raises(UserError, match=what):
         program(configure(name, env="catch", **given))
+
+
+@options
+class Own(A2C):
+    """An algorithm of a user's own."""
+
+
+@options
+class OwnForOlder(A2C):
+    """One that says that its losses correct for older batches."""
+
+    on_policy = False
+
+
+@pytest.mark.parametrize("name", ["impala", "appo"])
+def test_an_own_algorithm_must_say_that_it_corrects_for_older_batches(name: str) -> None:
+    with pytest.raises(UserError, match="--algorithm own: on-policy"):
+        program(configure(name, env="catch", algorithm=Own()))
+    assert program(configure(name, env="catch", algorithm=OwnForOlder())).workers
 
 
 def test_each_actor_gets_a_core_and_enough_environments(monkeypatch: pytest.MonkeyPatch) -> None:
