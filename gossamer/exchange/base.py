@@ -62,8 +62,8 @@ class Link(Protocol):
         """The member has nothing more to learn from. Take the steps that others still take together with it."""
 
     def refresh(self, model: nn.Module) -> Version:
-        """Return the version of the parameters of `model`: the learner's own, which are left as they are, or those of an
-        actor's replica, which is updated first."""
+        """Return the version of the parameters of `model`: the learner's own, which are left as they are, or those
+        of an actor's replica, which is updated first."""
 
     def take(self) -> tuple[Record, ...]:
         """Return the records since the last call."""

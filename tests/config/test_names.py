@@ -99,7 +99,7 @@ def test_an_architecture_of_the_user_s_is_a_dataclass_or_a_function(mine: None) 
         ("mine:Clash", "a2c", "Clash: option seed already belongs to the run options; rename it"),
         ("mine:nothing", "a2c", "mine:nothing: cannot be imported"),
         ("paac", "mine:Plain", "--algorithm mine:Plain: must be a dataclass, whose fields are its options"),
-        ("paac", "mine:Lacks", "--algorithm Lacks: needs gamma, model, act, value and losses"),
+        ("paac", "mine:Lacks", "--algorithm Lacks: needs gamma, on_policy, model, act, value and losses"),
         ("paac", "nowhere:Mine", "--algorithm nowhere:Mine: cannot be imported"),
     ],
 )
