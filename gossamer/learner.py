@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from functools import cached_property
 
@@ -29,11 +31,21 @@ class NonFinite(ArithmeticError):
 
 
 def build(task: Task, spec: Spec) -> nn.Module:
-    """Create the task's network on its device, with initial parameters common to all members."""
+    """Create the task's network on its device, in evaluation mode, with initial parameters common to all members."""
     with _SEEDING, torch.random.fork_rng(devices=[]):
         torch.manual_seed(task.stream("model"))
         model = task.algorithm.model(spec, task.network)
-    return model.to(task.device)
+    return model.to(task.device).eval()
+
+
+@contextmanager
+def training(model: nn.Module) -> Iterator[None]:
+    """Training mode inside, evaluation mode after it: dropout and batch normalisation of a user's network."""
+    model.train()
+    try:
+        yield
+    finally:
+        model.eval()
 
 
 class Learner:
@@ -86,17 +98,18 @@ class Learner:
         self.rate = rate = self.task.optimization.rate(position)
         version, rows = link.refresh(self.model), list[Tensor]()
         names: list[str] = []
-        for each in self.task.algorithm.losses(self.model, batch, self.rng):
-            loss = self._with_reconstruction(each)
-            self.opt.zero_grad(set_to_none=True)
-            loss.total.backward()  # type: ignore[no-untyped-call]
-            stepped = link.step(self._step)
-            self.waited += stepped.waited
-            if not stepped.finite:
-                raise NonFinite(f"{self._culprit(batch, loss)} became NaN or infinite at step {position:,}")
-            self.updates += 1
-            names = ["loss", "gradient_norm", *loss.parts]
-            rows.append(torch.stack([loss.total.detach(), stepped.norm, *loss.parts.values()]))
+        with training(self.model):
+            for each in self.task.algorithm.losses(self.model, batch, self.rng):
+                loss = self._with_reconstruction(each)
+                self.opt.zero_grad(set_to_none=True)
+                loss.total.backward()  # type: ignore[no-untyped-call]
+                stepped = link.step(self._step)
+                self.waited += stepped.waited
+                if not stepped.finite:
+                    raise NonFinite(f"{self._culprit(batch, loss)} became NaN or infinite at step {position:,}")
+                self.updates += 1
+                names = ["loss", "gradient_norm", *loss.parts]
+                rows.append(torch.stack([loss.total.detach(), stepped.norm, *loss.parts.values()]))
         self.steps += batch.steps
         self._count_lag(batch, version, len(rows))
         means = dict(zip(names, torch.stack(rows).mean(0).tolist(), strict=True))

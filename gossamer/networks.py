@@ -82,18 +82,21 @@ class ActorCritic(nn.Module):
 
     Parameters, memory, heads and outputs are float32; the torso computes in `network.dtype`. In bfloat16, weights are
     cast once per set of parameters when acting, and within the graph when learning, so that gradients are float32.
-    Raises `ValueError` if the torso does not return [N, F]."""
+    A torso with buffers of floats, such as those of batch normalisation, computes in float32 always. Raises
+    `ValueError` if the torso does not return [N, F]."""
 
     def __init__(self, spec: Spec, network: Network) -> None:
         super().__init__()
         self.spec, self.actions = spec, spec.actions
         self.centre = _inputs(spec, network)
-        self.compute_dtype = network.dtype or torch.float32
         self.torso = _torso(spec, network)
         if network.separate_critic:
             self.torso = Pair(self.torso, _torso(spec, network))
+        with_floats = any(buffer.is_floating_point() for buffer in self.torso.buffers())
+        self.compute_dtype = torch.float32 if with_floats else network.dtype or torch.float32
         with torch.no_grad():
-            features = self.torso(_zeros(spec))
+            features = self.torso.eval()(_zeros(spec))  # batch normalisation cannot train on one observation
+        self.torso.train()
         if features.dim() != 2:
             raise ValueError(f"a torso must return [N, F], not {list(features.shape)} for one observation")
         width = features.shape[1] // 2 if network.separate_critic else features.shape[1]
@@ -105,7 +108,7 @@ class ActorCritic(nn.Module):
         self.observes = network.normalize_observations or network.normalize_returns  # whether `observe` has an effect
         self.share: Callable[[Observed], None] | None = None  # called in place of `include`: see `AllReduce`
         if network.orthogonal:
-            _orthogonal(self)
+            _orthogonal(self, own_torso=network.own_torso)
         if spec.pixels:
             self.torso.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # not in torch's stubs
         self._cast: tuple[tuple[int, ...], dict[str, Tensor]] = ((), {})
@@ -234,10 +237,10 @@ def _zeros(spec: Spec) -> Any:
     return {part.name: torch.zeros(1, *part.shape) for part in spec.layout.parts if part.name != MASK}
 
 
-def _orthogonal(model: ActorCritic) -> None:
+def _orthogonal(model: ActorCritic, *, own_torso: bool) -> None:
     """Initialise weights orthogonally: gain sqrt(2), 1 in a memory and for the value head, and 0.01 for the policy head
-    (a nearly uniform initial policy)."""
-    for module in model.torso.modules():
+    (a nearly uniform initial policy). A user's own torso keeps its weights, which may have been trained before."""
+    for module in [] if own_torso else model.torso.modules():
         if isinstance(module, nn.Conv2d | nn.Linear):
             nn.init.orthogonal_(module.weight, 2**0.5)
             if module.bias is not None:

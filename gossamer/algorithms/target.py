@@ -20,6 +20,10 @@ class Target(nn.Module):
         self.model = deepcopy(model).requires_grad_(False)
         self.register_buffer("age", torch.zeros((), dtype=torch.int64))  # [] calls of `used` since the last copy
 
+    def train(self, mode: bool = True) -> Target:
+        """Stay in evaluation mode."""
+        return super().train(False)
+
     @torch.no_grad()
     def used(self, model: nn.Module, period: int) -> nn.Module:
         """Return the copy, which is renewed from `model` in the first of every `period` calls."""

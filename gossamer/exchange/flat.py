@@ -20,7 +20,7 @@ class Flat:
     parameters, parameters of another dtype than float32, or parameters on more than one device."""
 
     def __init__(self, model: nn.Module) -> None:
-        local = {p for module in model.modules() if not getattr(module, "exchanged", True) for p in module.parameters()}
+        local = {p for module in _local(model) for p in module.parameters()}
         named = [(name, p) for name, p in model.named_parameters() if p not in local]
         self._parameters = dict(sorted(named, key=lambda each: not each[1].requires_grad))  # the sort is stable
         kinds = {(p.dtype, p.device) for p in self._parameters.values()}
@@ -74,3 +74,14 @@ class Flat:
         """Hash (8 bytes) of the parameters' names, shapes and strides. Only vectors of equal layout can be averaged."""
         described = [(name, tuple(p.size()), p.stride()) for name, p in self._parameters.items()]
         return hashlib.sha256(repr(described).encode()).digest()[:8]
+
+
+def buffers(model: nn.Module) -> dict[str, Tensor]:
+    """What the model has besides parameters, by name, without the modules whose `exchanged` is False."""
+    local = {buffer for module in _local(model) for buffer in module.buffers()}
+    return {name: buffer for name, buffer in model.named_buffers() if buffer not in local}
+
+
+def _local(model: nn.Module) -> list[nn.Module]:
+    """The modules that are not exchanged."""
+    return [module for module in model.modules() if not getattr(module, "exchanged", True)]

@@ -54,15 +54,15 @@ class Description:
         return LastParts(spec).spec if self.options.last_action_reward else spec
 
     def model(self, device: str, dtype: torch.dtype | None = None) -> nn.Module:
-        """A network on this device. `dtype`: of its torso; None: as trained. Raises `UserError` if the torso is the
-        user's own and cannot be imported."""
+        """A network on this device, in evaluation mode. `dtype`: of its torso; None: as trained. Raises `UserError` if
+        the torso is the user's own and cannot be imported."""
         if ":" in self.options.torso:
             _own("--network", self.options.torso)
         parts = network(self.options)
         parts = replace(parts, dtype=dtype or parts.dtype or resolve_dtype(device))
         with torch.random.fork_rng(devices=[]):  # the caller's random stream stays as it is
             made = self.algorithm.model(self.spec, parts)
-        return made.to(device)
+        return made.to(device).eval()
 
 
 @dataclass(frozen=True)

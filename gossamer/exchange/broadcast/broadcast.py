@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from gossamer.data import Tree, Version
 from gossamer.exchange.base import Alone, Exchange, Learning, Link, LocalStep, Stepped
 from gossamer.exchange.broadcast.parameters import Parameters, Published
-from gossamer.exchange.flat import Flat
+from gossamer.exchange.flat import Flat, buffers
 from gossamer.exchange.gossip.records import Record
 from gossamer.program import Context, Stopped
 from gossamer.task import Recovered
@@ -67,7 +68,7 @@ class BroadcastLink:
 
     def __init__(self, parameters: Parameters, learner: Learning, inner: Link) -> None:
         self._parameters, self._inner, self._flat, self._model = parameters, inner, learner.flat, learner.model
-        self._buffers = {name: buffer.detach().cpu().clone() for name, buffer in learner.model.named_buffers()}
+        self._buffers, self._copied = dict[str, Tensor](), list[tuple[int, int]]()
         self._publish(self.version)
 
     @property
@@ -102,26 +103,33 @@ class BroadcastLink:
 
     def _publish(self, version: Version) -> None:
         vector = self._flat.vector.detach().to("cpu", copy=True)
+        self._copy_buffers()
         self._parameters.publish(Published(version, vector, self._buffers))
+
+    def _copy_buffers(self) -> None:
+        """Copy the network's buffers, if they have changed: running averages do, the background does not."""
+        found = buffers(self._model)
+        now = [(id(buffer), buffer._version) for buffer in found.values()]
+        if now != self._copied:
+            self._copied = now
+            self._buffers = {name: buffer.detach().to("cpu", copy=True) for name, buffer in found.items()}
 
 
 class Follower:
-    """An actor's end: keeps a replica at the newest parameters."""
+    """An actor's end: keeps a replica at the newest parameters and buffers."""
 
     def __init__(self, parameters: Parameters, model: nn.Module) -> None:
         """Raises `Stopped` if the learner has ended before there were any."""
-        self._parameters, self._flat = parameters, Flat(model)
+        self._parameters, self._flat, self._model = parameters, Flat(model), model
+        self._buffers: Mapping[str, Tensor] = {}  # that the replica has
         first = parameters.first()
         if first is None:
             parameters.leave()
             raise Stopped("the learner ended before it had parameters")
-        with torch.no_grad():
-            for name, buffer in model.named_buffers():
-                buffer.copy_(first.buffers[name])
         self.version = self._show(first)
 
     def refresh(self, model: nn.Module) -> Version:
-        """Take the newest parameters, without a copy, and return their version."""
+        """Take the newest parameters, on the CPU without a copy, and return their version."""
         newer = self._parameters.newer(self.version)
         if newer is not None:
             self.version = self._show(newer)
@@ -131,6 +139,11 @@ class Follower:
         """The actor ends."""
         self._parameters.leave()
 
+    @torch.no_grad()
     def _show(self, published: Published) -> Version:
+        if published.buffers is not self._buffers:
+            self._buffers = published.buffers
+            for name, buffer in buffers(self._model).items():
+                buffer.copy_(published.buffers[name])
         self._flat.swap(published.parameters.to(self._flat.vector.device))
         return published.version
