@@ -9,7 +9,7 @@ import select
 import sys
 import threading
 from collections.abc import Callable
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 from gossamer.errors import UserError
 
@@ -28,14 +28,16 @@ CANNOT_WRITE = (
 
 def guarded(command: Callable[[], int]) -> int:
     """Run a command and return its exit code. Errors that a user can fix print one line on stderr; others propagate.
-    Where nobody reads the output to its end, as in `gossamer runs | head`, it ends quietly, with 141 as in shells."""
+    Where nobody reads the output to its end, as in `gossamer runs | head`, it ends quietly, with 141 as in shells if
+    there was nothing worse."""
+    code = 0
     try:
         code = command()
         sys.stdout.flush()
         return code
     except OSError as error:
         if isinstance(error, BrokenPipeError) and _unread():
-            return UNREAD
+            return code or UNREAD
         if error.errno not in CANNOT_WRITE:
             raise
         where = f" ({error.filename})" if error.filename else ""
@@ -55,10 +57,15 @@ def _unread() -> bool:
     output.register(sys.stdout, select.POLLOUT)
     broken = any(event & select.POLLERR for _, event in output.poll(0))
     if broken:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        forget(sys.stdout)
     return broken
+
+
+def forget(stream: TextIO) -> None:
+    """Send what is written to a stream nowhere, from now on."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def _for_the_user(error: Exception) -> bool:

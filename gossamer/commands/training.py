@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -101,8 +102,11 @@ def _ended(run: Run) -> int:
 
     result = run.result
     mean = "no episode ended" if result["mean_return"] is None else f"mean return {result['mean_return']:.2f}"
-    print(
-        f"{result['ended']}: {result['steps']:,} steps ({result['frames']:,} frames) in {result['seconds']:,.0f} s, "
-        f"{mean}; checkpoint {result['checkpoint']}, everything is in {run.directory}"
-    )
+    with suppress(
+        BrokenPipeError
+    ):  # as after Ctrl-C in `gossamer train ... | tee log`; the exit code says how it ended
+        print(
+            f"{result['ended']}: {result['steps']:,} steps ({result['frames']:,} frames) in {result['seconds']:,.0f} s, "
+            f"{mean}; checkpoint {result['checkpoint']}, everything is in {run.directory}"
+        )
     return exit_code(result)

@@ -51,7 +51,7 @@ class Job:
         code = self.process.returncode
         if code == 0:
             return ended(self.run, self.directory, "finished")
-        if code in (130, 143) or -code in (signal.SIGINT, signal.SIGTERM):
+        if code in (129, 130, 143) or -code in (signal.SIGINT, signal.SIGTERM):
             return ended(self.run, self.directory, "interrupted")
         why = _killed(-code) if code < 0 else last_line(self.log, self.logged) or f"exit code {code}"
         return ended(self.run, self.directory, "failed", why)

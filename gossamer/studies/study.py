@@ -143,7 +143,7 @@ class Conductor:
 
     def stop(self, number: int, frame: Any = None) -> None:
         """Pass a signal on to the runs, which save a checkpoint and end; start no more."""
-        self._stopped = signal.SIGTERM if number == signal.SIGHUP else number  # `train` does not know SIGHUP
+        self._stopped = signal.SIGTERM if number == signal.SIGHUP else number  # of the terminal
         for job in self._running:
             if job.process.poll() is None:
                 job.process.send_signal(self._stopped)

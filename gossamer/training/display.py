@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 import time
+from contextlib import suppress
 from itertools import cycle
 from types import TracebackType
 
@@ -16,6 +18,7 @@ from rich.segment import ControlType, Segment
 from rich.table import Table
 from rich.text import Text
 
+from gossamer.exits import forget
 from gossamer.training.progress import Progress
 
 PLAIN_SECONDS = 10.0
@@ -117,12 +120,42 @@ def _after(before: str, text: str) -> str:
     return before + text if text else ""
 
 
+class Output:
+    """Standard error, which may be lost: a run goes on when its terminal is closed, on a full disk, and when nobody
+    reads its pipe any more."""
+
+    def __init__(self) -> None:
+        self._stream = sys.stderr  # not a proxy that a live panel puts in its place
+        self.encoding = getattr(self._stream, "encoding", "utf-8")
+
+    def write(self, text: str) -> None:
+        self._try("write", text)
+
+    def flush(self) -> None:
+        self._try("flush")
+
+    def isatty(self) -> bool:
+        return self._stream is not None and self._stream.isatty()
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
+
+    def _try(self, method: str, *given: str) -> None:
+        try:
+            getattr(self._stream, method, lambda *given: None)(*given)
+        except OSError as error:
+            if error.errno in (errno.EPIPE, errno.EIO):  # for good: what others print there is lost, too
+                with suppress(OSError):
+                    forget(self._stream)
+
+
 class ProgressDisplay:
     """Shows a run's progress while it is entered."""
 
     def __init__(self, progress: Progress, title: str, console: Console | None = None) -> None:
         self._progress, self._title = progress, title
-        self._console = console or Console(stderr=True)
+        self._output = Output()
+        self._console = console or Console(file=self._output)  # type: ignore[arg-type]  # it needs no more than this
         self._live: Live | None = None
         self._printed = self._sampled = time.monotonic()
         self._curve: list[float] = []  # mean return over time, for the sparkline
@@ -170,7 +203,7 @@ class ProgressDisplay:
             self._line(plain(self._progress))
 
     def _line(self, text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
+        print(text, file=self._output, flush=True)
 
     def _render(self) -> RenderableType:
         """Called by the thread that draws, while others report."""

@@ -1,4 +1,5 @@
-"""SIGINT (Ctrl-C) and SIGTERM end a run after a checkpoint; a second Ctrl-C ends it at once."""
+"""SIGINT (Ctrl-C), SIGTERM and SIGHUP (the terminal is closed) end a run after a checkpoint; a second Ctrl-C ends it at
+once."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 AGAIN_SECONDS = 1.0  # from the first Ctrl-C, until another one is a second one: a terminal and `timeout` send several
-EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143}
+EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129}
 ENDED_SHORT = 3
 
 
@@ -46,11 +47,13 @@ class Signals:
 
     @contextmanager
     def handled(self) -> Iterator[None]:
-        """Handle signals meanwhile. Only the main thread of a process can; another one leaves them alone."""
+        """Handle signals meanwhile, but not SIGHUP under nohup. Only the main thread of a process can; another one
+        leaves them alone."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {number: signal.signal(number, self) for number in (signal.SIGINT, signal.SIGTERM)}
+        closing = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
+        before = {number: signal.signal(number, self) for number in (signal.SIGINT, signal.SIGTERM, *closing)}
         try:
             yield
         finally:
@@ -78,5 +81,5 @@ def naming(last: Callable[[], str]) -> Iterator[None]:
 
 def exit_code(result: Mapping[str, Any]) -> int:
     """Return the exit code for a run with this `result.json`: 0 if it ended as planned, 3 if steps are missing, 130
-    after Ctrl-C and 143 after SIGTERM; after both a checkpoint was saved."""
+    after Ctrl-C, 143 after SIGTERM and 129 after SIGHUP; after these a checkpoint was saved."""
     return EXIT_CODES.get(result["ended"], ENDED_SHORT if result["short"] else 0)

@@ -12,6 +12,7 @@ import pytest
 from some_runs import has_begun, result, start, wait_until
 
 from gossamer.storage.checkpoint import Store
+from gossamer.storage.contents import CHECKPOINTS
 from gossamer.training.signals import Abandoned, Signals, exit_code, naming
 
 INT, TERM = signal.SIGINT, signal.SIGTERM
@@ -88,10 +89,42 @@ def test_a_part_that_may_be_left_out_is_left_out_once() -> None:
 
 @pytest.mark.parametrize(
     ("ended", "short", "code"),
-    [("all steps done", 0, 0), ("231,520 steps short", 231520, 3), ("SIGINT", 0, 130), ("SIGTERM", 0, 143)],
+    [
+        ("all steps done", 0, 0),
+        ("231,520 steps short", 231520, 3),
+        ("SIGINT", 0, 130),
+        ("SIGTERM", 0, 143),
+        ("SIGHUP", 0, 129),
+    ],
 )
 def test_exit_codes(ended: str, short: int, code: int) -> None:
     assert exit_code({"ended": ended, "short": short}) == code
+
+
+@pytest.mark.parametrize("number", [INT, TERM, signal.SIGHUP], ids=str)
+def test_a_run_whose_output_nobody_reads_any_more_saves_and_ends(tmp_path: Path, number: signal.Signals) -> None:
+    """As in `gossamer train ... 2>&1 | tee log`, where Ctrl-C ends tee, too, and where a terminal is closed."""
+    directory = tmp_path / "run"
+    process = start("train", "paac", "--env", "catch", "--steps", "100000000", "--threads", "1", "--run-dir", directory)
+    wait_until(lambda: has_begun(directory), process)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    process.stderr.close()
+    process.send_signal(number)
+    assert process.wait(60) == exit_code({"ended": number.name, "short": 0})
+    assert result(directory)["ended"] == number.name
+    assert Store(directory / CHECKPOINTS).get("last").steps == result(directory)["steps"]
+
+
+def test_under_nohup_a_closed_terminal_ends_nothing() -> None:
+    asked, before = Asked(), signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with asked.signals.handled():
+            os.kill(os.getpid(), signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert not asked.requests
 
 
 SLOW = """
