@@ -102,11 +102,11 @@ def _ended(run: Run) -> int:
 
     result = run.result
     mean = "no episode ended" if result["mean_return"] is None else f"mean return {result['mean_return']:.2f}"
-    with suppress(
-        BrokenPipeError
-    ):  # as after Ctrl-C in `gossamer train ... | tee log`; the exit code says how it ended
-        print(
-            f"{result['ended']}: {result['steps']:,} steps ({result['frames']:,} frames) in {result['seconds']:,.0f} s, "
-            f"{mean}; checkpoint {result['checkpoint']}, everything is in {run.directory}"
-        )
+    seconds, where = (
+        f"{result['seconds']:,.0f} s",
+        f"checkpoint {result['checkpoint']}, everything is in {run.directory}",
+    )
+    steps = f"{result['steps']:,} steps ({result['frames']:,} frames)"
+    with suppress(BrokenPipeError):  # as after Ctrl-C in `gossamer train ... | tee log`
+        print(f"{result['ended']}: {steps} in {seconds}, {mean}; {where}")
     return exit_code(result)
