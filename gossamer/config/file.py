@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 from gossamer.config.config import Config
 from gossamer.config.names import ALGORITHMS, ARCHITECTURES, OPTIMIZERS, load, name_of
 from gossamer.config.resolve import COMMON, PLACES, architecture_kind, build
-from gossamer.envs import catalogue
-from gossamer.envs.options import kind_of
+from gossamer.envs.options import stored_kind
 from gossamer.errors import UserError
 from gossamer.options import declared, values
 from gossamer.version import __version__
@@ -70,7 +69,7 @@ def _name(place: str, part: Any) -> dict[str, str]:
 
 def from_dict(content: Mapping[str, Any]) -> tuple[Config, list[str]]:
     """The configuration, and notes on missing fields. Raises `UserError` for a file of a later version or with invalid
-    values; KeyError, TypeError or ValueError if the content is not a configuration."""
+    values; KeyError, TypeError or ValueError if the content is not a configuration. The environment is not imported."""
     form = content.get("format", 1)
     if form == 1:
         content = migrated(content)
@@ -113,7 +112,7 @@ def _kinds(content: Mapping[str, Any]) -> dict[str, type]:
     """The dataclasses of the chosen parts."""
     return {
         **COMMON,
-        "env": kind_of(catalogue.resolve(content["env"]["name"])),
+        "env": stored_kind(content["env"]["name"], content["env"]),
         "architecture": architecture_kind(content["architecture"]["name"]),
         "algorithm": load("--algorithm", content["algorithm"]["name"], ALGORITHMS),
         "optimizer": load("--optimizer", content["optimizer"]["name"], OPTIMIZERS),

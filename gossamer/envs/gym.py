@@ -140,7 +140,10 @@ def _import(name: str, module: str) -> Any:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is not None and f"{module}.".startswith(f"{error.name}."):
-            raise UnknownEnv(f"unknown environment {name!r}: no module {error.name!r} can be imported") from error
+            raise UnknownEnv(
+                f"unknown environment {name!r}: no module {error.name!r} can be imported; "
+                "run from its folder, or set PYTHONPATH"
+            ) from error
         raise _import_failed(name, module, error) from error
     except (Exception, SystemExit) as error:
         raise _import_failed(name, module, error) from error

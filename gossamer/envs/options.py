@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Literal, Protocol
 
@@ -93,3 +95,14 @@ def kind_of(env: EnvFactory) -> type[EnvOptions]:
     if isinstance(env, Atari):
         return AleOptions if env.preset == GYMNASIUM else AtariOptions
     return GymOptions if isinstance(env, Gym | Custom) else PlainOptions
+
+
+def stored_kind(name: str, fields: Collection[str]) -> type[EnvOptions]:
+    """Return the options class of an environment in a file with these fields. Imports nothing: a file can be read where
+    the environment's module or package is absent."""
+    if name in {toy.name for toy in catalogue.TOYS}:
+        return PlainOptions
+    if name.startswith(catalogue.ALE):
+        return AleOptions
+    game = re.fullmatch(r"[a-z][a-z0-9_]*", name) and "on_env_error" not in fields  # an id of Gymnasium can look alike
+    return AtariOptions if game else GymOptions

@@ -13,6 +13,8 @@ from gossamer.config.build import program, task
 from gossamer.config.file import flat, from_dict, migrated, to_dict
 from gossamer.config.names import ALGORITHMS, ARCHITECTURES, OPTIMIZERS
 from gossamer.config.resolve import configure
+from gossamer.envs import catalogue
+from gossamer.envs.options import AleOptions, AtariOptions, EnvOptions, GymOptions, PlainOptions
 from gossamer.errors import UserError
 from gossamer.storage.directory import load_config
 
@@ -109,3 +111,31 @@ def test_migration_leaves_out_what_the_composition_does_not_have() -> None:
     found = migrated(json.loads((FORMAT_1 / "paac.json").read_text()))
     assert found["architecture"].keys() == {"name", "num_envs", "env_workers"}
     assert "clip_range" in found["algorithm"]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "kind"),
+    [
+        ("nowhere:Mine", {"on_env_error": "restart"}, GymOptions),
+        ("Absent-v3", {"action_masks": True}, GymOptions),
+        ("registered_by_a_script", {"on_env_error": "fail"}, GymOptions),
+        ("pong", {"preprocessing": "gala", "frame_stack": 1}, AtariOptions),
+        ("ALE/Pong-v5", {"screen_size": 42}, AleOptions),
+        ("recall", {}, PlainOptions),
+    ],
+)
+def test_a_file_is_read_where_its_environment_is_absent(
+    name: str, options: dict[str, Any], kind: type[EnvOptions], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalogue, "_has_atari", lambda: False)
+    made, _ = from_dict({**to_dict(configure("paac", env="catch")), "env": {"name": name, **options}})
+    assert made.env == kind(name, **options)
+    assert to_dict(made)["env"].items() >= {"name": name, **options}.items()
+
+
+@pytest.mark.parametrize(
+    ("env", "kind"), [("pong", AtariOptions), ("CartPole-v1", GymOptions), ("mine:Env", GymOptions)]
+)
+def test_the_kind_of_an_environment_of_format_1_is_that_of_its_name(env: str, kind: type[EnvOptions]) -> None:
+    old = json.loads((FORMAT_1 / "paac.json").read_text())
+    assert type(from_dict({**old, "env": env})[0].env) is kind

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from some_runs import trained
 
-from gossamer import commands
+from gossamer import commands, evaluate, report
+from gossamer.envs import UnknownEnv
 
 
 def test_runs_that_cannot_be_read_are_named_beside_the_others(
@@ -27,3 +28,20 @@ def test_runs_that_cannot_be_read_are_named_beside_the_others(
     first, second = err.splitlines()
     assert first.startswith(f"skipped: {tmp_path / 'result' / 'result.json'}: damaged (steps is of a wrong type)")
     assert second.startswith(f"skipped: {tmp_path / 'settings' / 'config.json'}: truncated or altered")
+
+
+def test_runs_whose_environment_is_absent_are_listed_and_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = trained(tmp_path / "run").directory
+    content = json.loads((run / "config.json").read_text())
+    env = {"name": "nowhere:Mine", "on_env_error": "fail", "action_masks": False, "action_bounds": "clip"}
+    (run / "config.json").write_text(json.dumps({**content, "env": env}))
+    capsys.readouterr()
+    commands.run("runs", [str(tmp_path), "--json"])
+    out, err = capsys.readouterr()
+    assert ([each["env"] for each in json.loads(out)], err) == (["nowhere:Mine"], "")
+    assert report(run, out=tmp_path / "report").page.exists()
+    told = "^unknown environment 'nowhere:Mine': no module 'nowhere' can be imported; run from its folder, or set"
+    with pytest.raises(UnknownEnv, match=told):
+        evaluate(run)
