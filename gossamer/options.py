@@ -13,6 +13,7 @@ import math
 from collections.abc import Hashable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from functools import cache, wraps
+from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, dataclass_transform, get_args, get_origin, get_type_hints
 
@@ -52,6 +53,8 @@ def options(cls: type[T]) -> type[T]:
     def remember(self: Any, *args: Any, **kwargs: Any) -> None:
         init(self, *args, **kwargs)
         object.__setattr__(self, _GIVEN, frozenset({*names[: len(args)], *kwargs}))
+        for each in declared(made).values():
+            object.__setattr__(self, each.name, as_number(getattr(self, each.name), types(made)[each.name]))
         check(self)
 
     setattr(made, "__init__", remember)  # noqa: B010  mypy does not let a method be assigned
@@ -117,6 +120,15 @@ def plain(kind: Any) -> Any:
         return kind
     (rest,) = [each for each in get_args(kind) if each is not NoneType]
     return rest
+
+
+def as_number(value: Any, kind: Any) -> Any:
+    """The value as a plain int or float where the type asks for one: NumPy's numbers, and 1e6 for an int. All other
+    values are returned as they are."""
+    number = isinstance(value, Real) and not isinstance(value, int)
+    if number and plain(kind) is int and (isinstance(value, Integral) or float(value).is_integer()):
+        return int(value)
+    return float(value) if number and plain(kind) is float else value
 
 
 def check(part: Any) -> None:

@@ -6,6 +6,7 @@ import pickle
 from dataclasses import FrozenInstanceError, dataclass, replace
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 
 from gossamer.errors import UserError
@@ -50,7 +51,12 @@ def test_options_are_known_by_their_names() -> None:
     [
         ({"count": 0}, "--count 0: must be at least 1"),
         ({"count": 11}, "--count 11: must be at most 10"),
-        ({"count": 1.0}, r"--count 1\.0: must be of type int"),
+        ({"count": 1.5}, r"--count 1\.5: must be of type int"),
+        ({"count": True}, "--count True: must be of type int"),
+        ({"count": np.True_}, "--count .*True.*: must be of type int"),
+        ({"count": np.float64(1.5)}, r"--count .*1\.5.*: must be of type int"),
+        ({"count": float("inf")}, "--count inf: must be of type int"),
+        ({"count": np.int64(0)}, "--count 0: must be at least 1"),
         ({"count": None}, "--count None: must be of type int"),
         ({"rate": True}, "--rate True: must be of type float"),
         ({"rate": 0}, "--rate 0: must be above 0"),
@@ -66,6 +72,13 @@ def test_bad_values_are_refused_where_they_enter(wrong: dict[str, Any], told: st
         Part(**wrong)
     with pytest.raises(UserError, match=told):
         replace(Part(), **wrong)
+
+
+@pytest.mark.parametrize("count", [np.int32(4), np.float64(4), 4.0])
+def test_numbers_are_stored_as_those_of_python(count: Any) -> None:
+    made = Part(count=count, limit=np.float32(0.25))
+    assert (made.count, type(made.count), made.limit, type(made.limit)) == (4, int, 0.25, float)
+    assert given(made) == {"count": 4, "limit": 0.25}
 
 
 def test_parts_are_frozen() -> None:

@@ -84,6 +84,8 @@ class Composition:
     def __init__(self, choices: Choices) -> None:
         if choices.preset not in PRESETS:
             raise UserError(f"--preset {choices.preset}: must be one of {', '.join(PRESETS)}")
+        if not isinstance(choices.env, str):
+            raise UserError(f"env {choices.env!r}: must be a name, as pong, CartPole-v1, or module:Class for your own")
         self.choices = choices
         architecture = architecture_kind(choices.architecture)
         self.env = catalogue.resolve(choices.env)

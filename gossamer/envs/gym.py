@@ -24,6 +24,10 @@ from gossamer.envs.workers import Workers
 from gossamer.errors import UserError
 from gossamer.spaces import Bounds
 
+IN_A_FILE = (  # of an environment `__main__:Name`
+    "other processes cannot import what a script or notebook defines: put it in a file, and give --env FILE:NAME"
+)
+
 
 def list_ids() -> tuple[str, ...]:
     """Return the Gymnasium ids registered in this process, without ale-py's. Those depend on whether ale-py has been
@@ -93,6 +97,8 @@ class Custom:
         """Import the factory. Raises `UnknownEnv` if its module or the factory does not exist."""
         module, _, factory = self.target.partition(":")
         members = vars(_import(self.target, module))
+        if module == "__main__" and factory not in members:
+            raise UnknownEnv(f"unknown environment {self.target!r}: not defined in this process; {IN_A_FILE}")
         if not callable(members.get(factory)):
             public = [name for name, member in members.items() if callable(member) and not name.startswith("_")]
             raise unknown_env(self.target, [f"{module}:{name}" for name in public])

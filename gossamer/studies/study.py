@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gossamer.errors import UserError
+from gossamer.options import as_number
 from gossamer.storage.lock import is_held
 from gossamer.storage.studies import PlannedRun
 from gossamer.studies import jobs
@@ -74,8 +75,11 @@ def study(
     for name, given in (("compositions", compositions), ("envs", envs), ("options", options)):
         if isinstance(given, str):
             raise UserError(f"{name} {given!r}: must be a list of strings")
-    numbers = tuple(range(1, seeds + 1)) if isinstance(seeds, int) else tuple(seeds)
-    design = Design(tuple(compositions), tuple(envs), numbers, Path(directory), steps, tuple(options), jobs, cluster)
+    count, steps, jobs = (as_number(given, int) for given in (seeds, steps, jobs))
+    numbers = range(1, count + 1) if isinstance(count, int) else [as_number(seed, int) for seed in count]
+    design = Design(
+        tuple(compositions), tuple(envs), tuple(numbers), Path(directory), steps, tuple(options), jobs, cluster
+    )
     return conducted(design)
 
 

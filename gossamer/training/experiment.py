@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
@@ -17,6 +18,7 @@ from gossamer.config.file import to_dict
 from gossamer.config.names import Keywords
 from gossamer.config.resolve import configure
 from gossamer.envs.base import Watchable
+from gossamer.envs.gym import IN_A_FILE
 from gossamer.envs.interface import Interface, describe
 from gossamer.envs.watchdog import Watchdog, complain
 from gossamer.errors import UserError
@@ -127,13 +129,24 @@ def _resume(lock: RunLock, changes: dict[str, Any], control: Control) -> Run:
 
 
 def check_run(config: Config, cluster: str | None) -> None:
-    """Raise `UserError` for sinks, a protocol of evaluations or an address of a cluster that cannot be used."""
+    """Raise `UserError` for sinks, a protocol of evaluations or an address of a cluster that cannot be used, and for an
+    environment that other processes need but cannot import."""
     chosen(config.run.log)
+    _check_importable(config, cluster)
     check_protocol(config)
     if cluster is not None:
         from gossamer.training.cluster import launcher
 
         launcher(cluster)
+
+
+def _check_importable(config: Config, cluster: str | None) -> None:
+    """An environment of a script or notebook: only worker processes can load it, and only from a script's file."""
+    is_script = Path(getattr(sys.modules["__main__"], "__file__", None) or "").is_file()
+    in_workers = getattr(config.architecture, "env_workers", 0) > 1
+    apart = cluster is not None or config.run.eval_every or (in_workers and not is_script)
+    if config.env.name.startswith("__main__:") and apart:
+        raise UserError(f"--env {config.env.name}: {IN_A_FILE}")
 
 
 def _launcher(cluster: str | None, wired: Program) -> AbstractContextManager[Launcher]:

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -27,13 +28,14 @@ from gossamer.config.build import (
     task,
 )
 from gossamer.config.config import Config
-from gossamer.config.file import flat
+from gossamer.config.file import flat, to_dict
 from gossamer.config.resolve import configure
 from gossamer.envs.atari import GYMNASIUM, Atari
 from gossamer.envs.base import UnknownEnv, UnsupportedSpace, cores
 from gossamer.envs.gym import Gym
 from gossamer.envs.last import LastActionReward
 from gossamer.envs.options import AleOptions
+from gossamer.envs.toy import Catch
 from gossamer.errors import UserError
 from gossamer.optim import RMSProp, RMSPropTF
 from gossamer.program import Program
@@ -132,6 +134,19 @@ def test_a_whole_number_will_do_for_a_float() -> None:
     assert values(learning_rate=1).learning_rate == 1
 
 
+def test_whole_numbers_will_do_for_integers() -> None:
+    found = to_dict(settings(steps=1e6, num_envs=np.int64(8), learning_rate=np.float32(0.5), threads=np.float64(2)))
+    chosen = found["run"]["steps"], found["architecture"]["num_envs"], found["optimization"]["learning_rate"]
+    assert (*chosen, found["run"]["threads"]) == (1_000_000, 8, 0.5, 2)
+    assert [type(each) for each in (*chosen, found["run"]["threads"])] == [int, int, float, int]
+
+
+@pytest.mark.parametrize("env", [None, Catch])
+def test_an_environment_that_is_no_name_is_refused(env: Any) -> None:
+    with pytest.raises(UserError, match=r"^env .*(None|Catch).*: must be a name, as pong, .* or module:Class"):
+        configure("paac", env=env)
+
+
 COUNTS = ["steps", "num_envs", "rollout_length", "epochs", "num_minibatches"]
 ZERO_WILL_DO = ["env_workers", "threads", "anneal_steps", "seed"]
 
@@ -157,7 +172,7 @@ ZERO_WILL_DO = ["env_workers", "threads", "anneal_steps", "seed"]
         ("precision", "fp16", "--precision fp16: must be one of auto, fp32, bf16"),
         ("optimizer", "sgd", "--optimizer sgd: no such optimizer; available: adam, rmsprop-a3c"),
         ("preset", "fast", "--preset fast: must be one of tuned, paper"),
-        ("steps", 1e6, "--steps 1000000.0: must be of type int"),
+        ("steps", 1000.5, "--steps 1000.5: must be of type int"),
         ("steps", "1000", "--steps '1000': must be of type int"),
         ("steps", True, "--steps True: must be of type int"),
         ("network", "natur", "--network natur: no such network; near: nature; available: auto, nips, nature"),

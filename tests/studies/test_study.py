@@ -14,6 +14,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -189,7 +190,7 @@ def test_each_run_has_its_share_of_the_cores(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_study_is_trained_and_goes_on_where_it_ended(tmp_path: Path) -> None:
-    folder, given = tmp_path / "study", {"envs": ["catch"], "seeds": 1, "steps": 80, "options": TINY}
+    folder, given = tmp_path / "study", {"envs": ["catch"], "seeds": np.int64(1), "steps": 8e1, "options": TINY}
     first = gossamer.study(["paac --max-seconds 1e-9"], directory=folder, **given)  # type: ignore[arg-type]
     assert first.complete  # it has reached the time that was asked for
     grown = gossamer.study(["paac --max-seconds 1e-9", "ppo: paac --algorithm ppo"], directory=folder, **given)  # type: ignore[arg-type]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import threading
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import gymnasium
 import pytest
 import torch
 from some_parts import leaves
@@ -16,6 +19,7 @@ from some_runs import NAN_ENV, checkpoint, result, rows, save_always, trained
 import gossamer
 from gossamer.config.file import from_dict
 from gossamer.config.resolve import configure
+from gossamer.envs import UnknownEnv
 from gossamer.errors import UserError
 from gossamer.learner import NonFinite
 from gossamer.storage.checkpoint import Store
@@ -151,6 +155,20 @@ def test_nothing_is_written_where_something_is_refused(tmp_path: Path, given: di
     with pytest.raises(ValueError):
         trained(tmp_path / "run", **given)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("given", [{"eval_every": 40}, {"cluster": "local"}, {"env_workers": 2}], ids=str)
+def test_other_processes_do_not_import_what_a_notebook_defines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any]
+) -> None:
+    main = ModuleType("__main__")  # without a file
+    vars(main)["Mine"] = lambda: gymnasium.make("CartPole-v1")
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    with pytest.raises(UserError, match=r"^--env __main__:Mine: other processes cannot import .*: put it in a file"):
+        trained(tmp_path / "run", env="__main__:Mine", **given)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(UnknownEnv, match=r"'__main__:Other': not defined in this process; other .*: put it in a file"):
+        trained(tmp_path / "run", env="__main__:Other")
 
 
 def test_a_network_that_does_not_fit_is_refused_by_name(tmp_path: Path) -> None:
