@@ -18,7 +18,7 @@ from gossamer.envs.base import env_seeds
 from gossamer.envs.blocks import Answer, Request, Shared, serve
 from gossamer.envs.local import AT_MOST
 from gossamer.envs.single import Single, Source
-from gossamer.errors import EnvironmentFailed
+from gossamer.errors import GUARD, EnvironmentFailed
 
 CLOSE_SECONDS = 5.0  # time for worker processes to end on request
 DEATH_SECONDS = 1.0  # time for a process to end after its pipe was closed
@@ -144,7 +144,8 @@ class Workers:
         index, code = int(self._shared.arrays["asking"][worker, 0]), self._processes[worker].end(DEATH_SECONDS)
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         which = self._shared.mine(worker).start if index < 0 else index
-        return EnvironmentFailed(self._source.name, which, f"its worker process {how} during {during}()")
+        hint = f" (if a script started it, {GUARD})" if (code, during) == (1, "reset") else ""  # its import failed
+        return EnvironmentFailed(self._source.name, which, f"its worker process {how} during {during}(){hint}")
 
 
 class Process:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gossamer.errors import UserError
+from gossamer.errors import UserError, check_guard
 from gossamer.options import as_number
 from gossamer.storage.lock import is_held
 from gossamer.storage.studies import PlannedRun
@@ -72,6 +72,7 @@ def study(
     A call goes on where an earlier one ended: finished runs are left out, others continue from their last checkpoint.
     A run that fails is reported, and the others go on. Raises `UserError` before anything is written where a
     composition cannot be trained, where the directory has another study, or where another process is running it."""
+    check_guard()
     for name, given in (("compositions", compositions), ("envs", envs), ("options", options)):
         if isinstance(given, str):
             raise UserError(f"{name} {given!r}: must be a list of strings")

@@ -21,7 +21,7 @@ from gossamer.envs.base import Watchable
 from gossamer.envs.gym import IN_A_FILE
 from gossamer.envs.interface import Interface, describe
 from gossamer.envs.watchdog import Watchdog, complain
-from gossamer.errors import UserError
+from gossamer.errors import UserError, check_guard
 from gossamer.evaluation.members import newcomer
 from gossamer.launch.threads import threads
 from gossamer.learner import build
@@ -67,6 +67,7 @@ def train(
     `page`: serve the live page of the run at this port of this machine.
     Raises `UserError` for a value that cannot be used, `NonFinite` when a loss is NaN (the last good checkpoint
     stays), `OSError` on a full disk."""
+    check_guard()
     control = Control(stop_at_return=stop_at_return, max_seconds=max_seconds, cluster=cluster, page=page)
     config = configure(architecture, env=env, algorithm=algorithm, optimizer=optimizer, preset=preset, **options)
     check_run(config, cluster)
@@ -96,6 +97,7 @@ def resume(
     """Continue a run from its last checkpoint, to `steps` steps in total. Arguments that are None keep the run's
     values, except `stop_at_return`, `max_seconds`, `cluster` and `page`, which apply only to this call. The learning
     rate keeps its original schedule."""
+    check_guard()
     load_config(Path(run_dir))  # before the lock: this may be no run at all
     control = Control(stop_at_return=stop_at_return, max_seconds=max_seconds, cluster=cluster, page=page)
     changes: dict[str, Any] = {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -169,6 +171,29 @@ def test_other_processes_do_not_import_what_a_notebook_defines(
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(UnknownEnv, match=r"'__main__:Other': not defined in this process; other .*: put it in a file"):
         trained(tmp_path / "run", env="__main__:Other")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "gossamer.train('paac', env='catch')",
+        "gossamer.resume('nothing')",
+        "gossamer.study(['paac'], envs=['catch'], directory='st')",
+    ],
+)
+def test_a_script_without_a_guard_is_not_run_again_by_worker_processes(tmp_path: Path, call: str) -> None:
+    workers = "gossamer.train('paac', env='CartPole-v1', num_envs=2, env_workers=2, steps=20, log='none')"
+    first = f"multiprocessing.parent_process() and {call}"  # in a worker only
+    (tmp_path / "script.py").write_text(f"import multiprocessing, gossamer\n{first}\n{workers}\n")
+    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True)
+    told = 'put its calls of gossamer under `if __name__ == "__main__":`'
+    assert done.stderr.count(f"UserError: worker processes import this script: {told}\n") == 2
+    assert done.stderr.count("Traceback") == 1  # of the script itself
+    assert re.search(
+        rf"EnvironmentFailed: .* during reset\(\) \(if a script started it, {re.escape(told)}", done.stderr
+    )
+    assert len(list((tmp_path / "runs").iterdir())) == 1
+    assert not (tmp_path / "st").exists()
 
 
 def test_a_network_that_does_not_fit_is_refused_by_name(tmp_path: Path) -> None:
