@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from multiprocessing import forkserver, resource_tracker
 from typing import Any
 
 import cloudpickle
@@ -156,6 +158,7 @@ class Process:
         what = cloudpickle.dumps(source)  # factories may be closures
         arguments = (its, what, worker, shared.raw, shared.spec, shared.num_envs, shared.workers)
         self._process = context.Process(target=serve, args=arguments, daemon=True, name=f"environments {worker}")
+        _start_fork_server()
         self._process.start()
         its.close()  # so that reading fails once the process has ended
 
@@ -187,3 +190,16 @@ def _start_method() -> str:
         return "spawn"
     multiprocessing.get_context("forkserver").set_forkserver_preload([__name__])
     return "forkserver"
+
+
+def _start_fork_server() -> None:
+    """Start the fork server, unless it runs, with SIGINT blocked. Ctrl-C in a terminal is sent to it and to the worker
+    processes, too; they inherit the mask, and would otherwise end before they can ignore the signal."""
+    if sys.platform == "win32":
+        return
+    resource_tracker.ensure_running()  # here, because its start unblocks SIGINT
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

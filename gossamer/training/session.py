@@ -139,7 +139,10 @@ class Session:
                 observer.write()  # before the checkpoint: a resumed run continues at a later second
             observer.keep()
         except BaseException as error:
+            what = str(error)
             self._failed(error)
+            if observer.interrupted and isinstance(error, EnvironmentFailed):  # its own processes get the signal, too
+                raise KeyboardInterrupt(f"ended by {observer.interrupted}; meanwhile: {what}") from error
             raise
 
     def _failed(self, error: BaseException) -> None:

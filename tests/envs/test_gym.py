@@ -2,6 +2,7 @@ import math
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -181,6 +182,33 @@ def test_an_interrupt_is_left_to_this_process() -> None:
         os.kill(worker.pid, signal.SIGINT)  # as ctrl-C sends it to all of a terminal's processes
     three_steps(env)
     env.close()
+
+
+INTERRUPTED = """
+import os, signal, threading
+from gossamer.envs.gym import Custom
+def interrupt():
+    while not begun.wait(0.05):
+        os.killpg(0, signal.SIGINT)  # as ctrl-C sends it to all of a terminal's processes
+signal.signal(signal.SIGINT, lambda *_: None)
+begun = threading.Event()
+interrupts = threading.Thread(target=interrupt)
+interrupts.start()
+try:
+    env = Custom("some_envs:Walk").make(2, workers=2)
+    env.reset(seed=0)
+finally:
+    begun.set()
+    interrupts.join()
+env.close()
+"""
+
+
+def test_an_interrupt_while_workers_start_is_left_to_this_process() -> None:
+    path = os.pathsep.join(filter(None, sys.path))
+    words, env = [sys.executable, "-c", INTERRUPTED], {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run(words, env=env, start_new_session=True, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_users_environment_goes_on_exactly_where_it_was_saved() -> None:

@@ -24,7 +24,7 @@ from gossamer.errors import EnvironmentFailed
 from gossamer.launch.threads import threads
 
 MINE = """
-import threading, gymnasium, numpy as np
+import os, signal, threading, gymnasium, numpy as np
 
 class Good(gymnasium.Env):
     observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
@@ -49,6 +49,12 @@ class FailsAtOnce(Good):
     def step(self, action):
         if self.age == 1:
             raise OSError("no coal at all")
+        return super().step(action)
+
+class FailsInterrupted(Fails):
+    def step(self, action):
+        if self.age == 29:
+            os.kill(os.getpid(), signal.SIGINT)
         return super().step(action)
 
 class NoTuple(Good):
@@ -98,6 +104,16 @@ def test_what_was_learned_is_saved_and_the_traceback_kept() -> None:
     log = Path("run/run.log").read_text()
     assert 'raise OSError("no coal left")' in log
     assert "Traceback (most recent call last)" in log
+
+
+def test_an_environment_that_fails_after_an_interrupt_ends_an_interrupted_run() -> None:
+    with pytest.raises(KeyboardInterrupt) as caught:
+        trained(Path("run"), env="mine:FailsInterrupted", steps=1000)
+    told = (
+        "ended by SIGINT; meanwhile: --env mine:FailsInterrupted: environment 0: step() raised OSError: no coal left "
+    )
+    assert str(caught.value) == f"{told}(mine.py, line 19); the last checkpoint is step_000000000056"
+    assert "Traceback (most recent call last)" in Path("run/run.log").read_text()
 
 
 def test_it_goes_on_from_there() -> None:
