@@ -24,6 +24,7 @@ Command = Callable[..., tuple[int, str, str]]
 
 TINY = ("--env", "catch", "--num-envs", 2, "--rollout-length", 4, "--steps", 80, "--threads", 1)
 MY_PARTS = """
+import ctypes, os
 import gymnasium, numpy as np
 from torch import nn
 
@@ -46,6 +47,14 @@ class Sours(Bandit):
     def step(self, action):
         self.age += 1
         return np.ones(2, np.float32), 1e39 if self.age == 30 else 1.0, self.age % 10 == 0, False, {}
+
+class Talks(Bandit):
+    "Prints, as Python and as C code do."
+    def step(self, action):
+        print("step", end="")
+        os.write(1, b"by")
+        ctypes.CDLL(None).printf(b"step")
+        return super().step(action)
 
 class Pair(Bandit):
     action_space = gymnasium.spaces.Tuple([gymnasium.spaces.Discrete(2), gymnasium.spaces.Discrete(2)])
@@ -308,6 +317,24 @@ def test_train_resume_evaluate_and_record(command: Command, tmp_path: Path) -> N
     assert found["mean_return"] == sum(found["returns"]) / 5
     assert command("record", "run")[0] == 0
     assert (tmp_path / "run" / "video.mp4").stat().st_size > 1000
+
+
+@pytest.mark.parametrize("episodes", [1, 3])
+def test_json_is_alone_on_stdout_though_an_environment_prints(tmp_path: Path, episodes: int) -> None:
+    (tmp_path / "my_parts.py").write_text(MY_PARTS)
+    options = ("--env", "my_parts:Talks", "--steps", 80, "--threads", 1, "--eval-every", 40, "--eval-episodes", 1)
+    done = process("train", "paac", *options, "--run-dir", "run", cwd=tmp_path)
+    assert "failed" not in done.stderr
+    done = process("evaluate", "run", "--episodes", episodes, "--json", cwd=tmp_path)
+    assert json.loads(done.stdout)["episodes"] == episodes
+    assert {part: part in done.stderr for part in ("by", "step")} == {"by": True, "step": True}
+
+
+def test_measurements_as_json_are_alone_on_stdout_though_worker_processes_print(tmp_path: Path) -> None:
+    (tmp_path / "my_parts.py").write_text(MY_PARTS)
+    options = ("--env", "my_parts:Talks", "--env-workers", 2, "--num-envs", 2, "--threads", 1)
+    done = process("bench", "paac", *options, "--seconds", 0.01, "--rounds", 1, "--json", cwd=tmp_path)
+    assert json.loads(done.stdout)["env_name"] == "my_parts:Talks"
 
 
 def test_show_and_list(command: Command) -> None:

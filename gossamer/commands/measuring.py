@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from gossamer.commands.output import only_json
 from gossamer.commands.words import AsJson
 from gossamer.config.brief import OFTEN_BENCH, asked, text
 from gossamer.config.command_line import asks_for_help, dataclass_of, left_open, parse
@@ -43,7 +44,7 @@ def bench(words: Sequence[str]) -> None:
     made: dict[str, Any] = {"algorithm": c.algorithm, "optimizer": c.optimizer, "preset": c.preset, **c.given}
     from gossamer.tools.rounds import Rounds, RoundsDisplay
 
-    with RoundsDisplay(Rounds(how.rounds, round_seconds(how.seconds))) as progress:
+    with only_json(how.json), RoundsDisplay(Rounds(how.rounds, round_seconds(how.seconds))) as progress:
         found = bench(c.architecture, env=c.env, seconds=how.seconds, rounds=how.rounds, progress=progress, **made)
     if how.json:
         print(to_json(found))

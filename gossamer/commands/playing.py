@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+from gossamer.commands.output import only_json
 from gossamer.commands.words import AsJson, Directory, Greedy, Member, Under, Which
 from gossamer.config.command_line import help_text, left_open
 from gossamer.storage.files import to_json
@@ -31,16 +32,17 @@ class Evaluate:
     def __call__(self) -> None:
         from gossamer.evaluation.evaluate import evaluate
 
-        result = evaluate(
-            self.run_dir,
-            episodes=self.episodes,
-            max_steps=self.max_steps,
-            protocol=self.protocol,
-            checkpoint=self.checkpoint,
-            member=self.member,
-            greedy=self.greedy,
-            seed=self.seed,
-        )
+        with only_json(self.json):
+            result = evaluate(
+                self.run_dir,
+                episodes=self.episodes,
+                max_steps=self.max_steps,
+                protocol=self.protocol,
+                checkpoint=self.checkpoint,
+                member=self.member,
+                greedy=self.greedy,
+                seed=self.seed,
+            )
         if self.json:
             print(to_json(result.to_dict()))
         else:

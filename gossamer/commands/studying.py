@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from gossamer.commands.output import only_json
 from gossamer.commands.words import AsJson
 from gossamer.config.command_line import help_text, left_open, parse
 from gossamer.errors import UserError
@@ -68,7 +69,8 @@ def study(words: Sequence[str]) -> int:
     keywords = _keywords(made, options)
     from gossamer.studies.study import study as conduct
 
-    done = conduct(**keywords)
+    with only_json(made.json):
+        done = conduct(**keywords)
     print(to_json(_content(done)) if made.json else "\n".join(_lines(done)))
     return done.exit_code
 

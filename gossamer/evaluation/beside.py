@@ -26,7 +26,10 @@ def main() -> None:
     from gossamer.storage.files import to_json
 
     torch.set_num_threads(1)
-    print(to_json(evaluate(**json.loads(sys.argv[1]), device="cpu", env_workers=1, write=False).to_dict()))
+    with os.fdopen(os.dup(sys.stdout.fileno()), "w") as lines:
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what an environment prints is no result
+        result = evaluate(**json.loads(sys.argv[1]), device="cpu", env_workers=1, write=False)
+        print(to_json(result.to_dict()), file=lines)
 
 
 def _end_with_the_run() -> None:
