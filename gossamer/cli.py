@@ -14,7 +14,7 @@ from gossamer.version import __version__
 
 def main() -> int:
     """Run the `gossamer` command; returns its exit code."""
-    sys.path.insert(0, os.getcwd())  # as `python -m` does, so that module:factory finds the user's module
+    sys.path.append(os.getcwd())  # so that module:factory finds the user's module; last, so that it hides no other
     return guarded(lambda: _main(sys.argv[1:]))
 
 

@@ -134,6 +134,20 @@ def test_in_a_process_of_its_own_with_modules_of_the_user_s(tmp_path: Path) -> N
     assert lines[-1].startswith("steps 2,080/2,000 | frames 2,080 | ")
 
 
+def test_a_file_of_the_user_s_hides_no_package(tmp_path: Path) -> None:
+    (tmp_path / "my_parts.py").write_text(MY_PARTS)
+    for name in ("rich", "click", "tyro"):
+        (tmp_path / f"{name}.py").write_text("raise RuntimeError('a file of mine')")
+    env, options = ("--env", "my_parts:Bandit", "--steps", 80), ("--env-workers", 2, "--num-envs", 2, "--threads", 1)
+    done = process(
+        "train", "paac", *env, *options, "--eval-every", 40, "--eval-episodes", 1, "--run-dir", "run", cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert "a file of mine" not in done.stderr
+    done = process("study", "paac", "--seeds", 1, *env, "--", *options, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr + done.stdout
+
+
 REFUSED = {
     "not a number": (("train", "paac", *TINY, "--num-envs", "many"), "--num-envs many: must be of type int"),
     "no such choice": (("train", "paac", *TINY, "--precision", "fp16"), "--precision fp16: must be one of auto, fp32"),

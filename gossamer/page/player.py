@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from gossamer.processes import module_path, python
 
 LINGER_SECONDS = 4.0  # that a player goes on after the last watcher left: a browser that reconnects finds it running
 STOP_SECONDS = 2.0  # that a process is given to end
@@ -27,11 +28,11 @@ class Player:
         # A process of its own: training neither waits for it nor shares Python's lock with it. It ends when its
         # standard input does, also if this process is killed.
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "gossamer.page.playing", os.fspath(directory.resolve())],
+            [*python("gossamer.page.playing"), os.fspath(directory.resolve())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"},
+            env={**os.environ, **module_path(), "OMP_NUM_THREADS": "1"},
             start_new_session=True,  # Ctrl-C in a terminal is for this process alone
         )
         threading.Thread(target=self._read, name="page player", daemon=True).start()

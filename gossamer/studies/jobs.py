@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from gossamer.errors import UserError
+from gossamer.processes import module_path, python
 from gossamer.storage.contents import CHECKPOINTS
 from gossamer.storage.runs import RunRecord
 from gossamer.storage.studies import PlannedRun
@@ -87,7 +87,12 @@ def start(run: PlannedRun, folder: Path, share: int, shares: int) -> Job:
     with open(log, "ab") as output:
         logged = output.tell()
         process = subprocess.Popen(  # a session of its own: a Ctrl-C of the terminal reaches it through the study
-            command(run, directory), stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            command(run, directory),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env={**os.environ, **module_path()},
+            start_new_session=True,
         )
     _pin(process.pid, share, shares)
     return Job(run, directory, log, process, share, logged)
@@ -95,7 +100,7 @@ def start(run: PlannedRun, folder: Path, share: int, shares: int) -> Job:
 
 def command(run: PlannedRun, directory: Path) -> list[str]:
     """What trains a run: from its last checkpoint where there is one."""
-    program = [sys.executable, "-m", "gossamer.cli"]
+    program = python("gossamer.cli")
     if any(directory.glob(f"{CHECKPOINTS}/step_*")):
         return [*program, "resume", str(directory), *resuming(run)]
     return [*program, "train", *words_of(run), "--run-dir", str(directory), "--overwrite"]

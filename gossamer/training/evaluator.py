@@ -6,7 +6,6 @@ import json
 import math
 import os
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from gossamer.config.build import environment
 from gossamer.config.config import Config
 from gossamer.envs.atari import Atari
 from gossamer.errors import UserError
+from gossamer.processes import module_path, python
 from gossamer.storage.checkpoint import Checkpoint, Store
 from gossamer.storage.contents import EVALUATIONS
 from gossamer.training.progress import Progress
@@ -41,7 +41,7 @@ def evaluator(
 ) -> Evaluator:
     """The evaluator of a run. `failed` is called with the error of an evaluation, by another thread."""
     given = {"run_dir": str(directory), "episodes": config.run.eval_episodes, "protocol": config.run.eval_protocol}
-    words = [sys.executable, "-m", "gossamer.evaluation.beside"]
+    words = python("gossamer.evaluation.beside")
     made = Evaluator(
         lambda checkpoint: [*words, json.dumps({**given, "checkpoint": checkpoint.path.name})],
         store,
@@ -169,7 +169,7 @@ class Evaluator:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
-                env={**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                env={**os.environ, **ONE_THREAD, **module_path()},
                 start_new_session=True,  # a Ctrl-C in the terminal is for this process alone
             )
             return self._process
