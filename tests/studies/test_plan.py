@@ -90,7 +90,7 @@ def test_designs_that_cannot_be(
         ("paac --network lstm", "^paac --network lstm: "),
         ("paac --log nonsense", "^paac --log nonsense: --log nonsense: "),
         ("paac --log lacking", r'^paac --log lacking: --log lacking: not installed; run pip install "gossamer\[lack'),
-        ("paac --eval-protocol noop", "--eval-protocol noop: catch is not an Atari game"),
+        ("paac --eval-every 100 --eval-protocol noop", "--eval-protocol noop: catch is not an Atari game"),
         ("paac --cluster nowhere:", "--cluster nowhere:: address 'nowhere:': give ip:port"),
     ],
 )
