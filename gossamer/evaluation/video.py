@@ -17,7 +17,7 @@ import torch
 
 from gossamer.config.build import environment, observed, task
 from gossamer.envs.watchdog import Watchdog, complain
-from gossamer.errors import UserError
+from gossamer.errors import EnvironmentFailed, UserError
 from gossamer.evaluation.evaluate import Protocol, load_policy, under
 from gossamer.evaluation.members import AVERAGE
 from gossamer.storage.checkpoint import Store
@@ -72,17 +72,28 @@ def record(
         obs, score, steps = env.reset(what.stream("record") ^ seed), 0.0, 0
         memory = policy.initial_state(1)
 
+        size = None  # [H, W, 3] of the first picture
+
+        def shot() -> Any:
+            nonlocal size
+            frame = env.frames()[0]
+            size = size or frame.shape
+            if frame.shape != size:
+                what = f"render() changed the size of its pictures from {size} to {frame.shape}: a video has one size"
+                raise EnvironmentFailed(factory.name, 0, what)
+            return frame
+
         def film(beside: Path) -> None:
             nonlocal obs, score, steps, memory
             with _film(beside) as add:
-                add(env.frames()[0])
+                add(shot())
                 for steps in range(1, max_steps + 1):  # noqa: B007  steps is read after the loop
                     answer, memory = policy(torch.from_numpy(obs).to(what.device), memory)
                     step = env.step(answer.action.cpu().numpy())
                     obs, score = step.obs, score + float(step.score[0])
                     if step.over[0]:
                         break
-                    add(env.frames()[0])
+                    add(shot())
 
         atomic_write(path, film)
     return Recording(path, score, steps)

@@ -102,12 +102,18 @@ class Grey(Own):
     render_mode = "rgb_array"
     def render(self):
         return np.zeros((4, 4))
+class Grows(Own):
+    render_mode, height = "rgb_array", 4
+    def render(self):
+        self.height += 2
+        return np.zeros((self.height, 4, 3), np.uint8)
 """
 
 
 @pytest.mark.parametrize(
     ("name", "told"),
     [
+        ("Grows", r"^--env own:Grows: .* changed the size of its pictures from \(6, 4, 3\) to \(8, 4, 3\): a video"),
         ("Own", r"--env own:Own: cannot be filmed: accept render_mode, .* as in examples/own_environment.py"),
         (
             "Grey",
