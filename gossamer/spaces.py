@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from gossamer.data import Array
 from gossamer.distributions import Bernoullis, Categorical, Categoricals, Distribution, Gaussian
-from gossamer.observations import Layout, Part
+from gossamer.observations import MASK, Layout, Part
 
 Bounds: TypeAlias = Literal["clip", "squash", "none"]
 IMPOSSIBLE = -1e9  # logit of an invalid action: its probability is 0, and its entropy term 0 and not NaN
@@ -266,8 +266,8 @@ class Spec:
 
     @property
     def shapes(self) -> str:
-        """The shapes of observations, for messages."""
-        return ", ".join(f"{part.name} {list(part.shape)}".strip() for part in self.parts)
+        """The shapes of observations, for messages. Networks do not get masks, which are left out."""
+        return ", ".join(f"{part.name} {list(part.shape)}".strip() for part in self.parts if part.name != MASK)
 
     @property
     def pixels(self) -> bool:

@@ -32,6 +32,11 @@ class Adapter:
     start: Any  # the first action: a number, or numbers [*A]
     action_space: Space[Any]
 
+    @property
+    def asks_mask(self) -> bool:
+        """Whether a mask has to be given beside each observation."""
+        return self.mask is not None and not self.own_mask
+
     def obs(self, value: Any, info: Any, *, final: bool = False) -> Array:
         """Convert an observation, and the mask of its info, to [*O]; a view if possible. `final`: the episode has
         ended. Raises `InvalidObservation`."""

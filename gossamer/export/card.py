@@ -16,7 +16,7 @@ USE = """\
 import gossamer
 
 policy = gossamer.load("PATH")  # this folder; neither the environment nor its packages are needed
-action = policy.act(obs)        # one observation, or a batch; policy.reset() before a new episode
+action = {call}  # one observation, or a batch; policy.reset() before a new episode
 ```
 """
 ATARI = """
@@ -75,7 +75,8 @@ def _body(facts: Facts, files: Collection[str]) -> Iterator[str]:
         yield "| none | no episode has ended |"
     if CURVE in files:
         yield f"\n![Training curve]({CURVE})"
-    yield f"\n## Use\n\n{USE}"
+    call = 'policy.act(obs, mask=info["action_mask"])' if interface.adapter.asks_mask else "policy.act(obs)"
+    yield f"\n## Use\n\n{USE.format(call=call)}"
     yield f"Observations: `{_line(interface.observation_space)}`. Actions: `{_line(interface.action_space)}`."
     if interface.preset is not None:
         yield ATARI.format(shape=list(interface.adapter.spec.obs_shape))

@@ -113,8 +113,7 @@ class TrainedPolicy:
         return found
 
     def _check_mask(self, mask: Any) -> None:
-        adapter = self._interface.adapter
-        needed = adapter.mask is not None and not adapter.own_mask
+        needed = self._interface.adapter.asks_mask
         if needed and mask is None:
             raise UserError('mask: the policy was trained with action masks; give mask=info["action_mask"]')
         if mask is not None and not needed:

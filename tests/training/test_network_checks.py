@@ -31,3 +31,26 @@ def test_a_network_that_cannot_take_several_parts_is_refused(tmp_path: Path, mon
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(UserError, match=r"--network narrow:make: does not fit observations .*last_action \[3\]"):
         trained(tmp_path / "run", network="narrow:make", last_action_reward=True)
+
+
+MASKED = """
+import gymnasium, numpy as np
+from torch import nn
+class Masked(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.ones(2, np.float32), {"action_mask": np.ones(2, np.int8)}
+    def step(self, action):
+        return np.ones(2, np.float32), 1.0, True, False, {"action_mask": np.ones(2, np.int8)}
+def make(shape):
+    return nn.Linear(3, 8)
+"""
+
+
+def test_a_network_is_not_said_to_get_masks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "masked.py").write_text(MASKED)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UserError, match=r"--network masked:make: does not fit observations \w* ?\[2\] \("):
+        trained(tmp_path / "run", env="masked:Masked", network="masked:make", action_masks=True)
