@@ -33,7 +33,7 @@ def guarded(command: Callable[[], int]) -> int:
     code = 0
     try:
         code = command()
-        sys.stdout.flush()
+        _flush()
         return code
     except OSError as error:
         if isinstance(error, BrokenPipeError) and _unread():
@@ -49,6 +49,12 @@ def guarded(command: Callable[[], int]) -> int:
         if not _for_the_user(error):
             raise
         return _told(str(error), BAD_VALUE)
+
+
+def _flush() -> None:
+    for output in (sys.stdout, sys.stderr):
+        if output is not None:  # closed, as by `>&-`
+            output.flush()
 
 
 def _unread() -> bool:
@@ -91,7 +97,6 @@ def leave(code: int) -> NoReturn:
     if code and threading.active_count() > 1:
         for child in multiprocessing.active_children():  # environments; a normal exit would end them
             child.terminate()
-        sys.stdout.flush()
-        sys.stderr.flush()
+        _flush()
         os._exit(code)
     sys.exit(code)

@@ -67,6 +67,13 @@ def test_output_that_nobody_reads_to_its_end_is_no_error() -> None:
     assert process.returncode == 141
 
 
+def test_closed_output_is_no_error() -> None:
+    program = "from gossamer.exits import guarded, leave; leave(guarded(lambda: 0))"
+    words = ["sh", "-c", '"$@" >&-', "sh", sys.executable, "-c", program]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_pipe_that_breaks_elsewhere_is_an_error() -> None:
     with pytest.raises(BrokenPipeError):
         raising(BrokenPipeError(errno.EPIPE, "Broken pipe"))
