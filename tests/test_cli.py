@@ -486,6 +486,11 @@ def test_the_help_of_a_composition_has_its_options_in_groups_with_their_real_def
     assert not {"--learners", "--epochs"} & shown.keys()
 
 
+def test_the_help_says_that_one_worker_is_no_process_of_its_own(command: Command) -> None:
+    _, out, _ = command("train", "paac", "--env", "catch", "--algorithm", "a2c", "--help")
+    assert "processes for Gymnasium (0 or 1: none)" in " ".join(re.sub("[│|]", " ", out).split())
+
+
 def test_help_does_not_hide_what_is_wrong(command: Command) -> None:
     assert command("train", "paac", "--env", "catch", "--n-steps", 4, "--help")[0] == 2
 

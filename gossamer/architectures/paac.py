@@ -11,7 +11,7 @@ from gossamer.task import Task
 
 def paac(task: Task, *, num_envs: int = 32, env_workers: int = 8, gpus: float = 0) -> Program:
     """One learner with `num_envs` (n_e) environments in lock-step, stepped by `env_workers` (n_w) workers: threads for
-    Atari (0: one per core), processes for Gymnasium (0: stepped by the learner's thread).
+    Atari (0: one per core), processes for Gymnasium (0 or 1: stepped by the learner's thread).
 
     At every time step the policy evaluates all n_e observations in one forward pass. Every T steps, the learner trains
     on a batch of n_e * T steps. Behaviour and target policy are identical, so any on-policy algorithm can be used."""

@@ -14,6 +14,6 @@ __all__ = ["ENV_WORKERS", "NUM_ENVS", "Loop", "act", "act_and_learn", "learn"]
 
 # Help texts of the options that every architecture with these loops has.
 NUM_ENVS = "Environments side by side, of each learner (n_e)."
-ENV_WORKERS = "Step them (n_w): threads for Atari (0: one a core), processes for Gymnasium (0: none)."
+ENV_WORKERS = "Step them (n_w): threads for Atari (0: one a core), processes for Gymnasium (0 or 1: none)."
 
 Loop: TypeAlias = Callable[Concatenate[Context, ...], None]  # what stands in for `act_and_learn` takes what it takes
