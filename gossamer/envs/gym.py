@@ -18,7 +18,7 @@ from gymnasium.envs.registration import EnvSpec
 
 from gossamer.envs.base import UnknownEnv, VectorEnv, check_counts, unknown_env
 from gossamer.envs.local import Local, ResumableLocal
-from gossamer.envs.single import OnError, Source, place
+from gossamer.envs.single import OnError, Source, named, place
 from gossamer.envs.spaces import GymEnv
 from gossamer.envs.workers import Workers
 from gossamer.errors import UserError
@@ -157,4 +157,4 @@ def _import(name: str, module: str) -> Any:
 
 def _import_failed(name: str, module: str, error: BaseException) -> UserError:
     where = "" if isinstance(error, SyntaxError) else place(error)  # a syntax error's text includes the place
-    return UserError(f"--env {name}: importing {module} raised {type(error).__name__}: {error}{where}")
+    return UserError(f"--env {name}: importing {module} raised {named(error)}{where}")

@@ -42,7 +42,7 @@ class Numbers:
     dtype: ClassVar[np.dtype[Any]] = FLOATS
 
     def convert(self, value: Any) -> Array:
-        array = _array(value, self.shape)
+        given = array = _array(value, self.shape)
         if array.dtype != FLOATS:
             if array.dtype.kind not in "biuf":
                 raise InvalidObservation(f"of {array.dtype}; its observation_space has numbers")
@@ -50,7 +50,8 @@ class Numbers:
                 array = array.astype(FLOATS)
         if not _finite(array):
             bad = int(np.flatnonzero(~np.isfinite(array))[0])
-            raise InvalidObservation(f"that is not finite: component {bad} is {array[bad]}")
+            why = "too large for float32" if np.isfinite(given[bad]) else "not finite"
+            raise InvalidObservation(f"that is {why}: component {bad} is {given[bad]}")
         return array
 
 

@@ -165,11 +165,16 @@ class Single:
             raise error
         if isinstance(error, DependencyNotInstalled):
             raise not_installed(self._name, str(error)) from error
-        self._fail(f"{what} raised {type(error).__name__}: {error}{place(error)}", error)
+        self._fail(f"{what} raised {named(error)}{place(error)}", error)
 
     def _fail(self, what: str, error: BaseException | None = None) -> Never:
         trace = "".join(traceback.format_exception(error)) if error else ""
         raise EnvironmentFailed(self._name, self._index, what, trace) from error
+
+
+def named(error: BaseException) -> str:
+    """Return the error's type and text."""
+    return f"{type(error).__name__}: {error}".removesuffix(": ")
 
 
 def place(error: BaseException) -> str:

@@ -68,6 +68,13 @@ class FailsOddly(Walk):
         raise UnpicklableError(1, 2)
 
 
+class FailsSilently(Walk):
+    """Its first step raises an error without a text."""
+
+    def step(self, action: int) -> Any:
+        raise NotImplementedError
+
+
 class Dies(Walk):
     """Its third step ends the process."""
 
