@@ -71,7 +71,6 @@ def record(
         policy, _ = load_policy(found, what, env.spec, member=member, greedy=greedy, seed=seed)
         obs, score, steps = env.reset(what.stream("record") ^ seed), 0.0, 0
         memory = policy.initial_state(1)
-
         size = None  # [H, W, 3] of the first picture
 
         def shot() -> Any:
@@ -79,8 +78,8 @@ def record(
             frame = env.frames()[0]
             size = size or frame.shape
             if frame.shape != size:
-                what = f"render() changed the size of its pictures from {size} to {frame.shape}: a video has one size"
-                raise EnvironmentFailed(factory.name, 0, what)
+                why = f"render() changed the size of its pictures from {size} to {frame.shape}: a video has one size"
+                raise EnvironmentFailed(factory.name, 0, why)
             return frame
 
         def film(beside: Path) -> None:

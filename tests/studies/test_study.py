@@ -171,11 +171,11 @@ def test_a_run_with_a_checkpoint_is_resumed_and_another_one_begins(tmp_path: Pat
     run, *_ = design(tmp_path, options=("--stop-at-return", "0.5")).runs()
     directory = tmp_path / run.directory
     (directory / "checkpoints").mkdir(parents=True)
-    words = jobs.command(run, directory)[3:]  # after `python -m gossamer.cli`
+    words = jobs.command(run, directory)[4:]  # after `python -P -m gossamer.cli`
     options = ["--env", "catch", "--seed", "1", "--stop-at-return", "0.5"]
     assert words == ["train", "paac", *options, "--run-dir", str(directory), "--overwrite"]
     (directory / "checkpoints" / "step_000000000080").mkdir()
-    words = jobs.command(run, directory)[3:]
+    words = jobs.command(run, directory)[4:]
     assert words == ["resume", str(directory), "--stop-at-return", "0.5"]
 
 

@@ -173,5 +173,5 @@ def test_training_goes_on_if_evaluations_fail(tmp_path: Path, monkeypatch: pytes
 
 def test_a_protocol_is_for_atari_games(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="--eval-protocol noop: catch is not an Atari game; leave it out"):
-        trained(tmp_path / "run", eval_protocol="noop")
+        trained(tmp_path / "run", eval_every=40, eval_protocol="noop")
     assert not (tmp_path / "run").exists()
