@@ -9,9 +9,10 @@ import select
 import sys
 import threading
 from collections.abc import Callable
-from typing import NoReturn, TextIO
+from typing import NoReturn
 
 from gossamer.errors import UserError
+from gossamer.streams import forget
 
 BAD_VALUE, INTERRUPTED, UNREAD = 2, 130, 141
 CANNOT_WRITE = (
@@ -65,13 +66,6 @@ def _unread() -> bool:
     if broken:
         forget(sys.stdout)
     return broken
-
-
-def forget(stream: TextIO) -> None:
-    """Send what is written to a stream nowhere, from now on."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
 
 
 def _for_the_user(error: Exception) -> bool:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import errno
-import sys
 import time
-from contextlib import suppress
 from itertools import cycle
 from types import TracebackType
 
@@ -18,7 +15,7 @@ from rich.segment import ControlType, Segment
 from rich.table import Table
 from rich.text import Text
 
-from gossamer.exits import forget
+from gossamer.streams import Output
 from gossamer.training.progress import Progress
 
 PLAIN_SECONDS = 10.0
@@ -118,35 +115,6 @@ def _some(names: list[str]) -> str:
 
 def _after(before: str, text: str) -> str:
     return before + text if text else ""
-
-
-class Output:
-    """Standard error, which may be lost: a run goes on when its terminal is closed, on a full disk, and when nobody
-    reads its pipe any more."""
-
-    def __init__(self) -> None:
-        self._stream = sys.stderr  # not a proxy that a live panel puts in its place
-        self.encoding = getattr(self._stream, "encoding", "utf-8")
-
-    def write(self, text: str) -> None:
-        self._try("write", text)
-
-    def flush(self) -> None:
-        self._try("flush")
-
-    def isatty(self) -> bool:
-        return self._stream is not None and self._stream.isatty()
-
-    def fileno(self) -> int:
-        return self._stream.fileno()
-
-    def _try(self, method: str, *given: str) -> None:
-        try:
-            getattr(self._stream, method, lambda *given: None)(*given)
-        except OSError as error:
-            if error.errno in (errno.EPIPE, errno.EIO):  # for good: what others print there is lost, too
-                with suppress(OSError):
-                    forget(self._stream)
 
 
 class ProgressDisplay:
