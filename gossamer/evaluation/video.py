@@ -71,31 +71,33 @@ def record(
         policy, _ = load_policy(found, what, env.spec, member=member, greedy=greedy, seed=seed)
         obs, score, steps = env.reset(what.stream("record") ^ seed), 0.0, 0
         memory = policy.initial_state(1)
-        size = None  # [H, W, 3] of the first picture
-
-        def shot() -> Any:
-            nonlocal size
-            frame = env.frames()[0]
-            size = size or frame.shape
-            if frame.shape != size:
-                why = f"render() changed the size of its pictures from {size} to {frame.shape}: a video has one size"
-                raise EnvironmentFailed(factory.name, 0, why)
-            return frame
+        pictures = _pictures(env, factory.name)
 
         def film(beside: Path) -> None:
             nonlocal obs, score, steps, memory
             with _film(beside) as add:
-                add(shot())
+                add(next(pictures))
                 for steps in range(1, max_steps + 1):  # noqa: B007  steps is read after the loop
                     answer, memory = policy(torch.from_numpy(obs).to(what.device), memory)
                     step = env.step(answer.action.cpu().numpy())
                     obs, score = step.obs, score + float(step.score[0])
                     if step.over[0]:
                         break
-                    add(shot())
+                    add(next(pictures))
 
         atomic_write(path, film)
     return Recording(path, score, steps)
+
+
+def _pictures(env: Any, name: str) -> Iterator[Any]:
+    """What the environment looks like each time one is taken, [H, W, 3]. Raises `EnvironmentFailed` when their size
+    changes."""
+    first = frame = env.frames()[0]
+    while frame.shape == first.shape:
+        yield frame
+        frame = env.frames()[0]
+    sizes = f"from {first.shape} to {frame.shape}"
+    raise EnvironmentFailed(name, 0, f"render() changed the size of its pictures {sizes}: a video has one size")
 
 
 @contextmanager
