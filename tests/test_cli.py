@@ -148,7 +148,17 @@ def test_a_file_of_the_user_s_hides_no_package(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr + done.stdout
 
 
+def test_numbers_with_an_exponent(command: Command) -> None:
+    code, _, errors = command("train", "paac", *TINY, "--steps", "8e1", "--seed", "3e0", "--run-dir", "run")
+    assert code == 0, errors
+    assert json.loads(Path("run/config.json").read_text())["run"]["steps"] == 80
+    code, told, errors = command("evaluate", "run", "--episodes", "2e0", "--json")
+    assert code == 0, errors
+    assert json.loads(told)["episodes"] == 2
+
+
 REFUSED = {
+    "not a whole number": (("train", "paac", *TINY, "--num-envs", "1.5"), "--num-envs 1.5: must be of type int"),
     "not a number": (("train", "paac", *TINY, "--num-envs", "many"), "--num-envs many: must be of type int"),
     "no such choice": (("train", "paac", *TINY, "--precision", "fp16"), "--precision fp16: must be one of auto, fp32"),
     "no value": (("train", "paac", *TINY, "--num-envs"), "--num-envs: needs a value"),

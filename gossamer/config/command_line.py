@@ -5,22 +5,54 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import redirect_stderr
+from contextlib import redirect_stderr, suppress
 from dataclasses import MISSING, Field, field, make_dataclass
+from decimal import Decimal
 from typing import Annotated, Any, TypeVar
 
 import tyro
+from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from gossamer.errors import UserError
 from gossamer.options import choices, declared, described, optional, plain, types
 
 T = TypeVar("T")
 METAVARS = {int: "INT", float: "FLOAT", str: "STR"}
+DIGITS = 20  # of an int; "1e999999999" would take minutes and gigabytes
+REGISTRY = ConstructorRegistry()  # how tyro makes values from words, where it differs from tyro's own way
 
 
 def help_text(text: str, **more: Any) -> Any:
     """A help text for an argument of tyro."""
     return tyro.conf.arg(help=text, **more)
+
+
+@REGISTRY.primitive_rule
+def whole_number(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[int] | None:
+    """Makes ints from words."""
+    if info.type is not int:
+        return None
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar=METAVARS[int],
+        instance_from_str=lambda words: to_int(words[0]),
+        is_instance=lambda value: isinstance(value, int) and not isinstance(value, bool),
+        str_from_instance=lambda value: [str(value)],
+    )
+
+
+def to_int(word: str) -> int:
+    """An int as typed: `1000000`, `1_000_000`, `1e6`, `2.5e5`. Raises `ValueError` for anything else."""
+    with suppress(ValueError):
+        return int(word)
+    try:
+        exact = Decimal(word)
+        whole = exact.is_finite() and abs(exact.adjusted()) < DIGITS and exact == exact.to_integral_value()
+    except ArithmeticError:
+        whole = False
+    if not whole:
+        raise ValueError(f"invalid literal for int() with base 10: {word!r}")
+    return int(exact)
 
 
 def left_open(text: str, kind: Any, hint: str) -> Any:
@@ -67,7 +99,7 @@ def parse(kind: type[T], words: Sequence[str], *, prog: str, description: str | 
     errors = io.StringIO()
     try:
         with redirect_stderr(errors):
-            return tyro.cli(kind, args=list(words), prog=prog, description=description)
+            return tyro.cli(kind, args=list(words), prog=prog, description=description, registry=REGISTRY)
     except SystemExit as end:
         if not end.code:
             raise

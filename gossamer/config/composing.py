@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from gossamer.config.command_line import arguments, asks_for_help, group, help_text, parse, typed
+from gossamer.config.command_line import arguments, asks_for_help, group, help_text, parse, to_int, typed
 from gossamer.config.names import ALGORITHMS, ARCHITECTURES, OPTIMIZERS, PRESETS, name_of
 from gossamer.config.resolve import Choices, Composition, refused
 from gossamer.errors import UserError
@@ -84,7 +84,7 @@ def _check_word(name: str, word: str, kind: Any, limits: Mapping[str, Any]) -> N
         value: Any = word
     else:
         try:
-            value = kind(word)
+            value = to_int(word) if kind is int else kind(word)
         except ValueError:
             raise UserError(f"{flag(name)} {word}: must be of type {kind.__name__}") from None
     if choices(kind) or kind in (int, float, str):
