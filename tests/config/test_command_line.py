@@ -8,7 +8,8 @@ from gossamer.config.command_line import to_int
 
 
 @pytest.mark.parametrize(
-    ("word", "value"), [("1000", 1_000), ("1_000", 1_000), ("1e6", 1_000_000), ("2.5e5", 250_000), ("-3", -3), ("4.", 4)]
+    ("word", "value"),
+    [("1000", 1_000), ("1_000", 1_000), ("1e6", 1_000_000), ("2.5e5", 250_000), ("-3", -3), ("4.", 4)],
 )
 def test_ints(word: str, value: int) -> None:
     found = to_int(word)
