@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from gossamer.reporting.captions import Drawn, intervals, over_environments, seeds
 from gossamer.reporting.comparison import Comparison
 from gossamer.reporting.measures import Scores
-from gossamer.reporting.style import AREAS, GREY, REST, Palette, count, figure, text_width
+from gossamer.reporting.style import AREAS, GREY, REST, Palette, count, figure, text_width, value_ticks
 
 LINE = 0.24  # inches of height for each line of labels
 WIDE = 1.8  # inches: panels with longer labels stand below each other
@@ -31,6 +31,7 @@ def scores(comparison: Comparison, measured: Scores, found: Mapping[str, Any], p
             axes.plot(measured.of(runs), [row] * len(runs), "o", color=colour, alpha=0.4, markersize=4, mew=0)
             _interval(axes, row, entry, "iqm", colour)
         axes.set_xlabel(f"{env}: score")
+        value_ticks(axes.xaxis)
     ends = [f"{comparison.end(env):,}" + f" ({env})" * (len(comparison.envs) > 1) for env in comparison.envs]
     at = f" at {', '.join(ends)} steps" if measured.of_training else ""
     caption = (

@@ -17,7 +17,7 @@ from gossamer.reporting.comparison import Comparison
 from gossamer.reporting.curves import Along
 from gossamer.reporting.measures import MeanCurve, Scores
 from gossamer.reporting.statistics import Array
-from gossamer.reporting.style import GREY, Palette, count, figure, label_lines, text_width
+from gossamer.reporting.style import GREY, Palette, count, figure, label_lines, text_width, value_ticks
 
 THIN_POINTS = 500  # of the line of one run
 PROFILE_POINTS = 201
@@ -48,6 +48,7 @@ def curves(comparison: Comparison, found: Mapping[str, Any], means: Sequence[Mea
             _runs(axes, comparison, env, along, palette)
             _means(axes, [mean for mean in here if mean.along == along], palette)
             _along(axes, along, _factors(comparison, env))
+            value_ticks(axes.yaxis)
             if env in goals and _is_near(axes, goals[env]):
                 axes.axhline(goals[env], color=GREY, linestyle=":", linewidth=0.9)
         for axes in row[len(alongs(comparison, env)) :]:
@@ -141,6 +142,7 @@ def profiles(comparison: Comparison, scores: Scores, found: Mapping[str, Any], p
         }
         _profile(axes, matrices, palette)
         axes.set_xlabel("human-normalised score τ" if over else f"{envs[0]}: score τ")
+        value_ticks(axes.xaxis)
     for axes in panels.flat[len(tasks) :]:
         axes.set_axis_off()
     panels[0, 0].set_ylabel("fraction of runs with score > τ")

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
 from matplotlib.textpath import TextPath
-from matplotlib.ticker import EngFormatter, MaxNLocator
+from matplotlib.ticker import EngFormatter, MaxNLocator, ScalarFormatter
 
 # Okabe and Ito 2008, "Color Universal Design"; without its yellow, which is too light for lines
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
@@ -83,6 +83,21 @@ def count(axis: Axis, form: str | None = None) -> None:
     """Ticks of a horizontal scale in round numbers; without `form` as 150k and 2M."""
     axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
     axis.set_major_formatter(form or EngFormatter(sep=""))
+
+
+def value_ticks(axis: Axis) -> None:
+    """Ticks of a scale of returns or scores as 17,500 and -0.50."""
+    formatter = _Values(useOffset=False)
+    formatter.set_scientific(False)
+    axis.set_major_formatter(formatter)
+
+
+class _Values(ScalarFormatter):
+    """As many decimals as the ticks need, and commas between thousands."""
+
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        decimals = len(super().__call__(x, pos).partition(".")[2])
+        return self.fix_minus(f"{x:,.{decimals}f}")
 
 
 def label_lines(axes: Axes, ends: Mapping[str, float], palette: Palette) -> None:
