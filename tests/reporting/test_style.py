@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("matplotlib")
-
-from gossamer.reporting.style import figure, value_ticks  # noqa: E402
+from gossamer.reporting.style import figure, value_ticks
 
 
 @pytest.mark.parametrize(
@@ -14,8 +12,8 @@ from gossamer.reporting.style import figure, value_ticks  # noqa: E402
     [
         (0, 17_500, {"0", "2,500", "17,500"}),
         (0, 2.5e6, {"500,000", "2,500,000"}),
-        (-21, 21, {"−20", "0", "20"}),  # noqa: RUF001  the minus sign of figures
-        (-15.26, -15.18, {"−15.20", "−15.22"}),  # noqa: RUF001
+        (-21, 21, {"−20", "0", "20"}),
+        (-15.26, -15.18, {"−15.20", "−15.22"}),
     ],
 )
 def test_ticks_of_values(low: float, high: float, some: set[str]) -> None:
