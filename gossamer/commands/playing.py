@@ -63,7 +63,7 @@ class Record:
     member: Member = "average"
     greedy: Greedy = False
     seed: Annotated[int, help_text("Seed of all random streams.")] = 0
-    max_steps: Annotated[int, help_text("Maximum agent steps in the video.")] = 5_000
+    max_steps: Annotated[int, help_text("Maximum environment steps in the video.")] = 5_000
 
     def __call__(self) -> None:
         from gossamer.evaluation.video import record

@@ -133,7 +133,7 @@ class Runs:
     """List the runs in a folder, with state, steps and return."""
 
     folders: Annotated[
-        tuple[Path, ...], tyro.conf.Positional, help_text("Folders that hold runs.", metavar="FOLDER")
+        tuple[Path, ...], tyro.conf.Positional, help_text("Folders that hold runs.", metavar="[FOLDER ...]")
     ] = field(default=(Path("runs"),))
     json: AsJson = False
 

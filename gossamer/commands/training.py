@@ -49,7 +49,7 @@ class Resume:
     """Continue a run from its last checkpoint."""
 
     run_dir: Directory
-    steps: Annotated[int | None, left_open("Total agent steps, including those before.", int, AS_STARTED)] = None
+    steps: Annotated[int | None, left_open("Total environment steps, including those before.", int, AS_STARTED)] = None
     stop_at_return: Annotated[
         float | None,
         left_open("End when the mean return of the last 100 episodes reaches this.", float, "(default: never)"),

@@ -16,7 +16,7 @@ Parts of a composition:
   --env ENV              an Atari game (pong), a Gymnasium id (CartPole-v1), module:factory, or a toy (catch)
   --algorithm NAME       {algorithms}, or your own module:Name
   --network NAME         {networks}, or module:factory
-  --optimizer NAME       {optimizers}
+  --optimizer NAME       {optimizers}, or your own module:Name
   --preset NAME          source of the defaults: {presets}
 
 {own}
@@ -28,7 +28,7 @@ An architecture with its figure:         gossamer show gala
 Option names in SB3, CleanRL and RLlib:  docs/options.md
 """
 OFTEN_TRAIN = """Often used:
-  --steps INT            agent steps of the run, of all environments together
+  --steps INT            environment steps of the run, of all environments together
   --seed INT             seed of all random streams
   --run-dir DIRECTORY    directory of all output (default: runs/ARCHITECTURE-ENV-TIME)
   --overwrite            replace an existing run

@@ -54,9 +54,14 @@ def show(architecture: str, console: Console) -> None:
 
 def parts(wired: Program) -> list[str]:
     """Hosts, workers and services with their arguments, one line each."""
-    lines = [f"host {host.name}: {host.cpus:g} cores, {host.gpus:g} GPUs" for host in wired.hosts.values()]
+    hosts = wired.hosts.values()
+    lines = [f"host {host.name}: {_counted(host.cpus, 'core')}, {_counted(host.gpus, 'GPU')}" for host in hosts]
     nodes = [("worker", node) for node in wired.workers] + [("service", node) for node in wired.services]
     return lines + [f"{kind} {n.name} x{n.copies} on {n.host}: {', '.join(n.parts)}" for kind, n in nodes]
+
+
+def _counted(number: float, what: str) -> str:
+    return f"{number:g} {what}{'s' * (number != 1)}"
 
 
 def _defaults(architecture: str) -> Table:

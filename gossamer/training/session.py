@@ -157,9 +157,7 @@ class Session:
         """A signal asks the run to end."""
         self.observer.interrupted = name
         self.events.add("signal", steps=self.progress.steps, name=name)
-        self.observer.display.note(
-            f"{name}: saving a checkpoint, then ending (a second Ctrl-C, a second later, ends at once)"
-        )
+        self.observer.display.note(f"{name}: saving a checkpoint, then ending (Ctrl-C again: at once)")
 
     def _recovered(self, record: Recovered, lost: int) -> None:
         self.events.add("learner_restarted", steps=self.progress.steps, **asdict(record), lost=lost)
