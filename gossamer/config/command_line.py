@@ -7,18 +7,16 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import redirect_stderr, suppress
 from dataclasses import MISSING, Field, field, make_dataclass
-from decimal import Decimal
 from typing import Annotated, Any, TypeVar
 
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from gossamer.errors import UserError
-from gossamer.options import choices, declared, described, optional, plain, types
+from gossamer.options import as_number, choices, declared, described, optional, plain, types
 
 T = TypeVar("T")
 METAVARS = {int: "INT", float: "FLOAT", str: "STR"}
-DIGITS = 20  # of an int; "1e999999999" would take minutes and gigabytes
 REGISTRY = ConstructorRegistry()  # how tyro makes values from words, where it differs from tyro's own way
 
 
@@ -29,7 +27,7 @@ def help_text(text: str, **more: Any) -> Any:
 
 @REGISTRY.primitive_rule
 def whole_number(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[int] | None:
-    """Makes ints from words."""
+    """Have tyro parse ints with `to_int`."""
     if info.type is not int:
         return None
     return PrimitiveConstructorSpec(
@@ -43,16 +41,14 @@ def whole_number(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[int] | Non
 
 def to_int(word: str) -> int:
     """An int as typed: `1000000`, `1_000_000`, `1e6`, `2.5e5`. Raises `ValueError` for anything else."""
-    with suppress(ValueError):
-        return int(word)
     try:
-        exact = Decimal(word)
-        whole = exact.is_finite() and abs(exact.adjusted()) < DIGITS and exact == exact.to_integral_value()
-    except ArithmeticError:
-        whole = False
-    if not whole:
-        raise ValueError(f"invalid literal for int() with base 10: {word!r}")
-    return int(exact)
+        return int(word)
+    except ValueError:
+        with suppress(ValueError):
+            number = as_number(float(word), int)
+            if isinstance(number, int):
+                return number
+        raise
 
 
 def left_open(text: str, kind: Any, hint: str) -> Any:
