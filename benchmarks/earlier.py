@@ -4,7 +4,8 @@
     .venv/bin/python -m benchmarks.earlier ../earlier
 
 Each command runs in both trees: the whole program of `gossamer bench paac`, which writes no files, and
-`gossamer train paac`, which does. The two processes of a pair run in turn, for a twentieth of a second each, so that
+`gossamer train paac`, which does. With `--run RUN` a run is continued in their place, in copies: what a training has
+become slows it, too. The two processes of a pair run in turn, for a twentieth of a second each, so that
 whatever else slows the machine slows both: the rates are about half of the real ones, and their ratio is exact to
 about 1 % where two separate runs differ by 20 %. Both trees run in this Python, so with the same packages. A ratio
 above 1 means faster now. Needs an otherwise idle machine.
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import signal
 import statistics
 import subprocess
@@ -87,11 +89,28 @@ def train(trees: Sequence[Path], env: str, seed: int) -> list[float]:
         return [float(json.loads((run / "result.json").read_text())["steps_per_second"]) for run in runs]
 
 
-def measure(results: Results, trees: Sequence[Path], rounds: int) -> None:
-    """Writes the rates after each round. `trees`: the earlier one, and now."""
+def resume(trees: Sequence[Path], run: Path) -> list[float]:
+    """Steps per second of a run from its last checkpoint on, for each tree."""
+    before = _result(run)
+    with tempfile.TemporaryDirectory() as folder:
+        runs = [shutil.copytree(run, Path(folder, str(number))) for number in range(len(trees))]
+        steps = str(before["steps"] + STEPS["pong"])
+        in_turn([start(tree, "resume", str(copy), "--steps", steps) for tree, copy in zip(trees, runs, strict=True)])
+        return [(each["steps"] - before["steps"]) / (each["seconds"] - before["seconds"]) for each in map(_result, runs)]
+
+
+def _result(run: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((run / "result.json").read_text())
+    return found
+
+
+def measure(results: Results, trees: Sequence[Path], rounds: int, run: Path | None) -> None:
+    """Writes the rates after each round. `trees`: the earlier one, and now. `run`: continued, in place of the others."""
     rates: dict[str, dict[str, list[float]]] = defaultdict(lambda: {"earlier": [], "now": []})
     for round_ in range(rounds):
-        for env in ENVS:
+        if run:
+            _add(rates[f"resume {run}"], resume(trees, run))
+        for env in () if run else ENVS:
             _add(rates[f"bench {env}"], bench(trees, env))
             _add(rates[f"train {env}"], train(trees, env, seed=round_ + 1))
         results.write({"unit": "steps/s", "earlier": commit_of(trees[0]), "runs": summarised(rates)})
@@ -123,11 +142,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tree", type=Path, help="a checkout of the earlier commit")
     parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--run", type=Path, help="continue this run; the others are left out, results go to bench-resumed")
     add_out(parser)
     given = parser.parse_args()
     if not (given.tree / "gossamer" / "cli.py").is_file():
         parser.error(f"{given.tree}: no checkout of Gossamer; create one with git worktree add")
-    measure(Results("bench-before-after", given.out), (given.tree.resolve(), ROOT), given.rounds)
+    name = "bench-resumed" if given.run else "bench-before-after"
+    measure(Results(name, given.out), (given.tree.resolve(), ROOT), given.rounds, given.run)
 
 
 if __name__ == "__main__":

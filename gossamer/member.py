@@ -13,7 +13,7 @@ from gossamer.envs.base import VectorEnv
 from gossamer.exchange import Broadcast, Exchange
 from gossamer.inputs import centre_on
 from gossamer.learner import Learner, build
-from gossamer.machine import host_info, settle
+from gossamer.machine import flush_denormals, host_info, settle
 from gossamer.policy import Replica
 from gossamer.program import Context
 from gossamer.random_play import background
@@ -26,6 +26,7 @@ def prepared(ctx: Context, task: Task) -> Task:
     task = task.resolved()
     if task.threads:
         torch.set_num_threads(task.threads)  # counts for the calling thread: each worker has its own
+    flush_denormals()
     if task.device.startswith("cuda") and ctx.copies > 1:  # the thread's own: workers on one GPU run side by side
         torch.cuda.set_stream(torch.cuda.Stream(task.device))  # type: ignore[no-untyped-call]
     return task

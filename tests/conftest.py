@@ -17,6 +17,7 @@ torch.set_num_threads(1)  # everything here is small: a second thread would only
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     torch.manual_seed(0)
+    torch.set_flush_denormal(False)  # a worker without a thread of its own set it
 
 
 @contextmanager

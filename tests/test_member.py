@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import replace
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -62,6 +63,26 @@ def test_it_chooses_its_device_where_it_runs(monkeypatch: pytest.MonkeyPatch) ->
     one = member(replace(a_task(), device="auto"), Catch().make(2))
     once(one)
     assert one.learner.task.device == "cpu"
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_tiniest_numbers_are_zero_on_its_thread_and_on_those_of_openmp(threads: int) -> None:
+    """Else Adam's means of dead units stay there, and each update computes with them in microcode."""
+    many = torch.full((1_000_000,), 1e-39)
+    kept = [0, 0]
+
+    def work() -> None:
+        member(replace(a_task(), threads=threads), Catch().make(2))
+        kept[0] = int((many * 1.5).view(torch.int32).count_nonzero())
+
+    def ask() -> None:
+        kept[1] = int((many * 1.5).view(torch.int32).count_nonzero())
+
+    for each in (work, ask):
+        thread = Thread(target=each)
+        thread.start()
+        thread.join()
+    assert kept == [0, len(many)]
 
 
 def test_its_slot_has_the_shapes_of_the_task() -> None:
