@@ -96,7 +96,11 @@ def resume(trees: Sequence[Path], run: Path) -> list[float]:
         runs = [shutil.copytree(run, Path(folder, str(number))) for number in range(len(trees))]
         steps = str(before["steps"] + STEPS["pong"])
         in_turn([start(tree, "resume", str(copy), "--steps", steps) for tree, copy in zip(trees, runs, strict=True)])
-        return [(each["steps"] - before["steps"]) / (each["seconds"] - before["seconds"]) for each in map(_result, runs)]
+        return [_rate(before, _result(run)) for run in runs]
+
+
+def _rate(before: dict[str, Any], now: dict[str, Any]) -> float:
+    return float((now["steps"] - before["steps"]) / (now["seconds"] - before["seconds"]))
 
 
 def _result(run: Path) -> dict[str, Any]:
@@ -105,7 +109,7 @@ def _result(run: Path) -> dict[str, Any]:
 
 
 def measure(results: Results, trees: Sequence[Path], rounds: int, run: Path | None) -> None:
-    """Writes the rates after each round. `trees`: the earlier one, and now. `run`: continued, in place of the others."""
+    """Writes the rates after each round. `trees`: the earlier one, and now. `run`: is continued, nothing else runs."""
     rates: dict[str, dict[str, list[float]]] = defaultdict(lambda: {"earlier": [], "now": []})
     for round_ in range(rounds):
         if run:
@@ -142,7 +146,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tree", type=Path, help="a checkout of the earlier commit")
     parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--run", type=Path, help="continue this run; the others are left out, results go to bench-resumed")
+    parser.add_argument("--run", type=Path, help="continue this run instead; results go to bench-resumed")
     add_out(parser)
     given = parser.parse_args()
     if not (given.tree / "gossamer" / "cli.py").is_file():

@@ -75,8 +75,7 @@ def _body(facts: Facts, files: Collection[str]) -> Iterator[str]:
         yield "| none | no episode has ended |"
     if CURVE in files:
         yield f"\n![Training curve]({CURVE})"
-    call = 'policy.act(obs, mask=info["action_mask"])' if interface.adapter.asks_mask else "policy.act(obs)"
-    yield f"\n## Use\n\n{USE.format(call=call)}"
+    yield f"\n## Use\n\n{USE.format(call=_call(facts))}"
     yield f"Observations: `{_line(interface.observation_space)}`. Actions: `{_line(interface.action_space)}`."
     if interface.preset is not None:
         yield ATARI.format(shape=list(interface.adapter.spec.obs_shape))
@@ -84,6 +83,13 @@ def _body(facts: Facts, files: Collection[str]) -> Iterator[str]:
         yield f"\n`{ONNX}` is the network alone, in float32, for any ONNX runtime."
     yield f"\n## Training\n\n{_options(facts)}"
     yield f"\n## Licences\n\nEnvironment: {facts.licence}. Gossamer: Apache-2.0. These parameters: yours to choose.\n"
+
+
+def _call(facts: Facts) -> str:
+    """How the policy is asked for an action."""
+    mask = [', mask=info["action_mask"]'] if facts.interface.adapter.asks_mask else []
+    last = [", reward=reward"] if facts.snapshot.description.options.last_action_reward else []
+    return f"policy.act(obs{''.join(mask + last)})"
 
 
 def _options(facts: Facts) -> str:

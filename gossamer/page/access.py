@@ -7,7 +7,6 @@ import ipaddress
 import secrets
 import socket
 from dataclasses import dataclass
-from http.cookies import CookieError, SimpleCookie
 from typing import Literal
 
 LOCAL = ("localhost", "127.0.0.1", "::1")
@@ -86,8 +85,7 @@ def _is_number(name: str) -> bool:
 
 
 def _cookie(cookies: str, name: str) -> str:
-    try:
-        found = SimpleCookie(cookies).get(name)
-    except CookieError:
-        return ""
-    return found.value if found else ""
+    """Its value; "" if there is none. A browser sends the cookies of all ports of a host, and `SimpleCookie` gives up
+    at the first that it cannot read."""
+    pairs = (pair.partition("=") for pair in cookies.split(";"))
+    return next((value.strip() for key, _, value in pairs if key.strip() == name), "")

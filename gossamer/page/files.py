@@ -58,9 +58,16 @@ class Lines:
         try:
             found = os.lstat(self._path)
         except OSError:
+            self._forget()
             return False
         unread = self._offset < self._size
         return unread or found.st_size != self._size or (found.st_dev, found.st_ino) != self._file
+
+    def _forget(self) -> None:
+        """The file is gone, as after `train --overwrite`: what was read of it counts no longer."""
+        if self._file is not None:
+            self._file, self._offset, self._size, self._head = None, 0, 0, b""
+            self.restarts += 1
 
     def _look(self, found: os.stat_result, head: bytes) -> None:
         same = self._file == (found.st_dev, found.st_ino) and head.startswith(self._head)

@@ -67,10 +67,10 @@ class RunView:
             if self._documents[name].read():
                 self.version += 1
                 self._changed[name] = self.version
-        found = self._read_lines()
+        evaluated, found = self._files[3].restarts, self._read_lines()
         before, self.state = self.state, self._state()
         self.version += any(found) or self.state != before
-        if found[3]:
+        if found[3] or self._files[3].restarts > evaluated:
             self._changed["evaluations"] = self.version
         if self.state != before:
             self._changed["result"] = self.version  # an old one does not hold while the run goes on

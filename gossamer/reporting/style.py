@@ -38,6 +38,7 @@ STYLE: Any = {
     "legend.frameon": False,
     "svg.hashsalt": "gossamer",
     "pdf.fonttype": 42,  # text stays text
+    "text.parse_math": False,  # a label with two $ is no formula
 }
 DPI = 200
 LABEL_POINTS = 10.0  # between the baselines of two labels

@@ -41,7 +41,7 @@ def number(value: float | None, digits: int = 3) -> str:
     """A number with so many significant digits, and all of those before the point: `1,234,567`, `0.0123`."""
     if value is None:
         return UNKNOWN
-    if value == 0 or isinstance(value, int) or abs(value) >= 10**digits:
+    if value == 0 or isinstance(value, int) or abs(value) >= 10**digits - 0.5:
         return f"{value:,.0f}"
     return f"{value:#,.{digits}g}".removesuffix(".")
 

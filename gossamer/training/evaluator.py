@@ -42,15 +42,16 @@ def evaluator(
     """The evaluator of a run. `failed` is called with the error of an evaluation, by another thread."""
     given = {"run_dir": str(directory), "episodes": config.run.eval_episodes, "protocol": config.run.eval_protocol}
     words = python("gossamer.evaluation.beside")
+    rows = earlier(directory / EVALUATIONS)
     made = Evaluator(
         lambda checkpoint: [*words, json.dumps({**given, "checkpoint": checkpoint.path.name})],
         store,
         every=config.run.eval_every,
-        done=progress.steps,
+        done=rows[-1]["steps"] if rows else 0,  # one that was lost with its process is made up for
         failed=failed,
     )
-    made.rows = earlier(directory / EVALUATIONS)
-    progress.evaluation = made.rows[-1] if made.rows else None
+    made.rows = rows
+    progress.evaluation = rows[-1] if rows else None
     return made
 
 
@@ -73,7 +74,7 @@ class Evaluator:
         failed: Callable[[str], None],
     ) -> None:
         """`command`: the words of a process that prints an `Evaluation` as JSON. `every`: 0 for never. `done`: steps
-        at the start of the session. `failed` is called with the error of an evaluation, by another thread."""
+        of the last evaluation. `failed` is called with the error of an evaluation, by another thread."""
         self.rows, self.failures = list[Row](), 0
         self._command, self._store, self._every, self._told = command, store, every, failed
         self._next = _multiple_after(done, every) if every else math.inf

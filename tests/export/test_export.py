@@ -68,8 +68,8 @@ def test_an_export_acts_as_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     found = list(islice(played(policy, Games(directory, 2, SEED), last="reward" in kind), 8))
     np.testing.assert_array_equal(np.array([r for _, r in found], np.float32), [scores for _, scores in expected])
     card = (tmp_path / "out" / "README.md").read_text()
-    assert ('action = policy.act(obs, mask=info["action_mask"])  # ' in card) == (kind == "masks")
-    assert ("action = policy.act(obs)  # " in card) == (kind != "masks")
+    more = ', mask=info["action_mask"]' if kind == "masks" else ", reward=reward" if "reward" in kind else ""
+    assert f"action = policy.act(obs{more})  # " in card
 
 
 @pytest.mark.parametrize("env", ["made:nested", "pong"])

@@ -22,6 +22,19 @@ def test_only_complete_lines_are_read_and_each_once(tmp_path: Path) -> None:
     assert lines.read() == ["two", "three"]
 
 
+def test_a_file_that_is_gone_begins_anew(tmp_path: Path) -> None:
+    """As the evaluations of a run that `train --overwrite` replaced with one without."""
+    file = tmp_path / "a"
+    file.write_text("one\n")
+    lines = Lines(file)
+    assert (lines.read(), lines.restarts) == (["one"], 0)
+    file.unlink()
+    for _ in range(2):
+        assert (lines.read(), lines.restarts) == ([], 1)
+    file.write_text("two\n")
+    assert (lines.read(), lines.restarts) == (["two"], 1)
+
+
 def test_pieces_of_any_size_give_the_same_lines(tmp_path: Path) -> None:
     wanted = [f"line {i} {'x' * (i % 7)}" for i in range(100)]
     (tmp_path / "a").write_text("\n".join(wanted) + "\n")

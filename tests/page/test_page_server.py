@@ -196,6 +196,8 @@ def test_other_machines_need_the_token(tmp_path: Path) -> None:
         assert "SameSite=Strict" in cookie
         assert ask(server, "/", Cookie=cookie.split(";")[0])[0] == 200
         assert ask(server, "/", Cookie=f"gossamer-{server.access.port}=wrong")[0] == 401
+        mine = cookie.split(";")[0]
+        assert ask(server, "/", Cookie=f'a b=1; other={{"x": 1}}; {mine}; na[me]=2')[0] == 200  # others on this host
         assert ask(server, "/", Cookie="gossamer-1=" + token)[0] == 401  # the cookie of another server
         assert ask(server, "/", Host="evil.example", Cookie=cookie.split(";")[0])[0] == 421
         assert ask(server, "/", Host=socket.gethostname(), Cookie=cookie.split(";")[0])[0] == 200

@@ -285,6 +285,9 @@ def test_labels_that_would_overlap_are_moved_apart_around_their_mean() -> None:
         (-20.654, "-20.7"),
         (1234567.8, "1,234,568"),
         (404_000, "404,000"),
+        (999.6, "1,000"),
+        (-999.4, "-999"),
+        (99.96, "100"),
     ],
 )
 def test_numbers_have_three_digits_or_all_before_the_point(value: float | None, text: str) -> None:

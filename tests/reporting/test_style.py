@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import matplotlib as mpl
 import pytest
 
-from gossamer.reporting.style import figure, value_ticks
+from gossamer.reporting.style import STYLE, figure, value_ticks
 
 
 @pytest.mark.parametrize(
@@ -23,3 +24,10 @@ def test_ticks_of_values(low: float, high: float, some: set[str]) -> None:
     value_ticks(axes.yaxis)
     made.draw_without_rendering()
     assert some <= {label.get_text() for label in axes.get_yticklabels()}
+
+
+def test_a_label_with_dollars_is_no_formula() -> None:
+    with mpl.rc_context(STYLE):
+        made = figure(4, 3)
+        made.subplots().set_title(r"lr $\alpha$_1 $x^$")
+        made.draw_without_rendering()

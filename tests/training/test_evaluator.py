@@ -151,6 +151,15 @@ def test_a_run_evaluates_and_a_resumed_one_goes_on(tmp_path: Path) -> None:
     assert "evaluated at step 40: mean return" in (run.directory / "run.log").read_text()
 
 
+def test_a_resumed_run_makes_up_for_an_evaluation_that_was_lost(tmp_path: Path) -> None:
+    """Its process was killed during the last one, after the last step."""
+    run = trained(tmp_path / "run", steps=40, eval_every=40, eval_episodes=3)
+    (kept,) = RunRecord(run.directory).evaluations
+    (run.directory / "evaluations.jsonl").unlink()
+    gossamer.resume(run.directory)
+    assert [row["returns"] for row in RunRecord(run.directory).evaluations] == [kept["returns"]]
+
+
 def test_checkpoints_for_evaluations_change_nothing_of_what_is_learned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
