@@ -6,7 +6,7 @@ from gossamer.algorithms import A2C, AsyncPPO, VTrace
 from gossamer.architectures import APPO, IMPALA, PAAC, PALA
 from gossamer.config.config import OptimizationOptions, RunOptions
 from gossamer.config.layers import Layer, sqrt_of_learners
-from gossamer.envs.options import AtariOptions
+from gossamer.envs.options import AleOptions, AtariOptions
 from gossamer.exchange.gossip.options import follow
 from gossamer.networks import NetworkOptions
 from gossamer.optim import Adam, RMSPropTF, RMSPropTorch
@@ -63,6 +63,7 @@ PAPER_APPO = Layer(
     (
         RunOptions(steps=5_000_000, rollout_length=50),
         AtariOptions("", screen_size=42),
+        AleOptions("", screen_size=42),
         APPO(num_envs=15, reuse=2, depth=5),
         AsyncPPO(
             gae_lambda=1.0,

@@ -156,6 +156,8 @@ class AllReduceLink:
         latter."""
         if any(isinstance(each, Gradient) for each in every):
             assert local is not None, "what is observed first is observed before the first step"
+            if self._local is None:  # no batch yet, and so no gradients that those of the others could replace
+                self._flat.zero_gradients()
             self._apply(every, local)
             return False
         observed = [each for each in every if isinstance(each, Observed)]

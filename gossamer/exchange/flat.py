@@ -69,6 +69,11 @@ class Flat:
             if parameter.grad is not None:
                 parameter.grad.copy_(view)
 
+    def zero_gradients(self) -> None:
+        """Give each trained parameter a gradient of zeros."""
+        for parameter in self._parameters.values():
+            parameter.grad = torch.zeros_like(parameter) if parameter.requires_grad else None
+
     @property
     def layout(self) -> bytes:
         """Hash (8 bytes) of the parameters' names, shapes and strides. Only vectors of equal layout can be averaged."""

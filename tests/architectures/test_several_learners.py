@@ -89,6 +89,7 @@ def test_actors_of_a_learner_with_more_batches_get_the_parameters_that_the_other
     done = trained(1, Uneven({f"act[{rank}]": count for rank, count in enumerate(rollouts)}))
     assert sum(report.learned for report in done.records) == sum(rollouts) * 8
     assert len(versions(done.saved)) == 1
+    assert differences(*parameters(done)) == []  # also with one that never had a batch
 
 
 def test_an_actors_host_that_restarts_after_one_of_its_actors_has_ended_does_not_keep_the_run_alive() -> None:

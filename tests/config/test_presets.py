@@ -197,3 +197,9 @@ def test_ppo_trains_continuous_actions_with_the_defaults(
     assert run.result["steps"] == 2_048
     check_continuous(run)
     assert -200 * 16.3 < gossamer.evaluate(run.directory, episodes=4).mean_return < 0
+
+
+@pytest.mark.parametrize("name", ["pong", "ALE/Pong-v5"])
+def test_the_pictures_of_appos_paper_are_small_under_both_names(name: str) -> None:
+    made = resolve({"architecture": "appo", "env": name, "preset": "paper"})
+    assert made.screen_size == 42
