@@ -48,7 +48,7 @@ def flush_denormals() -> bool:
 
     Where a unit is dead its gradient is zero, and Adam's mean of gradients decays to such a number and stays there: a
     third of the means in long runs. Processors compute with them in microcode, and an optimizer step takes ten times
-    as long, without an effect on the parameters."""
+    as long, although what they add to a parameter is nearly always rounded away."""
     return torch.set_flush_denormal(True)
 
 

@@ -68,7 +68,8 @@ class Trainer:
         elif saved is not None and "learner" in saved:
             self.learner.load_state_dict(saved["learner"])
         elif saved is not None:
-            self.learner.model.load_state_dict(saved["parameters"])
+            given, known = saved["parameters"], self.learner.model.state_dict()  # only one may have a target network
+            self.learner.model.load_state_dict({name: given.get(name, known[name]) for name in known})
 
     def slot(self, num_envs: int) -> Trajectory:
         """An empty trajectory of so many environments."""

@@ -80,6 +80,17 @@ def test_statistics_change_after_the_last_update_of_a_rollout(algorithm: Algorit
     assert_close(moments.mean.data, batch.obs[:-1].flatten(0, 1).mean(0))
 
 
+def test_the_first_rollout_is_learned_in_the_units_that_it_sets() -> None:
+    task = a_task(Counter(), A2C(), normalize_returns=True)
+    spec = task.env.make(1).spec
+    learner, batch = Learner(task, spec), a_trajectory(spec, 4, 3)
+    head = learner.model.value
+    assert isinstance(head, ValueHead)
+    torch.nn.init.zeros_(head.linear.weight), torch.nn.init.zeros_(head.linear.bias)
+    (loss,) = A2C().losses(learner.model, batch, learner.rng)
+    assert loss.parts["value_loss"].item() == pytest.approx(1, rel=1e-3)  # all values are the mean of the returns
+
+
 def test_an_update_with_statistics_is_finite_and_trains_only_weights() -> None:
     task = a_task(Counter(), PPO(), normalize_observations=True, normalize_returns=True)
     spec = task.env.make(1).spec

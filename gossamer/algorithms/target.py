@@ -7,6 +7,8 @@ from copy import deepcopy
 import torch
 from torch import Tensor, nn
 
+PREFIX = "target."  # of its parameters' names in the network's
+
 
 class Target(nn.Module):
     """A copy of a network that is not trained. Each learner keeps its own: exchanges leave it out, since actors do not

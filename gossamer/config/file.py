@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from gossamer.config.config import Config
-from gossamer.config.names import ALGORITHMS, ARCHITECTURES, OPTIMIZERS, load, name_of
+from gossamer.config.names import NAMED, load, name_of
 from gossamer.config.resolve import COMMON, PLACES, architecture_kind, build
 from gossamer.envs.options import stored_kind
 from gossamer.errors import UserError
@@ -21,7 +21,6 @@ from gossamer.version import __version__
 
 T = TypeVar("T")
 FORMAT = 2
-NAMED = {"architecture": ARCHITECTURES, "algorithm": ALGORITHMS, "optimizer": OPTIMIZERS}
 
 # Format 1 was flat and had other names for some options: old name -> new name
 RENAMED = {
@@ -114,8 +113,8 @@ def _kinds(content: Mapping[str, Any]) -> dict[str, type]:
         **COMMON,
         "env": stored_kind(content["env"]["name"], content["env"]),
         "architecture": architecture_kind(content["architecture"]["name"]),
-        "algorithm": load("--algorithm", content["algorithm"]["name"], ALGORITHMS),
-        "optimizer": load("--optimizer", content["optimizer"]["name"], OPTIMIZERS),
+        "algorithm": load("--algorithm", content["algorithm"]["name"], NAMED["algorithm"]),
+        "optimizer": load("--optimizer", content["optimizer"]["name"], NAMED["optimizer"]),
     }
 
 

@@ -7,6 +7,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from gossamer.envs.base import cores
+from gossamer.experience.options import actors_for
+
 Kind: TypeAlias = Literal["pixels", "vector", "continuous"]  # pictures; else vectors, with continuous actions or not
 # (values of all options so far, names of those that the user gave) -> options derived from them
 Rule: TypeAlias = Callable[[Mapping[str, Any], Collection[str]], dict[str, Any]]
@@ -69,14 +72,29 @@ def shared_minibatches(values: Mapping[str, Any], given: Collection[str]) -> dic
 def _minibatches(values: Mapping[str, Any], steps: int) -> dict[str, Any]:
     if not {"num_minibatches", "num_envs"} <= values.keys():
         return {}
-    return {"num_minibatches": max(1, values["num_envs"] * values["rollout_length"] // steps)}
+    return {"num_minibatches": max(1, batch_envs(values) * values["rollout_length"] // steps)}
+
+
+def batch_envs(values: Mapping[str, Any]) -> int:
+    """The environments whose rollouts form a learner's batch.
+
+    With a queue, --num-envs is that of a host's actors, who work for all learners. A batch has a rollout of each actor
+    of a learner, or --batch-rollouts of them."""
+    envs: int = values["num_envs"]
+    if not {"batch_rollouts", "learners", "hosts", "actors"} <= values.keys():
+        return envs
+    learners, hosts = max(1, values["learners"]), max(1, values["hosts"])
+    actors: int = values["actors"] or actors_for(envs, learners, cores())
+    rollouts: int = values["batch_rollouts"] or hosts * actors
+    each: int = max(1, envs // (learners * actors))
+    return each * rollouts
 
 
 def whole_sequences(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
     """With memory, a minibatch consists of the rollouts of one or more environments, by default of two or more."""
     if values["memory"] == "none" or not {"num_minibatches", "num_envs"} <= values.keys():
         return {}
-    return {"num_minibatches": min(values["num_minibatches"], max(1, values["num_envs"] // 2))}
+    return {"num_minibatches": min(values["num_minibatches"], max(1, batch_envs(values) // 2))}
 
 
 def critic_without_memory(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:

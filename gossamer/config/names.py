@@ -42,6 +42,7 @@ OPTIMIZERS = {
     "rmsprop-torch": "gossamer.optim:RMSPropTorch",
     "rmsprop-dqn": "gossamer.optim:RMSPropDQN",
 }
+NAMED = {"architecture": ARCHITECTURES, "algorithm": ALGORITHMS, "optimizer": OPTIMIZERS}
 PRESETS = ("tuned", "paper")
 
 
@@ -144,3 +145,8 @@ def name_of(kind: Any, known: dict[str, str]) -> str:
         module = Path(script).stem  # other processes import it by the script's name
     path = f"{module}:{kind.__qualname__}"
     return next((name for name, target in known.items() if target == path), path)
+
+
+def family(kind: type, known: dict[str, str]) -> type:
+    """The part of `known` that this one is or derives from, whose presets it takes; another part itself."""
+    return next((each for each in kind.__mro__ if name_of(each, known) in known), kind)

@@ -11,14 +11,16 @@ from typing import Any, get_type_hints
 from gossamer.algorithms import Algorithm
 from gossamer.config.config import Architecture, Config, Control, OptimizationOptions, RunOptions
 from gossamer.config.elsewhere import suggestion
-from gossamer.config.layers import Layer
+from gossamer.config.layers import Layer, batch_envs
 from gossamer.config.names import (
     ALGORITHMS,
     ARCHITECTURES,
+    NAMED,
     NETWORKS,
     OF_ARCHITECTURE,
     OPTIMIZERS,
     PRESETS,
+    family,
     load,
     name_of,
 )
@@ -92,7 +94,7 @@ class Composition:
         seen = probe(self.env)
         default = default_algorithm(architecture, continuous=seen.continuous and choices.preset == "tuned")
         algorithm = _kind("--algorithm", choices.algorithm or default, ALGORITHMS)
-        names = name_of(architecture, ARCHITECTURES), name_of(algorithm, ALGORITHMS)
+        names = _family_name(architecture, ARCHITECTURES), _family_name(algorithm, ALGORITHMS)
         found = layers(*names, preset=choices.preset, seen=seen, atari=isinstance(self.env, Atari))
         self.continuous = seen.continuous
         self.layers = (Layer("the environment", (GymOptions("", action_masks=seen.masks),)), *found)
@@ -148,7 +150,7 @@ class Composition:
 
     def _of(self, layer: Layer) -> dict[str, Any]:
         """The options of a layer that belong to the chosen parts."""
-        kinds = set(self.kinds.values())
+        kinds = {family(kind, NAMED.get(place, {})) for place, kind in self.kinds.items()}
         return {name: value for part in layer.parts if type(part) in kinds for name, value in given(part).items()}
 
     def config(self) -> Config:
@@ -189,7 +191,11 @@ def build(kinds: Mapping[str, type], values: Mapping[str, Any], *, env: str, pre
 def default_algorithm(architecture: type, *, continuous: bool) -> str:
     """The algorithm of an architecture where none is chosen: that of its paper, but PPO for continuous actions."""
     default = "ppo" if continuous else "a2c"
-    return OF_ARCHITECTURE.get(name_of(architecture, ARCHITECTURES), default)
+    return OF_ARCHITECTURE.get(_family_name(architecture, ARCHITECTURES), default)
+
+
+def _family_name(kind: type, known: dict[str, str]) -> str:
+    return name_of(family(kind, known), known)
 
 
 def _kind(option: str, chosen: Any, known: dict[str, str]) -> type:
@@ -206,7 +212,7 @@ def architecture_kind(chosen: str | Architecture) -> type:
     if inspect.isfunction(found):
         return _of_function(found)
     kind: type = found if isinstance(found, type) else type(found)
-    if not is_part(kind) or "program" not in vars(kind):
+    if not is_part(kind) or not hasattr(kind, "program"):
         raise UserError(
             f"architecture {chosen}: must be a function of a task, or a dataclass with a method program(task)"
         )
@@ -252,20 +258,21 @@ def _check_together(config: Config, env: EnvFactory) -> None:
     """Check conditions on several options together."""
     values = {name: getattr(part, each.name) for part in config.parts for name, each in declared(type(part)).items()}
     envs, length, torso = values.get("num_envs", 0), values["rollout_length"], values["network"]
+    batch = batch_envs(values) if envs else 0
     minibatches, workers = values.get("num_minibatches", 1), values.get("env_workers", 0)
-    if "num_envs" in values and envs * length < minibatches:
+    if "num_envs" in values and batch * length < minibatches:
         raise UserError(
-            f"--num-minibatches {minibatches}: a rollout has only {envs * length} steps "
-            f"(--num-envs {envs} x --rollout-length {length})"
+            f"--num-minibatches {minibatches}: a batch has only {batch * length} steps "
+            f"(of {batch} environments, --rollout-length {length})"
         )
     if values.get("message_format") == "int8" and (values["normalize_observations"] or values["normalize_returns"]):
         raise UserError("--message-format int8: too coarse for the statistics of --normalize-...; use bf16 or fp32")
     if values["memory"] != "none" and values["separate_critic"]:
         raise UserError("--separate-critic: not available with --memory, which both heads share")
-    if values["memory"] != "none" and "num_envs" in values and envs < minibatches:
+    if values["memory"] != "none" and "num_envs" in values and batch < minibatches:
         raise UserError(
             f"--num-minibatches {minibatches}: with --memory, a minibatch consists of whole rollouts of environments: "
-            f"at most --num-envs {envs}"
+            f"at most {batch}"
         )
     if isinstance(env, Gym | Custom) and envs % max(1, workers):
         raise UserError(f"--env-workers {workers}: must divide --num-envs {envs}: all workers step equally many")

@@ -77,19 +77,27 @@ class TrainedPolicy:
 
         The caller keeps the recurrent `state`, a tuple of arrays [B, H]: None at the start, and without memory.
         `episode_start` [B]: where an episode begins. Returns the actions and the state after them. `act` and its state
-        are not affected. Raises `UserError` for a policy that observes the last reward, which this call does not
-        have."""
+        are not affected. Raises `UserError` for a state that does not fit, and for a policy that observes the last
+        reward, which this call does not have."""
         if self._last is not None:
             raise UserError("predict: the policy was trained with --last-action-reward; use act(obs, reward=...)")
         number = count(self.observation_space, observation)
         size = number or 1
-        memory = initial_state(self._model, size)
-        if state is not None:
-            memory = {name: torch.as_tensor(each).to(self.device) for name, each in zip(memory, state, strict=True)}
+        memory = self._restored(state, size)
         new = _flags("episode_start", episode_start, size)
         action, memory = self._answer(self._rows(observation, action_masks, number), memory, new, deterministic)
         after = tuple(each.cpu().numpy() for each in memory.values())
         return self._given(action, number), after or None
+
+    def _restored(self, state: tuple[Array, ...] | None, size: int) -> Tree:
+        """The recurrent state [B, H] that the caller kept; zeros without one."""
+        memory = initial_state(self._model, size)
+        if state is None:
+            return memory
+        shapes, given = [tuple(each.shape) for each in memory.values()], [np.shape(each) for each in state]
+        if given != shapes:
+            raise UserError(f"state: arrays of shapes {given}, and the policy's are {shapes}; None begins anew")
+        return {name: torch.as_tensor(each).to(zero) for (name, zero), each in zip(memory.items(), state, strict=True)}
 
     def preprocessing(self) -> Screens:
         """A new object that makes observations of one Atari game from the emulator's screens. Raises `UserError` for

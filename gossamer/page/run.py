@@ -71,6 +71,7 @@ class RunView:
         before, self.state = self.state, self._state()
         self.version += any(found) or self.state != before
         if found[3] or self._files[3].restarts > evaluated:
+            self.version += 1
             self._changed["evaluations"] = self.version
         if self.state != before:
             self._changed["result"] = self.version  # an old one does not hold while the run goes on

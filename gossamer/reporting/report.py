@@ -57,8 +57,10 @@ def report(
     to it; default: the return at which runs were told to end. `labels`: label -> folder, for the runs in it.
 
     Raises `UserError` if no run can be used, or for an invalid option."""
-    goals = threshold.items() if isinstance(threshold, Mapping) else ()
-    given = [f"{env}={goal}" for env, goal in goals] or ([] if threshold is None or goals else [str(threshold)])
+    if isinstance(threshold, Mapping):
+        given = [f"{env}={goal}" for env, goal in threshold.items()]
+    else:
+        given = [] if threshold is None else [str(threshold)]
     named = {label: Path(path) for label, path in (labels or {}).items()}
     return write(list(map(Path, runs)), out=None if out is None else Path(out), thresholds=given, labels=named)
 

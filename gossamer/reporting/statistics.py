@@ -19,6 +19,7 @@ COVERAGE = 0.95  # of an interval
 FEWEST = 3  # runs that an interval needs: resamples of two runs have only three values
 RESAMPLES = 10_000  # of a single number
 RESAMPLES_CURVE = 2_000  # of each point of a curve
+PIECES = 100  # in which pairs of resampled runs are compared: all of them at once take gigabytes
 SEED = 0  # of the resampling: a report that is made again has the same numbers
 
 
@@ -97,7 +98,8 @@ def improvement_interval(first: Array, second: Array, times: int = RESAMPLES) ->
         return None
     ones = resampled(first, resampling(first, times, SEED))
     others = resampled(second, resampling(second, times, SEED + 1))
-    low, high = percentiles(improvement(ones, others))
+    pieces = zip(np.array_split(ones, PIECES), np.array_split(others, PIECES), strict=True)
+    low, high = percentiles(np.concatenate([improvement(one, other) for one, other in pieces]))
     return float(low), float(high)
 
 

@@ -63,12 +63,19 @@ def _keywords(path: Path, content: dict[str, Any]) -> dict[str, Any]:
     found = dict(content)
     compositions = found.get("compositions")
     if isinstance(compositions, dict):
-        found["compositions"] = [f"{label}: {words}" for label, words in compositions.items()]
+        found["compositions"] = [_labelled(path, label, words) for label, words in compositions.items()]
     if "directory" in found:
         found["directory"] = path.parent / found["directory"]
     if "options" in found:
         found["options"] = _words(path, found["options"])
     return found
+
+
+def _labelled(path: Path, label: str, words: str) -> str:
+    """As on the command line, where the first colon with a space after it ends the label."""
+    if ": " in label:
+        raise UserError(f"{path}: the label {label!r} must not hold a colon with a space after it")
+    return f"{label}: {words}"
 
 
 def _words(path: Path, options: str) -> list[str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from gossamer.config.file import flat
 from gossamer.errors import UserError
 from gossamer.processes import module_path, python
 from gossamer.storage.contents import CHECKPOINTS
@@ -72,9 +73,11 @@ def ended(run: PlannedRun, directory: Path, status: Status, reason: str = "") ->
 
 
 def is_finished(directory: Path) -> bool:
-    """Whether the run has ended as planned."""
+    """Whether the run has ended as planned, with its last evaluation if it was to be evaluated."""
+    record = RunRecord(directory)
     try:
-        return RunRecord(directory).state == "ended"
+        evaluated = not flat(record.config)["eval_every"] or "evaluations" in (record.result or {})
+        return record.state == "ended" and evaluated
     except UserError:
         return False
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -17,7 +18,7 @@ from gossamer.errors import UserError
 from gossamer.storage.contents import damaged, find
 from gossamer.storage.runs import RunRecord, State
 
-WIDTH = 250  # columns where the output is no terminal
+WIDTH = 150  # columns besides the directory, where the output is no terminal
 STYLES = {"running": "cyan", "ended": "green", "interrupted": "yellow", "short": "yellow", "crashed": "red"}
 
 
@@ -45,17 +46,25 @@ def listed(folders: Iterable[Path]) -> tuple[list[Line], list[str]]:
     """The runs in these folders, and what was wrong with those that cannot be read. Raises `UserError` where a folder
     is missing, or where there is no run."""
     found, skipped = list[Line](), list[str]()
+    for directory in _directories(folders):
+        try:
+            found.append(line(directory))
+        except UserError as error:
+            skipped.append(str(error))
+    if not found and not skipped:
+        raise UserError(f"{', '.join(map(str, folders))}: no runs here; gossamer train makes one")
+    return found, skipped
+
+
+def _directories(folders: Iterable[Path]) -> Iterable[Path]:
+    """The run directories in these folders, each once, although folders may overlap."""
+    found = dict[Path, Path]()
     for folder in folders:
         if not folder.is_dir():
             raise UserError(f"{folder}: no such folder; give one that holds runs")
         for directory in sorted({*find(folder), *damaged(folder)}):
-            try:
-                found.append(line(directory))
-            except UserError as error:
-                skipped.append(str(error))
-    if not found and not skipped:
-        raise UserError(f"{', '.join(map(str, folders))}: no runs here; gossamer train makes one")
-    return found, skipped
+            found.setdefault(directory.resolve(), directory)
+    return found.values()
 
 
 def line(directory: Path) -> Line:
@@ -77,9 +86,10 @@ def line(directory: Path) -> Line:
     )
 
 
-def table(lines: Iterable[Line], console: Console | None = None) -> None:
+def table(lines: Sequence[Line], console: Console | None = None) -> None:
     """Print them."""
-    console = console or Console(width=None if sys.stdout.isatty() else WIDTH)
+    longest = max((cell_len(each.directory) for each in lines), default=0)
+    console = console or Console(width=None if sys.stdout.isatty() else longest + WIDTH)
     made = Table(box=None, pad_edge=False, header_style="bold")
     made.add_column("run", overflow="fold", no_wrap=not console.is_terminal)
     for name in ("state", "architecture", "env"):

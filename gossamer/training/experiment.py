@@ -12,6 +12,7 @@ from torch import nn
 
 from gossamer.algorithms import Algorithm
 from gossamer.algorithms.base import initial_state
+from gossamer.algorithms.target import PREFIX as TARGET
 from gossamer.config.build import check_batch, check_effect, check_memory, check_workers, environment, program, task
 from gossamer.config.config import Architecture, Config, Control
 from gossamer.config.file import to_dict
@@ -194,7 +195,10 @@ def _check_network(config: Config, model: nn.Module, source: str | None) -> None
     if source is None:
         return
     given = newcomer(Store(Path(source) / CHECKPOINTS).get("last").load()["workers"])["parameters"]
-    wanted = {name: tensor.shape for name, tensor in model.state_dict().items()}
-    different = {name: tensor.shape for name, tensor in given.items()}.items() ^ wanted.items()
+    shapes, wanted = [
+        {name: tensor.shape for name, tensor in each.items() if not name.startswith(TARGET)}
+        for each in (given, model.state_dict())
+    ]
+    different = shapes.items() ^ wanted.items()
     if different:
         raise UserError(f"--init-from {source}: its network differs in {min(different)[0]}; use its network options")

@@ -16,7 +16,7 @@ from torch import nn
 from torch.optim import Adam
 
 from gossamer.algorithms import A2C, PPO, VTrace
-from gossamer.architectures import GALA
+from gossamer.architectures import GALA, IMPALA
 from gossamer.config.build import (
     check_batch,
     check_effect,
@@ -102,8 +102,46 @@ def test_statistics_need_fine_messages() -> None:
 
 def test_minibatches_of_sequences_need_as_many_environments() -> None:
     wanted = "--num-minibatches 5: with --memory, a minibatch consists of whole rollouts of environments: at most"
-    with pytest.raises(UserError, match=f"{wanted} --num-envs 4"):
+    with pytest.raises(UserError, match=f"{wanted} 4"):
         settings(algorithm="ppo", memory="lstm", num_envs=4, num_minibatches=5)
+
+
+@pytest.mark.parametrize(
+    ("given", "envs"),
+    [
+        ({}, 16),
+        ({"learners": 2}, 8),  # the environments of a host are shared by its learners
+        ({"hosts": 3, "actors": 2}, 48),  # each host has as many
+        ({"actors": 4, "batch_rollouts": 2}, 8),
+        ({"num_envs": 8, "learners": 2, "hosts": 2, "actors": 1}, 8),
+    ],
+)
+def test_minibatches_of_a_queue_are_parts_of_a_learner_s_batch(given: dict[str, Any], envs: int) -> None:
+    options = {"num_envs": 16, "rollout_length": 64, **given}
+    assert flat(configure("appo", env="Pendulum-v1", **options))["num_minibatches"] == envs * 64 // 256
+    with pytest.raises(UserError, match=f"with --memory, a minibatch consists of whole rollouts .* at most {envs}$"):
+        configure("appo", env="Pendulum-v1", memory="lstm", num_minibatches=envs + 1, **options)
+
+
+class MyPPO(PPO):
+    pass
+
+
+class MyIMPALA(IMPALA):
+    pass
+
+
+def test_a_part_that_derives_from_another_one_has_its_presets() -> None:
+    def chosen(algorithm: Any, env: str) -> dict[str, Any]:
+        made = flat(configure("paac", env=env, algorithm=algorithm))
+        return {name: value for name, value in made.items() if name != "algorithm"}
+
+    for env in ("catch", "pong", "Pendulum-v1"):
+        assert chosen(MyPPO(), env) == chosen("ppo", env)
+    made = flat(configure(MyIMPALA(), env="CartPole-v1"))
+    assert made["algorithm"] == "vtrace"
+    assert made["env_workers"] == 0
+    assert made["architecture"].endswith(":MyIMPALA")
 
 
 def test_what_is_given_wins() -> None:
@@ -281,7 +319,7 @@ def test_network_options_with_an_effect_are_taken() -> None:
 
 def test_counts_must_fit_each_other() -> None:
     with pytest.raises(
-        UserError, match=r"--num-minibatches 7: a rollout has only 6 steps \(--num-envs 3 x --rollout-length 2\)"
+        UserError, match=r"--num-minibatches 7: a batch has only 6 steps \(of 3 environments, --rollout-length 2\)"
     ):
         settings(algorithm="ppo", num_envs=3, rollout_length=2, num_minibatches=7)
     with pytest.raises(UserError, match="--env-workers 5: must divide --num-envs 32"):

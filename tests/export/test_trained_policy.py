@@ -185,6 +185,16 @@ WRONG: dict[str, tuple[str, Callable[[gossamer.TrainedPolicy], Any], str]] = {
         r"reward: the policy observes the last reward; give act\(obs, reward=...\)",
     ),
     "predict": ("GRU, last action and reward", lambda p: p.predict(np.zeros(2)), "use act"),
+    "no state": (
+        "LSTM",
+        lambda p: p.predict(np.zeros(2), state=(np.zeros((1, 3)),)),
+        r"state: arrays of shapes \[\(1, 3\)\], and the policy's are \[\(1, \d+\), \(1, \d+\)\]; None begins anew",
+    ),
+    "a state of others": (
+        "LSTM",
+        lambda p: p.predict(np.zeros((3, 2)), state=p.predict(np.zeros((2, 2)))[1]),
+        r"state: arrays of shapes \[\(2, ",
+    ),
     "no mask": ("masks", lambda p: p.act(np.zeros(1)), r'give mask=info\["action_mask"\]'),
     "mask": ("discrete, from -1", lambda p: p.act(np.zeros(2), mask=np.ones(3)), "leave it out"),
     "short mask": ("masks", lambda p: p.act(np.zeros((2, 1)), mask=np.ones((1, 7))), "a row for each of the 2"),

@@ -201,6 +201,11 @@ def test_bad_input_is_one_line(runs: Path, command: Command, words: tuple[str, .
     assert error.count("\n") == 1
 
 
+def test_no_thresholds_are_those_of_the_runs(runs: Path, tmp_path: Path) -> None:
+    none, left_out = (gossamer.report(runs, out=tmp_path / str(given), threshold=given) for given in ({}, None))
+    assert none.summary["thresholds"] == left_out.summary["thresholds"]
+
+
 def test_a_threshold_that_no_run_reached_is_told(runs: Path, command: Command) -> None:
     code, out, _ = command("report", runs, "--threshold", "50")
     assert code == 0

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from rich.console import Console
+from some_runs import trained
 
 import gossamer
 from gossamer import commands
@@ -187,6 +188,15 @@ def test_each_run_has_its_share_of_the_cores(monkeypatch: pytest.MonkeyPatch) ->
         jobs._pin(7, share, 2)
     jobs._pin(7, 0, 6)  # more runs than cores: the system divides
     assert pinned == [[0, 2, 4], [1, 3]]
+
+
+def test_a_run_that_was_killed_during_its_last_evaluation_is_not_finished(tmp_path: Path) -> None:
+    directory = trained(tmp_path / "run", eval_every=40, eval_episodes=1).directory
+    assert jobs.is_finished(directory)
+    result = json.loads((directory / "result.json").read_text())
+    del result["evaluations"]  # which stands in it only after the last evaluation
+    (directory / "result.json").write_text(json.dumps(result))
+    assert not jobs.is_finished(directory)
 
 
 def test_a_study_is_trained_and_goes_on_where_it_ended(tmp_path: Path) -> None:

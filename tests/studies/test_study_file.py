@@ -53,6 +53,7 @@ def test_compositions_may_be_a_list(tmp_path: Path) -> None:
         ("options = '--log \"none'", r"s\.toml: options '--log \"none': no closing quotation"),
         ('steps = "many"', "steps must be of type int"),
         ("[compositions]\nPAAC = 3", "compositions must hold values of type str"),
+        ('[compositions]\n"a: b" = "paac"', "the label 'a: b' must not hold a colon with a space after it"),
     ],
 )
 def test_what_cannot_be_used_is_named(tmp_path: Path, text: str, message: str) -> None:

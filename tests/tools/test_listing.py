@@ -30,6 +30,19 @@ def test_runs_that_cannot_be_read_are_named_beside_the_others(
     assert second.startswith(f"skipped: {tmp_path / 'settings' / 'config.json'}: truncated or altered")
 
 
+def test_runs_of_overlapping_folders_are_listed_once_and_whole_in_a_pipe(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    long = tmp_path / ("a" * 120) / ("b" * 120)
+    run = trained(long / "run").directory
+    capsys.readouterr()
+    commands.run("runs", [str(tmp_path), str(long), str(run)])
+    lines = [each for each in capsys.readouterr().out.splitlines() if str(run) in each]
+    assert len(lines) == 1
+    assert "80" in lines[0].removeprefix(str(run)).split()
+    assert "catch" in lines[0]
+
+
 def test_runs_whose_environment_is_absent_are_listed_and_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

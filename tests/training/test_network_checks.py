@@ -19,6 +19,15 @@ def test_parameters_of_another_network_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "second").exists()
 
 
+@pytest.mark.parametrize(("before", "after"), [(0, 3), (3, 0), (3, 3)])
+def test_parameters_are_taken_from_a_run_with_or_without_a_target_network(
+    tmp_path: Path, before: int, after: int
+) -> None:
+    first = trained(tmp_path / "first", algorithm="appo", target_period=before)
+    second = trained(tmp_path / "second", algorithm="appo", target_period=after, init_from=str(first.directory))
+    assert second.result["steps"] == 80
+
+
 def test_a_run_can_be_resumed_without_the_run_whose_parameters_it_began_with(tmp_path: Path) -> None:
     first = trained(tmp_path / "first")
     second = trained(tmp_path / "second", init_from=str(first.directory))

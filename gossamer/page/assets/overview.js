@@ -120,7 +120,7 @@ function updateRows(body) {
 /** A row of the table, without its figures. */
 function runRow(run) {
   const tick = (event) => {
-    chosen = event.target.checked ? [...selected(), run.key] : selected().filter((key) => key !== run.key);
+    chosen = event.target.checked ? [...selected(), run.key].slice(-SHOWN) : selected().filter((key) => key !== run.key);
     schedule();
   };
   return h(

@@ -8,6 +8,7 @@ const runs = new Map(),
 const main = document.getElementById("main"),
   link = document.getElementById("link");
 let chosen = null; // runs that are laid over each other; null: none was ticked yet
+const SHOWN = 8; // of them at most, as there are colours; one more takes the place of the first
 let widgets = [],
   shownAt = "",
   source = null,
@@ -132,7 +133,7 @@ function selected() {
       .slice(0, 4)
       .map((run) => run.key)
   ).filter((key) => runs.has(key));
-  return known.slice(0, 8);
+  return known.slice(0, SHOWN);
 }
 
 function schedule() {
