@@ -16,7 +16,7 @@ from gossamer.config.file import flat
 from gossamer.errors import UserError
 from gossamer.evaluation.members import AVERAGE
 from gossamer.reporting.curves import Curve, of_run
-from gossamer.storage.contents import EPISODES, EVALUATIONS, GOSSIP, METRICS, damaged, find
+from gossamer.storage.contents import EPISODES, EVALUATIONS, GOSSIP, METRICS, RESULT, damaged, find
 from gossamer.storage.runs import RunRecord
 from gossamer.storage.studies import is_study, read
 
@@ -59,6 +59,7 @@ class LoadedRun:
     evaluations: Mapping[str, Games]  # by protocol, of `gossamer evaluate`
     beside: Games | None  # the last evaluation beside training (`--eval-every`)
     staleness: Counter[int]  # iterations that the sender was behind (< 0: ahead) -> averaged messages; of gossip
+    lag: tuple[float, float] | None  # policy lag in optimiser steps, mean and maximum; None: not known
     shares: Mapping[str, float]  # part -> share of the members' time
 
     @property
@@ -109,7 +110,9 @@ def _check_labels(labels: Mapping[str, Path]) -> None:
 
 def _in_folder(path: Path) -> list[Source]:
     if is_study(path):
-        return [Source(path / run.directory, run.label) for run in read(path)]
+        if not (planned := read(path)):
+            raise UserError(f"{path}: the study has no runs")
+        return [Source(path / run.directory, run.label) for run in planned]
     if found := sorted({*find(path), *damaged(path)}):
         return list(map(Source, found))
     what = "no run directory is in it" if path.is_dir() else "is a file" if path.exists() else "does not exist"
@@ -123,7 +126,13 @@ def load(found: Sequence[Source]) -> tuple[list[LoadedRun], list[LeftOut]]:
         try:
             reason = _unusable(source.directory)
             loaded = None if reason else _load(source)
-        except (OSError, ValueError, TypeError, KeyError) as error:  # a damaged run does not cost the others
+        except (
+            OSError,
+            ValueError,
+            TypeError,
+            KeyError,
+            OverflowError,
+        ) as error:  # a damaged run does not cost the others
             told = str(error).removeprefix(f"{source.directory}/").removeprefix(f"{source.directory}: ")
             reason, loaded = told if isinstance(error, UserError) else f"damaged ({error!r})", None
         if loaded is None:
@@ -169,6 +178,7 @@ def _load(source: Source) -> LoadedRun:
         beside=_beside(record),
         staleness=_staleness(source.directory / GOSSIP),
         shares=_shares(record),
+        lag=_lag(record),
     )
 
 
@@ -190,7 +200,7 @@ def _curve(record: RunRecord) -> Curve:
     if not np.isfinite([made.seconds, made.returns]).all():
         raise UserError(f"{EPISODES if record.episodes else METRICS}: damaged (a number is not finite)")
     ended, logged = (record.result or {}).get("episodes"), len(record.episodes)
-    if logged and ended is not None and logged != ended:
+    if (record.directory / EPISODES).exists() and ended is not None and logged != ended:
         raise UserError(f"{EPISODES}: damaged ({logged:,} of {ended:,} episodes)")
     return made
 
@@ -229,6 +239,12 @@ def _staleness(file: Path) -> Counter[int]:
         for behind, messages in found.items():
             counts[int(behind)] += int(messages)
     return counts
+
+
+def _lag(record: RunRecord) -> tuple[float, float] | None:
+    with _reading(record.directory / RESULT):
+        found = (record.result or {}).get("policy_lag")
+        return (float(found["mean"]), float(found["max"])) if found and "mean" in found else None
 
 
 def _shares(record: RunRecord) -> dict[str, float]:

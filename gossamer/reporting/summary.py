@@ -130,11 +130,11 @@ def _speed(comparison: Comparison) -> Iterator[Entry]:
 
 def _staleness(runs: Sequence[LoadedRun]) -> Entry:
     """Policy lag in optimiser steps; in gossip, iterations between the sender of a message and its receiver."""
-    lags = [lag for run in runs if (lag := run.result.get("policy_lag")) and "mean" in lag]
+    lags = [run.lag for run in runs if run.lag is not None]
     mean, most = staleness(sum((run.staleness for run in runs), Counter[int]()))
     return {
-        "policy_lag_mean": float(np.mean([lag["mean"] for lag in lags])) if lags else None,
-        "policy_lag_max": max((lag["max"] for lag in lags), default=None),
+        "policy_lag_mean": float(np.mean([mean for mean, _ in lags])) if lags else None,
+        "policy_lag_max": max((greatest for _, greatest in lags), default=None),
         "gossip_staleness_mean": mean,
         "gossip_staleness_max": most,
     }

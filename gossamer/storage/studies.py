@@ -11,6 +11,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from gossamer.errors import UserError
 from gossamer.storage.files import write_json
@@ -47,10 +48,18 @@ def read(folder: Path) -> list[PlannedRun]:
         content = json.loads(file.read_text())
         if content["format"] > FORMAT:
             raise UserError(f"{file}: written by a later version of Gossamer; this one reads format {FORMAT}")
-        return [PlannedRun(**run) for run in content["runs"]]
+        return [_planned(run) for run in content["runs"]]
     except FileNotFoundError as error:
         raise UserError(f"{folder}: not a study (no {STUDY})") from error
     except UserError:
         raise
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{file}: damaged ({error}); restore it or use another directory") from error
+
+
+def _planned(found: dict[str, Any]) -> PlannedRun:
+    run = PlannedRun(**found)
+    for name, kind in {"directory": str, "label": str, "env": str, "seed": int, "command": str}.items():
+        if not isinstance(getattr(run, name), kind):
+            raise TypeError(f"{name} {getattr(run, name)!r}")
+    return run

@@ -132,6 +132,10 @@ def words(run: PlannedRun) -> list[str]:
 def composed(run: PlannedRun) -> Composed:
     """The parts and options of a run. Raises `UserError` for a word that its composition does not have."""
     words = _split(run.command)
+    if asked := [word for word in words if word in ("-h", "--help")]:
+        raise UserError(
+            f"{run.label}: {asked[0]} is not for a composition; gossamer train {words[0]} --help lists options"
+        )
     if own := [word for word in words if word.split("=")[0] in OWN]:
         given = Counter(word.split("=")[0] for word in own)
         if given != Counter(["--env", "--seed"]):
@@ -154,7 +158,7 @@ def check(runs: Sequence[PlannedRun]) -> None:
             program(config, cluster=cluster)
             probe(config, cluster)
         except UserError as error:
-            raise UserError(f"{run.label}: {error}") from error
+            raise UserError(f"{run.label} on {run.env}: {error}") from error
 
 
 def resuming(run: PlannedRun) -> list[str]:

@@ -76,6 +76,10 @@ def study(
     for name, given in (("compositions", compositions), ("envs", envs), ("options", options)):
         if isinstance(given, str):
             raise UserError(f"{name} {given!r}: must be a list of strings")
+        if wrong := [each for each in given if not isinstance(each, str)]:
+            raise UserError(f"{name}: {wrong[0]!r} is not a string")
+    if isinstance(seeds, str):
+        raise UserError(f"seeds {seeds!r}: must be a number, or a list of numbers")
     count, steps, jobs = (as_number(given, int) for given in (seeds, steps, jobs))
     numbers = range(1, count + 1) if isinstance(count, int) else [as_number(seed, int) for seed in count]
     design = Design(

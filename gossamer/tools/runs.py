@@ -51,6 +51,8 @@ def listed(folders: Iterable[Path]) -> tuple[list[Line], list[str]]:
             found.append(line(directory))
         except UserError as error:
             skipped.append(str(error))
+        except OSError as error:
+            skipped.append(f"{directory}: cannot be read ({error})")
     if not found and not skipped:
         raise UserError(f"{', '.join(map(str, folders))}: no runs here; gossamer train makes one")
     return found, skipped

@@ -53,7 +53,11 @@ def test_a_damaged_study_is_refused(tmp_path: Path) -> None:
         ("result.json", "[]", "result.json: damaged (fields are missing)"),
         ("episodes.csv", "steps\n1,2\n", "episodes.csv: damaged"),
         ("episodes.csv", "steps\n10,0.5,a,catch,0,1,10\n10,0.", "episodes.csv: damaged (1 of 300 episodes)"),
+        ("episodes.csv", "", "episodes.csv: damaged (0 of 300 episodes)"),
+        ("episodes.csv", f"steps\n{'9' * 23},0.5,a,catch,0,1,10\n", "damaged (OverflowError("),
         ("metrics.jsonl", "{}\n", "metrics.jsonl: damaged"),
+        ("result.json", {"policy_lag": {"mean": 1.0}}, "result.json: damaged (KeyError('max'))"),
+        ("result.json", {"policy_lag": {"mean": "x", "max": 3}}, "result.json: damaged (ValueError("),
         ("result.json", None, "crashed at 3,000 of 3,000 steps; gossamer resume"),
         ("result.json", {"ended": "SIGINT"}, "interrupted at 3,000 of 3,000 steps"),
         ("result.json", {"short": 7}, "short at 3,000 of 3,000 steps"),
@@ -92,6 +96,22 @@ def test_no_run_that_has_ended_is_an_error_that_names_them(tmp_path: Path) -> No
     (run / "result.json").unlink()
     with pytest.raises(UserError, match=r"no run can be used \(.*crashed at 3,000"):
         load(sources([tmp_path], {}))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"format": 1, "runs": []}', "the study has no runs"),
+        (
+            '{"format": 1, "runs": [{"directory": 3, "label": "a", "env": "catch", "seed": 1, "command": "paac"}]}',
+            "damaged",
+        ),
+    ],
+)
+def test_a_study_s_file_that_cannot_be_used_is_named(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "study.json").write_text(text)
+    with pytest.raises(UserError, match=message):
+        sources([tmp_path], {})
 
 
 @pytest.mark.parametrize(("name", "what"), [("nowhere", "does not exist"), ("file", "is a file"), ("empty", "no run")])

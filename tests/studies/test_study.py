@@ -128,6 +128,20 @@ def test_a_text_in_place_of_a_list_is_refused(tmp_path: Path, name: str) -> None
         gossamer.study(**{**given, name: "catch"})
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"seeds": "12"}, "^seeds '12': must be a number, or a list of numbers$"),
+        ({"envs": [3]}, "^envs: 3 is not a string$"),
+        ({"options": ["--steps", 3]}, "^options: 3 is not a string$"),
+    ],
+)
+def test_values_of_other_types_are_refused(tmp_path: Path, given: dict[str, Any], message: str) -> None:
+    whole: dict[str, Any] = {"compositions": ["paac"], "envs": ["catch"], "directory": tmp_path / "study", **given}
+    with pytest.raises(UserError, match=message):
+        gossamer.study(**whole)
+
+
 def test_only_what_a_run_has_logged_itself_is_its_reason(tmp_path: Path) -> None:
     log = tmp_path / "seed-1.log"
     log.write_text("all steps done\n")

@@ -17,16 +17,19 @@ def test_runs_that_cannot_be_read_are_named_beside_the_others(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = trained(tmp_path / "good").directory
-    for name in ("result", "settings"):
+    for name in ("result", "rows", "settings"):
         shutil.copytree(run, tmp_path / name)
+    (tmp_path / "rows" / "metrics.jsonl").unlink()
+    (tmp_path / "rows" / "metrics.jsonl").mkdir()  # stands for a file that cannot be read
     (tmp_path / "result" / "result.json").write_text('{"steps": "80", "short": 0, "ended": "all steps done"}')
     (tmp_path / "settings" / "config.json").write_text("{")
     capsys.readouterr()
     commands.run("runs", [str(tmp_path), "--json"])
     out, err = capsys.readouterr()
     assert [each["directory"] for each in json.loads(out)] == [str(run)]
-    first, second = err.splitlines()
+    first, unreadable, second = err.splitlines()
     assert first.startswith(f"skipped: {tmp_path / 'result' / 'result.json'}: damaged (steps is of a wrong type)")
+    assert unreadable.startswith(f"skipped: {tmp_path / 'rows'}: cannot be read (")
     assert second.startswith(f"skipped: {tmp_path / 'settings' / 'config.json'}: truncated or altered")
 
 

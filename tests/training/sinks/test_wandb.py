@@ -49,6 +49,7 @@ def records(folder: Path) -> list[list[Any]]:
     """The records of each offline run in a folder, the oldest first."""
     from wandb.proto.wandb_internal_pb2 import Record
 
+    wandb.teardown()  # `finish` may return before the file is complete
     files = sorted(folder.glob("wandb/offline-run-*/*.wandb"), key=lambda file: file.stat().st_mtime)
     return [[Record.FromString(each) for each in contents(file.read_bytes())] for file in files]
 
