@@ -54,7 +54,7 @@ def impala(
     for rank in range(learners):
         with p.host("learner", **home):
             queue = p.service(TrajectoryQueue)(actors=range(rank * crew, (rank + 1) * crew), batching=batching)
-            exchange = Broadcast(newest[rank], average, recovers=rank == 0)
+            exchange = Broadcast(newest[rank], average, recovers=rank == 0, elsewhere=hosts > 0)
             p.worker(loops[1], saved=True)(task, queue, exchange, batching=batching, **learning)
             if hosts:
                 p.worker(watch)(queue)

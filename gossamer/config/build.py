@@ -139,7 +139,9 @@ def check_memory(config: Config, spec: Spec) -> None:
     there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if wanted > there:
         envs = getattr(config.architecture, "num_envs", next(_wired_envs(wired), 1))
-        kept = f" and --replay-size {max(_replayed(wired))}" if replayed else ""
+        depths = [each.kwargs["batching"].depth for each in wired.workers if "batching" in each.kwargs]
+        kept = f", --depth {max(depths)}" if depths else ""
+        kept += f" and --replay-size {max(_replayed(wired))}" if replayed else ""
         raise UserError(
             f"--rollout-length {length}: with --num-envs {envs}{kept} its observations take "
             f"{wanted / 1e9:,.0f} GB and the machine has {there / 1e9:,.0f} GB; use smaller values"

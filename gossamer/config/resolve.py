@@ -170,6 +170,10 @@ class Composition:
             raise UserError(
                 f"--action-bounds {user['action_bounds']}: the actions of {self.env.name} are not continuous"
             )
+        if "replay_size" in user and not values.get("replay_share", 1):
+            raise UserError(f"--replay-size {user['replay_size']}: has no effect without --replay-share")
+        if user.get("surrogate") == "impact" and not values.get("target_period", 1):
+            raise UserError("--surrogate impact: needs a target network; add --target-period BATCHES")
         for name in ("eval_episodes", "eval_protocol"):
             if name in user and not values["eval_every"]:
                 raise UserError(f"{flag(name)} {user[name]}: no evaluations without --eval-every STEPS")

@@ -84,6 +84,22 @@ def queue(progress: Progress) -> str:
     return f"{lag}; {found['queue']:.1f} batches wait" if "queue" in found else lag
 
 
+def lags(progress: Progress, width: int) -> str:
+    """A histogram of policy lag over the whole run, at most `width` columns wide; nothing where there is no lag."""
+    counts = dict(progress.lag)
+    greatest = max(counts, default=0)
+    if not greatest:
+        return ""
+    end = f"{greatest:,} updates"
+    columns = min(greatest + 1, max(2, width - len(end) - 3))
+    bins = [0] * columns
+    for lag, count in counts.items():
+        bins[lag * columns // (greatest + 1)] += count
+    most = max(bins)
+    shown = "".join(BLOCKS[count * (len(BLOCKS) - 1) // most] if count else " " for count in bins)
+    return f"0 {shown} {end}"
+
+
 def gossip(progress: Progress) -> str:
     """How far members are apart and how long they waited; nothing where they do not gossip or nothing is known yet."""
     found = {name.removeprefix("gossip/"): value for name, value in progress.gossip.items()}
@@ -103,7 +119,7 @@ def evaluation(progress: Progress) -> str:
     found = progress.evaluation
     if found is None:
         return ""
-    games = f"{found['episodes']} games, {found['protocol']}"
+    games = f"{found['episodes']} game{'s' * (found['episodes'] != 1)}, {found['protocol']}"
     return f"at step {found['steps']:,}: mean return {found['mean_return']:.2f} ({games})"
 
 
@@ -217,6 +233,7 @@ def panel(p: Progress, title: str, curve: list[float], width: int) -> Panel:
         "hosts": Text(hosts(p)),
         "members": Text(members(p)),
         "queue": Text(queue(p)),
+        "lag": Text(lags(p, room), style="cyan"),
         "gossip": Text(gossip(p)),
         "eval": Text(evaluation(p)),
         "passed": f"{duration(p.elapsed)}, left {duration(p.left)}",

@@ -58,6 +58,7 @@ class RunObserver:
     kept: Callable[[], None] = lambda: None  # called after each checkpoint
     host_info: Callable[[str, HostInfo], None] = lambda worker, info: None  # called once by each worker that starts
     recovered: Callable[[Recovered, int], None] = lambda record, lost: None  # called where updates were lost
+    returned: Callable[[str, int], None] = lambda worker, steps: None  # called where a worker died with a lease
     together: bool = False  # whether all members wait for each other before their first steps (for exact simulations)
     host_workers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # host -> its saved workers
     now: Callable[[], float] = time.monotonic
@@ -239,7 +240,8 @@ class RunObserver:
 
     def died(self, worker: str) -> None:
         with self._lock:
-            self.budget.release(worker)
+            if steps := self.budget.release(worker):
+                self.returned(worker, steps)
             self._barrier.died(worker)
             self._advance()
 

@@ -7,6 +7,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 from gossamer.task import Episode, Report
@@ -169,10 +170,12 @@ class Progress:
         }
 
     def _close_interval(self) -> None:
-        """Set `queue` from the policy lag and the waiting batches since the last row."""
+        """Set `queue` from the policy lag and the waiting batches since the last row, if there was an update."""
         with self._lock:
             lag, waiting = self._row_lag, self._row_waiting
             self._row_lag, self._row_waiting = Counter[int](), []
+        if not lag and not waiting:
+            return
         self.queue = {f"policy_lag_{name}": value for name, value in summary(lag).items()}
         self.queue |= {"queue": sum(waiting) / len(waiting)} if waiting else {}
 
@@ -208,9 +211,10 @@ class Progress:
         }
 
     def give_back(self) -> int:
-        """Uncount the steps that have been acted and not learned from, because what held them is lost; how many."""
+        """Uncount the steps that have been acted and not learned from, because what held them is lost; how many.
+        Steps that were learned from before their actor had reported them count as acted."""
         lost = max(0, self.steps - self.learned)
-        self.steps -= lost
+        self.steps = self.learned
         return lost
 
     def recount(self, episodes: int) -> None:
@@ -238,11 +242,19 @@ class Progress:
 
 
 def summary(histogram: Counter[int]) -> dict[str, float]:
-    """Mean and maximum of a histogram; empty if it is."""
+    """Mean, median, 90th percentile and maximum of a histogram; empty if it is."""
     if not histogram:
         return {}
     mean = sum(value * count for value, count in histogram.items()) / histogram.total()
-    return {"mean": mean, "max": max(histogram)}
+    return {"mean": mean, "p50": _quantile(histogram, 0.5), "p90": _quantile(histogram, 0.9), "max": max(histogram)}
+
+
+def _quantile(histogram: Counter[int], fraction: float) -> int:
+    """The smallest value that this fraction of all does not exceed."""
+    values = sorted(histogram)
+    counts = accumulate(histogram[value] for value in values)
+    wanted = fraction * histogram.total()
+    return next(value for value, count in zip(values, counts, strict=True) if count >= wanted)
 
 
 def _coarse(lag: int) -> int:

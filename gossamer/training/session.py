@@ -103,6 +103,7 @@ class Session:
             kept=lambda: _write_gossip(self.consensus, self.directory),
             host_info=self.host_info.take,
             recovered=self._recovered,
+            returned=self._returned,
         )
         self.began = "resumed" if saved else "started"
 
@@ -161,6 +162,10 @@ class Session:
 
     def _recovered(self, record: Recovered, lost: int) -> None:
         self.events.add("learner_restarted", steps=self.progress.steps, **asdict(record), lost=lost)
+
+    def _returned(self, worker: str, steps: int) -> None:
+        self.events.add("worker_died", steps=self.progress.steps, worker=worker, unreported=steps)
+        self.log(f"{worker} died; {steps:,} steps that it had not reported are acted again")
 
     def _sink_failed(self, name: str, why: str) -> None:
         self.events.add("log_failed", steps=self.progress.steps, sink=name, error=why)
@@ -233,10 +238,12 @@ class Session:
             "learned": p.learned,
             "reused": p.reused,
             "dropped": max(0, p.steps - p.learned),
+            "unreported": max(0, p.learned - p.steps - observer.budget.unleased),
             "policy_lag": {**summary(p.lag), "trajectories": {str(k): p.lag[k] for k in sorted(p.lag)}},
-            "queue": summary(p.waiting),
+            "queue": {**summary(p.waiting), "updates": {str(k): p.waiting[k] for k in sorted(p.waiting)}},
             "gossip": self.consensus.overall() if self.consensus else None,
             "time": {part: round(share, 4) for part, share in p.shares().items()},
+            "seconds_in": {part: round(seconds, 1) for part, seconds in sorted(p.spent.items())},
             "uncounted": observer.budget.unleased,
             "frames": p.steps * p.frames_per_step,
             "episodes": p.episodes,

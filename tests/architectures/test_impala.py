@@ -54,14 +54,10 @@ def test_catch_is_solved_with_the_default_settings(name: str, algorithm: str, tm
     assert gossamer.evaluate(run.directory, episodes=100).mean_return >= 0.8
 
 
-@pytest.mark.parametrize("name", ["gala", "pala"])
-def test_asynchronous_ppo_gossips(name: str, tmp_path: Path) -> None:
-    run = gossamer.train(name, env="catch", algorithm="appo", steps=100_000, run_dir=tmp_path / "run")
-    assert gossamer.evaluate(run.directory, episodes=100).mean_return >= 0.8
-
-
-def test_vtrace_learns_on_policy_too(tmp_path: Path) -> None:
-    run = gossamer.train("paac", env="catch", algorithm="vtrace", steps=100_000, run_dir=tmp_path / "run")
+@pytest.mark.parametrize("name", ["paac", "gala", "pala"])
+@pytest.mark.parametrize("algorithm", ["vtrace", "appo"])
+def test_its_algorithms_learn_under_the_other_architectures(name: str, algorithm: str, tmp_path: Path) -> None:
+    run = gossamer.train(name, env="catch", algorithm=algorithm, steps=100_000, run_dir=tmp_path / "run")
     assert gossamer.evaluate(run.directory, episodes=100).mean_return >= 0.8
 
 
@@ -236,6 +232,16 @@ def test_a_learner_whose_host_dies_goes_on_from_the_newest_parameters_of_an_acto
     assert told.copied
     assert 0 <= told.optimizer < told.version < int(watcher.saved["learn"]["exchange"]["iteration"])
     assert sum(r.steps for r in watcher.records) >= 6_000
+
+
+def test_a_learner_whose_host_has_all_actors_does_not_wait_for_copies_of_its_parameters() -> None:
+    watcher = Dying(steps=200)
+    simulation = Simulation(0, FAR, Faults(crashes=[(0.0, "learner", 0.5)]))
+    simulation(impala(a_task(algorithm=VTrace()), actors=1, num_envs=3, depth=2), watcher)
+    (told,) = watcher.recovered
+    assert not told.copied
+    assert simulation.now < 5
+    assert sum(r.steps for r in watcher.records) >= 200
 
 
 class Keeping(Dying):

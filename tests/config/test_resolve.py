@@ -266,9 +266,9 @@ def test_a_rollout_that_memory_cannot_hold_is_refused() -> None:
 
 
 def test_replayed_rollouts_that_memory_cannot_hold_are_refused() -> None:
-    options: dict[str, Any] = {"env": "catch-pixels", "steps": 10**10, "replay_size": 10**7}
-    for share, refused in ((0.0, False), (0.5, True)):
-        made = configure("impala", replay_share=share, **options)
+    options: dict[str, Any] = {"env": "catch-pixels", "steps": 10**10, "replay_share": 0.5}
+    for size, refused in ((10, False), (10**7, True)):
+        made = configure("impala", replay_size=size, **options)
         with pytest.raises(UserError, match="--replay-size 10000000") if refused else nullcontext():
             check_memory(made, made.env.factory().make(1).spec)
 
@@ -542,6 +542,19 @@ def test_the_treatment_of_actions_out_of_range_reaches_the_environment() -> None
     assert env.make(1).spec.actions == Box((-2.0,), (2.0,), "squash")
     with pytest.raises(UserError, match="--action-bounds wrap: must be one of clip, squash, none"):
         settings("Pendulum-v1", action_bounds="wrap")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"replay_size": 50}, "--replay-size 50: has no effect without --replay-share"),
+        ({"surrogate": "impact"}, "--surrogate impact: needs a target network; add --target-period BATCHES"),
+    ],
+)
+def test_options_of_appo_that_lack_another_one(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(UserError, match=f"^{told}$"):
+        configure("appo", env="catch", **options)
+    assert configure("appo", env="catch", replay_share=0.5, target_period=2, **options)
 
 
 def test_weights_along_a_rollout_are_at_most_those_of_a_step() -> None:

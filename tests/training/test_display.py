@@ -17,6 +17,7 @@ from gossamer.training.display import (
     evaluation,
     gossip,
     hosts,
+    lags,
     members,
     panel,
     plain,
@@ -108,7 +109,20 @@ def test_a_queue_has_a_line_with_the_lag_of_the_last_row() -> None:
     assert queue(shown) == "lag 1.5 updates, at most 4; 1.5 batches wait"
     assert plain(shown).endswith(f" | {queue(shown)}")
     shown.row()  # nothing new
-    assert queue(shown) == ""
+    assert queue(shown) == "lag 1.5 updates, at most 4; 1.5 batches wait"
+
+
+def test_the_panel_has_a_histogram_of_the_whole_run_s_lag() -> None:
+    shown = progress()
+    assert lags(shown, 40) == ""
+    shown.update("learn", Report(0, 10, 1, lag={0: 3}), 0)
+    assert lags(shown, 40) == ""  # no lag at all
+    shown.update("learn", Report(0, 10, 1, lag={1: 1, 3: 7}), 0)
+    assert lags(shown, 40) == "0 ▄▂ █ 3 updates"
+    shown.update("learn", Report(0, 10, 1, lag=dict.fromkeys(range(200), 1)), 0)
+    for width in (20, 40, 300):
+        assert len(lags(shown, width)) <= width
+        assert lags(shown, width).endswith(" 199 updates")
 
 
 def on_hosts(count: int, down: tuple[int, ...] = ()) -> Progress:

@@ -381,6 +381,15 @@ def test_the_rate_of_rare_reports_is_not_0(seconds: float) -> None:
         assert progress.left is not None
 
 
+def test_steps_in_flight_are_given_back_and_those_learned_from_before_they_were_reported_count() -> None:
+    for acted, learned, lost in ((10, 8, 2), (10, 10, 0), (8, 10, 0)):
+        progress, _ = begun()
+        progress.update("act", Report(acted), acted)
+        progress.update("learn", Report(0, learned, 1), 0)
+        assert progress.give_back() == lost
+        assert progress.steps == learned
+
+
 def test_episodes_that_are_not_on_record_are_uncounted() -> None:
     progress, _ = begun()
     progress.update("m", Report(10, episodes=tuple(Episode(float(i), 1) for i in range(8))), 10)

@@ -124,6 +124,17 @@ def test_steps_count_once_and_only_those_that_were_leased(tmp_path: Path) -> Non
     assert (kept.progress.steps, kept.observer.budget.unleased) == (2 * STEPS, 2 * STEPS)
 
 
+def test_what_a_worker_that_died_had_not_reported_is_told(tmp_path: Path) -> None:
+    told: list[tuple[str, int]] = []
+    kept = Kept(tmp_path, returned=lambda worker, steps: told.append((worker, steps)))
+    kept.act()
+    kept.observer.died("m")
+    assert told == []
+    kept.claim("m")
+    kept.observer.died("m")
+    assert told == [("m", STEPS)]
+
+
 def test_the_end_is_when_all_steps_are_leased(tmp_path: Path) -> None:
     kept = Kept(tmp_path)
     assert [kept.observer.claim("m", 400) for _ in range(4)] == [0, 400, 800, Answer.END]

@@ -66,14 +66,18 @@ def test_learning_in_turn_with_acting_has_no_lag_but_that_of_its_minibatches(
     # 320 steps in rollouts of 4 are 80 trajectories. Each is learned from in 4 updates, which are 0, 1, 2 and 3 updates
     # after the version that acted.
     found = trained(tmp_path, name, **given, **MINIBATCHES)
-    assert found["policy_lag"] == {"mean": 1.5, "max": 3, "trajectories": {"0": 80, "1": 80, "2": 80, "3": 80}}
-    assert found["queue"] == ({"mean": 0, "max": 0} if name in QUEUES else {})
-    assert (found["steps"], found["learned"], found["reused"], found["dropped"]) == (320, 320, 0, 0)
+    counts = {"0": 80, "1": 80, "2": 80, "3": 80}
+    assert found["policy_lag"] == {"mean": 1.5, "p50": 1, "p90": 3, "max": 3, "trajectories": counts}
+    waiting = found["queue"].pop("updates")
+    assert waiting.keys() == ({"0"} if name in QUEUES else set())
+    assert found["queue"] == ({"mean": 0, "p50": 0, "p90": 0, "max": 0} if name in QUEUES else {})
+    assert (found["steps"], found["learned"], found["reused"]) == (320, 320, 0)
+    assert (found["dropped"], found["unreported"]) == (0, 0)
     parts = {"env", "inference", "update", "other"}
     parts |= {"actors_wait", "learner_waits", "load"} if name in QUEUES else set()
     parts |= {"parameters_wait", "send"} if name in QUEUES and "hosts" in given else set()
     parts |= {"gradients_wait"} if given.get("learners") == 2 and name in QUEUES else set()
-    assert found["time"].keys() == parts
+    assert found["time"].keys() == parts == {*found["seconds_in"], "other"}
     if name in QUEUES:
         assert found["hosts"].keys() == ({"learner", "actors0"} if "hosts" in given else {"learner"})
     assert min(found["time"].values()) >= 0

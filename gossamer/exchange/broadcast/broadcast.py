@@ -28,6 +28,7 @@ class Broadcast:
     parameters: Parameters
     inner: Exchange = field(default_factory=Alone)
     recovers: bool = True  # whether a restarted learner takes an actor's newer parameters
+    elsewhere: bool = True  # whether other hosts have copies of the parameters
 
     def begin(self, ctx: Context) -> None:
         """See `Exchange`."""
@@ -38,7 +39,8 @@ class Broadcast:
         state = state or {}
         version = int(state.get("iteration", 0))
         if ctx.restarts and self.recovers:
-            version = _recovered(ctx, self.parameters, learner.flat, version)
+            seconds = RECOVERY if self.elsewhere else 0.0
+            version = _recovered(ctx, self.parameters, learner.flat, version, seconds)
         inner = self.inner.join(ctx, learner, {**state.get("inner", {}), "iteration": version})
         return BroadcastLink(self.parameters, learner, inner)
 
@@ -47,9 +49,9 @@ class Broadcast:
         return Follower(self.parameters, model)
 
 
-def _recovered(ctx: Context, parameters: Parameters, flat: Flat, version: Version) -> Version:
-    """Take the newest parameters that other hosts offer within some seconds; their version."""
-    end = ctx.now() + RECOVERY
+def _recovered(ctx: Context, parameters: Parameters, flat: Flat, version: Version, seconds: float) -> Version:
+    """Take the newest parameters that other hosts offer within so many seconds; their version."""
+    end = ctx.now() + seconds
     while parameters.offered() is None and ctx.now() < end and not ctx.stopped:
         ctx.sleep(0.1)
     if parameters.offered() is not None:

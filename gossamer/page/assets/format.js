@@ -107,6 +107,8 @@ const ABOUT = {
     "updates",
     "Optimiser steps between the policy that acted and the one that learns, since the row before.",
   ],
+  policy_lag_p50: ["Policy lag, median", "updates", "Half of what was learned from since the row before was no older."],
+  policy_lag_p90: ["Policy lag, 90 %", "updates", "90 % of what was learned from since the row before was no older."],
   policy_lag_max: ["Policy lag, greatest", "updates", "The oldest policy that was learned from since the row before."],
   queue: ["Waiting batches", "batches", "Full batches in the queue behind the one that is learned from."],
   "gossip/distance": [
