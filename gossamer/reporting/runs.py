@@ -126,13 +126,7 @@ def load(found: Sequence[Source]) -> tuple[list[LoadedRun], list[LeftOut]]:
         try:
             reason = _unusable(source.directory)
             loaded = None if reason else _load(source)
-        except (
-            OSError,
-            ValueError,
-            TypeError,
-            KeyError,
-            OverflowError,
-        ) as error:  # a damaged run does not cost the others
+        except (OSError, ValueError, TypeError, KeyError, OverflowError) as error:  # damage does not cost the others
             told = str(error).removeprefix(f"{source.directory}/").removeprefix(f"{source.directory}: ")
             reason, loaded = told if isinstance(error, UserError) else f"damaged ({error!r})", None
         if loaded is None:

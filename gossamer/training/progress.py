@@ -250,7 +250,7 @@ def summary(histogram: Counter[int]) -> dict[str, float]:
 
 
 def _quantile(histogram: Counter[int], fraction: float) -> int:
-    """The smallest value that this fraction of all does not exceed."""
+    """The smallest value v for which at least this fraction of all values is at most v."""
     values = sorted(histogram)
     counts = accumulate(histogram[value] for value in values)
     wanted = fraction * histogram.total()
