@@ -58,9 +58,7 @@ class RunObserver:
     kept: Callable[[], None] = lambda: None  # called after each checkpoint
     host_info: Callable[[str, HostInfo], None] = lambda worker, info: None  # called once by each worker that starts
     recovered: Callable[[Recovered, int], None] = lambda record, lost: None  # called where updates were lost
-    returned: Callable[[str, int], None] = lambda worker, steps: (
-        None
-    )  # called where a worker died: what it had not reported
+    returned: Callable[[str, int], None] = lambda worker, steps: None  # called with the lease of a dead worker
     together: bool = False  # whether all members wait for each other before their first steps (for exact simulations)
     host_workers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # host -> its saved workers
     now: Callable[[], float] = time.monotonic
