@@ -50,14 +50,14 @@ def end_of(
 
 @pytest.mark.parametrize(("name", "algorithm"), [("impala", "vtrace"), ("impala", "appo"), ("appo", "appo")])
 def test_catch_is_solved_with_the_default_settings(name: str, algorithm: str, tmp_path: Path) -> None:
-    run = gossamer.train(name, env="catch", algorithm=algorithm, steps=100_000, run_dir=tmp_path / "run")
+    run = gossamer.train(name, env="catch", algorithm=algorithm, steps=150_000, run_dir=tmp_path / "run")
     assert gossamer.evaluate(run.directory, episodes=100).mean_return >= 0.8
 
 
 @pytest.mark.parametrize("name", ["paac", "gala", "pala"])
 @pytest.mark.parametrize("algorithm", ["vtrace", "appo"])
 def test_its_algorithms_learn_under_the_other_architectures(name: str, algorithm: str, tmp_path: Path) -> None:
-    run = gossamer.train(name, env="catch", algorithm=algorithm, steps=100_000, run_dir=tmp_path / "run")
+    run = gossamer.train(name, env="catch", algorithm=algorithm, steps=150_000, run_dir=tmp_path / "run")
     assert gossamer.evaluate(run.directory, episodes=100).mean_return >= 0.8
 
 
