@@ -12,6 +12,7 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
+from gossamer.algorithms.base import scheduled
 from gossamer.data import Trajectory, Tree
 from gossamer.exchange import Link, Stepped
 from gossamer.exchange.flat import Flat
@@ -92,14 +93,15 @@ class Learner:
     def update(self, batch: Trajectory, link: Link, position: int) -> dict[str, float]:
         """Train on a batch and return the mean metrics of its losses.
 
-        `position`: environment steps in the run's budget before this batch; it sets the learning rate. Raises
-        `NonFinite` before NaN or infinity reaches the parameters or another member; the parameters are those after the
-        last finite step."""
+        `position`: environment steps in the run's budget before this batch; it sets the learning rate and whatever else
+        has a schedule. Raises `NonFinite` before NaN or infinity reaches the parameters or another member; the
+        parameters are those after the last finite step."""
         self.rate = rate = self.task.optimization.rate(position)
+        algorithm = scheduled(self.task.algorithm, self.task.optimization.progress(position))
         version, rows = link.refresh(self.model), list[Tensor]()
         names: list[str] = []
         with training(self.model):
-            for each in self.task.algorithm.losses(self.model, batch, self.rng):
+            for each in algorithm.losses(self.model, batch, self.rng):
                 loss = self._with_reconstruction(each)
                 self.opt.zero_grad(set_to_none=True)
                 loss.total.backward()  # type: ignore[no-untyped-call]

@@ -23,16 +23,21 @@ class Optimization:
 
     make: Callable[[Iterable[nn.Parameter], float], Optimizer]  # arguments: parameters, learning rate
     learning_rate: float
-    anneal_steps: int  # environment steps of linear annealing; 0: constant learning rate
+    anneal_steps: int  # environment steps until annealing ends; 0: constant learning rate
     final_fraction: float = 0.0  # fraction of the learning rate after annealing
     max_grad_norm: float = float("inf")  # global L2 norm to which gradients are clipped
+    anneal_from: float = 0.0  # fraction of `anneal_steps` before annealing begins
+
+    def progress(self, steps: int) -> float:
+        """Return how far annealing has gone after `steps` environment steps, 0 to 1; 0 if there is none."""
+        if self.anneal_steps == 0:
+            return 0.0
+        over = min(1.0, steps / self.anneal_steps)
+        return max(0.0, over - self.anneal_from) / (1 - self.anneal_from)
 
     def rate(self, steps: int) -> float:
         """Return the learning rate after `steps` environment steps."""
-        if self.anneal_steps == 0:
-            return self.learning_rate
-        progress = min(1.0, steps / self.anneal_steps)
-        return self.learning_rate * (1 + (self.final_fraction - 1) * progress)
+        return self.learning_rate * (1 + (self.final_fraction - 1) * self.progress(steps))
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from some_parts import OPTIMIZERS, a_task, a_trajectory, differences
 from torch import Tensor
 from torch.optim import SGD
 
-from gossamer.algorithms import A2C, PPO, AsyncPPO
+from gossamer.algorithms import A2C, PPO, AsyncPPO, VTrace
 from gossamer.data import Trajectory
 from gossamer.envs.toy import Catch
 from gossamer.exchange import AloneLink
@@ -178,6 +178,17 @@ def test_steps_are_taken_at_the_rate_that_is_reported() -> None:
         assert metrics["learning_rate"] == rate
         moved = (weights(learner) - before).norm().item()
         assert moved == pytest.approx(rate * metrics["gradient_norm"], rel=1e-3)
+
+
+@pytest.mark.parametrize("algorithm", [A2C, PPO, VTrace, AsyncPPO])
+def test_the_entropy_bonus_falls_with_the_learning_rate(algorithm: type[A2C | PPO | VTrace | AsyncPPO]) -> None:
+    # 0.4 to a quarter of it, 0.1, in 24 steps, 12 to a batch; the loss is the policy's less the bonus
+    bonus = {"entropy_coef": 0.4, "entropy_final_fraction": 0.25, "value_coef": 0.0}
+    single = {"epochs": 1, "num_minibatches": 1} if algorithm in (PPO, AsyncPPO) else {}
+    learner = Learner(a_task(algorithm=algorithm(**bonus, **single), rate=0.5, anneal_steps=24), VECTOR)
+    for batch, position, coefficient in zip(batches(VECTOR, 4), (0, 12, 24, 36), (0.4, 0.25, 0.1, 0.1), strict=True):
+        found = learner.update(batch, AloneLink(), position)
+        assert found["loss"] == pytest.approx(found["policy_loss"] - coefficient * found["entropy"], rel=1e-4, abs=1e-6)
 
 
 def test_what_is_reported_is_the_mean_over_the_minibatches() -> None:

@@ -18,6 +18,19 @@ def test_the_rate_falls_linearly_to_its_final_fraction(steps: int, rate: float) 
     assert plan.rate(steps) == pytest.approx(rate)
 
 
+def test_the_schedule_is_over_after_its_steps() -> None:
+    plan = a_task(anneal_steps=1000).optimization
+    assert [plan.progress(steps) for steps in (0, 250, 1000, 1001)] == [0.0, 0.25, 1.0, 1.0]
+    assert a_task().optimization.progress(10**9) == 0.0  # no schedule
+
+
+def test_the_rate_may_fall_later() -> None:
+    # constant for the first 200 of 1,000 steps, then from 0.4 to 0 in 800: 0.1 in every 200
+    plan = replace(a_task(rate=0.4, anneal_steps=1000).optimization, anneal_from=0.2)
+    found = [plan.rate(steps) for steps in (0, 200, 400, 800, 1000, 2000)]
+    assert found == pytest.approx([0.4, 0.4, 0.3, 0.1, 0.0, 0.0])
+
+
 def test_no_schedule_keeps_the_rate() -> None:
     assert a_task(rate=0.4).optimization.rate(10**9) == 0.4
 

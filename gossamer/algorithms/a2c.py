@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
-from gossamer.algorithms.base import PolicyGradient, evaluate, observe, return_scaling
+from gossamer.algorithms.base import ENTROPY_FINAL, PolicyGradient, annealed, evaluate, observe, return_scaling
 from gossamer.data import Trajectory
 from gossamer.losses import Loss, a2c
 from gossamer.options import option, options
@@ -22,7 +22,11 @@ class A2C(PolicyGradient):
     gae_lambda: float = option("Lambda of returns and advantages; 1: n-step returns.", 1.0, least=0, most=1)
     value_coef: float = option("Weight of the value loss.", 0.5, least=0)
     entropy_coef: float = option("Weight of the entropy bonus.", 0.01, least=0)
+    entropy_final_fraction: float = option(ENTROPY_FINAL, 1.0, least=0, most=1)
     loss_scale: float = option("Factor of the whole loss (PAAC: 5, tuned for sums over 5 steps).", 1.0, above=0)
+
+    def at(self, progress: float) -> A2C:
+        return annealed(self, progress)
 
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
         # On policy, the values computed when acting are valid targets; the second forward pass is for the gradient.

@@ -11,7 +11,16 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from gossamer.algorithms.base import PolicyGradient, corrected, evaluate_to_end, observe, own_rewards, return_scaling
+from gossamer.algorithms.base import (
+    ENTROPY_FINAL,
+    PolicyGradient,
+    annealed,
+    corrected,
+    evaluate_to_end,
+    observe,
+    own_rewards,
+    return_scaling,
+)
 from gossamer.algorithms.minibatches import advantages, minibatches
 from gossamer.algorithms.target import add_target, target_of
 from gossamer.data import Trajectory
@@ -42,6 +51,7 @@ class AsyncPPO(PolicyGradient):
     c_bar: float = option("Importance weights that multiply along the rollout are at most this.", 1.0, least=0)
     value_coef: float = option("Weight of the value loss.", 1.0, least=0)
     entropy_coef: float = option("Weight of the entropy bonus.", 0.01, least=0)
+    entropy_final_fraction: float = option(ENTROPY_FINAL, 1.0, least=0, most=1)
     clip_range: float = option("The probability ratio is clipped to 1 +- this.", 0.3, above=0)
     epochs: int = option("Passes over each batch at a time.", 1, least=1, most=1000)
     num_minibatches: int = option("Minibatches per pass.", 4, least=1, most=65_536)
@@ -60,6 +70,9 @@ class AsyncPPO(PolicyGradient):
         if self.target_period:
             add_target(model)
         return model
+
+    def at(self, progress: float) -> AsyncPPO:
+        return annealed(self, progress)
 
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
         trace, advantage, log_old = self._trace(target_of(model, self.target_period), batch)

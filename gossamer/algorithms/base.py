@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Protocol, runtime_checkable
+from dataclasses import replace
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,8 @@ from gossamer.losses import Loss
 from gossamer.networks import ActorCritic, Network, Recurrent
 from gossamer.returns import VTrace, vtrace
 from gossamer.spaces import Spec
+
+ENTROPY_FINAL = "Final weight of the entropy bonus, as a fraction of the initial one; falls as the learning rate does."
 
 
 @runtime_checkable
@@ -44,6 +47,14 @@ class Algorithm(Protocol):
         """Yield one loss per optimizer step. The caller takes the step before it requests the next loss."""
 
 
+@runtime_checkable
+class Scheduled(Protocol):
+    """An algorithm with hyperparameters that change during a run."""
+
+    def at(self, progress: float) -> Algorithm:
+        """The algorithm for one batch. `progress`: how much of the learning rate's schedule is over, 0 to 1."""
+
+
 class PolicyGradient:
     """Base of algorithms that learn a policy and its value: network and acting are here, their losses differ."""
 
@@ -62,6 +73,33 @@ class PolicyGradient:
     def value(self, model: nn.Module, obs: Tensor, state: Tree) -> Tensor:
         """See `Algorithm`."""
         return critic(model, obs, state)
+
+
+def scheduled(algorithm: Algorithm, progress: float) -> Algorithm:
+    """The algorithm for one batch: see `Scheduled.at`."""
+    return algorithm.at(progress) if isinstance(algorithm, Scheduled) else algorithm
+
+
+class Entropic(Protocol):
+    """The options of `annealed`, which a dataclass has."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def entropy_coef(self) -> float: ...
+    @property
+    def entropy_final_fraction(self) -> float: ...
+
+
+E = TypeVar("E", bound=Entropic)
+
+
+def annealed(algorithm: E, progress: float) -> E:
+    """The algorithm with the entropy bonus of this part of the schedule, 0 to 1. It falls linearly."""
+    if algorithm.entropy_final_fraction == 1:
+        return algorithm
+    factor = 1 + (algorithm.entropy_final_fraction - 1) * progress
+    return replace(algorithm, entropy_coef=algorithm.entropy_coef * factor)
 
 
 def actor_critic(spec: Spec, network: Network) -> nn.Module:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
-from gossamer.algorithms.base import PolicyGradient, observe, return_scaling
+from gossamer.algorithms.base import ENTROPY_FINAL, PolicyGradient, annealed, observe, return_scaling
 from gossamer.algorithms.minibatches import advantages, minibatches
 from gossamer.data import Trajectory
 from gossamer.losses import Loss, ppo
@@ -23,10 +23,14 @@ class PPO(PolicyGradient):
     gae_lambda: float = option("Lambda of returns and advantages (GAE).", 0.95, least=0, most=1)
     value_coef: float = option("Weight of the value loss.", 1.0, least=0)
     entropy_coef: float = option("Weight of the entropy bonus.", 0.01, least=0)
+    entropy_final_fraction: float = option(ENTROPY_FINAL, 1.0, least=0, most=1)
     clip_range: float = option("The probability ratio is clipped to 1 +- this.", 0.3, above=0)
     epochs: int = option("Passes over each rollout.", 3, least=1, most=1000)
     num_minibatches: int = option("Minibatches per epoch.", 4, least=1, most=65_536)
     normalize_advantage: bool = option("To mean 0, deviation 1 in each minibatch (with memory: batch).", False)
+
+    def at(self, progress: float) -> PPO:
+        return annealed(self, progress)
 
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
         target = lambda_returns(batch.reward, batch.discount, batch.value, self.gae_lambda)

@@ -7,7 +7,16 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
-from gossamer.algorithms.base import PolicyGradient, corrected, evaluate_to_end, observe, own_rewards, return_scaling
+from gossamer.algorithms.base import (
+    ENTROPY_FINAL,
+    PolicyGradient,
+    annealed,
+    corrected,
+    evaluate_to_end,
+    observe,
+    own_rewards,
+    return_scaling,
+)
 from gossamer.data import Trajectory
 from gossamer.losses import Loss, a2c
 from gossamer.options import option, options
@@ -25,7 +34,11 @@ class VTrace(PolicyGradient):
     c_bar: float = option("Importance weights that multiply along the rollout are at most this.", 1.0, least=0)
     value_coef: float = option("Weight of the value loss.", 0.5, least=0)
     entropy_coef: float = option("Weight of the entropy bonus.", 0.01, least=0)
+    entropy_final_fraction: float = option(ENTROPY_FINAL, 1.0, least=0, most=1)
     loss_scale: float = option("Factor of the whole loss (IMPALA: 640, which sums over 32 x 20 steps).", 1.0, above=0)
+
+    def at(self, progress: float) -> VTrace:
+        return annealed(self, progress)
 
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
         reward = own_rewards(model, batch, self.gamma)

@@ -212,6 +212,7 @@ def _task(config: Config, where: str, sharing: int) -> Task:
             anneal_steps=config.run.steps if plan.anneal_steps is None else plan.anneal_steps,
             final_fraction=plan.final_fraction,
             max_grad_norm=plan.max_grad_norm,
+            anneal_from=plan.anneal_from,
         ),
         rollout_length=config.run.rollout_length,
         seed=config.run.seed,

@@ -93,6 +93,7 @@ class Keywords(TypedDict, total=False):
     gae_lambda: float
     value_coef: float
     entropy_coef: float
+    entropy_final_fraction: float
     loss_scale: float
     clip_range: float
     epochs: int
@@ -118,6 +119,7 @@ class Keywords(TypedDict, total=False):
     # optimizers
     learning_rate: float
     anneal_steps: int
+    anneal_from: float
     final_fraction: float
     max_grad_norm: float
     epsilon: float

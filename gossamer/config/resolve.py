@@ -174,6 +174,9 @@ class Composition:
             raise UserError(f"--replay-size {user['replay_size']}: has no effect without --replay-share")
         if user.get("surrogate") == "impact" and not values.get("target_period", 1):
             raise UserError("--surrogate impact: needs a target network; add --target-period BATCHES")
+        for name in ("anneal_from", "entropy_final_fraction"):
+            if name in user and not values["anneal_steps"]:
+                raise UserError(f"{flag(name)} {user[name]}: has no effect with --anneal-steps 0")
         for name in ("eval_episodes", "eval_protocol"):
             if name in user and not values["eval_every"]:
                 raise UserError(f"{flag(name)} {user[name]}: no evaluations without --eval-every STEPS")

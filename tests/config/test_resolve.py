@@ -350,7 +350,9 @@ def test_a2c_becomes_its_task() -> None:
             loss_scale=0.5,
             learning_rate=0.4,
             anneal_steps=300,
+            anneal_from=0.3,
             final_fraction=0.2,
+            entropy_final_fraction=0.4,
             max_grad_norm=0.1,
             rollout_length=11,
             steps=12,
@@ -360,9 +362,12 @@ def test_a2c_becomes_its_task() -> None:
             device="cpu",
         )
     )
-    assert made.algorithm == A2C(gamma=0.9, gae_lambda=0.8, value_coef=0.7, entropy_coef=0.6, loss_scale=0.5)
+    assert made.algorithm == A2C(
+        gamma=0.9, gae_lambda=0.8, value_coef=0.7, entropy_coef=0.6, entropy_final_fraction=0.4, loss_scale=0.5
+    )
     plan = made.optimization
-    assert (plan.learning_rate, plan.anneal_steps, plan.final_fraction, plan.max_grad_norm) == (0.4, 300, 0.2, 0.1)
+    assert (plan.learning_rate, plan.anneal_steps, plan.anneal_from) == (0.4, 300, 0.3)
+    assert (plan.final_fraction, plan.max_grad_norm) == (0.2, 0.1)
     assert (made.rollout_length, made.seed, made.threads, made.device) == (11, 13, 3, "cpu")
     assert (made.network.torso, made.network.dtype) == (auto, torch.float32)
     assert (made.network.input_scale, made.network.centre, made.network.orthogonal) == (1.0, False, True)
@@ -568,6 +573,11 @@ def test_weights_along_a_rollout_are_at_most_those_of_a_step() -> None:
     ("options", "told"),
     [
         ({"action_bounds": "clip"}, "--action-bounds clip: the actions of CartPole-v1 are not continuous"),
+        ({"anneal_from": 0.5, "anneal_steps": 0}, "--anneal-from 0.5: has no effect with --anneal-steps 0"),
+        (
+            {"entropy_final_fraction": 0.1, "anneal_steps": 0},
+            "--entropy-final-fraction 0.1: has no effect with --anneal-steps 0",
+        ),
         ({"eval_episodes": 5}, "--eval-episodes 5: no evaluations without --eval-every STEPS"),
         ({"eval_protocol": "noop", "eval_every": 0}, "--eval-protocol noop: no evaluations without --eval-every STEPS"),
     ],
