@@ -54,7 +54,9 @@ class OptimizationOptions:
         "Steps over which the learning rate falls linearly; 0: constant.", None, least=0, most=10**15, measure="steps",
         unset="the run's steps",
     )  # fmt: skip
-    anneal_from: float = option("Fraction of these steps before it begins to fall.", 0.0, least=0, below=1)
+    anneal_from: float = option(
+        "Fraction of --anneal-steps before the learning rate begins to fall.", 0.0, least=0, below=1
+    )
     final_fraction: float = option("Final learning rate, as a fraction of the initial one.", 0.1, least=0, most=1)
     max_grad_norm: float = option("Maximum global norm of the gradients; larger ones are clipped.", 0.5, above=0)
 
