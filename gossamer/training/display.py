@@ -88,13 +88,13 @@ def lags(progress: Progress, width: int) -> str:
     """A histogram of policy lag over the whole run, at most `width` columns wide; nothing where there is no lag."""
     counts = dict(progress.lag)
     greatest = max(counts, default=0)
-    if not greatest:
+    if greatest <= 0:
         return ""
     end = f"{greatest:,} updates"
     columns = min(greatest + 1, max(2, width - len(end) - 3))
     bins = [0] * columns
     for lag, count in counts.items():
-        bins[lag * columns // (greatest + 1)] += count
+        bins[max(0, lag) * columns // (greatest + 1)] += count  # below 0: acted before the learner fell back
     most = max(bins)
     shown = "".join(BLOCKS[count * (len(BLOCKS) - 1) // most] if count else " " for count in bins)
     return f"0 {shown} {end}"

@@ -199,7 +199,10 @@ class RunObserver:
         """Take back leases of workers that have been away for long: whether there were any. What such a worker reports
         for them when it comes back does not count."""
         late = [worker for worker, since in self._away.items() if self.now() - since >= FENCE_SECONDS]
-        return sum([self.budget.release(worker) for worker in late]) > 0
+        released = {worker: steps for worker in late if (steps := self.budget.release(worker))}
+        for worker, steps in released.items():
+            self.log(f"{worker} is away; {steps:,} steps that it has not reported are acted by others")
+        return bool(released)
 
     def save(self, name: str, state: Any) -> None:
         with self._lock:

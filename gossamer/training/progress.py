@@ -33,6 +33,7 @@ class Progress:
     frames_per_step: int
     now: Callable[[], float] = time.monotonic
     steps: int = 0  # environment steps acted that count, of all workers
+    uncounted: int = 0  # environment steps reported after others had acted in their place
     learned: int = 0  # environment steps learned from, each counted once
     reused: int = 0  # environment steps learned from once more
     updates: int = 0  # optimizer steps of all members
@@ -80,6 +81,7 @@ class Progress:
         if not self._marks:
             self._marks.append((self._acting_since, self.steps))
         self.steps += counted
+        self.uncounted += report.steps - counted
         self.learned += report.learned
         self.reused += report.reused
         for lag, trajectories in report.lag.items():
@@ -197,6 +199,7 @@ class Progress:
     def _state(self) -> dict[str, Any]:
         return {
             "steps": self.steps,
+            "uncounted": self.uncounted,
             "learned": self.learned,
             "reused": self.reused,
             "lag": [list(pair) for pair in sorted(self.lag.items())],
@@ -213,9 +216,9 @@ class Progress:
     def give_back(self) -> int:
         """Uncount the steps that have been acted and not learned from, because what held them is lost; how many.
         Steps that were learned from before their actor had reported them count as acted."""
-        lost = max(0, self.steps - self.learned)
-        self.steps = self.learned
-        return lost
+        before, counted = self.steps, self.learned - self.uncounted
+        self.steps = max(counted, min(before, self.learned))
+        return max(0, before - self.steps)
 
     def recount(self, episodes: int) -> None:
         """Uncount episodes that are not on record: so many are. The others ended within steps that were given back."""
@@ -229,7 +232,7 @@ class Progress:
             counts = [*state["counts"].values(), *state.get("again", {}).values()]
             state = {**state, "steps": sum(c[0] for c in counts), "updates": sum(c[1] for c in counts)}
         self.steps, self.updates = int(state["steps"]), int(state["updates"])
-        self.learned = int(state.get("learned", self.steps))
+        self.learned, self.uncounted = int(state.get("learned", self.steps)), int(state.get("uncounted", 0))
         self.reused, self.lag = int(state.get("reused", 0)), Counter(dict(state.get("lag", [])))
         self.waiting = Counter(dict(state.get("waiting", [])))
         self.episodes, self.elapsed_before = int(state["episodes"]), float(state["elapsed"])

@@ -119,6 +119,8 @@ def test_the_panel_has_a_histogram_of_the_whole_run_s_lag() -> None:
     assert lags(shown, 40) == ""  # no lag at all
     shown.update("learn", Report(0, 10, 1, lag={1: 1, 3: 7}), 0)
     assert lags(shown, 40) == "0 ▄▂ █ 3 updates"
+    shown.update("learn", Report(0, 10, 1, lag={-5: 4}), 0)  # a learner went on from an older version: 3 + 4 of 7
+    assert lags(shown, 40) == "0 █▂ █ 3 updates"
     shown.update("learn", Report(0, 10, 1, lag=dict.fromkeys(range(200), 1)), 0)
     for width in (20, 40, 300):
         assert len(lags(shown, width)) <= width

@@ -390,6 +390,15 @@ def test_steps_in_flight_are_given_back_and_those_learned_from_before_they_were_
         assert progress.steps == learned
 
 
+def test_steps_that_others_acted_in_the_place_of_do_not_count_after_a_resume_either() -> None:
+    progress, _ = begun()
+    progress.update("m0", Report(10, 10, 1), 10)
+    progress.update("m1", Report(10, 10, 1), 0)  # it came back after its lease had been taken from it
+    again, _ = begun()
+    again.load_state_dict(progress.state_dict())
+    assert (again.give_back(), again.steps, again.uncounted) == (0, 10, 10)
+
+
 def test_episodes_that_are_not_on_record_are_uncounted() -> None:
     progress, _ = begun()
     progress.update("m", Report(10, episodes=tuple(Episode(float(i), 1) for i in range(8))), 10)
