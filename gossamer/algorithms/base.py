@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,9 @@ from gossamer.networks import ActorCritic, Network, Recurrent
 from gossamer.returns import VTrace, vtrace
 from gossamer.spaces import Spec
 
-ENTROPY_FINAL = "Final weight of the entropy bonus, as a fraction of the initial one; falls as the learning rate does."
+ENTROPY_FINAL = (
+    "Final weight of the entropy bonus, as a fraction of the initial one; it falls over --anneal-steps, too."
+)
 
 
 @runtime_checkable
@@ -81,9 +83,7 @@ def scheduled(algorithm: Algorithm, progress: float) -> Algorithm:
 
 
 class Entropic(Protocol):
-    """The options of `annealed`, which a dataclass has."""
-
-    __dataclass_fields__: ClassVar[dict[str, Any]]
+    """The options of `annealed`."""
 
     @property
     def entropy_coef(self) -> float: ...
@@ -95,11 +95,12 @@ E = TypeVar("E", bound=Entropic)
 
 
 def annealed(algorithm: E, progress: float) -> E:
-    """The algorithm with the entropy bonus of this part of the schedule, 0 to 1. It falls linearly."""
+    """A copy of the algorithm with the entropy bonus of this part of the schedule, 0 to 1. It falls linearly."""
     if algorithm.entropy_final_fraction == 1:
         return algorithm
-    factor = 1 + (algorithm.entropy_final_fraction - 1) * progress
-    return replace(algorithm, entropy_coef=algorithm.entropy_coef * factor)
+    factor, due = 1 + (algorithm.entropy_final_fraction - 1) * progress, copy.copy(algorithm)
+    object.__setattr__(due, "entropy_coef", algorithm.entropy_coef * factor)  # it is frozen
+    return due
 
 
 def actor_critic(spec: Spec, network: Network) -> nn.Module:

@@ -51,11 +51,11 @@ class OptimizationOptions:
 
     learning_rate: float = option("Initial learning rate.", 1e-3, above=0)
     anneal_steps: int | None = option(
-        "Steps over which the learning rate falls linearly; 0: constant.", None, least=0, most=10**15, measure="steps",
+        "Steps until the learning rate has fallen, linearly; 0: constant.", None, least=0, most=10**15, measure="steps",
         unset="the run's steps",
     )  # fmt: skip
     anneal_from: float = option(
-        "Fraction of --anneal-steps before the learning rate begins to fall.", 0.0, least=0, below=1
+        "Fraction of --anneal-steps before learning rate and entropy bonus begin to fall.", 0.0, least=0, below=1
     )
     final_fraction: float = option("Final learning rate, as a fraction of the initial one.", 0.1, least=0, most=1)
     max_grad_norm: float = option("Maximum global norm of the gradients; larger ones are clipped.", 0.5, above=0)

@@ -170,16 +170,25 @@ class Composition:
             raise UserError(
                 f"--action-bounds {user['action_bounds']}: the actions of {self.env.name} are not continuous"
             )
-        if "replay_size" in user and not values.get("replay_share", 1):
+        changed = self._changed()
+        if "replay_size" in changed and not values.get("replay_share", 1):
             raise UserError(f"--replay-size {user['replay_size']}: has no effect without --replay-share")
         if user.get("surrogate") == "impact" and not values.get("target_period", 1):
             raise UserError("--surrogate impact: needs a target network; add --target-period BATCHES")
-        for name in ("anneal_from", "entropy_final_fraction"):
-            if name in user and not values["anneal_steps"]:
+        for name in sorted(changed & {"anneal_from", "entropy_final_fraction"}):
+            if not values["anneal_steps"]:
                 raise UserError(f"{flag(name)} {user[name]}: has no effect with --anneal-steps 0")
+        if "entropy_final_fraction" in changed and not values.get("entropy_coef", 1):
+            fraction = user["entropy_final_fraction"]
+            raise UserError(f"--entropy-final-fraction {fraction}: has no effect with --entropy-coef 0")
         for name in ("eval_episodes", "eval_protocol"):
             if name in user and not values["eval_every"]:
                 raise UserError(f"{flag(name)} {user[name]}: no evaluations without --eval-every STEPS")
+
+    def _changed(self) -> set[str]:
+        """The given options that differ from their part's default. A part that was copied has all options given."""
+        standard = {name: value for kind in self.kinds.values() for name, value in defaults(kind).items()}
+        return {name for name, value in self.choices.options.items() if value != standard.get(name)}
 
 
 def build(kinds: Mapping[str, type], values: Mapping[str, Any], *, env: str, preset: str) -> Config:

@@ -16,7 +16,7 @@ from torch import nn
 from torch.optim import Adam
 
 from gossamer.algorithms import A2C, PPO, VTrace
-from gossamer.architectures import GALA, IMPALA
+from gossamer.architectures import APPO, GALA, IMPALA
 from gossamer.config.build import (
     check_batch,
     check_effect,
@@ -71,6 +71,8 @@ def test_pictures_with_memory_have_smaller_steps_unless_options_are_given() -> N
     plain, memory = values("catch-pixels", algorithm="ppo"), values("catch-pixels", algorithm="ppo", memory="lstm")
     assert memory.learning_rate < plain.learning_rate
     assert (plain.epochs, memory.epochs, memory.num_minibatches) == (3, 4, 4)
+    assert (plain.anneal_from, plain.final_fraction, plain.entropy_final_fraction) == (0.35, 0.05, 0.1)
+    assert (memory.anneal_from, memory.final_fraction, memory.entropy_final_fraction) == (0.0, 0.1, 1.0)
     assert values("catch-pixels", algorithm="ppo", memory="lstm", epochs=2).epochs == 2
     assert values("catch", algorithm="ppo", memory="lstm").learning_rate == plain.learning_rate  # vectors
 
@@ -562,6 +564,12 @@ def test_options_of_appo_that_lack_another_one(options: dict[str, Any], told: st
     assert configure("appo", env="catch", replay_share=0.5, target_period=2, **options)
 
 
+def test_a_part_that_was_copied_has_its_defaults_given_and_is_not_refused_for_them() -> None:
+    assert configure(replace(APPO(), num_envs=32), env="catch").architecture.replay_share == 0
+    changed = replace(PPO(), clip_range=0.1)
+    assert configure("paac", env="catch", algorithm=changed, anneal_steps=0).algorithm.entropy_final_fraction == 1
+
+
 def test_weights_along_a_rollout_are_at_most_those_of_a_step() -> None:
     with pytest.raises(UserError, match=r"^--c-bar 3: must be at most --rho-bar 1$"):
         configure("impala", env="catch", c_bar=3.0)
@@ -577,6 +585,10 @@ def test_weights_along_a_rollout_are_at_most_those_of_a_step() -> None:
         (
             {"entropy_final_fraction": 0.1, "anneal_steps": 0},
             "--entropy-final-fraction 0.1: has no effect with --anneal-steps 0",
+        ),
+        (
+            {"entropy_final_fraction": 0.1, "entropy_coef": 0.0},
+            "--entropy-final-fraction 0.1: has no effect with --entropy-coef 0",
         ),
         ({"eval_episodes": 5}, "--eval-episodes 5: no evaluations without --eval-every STEPS"),
         ({"eval_protocol": "noop", "eval_every": 0}, "--eval-protocol noop: no evaluations without --eval-every STEPS"),
