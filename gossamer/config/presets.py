@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from gossamer.algorithms import A2C, PPO, AsyncPPO, VTrace
 from gossamer.architectures import APPO, GALA, IMPALA, PAAC, PALA
@@ -33,10 +34,10 @@ from gossamer.optim import Adam
 from gossamer.options import given
 
 
-def _asynchronous(layer: Layer, kind: str) -> Layer:
-    """PPO's layer for asynchronous PPO, which has all of its options."""
+def _asynchronous(layer: Layer, kind: str, *more: Any) -> Layer:
+    """PPO's layer for asynchronous PPO, which has all of its options. `more`: parts that change some of them."""
     parts = tuple(AsyncPPO(**given(part)) if isinstance(part, PPO) else part for part in layer.parts)
-    return Layer(f"the settings of PPO on {kind}", parts, layer.rules)
+    return Layer(f"the settings of PPO on {kind}", (*parts, *more), layer.rules)
 
 
 PIXELS = Layer("pictures", (NetworkOptions(torso="auto", input="background"), Adam(epsilon=1e-5)))
@@ -54,13 +55,12 @@ PPO_PIXELS = Layer(
             gae_lambda=0.95,
             value_coef=1.0,
             entropy_coef=0.03,
-            entropy_final_fraction=0.1,
             clip_range=0.3,
             epochs=3,
             num_minibatches=8,
             normalize_advantage=True,
         ),
-        OptimizationOptions(learning_rate=1e-3, anneal_from=0.35, final_fraction=0.05, max_grad_norm=10.0),
+        OptimizationOptions(learning_rate=1e-3, final_fraction=0.1, max_grad_norm=10.0),
     ),
     (small_steps_with_memory,),
 )
@@ -171,7 +171,12 @@ TUNED = {
     ("vtrace", "pixels"): VTRACE_PIXELS,
     ("vtrace", "vector"): VTRACE_VECTOR,
     ("vtrace", "continuous"): VTRACE_CONTINUOUS,
-    ("appo", "pixels"): _asynchronous(PPO_PIXELS, "pictures"),
+    ("appo", "pixels"): _asynchronous(
+        PPO_PIXELS,
+        "pictures, with a schedule tuned on Pong",
+        AsyncPPO(entropy_final_fraction=0.1),
+        OptimizationOptions(anneal_from=0.35, final_fraction=0.05),
+    ),
     ("appo", "vector"): _asynchronous(PPO_VECTOR, "vectors"),
     ("appo", "continuous"): _asynchronous(PPO_CONTINUOUS, "continuous actions"),
 }

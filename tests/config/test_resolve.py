@@ -71,10 +71,19 @@ def test_pictures_with_memory_have_smaller_steps_unless_options_are_given() -> N
     plain, memory = values("catch-pixels", algorithm="ppo"), values("catch-pixels", algorithm="ppo", memory="lstm")
     assert memory.learning_rate < plain.learning_rate
     assert (plain.epochs, memory.epochs, memory.num_minibatches) == (3, 4, 4)
-    assert (plain.anneal_from, plain.final_fraction, plain.entropy_final_fraction) == (0.35, 0.05, 0.1)
-    assert (memory.anneal_from, memory.final_fraction, memory.entropy_final_fraction) == (0.0, 0.1, 1.0)
     assert values("catch-pixels", algorithm="ppo", memory="lstm", epochs=2).epochs == 2
     assert values("catch", algorithm="ppo", memory="lstm").learning_rate == plain.learning_rate  # vectors
+
+
+def test_asynchronous_ppo_on_pictures_has_a_schedule_of_its_own_unless_it_has_memory() -> None:
+    def schedule(env: str, algorithm: str, **given: Any) -> tuple[float, float, float]:
+        made = values(env, algorithm=algorithm, **given)
+        return made.anneal_from, made.final_fraction, made.entropy_final_fraction
+
+    assert schedule("catch-pixels", "appo") == (0.35, 0.05, 0.1)
+    assert schedule("catch-pixels", "appo", entropy_final_fraction=0.5) == (0.35, 0.05, 0.5)
+    without = (("catch-pixels", "ppo", {}), ("catch", "appo", {}), ("catch-pixels", "appo", {"memory": "lstm"}))
+    assert [schedule(env, algorithm, **given) for env, algorithm, given in without] == [(0.0, 0.1, 1.0)] * 3
 
 
 @pytest.mark.parametrize("architecture", ["gala", "pala"])
