@@ -132,7 +132,7 @@ def test_with_crashes_the_steps_acted_are_the_budget_exactly(name: str, seeds: r
         crashes += len(simulation.crashes)
         budget = watch.inner.budget
         assert (budget.acted, budget.missing, budget.granted) == (LEASE * 80, 0, LEASE * 80)
-        assert watch.reported.total() == budget.acted + budget.unleased
+        assert watch.reported.total() == budget.acted + watch.inner.progress.uncounted
         assert watch.leased.total() >= budget.acted
         assert watch.inner.progress.steps == budget.acted
         watch.inner.recorder.close()

@@ -14,7 +14,6 @@ class Budget:
 
     def __init__(self, total: int, acted: int = 0) -> None:
         self.total, self.acted = total, acted
-        self.unleased = 0  # steps reported beyond what was leased, after a lease had been taken back; not in `acted`
         self._leased = Counter[str]()  # worker -> steps leased and not reported yet
         self._acting = set[str]()  # workers that have leased steps
 
@@ -49,11 +48,10 @@ class Budget:
         return self._leased[worker] > 0
 
     def report(self, worker: str, steps: int) -> int:
-        """The worker has acted so many steps; how many of them count."""
+        """The worker has acted so many steps; how many of them count: not those whose lease was taken back."""
         counted = min(steps, self._leased[worker])
         self._leased[worker] -= counted
         self.acted += counted
-        self.unleased += steps - counted
         return counted
 
     def release(self, worker: str) -> int:

@@ -94,7 +94,7 @@ def lags(progress: Progress, width: int) -> str:
     columns = min(greatest + 1, max(2, width - len(end) - 3))
     bins = [0] * columns
     for lag, count in counts.items():
-        bins[max(0, lag) * columns // (greatest + 1)] += count  # below 0: acted before the learner fell back
+        bins[max(0, lag) * columns // (greatest + 1)] += count  # below 0 after a learner restarted
     most = max(bins)
     shown = "".join(BLOCKS[count * (len(BLOCKS) - 1) // most] if count else " " for count in bins)
     return f"0 {shown} {end}"

@@ -117,11 +117,11 @@ def test_a_phase_is_shown_until_a_member_reports(tmp_path: Path) -> None:
 def test_steps_count_once_and_only_those_that_were_leased(tmp_path: Path) -> None:
     kept = Kept(tmp_path)
     kept.observer.report("m", Report(STEPS, STEPS, 1))
-    assert (kept.progress.steps, kept.progress.learned, kept.observer.budget.unleased) == (0, STEPS, STEPS)
+    assert (kept.progress.steps, kept.progress.learned, kept.progress.uncounted) == (0, STEPS, STEPS)
     positions = [kept.claim("m") for _ in range(2)]
     assert positions == [0, STEPS]
     kept.observer.report("m", Report(3 * STEPS, 3 * STEPS, 1))
-    assert (kept.progress.steps, kept.observer.budget.unleased) == (2 * STEPS, 2 * STEPS)
+    assert (kept.progress.steps, kept.progress.uncounted) == (2 * STEPS, 2 * STEPS)
 
 
 def test_what_a_worker_that_died_had_not_reported_is_told(tmp_path: Path) -> None:
