@@ -9,14 +9,14 @@ from functools import cached_property
 from typing import Any, get_type_hints
 
 from gossamer.algorithms import Algorithm
+from gossamer.config.checks import check_effects, check_together
 from gossamer.config.config import Architecture, Config, Control, OptimizationOptions, RunOptions
 from gossamer.config.elsewhere import suggestion
-from gossamer.config.layers import Layer, batch_envs
+from gossamer.config.layers import Layer
 from gossamer.config.names import (
     ALGORITHMS,
     ARCHITECTURES,
     NAMED,
-    NETWORKS,
     OF_ARCHITECTURE,
     OPTIMIZERS,
     PRESETS,
@@ -28,8 +28,6 @@ from gossamer.config.presets import layers
 from gossamer.config.probe import probe
 from gossamer.envs import catalogue
 from gossamer.envs.atari import Atari
-from gossamer.envs.base import EnvFactory
-from gossamer.envs.gym import Custom, Gym
 from gossamer.envs.options import AtariOptions, GymOptions, kind_of
 from gossamer.errors import UserError, near
 from gossamer.networks import NetworkOptions
@@ -158,37 +156,12 @@ class Composition:
         values = self.values()
         self._check_effects(values)
         made = build(self.kinds, values, env=self.choices.env, preset=self.choices.preset)
-        _check_together(made, self.env)
+        check_together(made, self.env)
         return made
 
     def _check_effects(self, values: Mapping[str, Any]) -> None:
-        """A given option must not be without any effect because of another one, or of the environment."""
-        user = self.choices.options
-        if "c_bar" in user and values["c_bar"] > values["rho_bar"]:
-            raise UserError(f"--c-bar {values['c_bar']:g}: must be at most --rho-bar {values['rho_bar']:g}")
-        if "action_bounds" in user and not self.continuous:
-            raise UserError(
-                f"--action-bounds {user['action_bounds']}: the actions of {self.env.name} are not continuous"
-            )
-        changed = self._changed()
-        if "replay_size" in changed and not values.get("replay_share", 1):
-            raise UserError(f"--replay-size {user['replay_size']}: has no effect without --replay-share")
-        if user.get("surrogate") == "impact" and not values.get("target_period", 1):
-            raise UserError("--surrogate impact: needs a target network; add --target-period BATCHES")
-        for name in sorted(changed & {"anneal_from", "entropy_final_fraction"}):
-            if not values["anneal_steps"]:
-                raise UserError(f"{flag(name)} {user[name]}: has no effect with --anneal-steps 0")
-        if "entropy_final_fraction" in changed and not values.get("entropy_coef", 1):
-            fraction = user["entropy_final_fraction"]
-            raise UserError(f"--entropy-final-fraction {fraction}: has no effect with --entropy-coef 0")
-        for name in ("eval_episodes", "eval_protocol"):
-            if name in user and not values["eval_every"]:
-                raise UserError(f"{flag(name)} {user[name]}: no evaluations without --eval-every STEPS")
-
-    def _changed(self) -> set[str]:
-        """The given options that differ from their part's default. A part that was copied has all options given."""
         standard = {name: value for kind in self.kinds.values() for name, value in defaults(kind).items()}
-        return {name for name, value in self.choices.options.items() if value != standard.get(name)}
+        check_effects(self.choices.options, values, standard, self.env.name, continuous=self.continuous)
 
 
 def build(kinds: Mapping[str, type], values: Mapping[str, Any], *, env: str, preset: str) -> Config:
@@ -268,32 +241,3 @@ def _built_in() -> Iterable[tuple[str, type]]:
     for known in (ARCHITECTURES, ALGORITHMS, OPTIMIZERS):
         for name in known:
             yield name, load(name, name, known)
-
-
-def _check_together(config: Config, env: EnvFactory) -> None:
-    """Check conditions on several options together."""
-    values = {name: getattr(part, each.name) for part in config.parts for name, each in declared(type(part)).items()}
-    envs, length, torso = values.get("num_envs", 0), values["rollout_length"], values["network"]
-    batch = batch_envs(values) if envs else 0
-    minibatches, workers = values.get("num_minibatches", 1), values.get("env_workers", 0)
-    if "num_envs" in values and batch * length < minibatches:
-        raise UserError(
-            f"--num-minibatches {minibatches}: a batch has only {batch * length} steps "
-            f"(of {batch} environments, --rollout-length {length})"
-        )
-    if values.get("message_format") == "int8" and (values["normalize_observations"] or values["normalize_returns"]):
-        raise UserError("--message-format int8: too coarse for the statistics of --normalize-...; use bf16 or fp32")
-    if values["memory"] != "none" and values["separate_critic"]:
-        raise UserError("--separate-critic: not available with --memory, which both heads share")
-    if values["memory"] != "none" and "num_envs" in values and batch < minibatches:
-        raise UserError(
-            f"--num-minibatches {minibatches}: with --memory, a minibatch consists of whole rollouts of environments: "
-            f"at most {batch}"
-        )
-    if isinstance(env, Gym | Custom) and envs % max(1, workers):
-        raise UserError(f"--env-workers {workers}: must divide --num-envs {envs}: all workers step equally many")
-    if torso not in NETWORKS and ":" not in torso:
-        raise UserError(
-            f"--network {torso}: no such network{near(torso, NETWORKS)}; "
-            f"available: {', '.join(NETWORKS)}, or module:factory"
-        )

@@ -591,6 +591,7 @@ def test_weights_along_a_rollout_are_at_most_those_of_a_step() -> None:
     [
         ({"action_bounds": "clip"}, "--action-bounds clip: the actions of CartPole-v1 are not continuous"),
         ({"anneal_from": 0.5, "anneal_steps": 0}, "--anneal-from 0.5: has no effect with --anneal-steps 0"),
+        ({"anneal_from": 0.5, "final_fraction": 1.0}, "--anneal-from 0.5: has no effect with --final-fraction 1"),
         (
             {"entropy_final_fraction": 0.1, "anneal_steps": 0},
             "--entropy-final-fraction 0.1: has no effect with --anneal-steps 0",
