@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gossamer.config.config import Config, Control
-from gossamer.config.file import to_dict
 from gossamer.config.names import ALGORITHMS, name_of
 from gossamer.data import Tree
 from gossamer.diagnostics.consensus import ConsensusMonitor
 from gossamer.errors import EnvironmentFailed, UserError
 from gossamer.evaluation.aggregate import aggregate
-from gossamer.machine import keep_freed_memory, machine
+from gossamer.machine import keep_freed_memory
 from gossamer.page.server import serving
 from gossamer.program import Program
 from gossamer.storage.checkpoint import Store
@@ -31,8 +30,9 @@ from gossamer.training.evaluator import evaluator
 from gossamer.training.host_info import HostInfoFile
 from gossamer.training.launcher_log import launcher_log
 from gossamer.training.observer import RunObserver
-from gossamer.training.progress import Progress, summary
+from gossamer.training.progress import Progress
 from gossamer.training.recorder import Recorder
+from gossamer.training.result import result, why_ended
 from gossamer.training.signals import Abandoned, Signals, naming
 from gossamer.training.sinks.base import Outcome, run_info
 from gossamer.training.sinks.choice import Sinks
@@ -41,8 +41,6 @@ from gossamer.version import __version__
 
 if TYPE_CHECKING:
     from gossamer.training.cluster import Launcher
-
-PROTOCOL = "training: mean of the last 100 training episodes, sampled actions, whole games, unclipped scores"
 
 
 @dataclass(frozen=True)
@@ -124,9 +122,9 @@ class Session:
         signals = Signals(self._end)
         with signals.handled(), naming(self.observer.store.last):
             self._train(launch)
-            result = self._finish(signals)
-        self.log(f"ended at step {self.progress.steps}: {result['ended']}")
-        return Run(self.directory, result)
+            found = self._finish(signals)
+        self.log(f"ended at step {self.progress.steps}: {found['ended']}")
+        return Run(self.directory, found)
 
     def _train(self, launch: Launcher) -> None:
         observer = self.observer
@@ -191,26 +189,28 @@ class Session:
             self.observer.display.note(f"evaluated {evaluation(self.progress)}")
 
     def _outcome(self) -> Outcome:
-        _, short = _ended(self.observer)
+        _, short = why_ended(self.observer)
         return "failed" if short else "interrupted" if self.observer.interrupted else "finished"
 
     def _finish(self, signals: Signals) -> dict[str, Any]:
         """`result.json`, and of many members the picture of how far they were apart, and what they play together."""
-        result = self._result()
-        write_json(self.directory / RESULT, result)
-        self._await_evaluation(signals, result["seconds"])
+        self.observer.hosts.close()
+        found = result(self.config, self.progress, self.observer, self.consensus)
+        found |= {**self.events.to_dict(), "hosts": self.host_info.hosts}
+        write_json(self.directory / RESULT, found)
+        self._await_evaluation(signals, found["seconds"])
         failures = self.recorder.close(self._outcome())
         evaluations = self.evaluator.to_dict() if self.config.run.eval_every else None
-        result |= {"evaluations": evaluations, "log_failures": failures, **self.events.to_dict()}
-        write_json(self.directory / RESULT, result)
+        found |= {"evaluations": evaluations, "log_failures": failures, **self.events.to_dict()}
+        write_json(self.directory / RESULT, found)
         if (self.directory / GOSSIP).exists():
             from gossamer.diagnostics.plots import draw  # matplotlib takes a second
 
             draw(json.loads((self.directory / GOSSIP).read_text()), self.directory / PICTURE)
         if len(self.observer.members) > 1:
-            result |= self._aggregated(signals)
-            write_json(self.directory / RESULT, result)
-        return result
+            found |= self._aggregated(signals)
+            write_json(self.directory / RESULT, found)
+        return found
 
     def _aggregated(self, signals: Signals) -> dict[str, Any]:
         """What the members play together; without whole games where a signal asks the run to end, also during them."""
@@ -226,42 +226,6 @@ class Session:
                 error.advice = f"{where}; this was in the games that its members play"
                 raise
         return aggregate(self.config, last, returns, games=False, note=self.observer.note)
-
-    def _result(self) -> dict[str, Any]:
-        p, observer = self.progress, self.observer
-        observer.hosts.close()
-        ended, short = _ended(observer)
-        return {
-            "ended": ended,
-            "steps": p.steps,
-            "short": short,
-            "learned": p.learned,
-            "reused": p.reused,
-            "dropped": max(0, p.steps - p.learned),
-            "unreported": max(0, p.learned - p.steps - p.uncounted),
-            "policy_lag": {**summary(p.lag), "trajectories": {str(k): p.lag[k] for k in sorted(p.lag)}},
-            "queue": {**summary(p.waiting), "updates": {str(k): p.waiting[k] for k in sorted(p.waiting)}},
-            "gossip": self.consensus.overall() if self.consensus else None,
-            "time": {part: round(share, 4) for part, share in p.shares().items()},
-            "seconds_in": {part: round(seconds, 1) for part, seconds in sorted(p.spent.items())},
-            "uncounted": p.uncounted,
-            "frames": p.steps * p.frames_per_step,
-            "episodes": p.episodes,
-            "seconds": round(p.elapsed, 1),
-            "steps_per_second": round(p.steps / p.elapsed, 1),
-            "mean_return": p.mean_return,
-            "protocol": PROTOCOL,
-            "stop_at_return": observer.stop_at_return,
-            "solved_steps": observer.solved_steps,
-            "environment_restarts": p.restarts,
-            "checkpoint": observer.store.get("last").path.name,
-            "failures": observer.hosts.to_list(),
-            **self.events.to_dict(),
-            "machine": machine(),
-            "version": __version__,
-            "hosts": self.host_info.hosts,
-            "config": to_dict(self.config),
-        }
 
 
 def _host_workers(wired: Program) -> dict[str, tuple[str, ...]]:
@@ -293,17 +257,3 @@ def _consensus(progress: Progress, directory: Path, done: int) -> ConsensusMonit
 def _write_gossip(consensus: ConsensusMonitor | None, directory: Path) -> None:
     if consensus is not None and (found := consensus.to_dict()):
         write_json(directory / GOSSIP, found)
-
-
-def _ended(observer: RunObserver) -> tuple[str, int]:
-    """Why the run ended, for people; and the steps that it did not act although nothing asked it to end."""
-    if observer.interrupted:
-        return observer.interrupted, 0
-    if observer.solved_steps:
-        return "reached the return asked for", 0
-    if observer.out_of_time:
-        return "reached the time asked for", 0
-    if missing := observer.budget.missing:
-        reasons = ", ".join(map(str, observer.hosts.absences)) or "all members ended before"
-        return f"{missing:,} steps short: {reasons}", missing
-    return "all steps done", 0

@@ -1,0 +1,71 @@
+"""What is left of a run that has ended: why it ended, and its counters (`result.json`)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from gossamer.config.config import Config
+from gossamer.config.file import to_dict
+from gossamer.diagnostics.consensus import ConsensusMonitor
+from gossamer.machine import machine
+from gossamer.training.observer import RunObserver
+from gossamer.training.progress import Progress, summary
+from gossamer.version import __version__
+
+PROTOCOL = "training: mean of the last 100 training episodes, sampled actions, whole games, unclipped scores"
+
+
+def result(
+    config: Config, progress: Progress, observer: RunObserver, consensus: ConsensusMonitor | None
+) -> dict[str, Any]:
+    """The content of `result.json`, but for events, evaluations and the hosts' information."""
+    ended, short = why_ended(observer)
+    return {
+        "ended": ended,
+        "steps": progress.steps,
+        "short": short,
+        "learned": progress.learned,
+        "reused": progress.reused,
+        "dropped": max(0, progress.steps - progress.learned),
+        "unreported": max(0, progress.learned - progress.steps - progress.uncounted),
+        "policy_lag": {**summary(progress.lag), "trajectories": _by_value(progress.lag)},
+        "queue": {**summary(progress.waiting), "updates": _by_value(progress.waiting)},
+        "gossip": consensus.overall() if consensus else None,
+        "time": {part: round(share, 4) for part, share in progress.shares().items()},
+        "seconds_in": {part: round(seconds, 1) for part, seconds in sorted(progress.spent.items())},
+        "uncounted": progress.uncounted,
+        "frames": progress.steps * progress.frames_per_step,
+        "episodes": progress.episodes,
+        "seconds": round(progress.elapsed, 1),
+        "steps_per_second": round(progress.steps / progress.elapsed, 1),
+        "mean_return": progress.mean_return,
+        "protocol": PROTOCOL,
+        "stop_at_return": observer.stop_at_return,
+        "solved_steps": observer.solved_steps,
+        "environment_restarts": progress.restarts,
+        "checkpoint": observer.store.get("last").path.name,
+        "failures": observer.hosts.to_list(),
+        "machine": machine(),
+        "version": __version__,
+        "config": to_dict(config),
+    }
+
+
+def why_ended(observer: RunObserver) -> tuple[str, int]:
+    """Why the run ended, for people; and the steps that it did not act although nothing asked it to end."""
+    if observer.interrupted:
+        return observer.interrupted, 0
+    if observer.solved_steps:
+        return "reached the return asked for", 0
+    if observer.out_of_time:
+        return "reached the time asked for", 0
+    if missing := observer.budget.missing:
+        reasons = ", ".join(map(str, observer.hosts.absences)) or "all members ended before"
+        return f"{missing:,} steps short: {reasons}", missing
+    return "all steps done", 0
+
+
+def _by_value(counts: Counter[int]) -> dict[str, int]:
+    """A histogram as JSON: value -> count, in the order of the values."""
+    return {str(value): counts[value] for value in sorted(counts)}
