@@ -15,8 +15,8 @@ from gossamer.inputs import centre_on
 from gossamer.learner import Learner, build
 from gossamer.machine import flush_denormals, host_info, settle
 from gossamer.policy import Replica
-from gossamer.program import Context
 from gossamer.random_play import background
+from gossamer.runtime import Context
 from gossamer.spaces import Spec
 from gossamer.task import Activity, Note, Report, Task
 

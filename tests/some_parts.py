@@ -18,7 +18,7 @@ from gossamer.envs.base import EnvFactory, VectorEnv
 from gossamer.envs.toy import Catch
 from gossamer.networks import ActorCritic
 from gossamer.optim import rmsprop_a3c, rmsprop_dqn, rmsprop_tf, rmsprop_torch
-from gossamer.program import Answer, Context, Silent
+from gossamer.runtime import Answer, Context, Silent
 from gossamer.spaces import Space, Spec
 from gossamer.task import Optimization, Report, Task
 from gossamer.torsos import TorsoFactory, mlp, small

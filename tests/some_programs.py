@@ -12,7 +12,7 @@ import time
 from collections import deque
 from typing import Any
 
-from gossamer.program import Answer, Context, Silent, Stopped, Wait, waits
+from gossamer.runtime import Answer, Context, Silent, Stopped, Wait, waits
 
 
 class Watcher(Silent):

@@ -20,7 +20,7 @@ from gossamer.envs.base import VectorEnv
 from gossamer.envs.toy import Counter
 from gossamer.losses import Loss
 from gossamer.networks import Network
-from gossamer.program import Answer, Context
+from gossamer.runtime import Answer, Context
 from gossamer.spaces import Spec
 from gossamer.task import Task
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from gossamer.program import Silent, Wait, waits
+from gossamer.runtime import Silent, Wait, waits
 
 
 class Reports(Silent):

@@ -18,7 +18,8 @@ from gossamer.envs.toy import Recall
 from gossamer.exchange import Exchange
 from gossamer.exchange.gossip.mixing import PushSum
 from gossamer.launch.simulation import Faults, Network, Simulation
-from gossamer.program import Context, Program
+from gossamer.program import Program
+from gossamer.runtime import Context
 from gossamer.storage.checkpoint import Store
 from gossamer.task import Report, Task
 from gossamer.tools.gossip.members import Workload

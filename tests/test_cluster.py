@@ -16,7 +16,8 @@ from namespaces import Net, hosts, ip, missing
 
 from gossamer.launch.ray.errors import ClusterUnreachable, LackOfResources
 from gossamer.launch.ray.launcher import Ray
-from gossamer.program import Answer, Context, Program, Silent, Unreachable
+from gossamer.program import Program
+from gossamer.runtime import Answer, Context, Silent, Unreachable
 
 # Not by importing it: some of this is about what happens before that.
 pytestmark = [

@@ -27,7 +27,8 @@ from gossamer.exchange.gossip.graphs import (
 from gossamer.exchange.gossip.mixing import Mixing, PushSum, Uniform
 from gossamer.exchange.gossip.records import Traffic
 from gossamer.launch.simulation import Deadlock, Faults, Network, Simulation
-from gossamer.program import Context, Program, Silent
+from gossamer.program import Program
+from gossamer.runtime import Context, Silent
 from gossamer.tools.gossip.members import Workload, stand_in
 from gossamer.tools.stand_in import Point, StandIn
 

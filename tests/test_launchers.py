@@ -36,7 +36,8 @@ from gossamer.launch.base import EndWithout
 from gossamer.launch.ray.launcher import Ray
 from gossamer.launch.simulation import Simulation
 from gossamer.launch.threads import threads
-from gossamer.program import Context, Program, Stopped, Wait, WouldBlock, waits
+from gossamer.program import Program
+from gossamer.runtime import Context, Stopped, Wait, WouldBlock, waits
 
 Launcher = Callable[..., None]
 ON_RAY = Ray(call_seconds=5.0, stop_seconds=2.0)

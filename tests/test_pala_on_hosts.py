@@ -21,7 +21,7 @@ from namespaces import Net, hosts, missing
 
 from gossamer.exchange.gossip.records import Cut
 from gossamer.launch.ray.launcher import Ray
-from gossamer.program import Silent
+from gossamer.runtime import Silent
 from gossamer.task import Report
 
 pytestmark = [

@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from gossamer import program as program_module
-from gossamer.program import Context, Host, Observer, Program, Ref, Silent, Wait, WouldBlock, bind, refs, waits
+from gossamer import runtime
+from gossamer.program import Host, Program, Ref, bind, refs
+from gossamer.runtime import Context
 
 
 class Fifo:
@@ -23,11 +25,7 @@ class Fifo:
     def put(self, item: int) -> None:
         self.items.append(item)
 
-    @waits
-    def get(self) -> Wait[int]:
-        """The oldest."""
-        while not self.items:
-            yield
+    def get(self) -> int:
         return self.items.popleft()
 
 
@@ -65,23 +63,6 @@ def impala(hosts: int = 2, actors: int = 4) -> Program:
         with program.host(f"actors{host}", cpus=actors):
             program.worker(act, copies=actors)(queue, [Broadcast(theta)])
     return program
-
-
-def test_waits_answers_at_once_where_it_can_and_raises_where_it_cannot() -> None:
-    queue = Fifo(2)
-    queue.put(7)
-    assert queue.get() == 7
-    with pytest.raises(WouldBlock, match=r"Fifo\.get"):
-        queue.get()
-    assert Fifo.get.__doc__ == "The oldest."
-
-
-def test_waits_refuses_a_method_that_never_yields() -> None:
-    with pytest.raises(TypeError, match=r"answer.*yield"):
-
-        @waits  # type: ignore[arg-type]
-        def answer(self: Any) -> int:
-            return 42
 
 
 def test_edges_are_the_handles_that_workers_hold_wherever_they_stand_in_the_arguments() -> None:
@@ -227,7 +208,8 @@ def test_mermaid_frames_hosts() -> None:
 
 
 WIRING = """
-from program import Context, Program, Wait, waits
+from gossamer.program import Program
+from gossamer.runtime import Context, Wait, waits
 
 class Fifo:
     def __init__(self, capacity: int) -> None: ...
@@ -238,24 +220,27 @@ class Fifo:
 
 def act(ctx: Context, queue: Fifo, *, steps: int) -> None:
     taken: list[int] = queue.get(1)
-    queue.get("one")  # line 13
+    queue.get("one")  # line 14
 
 program = Program("typed")
 queue: Fifo = program.service(Fifo)(capacity=8)
 program.worker(act, copies=2)(queue, steps=3)
-program.service(Fifo)(size=8)  # line 18
-program.worker(act)(queue)  # line 19
-program.worker(act)(3, steps=3)  # line 20
+program.service(Fifo)(size=8)  # line 19
+program.worker(act)(queue)  # line 20
+program.worker(act)(3, steps=3)  # line 21
 """
 
 
 def test_wiring_is_checked_against_signatures_before_anything_runs(tmp_path: Path) -> None:
     mypy = pytest.importorskip("mypy.api")
-    (tmp_path / "program.py").write_text(Path(program_module.__file__).read_text())  # alone: nothing else to be read
-    (tmp_path / "wiring.py").write_text(WIRING)
+    package, wiring = tmp_path / "gossamer", tmp_path / "wiring.py"
+    package.mkdir()
+    for module in (program_module, runtime):  # alone: nothing else to be read
+        (package / Path(module.__file__).name).write_text(Path(module.__file__).read_text())
+    wiring.write_text(WIRING)
     options = ["--strict", "--config-file=", f"--cache-dir={os.devnull}"]
-    out, _, _ = mypy.run([*options, str(tmp_path / "wiring.py"), str(tmp_path / "program.py")])
-    assert re.findall(r"(\w+)\.py:(\d+): error", out) == [("wiring", line) for line in ("13", "18", "19", "20")], out
+    out, _, _ = mypy.run([*options, str(wiring), *map(str, package.iterdir())])
+    assert re.findall(r"(\w+)\.py:(\d+): error", out) == [("wiring", line) for line in ("14", "19", "20", "21")], out
 
 
 class Pair(NamedTuple):
@@ -288,13 +273,3 @@ def test_bind_copies_containers_and_dataclasses_and_passes_the_rest_on() -> None
     assert bound[0]["list"] is not tree["list"]
     assert bound[0]["data"] is not tree["data"]
     assert bound[1] is queue
-
-
-def test_the_silent_observer_wants_nothing_and_never_asks_to_end() -> None:
-    observer: Observer = Silent()
-    observer.report("act", 1)
-    observer.save("act", 1)
-    assert observer.restored("act") is None
-    assert observer.due("act") is None
-    assert observer.claim("act", 5) == 0
-    assert not observer.stopping()

@@ -22,7 +22,8 @@ from gossamer.exchange import Broadcast, Link
 from gossamer.exchange.broadcast import Parameters, Published, fetch
 from gossamer.experience import Batching, QueueReader, Replay, Slots, TrajectoryQueue
 from gossamer.launch.simulation import Faults, Network, Simulation
-from gossamer.program import Answer, Context, Program, Silent, Stopped
+from gossamer.program import Program
+from gossamer.runtime import Answer, Context, Silent, Stopped
 from gossamer.task import Report
 from gossamer.tools.actors.ledger import Acted
 from gossamer.tools.actors.workers import Workload, rollouts

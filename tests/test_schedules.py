@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from gossamer.launch.simulation import Deadlock, Simulation
-from gossamer.program import Context, Program, Silent, Stopped, Wait, waits
+from gossamer.program import Program
+from gossamer.runtime import Context, Silent, Stopped, Wait, waits
 
 SEEDS = range(200)
 

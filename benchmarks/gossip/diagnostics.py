@@ -20,7 +20,7 @@ from gossamer.config.resolve import configure
 from gossamer.diagnostics.consensus import ConsensusMonitor
 from gossamer.exchange.gossip.records import Cut, InTransit, Tracked
 from gossamer.launch.threads import threads
-from gossamer.program import Silent
+from gossamer.runtime import Silent
 from gossamer.task import Report
 
 

@@ -19,7 +19,8 @@ from gossamer.launch.ray.launcher import Ray
 from gossamer.launch.threads import threads
 from gossamer.loops import act_and_learn
 from gossamer.machine import KEEP_FREED_MEMORY
-from gossamer.program import Program, Silent
+from gossamer.program import Program
+from gossamer.runtime import Silent
 from gossamer.task import Report
 
 WARM_UP = 2.0  # seconds of training that are not measured

@@ -16,7 +16,8 @@ from gossamer.exchange.proxy.wire import FORMATS, decode, encode
 from gossamer.launch.ray.launcher import Ray
 from gossamer.machine import KEEP_FREED_MEMORY
 from gossamer.networks import ActorCritic, Network
-from gossamer.program import Context, Program, Silent
+from gossamer.program import Program
+from gossamer.runtime import Context, Silent
 from gossamer.spaces import Discrete, Spec
 from gossamer.torsos import nature
 

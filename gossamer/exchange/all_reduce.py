@@ -20,7 +20,7 @@ from gossamer.exchange.gossip.records import Record
 from gossamer.machine import settle
 from gossamer.networks import ActorCritic
 from gossamer.normalization import Observed, pooled
-from gossamer.program import Context, Wait, waits
+from gossamer.runtime import Context, Wait, waits
 
 
 @dataclass(frozen=True)

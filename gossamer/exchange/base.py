@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from gossamer.data import Tree, Version
 from gossamer.exchange.flat import Flat
 from gossamer.exchange.gossip.records import PolicyOutputs, Record
-from gossamer.program import Context
+from gossamer.runtime import Context
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from gossamer.data import Batch, Packed, Trajectory, Version
 from gossamer.experience.queue import GONE, Full, Lease, TrajectoryQueue
 from gossamer.experience.replay import Replay
 from gossamer.experience.slots import Slots
-from gossamer.program import Context, Stopped, Unreachable
+from gossamer.runtime import Context, Stopped, Unreachable
 
 T = TypeVar("T")
 RETRY = 0.5  # seconds between two attempts to reach the learner's host

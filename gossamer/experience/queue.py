@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from gossamer.data import Packed, Version
 from gossamer.experience.slots import Slots
-from gossamer.program import Wait, waits
+from gossamer.runtime import Wait, waits
 
 PATIENCE = 5.0  # seconds without a heartbeat after which an actor's slot is given to another one
 GONE = 300.0  # seconds without a heartbeat of any actor after which the learner no longer waits for them

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Protocol
 
 from gossamer.experience.queue import PATIENCE, TrajectoryQueue
-from gossamer.program import Context, Unreachable
+from gossamer.runtime import Context, Unreachable
 from gossamer.task import Note
 
 BEAT = 1.0  # seconds between heartbeats

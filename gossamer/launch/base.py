@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from gossamer.program import Answer, Copy, Node, Observer, Ref, Stage, Stopped, Wait, bind
+from gossamer.program import Copy, Node, Ref, bind
+from gossamer.runtime import Answer, Observer, Stage, Stopped, Wait
 
 CLAIM_POLL = 0.01  # seconds between two claims of a worker that waits for a checkpoint
 POLL = 0.1  # seconds between checks of conditions that wake no thread: a signal, an observer that asks to end

@@ -9,7 +9,8 @@ from functools import partial
 from typing import Any
 
 from gossamer.launch.base import POLL, Crew, Handle, advance, begin, build, methods, restore, serve_checkpoint
-from gossamer.program import SILENT, Copy, Observer, Program, Stopped, Wait, WouldBlock
+from gossamer.program import Copy, Program
+from gossamer.runtime import SILENT, Observer, Stopped, Wait, WouldBlock
 
 
 def threads(program: Program, observer: Observer = SILENT) -> None:

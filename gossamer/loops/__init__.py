@@ -8,7 +8,7 @@ from typing import Concatenate, TypeAlias
 from gossamer.loops.act import act
 from gossamer.loops.act_and_learn import act_and_learn
 from gossamer.loops.learn import learn
-from gossamer.program import Context
+from gossamer.runtime import Context
 
 __all__ = ["ENV_WORKERS", "NUM_ENVS", "Loop", "act", "act_and_learn", "learn"]
 

@@ -8,7 +8,7 @@ from gossamer.envs.watchdog import Watchdog
 from gossamer.exchange import Broadcast
 from gossamer.experience import QueueWriter, RemoteWriter, TrajectoryQueue
 from gossamer.member import Player, prepared
-from gossamer.program import Context
+from gossamer.runtime import Context
 from gossamer.task import Activity, Task
 
 

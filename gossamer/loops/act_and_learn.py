@@ -8,7 +8,7 @@ from gossamer.envs.watchdog import Watchdog
 from gossamer.exchange import Exchange
 from gossamer.experience import Direct
 from gossamer.member import Member
-from gossamer.program import Context, Stopped
+from gossamer.runtime import Context, Stopped
 from gossamer.task import Activity, Task
 
 

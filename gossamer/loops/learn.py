@@ -12,7 +12,7 @@ from gossamer.envs.watchdog import Watchdog
 from gossamer.exchange import Exchange
 from gossamer.experience import Batching, QueueReader, Replay, Slots, TrajectoryQueue
 from gossamer.member import Trainer, prepared
-from gossamer.program import Context, Stopped
+from gossamer.runtime import Context, Stopped
 from gossamer.spaces import Spec
 from gossamer.task import Task
 

@@ -21,7 +21,7 @@ from gossamer.errors import UserError
 from gossamer.launch.threads import threads
 from gossamer.machine import keep_freed_memory, machine
 from gossamer.optim import StepRule
-from gossamer.program import Silent
+from gossamer.runtime import Silent
 from gossamer.task import Activity, Report
 from gossamer.tools.parts import CPUClock, Crew, programs
 from gossamer.training.experiment import probe

@@ -25,8 +25,9 @@ from gossamer.exchange import Alone
 from gossamer.experience import Batching
 from gossamer.member import Member
 from gossamer.observations import MASK
-from gossamer.program import Context, Program
+from gossamer.program import Program
 from gossamer.random_play import random_actions
+from gossamer.runtime import Context
 from gossamer.task import Activity, Task
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from enum import IntEnum
 
-from gossamer.program import Answer, Stage
+from gossamer.runtime import Answer, Stage
 
 STALL_SECONDS = 0.3  # without another worker becoming idle, until one that is idle may act once more
 PATIENCE_SECONDS = 10.0  # until a checkpoint goes without the workers that are not idle yet

@@ -10,7 +10,8 @@ from gossamer.errors import UserError
 from gossamer.launch.ray.errors import ClusterUnreachable, LackOfResources
 from gossamer.launch.ray.launcher import Ray, check_room, connected, nodes
 from gossamer.machine import KEEP_FREED_MEMORY
-from gossamer.program import Observer, Program
+from gossamer.program import Program
+from gossamer.runtime import Observer
 
 Launcher: TypeAlias = Callable[[Program, Observer], None]
 

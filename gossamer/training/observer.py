@@ -14,7 +14,7 @@ from gossamer.envs.watchdog import Silence
 from gossamer.errors import EnvironmentFailed
 from gossamer.launch.base import EndWithout
 from gossamer.machine import HostInfo
-from gossamer.program import Answer, Stage
+from gossamer.runtime import Answer, Stage
 from gossamer.storage.checkpoint import Store
 from gossamer.task import Activity, Note, Recovered, Report
 from gossamer.training import barrier

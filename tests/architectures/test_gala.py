@@ -27,7 +27,8 @@ from gossamer.exchange.gossip.records import Cut, Traffic
 from gossamer.launch.simulation import Simulation
 from gossamer.launch.threads import threads
 from gossamer.member import Member
-from gossamer.program import Context, Program
+from gossamer.program import Program
+from gossamer.runtime import Context
 from gossamer.spaces import Discrete, Spec
 from gossamer.task import Report, Task
 

@@ -30,7 +30,7 @@ from gossamer.launch.threads import threads
 from gossamer.loops import learn
 from gossamer.losses import Loss
 from gossamer.options import options
-from gossamer.program import Answer
+from gossamer.runtime import Answer
 from gossamer.storage.checkpoint import Store
 from gossamer.storage.contents import CHECKPOINTS, LOG
 from gossamer.task import Recovered, Task

@@ -22,7 +22,8 @@ from gossamer.launch.simulation import Faults, Simulation
 from gossamer.launch.simulation import Network as Lines
 from gossamer.launch.threads import threads
 from gossamer.loops import act_and_learn
-from gossamer.program import Context, Program, Silent
+from gossamer.program import Program
+from gossamer.runtime import Context, Silent
 from gossamer.task import Report
 from gossamer.tools.gossip.members import Workload, stand_in
 

@@ -16,7 +16,8 @@ from gossamer.exchange.all_reduce import Gradient
 from gossamer.launch.simulation import Simulation
 from gossamer.launch.threads import threads
 from gossamer.learner import Learner
-from gossamer.program import Context, Program, WouldBlock
+from gossamer.program import Program
+from gossamer.runtime import Context, WouldBlock
 from gossamer.task import Task
 
 SPEC = Catch().make(1).spec

@@ -16,7 +16,8 @@ from gossamer.exchange.broadcast import Published
 from gossamer.exchange.broadcast.broadcast import RECOVERY
 from gossamer.launch.simulation import Simulation
 from gossamer.learner import Learner, build
-from gossamer.program import Context, Program, WouldBlock
+from gossamer.program import Program
+from gossamer.runtime import Context, WouldBlock
 from gossamer.spaces import Discrete
 from gossamer.task import Recovered
 from gossamer.torsos import small

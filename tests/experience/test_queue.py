@@ -11,7 +11,7 @@ from gossamer.actor import Clock
 from gossamer.data import Final, Packed, Trajectory
 from gossamer.experience import Batching, QueueReader, QueueWriter, Replay, Slots, TrajectoryQueue
 from gossamer.experience.ends import untimed
-from gossamer.program import Stopped, WouldBlock
+from gossamer.runtime import Stopped, WouldBlock
 
 
 def a_queue(*, actors: int = 1, slots: int = 2, depth: int = 2, begun: bool = True) -> TrajectoryQueue:

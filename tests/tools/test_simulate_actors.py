@@ -24,7 +24,7 @@ from gossamer import architectures, cli
 from gossamer.data import Packed, Trajectory
 from gossamer.errors import UserError
 from gossamer.launch.simulation import Faults, Simulation
-from gossamer.program import Answer
+from gossamer.runtime import Answer
 from gossamer.task import Recovered
 from gossamer.tools.actors.figures import ACTORS, FIGURES
 from gossamer.tools.actors.ledger import Acted, Learned, Ledger, Span

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gossamer.program import Answer, Stage
+from gossamer.runtime import Answer, Stage
 from gossamer.training.barrier import PATIENCE_SECONDS, SETTLE_SECONDS, STALL_SECONDS, Barrier, Phase
 
 

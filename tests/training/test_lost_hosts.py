@@ -17,7 +17,8 @@ from gossamer.evaluation.members import average
 from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.launch.threads import threads
 from gossamer.learner import NonFinite
-from gossamer.program import Answer, Program
+from gossamer.program import Program
+from gossamer.runtime import Answer
 from gossamer.storage.checkpoint import Store
 from gossamer.training import experiment
 from gossamer.training.observer import RunObserver

@@ -24,7 +24,8 @@ from gossamer.evaluation.aggregate import aggregate
 from gossamer.evaluation.evaluate import load_policy
 from gossamer.launch.ray.errors import ClusterUnreachable
 from gossamer.launch.threads import threads
-from gossamer.program import Observer, Program
+from gossamer.program import Program
+from gossamer.runtime import Observer
 from gossamer.storage.checkpoint import Store
 from gossamer.storage.directory import load_config
 from gossamer.training import cluster as cluster_module

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gossamer.program import Answer, Stage
+from gossamer.runtime import Answer, Stage
 from gossamer.storage.checkpoint import Store
 from gossamer.task import Activity, Episode, Note, Recovered, Report
 from gossamer.training.display import ProgressDisplay

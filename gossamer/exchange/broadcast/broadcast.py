@@ -13,7 +13,7 @@ from gossamer.exchange.base import Alone, Exchange, Learning, Link, LocalStep, S
 from gossamer.exchange.broadcast.parameters import Parameters, Published
 from gossamer.exchange.flat import Flat, buffers
 from gossamer.exchange.gossip.records import Record
-from gossamer.program import Context, Stopped
+from gossamer.runtime import Context, Stopped
 from gossamer.task import Recovered
 
 RECOVERY = 10.0  # seconds that a restarted learner waits for an actor's host to offer its copy

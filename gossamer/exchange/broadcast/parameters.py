@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gossamer.data import Array, Version
-from gossamer.program import Wait, waits
+from gossamer.runtime import Wait, waits
 
 
 @dataclass(frozen=True)

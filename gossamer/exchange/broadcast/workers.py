@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from gossamer.exchange.broadcast.parameters import PackedParameters, Parameters, Reply
-from gossamer.program import Context, Stopped, Unreachable
+from gossamer.runtime import Context, Stopped, Unreachable
 
 RETRY = 0.5  # seconds between two attempts to reach the learner's host
 GONE = 300.0  # seconds without an answer after which the learner's host counts as lost, as in `experience.queue`

@@ -19,7 +19,7 @@ from gossamer.exchange.gossip.messages import Message, on_device
 from gossamer.exchange.gossip.mixing import UNIFORM, Mixing
 from gossamer.exchange.gossip.records import Record
 from gossamer.exchange.gossip.tracker import Tracker
-from gossamer.program import Context
+from gossamer.runtime import Context
 
 PERIOD, WINDOW = 500, 16  # iterations between the starts of two observation windows, and within one window
 RECOVERY = 30.0  # seconds that a restarted member waits for its neighbours' parameters

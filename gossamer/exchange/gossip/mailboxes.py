@@ -10,7 +10,7 @@ from typing import Protocol
 from gossamer.data import Tree
 from gossamer.exchange.gossip.graphs import Members
 from gossamer.exchange.gossip.messages import Message, merge
-from gossamer.program import Wait, waits
+from gossamer.runtime import Wait, waits
 
 UNREAD = 8  # unread messages per sender and receiver before they are merged
 
@@ -145,7 +145,7 @@ class Mailboxes:
         furthest = max((k for sender, k in self.last.items() if sender != rank), default=0)
         return Collected(tuple(messages), self.members, self.view, refused, self._alone(rank), furthest)
 
-    # Part of checkpoints: `program.Saved`
+    # Part of checkpoints: `runtime.Saved`
 
     def settled(self) -> bool:
         return True

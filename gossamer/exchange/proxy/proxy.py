@@ -5,59 +5,20 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from dataclasses import replace
 
 from gossamer.data import Array, Tree
 from gossamer.exchange.gossip.mailboxes import Collected, LayoutMismatch, Mailboxes
 from gossamer.exchange.gossip.messages import Hello, Message, Parcel
+from gossamer.exchange.proxy.jobs import Arrival, FetchLast, Job, PackLast, Transfer
 from gossamer.exchange.proxy.liveness import BEAT, Liveness
 from gossamer.exchange.proxy.outbox import Outbox
 from gossamer.exchange.proxy.wire import HELLO, Refused, peek
-from gossamer.program import Wait, waits
+from gossamer.runtime import Wait, waits
 
 UNKNOWN = bytes(8)  # layout of a host before its first member joins
 REJOIN = 60.0  # seconds that members have to start again after a restart of their host
 BACKLOG = 64  # queued `deliver` calls; the packets of further ones are refused
-
-
-@dataclass(frozen=True)
-class Arrival:
-    """Courier job: decode received packets."""
-
-    packets: tuple[Array, ...]
-    token: bytes
-    layout: bytes
-
-
-@dataclass(frozen=True)
-class Transfer:
-    """Courier job: send items to another host."""
-
-    host: int
-    items: tuple[Parcel | Hello, ...]
-    token: bytes
-    layout: bytes
-
-
-@dataclass(frozen=True)
-class FetchLast:
-    """Courier job: fetch the last messages of members that have ended from the other proxies."""
-
-    token: bytes
-    layout: bytes
-
-
-@dataclass(frozen=True)
-class PackLast:
-    """Courier job: encode the last messages of this host's members after all of them have ended."""
-
-    items: tuple[Parcel, ...]
-    token: bytes
-    layout: bytes
-
-
-Job: TypeAlias = Arrival | Transfer | FetchLast | PackLast
 
 
 class Proxy:
@@ -260,7 +221,7 @@ class Proxy:
     def _layout(self) -> bytes:
         return self.boxes.layout or UNKNOWN
 
-    # Part of checkpoints: `program.Saved`
+    # Part of checkpoints: `runtime.Saved`
 
     def settled(self) -> bool:
         here = self._arrivals or self._early or self._unpacking

@@ -9,10 +9,11 @@ import torch
 
 from gossamer.exchange.gossip.formats import Format
 from gossamer.exchange.gossip.messages import Hello, Parcel
+from gossamer.exchange.proxy.jobs import Arrival, FetchLast, PackLast, Transfer
 from gossamer.exchange.proxy.liveness import BEAT
-from gossamer.exchange.proxy.proxy import Arrival, FetchLast, PackLast, Proxy, Transfer
+from gossamer.exchange.proxy.proxy import Proxy
 from gossamer.exchange.proxy.wire import Refused, decode, encode
-from gossamer.program import Context, Stopped, Unreachable
+from gossamer.runtime import Context, Stopped, Unreachable
 
 
 def carry(ctx: Context, proxy: Proxy, others: Sequence[Proxy], *, form: Format = "fp32") -> None:

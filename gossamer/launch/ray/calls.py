@@ -13,7 +13,8 @@ import ray
 from gossamer.launch.ray.faults import describe
 from gossamer.launch.ray.messages import UNAVAILABLE, Outcome
 from gossamer.launch.ray.rpc import Address, Client
-from gossamer.program import Program, Ref, Stopped, Unreachable
+from gossamer.program import Program, Ref
+from gossamer.runtime import Stopped, Unreachable
 
 POLL_SECONDS = 0.5  # while waiting for an answer: how often to check whether the program has been stopped
 

@@ -19,7 +19,8 @@ from gossamer.launch.ray.leases import Grant
 from gossamer.launch.ray.messages import HostObserver, HostState, Outcome
 from gossamer.launch.ray.rpc import Address, Server
 from gossamer.launch.threads import Monitor
-from gossamer.program import Copy, Program, Ref, Stage, Unreachable
+from gossamer.program import Copy, Program, Ref
+from gossamer.runtime import Stage, Unreachable
 
 CONTROL = "control"  # concurrency group with its own threads, so that long calls do not block the driver's polls
 CONTROL_THREADS = 4

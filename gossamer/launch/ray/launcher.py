@@ -26,7 +26,8 @@ from typing import Any
 
 from gossamer.launch.base import Crew
 from gossamer.launch.ray.errors import ClusterUnreachable, LackOfResources
-from gossamer.program import SILENT, Host, Observer, Program
+from gossamer.program import Host, Program
+from gossamer.runtime import SILENT, Observer
 
 CONNECT_SECONDS = 15
 TOKEN_FILE = Path("~/.ray/auth_token")  # Ray's default

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gossamer.program import Answer, Observer
+from gossamer.runtime import Answer, Observer
 
 AHEAD_SECONDS = 30.0  # a worker gets leases for this time in advance, so it can act as long without the driver
 RATE_SECONDS = 0.25  # shortest interval over which the rate of used leases is measured

@@ -17,7 +17,7 @@ from ray import cloudpickle
 from ray import exceptions as faults
 
 from gossamer.launch.ray.leases import Demand, Grant, Leases
-from gossamer.program import Answer, Silent
+from gossamer.runtime import Answer, Silent
 
 POLL_WAIT = 0.2  # seconds that a poll of a host waits for new messages
 POLL_WAIT_IDLE = 0.02  # the same while a worker waits for the driver's answer

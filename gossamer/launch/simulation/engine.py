@@ -14,7 +14,8 @@ from gossamer.launch.base import Crew, Handle, advance, begin, build, restore, s
 from gossamer.launch.simulation.faults import Event, Faults, FaultSchedule
 from gossamer.launch.simulation.network import Links, Network
 from gossamer.launch.simulation.scheduler import Scheduler, SimulatedWorker
-from gossamer.program import Observer, Program, Ref, Stopped, Unreachable, Wait, WouldBlock
+from gossamer.program import Program, Ref
+from gossamer.runtime import Observer, Stopped, Unreachable, Wait, WouldBlock
 
 
 class PendingCall:

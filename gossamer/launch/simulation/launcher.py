@@ -25,7 +25,8 @@ from dataclasses import dataclass, field
 from gossamer.launch.simulation.engine import Engine
 from gossamer.launch.simulation.faults import Faults
 from gossamer.launch.simulation.network import Network
-from gossamer.program import SILENT, Observer, Program
+from gossamer.program import Program
+from gossamer.runtime import SILENT, Observer
 
 Trace = list[tuple[str, str]]
 

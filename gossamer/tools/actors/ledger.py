@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gossamer.launch.simulation import Simulation
-from gossamer.program import Silent
+from gossamer.runtime import Silent
 from gossamer.task import Note
 
 

@@ -18,7 +18,7 @@ from gossamer.data import Batch, Trajectory
 from gossamer.exchange import Broadcast, Exchange
 from gossamer.exchange.base import Link
 from gossamer.experience import Batching, QueueReader, QueueWriter, RemoteWriter, Slots, TrajectoryQueue
-from gossamer.program import Context, Stopped
+from gossamer.runtime import Context, Stopped
 from gossamer.tools.actors.ledger import Acted, Learned, Span
 from gossamer.tools.stand_in import Point, StandIn, descend
 

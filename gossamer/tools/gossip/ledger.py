@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gossamer.data import Array
 from gossamer.exchange.gossip.records import Cut, Traffic
-from gossamer.program import Silent
+from gossamer.runtime import Silent
 
 POINTS = 60  # maximum number of points of a curve
 

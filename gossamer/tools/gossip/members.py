@@ -16,7 +16,8 @@ from gossamer import architectures
 from gossamer.exchange import Exchange
 from gossamer.exchange.proxy.wire import HEADER, PARCEL
 from gossamer.launch.simulation import Faults, Network, Simulation
-from gossamer.program import Context, Program
+from gossamer.program import Program
+from gossamer.runtime import Context
 from gossamer.tools.gossip.figures import FIGURES, figures, warnings
 from gossamer.tools.gossip.ledger import Computed, Ledger, curves
 from gossamer.tools.gossip.picture import draw

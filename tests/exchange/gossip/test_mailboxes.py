@@ -7,7 +7,7 @@ from some_messages import LAYOUT, a_message, answer, begun, told
 
 from gossamer.exchange import LayoutMismatch, Mailboxes
 from gossamer.exchange.gossip.mailboxes import UNREAD
-from gossamer.program import WouldBlock
+from gossamer.runtime import WouldBlock
 
 
 def test_the_latest_message_of_each_sender_counts() -> None:

@@ -16,12 +16,14 @@ from gossamer.data import Array
 from gossamer.exchange import LayoutMismatch, Proxy
 from gossamer.exchange.gossip.messages import Hello, Message, Parcel, Pulse
 from gossamer.exchange.gossip.records import Traffic
-from gossamer.exchange.proxy.proxy import BACKLOG, UNKNOWN, Arrival, Transfer
+from gossamer.exchange.proxy.jobs import Arrival, Transfer
+from gossamer.exchange.proxy.proxy import BACKLOG, UNKNOWN
 from gossamer.exchange.proxy.wire import HEADER, encode
 from gossamer.exchange.proxy.workers import carry
 from gossamer.launch.simulation import Simulation
 from gossamer.launch.threads import threads
-from gossamer.program import Context, Program, Ref, Unreachable, WouldBlock
+from gossamer.program import Program, Ref
+from gossamer.runtime import Context, Unreachable, WouldBlock
 
 
 def a_proxy(host: int = 0, hosts: int = 2, *, joined: bool = True, **more: Any) -> Proxy:

@@ -25,7 +25,7 @@ from gossamer.exchange.broadcast import Published
 from gossamer.exchange.broadcast.parameters import PackedParameters, Reply
 from gossamer.launch.ray.launcher import Ray
 from gossamer.loops import learn
-from gossamer.program import Answer, Wait, waits
+from gossamer.runtime import Answer, Wait, waits
 from gossamer.spaces import Spec
 from gossamer.task import Recovered
 

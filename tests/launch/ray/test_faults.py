@@ -16,7 +16,7 @@ from gossamer.launch.ray import launcher
 from gossamer.launch.ray.faults import describe
 from gossamer.launch.ray.messages import UNAVAILABLE
 from gossamer.launch.ray.supervisor import Deployment, Limits, Supervisor
-from gossamer.program import SILENT
+from gossamer.runtime import SILENT
 
 GRPC = (
     "The actor e3ac is unavailable: rpc error: code = 14, failed to connect to all addresses; last error: UNKNOWN: "

@@ -8,7 +8,7 @@ import pytest
 
 from gossamer.launch.ray import leases
 from gossamer.launch.ray.leases import RATE_SECONDS, Demand, Granted, Leases
-from gossamer.program import Answer, Silent
+from gossamer.runtime import Answer, Silent
 from gossamer.training.barrier import STALL_SECONDS, Barrier
 from gossamer.training.budget import Budget
 

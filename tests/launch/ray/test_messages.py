@@ -17,7 +17,7 @@ from gossamer.launch.base import Crew
 from gossamer.launch.ray.host import HostProcess
 from gossamer.launch.ray.messages import PIECE_BYTES, POLL_BYTES, HostObserver, HostState, Pieces, WorkerMessage
 from gossamer.launch.ray.supervisor import Limits, Supervisor
-from gossamer.program import Silent
+from gossamer.runtime import Silent
 
 MB = 1 << 20
 

@@ -23,7 +23,8 @@ from some_programs import Counter, Fifo, Impatient, Watcher, work
 from gossamer.launch.ray import launcher
 from gossamer.launch.ray.errors import ClusterUnreachable, HostFailed, LackOfResources
 from gossamer.launch.ray.launcher import Ray, check_room
-from gossamer.program import Context, Host, Program, Unreachable
+from gossamer.program import Host, Program
+from gossamer.runtime import Context, Unreachable
 
 pytestmark = pytest.mark.ray
 QUICK = Ray(call_seconds=2.0, stop_seconds=2.0)
@@ -386,7 +387,8 @@ def test_a_ray_of_its_own_has_room_for_all_hosts_and_ends_with_the_program(tmp_p
     script = """
         import os, signal, pathlib
         from gossamer.launch.ray.launcher import Ray
-        from gossamer.program import Program, Silent
+        from gossamer.program import Program
+        from gossamer.runtime import Silent
         class Watcher(Silent):
             def report(self, worker, record):
                 print(f"{worker} {record}\\n", end="")  # at once: two hosts may report at the same time

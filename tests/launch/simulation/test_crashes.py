@@ -9,7 +9,8 @@ import pytest
 from some_services import Box, Reports
 
 from gossamer.launch.simulation import Deadlock, Faults, Network, Simulation
-from gossamer.program import Context, Program, Unreachable
+from gossamer.program import Program
+from gossamer.runtime import Context, Unreachable
 
 
 def count(ctx: Context, box: Box, times: int) -> None:

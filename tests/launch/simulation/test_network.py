@@ -12,7 +12,8 @@ from some_services import Box, Reports
 
 from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.launch.simulation.network import payload
-from gossamer.program import Context, Program, Unreachable
+from gossamer.program import Program
+from gossamer.runtime import Context, Unreachable
 
 MEGABYTE = 1e6
 

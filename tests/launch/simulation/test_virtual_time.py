@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from some_services import Box, Lock, Reports
 
 from gossamer.launch.simulation import Deadlock, Faults, Network, Simulation
-from gossamer.program import Context, Program, Wait, waits
+from gossamer.program import Program
+from gossamer.runtime import Context, Wait, waits
 
 
 def test_a_clock_starts_at_zero_and_only_sleep_moves_it_on() -> None:
