@@ -32,13 +32,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
-
 from benchmarks.curves import thinned
 from benchmarks.provenance import ROOT, Results, add_out, keep, provenance
+from benchmarks.redraw import StoredCurve, draw
 
 Run: TypeAlias = Mapping[str, Any]  # one training
 
@@ -165,18 +161,9 @@ def ratios(speeds: Mapping[str, Sequence[float]]) -> dict[str, Any]:
 
 
 def plot(runs: Sequence[Run], path: Path) -> None:
-    """Draw the returns of all runs over steps, one panel for each environment."""
-    envs = [env for env in STEPS if any(run["env"] == env for run in runs)]
-    figure, panels = plt.subplots(1, len(envs), figsize=(4.5 * len(envs), 3.6), squeeze=False, layout="constrained")
-    colours = dict(zip(SIDES, plt.rcParams["axes.prop_cycle"].by_key()["color"], strict=False))
-    for panel, env in zip(panels[0], envs, strict=True):
-        for run in (each for each in runs if each["env"] == env):
-            steps, returns = [mark[0] for mark in run["marks"]], [mark[2] for mark in run["marks"]]
-            panel.plot(steps, returns, color=colours[run["side"]], label=run["side"], linewidth=1)
-        handles = {line.get_label(): line for line in panel.get_lines()}
-        panel.legend(handles.values(), handles.keys())
-        panel.set(title=env, xlabel="environment steps", ylabel="mean return of 100 training episodes")
-    figure.savefig(path, dpi=110)
+    """Draw the returns of all runs against steps: their seconds do not compare."""
+    stored = [StoredCurve(run["side"], run["env"], run["seed"], run["marks"]) for run in runs]
+    draw(sorted(stored, key=lambda each: SIDES.index(each.label)), None, path, chosen=("steps",))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -30,7 +30,7 @@ from gossamer.config.resolve import configure
 from gossamer.options import flag
 from gossamer.reporting import measures
 from gossamer.reporting.comparison import compare
-from gossamer.reporting.curves import of_rows
+from gossamer.reporting.curves import Along, of_rows
 from gossamer.reporting.runs import Source
 from gossamer.reporting.runs import load as load_runs
 from gossamer.reporting.summary import summary
@@ -116,8 +116,9 @@ def build(runs: Mapping[str, Sequence[Path]], goal: float) -> dict[str, Any]:
     }
 
 
-def plot(runs: Mapping[str, Sequence[Path]], goal: float, path: Path) -> None:
-    """Plot the curves as a report does: against steps and seconds, the seeds and their interquartile mean."""
+def plot(runs: Mapping[str, Sequence[Path]], goal: float | None, path: Path, *, chosen: Sequence[Along] = ()) -> None:
+    """Plot the curves as a report does: the seeds and their interquartile mean, against steps and seconds, or against
+    what is `chosen`."""
     import matplotlib as mpl  # imported here because it is slow
 
     from gossamer.reporting import lines, style
@@ -126,9 +127,9 @@ def plot(runs: Mapping[str, Sequence[Path]], goal: float, path: Path) -> None:
     labelled = [Source(directory, label) for label, directories in runs.items() for directory in directories]
     comparison = compare(*load_runs(labelled))
     scores = measures.scores(comparison)
-    found = summary(comparison, scores, dict.fromkeys(comparison.envs, goal))
+    found = summary(comparison, scores, {} if goal is None else dict.fromkeys(comparison.envs, goal))
     with mpl.rc_context(style.STYLE):
-        drawn = lines.curves(comparison, found, curves(comparison), style.Palette(list(runs)))
+        drawn = lines.curves(comparison, found, curves(comparison), style.Palette(list(runs)), chosen=chosen)
     style.save(drawn.figure, path)
 
 

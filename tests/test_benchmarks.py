@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 import gossamer
-from benchmarks import actors, actors_peers, continuous, curves, pack, peers, provenance, simulated
+from benchmarks import actors, actors_peers, continuous, curves, pack, peers, provenance, redraw, simulated
 from benchmarks.gossip import __main__ as gossip
 from benchmarks.gossip import scale
 from gossamer import commands
 from gossamer.config.file import to_dict
 from gossamer.config.resolve import configure
+from gossamer.reporting.runs import Source, load
 
 
 def row(steps: int, mean_return: float | None, episodes: int = 200) -> dict[str, Any]:
@@ -81,6 +82,18 @@ def test_curves_are_built_from_run_directories(tmp_path: Path) -> None:
     assert (found["median_goal_steps"], found["median_goal_seconds"]) == (20, 2.0)
     assert found["seeds"][0]["curve"] == [[10, 1.0, 0.0], [20, 2.0, 0.9]]
     curves.plot({"ppo": [one, two, three]}, 0.8, tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_stored_curve_is_drawn_again(tmp_path: Path) -> None:
+    seeds = [{"seed": seed, "curve": [[100, 1.0, 0.0], [200, 2.0, 0.5 * seed]]} for seed in (1, 2)]
+    found = {"curves": {"ours": {"trained": "gossamer train paac --env catch --steps 200", "seeds": seeds}}}
+    one, two = redraw.stored(found)
+    assert (two.label, two.env, two.seed, two.points[-1]) == ("ours", "catch", 2, [200, 2.0, 1.0])
+    (run,), left_out = load([Source(redraw.stand_in(tmp_path / "run", two), "ours")])
+    assert left_out == []
+    assert (run.curve.steps.tolist(), run.curve.returns.tolist(), run.frames_per_step) == ([100, 200], [0.0, 1.0], 4)
+    redraw.draw([one, two], 0.8, tmp_path / "plot.png", chosen=("steps",))
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
 
 

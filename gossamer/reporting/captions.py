@@ -41,7 +41,8 @@ def seeds(found: Mapping[str, Any]) -> str:
 
 def intervals(found: Mapping[str, Any], what: str) -> str:
     """What the intervals of a figure are, or why there are none. `what`: how they are drawn."""
-    least, most = min(_numbers(found)), max(_numbers(found))
+    known = [number for number in _numbers(found) if number]
+    least, most = min(known), max(known)
     if most < statistics.FEWEST:
         return f"No intervals: fewer than {statistics.FEWEST} seeds"
     some = f"; none where there are fewer than {statistics.FEWEST} seeds" if least < statistics.FEWEST else ""
@@ -49,11 +50,10 @@ def intervals(found: Mapping[str, Any], what: str) -> str:
 
 
 def _numbers(found: Mapping[str, Any]) -> list[int]:
-    return [number for by_env in found["methods"].values() for number in by_env.values() if number]
+    return [number for by_env in found["methods"].values() for number in by_env.values()]
 
 
 def _by_env(numbers: Mapping[str, int]) -> str:
-    known = {env: number for env, number in numbers.items() if number}
-    if len(set(known.values())) == 1:
-        return str(next(iter(known.values())))
-    return ", ".join(f"{number} on {env}" for env, number in known.items())
+    if len(set(numbers.values())) == 1:
+        return str(next(iter(numbers.values())))
+    return ", ".join(f"{number or 'none'} on {env}" for env, number in numbers.items())

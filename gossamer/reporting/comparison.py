@@ -1,12 +1,11 @@
-"""Runs as methods. Runs whose settings differ in nothing but seed and environment form a method, which is named after
-the settings that differ between methods."""
+"""Runs as methods. Runs whose settings differ in nothing but seed, environment and options that do not change what is
+learned form a method, which is named after the settings that differ between methods."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 from gossamer.options import flag
@@ -167,14 +166,21 @@ def _machines(runs: Sequence[LoadedRun]) -> Iterator[str]:
 
 
 def machines(runs: Sequence[LoadedRun]) -> list[str]:
-    """The kinds of machine that trained these runs."""
-    return [text for text, _ in groupby(sorted(_machine(run.result.get("machine", {})) for run in runs))]
+    """The kinds of machine that trained these runs; for a run on several kinds, all of them in one text."""
+    return sorted({_machines_of(run.result) for run in runs})
+
+
+def _machines_of(result: Mapping[str, Any]) -> str:
+    hosts: Mapping[str, Mapping[str, Any]] = result.get("hosts") or {"": result.get("machine", {})}
+    return "; with ".join(sorted({_machine(host) for host in hosts.values()}))
 
 
 def _machine(found: Mapping[str, Any]) -> str:
+    """`found`: a `HostInfo`, or the machine that the run was started on: older runs know no more."""
     gpu = f", {found['gpu']}" if found.get("gpu") else ""
     parts = f"{found.get('processor', 'unknown processor')}, {found.get('cores', '?')} cores{gpu}"
-    return f"{parts}, torch {found.get('torch', 'unknown')}"
+    computed = f", {found['precision']} on {found['device']}" if {"precision", "device"} <= found.keys() else ""
+    return f"{parts}, torch {found.get('torch', 'unknown')}{computed}"
 
 
 def versions(runs: Sequence[LoadedRun]) -> list[str]:

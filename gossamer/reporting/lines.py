@@ -36,28 +36,36 @@ def _factors(comparison: Comparison, env: str) -> set[int]:
     return {run.frames_per_step for run in comparison.runs if run.env == env}
 
 
-def curves(comparison: Comparison, found: Mapping[str, Any], means: Sequence[MeanCurve], palette: Palette) -> Drawn:
-    """A row of panels for each environment."""
-    columns = max(len(alongs(comparison, env)) for env in comparison.envs)
+def curves(
+    comparison: Comparison,
+    found: Mapping[str, Any],
+    means: Sequence[MeanCurve],
+    palette: Palette,
+    *,
+    chosen: Sequence[Along] = (),
+) -> Drawn:
+    """A row of panels for each environment. `chosen`: what to draw against, if not against all of `alongs`."""
+    scales = {env: chosen or alongs(comparison, env) for env in comparison.envs}
+    columns = max(map(len, scales.values()))
     made = figure(3.7 * columns + text_width(palette.numbers) + 0.2, 2.6 * len(comparison.envs) + 0.4)
     grid = made.subplots(len(comparison.envs), columns, squeeze=False)
     goals = {each["env"]: each["threshold"] for each in found["thresholds"]}
     for env, row in zip(comparison.envs, grid, strict=True):
         here = [mean for mean in means if mean.env == env]
-        for axes, along in zip(row, alongs(comparison, env), strict=False):
+        for axes, along in zip(row, scales[env], strict=False):
             _runs(axes, comparison, env, along, palette)
             _means(axes, [mean for mean in here if mean.along == along], palette)
             _along(axes, along, _factors(comparison, env))
             value_ticks(axes.yaxis)
             if env in goals and _is_near(axes, goals[env]):
                 axes.axhline(goals[env], color=GREY, linestyle=":", linewidth=0.9)
-        for axes in row[len(alongs(comparison, env)) :]:
+        for axes in row[len(scales[env]) :]:
             axes.set_axis_off()
         row[0].set_ylabel(f"{env}: mean return")
     for env, row in zip(comparison.envs, grid, strict=True):  # when all axes have their places
         ends = {method.label: float(np.mean([run.curve.returns[-1] for run in runs]))
                 for method, runs in comparison.groups(env)}  # fmt: skip
-        label_lines(row[len(alongs(comparison, env)) - 1], ends, palette)
+        label_lines(row[len(scales[env]) - 1], ends, palette)
     goal = " Dotted: the threshold, where curves come near it." if goals else ""
     caption = (
         "Mean return of the last 100 training episodes. Thick lines: interquartile mean over seeds, until the first of "

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
@@ -127,17 +126,32 @@ class MeanCurve:
     runs: int  # of each environment
 
 
-def mean_curve(env: str, method: Method, along: Literal["steps", "seconds"]) -> MeanCurve:
+def mean_curve(env: str, method: Method, along: Along) -> MeanCurve:
     """The mean curve of a method's runs of an environment, until the first of them ends."""
     runs = method.of(env)
-    points = grid(float(min(run.curve.seconds[-1] if along == "seconds" else run.steps for run in runs)))
-    returns = np.stack([run.curve.at(points, along) for run in runs])
+    points = grid(min(_end(run, along) for run in runs))
+    returns = np.stack([_returns(run, points, along) for run in runs])
     return _mean_curve(env, method.label, along, points, returns[:, None, :])
+
+
+def _end(run: LoadedRun, along: Along) -> float:
+    if along == "seconds":
+        return float(run.curve.seconds[-1])
+    return float(run.steps * (run.frames_per_step if along == "frames" else 1))
+
+
+def _returns(run: LoadedRun, points: Array, along: Along) -> Array:
+    if along == "frames":
+        return run.curve.at(points / run.frames_per_step, "steps")
+    return run.curve.at(points, along)
 
 
 def in_frames(curve: MeanCurve, method: Method) -> MeanCurve:
     """A curve against steps as one against emulator frames."""
-    return replace(curve, along="frames", points=curve.points * method.of(curve.env)[0].frames_per_step)
+    factors = {run.frames_per_step for run in method.of(curve.env)}
+    if len(factors) > 1:
+        return mean_curve(curve.env, method, "frames")
+    return replace(curve, along="frames", points=curve.points * factors.pop())
 
 
 def aggregated_curve(comparison: Comparison, method: Method, envs: Sequence[str]) -> MeanCurve:

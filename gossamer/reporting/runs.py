@@ -20,8 +20,10 @@ from gossamer.storage.contents import EPISODES, EVALUATIONS, GOSSIP, METRICS, RE
 from gossamer.storage.runs import RunRecord
 from gossamer.storage.studies import is_study, read
 
-# Options that change neither what is learned nor how fast
-ASIDE = frozenset({"seed", "env", "preset", "keep", "checkpoint_every"})
+# Options that do not change what is learned
+ASIDE = frozenset(
+    {"seed", "env", "preset", "keep", "checkpoint_every", "log", "eval_every", "eval_episodes", "eval_protocol"}
+)
 PROTOCOLS = ("noop", "sticky", "plain")  # of `evaluation-PROTOCOL.json`
 
 

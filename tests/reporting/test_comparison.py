@@ -58,6 +58,32 @@ def test_seeds_form_a_method_whose_runs_are_in_order(tmp_path: Path) -> None:
     assert comparison.notes(found) == []
 
 
+def test_runs_that_differ_in_logs_and_evaluations_are_seeds_of_one_method(tmp_path: Path) -> None:
+    write_run(tmp_path / "1", rising(1.0), seed=1)
+    write_run(tmp_path / "2", rising(1.0), seed=2, log="none", checkpoint_every=5.0)
+    write_run(tmp_path / "3", rising(1.0), seed=3, eval_every=500, eval_episodes=5, eval_protocol="noop")
+    found = compared(tmp_path)
+    assert [method.label for method in found.methods] == ["paac a2c"]
+    assert comparison.notes(found) == []
+
+
+def test_machines_are_those_of_the_hosts(tmp_path: Path) -> None:
+    learner = {
+        "processor": "EPYC",
+        "cores": 64,
+        "gpu": "H100",
+        "torch": "2.13.0",
+        "device": "cuda",
+        "precision": "bf16",
+    }
+    actors = {"processor": "Xeon", "cores": 2, "gpu": None, "torch": "2.13.0", "device": "cpu", "precision": "fp32"}
+    hosts = {"main": learner, "actors[0]": actors, "actors[1]": actors}
+    write_run(tmp_path / "1", rising(1.0), seed=1, result={"hosts": hosts})
+    write_run(tmp_path / "2", rising(1.0), seed=2)  # of an older version
+    both = "EPYC, 64 cores, H100, torch 2.13.0, bf16 on cuda; with Xeon, 2 cores, torch 2.13.0, fp32 on cpu"
+    assert comparison.machines(compared(tmp_path).runs) == [both, "Some CPU, 2 cores, torch 2.13.0"]
+
+
 def test_options_of_one_architecture_are_empty_for_the_other(tmp_path: Path) -> None:
     write_run(tmp_path / "a", rising(1.0))
     write_run(tmp_path / "b", rising(1.0), architecture="gala", learners=2)

@@ -134,6 +134,20 @@ def test_a_mean_curve_ends_with_its_first_run_and_begins_when_all_have_played(tm
     assert measures.in_frames(curve, found.methods[0]).points[-1] == 4_000
 
 
+def test_runs_with_several_frame_skips_have_their_mean_at_equal_frames(tmp_path: Path) -> None:
+    """One run has 0 for 2,000 frames and then 1, in steps of 4 frames; the other the same in steps of 2 frames."""
+    for seed, frames, number in ((1, 4, 100), (2, 2, 200)):
+        scores = [0.0] * (number // 2) + [100.0] * (number // 2)
+        write_run(tmp_path / str(seed), episodes(scores), seed=seed, steps=2_000, frames_per_step=frames)
+    method = compared(tmp_path).methods[0]
+    curve = measures.in_frames(measures.mean_curve("catch", method, "steps"), method)
+    assert curve.points[-1] == 4_000
+    assert curve.iqm[curve.points < 2_000].max() == 0
+    assert curve.iqm[curve.points >= 2_040].min() > 0  # against steps one run would be half as far there
+    in_steps = measures.mean_curve("catch", method, "steps")
+    assert in_steps.points[-1] == 1_000
+
+
 def test_two_runs_have_no_band(tmp_path: Path) -> None:
     for seed in (1, 2):
         write_run(tmp_path / str(seed), rising(1.0), seed=seed)

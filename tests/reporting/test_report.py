@@ -19,6 +19,7 @@ from gossamer import cli
 from gossamer.errors import UserError
 from gossamer.reporting import lines, measures
 from gossamer.reporting import report as reports
+from gossamer.reporting.captions import intervals, seeds
 from gossamer.reporting.comparison import compare
 from gossamer.reporting.figures import draw
 from gossamer.reporting.report import FIGURES
@@ -258,8 +259,8 @@ def test_long_labels_stay_inside_the_figures_and_apart(tmp_path: Path) -> None:
 
 
 def test_captions_over_environments_have_the_seeds_that_are_used(tmp_path: Path) -> None:
-    for env, seeds in (("pong", 5), ("breakout", 3)):
-        for seed in range(seeds):
+    for env, number_of_seeds in (("pong", 5), ("breakout", 3)):
+        for seed in range(number_of_seeds):
             write_run(tmp_path / f"{env}-{seed}", rising(1.0), env=env, seed=seed)
     found = compare(*load(sources([tmp_path], {})))
     scores = measures.scores(found)
@@ -268,6 +269,17 @@ def test_captions_over_environments_have_the_seeds_that_are_used(tmp_path: Path)
     for name in ("aggregates", "aggregated-curves", "profiles"):
         assert captions[name].endswith(" 3 seeds."), captions[name]
     assert captions["scores"].endswith(" Seeds: paac a2c: 3 on breakout, 5 on pong."), captions["scores"]
+
+
+def test_captions_say_where_a_method_has_no_runs(tmp_path: Path) -> None:
+    for seed in (1, 2, 3):
+        write_run(tmp_path / f"paac-{seed}", rising(1.0), env="catch", seed=seed)
+        write_run(tmp_path / f"gala-{seed}", rising(1.0), architecture="gala", env="catch", seed=seed)
+        write_run(tmp_path / f"only-{seed}", rising(1.0), env="identity", seed=seed)
+    found = compare(*load(sources([tmp_path], {})))
+    entries = summary(found, measures.scores(found), {})
+    assert seeds(entries) == "Seeds: gala a2c: 3 on catch, none on identity; paac a2c: 3"
+    assert intervals(entries, "bars").startswith("bars: 95 %")
 
 
 def test_labels_that_would_overlap_are_moved_apart_around_their_mean() -> None:
