@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,14 @@ from torch import Tensor
 Tree: TypeAlias = Any  # nested dicts of tensors; may be empty
 Array: TypeAlias = npt.NDArray[Any]
 Version: TypeAlias = int  # number of updates that produced a set of parameters
+
+
+class Stamp(NamedTuple):
+    """The order of a learner's parameters. Those after a restart of its host follow all earlier ones, although their
+    version may be lower: it continues from a checkpoint."""
+
+    life: int  # restarts of the learner's host
+    version: Version
 
 
 @dataclass(frozen=True)

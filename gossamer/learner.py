@@ -158,13 +158,27 @@ class Learner:
         """Evaluate the current policy on the reference observations."""
         return policy_outputs(self.task, self.model, self._actions)
 
+    def optimizer_state(self) -> Tree:
+        """A copy of what the optimizer has accumulated; empty before the first step."""
+        return {str(k): deepcopy(v) for k, v in self.opt.state_dict()["state"].items()}
+
+    def load_optimizer(self, state: Tree) -> None:
+        """Copy what `optimizer_state` has returned, here or at another learner."""
+        groups = self.opt.state_dict()["param_groups"]  # `update` sets the learning rate, the task the rest
+        self.opt.load_state_dict({"state": {int(k): v for k, v in state.items()}, "param_groups": groups})
+        for parameter, kept in self.opt.state.items():
+            for name, tensor in kept.items():
+                # Fused Adam needs moments in the parameter's memory layout. Copies leave `state` as it is
+                like = parameter if tensor.shape == parameter.shape else tensor
+                kept[name] = torch.empty_like(like).copy_(tensor)
+
     def state_dict(self) -> Tree:
         """Return all state that the next update depends on."""
         return {
             # The next update modifies torch's live tensors. Parameters are views of one vector: with `deepcopy` pickle
             # would write the whole of it for each of them
             "model": {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()},
-            "optimizer": {str(k): deepcopy(v) for k, v in self.opt.state_dict()["state"].items()},
+            "optimizer": self.optimizer_state(),
             "rng": self.rng.get_state(),
             "steps": self.steps,
             "updates": self.updates,
@@ -173,12 +187,6 @@ class Learner:
     def load_state_dict(self, state: Tree) -> None:
         """Restore a state of `state_dict`."""
         self.model.load_state_dict(state["model"])
-        groups = self.opt.state_dict()["param_groups"]  # `update` sets the learning rate, the task the rest
-        self.opt.load_state_dict({"state": {int(k): v for k, v in state["optimizer"].items()}, "param_groups": groups})
-        for parameter, kept in self.opt.state.items():
-            for name, tensor in kept.items():
-                # Fused Adam needs moments in the parameter's memory layout. Copies leave `state` as it is
-                like = parameter if tensor.shape == parameter.shape else tensor
-                kept[name] = torch.empty_like(like).copy_(tensor)
+        self.load_optimizer(state["optimizer"])
         self.steps, self.updates = int(state["steps"]), int(state["updates"])
         self.task.restore(self.rng, state["rng"], f"learn {self.updates}", self._rank)

@@ -91,7 +91,7 @@ class Trainer:
         return metrics
 
     def report(self, metrics: dict[str, float], waiting: int | None = None) -> Report:
-        """What has been learned since the last report. `waiting`: full batches in the queue."""
+        """What has been learned since the last report. `waiting`: full batches in the queue behind a new one."""
         now = (self.learner.steps, self.learner.updates)
         learned, updates = (n - before for n, before in zip(now, self._reported, strict=True))
         self._reported, fresh, self._fresh = now, self._fresh, 0
@@ -105,7 +105,7 @@ class Trainer:
             reused=learned - fresh,
             lag=self.learner.take_lag(),
             waiting=waiting,
-            version=None if waiting is None else self.version(),
+            version=self.version(),
         )
 
     def close(self) -> None:

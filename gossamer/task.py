@@ -108,8 +108,8 @@ class Report:
     failures: tuple[EnvironmentFailed, ...] = ()  # failures of environments that were restarted
     reused: int = 0  # environment steps learned from once more
     lag: dict[int, int] = field(default_factory=dict)  # policy lag in optimizer steps -> trajectories, of each update
-    waiting: int | None = None  # full batches in the queue behind the last one; None without a queue
-    version: int | None = None  # of a learner's parameters after its last update; None without a queue
+    waiting: int | None = None  # full batches in the queue behind a new one; None without a queue, and for a reused one
+    version: int | None = None  # of a learner's parameters after its last update; None of an actor
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,8 @@ from sweeps import sweep
 from torch.optim import SGD
 
 from gossamer.architectures import impala
-from gossamer.exchange import Broadcast, Link
+from gossamer.data import Stamp
+from gossamer.exchange import Broadcast, Link, Stepped
 from gossamer.exchange.broadcast import Parameters, Published, fetch
 from gossamer.experience import Batching, QueueReader, Replay, Slots, TrajectoryQueue
 from gossamer.launch.simulation import Faults, Network, Simulation
@@ -32,7 +33,7 @@ from gossamer.tools.stand_in import Point, StandIn, descend
 from gossamer.training.budget import Budget
 
 STEPS = 60  # rollouts in a run
-NOTHING = torch.zeros(1)
+NOTHING, NONE = torch.zeros(1), Stamp(-1, 0)
 
 
 class Memory:
@@ -48,7 +49,7 @@ class Memory:
 def learn(ctx: Context, queue: TrajectoryQueue, parameters: Parameters, memory: Memory, seconds: float) -> None:
     """Stands in for the loop: one update a batch."""
     rng, version = random.Random(f"learn {ctx.rank}"), 0
-    parameters.publish(Published(0, NOTHING, {}))
+    parameters.publish(Published(Stamp(0, 0), NOTHING, {}))
     queue.provide(memory)  # type: ignore[arg-type]
     while (full := queue.take()) is not None:
         ctx.sleep(seconds * rng.random())
@@ -57,7 +58,7 @@ def learn(ctx: Context, queue: TrajectoryQueue, parameters: Parameters, memory: 
             memory.trained.append(rollout)
             memory.lag.append(version - acted)
         version += 1
-        parameters.publish(Published(version, NOTHING, {}))
+        parameters.publish(Published(Stamp(0, version), NOTHING, {}))
         queue.trained(full.number, version)
     parameters.close()
 
@@ -72,12 +73,12 @@ def act(ctx: Context, queue: TrajectoryQueue, parameters: Parameters, seconds: f
         if (position := ctx.claim(1)) is None:
             break
         lease = queue.lease(*who)
-        parameters.at_least(lease.version)
-        key, newest = lease.slot, parameters.newer(-1)
+        parameters.at_least(lease.stamp)
+        key, newest = lease.slot, parameters.newer(NONE)
         assert newest is not None
         ctx.sleep(seconds * rng.random())
         name = f"{ctx.name}.{ctx.restarts}.{number}"
-        memory.slots[key] = (name, newest.version)
+        memory.slots[key] = (name, newest.stamp.version)
         if queue.put(key, *who, position):
             memory.made.append(name)
             ctx.report(Report(1))
@@ -139,6 +140,7 @@ WIRINGS: dict[str, dict[str, Any]] = {
     "replay": {"depth": 3, "replay_share": 0.5},
     "reuse and replay": {"depth": 3, "reuse": 2, "replay_share": 0.5},
     "learners": {"depth": 3, "reuse": 2, "learners": LEARNERS},
+    "slow learners": {"depth": 4, "reuse": 3, "learners": LEARNERS, "step_time": 0.05},
 }
 
 
@@ -169,20 +171,26 @@ def learn_rollouts(
     with closing_link(exchange.join(ctx, learner)) as link, suppress(Stopped):
         slots = Slots([rollouts(batching.slots) for _ in range(batching.depth)], batching.slots)
         version = partial(link.refresh, learner.model)
-        experience = QueueReader(queue, slots, version=version, reuse=reuse, replay=replay)
+        experience = QueueReader(queue, slots, version=version, life=ctx.restarts, reuse=reuse, replay=replay)
         opt = SGD(learner.model.parameters(), 0.0)
         while ctx.claim(0) is not None:
             batch = experience.batch()
             if batch is None:
-                link.finish(partial(descend, opt))
+                link.finish(partial(slowly, ctx, rng, opt))
                 ctx.save(version())
                 break
             ctx.sleep(task.update_time * rng.random())
             numbers, acted = batch.data.action[0].tolist(), batch.data.version.tolist()
             found = tuple(zip(numbers, acted, strict=True))
             ctx.report(Passed(batch.key, version(), found, batch.fresh > 0))
-            link.step(partial(descend, opt))
+            link.step(partial(slowly, ctx, rng, opt))
             experience.trained(batch)
+
+
+def slowly(ctx: Context, rng: random.Random, opt: SGD) -> Stepped:
+    """An optimizer step: learners that average their gradients do not end it, and publish, at the same time."""
+    ctx.sleep(rng.random())
+    return descend(opt)
 
 
 @contextmanager
@@ -246,15 +254,16 @@ class Passes(Silent):
 @sweep(200, 25)
 def test_every_schedule_between_hosts(wiring: dict[str, Any], crashing: bool, seeds: range) -> None:
     given = {"learners": 1, "reuse": 1, "replay_share": 0.0, "replay_size": SIZE, **wiring}
+    step_time = given.pop("step_time", 1.0)  # seconds; the network is twice as fast or more
     learners, depth, reuse = given["learners"], given["depth"], given["reuse"]
-    task = Workload(rollout_length=1, step_time=1.0, jitter=1.0, update_time=0.5, updates=1)
+    task = Workload(rollout_length=1, step_time=step_time, jitter=1.0, update_time=0.5, updates=1)
     for seed in seeds:
         rng, passes = random.Random(seed), Passes(given["replay_share"])
         hosts = [f"actors{i}" for i in range(HOSTS)] + ["learner"]
         slots = learners * HOSTS  # of a batch of each learner: a rollout of each actor
         half = ROLLOUTS / slots / 2  # seconds, about: no worker has ended before
         faults = [(rng.random() * half, rng.choice(hosts), rng.random() * 4) for _ in range(3 * crashing)]
-        simulation = Simulation(seed, Network(latency=rng.random() / 2), Faults(crashes=faults))
+        simulation = Simulation(seed, Network(latency=step_time * rng.random() / 2), Faults(crashes=faults))
         simulation(
             impala(
                 replace(task, seed=seed),  # type: ignore[arg-type]

@@ -33,10 +33,12 @@ class Gradient:
 
 @dataclass(frozen=True)
 class Start:
-    """What a learner would continue from. All of them continue from the newest."""
+    """What a learner would continue from. All of them continue from the newest; of several with that version, from the
+    first whose optimizer has taken steps."""
 
     parameters: Tensor  # [P]
     version: Version
+    optimizer: Tree = field(default_factory=dict)  # see `Learning.optimizer_state`
 
 
 Given: TypeAlias = Start | Gradient | Observed  # `Start` in the first round; `Observed` between steps
@@ -95,11 +97,14 @@ class AllReduce:
         state = state or {}
         version = int(state.get("iteration", 0))
         # One may have found newer parameters than those of the checkpoint, or be in no checkpoint
-        mine = Start(learner.flat.vector.clone(), version)
+        mine = Start(learner.flat.vector.clone(), version, learner.optimizer_state())
         settle(mine.parameters.device)
         every = self.gradients.exchange(ctx.rank, 0, mine)
-        newest = max((each for each in every if isinstance(each, Start)), key=lambda each: each.version)
+        starts = [each for each in every if isinstance(each, Start)]
+        newest = max(starts, key=lambda each: (each.version, bool(each.optimizer)))
         learner.flat.swap(newest.parameters.clone())
+        if newest is not mine:
+            learner.load_optimizer(newest.optimizer)
         inner = self.inner.join(ctx, learner, {**state.get("inner", {}), "iteration": newest.version})
         return AllReduceLink(self.gradients, ctx.rank, learner, inner, newest.version)
 

@@ -36,6 +36,12 @@ class Learning(Protocol):
     def flat(self) -> Flat:
         """The learner's flat parameter buffer; nested exchanges share it."""
 
+    def optimizer_state(self) -> Tree:
+        """A copy of what the optimizer has accumulated; empty before the first step."""
+
+    def load_optimizer(self, state: Tree) -> None:
+        """Copy what another optimizer of the same parameters has accumulated."""
+
     def policy_outputs(self) -> PolicyOutputs | None:
         """The current policy's outputs on the reference observations; None for a member without a policy."""
 

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from dataclasses import replace
 from typing import TypeAlias, TypeVar
 
-from gossamer.data import Batch, Packed, Trajectory, Version
+from gossamer.data import Batch, Packed, Stamp, Trajectory, Version
 from gossamer.experience.queue import GONE, Full, Lease, TrajectoryQueue
 from gossamer.experience.replay import Replay
 from gossamer.experience.slots import Slots
@@ -53,9 +53,9 @@ class RemoteWriter:
     """An actor's end of a queue on another host: a rollout is filled here, then sent."""
 
     def __init__(
-        self, ctx: Context, queue: TrajectoryQueue, slot: Trajectory, at_least: Callable[[Version], bool], clock: Timer
+        self, ctx: Context, queue: TrajectoryQueue, slot: Trajectory, at_least: Callable[[Stamp], bool], clock: Timer
     ) -> None:
-        """`slot`: memory for a rollout. `at_least`: waits until parameters of this version are on this host; whether
+        """`slot`: memory for a rollout. `at_least`: waits until parameters with this stamp are on this host; whether
         newer ones may follow. `clock`: measures the time that the actor waits for a free slot and for these parameters,
         and the time that it sends."""
         self._ctx, self._queue, self._slot, self._at_least, self._clock = ctx, queue, slot, at_least, clock
@@ -70,7 +70,7 @@ class RemoteWriter:
         with self._clock("actors_wait"):
             lease = _granted(self._reach(lambda: self._queue.lease(*self._who)))
         with self._clock("parameters_wait"):
-            if not self._at_least(lease.version):
+            if not self._at_least(lease.stamp):
                 raise Stopped("the learner has ended")
         yield self._slot
         with self._clock("send"):
@@ -115,17 +115,18 @@ class QueueReader:
         slots: Slots,
         *,
         version: Callable[[], Version],
+        life: int = 0,
         clock: Timer = untimed,
         reuse: int = 1,
         replay: Replay | None = None,
     ) -> None:
-        """`version`: of the learner's parameters, now. `clock`: measures the time that the learner waits for a batch,
-        and the time in which it unpacks what other hosts sent and adds old trajectories."""
+        """`version`: of the learner's parameters, now; `life`: restarts of its host. `clock`: measures the time that
+        the learner waits for a batch, and that in which it unpacks what other hosts sent and adds old trajectories."""
         self._queue, self._slots, self._version, self._clock = queue, slots, version, clock
         self._reuse, self._replay = reuse, replay
         self._ring = deque[Batch](maxlen=reuse)
         self._round = deque[Batch]()  # batches still to be trained on before the next new one
-        queue.provide(slots, version())
+        queue.provide(slots, Stamp(life, version()))
 
     def batch(self) -> Batch | None:
         """See `Reader`."""

@@ -2,7 +2,8 @@
 
 Lag is bounded by credit: a slot of batch n is free only after batch n - depth has been trained on, and the actor that
 leases it acts with parameters that are not older than this. They are then at most depth - 1 batches older than those
-that learn from it, however slow the actor is. With depth 1, actors and learner take turns, and the lag is 0.
+that learn from it, however slow the actor is. With depth 1, actors and learner take turns, and the lag is 0. After a
+restart of the learner's host, actors use parameters of its earlier life until it has published new ones.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from gossamer.data import Packed, Version
+from gossamer.data import Packed, Stamp, Version
 from gossamer.experience.slots import Slots
 from gossamer.runtime import Wait, waits
 
 PATIENCE = 5.0  # seconds without a heartbeat after which an actor's slot is given to another one
+FIRST = Stamp(0, 0)  # of a learner's parameters
 GONE = 300.0  # seconds without a heartbeat of any actor after which the learner no longer waits for them
 
 
@@ -43,7 +45,7 @@ class Lease:
     """A slot that an actor fills."""
 
     slot: int  # its number
-    version: Version  # the parameters that act must be of this version or a later one
+    stamp: Stamp  # the parameters that act must have this stamp or a later one
 
 
 class TrajectoryQueue:
@@ -62,7 +64,7 @@ class TrajectoryQueue:
         self._leased: dict[int, tuple[int, int]] = {}  # slot -> (actor, its restarts)
         self._full: dict[int, dict[int, int]] = {}  # batch -> place -> position
         self._taken = self._released = 0  # batches that the learner has taken, and that it has trained on
-        self._first: Version = 0  # of the learner's parameters at the beginning
+        self._first = FIRST  # of the learner's parameters at the beginning
         self._versions: dict[int, Version] = {}  # batch -> version after it has been trained on; `depth` of them
         self._packed: dict[int, Packed] = {}  # slot -> what another host has sent for it
         self._heard: dict[int, float] = {}  # actor of another host -> time of its last heartbeat
@@ -71,9 +73,9 @@ class TrajectoryQueue:
 
     # Called by the learner
 
-    def provide(self, slots: Slots, version: Version = 0) -> None:
-        """Give the memory to the actors of this host. `version`: of the learner's parameters."""
-        self._slots, self._first = slots, version
+    def provide(self, slots: Slots, stamp: Stamp = FIRST) -> None:
+        """Give the memory to the actors of this host. `stamp`: of the learner's parameters."""
+        self._slots, self._first = slots, stamp
 
     @waits
     def take(self) -> Wait[Full | None]:
@@ -190,7 +192,8 @@ class TrajectoryQueue:
             self._free(key)
 
     def _lease(self, key: int) -> Lease:
-        return Lease(key, self._versions.get(key // self._count - self._depth, self._first))
+        version = self._versions.get(key // self._count - self._depth, self._first.version)
+        return Lease(key, Stamp(self._first.life, version))
 
     def _free(self, key: int) -> None:
         del self._leased[key]

@@ -37,7 +37,7 @@ def learn(
         replay = _replay(task, ctx.rank, replay_share, replay_size) if replay_share else None
         batches = [trainer.slot(batching.slots * batching.num_envs) for _ in range(batching.depth)]
         slots = Slots(batches, batching.slots)
-        options: dict[str, Any] = {"clock": trainer.clock, "reuse": reuse, "replay": replay}
+        options: dict[str, Any] = {"life": ctx.restarts, "clock": trainer.clock, "reuse": reuse, "replay": replay}
         with closing(QueueReader(queue, slots, version=trainer.version, **options)) as experience:
             _learn_from(ctx, trainer, experience)
 
@@ -51,7 +51,7 @@ def _learn_from(ctx: Context, trainer: Trainer, experience: QueueReader) -> None
                 break
             metrics = trainer.update(batch)
             experience.trained(batch)
-            ctx.report(trainer.report(metrics, batch.waiting))
+            ctx.report(trainer.report(metrics, batch.waiting if batch.fresh else None))
     except Stopped:  # while it waited for a batch
         pass
     except Exception:

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from gossamer.data import Tree
 from gossamer.exchange import Stepped
 from gossamer.exchange.flat import Flat
 
@@ -33,6 +34,13 @@ class StandIn:
     @cached_property
     def flat(self) -> Flat:
         return Flat(self.model)
+
+    def optimizer_state(self) -> Tree:
+        """Its optimizer accumulates nothing."""
+        return {}
+
+    def load_optimizer(self, state: Tree) -> None:
+        """See `optimizer_state`."""
 
     def policy_outputs(self) -> None:
         """A stand-in has no policy."""

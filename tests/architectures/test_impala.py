@@ -138,6 +138,7 @@ def test_reuse_and_replay_are_counted_apart() -> None:
     watcher = end_of(task, Simulation(1), steps=480, depth=3, reuse=2, replay_share=0.5, replay_size=9)
     learned, reused = (sum(getattr(r, name) for r in watcher.records) for name in ("learned", "reused"))
     assert learned == sum(r.steps for r in watcher.records) == 480  # 40 batches of 12 steps
+    assert sum(r.waiting is not None for r in watcher.records) == 40  # of 79 passes: each batch waited once
     # Each batch but the first has 12 replayed steps, too. All but the last are used twice.
     assert reused == 39 * 12 + 12 + 38 * 24
 
@@ -232,6 +233,19 @@ def test_a_learner_whose_host_dies_goes_on_from_the_newest_parameters_of_an_acto
     assert told.copied
     assert 0 <= told.optimizer < told.version < int(watcher.saved["learn"]["exchange"]["iteration"])
     assert sum(r.steps for r in watcher.records) >= 6_000
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_learner_whose_host_dies_again_before_it_goes_on_is_offered_the_parameters_again(seed: int) -> None:
+    # Restarted after 3 s, it waits a second for further offers; the copies on the actors' hosts stay as they are.
+    watcher = Dying(steps=6_000)
+    wired = impala(a_task(algorithm=VTrace()), hosts=2, actors=1, num_envs=3, depth=2)
+    simulation = Simulation(seed, FAR, Faults(crashes=[(2.0, "learner", 1.0), (3.5, "learner", 1.0)]))
+    simulation(wired, watcher)
+    assert len(simulation.crashes) == 2
+    (told,) = watcher.recovered
+    assert told.copied
+    assert 0 <= told.optimizer < told.version < int(watcher.saved["learn"]["exchange"]["iteration"])
 
 
 def test_a_learner_whose_host_has_all_actors_does_not_wait_for_copies_of_its_parameters() -> None:

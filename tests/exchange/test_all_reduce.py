@@ -86,6 +86,39 @@ def test_a_learner_without_batches_takes_the_steps_of_the_others(launch: Any, no
         assert differences(first["model"], other["model"]) == []
 
 
+def go_on(ctx: Context, task: Task, exchange: AllReduce, states: tuple[Any, ...]) -> None:
+    """Continue from the state of this learner, and learn from two batches."""
+    learner, state = Learner(task, SPEC), states[ctx.rank]
+    if "learner" in state:
+        learner.load_state_dict(state["learner"])
+    link = exchange.join(ctx, learner, {"iteration": state["iteration"]})  # type: ignore[arg-type]
+    for seed in (8, 9):
+        learner.update(a_trajectory(SPEC, 4, 2, seed + ctx.rank), link, 0)
+    link.leave()
+    ctx.save({"model": learner.model.state_dict(), "optimizer": learner.optimizer_state()})
+
+
+@launchers
+@pytest.mark.parametrize("newest", [0, 1])
+@pytest.mark.parametrize("other", ["older", "newcomer"])
+def test_learners_of_different_states_go_on_from_the_newest(launch: Any, newest: int, other: str) -> None:
+    # As from a checkpoint that has an older state of one learner, or none: all have the newest one's optimizer, too.
+    task = a_task(rate=0.05)
+    whole = Learner(task, SPEC)
+    states = []
+    for seed in range(3):
+        whole.update(a_trajectory(SPEC, 4, 2, seed), AloneLink(), 0)
+        states.append({"learner": whole.state_dict(), "iteration": seed + 1})
+    pair = [states[2], states[0] if other == "older" else {"iteration": 3}]
+    program, watcher = Program("all-reduce"), Watcher()
+    gradients = program.service(Gradients)(2)
+    program.worker(go_on, copies=2)(task, AllReduce(gradients), tuple(pair if newest == 0 else reversed(pair)))
+    launch(program, watcher)
+    first, second = (watcher.saved[f"go_on[{rank}]"] for rank in range(2))
+    assert differences(first, second) == []
+    assert {int(each["step"]) for each in first["optimizer"].values()} == {5}
+
+
 @launchers
 def test_statistics_change_between_batches_although_one_has_fewer_minibatches(launch: Any) -> None:
     # As at the end of a run with memory, where a batch of one environment is one minibatch. A learner that has taken

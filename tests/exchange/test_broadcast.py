@@ -9,11 +9,13 @@ import torch
 from some_parts import Watcher, a_network, a_task, a_trajectory, differences
 from torch import nn
 
+from gossamer.data import Stamp
 from gossamer.envs.toy import Catch
 from gossamer.exchange import AllReduce, AloneLink, Broadcast, Gradients, Parameters
 from gossamer.exchange.all_reduce import Gradient, Start
 from gossamer.exchange.broadcast import Published
 from gossamer.exchange.broadcast.broadcast import RECOVERY
+from gossamer.exchange.flat import buffers
 from gossamer.launch.simulation import Simulation
 from gossamer.learner import Learner, build
 from gossamer.program import Program
@@ -127,10 +129,10 @@ def test_nothing_older_replaces_what_is_there() -> None:
     with pytest.raises(WouldBlock):
         parameters.first()
     for version in (3, 2):
-        parameters.publish(Published(version, torch.tensor([float(version)]), {}))
-    assert parameters.first().version == 3
-    assert parameters.newer(3) is None
-    newest = parameters.newer(2)
+        parameters.publish(Published(Stamp(0, version), torch.tensor([float(version)]), {}))
+    assert parameters.first().stamp == (0, 3)
+    assert parameters.newer(Stamp(0, 3)) is None
+    newest = parameters.newer(Stamp(0, 2))
     assert newest is not None
     assert newest.parameters.tolist() == [3.0]
 
@@ -166,22 +168,29 @@ def test_a_restarted_learner_has_the_newest_parameters_and_the_optimizer_of_its_
     found = told.version
     saved, parameters, place = trained(2).state_dict(), Parameters(), Again()
     if offered is not None:
-        parameters.offer(Published(offered, trained(offered).flat.vector.clone(), {}).packed())
+        copy = trained(offered)
+        for buffer in copy.model.buffers():  # as those of batch normalisation would be
+            buffer.fill_(0.5)
+        parameters.offer(Published(Stamp(0, offered), copy.flat.vector.clone(), buffers(copy.model)).packed())
     learner = Learner(a_task(rate=0.1), SPEC)
     learner.load_state_dict(saved)
     link = Broadcast(parameters).join(place, learner, {"iteration": 2})  # type: ignore[arg-type]
     state = learner.state_dict()
-    assert differences(state["model"], trained(found).model.state_dict()) == []
+    expected = trained(found).model.state_dict()
+    if told.copied:
+        expected |= {name: torch.full_like(buffer, 0.5) for name, buffer in buffers(learner.model).items()}
+        assert len(expected) > len(list(learner.model.parameters()))  # there are some
+    assert differences(state["model"], expected) == []
     assert differences({**state, "model": {}}, {**saved, "model": {}}) == []  # optimizer, random stream and counters
     assert (link.refresh(learner.model), learner.updates) == (found, 2)
     assert place.notes == [told]
     # What it publishes are these parameters, and an update of them changes neither the published nor the offered ones.
     published, given = parameters.first(), parameters.offered()
-    assert (published.version, published.parameters.tolist()) == (found, learner.flat.vector.tolist())
+    assert (published.stamp, published.parameters.tolist()) == ((1, found), learner.flat.vector.tolist())
     learner.update(a_trajectory(SPEC, 4, 3, 9), link, 0)
     assert torch.equal(published.parameters, trained(found).flat.vector)
-    assert given is None or torch.equal(given.parameters, trained(given.version).flat.vector)
-    assert parameters.first().version == found + 1
+    assert given is None or torch.equal(given.parameters, trained(given.stamp.version).flat.vector)
+    assert parameters.first().stamp == (1, found + 1)
 
 
 @pytest.mark.parametrize("recovers", [True, False])

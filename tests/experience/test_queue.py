@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from gossamer.actor import Clock
-from gossamer.data import Final, Packed, Trajectory
+from gossamer.data import Final, Packed, Stamp, Trajectory
 from gossamer.experience import Batching, QueueReader, QueueWriter, Replay, Slots, TrajectoryQueue
 from gossamer.experience.ends import untimed
 from gossamer.runtime import Stopped, WouldBlock
@@ -62,12 +62,13 @@ def test_an_actor_has_one_slot_at_a_time() -> None:
 
 def test_a_slot_s_parameters_are_not_older_than_those_after_the_batch_that_freed_it() -> None:
     queue = a_queue(slots=1, depth=2)
-    queue.provide(memory(slots=1, depth=2), 7)
+    queue.provide(memory(slots=1, depth=2), Stamp(1, 7))
     found = []
     for number in range(6):
         lease = queue.lease(0, 0)
         assert queue.lease(0, 0) == lease  # an answer that was lost
-        found.append((lease.slot, lease.version))
+        found.append((lease.slot, lease.stamp.version))
+        assert lease.stamp.life == 1
         queue.put(lease.slot, 0, 0, 0)
         if number >= 1:  # one batch is full while the next one is filled
             queue.trained(number - 1, 8 + number)
@@ -123,9 +124,9 @@ def test_an_actor_waits_until_there_is_memory() -> None:
     with pytest.raises(WouldBlock):
         queue.join(0, 0)
     slots = memory()
-    queue.provide(slots, 7)
+    queue.provide(slots, Stamp(2, 7))
     assert queue.join(0, 0) is slots
-    assert queue.lease(0, 0).version == 7  # of a learner that has been resumed or restarted
+    assert queue.lease(0, 0).stamp == (2, 7)  # of a learner that has been resumed or restarted
 
 
 def test_a_batch_is_what_was_filled_without_a_copy() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from gossamer.data import Tree, Version
+from gossamer.data import Stamp, Tree, Version
 from gossamer.exchange.base import Alone, Exchange, Learning, Link, LocalStep, Stepped
 from gossamer.exchange.broadcast.parameters import Parameters, Published
 from gossamer.exchange.flat import Flat, buffers
@@ -40,36 +40,46 @@ class Broadcast:
         version = int(state.get("iteration", 0))
         if ctx.restarts and self.recovers:
             seconds = RECOVERY if self.elsewhere else 0.0
-            version = _recovered(ctx, self.parameters, learner.flat, version, seconds)
+            version = _recovered(ctx, self.parameters, learner, version, seconds)
         inner = self.inner.join(ctx, learner, {**state.get("inner", {}), "iteration": version})
-        return BroadcastLink(self.parameters, learner, inner)
+        return BroadcastLink(self.parameters, learner, inner, ctx.restarts)
 
     def follow(self, model: nn.Module) -> Follower:
         """Connect the replica of an actor. Waits for the learner's first parameters."""
         return Follower(self.parameters, model)
 
 
-def _recovered(ctx: Context, parameters: Parameters, flat: Flat, version: Version, seconds: float) -> Version:
-    """Take the newest parameters that other hosts offer within so many seconds; their version."""
+def _recovered(ctx: Context, parameters: Parameters, learner: Learning, version: Version, seconds: float) -> Version:
+    """Take the newest parameters that other hosts offer within so many seconds, and their buffers; their version."""
     end = ctx.now() + seconds
     while parameters.offered() is None and ctx.now() < end and not ctx.stopped:
         ctx.sleep(0.1)
     if parameters.offered() is not None:
         ctx.sleep(OTHERS)
     offered = parameters.offered()
-    if offered is None or offered.version <= version:
+    if offered is None or offered.stamp.version <= version:
         ctx.report(Recovered(version, version, copied=False))
         return version
-    flat.swap(offered.parameters.clone().to(flat.vector.device))
-    ctx.report(Recovered(offered.version, version, copied=True))
-    return offered.version
+    learner.flat.swap(offered.parameters.clone().to(learner.flat.vector.device))
+    copy_buffers(offered.buffers, learner.model)
+    ctx.report(Recovered(offered.stamp.version, version, copied=True))
+    return offered.stamp.version
+
+
+@torch.no_grad()
+def copy_buffers(given: Mapping[str, Tensor], model: nn.Module) -> None:
+    """Copy these buffers into those of the network."""
+    for name, buffer in buffers(model).items():
+        buffer.copy_(given[name])
 
 
 class BroadcastLink:
     """The learner's end, see `Broadcast`."""
 
-    def __init__(self, parameters: Parameters, learner: Learning, inner: Link) -> None:
+    def __init__(self, parameters: Parameters, learner: Learning, inner: Link, life: int) -> None:
+        """`life`: restarts of the learner's host."""
         self._parameters, self._inner, self._flat, self._model = parameters, inner, learner.flat, learner.model
+        self._life = life
         self._buffers, self._copied = dict[str, Tensor](), list[tuple[int, int]]()
         self._publish(self.version)
 
@@ -106,7 +116,7 @@ class BroadcastLink:
     def _publish(self, version: Version) -> None:
         vector = self._flat.vector.detach().to("cpu", copy=True)
         self._copy_buffers()
-        self._parameters.publish(Published(version, vector, self._buffers))
+        self._parameters.publish(Published(Stamp(self._life, version), vector, self._buffers))
 
     def _copy_buffers(self) -> None:
         """Copy the network's buffers, if they have changed: running averages do, the background does not."""
@@ -128,24 +138,27 @@ class Follower:
         if first is None:
             parameters.leave()
             raise Stopped("the learner ended before it had parameters")
-        self.version = self._show(first)
+        self._stamp = self._show(first)
+
+    @property
+    def version(self) -> Version:
+        """Of the replica's parameters."""
+        return self._stamp.version
 
     def refresh(self, model: nn.Module) -> Version:
         """Take the newest parameters, on the CPU without a copy, and return their version."""
-        newer = self._parameters.newer(self.version)
+        newer = self._parameters.newer(self._stamp)
         if newer is not None:
-            self.version = self._show(newer)
+            self._stamp = self._show(newer)
         return self.version
 
     def leave(self) -> None:
         """The actor ends."""
         self._parameters.leave()
 
-    @torch.no_grad()
-    def _show(self, published: Published) -> Version:
+    def _show(self, published: Published) -> Stamp:
         if published.buffers is not self._buffers:
             self._buffers = published.buffers
-            for name, buffer in buffers(self._model).items():
-                buffer.copy_(published.buffers[name])
+            copy_buffers(published.buffers, self._model)
         self._flat.swap(published.parameters.to(self._flat.vector.device))
-        return published.version
+        return published.stamp

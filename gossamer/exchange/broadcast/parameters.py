@@ -9,7 +9,7 @@ from enum import Enum
 import torch
 from torch import Tensor
 
-from gossamer.data import Array, Version
+from gossamer.data import Array, Stamp
 from gossamer.runtime import Wait, waits
 
 
@@ -17,28 +17,28 @@ from gossamer.runtime import Wait, waits
 class Published:
     """A learner's parameters. Immutable: the actors of a host share them by reference."""
 
-    version: Version
+    stamp: Stamp
     parameters: Tensor  # [P] float32, on the CPU
     buffers: Mapping[str, Tensor]  # what the network has besides parameters, such as the background
 
     def packed(self) -> PackedParameters:
         """For another host, without a copy."""
         buffers = {name: buffer.numpy() for name, buffer in self.buffers.items()}
-        return PackedParameters(self.version, self.parameters.numpy(), buffers)
+        return PackedParameters(self.stamp, self.parameters.numpy(), buffers)
 
 
 @dataclass(frozen=True)
 class PackedParameters:
     """`Published` in transit between hosts: arrays, which are pickled out of band."""
 
-    version: Version
+    stamp: Stamp
     parameters: Array
     buffers: dict[str, Array]
 
     def unpacked(self) -> Published:
         """The parameters as tensors. Copies them, because received arrays may be read-only."""
         buffers = {name: torch.tensor(buffer) for name, buffer in self.buffers.items()}
-        return Published(self.version, torch.tensor(self.parameters), buffers)
+        return Published(self.stamp, torch.tensor(self.parameters), buffers)
 
 
 class Reply(Enum):
@@ -58,11 +58,10 @@ class Parameters:
         self._actors, self._taken, self._closed = actors, True, False
         self._ended, self._all = 0, actors  # actors whose queue says that they have ended, and all actors
         self._wanted = False  # whether an actor needs newer ones than the copy
-        self._begun = self._done = 0  # transfers to this copy, and the last of them that has ended
 
     def publish(self, published: Published) -> None:
         """Replace the parameters. Older ones than those that are there are ignored."""
-        if self._newest is None or published.version >= self._newest.version:
+        if self._newest is None or published.stamp >= self._newest.stamp:
             self._newest = published
 
     @waits
@@ -73,21 +72,18 @@ class Parameters:
         self._taken = True
         return self._newest
 
-    def newer(self, version: Version) -> Published | None:
-        """Return the newest parameters unless they are of this version."""
-        if self._newest is None or self._newest.version == version:
+    def newer(self, stamp: Stamp) -> Published | None:
+        """Return the newest parameters unless they have this stamp."""
+        if self._newest is None or self._newest.stamp == stamp:
             return None
         self._taken = True
         return self._newest
 
     @waits
-    def at_least(self, version: Version) -> Wait[bool]:
-        """Wait until the copy has at least this version. Returns whether newer ones may follow.
-
-        A transfer that begins after this call ends the wait, too: then the learner has been restarted with older
-        parameters. So does the learner's end."""
-        transfer = self._begun + 1
-        while not self._closed and self._done < transfer and (self._newest is None or self._newest.version < version):
+    def at_least(self, stamp: Stamp) -> Wait[bool]:
+        """Wait until the copy has these parameters or newer ones, or the learner has ended. Returns whether newer ones
+        may follow."""
+        while not self._closed and (self._newest is None or self._newest.stamp < stamp):
             self._wanted = True
             yield
         return not self._closed
@@ -99,20 +95,20 @@ class Parameters:
     # Called by `fetch`
 
     @waits
-    def after(self, version: Version | None, again: bool = False) -> Wait[PackedParameters | Reply]:
-        """Return the newest parameters for another host, which has a copy of this version, or none. Waits until they
-        are of another version. `again`: does not wait for that."""
+    def after(self, stamp: Stamp | None) -> Wait[PackedParameters | Reply]:
+        """Return the newest parameters for another host, whose copy has this stamp. Waits until they have another one.
+        None: the host has no copy, or has offered it."""
         while not self._closed:
-            if self._newest is not None and (again or self._newest.version != version):
+            if self._newest is not None and self._newest.stamp != stamp:
                 return self._newest.packed()
-            if self._newest is None and version is not None:
+            if self._newest is None and stamp is not None:
                 return Reply.OFFER
             yield
         return Reply.END
 
     def replace(self, packed: PackedParameters) -> None:
-        """Receive parameters. After a restart of the learner they may be older than those that are there."""
-        self._newest, self._taken, self._done = packed.unpacked(), False, self._begun
+        """Receive parameters. An actor that still needs newer ones says so again."""
+        self._newest, self._taken, self._wanted = packed.unpacked(), False, False
 
     @waits
     def taken(self) -> Wait[bool]:
@@ -120,12 +116,7 @@ class Parameters:
         left."""
         while not self._taken and not self._wanted and self._actors > 0:
             yield
-        self.begin()
         return self._actors > 0
-
-    def begin(self) -> None:
-        """A transfer to this copy begins. It serves every actor that waits now."""
-        self._wanted, self._begun = False, self._begun + 1
 
     def followed(self) -> bool:
         """Whether actors of this host have not ended."""
@@ -152,7 +143,7 @@ class Parameters:
 
     def offer(self, packed: PackedParameters) -> None:
         """Receive a copy from another host. The newest one is kept."""
-        if self._offered is None or packed.version > self._offered.version:
+        if self._offered is None or packed.stamp.version > self._offered.stamp.version:
             self._offered = packed.unpacked()
 
     def offered(self) -> Published | None:

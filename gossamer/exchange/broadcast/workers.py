@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from gossamer.data import Stamp
 from gossamer.exchange.broadcast.parameters import PackedParameters, Parameters, Reply
 from gossamer.runtime import Context, Stopped, Unreachable
 
@@ -16,24 +17,23 @@ def fetch(ctx: Context, source: Parameters, copy: Parameters) -> None:
     needs newer ones, until all actors of this host or the learner have ended: one transfer for all actors of a host. It
     gives up, and the actors end, if the learner's host does not answer for `GONE` seconds.
 
-    A learner whose host has been restarted is offered the copy."""
-    version: int | None = None
+    A learner whose host has been restarted is offered the copy, once in each of its lives."""
+    stamp: Stamp | None = None  # of the copy
+    offered = False  # whether the learner's host has the copy, and its learner has not published yet
     failed: float | None = None  # time of the first attempt that failed since the last answer
-    again = False  # whether the learner's host may have been restarted: then its parameters are taken in any case
     with suppress(Stopped):
         while not ctx.stopped:
             try:
-                reply = source.after(version, again)
+                reply = source.after(None if offered else stamp)
                 if reply is Reply.OFFER:
                     source.offer(copy.copy())
-                    version = None
+                    offered = True
             except Unreachable:
                 failed = ctx.now() if failed is None else failed
                 if ctx.now() - failed > GONE:
                     copy.close()
                     return
-                copy.begin()
-                again = True
+                offered = False
                 ctx.sleep(RETRY)
                 continue
             failed = None
@@ -42,6 +42,6 @@ def fetch(ctx: Context, source: Parameters, copy: Parameters) -> None:
                 return
             if isinstance(reply, PackedParameters):
                 copy.replace(reply)
-                version, again = reply.version, False
+                stamp, offered = reply.stamp, False
                 if not copy.taken():
                     return

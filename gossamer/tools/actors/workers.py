@@ -108,7 +108,7 @@ def learn(
     try:
         slots = Slots([rollouts(batching.slots) for _ in range(batching.depth)], batching.slots)
         version = partial(link.refresh, learner.model)
-        with closing(QueueReader(queue, slots, version=version, reuse=reuse)) as experience:
+        with closing(QueueReader(queue, slots, version=version, life=ctx.restarts, reuse=reuse)) as experience:
             while ctx.claim(0) is not None:
                 with watch("learner_waits"):
                     batch = experience.batch()

@@ -17,7 +17,7 @@ from some_rollouts import Checked, Uneven, act, assert_complete, written
 import gossamer
 from gossamer.algorithms import VTrace
 from gossamer.architectures.impala import impala
-from gossamer.data import Array, Step, Version
+from gossamer.data import Array, Stamp, Step
 from gossamer.envs.base import VectorEnv
 from gossamer.envs.toy import Catch, Counter
 from gossamer.exchange import Parameters
@@ -163,17 +163,17 @@ def counted(file: Path) -> type[Parameters]:
         def first(self) -> Wait[Published]:
             return self._noted((yield from wait_for(Parameters.first, self)))
 
-        def newer(self, version: Version) -> Published | None:
-            return self._noted(super().newer(version))
+        def newer(self, stamp: Stamp) -> Published | None:
+            return self._noted(super().newer(stamp))
 
         @waits
-        def after(self, version: Version | None, again: bool = False) -> Wait[PackedParameters | Reply]:
-            return self._noted((yield from wait_for(Parameters.after, self, version, again)))
+        def after(self, stamp: Stamp | None) -> Wait[PackedParameters | Reply]:
+            return self._noted((yield from wait_for(Parameters.after, self, stamp)))
 
         def _noted(self, reply: Any) -> Any:
             if not self._copy and isinstance(reply, Published | PackedParameters):
                 with open(file, "a") as replies:
-                    replies.write(f"{reply.version}\n")
+                    replies.write(f"{reply.stamp.version}\n")
             return reply
 
     return Counted
