@@ -16,6 +16,9 @@ define make-venv
 	$(PYTHON) -m venv $(1) && $(1)/bin/python $(PIP) --version >/dev/null || $(PYTHON) -m venv --clear $(1)
 endef
 
+# $(call require,COMMAND,MESSAGE): fail with one line, as pytest would skip the tests and succeed.
+require = @{ $(1); } >/dev/null 2>&1 || { echo "$@: $(strip $(2))" >&2; exit 1; }
+
 .PHONY: help install test test-long test-page test-sinks lint unit demo bench-install bench-install-actors wheel constraints clean distclean
 .NOTPARALLEL:
 
@@ -41,9 +44,15 @@ test-long: install ## the long tests: sweeps over seeds, every architecture on e
 	$(PYTEST) -m long $(ARGS)
 
 test-page: install ## the live page in Debian's Chromium (packages chromium, chromium-driver)
+	$(call require,command -v chromium && command -v chromedriver,\
+		chromium or chromedriver is missing: install the packages chromium and chromium-driver)
+	$(call require,.venv/bin/python -c "import selenium",\
+		selenium cannot be imported: remove .venv and run make install)
 	.venv/bin/python -m pytest -m page tests/page $(ARGS)
 
 test-sinks: .venv-sinks/.installed ## logs with the real Weights & Biases, Trackio and MLflow, in .venv-sinks
+	$(call require,.venv-sinks/bin/python -c "import wandb; import trackio; import mlflow; import sqlalchemy",\
+		wandb trackio mlflow or sqlalchemy cannot be imported: remove .venv-sinks and run make test-sinks)
 	.venv-sinks/bin/python -m pytest tests/training/sinks $(ARGS)
 
 .venv-sinks/.installed: pyproject.toml

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import secrets
+import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +15,9 @@ from gossamer.page.run import RunView
 from gossamer.storage.contents import CONFIG, METRICS, find, is_run
 
 POLL_SECONDS = 0.4  # between two looks at the files
-SCAN_EVERY = 5  # looks between two thorough ones, which search for new runs and read those that do not train, too
+SCAN_EVERY = 2  # looks between two that search for new runs, and read those that do not train, too
+MANY = 50  # runs; in a larger folder, those that neither train nor are shown in detail are read less often:
+MANY_EVERY = 10  # looks between two that read them
 BUDGET = 4 << 20  # bytes of runs that nobody has opened, read at each look: a folder of a thousand is read bit by bit
 
 
@@ -33,6 +35,8 @@ class Folder:
         self._opened: dict[str, int] = {}  # run -> how many show its details
         self._watchers = 0
         self._verdicts: dict[str, tuple[tuple[int, int], bool]] = {}  # see `_is_run`
+        self._found: list[Path] = []  # by the last scan
+        self._fresh: set[Path] = set()  # those with a new `config.json` since the last look: a run starts or resumes
         self._thread: threading.Thread | None = None
 
     @contextmanager
@@ -42,7 +46,7 @@ class Folder:
             self._watchers += 1
             for key in keys:
                 self._opened[key] = self._opened.get(key, 0) + 1
-            self._look(thoroughly=True)
+            self._look()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._follow, name="page reader", daemon=True)
                 self._thread.start()
@@ -59,7 +63,7 @@ class Folder:
         """Look once more, so that streams tell how it ended; then they end."""
         with self.changed:
             if self._watchers:
-                self._look(thoroughly=True)
+                self._look()
             self.closed = True
             self.changed.notify_all()
 
@@ -69,7 +73,7 @@ class Folder:
             looks = itertools.count(1)
             while self._watchers and not self.closed:
                 self.changed.wait_for(lambda: self.closed or not self._watchers, timeout=POLL_SECONDS)
-                self._look(thoroughly=next(looks) % SCAN_EVERY == 0 or self.closed)
+                self._look(0 if self.closed else next(looks))
             self._thread = None
 
     def read_all(self) -> None:
@@ -79,47 +83,51 @@ class Folder:
             for run in self.runs.values():
                 run.read_all()
 
-    def _look(self, *, thoroughly: bool) -> None:
-        if thoroughly:
+    def _look(self, number: int = 0) -> None:
+        """The look of this number, from 1 on. Number 0 searches for runs and reads all of them."""
+        if number % SCAN_EVERY == 0:
             self.scan()
         budget, before = BUDGET, sum(run.version for run in self.runs.values())
         for key, run in sorted(self.runs.items(), key=lambda each: not self._opened.get(each[0])):
-            if self._opened.get(key) and run.behind:
+            opened = bool(self._opened.get(key))
+            every = SCAN_EVERY if opened or len(self.runs) <= MANY else MANY_EVERY
+            thoroughly = number % every == 0 or run.directory in self._fresh
+            if opened and run.behind:
                 run.read_all()
             elif budget > 0 and (thoroughly or run.behind or run.state == "running"):
                 budget -= run.poll(thoroughly=thoroughly or run.behind)
+        self._fresh.clear()
         if sum(run.version for run in self.runs.values()) != before:
             self.changed.notify_all()
 
     def scan(self) -> None:
-        """Find runs that have come, and forget those that have gone."""
+        """Find runs that have come, and forget those that have gone. A directory that has metrics and is not a run is
+        a damaged run."""
+        damaged = list[Path]()
+
+        def is_sound(folder: Path) -> bool:
+            sound = self._is_run(folder)
+            if not sound and os.path.lexists(folder / METRICS):
+                damaged.append(folder)
+            return sound
+
         with self.changed:
-            found = {os.path.relpath(run, self.path): run for run in find(self.path, self._is_run)}
-            if found.keys() != self.runs.keys():
-                self.runs = {key: self.runs.get(key) or RunView(key, path) for key, path in found.items()}
+            found = [*find(self.path, is_sound), *damaged]
+            if found != self._found:
+                named = {os.path.relpath(path, self.path): path for path in found}
+                self._found, self.runs = found, {key: self.runs.get(key) or RunView(key, named[key]) for key in named}
                 self.changed.notify_all()
 
     def _is_run(self, folder: Path) -> bool:
-        """Whether it is a run, also one with a damaged `config.json`; asked again only where the file has changed."""
-        file = folder / CONFIG
+        """Whether it is a run; asked again only where `config.json` has changed."""
         try:
-            found = os.lstat(file)
+            found = os.lstat(os.path.join(folder, CONFIG))
         except OSError:
             return False
         seen = found.st_ino, found.st_mtime_ns
         known, verdict = self._verdicts.get(str(folder), ((0, 0), False))
         if known != seen:
-            verdict = not file.is_symlink() and (is_run(folder) or _is_damaged(folder))
+            verdict = stat.S_ISREG(found.st_mode) and is_run(folder)
             self._verdicts[str(folder)] = seen, verdict
+            self._fresh.add(folder)
         return verdict
-
-
-def _is_damaged(folder: Path) -> bool:
-    """Whether a run has left metrics beside a `config.json` that is no JSON."""
-    if not (folder / METRICS).is_file():
-        return False
-    try:
-        json.loads((folder / CONFIG).read_text())
-    except (OSError, ValueError):
-        return True
-    return False

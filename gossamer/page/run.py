@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from gossamer.page.files import Document, Lines
 from gossamer.page.series import Series, is_number
-from gossamer.storage.contents import CONFIG, EPISODES, EVALUATIONS, GOSSIP, HOSTS, LOG, METRICS, RESULT, STATUS
+from gossamer.storage.contents import CONFIG, EPISODES, EVALUATIONS, GOSSIP, HOSTS, LOG, METRICS, RESULT, STATUS, is_run
 from gossamer.storage.lock import is_held
 
 DOCUMENTS = {"config": CONFIG, "status": STATUS, "result": RESULT, "hosts": HOSTS, "gossip": GOSSIP}
@@ -67,6 +67,8 @@ class RunView:
             if self._documents[name].read():
                 self.version += 1
                 self._changed[name] = self.version
+                if name == "config" and self._documents[name].content and not is_run(self.directory):
+                    self._documents[name].content = {}  # another program's
         evaluated, found = self._files[3].restarts, self._read_lines()
         before, self.state = self.state, self._state()
         self.version += any(found) or self.state != before
@@ -120,8 +122,8 @@ class RunView:
         self.episodes.add(numbers)
 
     def _state(self) -> str:
-        """As `storage.runs.RunRecord.state`, but that a run has ended as soon as it says how; `damaged`: its settings
-        cannot be read."""
+        """As `storage.runs.RunRecord.state`, but that a run has ended as soon as it says how; `damaged`: it has no
+        `config.json` of a run."""
         if not self._documents["config"].content:
             return "damaged"
         written = {name: self._documents[name].changed_at for name in ("status", "result")}

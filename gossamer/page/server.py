@@ -30,6 +30,8 @@ STREAMS = 32  # browsers at one time
 SHOWN = 24  # runs that one browser may show in detail at one time
 GOODBYE_SECONDS = 1.0  # that browsers are given to hear how a training ended
 METHODS = ("GET", "HEAD")
+NO_TOKEN = b"open the address that was printed: it has a token, a new one after each start\n"
+NO_NAME = b"unknown host name: open the address that was printed, or use the IP address of the machine in it\n"
 HEADERS = {
     "Content-Security-Policy": policy() + "; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -126,11 +128,11 @@ class Handler(BaseHTTPRequestHandler):
             return
         query = parse_qs(url.query)
         if not access.names(self.headers.get("Host")):
-            self._send(HTTPStatus.MISDIRECTED_REQUEST, b"this server has another name\n", body=body)
+            self._send(HTTPStatus.MISDIRECTED_REQUEST, NO_NAME, body=body)
             return
         known = access.knows(query.get("token", [""])[0], self.headers.get("Cookie", ""))
         if known == "no":
-            self._send(HTTPStatus.UNAUTHORIZED, b"open the address that was printed: it has a token\n", body=body)
+            self._send(HTTPStatus.UNAUTHORIZED, NO_TOKEN, body=body)
         elif known == "query" and url.path == "/":  # the token leaves the address bar, and with it the history
             kept = f"{access.cookie}={access.token}; HttpOnly; SameSite=Strict; Path=/"
             self._send(HTTPStatus.SEE_OTHER, b"", {"Location": "/", "Set-Cookie": kept}, body=body)
@@ -190,7 +192,7 @@ def bind(folder: Path, host: str, port: int, note: Callable[[str], None]) -> Pag
             failure = error
             continue
         if each != port:
-            note(f"port {port} cannot be used ({failure.strerror}): port {each} is taken instead")
+            note(f"port {port} cannot be used ({failure.strerror}): serving at port {each} instead")
         return server
     raise UserError(f"--port {port}: cannot be used at {host} ({failure.strerror}), nor the {TRIES - 1} after it")
 

@@ -78,7 +78,7 @@ def is_run(directory: Path) -> bool:
     """Whether `config.json` is one that this library wrote: of format 1, which has no format number, or later."""
     try:
         config: Any = json.loads((directory / CONFIG).read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return False
     if not isinstance(config, dict) or not isinstance(config.get("gossamer"), str):
         return False

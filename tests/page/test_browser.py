@@ -241,6 +241,22 @@ def test_the_server_restarts(browser: Browser, tmp_path: Path) -> None:
         assert browser.js("rowsOf('run').steps.length") == 9  # nothing twice
 
 
+def test_a_restart_with_another_token_is_told(browser: Browser, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", 3)
+    with served(tmp_path, "0.0.0.0") as server:
+        port = server.access.port
+        browser.open(f"http://127.0.0.1:{port}/?token={server.access.token}", width=390)
+        browser.shows("30", ".tile b")
+    browser.shows("trying again", "#link")
+    add_rows(run, 40, 90)
+    with served(tmp_path, server=PageServer(tmp_path, "0.0.0.0", port)) as again:
+        browser.shows("open the address that was printed, it has a new token", "#link")
+        assert browser.js("document.documentElement.scrollWidth") <= 390
+        browser.js(f"fetch('/?token={again.access.token}').then(() => 0)")  # as another tab does that opens the address
+        browser.shows("live", "#link")
+        browser.shows("90", ".tile b")
+
+
 def test_a_finished_run_opens_from_disk(browser: Browser, tmp_path: Path) -> None:
     write_run(tmp_path / "run", 40, result=True)
     saved = tmp_path / "saved page.html"
@@ -266,6 +282,9 @@ def test_the_agent_plays_while_somebody_watches(browser: Browser, tmp_path: Path
         assert browser.js("document.querySelectorAll('.prob.taken').length") == 1
         before = browser.text(".facts")
         browser.wait(lambda: browser.text(".facts") != before, "it plays on")
+        browser.open(at(server, "#/run/run/agent"), width=390)
+        browser.wait(lambda: browser.js("document.querySelector('.screen')?.naturalWidth > 0"), "a screen on a phone")
+        assert browser.js("document.documentElement.scrollWidth") <= 390
         (player,) = server.players._players.values()
         browser.driver.find_element(By.ID, "tab-log").click()
         browser.wait(lambda: not player.running, "it ends when nobody watches")
@@ -298,7 +317,7 @@ def test_everything_can_be_reached_by_keyboard(browser: Browser, tmp_path: Path)
         )
 
 
-@pytest.mark.parametrize("tab", ["training", "speed", "gossip", "hosts", "values", "log", "settings", ""])
+@pytest.mark.parametrize("tab", ["training", "speed", "gossip", "hosts", "values", "agent", "log", "settings", ""])
 def test_it_fits_a_phone(browser: Browser, tmp_path: Path, tab: str) -> None:
     status = {"members": MEMBERS, "hosts": HOSTS, "traffic": TRAFFIC, "policy_lag": {"0": 5}}
     run = write_run(tmp_path / ("a-very-long-name-of-a-run" * 3), 9, **status)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 import threading
 import time
 from pathlib import Path
 
 import pytest
-from some_pages import add_rows, write_run
+from some_pages import CONFIG, add_rows, write_run
 
 from gossamer.page import folder as folder_module
 from gossamer.page.folder import Folder
@@ -64,9 +66,94 @@ def test_a_run_whose_settings_cannot_be_read_is_named(tmp_path: Path) -> None:
     assert found == {"good": ("crashed", "catch"), "bad": ("damaged", None)}
 
 
+@pytest.mark.parametrize("content", ["[]", "3", '{"env": "of another program"}', "\udcff", "{", None])
+def test_what_has_metrics_and_is_no_run_is_damaged(tmp_path: Path, content: str | None) -> None:
+    """As in `gossamer runs` and `gossamer report`."""
+    file = write_run(tmp_path / "group" / "bad") / "config.json"
+    if content is None:
+        file.unlink()
+    else:
+        file.write_text(content, errors="surrogateescape")
+    folder = Folder(tmp_path)
+    folder.read_all()
+    assert {key: run.state for key, run in folder.runs.items()} == {"group/bad": "damaged"}
+    told, _ = folder.runs["group/bad"].update(Cursor())
+    assert told is not None
+    assert (told["config"], told["now"]["steps"]) == ({}, 30)
+    file.write_text(json.dumps(CONFIG))  # it is restored
+    folder.read_all()
+    assert folder.runs["group/bad"].state == "crashed"
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_settings_that_are_no_regular_file_are_never_opened(tmp_path: Path, kind: str) -> None:
+    file = write_run(tmp_path / "runs" / "bad") / "config.json"
+    file.unlink()
+    if kind == "link":
+        file.symlink_to(write_run(tmp_path / "outside") / "config.json")
+    else:
+        os.mkfifo(file)  # opening it would wait for a writer
+    folder = Folder(tmp_path / "runs")
+    folder.read_all()
+    told, _ = folder.runs["bad"].update(Cursor())
+    assert told is not None
+    assert (folder.runs["bad"].state, told["config"]) == ("damaged", {})
+
+
+def test_a_damaged_run_hides_no_other(tmp_path: Path) -> None:
+    write_run(tmp_path / "good")
+    (tmp_path / "metrics.jsonl").write_text("")  # a copy of a part of a run
+    folder = Folder(tmp_path)
+    folder.read_all()
+    assert {key: run.state for key, run in folder.runs.items()} == {"good": "crashed", ".": "damaged"}
+
+
 def test_what_is_shown_is_less_than_a_second_old() -> None:
-    """As docs/watching.md promises: the status is written, then looked at."""
+    """As docs/watching.md promises: the status is written, then looked at; new runs are searched for."""
     assert observer.STATUS_SECONDS + folder_module.POLL_SECONDS < 1
+    assert folder_module.SCAN_EVERY * folder_module.POLL_SECONDS < 1
+
+
+def look(folder: Folder, *numbers: int) -> None:
+    with folder.changed:
+        for number in numbers:
+            folder._look(number)
+
+
+def steps(folder: Folder) -> dict[str, object]:
+    return {key: run.now["steps"] for key, run in folder.runs.items()}
+
+
+def test_every_second_look_finds_new_runs_and_reads_those_that_do_not_train(tmp_path: Path) -> None:
+    old, folder = write_run(tmp_path / "old"), Folder(tmp_path)
+    look(folder, 0)
+    write_run(tmp_path / "new")
+    add_rows(old, 40, 40)
+    look(folder, 1)
+    assert steps(folder) == {"old": 30}
+    look(folder, 2)
+    assert steps(folder) == {"old": 40, "new": 30}
+
+
+def test_in_a_large_folder_every_tenth_look_reads_runs_that_neither_train_nor_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folder_module, "MANY", 2)
+    runs = [write_run(tmp_path / name) for name in ("old", "resumed", "shown")]
+    folder = Folder(tmp_path)
+    with folder.changed, folder.watched(("shown",)):  # its thread waits for this one
+        for run in runs:
+            add_rows(run, 40, 40)
+        (runs[1] / "config.json").write_text(json.dumps({**CONFIG, "preset": "paper"}))  # resumed with other options
+        look(folder, 1)
+        assert steps(folder) == {"old": 30, "resumed": 30, "shown": 30}
+        look(folder, 2)
+        assert steps(folder) == {"old": 30, "resumed": 40, "shown": 40}
+        write_run(tmp_path / "new")
+        look(folder, *range(3, 10))
+        assert steps(folder) == {"old": 30, "resumed": 40, "shown": 40, "new": 30}
+        look(folder, 10)
+        assert steps(folder) == {"old": 40, "resumed": 40, "shown": 40, "new": 30}
 
 
 def test_files_are_read_while_somebody_watches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

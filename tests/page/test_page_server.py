@@ -83,8 +83,7 @@ def test_a_browser_that_comes_back_is_told_only_what_it_missed(tmp_path: Path) -
         again.close()
 
 
-def test_a_run_that_comes_and_one_that_goes_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gossamer.page.folder.SCAN_EVERY", 1)
+def test_a_run_that_comes_and_one_that_goes_are_told(tmp_path: Path) -> None:
     write_run(tmp_path / "one")
     with served(tmp_path) as server:
         browser = Listener(server)
@@ -118,6 +117,7 @@ def test_another_name_is_refused(tmp_path: Path, host: str, path: str) -> None:
         status, _, body = ask(server, path, Host=host)
     assert status == 421
     assert b"<html" not in body
+    assert b"open the address that was printed, or use the IP address of the machine" in body
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "127.0.0.1:9999", "[::1]:6006"])
@@ -189,6 +189,7 @@ def test_other_machines_need_the_token(tmp_path: Path) -> None:
         assert server.access.address.endswith(f":{server.access.port}/?token={token}")
         for path in ("/", "/events", "/?token=", f"/?token={token[:-1]}", f"/?token={token}x", "/?token=%ff"):
             assert ask(server, path)[0] == 401
+        assert b"a new one after each start" in ask(server, "/")[2]
         status, headers, _ = ask(server, f"/?token={token}")
         assert (status, headers["Location"]) == (303, "/")
         cookie = headers["Set-Cookie"]
@@ -227,7 +228,9 @@ def test_a_port_that_is_taken_is_passed_over(tmp_path: Path) -> None:
         server = bind(tmp_path, "127.0.0.1", port, notes.append)
         server.server_close()
     assert server.access.port > port
-    assert notes == [f"port {port} cannot be used (Address already in use): port {server.access.port} is taken instead"]
+    assert notes == [
+        f"port {port} cannot be used (Address already in use): serving at port {server.access.port} instead"
+    ]
 
 
 def test_an_address_of_another_machine_is_refused(tmp_path: Path) -> None:

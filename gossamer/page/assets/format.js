@@ -74,7 +74,7 @@ const STATES = {
   interrupted: "A signal ended it; a checkpoint was saved.",
   short: "It ended with steps missing.",
   crashed: "No process trains it, and it left no result.",
-  damaged: "Its config.json cannot be read.",
+  damaged: "It has metrics, but no config.json of a run that can be read.",
 };
 
 // name: [title, unit, what it means]

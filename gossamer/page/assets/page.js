@@ -64,6 +64,9 @@ function rowsOf(key) {
 
 // ---- connection
 
+const LOST = "connection lost, trying again",
+  NEW_TOKEN = "the server has restarted: open the address that was printed, it has a new token";
+
 function wantedAddress() {
   const { key, tab } = route(),
     shown = key !== null ? [key] : selected();
@@ -94,14 +97,20 @@ function connect(force = false) {
   on("runs", takeRuns);
   on("run", takeRun);
   on("play", (moment) => moments.set(moment.key, moment));
-  on("end", () => lose("the server has ended"));
-  source.onerror = () =>
-    source.readyState === EventSource.CLOSED ? lose("connection lost") : tell("lost", "connection lost, trying again");
+  on("end", () => lose("the server has ended, trying again"));
+  source.onerror = () => (source.readyState === EventSource.CLOSED ? refused() : tell("lost", LOST));
+}
+
+/** The server sends no events. An event source does not tell why, so ask for the status. */
+async function refused() {
+  const asked = source,
+    answer = await fetch(address, { method: "HEAD" }).catch(() => null);
+  if (source === asked) lose(answer?.status === 401 ? NEW_TOKEN : LOST);
 }
 
 function lose(text) {
   source.close();
-  tell("lost", `${text}, trying again`);
+  tell("lost", text);
   clearTimeout(retry);
   retry = setTimeout(() => connect(true), 2000);
 }
