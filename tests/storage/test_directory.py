@@ -104,6 +104,7 @@ def test_what_is_recognised(tmp_path: Path) -> None:
     for other in (
         "",
         "[]",
+        "[" * 100_000,  # deeper than Python's parser goes
         "\xff",
         '{"format": 2}',
         '{"gossamer": 1, "format": 2}',
