@@ -13,7 +13,9 @@ import os
 import sys
 import threading
 
-NICENESS = 10  # about a tenth of the share of a process of normal priority where all want the same core
+# About a tenth of the share of a process of normal priority where both want the same core. Linux compares priorities
+# within a session only (`sched_autogroup_enabled`), so this process must be in the session of the run.
+NICENESS = 10
 
 
 def main() -> None:

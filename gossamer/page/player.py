@@ -33,7 +33,7 @@ class Player:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env={**os.environ, **module_path(), "OMP_NUM_THREADS": "1"},
-            start_new_session=True,  # Ctrl-C in a terminal is for this process alone
+            process_group=0,  # Ctrl-C is not for it; in a session of its own its priority would count for nothing
         )
         threading.Thread(target=self._read, name="page player", daemon=True).start()
 

@@ -22,7 +22,7 @@ from gossamer.studies.jobs import Job, Outcome
 from gossamer.studies.plan import Design, check, settled
 
 POLL_SECONDS = 0.2
-INTERRUPTED, INCOMPLETE = 130, 3  # exit codes
+INCOMPLETE = 3  # exit code
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,7 @@ class Study:
     directory: Path
     outcomes: tuple[Outcome, ...]  # in the order of `study.json`; runs that were never started are missing
     planned: int  # runs
+    signal: int | None = None  # that asked the study to end
 
     @property
     def counts(self) -> dict[str, int]:
@@ -46,10 +47,11 @@ class Study:
 
     @property
     def exit_code(self) -> int:
-        """0: every run is finished; 130: interrupted; 3: runs failed."""
+        """0: every run is finished; 128 + the signal that ended the study, as 130 for Ctrl-C; 3: runs failed, or a
+        signal ended some of them alone."""
         if self.complete:
             return 0
-        return INTERRUPTED if self.counts["not started"] or self.counts.get("interrupted") else INCOMPLETE
+        return INCOMPLETE if self.signal is None else 128 + self.signal
 
 
 def study(
@@ -93,10 +95,11 @@ def conducted(design: Design, display: Callable[..., StudyDisplay] = StudyDispla
     runs = design.runs()
     check(runs)
     with settled(design.directory, runs), display(len(runs), design.directory) as shown:
-        outcomes = Conductor(design, runs, shown).conduct()
+        conductor = Conductor(design, runs, shown)
+        outcomes = conductor.conduct()
     places = {run.directory: place for place, run in enumerate(runs)}
     ordered = sorted(outcomes, key=lambda outcome: places[outcome.run.directory])
-    return Study(design.directory, tuple(ordered), len(runs))
+    return Study(design.directory, tuple(ordered), len(runs), conductor.received)
 
 
 class Conductor:
@@ -107,7 +110,8 @@ class Conductor:
         self._pending = deque(runs)
         self._running: list[Job] = []
         self._outcomes: list[Outcome] = []
-        self._stopped: int | None = None  # the signal that asked to end
+        self.received: int | None = None  # the first signal that asked to end
+        self._stopped: int | None = None  # the signal that runs get
 
     def conduct(self) -> list[Outcome]:
         """Until every run has ended, or a signal has ended those that were running."""
@@ -152,10 +156,14 @@ class Conductor:
 
     def stop(self, number: int, frame: Any = None) -> None:
         """Pass a signal on to the runs, which save a checkpoint and end; start no more."""
-        self._stopped = signal.SIGTERM if number == signal.SIGHUP else number  # of the terminal
+        self.received = number if self.received is None else self.received
+        self._end_runs(signal.SIGTERM if number == signal.SIGHUP else number)  # of the terminal
+
+    def _end_runs(self, number: int) -> None:
+        self._stopped = number
         for job in self._running:
             if job.process.poll() is None:
-                job.process.send_signal(self._stopped)
+                job.process.send_signal(number)
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
@@ -170,6 +178,6 @@ class Conductor:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-            self.stop(signal.SIGTERM)
+            self._end_runs(signal.SIGTERM)
             for job in self._running:
                 job.process.wait()

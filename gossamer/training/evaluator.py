@@ -171,7 +171,7 @@ class Evaluator:
                 stderr=subprocess.PIPE,
                 text=True,
                 env={**os.environ, **ONE_THREAD, **module_path()},
-                start_new_session=True,  # a Ctrl-C in the terminal is for this process alone
+                process_group=0,  # Ctrl-C is not for it; in a session of its own its priority would count for nothing
             )
             return self._process
 

@@ -149,21 +149,39 @@ def test_only_what_a_run_has_logged_itself_is_its_reason(tmp_path: Path) -> None
     assert jobs.last_line(log) == "all steps done"
 
 
-def test_a_signal_ends_the_runs_and_starts_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_runs_and_starts_no_more(
+    number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     standing_in(monkeypatch, tmp_path, lambda run: False)
 
     def interrupt() -> None:
         wait_until(lambda: begun(tmp_path / "s") == 2)
-        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), number)
 
-    before = signal.getsignal(signal.SIGINT)
+    before = signal.getsignal(number)
     thread = threading.Thread(target=interrupt)
     thread.start()
     made = conducted(design(tmp_path / "s", jobs=2), shown()[0])
     thread.join()
     assert made.counts == {"interrupted": 2, "not started": 2}
-    assert (made.complete, made.exit_code) == (False, 130)
-    assert signal.getsignal(signal.SIGINT) is before
+    assert (made.complete, made.exit_code) == (False, 128 + number)
+    assert signal.getsignal(number) is before
+
+
+def test_a_run_that_a_signal_ends_alone_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    standing_in(monkeypatch, tmp_path, lambda run: False)
+    (tmp_path / "go").touch()
+    others = jobs.command
+
+    def command(run: PlannedRun, directory: Path) -> list[str]:
+        alone = run.directory.endswith("seed-2") and run.label == "paac"
+        return [sys.executable, "-c", "raise SystemExit(130)"] if alone else others(run, directory)
+
+    monkeypatch.setattr(jobs, "command", command)
+    made = conducted(design(tmp_path / "s"), shown()[0])
+    assert made.counts == {"finished": 3, "interrupted": 1, "not started": 0}
+    assert made.exit_code == 3
 
 
 def test_no_run_is_left_behind_by_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

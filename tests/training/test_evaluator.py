@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -68,6 +69,37 @@ def test_a_checkpoint_is_evaluated_each_time_a_multiple_is_passed(tmp_path: Path
     found = beside.evaluator.to_dict()
     assert (found["last"]["steps"], found["best"]["steps"], found["failures"]) == (500, 110, 0)
     assert "returns" not in found["last"]
+
+
+def test_its_process_has_one_thread_no_gpu_and_yields_to_training(tmp_path: Path) -> None:
+    # Its session is that of training: between sessions, Linux does not compare priorities. Its process group is another
+    # one, so that a terminal does not send it a Ctrl-C.
+    beside = Beside(tmp_path, "import json, os, sys\nrow = json.loads(sys.argv[1])\n"
+                    "row['returns'] = [os.getsid(0), os.getpgid(0), os.getpid()]\n"
+                    "row['protocol'] = os.environ['OMP_NUM_THREADS'] + os.environ['CUDA_VISIBLE_DEVICES']\n"
+                    "print(json.dumps(row))")  # fmt: skip
+    beside.keep(100)
+    wait(lambda: not beside.evaluator.running)
+    (row,) = beside.evaluator.take()
+    session, group, process = row["returns"]
+    assert (session, group) == (os.getsid(0), process)
+    assert process != os.getpid()
+    assert row["protocol"] == "1"
+
+
+def test_an_evaluation_has_a_low_priority(tmp_path: Path) -> None:
+    # It waits at its first import: `torch` is a module that tells the priority.
+    (tmp_path / "torch.py").write_text("import os\nprint('priority', os.getpriority(os.PRIO_PROCESS, 0), flush=True)\n")
+    root = Path(gossamer.__file__).parent.parent
+    words = [sys.executable, "-c", "from gossamer.evaluation.beside import main; main()", "{}"]
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{root}"},
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        told = process.stdout.readline()
+        process.kill()
+    assert told == f"priority {min(19, os.getpriority(os.PRIO_PROCESS, 0) + 10)}\n"
 
 
 def test_without_an_interval_nothing_is_evaluated(tmp_path: Path) -> None:
