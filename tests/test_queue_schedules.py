@@ -284,13 +284,14 @@ def test_every_schedule_between_hosts(wiring: dict[str, Any], crashing: bool, se
             assert max(passes.passes.values()) <= reuse, seed
         else:  # each batch is passed over so often, but for the last ones
             assert Counter(passes.passes.values()).most_common(1)[0][0] == max(passes.passes.values()) == reuse, seed
-            assert min(lag for _, lag in passes.lag) >= 0, seed
         # The slots of the first batches are free from the beginning: their actors do not wait for the learner, whose
         # first reuse - 1 rounds of passes are shorter than the others: 1, 2, .. reuse - 1 passes.
         first = reuse * (reuse - 1) // 2
-        assert max(lag - first * (number < depth) for number, lag in passes.lag) <= (depth - 1) * reuse, seed
-        # Actors begin rollouts of the first batches before a restarted learner has parameters, maybe older ones.
-        assert min((lag for number, lag in passes.lag if number >= depth), default=0) >= 0, seed
+        # Actors begin rollouts of the first batches before a restarted learner has parameters, which may be older than
+        # those that act, or newer than those of the other host, which it has taken.
+        found = [(number, lag) for number, lag in passes.lag if number >= depth or not crashes["learner"]]
+        assert max((lag - first * (number < depth) for number, lag in found), default=0) <= (depth - 1) * reuse, seed
+        assert min((lag for _, lag in found), default=0) >= 0, seed
         assert bool(passes.replayed) == bool(given["replay_share"]), seed
         assert len(passes.last) == learners, seed
         assert len(set(passes.last.values())) == 1, seed

@@ -48,7 +48,7 @@ def test_a_rollout_is_finished_before_it_is_handed_over(waits: list[str]) -> Non
 
 def test_what_learners_give_is_finished_before(monkeypatch: pytest.MonkeyPatch) -> None:
     model, order = nn.Linear(2, 1), list[str]()
-    learner: Any = SimpleNamespace(model=model, flat=Flat(model), rate=0.1)
+    learner: Any = SimpleNamespace(model=model, flat=Flat(model), rate=0.1, optimizer_state=dict)
     monkeypatch.setattr(all_reduce, "settle", lambda device: order.append(f"settled {device}"))
 
     class Noted(Gradients):
