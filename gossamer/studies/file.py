@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from gossamer.errors import UserError, near
+from gossamer.options import as_number
 
 KINDS: dict[str, tuple[type, ...]] = {
     "compositions": (dict, list),
@@ -42,9 +43,15 @@ def load(path: Path) -> dict[str, Any]:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from error
     except ValueError as error:
         raise UserError(f"{path}: not TOML ({error})") from error
+    content = {key: _number(key, value) for key, value in content.items()}
     for key, value in content.items():
         _check(path, key, value)
     return _keywords(path, content)
+
+
+def _number(key: str, value: Any) -> Any:
+    """The value with 1e6 as an integer where one is wanted."""
+    return as_number(value, int) if int in KINDS.get(key, ()) else value
 
 
 def _check(path: Path, key: str, value: Any) -> None:

@@ -23,6 +23,7 @@ from gossamer.training.experiment import check_run, probe
 
 PROG = "gossamer study"
 LONGEST = 200  # characters of the name of a directory
+CLUSTER = "--cluster"
 OWN = ("--env", "--seed", "--run-dir", "--overwrite")  # a study gives each run its own
 
 
@@ -81,7 +82,7 @@ class Design:
 
     def _words(self, composition: str, env: str, seed: int) -> list[str]:
         steps = [] if self.steps is None else ["--steps", str(self.steps)]
-        cluster = [] if self.cluster is None else ["--cluster", self.cluster]
+        cluster = [] if self.cluster is None else [CLUSTER, self.cluster]
         given = [*_split(composition), *self.options]
         for name, *value in filter(None, (steps, cluster)):
             if any(word.split("=")[0] == name for word in given):
@@ -171,8 +172,8 @@ def resuming(run: PlannedRun) -> list[str]:
 @contextmanager
 def settled(folder: Path, runs: Sequence[PlannedRun]) -> Iterator[None]:
     """Hold the folder of a study, with its `study.json` written. A study may grow: more compositions, environments or
-    seeds. Raises `UserError` where the folder has a study with a run that this one has not, or has with other words,
-    and where another process holds it."""
+    seeds. Its runs may go on at another cluster. Raises `UserError` where the folder has a study with a run that this
+    one has not, or has with other words, and where another process holds it."""
     _refuse_another(folder, runs)
     with _usable(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -188,13 +189,24 @@ def _refuse_another(folder: Path, runs: Sequence[PlannedRun]) -> None:
         for run in studies.read(folder):
             if run.directory not in wanted:
                 raise UserError(f"--dir {folder}: has another study, with {run.directory}; give another directory")
-            if wanted[run.directory] != run.command:
+            if _lasting(wanted[run.directory]) != _lasting(run.command):
                 raise UserError(
                     f"--dir {folder}: has another study: {run.directory} is `{run.command}` there, and would be "
                     f"`{wanted[run.directory]}`; give another directory"
                 )
     elif folder.is_dir() and any(folder.iterdir()):
         raise UserError(f"--dir {folder}: has files and no {STUDY}; give another directory")
+
+
+def _lasting(command: str) -> list[str]:
+    """The words of a run without the cluster, which each call may choose."""
+    found, given = list[str](), iter(_split(command))
+    for word in given:
+        if word == CLUSTER:
+            next(given, None)
+        elif not word.startswith(f"{CLUSTER}="):
+            found.append(word)
+    return found
 
 
 @contextmanager

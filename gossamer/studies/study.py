@@ -6,7 +6,7 @@ import signal
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,14 +80,35 @@ def study(
             raise UserError(f"{name} {given!r}: must be a list of strings")
         if wrong := [each for each in given if not isinstance(each, str)]:
             raise UserError(f"{name}: {wrong[0]!r} is not a string")
-    if isinstance(seeds, str):
-        raise UserError(f"seeds {seeds!r}: must be a number, or a list of numbers")
-    count, steps, jobs = (as_number(given, int) for given in (seeds, steps, jobs))
-    numbers = range(1, count + 1) if isinstance(count, int) else [as_number(seed, int) for seed in count]
-    design = Design(
-        tuple(compositions), tuple(envs), tuple(numbers), Path(directory), steps, tuple(options), jobs, cluster
-    )
+    numbers = _seeds(seeds)
+    steps, jobs = (as_number(given, int) for given in (steps, jobs))
+    for name, number in (("steps", steps), ("jobs", jobs)):
+        if not _is_int(number) and not (name == "steps" and number is None):
+            raise UserError(f"{name} {number!r}: must be a whole number")
+    if not isinstance(directory, str | Path):
+        raise UserError(f"directory {directory!r}: must be a path")
+    if not isinstance(cluster, str | None):
+        raise UserError(f"cluster {cluster!r}: must be local, auto or IP:PORT")
+    design = Design(tuple(compositions), tuple(envs), numbers, Path(directory), steps, tuple(options), jobs, cluster)
     return conducted(design)
+
+
+def _seeds(given: int | Sequence[int]) -> tuple[int, ...]:
+    """The seeds 1 to N, or those given. Raises `UserError` where these are no whole numbers."""
+    count = as_number(given, int)
+    if _is_int(count):
+        return tuple(range(1, count + 1))
+    wanted = f"seeds {given!r}: must be a whole number, or a list of them"
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise UserError(wanted)
+    found = tuple(as_number(seed, int) for seed in given)
+    if not all(map(_is_int, found)):
+        raise UserError(wanted)
+    return found
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def conducted(design: Design, display: Callable[..., StudyDisplay] = StudyDisplay) -> Study:

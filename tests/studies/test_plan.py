@@ -121,6 +121,19 @@ def test_a_study_may_grow(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("first", "then"), [("10.0.0.1:6379", "10.0.0.9:6379"), (None, "auto"), ("local", None)], ids=str
+)
+def test_a_study_may_go_on_at_another_cluster(tmp_path: Path, first: str | None, then: str | None) -> None:
+    folder = tmp_path / "s"
+    settle(folder, design(folder, "paac", cluster=first).runs())
+    later = design(folder, "paac", cluster=then).runs()
+    settle(folder, later)
+    assert studies.read(folder) == later
+    settle(folder, design(folder, "paac", options=("--cluster=local",)).runs())
+    assert "--cluster=local" in studies.read(folder)[0].command
+
+
+@pytest.mark.parametrize(
     ("compositions", "given", "message"),
     [
         (("gala",), {}, "has another study, with paac/catch/seed-1"),

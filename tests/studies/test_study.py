@@ -131,7 +131,15 @@ def test_a_text_in_place_of_a_list_is_refused(tmp_path: Path, name: str) -> None
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"seeds": "12"}, "^seeds '12': must be a number, or a list of numbers$"),
+        ({"seeds": "12"}, "^seeds '12': must be a whole number, or a list of them$"),
+        ({"seeds": 2.5}, "^seeds 2.5: must be a whole number"),
+        ({"seeds": True}, "^seeds True: must be a whole number"),
+        ({"seeds": [1, "2"]}, r"^seeds \[1, '2'\]: must be a whole number, or a list of them$"),
+        ({"steps": 80.5}, "^steps 80.5: must be a whole number$"),
+        ({"jobs": 1.5}, "^jobs 1.5: must be a whole number$"),
+        ({"jobs": None}, "^jobs None: must be a whole number$"),
+        ({"cluster": 3}, "^cluster 3: must be local, auto or IP:PORT$"),
+        ({"directory": None}, "^directory None: must be a path$"),
         ({"envs": [3]}, "^envs: 3 is not a string$"),
         ({"options": ["--steps", 3]}, "^options: 3 is not a string$"),
     ],

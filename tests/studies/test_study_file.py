@@ -36,6 +36,12 @@ def test_a_file_gives_the_keywords_of_a_study(tmp_path: Path) -> None:
     }
 
 
+def test_whole_numbers_may_be_written_as_powers_of_ten(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text("steps = 1e6\nseeds = 5e0")
+    assert load(tmp_path / "s.toml") == {"steps": 1_000_000, "seeds": 5}
+    assert isinstance(load(tmp_path / "s.toml")["steps"], int)
+
+
 def test_compositions_may_be_a_list(tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text('compositions = ["paac", "gala --learners 2"]')
     assert load(tmp_path / "s.toml") == {"compositions": ["paac", "gala --learners 2"]}
@@ -52,6 +58,7 @@ def test_compositions_may_be_a_list(tmp_path: Path) -> None:
         ("seeds = [1.5]", "seeds must hold values of type int"),
         ("options = '--log \"none'", r"s\.toml: options '--log \"none': no closing quotation"),
         ('steps = "many"', "steps must be of type int"),
+        ("steps = 1.5", "steps must be of type int"),
         ("[compositions]\nPAAC = 3", "compositions must hold values of type str"),
         ('[compositions]\n"a: b" = "paac"', "the label 'a: b' must not hold a colon with a space after it"),
     ],
