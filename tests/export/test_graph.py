@@ -33,7 +33,7 @@ TORSOS: dict[str, dict[str, Any]] = {
     "autoencoder": {"env": "catch-pixels", "network": "autoencoder", "input": "unit"},
     "appo's target": {"env": "catch", "algorithm": "appo", "target_period": 2},
 }
-QUICK = {"LSTM", "Dict, GRU", "Box, squashed", "picture, switches, bf16", "masks"}
+QUICK = {"nature", "resnet", "LSTM", "Dict, GRU", "Box, squashed", "picture, switches, bf16", "masks"}
 CASES = [pytest.param(kind, marks=() if kind in QUICK else pytest.mark.long) for kind in {**KINDS, **TORSOS}]
 
 
