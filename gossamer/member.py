@@ -55,6 +55,7 @@ class Trainer:
         self.learner = Learner(task, spec, rank=ctx.rank)
         ctx.report(host_info(device=task.device, dtype=task.network.dtype, threads=torch.get_num_threads()))
         self._begin(ctx, saved)
+        self._equal = exchange.equal
         self.link = exchange.join(ctx, self.learner, None if saved is None else saved.get("exchange", {}))
         self._reported = (self.learner.steps, self.learner.updates)  # at the last report
         self._fresh = 0  # steps learned from for the first time, since the last report
@@ -113,8 +114,10 @@ class Trainer:
         self.link.leave()
 
     def state_dict(self) -> Tree:
-        """Everything that learning depends on: parameters, optimizer, random stream, exchange."""
-        return on_host({"learner": self.learner.state_dict(), "exchange": self.link.state_dict()})
+        """Everything that learning depends on: parameters, optimizer, random stream, exchange. `equal`: see
+        `Exchange`."""
+        state = {"learner": self.learner.state_dict(), "exchange": self.link.state_dict(), "equal": self._equal}
+        return on_host(state)
 
 
 class Player:

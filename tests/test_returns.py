@@ -9,7 +9,7 @@ import hypothesis.extra.numpy as hnp
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.testing import assert_close
@@ -71,7 +71,6 @@ def test_lambda_returns_by_hand() -> None:
 
 
 @given(rollouts())
-@settings(deadline=None)
 def test_n_step_is_the_sum_it_stands_for(rollout: Rollout) -> None:
     reward, discount, bootstrap = rollout.reward.tolist(), rollout.discount.tolist(), rollout.value[-1].tolist()
     returns = n_step(rollout.reward, rollout.discount, rollout.value[-1])
@@ -82,7 +81,6 @@ def test_n_step_is_the_sum_it_stands_for(rollout: Rollout) -> None:
 
 
 @given(rollouts(), weights)
-@settings(deadline=None)
 def test_lambda_returns_are_the_mix_of_all_n_step_returns(rollout: Rollout, lam: float) -> None:
     # With N steps left and G^n bootstrapped at x_{t+n}:
     # (1 - lam) (G^1 + lam G^2 + .. + lam^(N-2) G^(N-1)) + lam^(N-1) G^N.
@@ -99,7 +97,6 @@ def test_lambda_returns_are_the_mix_of_all_n_step_returns(rollout: Rollout, lam:
 
 
 @given(rollouts(), weights)
-@settings(deadline=None)
 def test_lambda_returns_less_the_value_are_gae(rollout: Rollout, lam: float) -> None:
     # Schulman et al. 2016, eq. 16: A_t = delta_t + gamma lam delta_{t+1} + .., delta_t = r_t + gamma V_{t+1} - V_t.
     delta = rollout.reward + rollout.discount * rollout.value[1:] - rollout.value[:-1]
@@ -111,21 +108,18 @@ def test_lambda_returns_less_the_value_are_gae(rollout: Rollout, lam: float) -> 
 
 
 @given(rollouts())
-@settings(deadline=None)
 def test_lambda_one_is_n_step(rollout: Rollout) -> None:
     returns = lambda_returns(rollout.reward, rollout.discount, rollout.value, 1.0)
     assert torch.equal(returns, n_step(rollout.reward, rollout.discount, rollout.value[-1]))
 
 
 @given(rollouts())
-@settings(deadline=None)
 def test_lambda_zero_is_the_one_step_target(rollout: Rollout) -> None:
     returns = lambda_returns(rollout.reward, rollout.discount, rollout.value, 0.0)
     assert_close(returns, rollout.reward + rollout.discount * rollout.value[1:])
 
 
 @given(pairs, weights)
-@settings(deadline=None)
 def test_two_episodes_in_one_rollout_equal_the_two_apart(pair: tuple[Rollout, Rollout], lam: float) -> None:
     first, second = pair
     first.discount[-1] = 0.0  # its last step ends the episode: what it was bootstrapped with is worth nothing
@@ -139,7 +133,6 @@ def test_two_episodes_in_one_rollout_equal_the_two_apart(pair: tuple[Rollout, Ro
 
 
 @given(rollouts(), weights)
-@settings(deadline=None)
 def test_arguments_are_left_as_they_were(rollout: Rollout, lam: float) -> None:
     before = [rollout.reward.clone(), rollout.discount.clone(), rollout.value.clone()]
     lambda_returns(rollout.reward, rollout.discount, rollout.value, lam)

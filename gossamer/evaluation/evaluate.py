@@ -18,7 +18,7 @@ from gossamer.envs.base import EnvFactory
 from gossamer.envs.watchdog import Watchdog, complain
 from gossamer.errors import UserError
 from gossamer.evaluation.games import MAX_FRAMES, MAX_STEPS, SIDE_BY_SIDE, limit, play, shown
-from gossamer.evaluation.members import AVERAGE, average, choose
+from gossamer.evaluation.members import AVERAGE, average, choose, distinct
 from gossamer.exchange import AloneLink
 from gossamer.learner import build
 from gossamer.policy import Replica
@@ -78,7 +78,7 @@ def load_policy(
     whose = choose(tree, member)
     _load(model, average(tree, whose, dict(model.named_parameters())), checkpoint)
     rng = torch.Generator(what.device).manual_seed(seed)
-    label = None if len(tree["workers"]) == 1 else AVERAGE if len(whose) > 1 else next(iter(whose.values()))
+    label = None if len(distinct(tree["workers"])) == 1 else AVERAGE if len(whose) > 1 else next(iter(whose.values()))
     return Replica(model, what.algorithm, AloneLink(), rng, greedy=greedy), label
 
 

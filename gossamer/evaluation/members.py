@@ -37,10 +37,26 @@ def mean_return(checkpoint: Tree, worker: str) -> float | None:
     return sum(score for score, _ in played) / len(played) if played else None
 
 
+def equal(workers: Mapping[str, Tree]) -> bool:
+    """Whether the workers of these states keep equal parameters (`Exchange.equal`)."""
+    return any(state.get("equal") for state in workers.values())  # older checkpoints do not have it
+
+
+def distinct(workers: Mapping[str, Tree]) -> list[str]:
+    """The workers of these states that have parameters of their own, in the order of their ranks. Of those that keep
+    equal parameters it is one with the newest."""
+    found = ranked(workers)
+    return [max(found, key=lambda worker: _iteration(workers[worker]))] if equal(workers) else found
+
+
+def _iteration(state: Tree) -> int:
+    return int(state.get("exchange", {}).get("iteration", 0))
+
+
 def choose(checkpoint: Tree, member: str) -> dict[str, str]:
-    """The workers that `member` selects, as {worker: its number}: all of them for `average`. A single worker is also
-    its own average. Raises `UserError` if there is no such member."""
-    numbers = {worker: str(rank(worker)) for worker in ranked(checkpoint["workers"])}
+    """The workers that `member` selects, as {worker: its number}: all `distinct` ones for `average`. A single one is
+    also its own average. Raises `UserError` if there is no such member."""
+    numbers = {worker: str(rank(worker)) for worker in distinct(checkpoint["workers"])}
     if (len(numbers) == 1 and member in (AVERAGE, BEST)) or member == AVERAGE:
         return numbers
     if member == BEST:
@@ -73,6 +89,6 @@ def average(checkpoint: Tree, workers: Iterable[str], parameters: Iterable[str])
 def newcomer(workers: Mapping[str, Tree]) -> Tree:
     """The state of a member that joins these: the average of their parameters, and the highest iteration of them."""
     (*_, names) = [state["learner"]["model"] for state in workers.values()]
-    iteration = max(int(state.get("exchange", {}).get("iteration", 0)) for state in workers.values())
+    iteration = max(map(_iteration, workers.values()))
     parameters = average({"workers": workers}, workers, names)
     return {"parameters": parameters, "exchange": {"iteration": iteration}}

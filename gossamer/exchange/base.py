@@ -49,6 +49,10 @@ class Learning(Protocol):
 class Exchange(Protocol):
     """Frozen configuration of an exchange; `join` creates one member's `Link`."""
 
+    @property
+    def equal(self) -> bool:
+        """Whether it keeps the parameters of all members equal, so that one of them stands for all."""
+
     def begin(self, ctx: Context) -> None:
         """A member has started. It joins when its environments and its network are there, which may take minutes."""
 
@@ -84,6 +88,10 @@ class Link(Protocol):
 @dataclass(frozen=True)
 class Alone:
     """A single actor-learner without communication (PAAC)."""
+
+    @property
+    def equal(self) -> bool:
+        return False
 
     def begin(self, ctx: Context) -> None: ...
 

@@ -20,7 +20,7 @@ from gossamer.config.names import ALGORITHMS, load
 from gossamer.envs.interface import Interface, describe
 from gossamer.envs.last import LastParts
 from gossamer.errors import UserError
-from gossamer.evaluation.members import AVERAGE, average, choose, mean_return
+from gossamer.evaluation.members import AVERAGE, average, choose, distinct, mean_return
 from gossamer.machine import resolve_dtype
 from gossamer.networks import NetworkOptions
 from gossamer.spaces import Spec
@@ -96,7 +96,7 @@ def of_run(directory: Path, checkpoint: str, member: str) -> Snapshot:
     tree = found.load()
     whose = choose(tree, member)
     parameters = dict(description.model("cpu").named_parameters()) if len(whose) > 1 else {}
-    label = None if len(tree["workers"]) == 1 else AVERAGE if len(whose) > 1 else next(iter(whose.values()))
+    label = None if len(distinct(tree["workers"])) == 1 else AVERAGE if len(whose) > 1 else next(iter(whose.values()))
     score = found.score if label in (None, AVERAGE) else mean_return(tree, next(iter(whose)))
     return Snapshot(description, average(tree, whose, parameters), found.path.name, found.steps, label, score)
 

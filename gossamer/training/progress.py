@@ -43,7 +43,7 @@ class Progress:
     metrics: dict[str, dict[str, float]] = field(default_factory=dict)  # worker -> of its last update
     actors: set[str] = field(default_factory=set)  # workers that have only acted
     gossip: dict[str, float | None] = field(default_factory=dict)  # how far members are apart, as of the last row
-    queue: dict[str, float] = field(default_factory=dict)  # policy lag and waiting batches, as of the last row
+    queue: dict[str, Any] = field(default_factory=dict)  # policy lag and waiting batches, as of the last row
     evaluation: dict[str, Any] | None = None  # the last one beside training, a line of evaluations.jsonl
     spent: dict[str, float] = field(default_factory=dict)  # seconds of all sessions, by part
     elapsed_before: float = 0.0  # seconds of the sessions before a resume
@@ -58,7 +58,7 @@ class Progress:
         self._spent_before = 0.0  # seconds of the earlier sessions that `spent` accounts for
         self._lock = threading.RLock()  # for what is iterated over: it must not change meanwhile
         self._marks: deque[tuple[float, int]] = deque()  # (second, steps), the last minute of them
-        self._row_lag, self._row_waiting = Counter[int](), list[int]()  # since the last row
+        self._row_lag, self._row_waiting = Counter[int](), Counter[int]()  # since the last row
 
     def enter(self, activity: str) -> None:
         """A worker begins something else than training; empty where it begins to train."""
@@ -87,8 +87,9 @@ class Progress:
         for lag, trajectories in report.lag.items():
             self.lag[_coarse(lag)] += trajectories
             self._row_lag[_coarse(lag)] += trajectories
-        self._row_waiting += [] if report.waiting is None else [report.waiting]
-        self.waiting.update(() if report.waiting is None else (report.waiting,))
+        if report.waiting is not None:
+            self.waiting[report.waiting] += 1
+            self._row_waiting[report.waiting] += 1
         self.updates += report.updates
         self.episodes += len(report.episodes)
         self.restarts += len(report.failures)
@@ -175,11 +176,13 @@ class Progress:
         """Set `queue` from the policy lag and the waiting batches since the last row, if there was an update."""
         with self._lock:
             lag, waiting = self._row_lag, self._row_waiting
-            self._row_lag, self._row_waiting = Counter[int](), []
+            self._row_lag, self._row_waiting = Counter[int](), Counter[int]()
         if not lag and not waiting:
             return
         self.queue = {f"policy_lag_{name}": value for name, value in summary(lag).items()}
-        self.queue |= {"queue": sum(waiting) / len(waiting)} if waiting else {}
+        self.queue |= {"policy_lag_trajectories": by_value(lag)}
+        if waiting:
+            self.queue |= {"queue": summary(waiting)["mean"], "queue_updates": by_value(waiting)}
 
     def _metrics(self) -> dict[str, float]:
         """Return the mean of each metric over the members whose last update has it."""
@@ -250,6 +253,11 @@ def summary(histogram: Counter[int]) -> dict[str, float]:
         return {}
     mean = sum(value * count for value, count in histogram.items()) / histogram.total()
     return {"mean": mean, "p50": _quantile(histogram, 0.5), "p90": _quantile(histogram, 0.9), "max": max(histogram)}
+
+
+def by_value(histogram: Counter[int]) -> dict[str, int]:
+    """A histogram as JSON: value -> count, in the order of the values."""
+    return {str(value): histogram[value] for value in sorted(histogram)}
 
 
 def _quantile(histogram: Counter[int], fraction: float) -> int:

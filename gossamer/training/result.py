@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 from gossamer.config.config import Config
@@ -10,7 +9,7 @@ from gossamer.config.file import to_dict
 from gossamer.diagnostics.consensus import ConsensusMonitor
 from gossamer.machine import machine
 from gossamer.training.observer import RunObserver
-from gossamer.training.progress import Progress, summary
+from gossamer.training.progress import Progress, by_value, summary
 from gossamer.version import __version__
 
 PROTOCOL = "training: mean of the last 100 training episodes, sampled actions, whole games, unclipped scores"
@@ -29,8 +28,8 @@ def result(
         "reused": progress.reused,
         "dropped": max(0, progress.steps - progress.learned),
         "unreported": max(0, progress.learned - progress.steps - progress.uncounted),
-        "policy_lag": {**summary(progress.lag), "trajectories": _by_value(progress.lag)},
-        "queue": {**summary(progress.waiting), "updates": _by_value(progress.waiting)},
+        "policy_lag": {**summary(progress.lag), "trajectories": by_value(progress.lag)},
+        "queue": {**summary(progress.waiting), "updates": by_value(progress.waiting)},
         "gossip": consensus.overall() if consensus else None,
         "time": {part: round(share, 4) for part, share in progress.shares().items()},
         "seconds_in": {part: round(seconds, 1) for part, seconds in sorted(progress.spent.items())},
@@ -64,8 +63,3 @@ def why_ended(observer: RunObserver) -> tuple[str, int]:
         reasons = ", ".join(map(str, observer.hosts.absences)) or "all members ended before"
         return f"{missing:,} steps short: {reasons}", missing
     return "all steps done", 0
-
-
-def _by_value(counts: Counter[int]) -> dict[str, int]:
-    """A histogram as JSON: value -> count, in the order of the values."""
-    return {str(value): counts[value] for value in sorted(counts)}

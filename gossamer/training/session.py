@@ -14,6 +14,7 @@ from gossamer.data import Tree
 from gossamer.diagnostics.consensus import ConsensusMonitor
 from gossamer.errors import EnvironmentFailed, UserError
 from gossamer.evaluation.aggregate import aggregate
+from gossamer.evaluation.members import equal
 from gossamer.machine import keep_freed_memory
 from gossamer.page.server import serving
 from gossamer.program import Program
@@ -193,7 +194,8 @@ class Session:
         return "failed" if short else "interrupted" if self.observer.interrupted else "finished"
 
     def _finish(self, signals: Signals) -> dict[str, Any]:
-        """`result.json`, and of many members the picture of how far they were apart, and what they play together."""
+        """`result.json`, and of members that differ the picture of how far they were apart, and what they play
+        together."""
         self.observer.hosts.close()
         found = result(self.config, self.progress, self.observer, self.consensus)
         found |= {**self.events.to_dict(), "hosts": self.host_info.hosts}
@@ -207,7 +209,7 @@ class Session:
             from gossamer.diagnostics.plots import draw  # matplotlib takes a second
 
             draw(json.loads((self.directory / GOSSIP).read_text()), self.directory / PICTURE)
-        if len(self.observer.members) > 1:
+        if len(self.observer.members) > 1 and not equal(self.observer.store.get("last").load()["workers"]):
             found |= self._aggregated(signals)
             write_json(self.directory / RESULT, found)
         return found

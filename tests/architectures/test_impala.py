@@ -136,6 +136,14 @@ def test_learners_that_average_gradients_are_resumed_alike(env: str, tmp_path: P
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
+def test_learners_that_average_gradients_play_as_one(tmp_path: Path) -> None:
+    run = gossamer.train("impala", env="catch", learners=2, actors=1, num_envs=8, steps=2_000, run_dir=tmp_path / "run")
+    assert not {"members", "average", "best_member"} & run.result.keys()
+    found = [gossamer.evaluate(run.directory, episodes=4, member=member) for member in ("average", "best")]
+    assert [each.member for each in found] == [None, None]
+    assert found[0].returns == found[1].returns
+
+
 def test_a_simulated_run_is_reproducible() -> None:
     one, other = (end_of(a_task(algorithm=VTrace()), Simulation(7), actors=3, depth=2).saved for _ in range(2))
     assert differences(one, other) == []

@@ -52,7 +52,7 @@ def test_counter_cut_short_shows_its_last_observation() -> None:
 
 
 @given(length=st.integers(1, 30))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_counter_returns_the_same_whatever_is_done(length: int) -> None:
     env = Counter(length).make(1)
     env.reset(seed=0)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from gossamer.errors import UserError
-from gossamer.evaluation.members import average, best, choose, rank, ranked
+from gossamer.evaluation.members import average, best, choose, distinct, rank, ranked
 
 
 def tree(weights: dict[str, float], scores: dict[str, list[float]] | None = None) -> dict[str, Any]:
@@ -47,6 +47,18 @@ def test_members_are_named_by_number_average_or_best() -> None:
 @pytest.mark.parametrize("member", ["average", "best", "0"])
 def test_one_member_is_all_there_is(member: str) -> None:
     assert choose(tree({"act_and_learn": 1.0}), member) == {"act_and_learn": "0"}
+
+
+def test_members_with_equal_parameters_are_one_the_newest() -> None:
+    alike = tree(MANY, SCORES)
+    for iteration, state in enumerate(alike["workers"].values()):  # m[10] has taken a step more than m[0], m[2] two
+        state |= {"equal": True, "exchange": {"iteration": 7 + iteration}}
+    assert distinct(tree(MANY)["workers"]) == ["m[0]", "m[2]", "m[10]"]
+    assert distinct(alike["workers"]) == ["m[2]"]
+    for member in ("average", "best", "2"):
+        assert choose(alike, member) == {"m[2]": "2"}
+    with pytest.raises(UserError, match="no such member; there are: average, best, 2"):
+        choose(alike, "0")
 
 
 @pytest.mark.parametrize("member", ["1", "-1", "m[0]", "", "Best"])

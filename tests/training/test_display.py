@@ -106,6 +106,8 @@ def test_a_queue_has_a_line_with_the_lag_of_the_last_row() -> None:
     # Of 8 trajectories: 3 of lag 0, 1 of 4, 4 of 2, in the mean 1.5
     row = shown.row()
     assert (row["policy_lag_mean"], row["policy_lag_max"], row["queue"]) == (1.5, 4, 1.5)
+    assert row["policy_lag_trajectories"] == {"0": 3, "2": 4, "4": 1}
+    assert row["queue_updates"] == {"1": 1, "2": 1}
     assert queue(shown) == "lag 1.5 updates, at most 4; 1.5 batches wait"
     assert plain(shown).endswith(f" | {queue(shown)}")
     shown.row()  # nothing new

@@ -30,6 +30,11 @@ class Broadcast:
     recovers: bool = True  # whether a restarted learner takes an actor's newer parameters
     elsewhere: bool = True  # whether other hosts have copies of the parameters
 
+    @property
+    def equal(self) -> bool:
+        """See `Exchange`."""
+        return self.inner.equal
+
     def begin(self, ctx: Context) -> None:
         """See `Exchange`."""
         self.inner.begin(ctx)

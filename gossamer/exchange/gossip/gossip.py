@@ -64,6 +64,10 @@ class Gossip:
         if self.staleness < self.interval - 1 and not self.lock_step:
             raise ValueError(f"interval {self.interval}: must be at most {self.staleness + 1:g}, staleness + 1")
 
+    @property
+    def equal(self) -> bool:
+        return False
+
     def begin(self, ctx: Context) -> None:
         self.post.expect(ctx.rank)
         self.inner.begin(ctx)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from some_messages import a_message
 
@@ -102,7 +102,6 @@ def test_clear_forgets_what_was_tried_too() -> None:
     assert box.take() == []
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from([(4,), (5,), (4, 5)]), st.floats(0.1, 2)), max_size=40))
 def test_adding_up_keeps_weights_and_weighted_parameters(sent: list[tuple[int, tuple[int, ...], float]]) -> None:
     box = Outbox(newest=False, adds=True)
