@@ -113,6 +113,13 @@ class Report:
 
 
 @dataclass(frozen=True)
+class Spent:
+    """The time that a worker has spent since its last record, if it neither acts nor learns."""
+
+    seconds: dict[str, float]  # by part
+
+
+@dataclass(frozen=True)
 class Activity:
     """A worker's activity before training, for the progress display."""
 

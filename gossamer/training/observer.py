@@ -16,7 +16,7 @@ from gossamer.launch.base import EndWithout
 from gossamer.machine import HostInfo
 from gossamer.runtime import Answer, Stage
 from gossamer.storage.checkpoint import Store
-from gossamer.task import Activity, Note, Recovered, Report
+from gossamer.task import Activity, Note, Recovered, Report, Spent
 from gossamer.training import barrier
 from gossamer.training.barrier import PATIENCE_SECONDS, Barrier
 from gossamer.training.budget import Budget
@@ -95,6 +95,8 @@ class RunObserver:
             self._take_silence(worker, record)
         elif isinstance(record, HostInfo):
             self.host_info(worker, record)
+        elif isinstance(record, Spent):
+            self.progress.spend(worker, record.seconds)
         elif isinstance(record, Activity):
             with self._lock:
                 self.progress.enter(record.text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
@@ -42,6 +42,7 @@ class Progress:
     members: dict[str, deque[Episode]] = field(default_factory=dict)  # worker -> its own last 100
     metrics: dict[str, dict[str, float]] = field(default_factory=dict)  # worker -> of its last update
     actors: set[str] = field(default_factory=set)  # workers that have only acted
+    helpers: set[str] = field(default_factory=set)  # workers that neither act nor learn, and say what takes their time
     gossip: dict[str, float | None] = field(default_factory=dict)  # how far members are apart, as of the last row
     queue: dict[str, Any] = field(default_factory=dict)  # policy lag and waiting batches, as of the last row
     evaluation: dict[str, Any] | None = None  # the last one beside training, a line of evaluations.jsonl
@@ -100,13 +101,22 @@ class Progress:
             self.actors.discard(worker)
         elif worker not in self.metrics:
             self.actors.add(worker)
-        for part, seconds in report.seconds.items():
-            self.spent[part] = self.spent.get(part, 0.0) + seconds
+        self._spend(report.seconds)
         now = self.now()
         if now - self._marks[-1][0] >= 0.25:
             self._marks.append((now, self.steps))
             while len(self._marks) > 1 and now - self._marks[1][0] > 65:  # one older than any window stays
                 self._marks.popleft()
+
+    def spend(self, worker: str, seconds: Mapping[str, float]) -> None:
+        """Count the time of a worker that neither acts nor learns."""
+        with self._lock:
+            self.helpers.add(worker)
+            self._spend(seconds)
+
+    def _spend(self, found: Mapping[str, float]) -> None:
+        for part, seconds in found.items():
+            self.spent[part] = self.spent.get(part, 0.0) + seconds
 
     def rate(self, window: float) -> float:
         """Steps a second over the last `window` seconds, or longer: since the last report before them."""
@@ -141,10 +151,11 @@ class Progress:
         return max(0, self.total - self.steps) / rate if rate > 0 else None
 
     def shares(self) -> dict[str, float]:
-        """Fractions of the members' time, by part; `other` is what none of them accounts for."""
+        """Fractions of all workers' time, by part; `other` is what none of them accounts for."""
         with self._lock:
             spent = dict(self.spent)
-        time_of_all = (self._spent_before + self.now() - self.started) * max(1, len(self.members))
+            workers = max(1, len(self.members) + len(self.helpers))
+        time_of_all = (self._spent_before + self.now() - self.started) * workers
         whole = max(time_of_all, sum(spent.values()), 1e-9)
         shares = {part: seconds / whole for part, seconds in sorted(spent.items())}
         return {**shares, "other": 1 - sum(shares.values())}

@@ -190,6 +190,17 @@ def test_shares_of_members_are_of_the_time_of_all_of_them() -> None:
     assert progress.shares() == {"env": 1.5 / 4, "update": 0.5 / 4, "other": 0.5}
 
 
+def test_shares_are_also_of_the_time_of_workers_that_neither_act_nor_learn() -> None:
+    progress, watch = begun()
+    watch.time += 2
+    progress.update("learn", Report(0, 10, 1, seconds={"update": 1.0}), 0)
+    progress.spend("load", {"load": 0.5})
+    progress.spend("load", {"load": 0.5, "loader_waits": 1.0})
+    assert progress.shares() == {"load": 0.25, "loader_waits": 0.25, "update": 0.25, "other": 0.25}
+    assert list(progress.members) == ["learn"]
+    assert progress.actors == set()
+
+
 def test_a_row_says_how_far_members_are_apart() -> None:
     progress, _ = begun()
     progress.gossip = {"gossip/distance": 0.5, "gossip/kl": None}
