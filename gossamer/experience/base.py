@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
-from typing import Protocol
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol, TypeAlias
 
 from gossamer.data import Batch, Trajectory
+
+Timer: TypeAlias = Callable[[str], AbstractContextManager[None]]  # `actor.Clock`
+
+
+def untimed(what: str) -> AbstractContextManager[None]:
+    """A `Timer` that measures nothing."""
+    return nullcontext()
 
 
 class Writer(Protocol):

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 from gossamer.data import Batch, Packed, Stamp, Trajectory, Version
-from gossamer.experience.queue import GONE, Full, Lease, TrajectoryQueue
+from gossamer.experience.base import Timer, untimed
+from gossamer.experience.loading import Assembler, NextBatch
+from gossamer.experience.queue import GONE, Lease, TrajectoryQueue
 from gossamer.experience.replay import Replay
 from gossamer.experience.slots import Slots
 from gossamer.runtime import Context, Stopped, Unreachable
 
 T = TypeVar("T")
 RETRY = 0.5  # seconds between two attempts to reach the learner's host
-Timer: TypeAlias = Callable[[str], AbstractContextManager[None]]  # `actor.Clock`
-
-
-def untimed(what: str) -> AbstractContextManager[None]:
-    """A `Timer` that measures nothing."""
-    return nullcontext()
 
 
 class QueueWriter:
@@ -119,11 +115,13 @@ class QueueReader:
         clock: Timer = untimed,
         reuse: int = 1,
         replay: Replay | None = None,
+        next_batch: NextBatch | None = None,
     ) -> None:
         """`version`: of the learner's parameters, now; `life`: restarts of its host. `clock`: measures the time that
-        the learner waits for a batch, and that in which it unpacks what other hosts sent and adds old trajectories."""
-        self._queue, self._slots, self._version, self._clock = queue, slots, version, clock
-        self._reuse, self._replay = reuse, replay
+        the learner waits for a batch, and that in which it unpacks what other hosts sent and adds old trajectories.
+        `next_batch`: where a worker hands over batches that are assembled already."""
+        self._queue, self._version, self._clock, self._reuse = queue, version, clock, reuse
+        self._assembler, self._next_batch = Assembler(queue, slots, clock, replay), next_batch
         self._ring = deque[Batch](maxlen=reuse)
         self._round = deque[Batch]()  # batches still to be trained on before the next new one
         queue.provide(slots, Stamp(life, version()))
@@ -131,12 +129,10 @@ class QueueReader:
     def batch(self) -> Batch | None:
         """See `Reader`."""
         if not self._round:
-            with self._clock("learner_waits"):
-                full = self._queue.take()
-            if full is None:
+            new = self._new()
+            if new is None:
                 return None
-            with self._clock("load"):
-                self._ring.append(self._read(full))
+            self._ring.append(new)
             self._round.extend(self._ring)
         return self._round.popleft()
 
@@ -150,12 +146,12 @@ class QueueReader:
     def close(self) -> None:
         """The learner ends."""
         self._queue.close()
+        if self._next_batch is not None:
+            self._next_batch.close()
 
-    def _read(self, full: Full) -> Batch:
-        for place, packed in full.packed.items():
-            packed.unpack(self._slots.at(full.number, place))
-        data = self._slots.batch(full.number, full.places)
-        fresh = data.steps
-        if self._replay is not None:
-            data = self._replay.mixed(data)
-        return Batch(data, fresh, full.position, full.number, full.waiting)
+    def _new(self) -> Batch | None:
+        """The next batch that has not been trained on, ready to train."""
+        if self._next_batch is None:
+            return self._assembler.batch()
+        with self._clock("learner_waits"):
+            return self._next_batch.take()

@@ -71,26 +71,36 @@ class TrajectoryQueue:
         self._now = 0.0  # seconds, of the last tick
         self._closed = False  # whether the learner has ended
 
-    # Called by the learner
+    # Called by the learner, and `memory` and `take` by a worker that assembles batches ahead of it
 
     def provide(self, slots: Slots, stamp: Stamp = FIRST) -> None:
         """Give the memory to the actors of this host. `stamp`: of the learner's parameters."""
         self._slots, self._first = slots, stamp
 
     @waits
+    def memory(self) -> Wait[Slots]:
+        """Return the memory, as soon as the learner has provided it."""
+        while self._slots is None:
+            yield
+        return self._slots
+
+    @waits
     def take(self) -> Wait[Full | None]:
         """Return the next batch, as soon as it is full. Returns None after all actors have ended and every full slot
-        has been taken; before that, incomplete batches."""
-        while not self._complete(self._taken) and not self._ended():
+        has been taken; before that, incomplete batches. Returns None after the learner has ended, too."""
+        while not self._complete(self._taken) and not self._ended() and not self._closed:
             yield
-        while self._taken * self._count < self._next:
+        while self._taken * self._count < self._next and not self._closed:
             number, self._taken = self._taken, self._taken + 1
             if filled := self._full.pop(number, {}):
-                waiting = sum(map(self._complete, range(self._taken, self._taken + self._depth)))
                 keys = {place: number * self._count + place for place in sorted(filled)}
                 packed = {place: self._packed.pop(key) for place, key in keys.items() if key in self._packed}
-                return Full(number, tuple(keys), min(filled.values()), waiting, packed)
+                return Full(number, tuple(keys), min(filled.values()), self.waiting(), packed)
         return None
+
+    def waiting(self) -> int:
+        """How many batches are full and have not been taken."""
+        return sum(map(self._complete, range(self._taken, self._taken + self._depth)))
 
     def trained(self, number: int, version: Version) -> None:
         """Free the slots of a batch and of all earlier ones. `version`: of the parameters after that."""

@@ -10,7 +10,7 @@ import torch
 from gossamer.actor import Clock
 from gossamer.data import Final, Packed, Stamp, Trajectory
 from gossamer.experience import Batching, QueueReader, QueueWriter, Replay, Slots, TrajectoryQueue
-from gossamer.experience.ends import untimed
+from gossamer.experience.base import untimed
 from gossamer.runtime import Stopped, WouldBlock
 
 
@@ -130,15 +130,14 @@ def test_an_actor_waits_until_there_is_memory() -> None:
 
 
 def test_a_batch_is_what_was_filled_without_a_copy() -> None:
-    writer, reader, _ = ends()
+    writer, reader, queue = ends()
     for number in (1.0, 2.0):
         fill(writer, number, position=int(number))
     batch = reader.batch()
     assert batch is not None
     assert batch.data.reward.tolist() == [[1.0, 2.0]] * 3
     assert (batch.fresh, batch.position) == (6, 1)
-    writer_s = reader._slots.slot(0)
-    writer_s.reward.fill_(9.0)
+    queue.memory().slot(0).reward.fill_(9.0)
     assert batch.data.reward[0].tolist() == [9.0, 2.0]
 
 
