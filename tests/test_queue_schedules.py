@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -21,7 +21,8 @@ from gossamer.architectures import impala
 from gossamer.data import Stamp
 from gossamer.exchange import Broadcast, Link, Stepped
 from gossamer.exchange.broadcast import Parameters, Published, fetch
-from gossamer.experience import Batching, QueueReader, Replay, Slots, TrajectoryQueue
+from gossamer.experience import Assembler, Batching, NextBatch, QueueReader, Replay, Slots, TrajectoryQueue
+from gossamer.experience.base import untimed
 from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.program import Program
 from gossamer.runtime import Answer, Context, Silent, Stopped
@@ -141,6 +142,10 @@ WIRINGS: dict[str, dict[str, Any]] = {
     "reuse and replay": {"depth": 3, "reuse": 2, "replay_share": 0.5},
     "learners": {"depth": 3, "reuse": 2, "learners": LEARNERS},
     "slow learners": {"depth": 4, "reuse": 3, "learners": LEARNERS, "step_time": 0.05},
+    "loader": {"depth": 3, "parallel_loading": True},
+    "loader in turn": {"depth": 1, "parallel_loading": True},
+    "loader, reuse and replay": {"depth": 3, "reuse": 2, "replay_share": 0.5, "parallel_loading": True},
+    "loaders": {"depth": 3, "reuse": 2, "learners": LEARNERS, "parallel_loading": True},
 }
 
 
@@ -161,30 +166,53 @@ def learn_rollouts(
     exchange: Broadcast,
     *,
     batching: Batching,
+    next_batch: NextBatch | None = None,
     reuse: int,
-    replay_share: float,
-    replay_size: int,
+    replay_share: float = 0.0,
+    replay_size: int = 0,
 ) -> None:
     """Stands in for the loop, like `tools.actors.workers.learn`, and reports the rollouts of every pass."""
     learner, rng = StandIn(Point()), random.Random(f"learn {ctx.rank} {ctx.restarts}")
-    replay = Replay(replay_share, replay_size, torch.Generator().manual_seed(task.seed)) if replay_share else None
+    replay = replayed(task, replay_share, replay_size)
     with closing_link(exchange.join(ctx, learner)) as link, suppress(Stopped):
         slots = Slots([rollouts(batching.slots) for _ in range(batching.depth)], batching.slots)
-        version = partial(link.refresh, learner.model)
-        experience = QueueReader(queue, slots, version=version, life=ctx.restarts, reuse=reuse, replay=replay)
-        opt = SGD(learner.model.parameters(), 0.0)
-        while ctx.claim(0) is not None:
-            batch = experience.batch()
-            if batch is None:
-                link.finish(partial(slowly, ctx, rng, opt))
-                ctx.save(version())
-                break
-            ctx.sleep(task.update_time * rng.random())
-            numbers, acted = batch.data.action[0].tolist(), batch.data.version.tolist()
-            found = tuple(zip(numbers, acted, strict=True))
-            ctx.report(Passed(batch.key, version(), found, batch.fresh > 0))
-            link.step(partial(slowly, ctx, rng, opt))
-            experience.trained(batch)
+        version, opt = partial(link.refresh, learner.model), SGD(learner.model.parameters(), 0.0)
+        how: dict[str, Any] = {"life": ctx.restarts, "reuse": reuse, "replay": replay, "next_batch": next_batch}
+        with closing(QueueReader(queue, slots, version=version, **how)) as experience:
+            while ctx.claim(0) is not None:
+                batch = experience.batch()
+                if batch is None:
+                    link.finish(partial(slowly, ctx, rng, opt))
+                    ctx.save(version())
+                    break
+                ctx.sleep(task.update_time * rng.random())
+                numbers, acted = batch.data.action[0].tolist(), batch.data.version.tolist()
+                found = tuple(zip(numbers, acted, strict=True))
+                ctx.report(Passed(batch.key, version(), found, batch.fresh > 0))
+                link.step(partial(slowly, ctx, rng, opt))
+                experience.trained(batch)
+
+
+def load_rollouts(
+    ctx: Context,
+    task: Workload,
+    queue: TrajectoryQueue,
+    next_batch: NextBatch,
+    *,
+    replay_share: float,
+    replay_size: int,
+) -> None:
+    """Stands in for the loop: assembling a batch takes virtual time."""
+    rng, replay = random.Random(f"load {ctx.rank} {ctx.restarts}"), replayed(task, replay_share, replay_size)
+    assembler = Assembler(queue, queue.memory(), untimed, replay)
+    while (batch := assembler.batch()) is not None:
+        ctx.sleep(task.update_time * rng.random())
+        next_batch.put(batch)
+    next_batch.end()
+
+
+def replayed(task: Workload, share: float, size: int) -> Replay | None:
+    return Replay(share, size, torch.Generator().manual_seed(task.seed)) if share else None
 
 
 def slowly(ctx: Context, rng: random.Random, opt: SGD) -> Stepped:
@@ -267,7 +295,7 @@ def test_every_schedule_between_hosts(wiring: dict[str, Any], crashing: bool, se
         simulation(
             impala(
                 replace(task, seed=seed),  # type: ignore[arg-type]
-                hosts=HOSTS, actors=1, num_envs=learners, loops=(act_rollouts, learn_rollouts), **given,
+                hosts=HOSTS, actors=1, num_envs=learners, loops=(act_rollouts, learn_rollouts, load_rollouts), **given,
             ),
             passes,
         )  # fmt: skip
@@ -295,3 +323,26 @@ def test_every_schedule_between_hosts(wiring: dict[str, Any], crashing: bool, se
         assert bool(passes.replayed) == bool(given["replay_share"]), seed
         assert len(passes.last) == learners, seed
         assert len(set(passes.last.values())) == 1, seed
+
+
+def test_a_loader_without_further_batches_is_restarted_with_its_learner() -> None:
+    # The learner's host dies 0.1 s after the last actor has ended. By then the loader has handed over the last batch,
+    # the learner trains on it, and `watch` still runs: it finds out that no actor comes back.
+    task = Workload(rollout_length=1, step_time=0.1, jitter=1.0, update_time=0.01, updates=1)
+    found = 0
+    for seed in range(20):
+        quiet, dying = Simulation(seed), Simulation(seed)
+        quiet(loading(replace(task, seed=seed)), Passes(0.0))
+        died = max(when for worker, when in quiet.clocks.items() if worker.startswith("act")) + 0.1
+        if died < min(quiet.clocks["watch"], quiet.clocks["learn_rollouts"]):
+            found += 1
+            dying.faults = Faults(crashes=[(died, "learner", 1.0)])
+            dying(loading(replace(task, seed=seed)), Passes(0.0))
+            assert len(dying.crashes) == 1
+            assert dying.clocks["load_rollouts"] == dying.clocks["learn_rollouts"] > died
+    assert found > 0
+
+
+def loading(task: Workload) -> Program:
+    loops = (act_rollouts, learn_rollouts, load_rollouts)
+    return impala(task, hosts=2, actors=1, num_envs=1, depth=1, parallel_loading=True, loops=loops)  # type: ignore[arg-type]

@@ -4,7 +4,8 @@ Components of the paper and their implementation:
 
 asynchronous PPO loss    `algorithms.appo`, the default algorithm here
 distributed replay       `replay_share`, `reuse`: old trajectories in each batch, several passes over each batch
-parallel data loading    actors fill the columns of the next batches in place while the learner trains (`experience`)
+parallel data loading    actors fill the columns of the next batches in place while the learner trains (`experience`);
+                         `parallel_loading`: a worker assembles what has to be copied
 """
 
 from __future__ import annotations

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from gossamer.exchange import AllReduce, Alone, Broadcast, Gradients, Parameters, fetch
-from gossamer.experience import Batching, TrajectoryQueue
+from gossamer.experience import Batching, NextBatch, TrajectoryQueue
 from gossamer.experience import options as shared
 from gossamer.experience.workers import beat, watch
-from gossamer.loops import ENV_WORKERS, Loop, act, learn
+from gossamer.loops import ENV_WORKERS, Loop, act, learn, load
 from gossamer.options import option, options
 from gossamer.program import Program
 from gossamer.task import Task
@@ -28,19 +28,22 @@ def impala(
     reuse: int = 1,
     replay_share: float = 0.0,
     replay_size: int = 1000,
+    parallel_loading: bool = False,
     gpus: float = 0,
     name: str = "impala",
-    loops: tuple[Loop, Loop] = (act, learn),
+    loops: tuple[Loop, ...] = (act, learn, load),
 ) -> Program:
     """`learners` threads that average their gradients, and for each of them `actors` threads on each of `hosts` hosts
-    (0: on the learners'), each with an equal part of the host's `num_envs` environments. `loops`: of both.
+    (0: on the learners'), each with an equal part of the host's `num_envs` environments. With `parallel_loading`, a
+    thread for each learner assembles its next batch. `loops`: of actors, learners, and these.
 
     Before each rollout an actor takes the newest parameters. A learner trains on batches of `batch_rollouts` rollouts
     (0: one of each), while actors fill the next ones, at most `depth` at a time. Lag: at most depth - 1 batches, also
     between hosts: there an actor waits until its host's copy of the parameters is new enough."""
     p, crew, each = Program(name), actors * max(1, hosts), num_envs // (actors * learners)
     batching, cpus = Batching(each, batch_rollouts or crew, depth), learners * actors * max(1, env_workers)
-    learning: dict[str, Any] = {"reuse": reuse, "replay_share": replay_share, "replay_size": replay_size}
+    learning: dict[str, Any] = {"batching": batching, "reuse": reuse}
+    mixing: dict[str, Any] = {"replay_share": replay_share, "replay_size": replay_size}
     acting: dict[str, Any] = {"num_envs": each, "env_workers": env_workers}
     home = {"cpus": learners + (0 if hosts else cpus), "gpus": gpus}
     with p.host("learner", **home):
@@ -55,7 +58,12 @@ def impala(
         with p.host("learner", **home):
             queue = p.service(TrajectoryQueue)(actors=range(rank * crew, (rank + 1) * crew), batching=batching)
             exchange = Broadcast(newest[rank], average, recovers=rank == 0, elsewhere=hosts > 0)
-            p.worker(loops[1], saved=True)(task, queue, exchange, batching=batching, **learning)
+            if parallel_loading:
+                following = p.service(NextBatch)(queue)
+                p.worker(loops[2])(task, queue, following, **mixing)
+                p.worker(loops[1], saved=True)(task, queue, exchange, next_batch=following, **learning)
+            else:
+                p.worker(loops[1], saved=True)(task, queue, exchange, **learning, **mixing)
             if hosts:
                 p.worker(watch)(queue)
             else:
@@ -82,6 +90,7 @@ class IMPALA:
     reuse: int = option(shared.REUSE, 1, least=1, most=1000)
     replay_share: float = option(shared.REPLAY_SHARE, 0.0, least=0, below=1)
     replay_size: int = option(shared.REPLAY_SIZE, 1000, least=1, most=10**7, measure="trajectories")
+    parallel_loading: bool = option(shared.PARALLEL_LOADING, False)
 
     def program(self, task: Task) -> Program:
         return impala(task, **shared.arguments(self, task))

@@ -91,6 +91,12 @@ def batch_envs(values: Mapping[str, Any]) -> int:
     return each * rollouts
 
 
+def loading_in_parallel(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
+    """A worker assembles batches where something has to be copied: old trajectories, or rollouts of other hosts. With
+    --depth 1 the learner would wait for it."""
+    return {"parallel_loading": bool(values["replay_share"] or values["hosts"]) and values["depth"] > 1}
+
+
 def whole_sequences(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
     """With memory, a minibatch consists of the rollouts of one or more environments, by default of two or more."""
     if values["memory"] == "none" or not {"num_minibatches", "num_envs"} <= values.keys():

@@ -88,6 +88,7 @@ class Keywords(TypedDict, total=False):
     reuse: int
     replay_share: float
     replay_size: int
+    parallel_loading: bool
     # algorithms
     gamma: float
     gae_lambda: float

@@ -16,6 +16,7 @@ from gossamer.config.layers import (
     Layer,
     critic_without_memory,
     large_steps_with_memory,
+    loading_in_parallel,
     long_rollouts_with_memory,
     returns_with_memory,
     shared_minibatches,
@@ -222,6 +223,9 @@ _SHARED = Layer("minibatches of 256 steps of all learners together", (), (shared
 SMALL_MINIBATCHES = {("ppo", "continuous"), ("appo", "continuous")}
 SEQUENCES = Layer("with memory, minibatches are whole sequences", (), (whole_sequences,))
 
+_LOADING = Layer("batches are assembled ahead where something has to be copied", (), (loading_in_parallel,))
+LOADING = {"impala": _LOADING, "appo": _LOADING}
+
 IN_PLACE = {
     "gala": Layer("small environments are stepped in the learner's process", (GALA(env_workers=0),)),
     "pala": Layer("small environments are stepped in the learner's process", (PALA(env_workers=0),)),
@@ -251,6 +255,8 @@ def layers(architecture: str, algorithm: str, *, preset: str, seen: Probe, atari
         yield _paper(architecture, algorithm, seen)
     if architecture in IN_PLACE and not atari:
         yield IN_PLACE[architecture]
+    if architecture in LOADING:
+        yield LOADING[architecture]
 
 
 def _paper(architecture: str, algorithm: str, seen: Probe) -> Layer:

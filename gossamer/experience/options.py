@@ -18,6 +18,10 @@ DEPTH = "Batches being filled, full or trained on; 1: acting and learning take t
 REUSE = "Passes over each batch, in turn with newer ones."
 REPLAY_SHARE = "Fraction of old trajectories in each batch."
 REPLAY_SIZE = "Newest trajectories kept for it."
+PARALLEL_LOADING = (
+    "A thread assembles the next batch while the learner trains; on where there is something to copy: with "
+    "--replay-share or --hosts, and --depth 2 or more."
+)
 NAMES = (
     "hosts",
     "learners",
@@ -29,6 +33,7 @@ NAMES = (
     "reuse",
     "replay_share",
     "replay_size",
+    "parallel_loading",
 )
 
 

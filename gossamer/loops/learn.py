@@ -5,12 +5,12 @@ from __future__ import annotations
 from contextlib import closing
 from typing import Any
 
-import torch
-
 from gossamer.envs.base import EnvFactory
 from gossamer.envs.watchdog import Watchdog
 from gossamer.exchange import Exchange
-from gossamer.experience import Batching, QueueReader, Replay, Slots, TrajectoryQueue
+from gossamer.experience import Batching, NextBatch, QueueReader, Slots, TrajectoryQueue
+from gossamer.loops.load import replayed
+from gossamer.machine import settle
 from gossamer.member import Trainer, prepared
 from gossamer.runtime import Context, Stopped
 from gossamer.spaces import Spec
@@ -24,21 +24,24 @@ def learn(
     exchange: Exchange,
     *,
     batching: Batching,
+    next_batch: NextBatch | None = None,
     reuse: int = 1,
     replay_share: float = 0.0,
     replay_size: int = 0,
 ) -> None:
     """Learn from the batches of the queue until its actors have ended.
 
-    `reuse`: passes over each batch; `replay_share`: fraction of old trajectories in each batch, of the newest
-    `replay_size`."""
+    `next_batch`: where the worker `load` hands over batches, in which old trajectories are already; None: the learner
+    assembles them. `reuse`: passes over each batch; `replay_share`: fraction of old trajectories in each batch, of the
+    newest `replay_size`."""
     task = prepared(ctx, task)
     with closing(Trainer(ctx, task, _spec(ctx, task.env), exchange, ctx.restored())) as trainer:
-        replay = _replay(task, ctx.rank, replay_share, replay_size) if replay_share else None
+        replay = replayed(task, ctx.rank, replay_share, replay_size)
         batches = [trainer.slot(batching.slots * batching.num_envs) for _ in range(batching.depth)]
         slots = Slots(batches, batching.slots)
-        options: dict[str, Any] = {"life": ctx.restarts, "clock": trainer.clock, "reuse": reuse, "replay": replay}
-        with closing(QueueReader(queue, slots, version=trainer.version, **options)) as experience:
+        settle(task.device)  # other workers fill this memory
+        options: dict[str, Any] = {"life": ctx.restarts, "reuse": reuse, "replay": replay, "next_batch": next_batch}
+        with closing(QueueReader(queue, slots, version=trainer.version, clock=trainer.clock, **options)) as experience:
             _learn_from(ctx, trainer, experience)
 
 
@@ -59,11 +62,6 @@ def _learn_from(ctx: Context, trainer: Trainer, experience: QueueReader) -> None
             ctx.save(trainer.state_dict())
         raise
     ctx.save(trainer.state_dict())
-
-
-def _replay(task: Task, rank: int, share: float, size: int) -> Replay:
-    """It chooses on the CPU, wherever the trajectories are."""
-    return Replay(share, size, torch.Generator().manual_seed(task.stream("replay", rank)))
 
 
 def _spec(ctx: Context, env: EnvFactory) -> Spec:

@@ -56,7 +56,7 @@ class Crew:
             num_envs=num_envs,
             learners=len(learning),
             columns=columns,
-            passes=options.get("reuse", 1) / (1 - options.get("replay_share", 0.0)),
+            passes=options.get("reuse", 1) / (1 - max(node.kwargs.get("replay_share", 0.0) for node in crew)),
             apart=acting != learning,
         )
 

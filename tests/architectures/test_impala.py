@@ -27,7 +27,7 @@ from gossamer.envs.toy import Catch, Counter, Recall
 from gossamer.errors import UserError
 from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.launch.threads import threads
-from gossamer.loops import learn
+from gossamer.loops import learn, load
 from gossamer.losses import Loss
 from gossamer.options import options
 from gossamer.runtime import Answer
@@ -149,9 +149,10 @@ def test_a_simulated_run_is_reproducible() -> None:
     assert differences(one, other) == []
 
 
-def test_reuse_and_replay_are_counted_apart() -> None:
-    task = a_task(algorithm=VTrace())
-    watcher = end_of(task, Simulation(1), steps=480, depth=3, reuse=2, replay_share=0.5, replay_size=9)
+@pytest.mark.parametrize("loading", [False, True], ids=["", "loader"])
+def test_reuse_and_replay_are_counted_apart(loading: bool) -> None:
+    task, reused = a_task(algorithm=VTrace()), {"reuse": 2, "replay_share": 0.5, "replay_size": 9}
+    watcher = end_of(task, Simulation(1), steps=480, depth=3, parallel_loading=loading, **reused)
     learned, reused = (sum(getattr(r, name) for r in watcher.records) for name in ("learned", "reused"))
     assert learned == sum(r.steps for r in watcher.records) == 480  # 40 batches of 12 steps
     assert sum(r.waiting is not None for r in watcher.records) == 40  # of 79 passes: each batch waited once
@@ -172,11 +173,13 @@ def test_everything_lines_up_through_the_queue(launch: Launcher, memory: str) ->
 
 
 @pytest.mark.parametrize("memory", ["none", "lstm"])
-def test_reused_and_replayed_trajectories_line_up(memory: str) -> None:
+@pytest.mark.parametrize("loading", [False, True], ids=["", "loader"])
+def test_reused_and_replayed_trajectories_line_up(memory: str, loading: bool) -> None:
     Checked.seen.clear()
     env, algorithm = Counter(7, truncate=True), Checked(gamma=0.5)
     task = a_task(env, algorithm, rate=0.0, rollout_length=5, memory=memory, memory_units=4)
-    end_of(task, Simulation(1), steps=600, depth=3, reuse=2, replay_share=0.5, replay_size=9)
+    reused = {"reuse": 2, "replay_share": 0.5, "replay_size": 9}
+    end_of(task, Simulation(1), steps=600, depth=3, parallel_loading=loading, **reused)
     steps = Counts(Checked.seen)
     assert len(steps) == 600
     # 40 batches of 15 steps; each but the first has 15 replayed steps, too. All but the last are used twice.
@@ -189,12 +192,14 @@ hosts = pytest.mark.parametrize("launch", [threads, Simulation(1, FAR)], ids=["t
 
 @hosts
 @pytest.mark.parametrize("memory", ["none", "lstm"])
-def test_everything_lines_up_between_hosts(launch: Launcher, memory: str) -> None:
+@pytest.mark.parametrize("loading", [False, True], ids=["", "loader"])
+def test_everything_lines_up_between_hosts(launch: Launcher, memory: str, loading: bool) -> None:
     Checked.seen.clear()
     env, algorithm = Counter(7, truncate=True), Checked(gamma=0.5)
     task = a_task(env, algorithm, rate=0.0, rollout_length=5, memory=memory, memory_units=4)
     watcher = Uneven({"act[0]": 25, "act[1]": 15})
-    launch(impala(task, hosts=2, actors=1, num_envs=3, depth=3, loops=(act, learn)), watcher)
+    shape: dict[str, Any] = {"hosts": 2, "actors": 1, "num_envs": 3, "depth": 3, "parallel_loading": loading}
+    launch(impala(task, loops=(act, learn, load), **shape), watcher)
     assert sum(r.steps for r in watcher.records) == sum(r.learned for r in watcher.records) == (25 + 15) * 5 * 3
     assert_complete(Checked.seen, [25 * 5] * 3 + [15 * 5] * 3)
 
@@ -241,9 +246,10 @@ def test_actors_whose_host_dies_come_back_and_the_others_go_on_meanwhile(seed: i
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_learner_whose_host_dies_goes_on_from_the_newest_parameters_of_an_actor(seed: int) -> None:
+@pytest.mark.parametrize("loading", [False, True], ids=["", "loader"])
+def test_a_learner_whose_host_dies_goes_on_from_the_newest_parameters_of_an_actor(seed: int, loading: bool) -> None:
     watcher = Dying(steps=6_000)
-    wired = impala(a_task(algorithm=VTrace()), hosts=2, actors=1, num_envs=3, depth=2)
+    wired = impala(a_task(algorithm=VTrace()), hosts=2, actors=1, num_envs=3, depth=2, parallel_loading=loading)
     Simulation(seed, FAR, Faults(crashes=[(2.0, "learner", 1.0)]))(wired, watcher)
     (told,) = watcher.recovered
     assert told.copied

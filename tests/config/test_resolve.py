@@ -28,7 +28,7 @@ from gossamer.config.build import (
     task,
 )
 from gossamer.config.config import Config
-from gossamer.config.file import flat, to_dict
+from gossamer.config.file import flat, from_dict, to_dict
 from gossamer.config.resolve import configure
 from gossamer.envs.atari import GYMNASIUM, Atari
 from gossamer.envs.base import UnknownEnv, UnsupportedSpace, cores
@@ -565,12 +565,40 @@ def test_the_treatment_of_actions_out_of_range_reaches_the_environment() -> None
     [
         ({"replay_size": 50}, "--replay-size 50: has no effect without --replay-share"),
         ({"surrogate": "impact"}, "--surrogate impact: needs a target network; add --target-period BATCHES"),
+        (
+            {"parallel_loading": True},
+            "--parallel-loading: has no effect without --replay-share or --hosts: nothing is copied",
+        ),
     ],
 )
 def test_options_of_appo_that_lack_another_one(options: dict[str, Any], told: str) -> None:
     with pytest.raises(UserError, match=f"^{told}$"):
         configure("appo", env="catch", **options)
     assert configure("appo", env="catch", replay_share=0.5, target_period=2, **options)
+
+
+def test_batches_are_assembled_ahead_where_something_is_copied_and_there_is_time_for_it() -> None:
+    def loads(name: str, **given: Any) -> bool:
+        made: bool = flat(configure(name, **{"env": "catch", **given}))["parallel_loading"]
+        return made
+
+    for name in ("impala", "appo"):
+        assert not loads(name)
+        assert loads(name, replay_share=0.5)
+        assert loads(name, hosts=1)
+        assert not loads(name, hosts=1, depth=1)
+        assert not loads(name, hosts=1, parallel_loading=False)
+        with pytest.raises(UserError, match=r"^--parallel-loading: has no effect with --depth 1: acting and learning"):
+            configure(name, env="catch", hosts=1, depth=1, parallel_loading=True)
+    assert loads("appo", env="catch-pixels", preset="paper", replay_share=0.5)
+
+
+def test_a_run_from_before_parallel_loading_goes_on_without_it() -> None:
+    stored = to_dict(configure("appo", env="catch", replay_share=0.5))
+    assert stored["architecture"].pop("parallel_loading") is True
+    made, notes = from_dict(stored)
+    assert flat(made)["parallel_loading"] is False
+    assert notes == ["architecture.parallel_loading is missing: False, as before this option existed"]
 
 
 def test_a_part_that_was_copied_has_its_defaults_given_and_is_not_refused_for_them() -> None:

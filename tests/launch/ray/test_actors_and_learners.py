@@ -138,11 +138,13 @@ def test_actors_of_a_host_that_is_killed_come_back(tmp_path: Path) -> None:
     assert "learner" in watcher.saved["learn"]
 
 
-def test_a_learner_that_is_killed_goes_on_from_the_parameters_of_an_actor(tmp_path: Path) -> None:
+@pytest.mark.parametrize("loading", [False, True], ids=["", "loader"])
+def test_a_learner_that_is_killed_goes_on_from_the_parameters_of_an_actor(tmp_path: Path, loading: bool) -> None:
     algorithm, watcher = DeadlyVTrace(flag=tmp_path / "died"), Keeper(steps=STEPS)
-    QUICK(impala(a_task(algorithm=algorithm), hosts=2, actors=1, num_envs=3), watcher)
+    QUICK(impala(a_task(algorithm=algorithm), hosts=2, actors=1, num_envs=3, parallel_loading=loading), watcher)
     assert (tmp_path / "died").exists()
     assert "learn" in watcher.dead
+    assert ("load" in watcher.dead) == loading
     assert watcher.budget.acted >= STEPS
     (note,) = watcher.notes
     assert "from an actor's host" in note
