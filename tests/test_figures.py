@@ -29,6 +29,11 @@ def test_the_page_of_an_architecture_has_the_figure_of_its_wiring(name: str) -> 
     assert f"```mermaid\n{DRAWN[name]().mermaid()}\n```" in (PAGES / f"{name}.md").read_text()
 
 
+def test_the_page_of_impala_has_the_figure_with_a_loader_too() -> None:
+    program = impala(a_task(), actors=2, num_envs=32, env_workers=0, replay_share=0.5, parallel_loading=True)
+    assert f"```mermaid\n{program.mermaid()}\n```" in (PAGES / "impala.md").read_text()
+
+
 def test_paac_is_one_worker_and_nothing_between() -> None:
     # Clemente et al. 2017, fig. 1: the environments of n_w workers around one master with one set of parameters. The
     # workers of the figure step environments; what acts and learns is the master alone, so nothing is handed on.
