@@ -51,6 +51,19 @@ class Checked(VTrace):
 
 
 @dataclass(frozen=True)
+class Echoed(Checked):
+    """`Checked` on `some_envs:box`, which observes its last action within bounds."""
+
+    def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
+        bounds = torch.tensor([1.0, 2.0, 1.0, 2.0])
+        assert batch.action.dtype == torch.float32
+        assert batch.action.shape == (*batch.reward.shape, 4)
+        assert torch.equal(batch.obs[1:], batch.action.clamp(-bounds, bounds))
+        check_policy(model, batch, self.gamma)
+        return VTrace.losses(self, model, batch, rng)
+
+
+@dataclass(frozen=True)
 class CheckedMembers(PPO):
     """PPO on Counter, which checks every rollout of every member before it learns from it. The learning rate must be 0:
     then all members have equal parameters at all times, and pi = mu in every minibatch."""

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import pytest
 import torch
 from some_parts import Watcher, a_task, differences
-from some_rollouts import Checked, Uneven, act, assert_complete
+from some_rollouts import Checked, Echoed, Uneven, act, assert_complete, check_policy
 from torch import nn
 
 import gossamer
@@ -23,6 +23,7 @@ from gossamer.architectures import impala, paac
 from gossamer.config.build import program
 from gossamer.config.resolve import configure
 from gossamer.data import Trajectory
+from gossamer.envs.gym import Custom
 from gossamer.envs.toy import Catch, Counter, Recall
 from gossamer.errors import UserError
 from gossamer.launch.simulation import Faults, Network, Simulation
@@ -204,6 +205,14 @@ def test_everything_lines_up_between_hosts(launch: Launcher, memory: str, loadin
     assert_complete(Checked.seen, [25 * 5] * 3 + [15 * 5] * 3)
 
 
+@hosts
+def test_continuous_actions_line_up_between_hosts(launch: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "envs")
+    task = a_task(Custom("some_envs:box"), Echoed(gamma=0.5), rate=0.0)
+    watcher = end_of(task, launch, hosts=2, num_envs=3, depth=2, steps=96)
+    assert sum(r.steps for r in watcher.records) == sum(r.learned for r in watcher.records) == 96
+
+
 def test_catch_is_learned_by_actors_on_other_hosts() -> None:
     task = a_task(Catch(), VTrace(gamma=0.98, gae_lambda=0.9, value_coef=0.05), rate=2e-3, rollout_length=5)
     watcher = end_of(task, Simulation(3, FAR), steps=60_000, hosts=2, num_envs=16, depth=2)
@@ -378,6 +387,33 @@ def test_memory_reaches_the_learner_through_the_queue() -> None:
     assert sum(scores[-300:]) / 300 >= 0.95  # one in two without memory
     assert len(Remembering.sizes) > 0.7 * 20_000 / 5
     assert min(Remembering.sizes) > 0
+
+
+@dataclass(frozen=True)
+class CheckedPictures(Checked):
+    """`Checked` on pictures, at any learning rate: without lag the learner's network is the one that acted."""
+
+    within: ClassVar[list[bool]] = []  # of each batch: whether it begins within an episode
+
+    def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
+        check_policy(model, batch, self.gamma)
+        self.within.append(not bool(batch.begins[0].any()))
+        return VTrace.losses(self, model, batch, rng)
+
+
+def test_the_deep_network_learns_with_memory() -> None:
+    CheckedPictures.within.clear()
+    config = configure(
+        "impala", env="catch-pixels", algorithm=CheckedPictures(), network="resnet", memory="lstm", memory_units=8,
+        rollout_length=4, actors=1, num_envs=2, depth=1, threads=1, precision="fp32",
+    )  # fmt: skip
+    first, last = Watcher(steps=0), Watcher(steps=48)
+    for watcher in (first, last):
+        threads(program(config), watcher)
+    assert CheckedPictures.within == [False, *[True] * 5]  # 6 batches of 8 steps; episodes of 9
+    before, after = (watcher.saved["learn"]["learner"]["model"] for watcher in (first, last))
+    unchanged = [name for name in before if torch.equal(before[name], after[name])]
+    assert all(name.startswith("centre.") for name in unchanged)  # the background
 
 
 @launchers

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import torch
 from some_parts import OPTIMIZERS, differences
@@ -193,6 +194,33 @@ def test_kill_9_leaves_a_checkpoint_to_go_on_from(tmp_path: Path) -> None:
     assert differences(checkpoint(directory), checkpoint(whole.directory)) == []
     counted = [row["steps"] for row in rows(directory)]
     assert counted == sorted(counted)
+
+
+def test_kill_9_of_actors_and_learner_leaves_no_process_and_a_checkpoint_to_go_on_from(tmp_path: Path) -> None:
+    directory = tmp_path / "run"
+    checkpoints = directory / "checkpoints"
+    options = ("--num-envs", "2", "--actors", "1", "--env-workers", "2", "--rollout-length", "4", "--depth", "8")
+    process = start("train", "impala", "--env", "CartPole-v1", *options, "--threads", "1", "--steps", "10000000",
+                    "--checkpoint-every", "0.2", "--run-dir", directory)  # fmt: skip
+    wait_until(lambda: len(list(checkpoints.glob("step_*"))) >= 2, process)
+    others = psutil.Process(process.pid).children(recursive=True)
+    process.kill()
+    process.wait()
+    assert len(others) >= 2  # processes of environments
+    assert psutil.wait_procs(others, timeout=30)[1] == []
+
+    last = Store(checkpoints).get("last")
+    counted = last.load()["progress"]
+    lost = counted["steps"] - counted["learned"]
+    total = last.steps + 80
+    resumed = gossamer.resume(directory, steps=total).result
+    assert resumed["ended"] == "all steps done"
+    assert total <= resumed["steps"] == resumed["learned"] < total + 8  # the last lease may go beyond it
+    log = (directory / "run.log").read_text()
+    assert f"resumed at step {last.steps - lost}" in log
+    assert (f"{lost:,} steps that were in the queue" in log) == (lost > 0)
+    written = [row["steps"] for row in rows(directory)]
+    assert written == sorted(written)
 
 
 def test_runs_differ_only_by_their_seeds(tmp_path: Path) -> None:

@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from some_parts import Watcher, a_task
-from some_rollouts import Checked, Uneven, act, assert_complete, written
+from some_parts import Watcher, a_task, differences
+from some_rollouts import Checked, Echoed, Uneven, act, assert_complete, written
 
 import gossamer
 from gossamer.algorithms import VTrace
 from gossamer.architectures.impala import impala
 from gossamer.data import Array, Stamp, Step
 from gossamer.envs.base import VectorEnv
+from gossamer.envs.gym import Custom
 from gossamer.envs.toy import Catch, Counter
 from gossamer.exchange import Parameters
 from gossamer.exchange.broadcast import Published
@@ -27,6 +28,8 @@ from gossamer.launch.ray.launcher import Ray
 from gossamer.loops import learn
 from gossamer.runtime import Answer, Wait, waits
 from gossamer.spaces import Spec
+from gossamer.storage.checkpoint import Store
+from gossamer.storage.contents import CHECKPOINTS
 from gossamer.task import Recovered
 
 pytestmark = pytest.mark.ray
@@ -198,6 +201,28 @@ def test_a_host_receives_each_version_of_the_parameters_once_for_all_its_actors(
     assert versions[:20] == list(range(20))
     assert versions[20:] in ([], [20])  # `fetch` may be faster than the actors are at ending
     assert sum((Counts(report.lag) for report in watcher.records), Counts[int]()) == {0: 60}
+
+
+def test_two_learners_are_equal_in_every_checkpoint(tmp_path: Path) -> None:
+    run = gossamer.train(
+        "impala", env="catch", learners=2, hosts=1, actors=1, num_envs=4, rollout_length=4, threads=1, steps=1_000,
+        checkpoint_every=0.5, cluster="auto", run_dir=tmp_path / "run",
+    )  # fmt: skip
+    assert (run.result["ended"], run.result["learned"]) == ("all steps done", run.result["steps"])
+    checkpoints = Store(run.directory / CHECKPOINTS).all()
+    assert checkpoints[-1].steps == run.result["steps"] >= 1_000
+    for each in checkpoints:
+        learners = each.load()["workers"]
+        first, second = (learners[f"learn[{rank}]"] for rank in range(2))
+        assert first["exchange"]["iteration"] == second["exchange"]["iteration"] > 0
+        assert differences(first["learner"]["model"], second["learner"]["model"]) == []
+
+
+def test_continuous_actions_line_up_between_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "envs"))
+    task, watcher = a_task(Custom("some_envs:box"), Echoed(gamma=0.5), rate=0.0), Keeper(steps=96)
+    QUICK(impala(task, hosts=1, actors=1, num_envs=3), watcher)
+    assert sum(report.learned for report in watcher.records) == watcher.budget.acted == 96
 
 
 @pytest.mark.long
