@@ -80,7 +80,7 @@ class Copy:
 
     @property
     def name(self) -> str:
-        return self.node.name if self.copies == 1 else f"{self.node.name}[{self.rank}]"
+        return _copy_name(self.node.name, self.rank, self.copies)
 
 
 class Program:
@@ -228,6 +228,15 @@ def _title(part: Any) -> str:
 def _name(make: Callable[..., Any]) -> str:
     """The name of a function or class, also where arguments are bound to it."""
     return _name(make.func) if isinstance(make, partial) else make.__name__
+
+
+def copy_name(loop: Callable[..., Any], rank: int, copies: int) -> str:
+    """`Context.name` of one of so many copies of a worker."""
+    return _copy_name(_name(loop), rank, copies)
+
+
+def _copy_name(worker: str, rank: int, copies: int) -> str:
+    return worker if copies == 1 else f"{worker}[{rank}]"
 
 
 def _named(nodes: list[Node]) -> tuple[Node, ...]:

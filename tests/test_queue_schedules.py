@@ -101,7 +101,9 @@ def test_every_schedule(depth: int, copies: bool, crashes: bool, seeds: range) -
         memory, actors = Memory(), 3
         program = Program("stand-in")
         with program.host("learner"):
-            queue = program.service(TrajectoryQueue)(actors=range(actors), batching=Batching(1, SLOTS, depth))
+            queue = program.service(TrajectoryQueue)(
+                actors={f"act[{i}]": i for i in range(actors)}, batching=Batching(1, SLOTS, depth)
+            )
             parameters = program.service(Parameters)()
             program.worker(learn)(queue, parameters, memory, seconds=0.3)
         for i in range(actors):
@@ -177,7 +179,8 @@ def learn_rollouts(
     with closing_link(exchange.join(ctx, learner)) as link, suppress(Stopped):
         slots = Slots([rollouts(batching.slots) for _ in range(batching.depth)], batching.slots)
         version, opt = partial(link.refresh, learner.model), SGD(learner.model.parameters(), 0.0)
-        how: dict[str, Any] = {"life": ctx.restarts, "reuse": reuse, "replay": replay, "next_batch": next_batch}
+        how: dict[str, Any] = {"reuse": reuse, "replay": replay, "next_batch": next_batch}
+        how |= {"life": ctx.restarts, "ended": ctx.ended_before}
         with closing(QueueReader(queue, slots, version=version, **how)) as experience:
             while ctx.claim(0) is not None:
                 batch = experience.batch()

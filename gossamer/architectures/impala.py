@@ -11,7 +11,7 @@ from gossamer.experience import options as shared
 from gossamer.experience.workers import beat, watch
 from gossamer.loops import ENV_WORKERS, Loop, act, learn, load
 from gossamer.options import option, options
-from gossamer.program import Program
+from gossamer.program import Program, copy_name
 from gossamer.task import Task
 
 
@@ -56,7 +56,8 @@ def impala(
             p.worker(fetch)(newest[0], copies[h])
     for rank in range(learners):
         with p.host("learner", **home):
-            queue = p.service(TrajectoryQueue)(actors=range(rank * crew, (rank + 1) * crew), batching=batching)
+            named = {copy_name(loops[0], r, learners * crew): r for r in range(rank * crew, (rank + 1) * crew)}
+            queue = p.service(TrajectoryQueue)(actors=named, batching=batching)
             exchange = Broadcast(newest[rank], average, recovers=rank == 0, elsewhere=hosts > 0)
             if parallel_loading:
                 following = p.service(NextBatch)(queue)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TypeVar
@@ -112,19 +112,21 @@ class QueueReader:
         *,
         version: Callable[[], Version],
         life: int = 0,
+        ended: Collection[str] = (),
         clock: Timer = untimed,
         reuse: int = 1,
         replay: Replay | None = None,
         next_batch: NextBatch | None = None,
     ) -> None:
-        """`version`: of the learner's parameters, now; `life`: restarts of its host. `clock`: measures the time that
-        the learner waits for a batch, and that in which it unpacks what other hosts sent and adds old trajectories.
-        `next_batch`: where a worker hands over batches that are assembled already."""
+        """`version`: of the learner's parameters, now; `life`: restarts of its host; `ended`: workers that had ended
+        before the last one. `clock`: measures the time that the learner waits for a batch, and that in which it unpacks
+        what other hosts sent and adds old trajectories. `next_batch`: where a worker hands over batches that are
+        assembled already."""
         self._queue, self._version, self._clock, self._reuse = queue, version, clock, reuse
         self._assembler, self._next_batch = Assembler(queue, slots, clock, replay), next_batch
         self._ring = deque[Batch](maxlen=reuse)
         self._round = deque[Batch]()  # batches still to be trained on before the next new one
-        queue.provide(slots, Stamp(life, version()))
+        queue.provide(slots, Stamp(life, version()), ended)
 
     def batch(self) -> Batch | None:
         """See `Reader`."""

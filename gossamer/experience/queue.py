@@ -54,11 +54,12 @@ class TrajectoryQueue:
     Actors of other hosts send their rollouts with `deliver`, and heartbeats with `beat`. If there is no heartbeat for
     `PATIENCE` seconds, an actor's slot is given to another one; what it sends later is refused."""
 
-    def __init__(self, *, actors: Collection[int], batching: Batching) -> None:
-        """`actors`: their ranks."""
+    def __init__(self, *, actors: Mapping[str, int], batching: Batching) -> None:
+        """`actors`: their names and ranks."""
         self._count, self._depth = batching.slots, batching.depth
         self._slots: Slots | None = None
-        self._expected = set(actors)  # actors that have not ended
+        self._ranks = actors
+        self._expected = set(actors.values())  # actors that have not ended
         self._next = 0  # first slot that has never been leased
         self._returned: list[int] = []  # slots that an actor has given back empty
         self._leased: dict[int, tuple[int, int]] = {}  # slot -> (actor, its restarts)
@@ -73,9 +74,11 @@ class TrajectoryQueue:
 
     # Called by the learner, and `memory` and `take` by a worker that assembles batches ahead of it
 
-    def provide(self, slots: Slots, stamp: Stamp = FIRST) -> None:
-        """Give the memory to the actors of this host. `stamp`: of the learner's parameters."""
+    def provide(self, slots: Slots, stamp: Stamp = FIRST, ended: Collection[str] = ()) -> None:
+        """Give the memory to the actors of this host. `stamp`: of the learner's parameters; `ended`: workers that had
+        ended before this host restarted, and do not tell this queue."""
         self._slots, self._first = slots, stamp
+        self._expected -= {rank for name, rank in self._ranks.items() if name in ended}
 
     @waits
     def memory(self) -> Wait[Slots]:

@@ -168,10 +168,19 @@ class Crew:
         self.failures.append((where, error))
         self.stop()
 
-    def work(self, copy: Copy, handle: Callable[[Ref], Any], stopped: Callable[[], bool], *, restarts: int = 0) -> None:
-        """Run one worker to its end in the calling thread."""
+    def work(
+        self,
+        copy: Copy,
+        handle: Callable[[Ref], Any],
+        stopped: Callable[[], bool],
+        *,
+        restarts: int = 0,
+        ended_before: frozenset[str] = frozenset(),
+    ) -> None:
+        """Run one worker to its end in the calling thread. `restarts`, `ended_before`: see `Context`."""
         try:
-            build(copy.node, handle, WorkerContext(copy.name, copy.rank, copy.copies, self, stopped, restarts))
+            again = (restarts, ended_before)
+            build(copy.node, handle, WorkerContext(copy.name, copy.rank, copy.copies, self, stopped, *again))
         except Stopped:
             pass  # the worker was waiting when the program was stopped: a normal end
         except BaseException as error:  # stops all workers; `run` raises it again
@@ -219,6 +228,7 @@ class WorkerContext:
     crew: Crew
     is_stopped: Callable[[], bool]
     restarts: int = 0
+    ended_before: frozenset[str] = frozenset()
 
     @property
     def stopped(self) -> bool:

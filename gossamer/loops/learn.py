@@ -40,8 +40,9 @@ def learn(
         batches = [trainer.slot(batching.slots * batching.num_envs) for _ in range(batching.depth)]
         slots = Slots(batches, batching.slots)
         settle(task.device)  # other workers fill this memory
-        options: dict[str, Any] = {"life": ctx.restarts, "reuse": reuse, "replay": replay, "next_batch": next_batch}
-        with closing(QueueReader(queue, slots, version=trainer.version, clock=trainer.clock, **options)) as experience:
+        options: dict[str, Any] = {"clock": trainer.clock, "reuse": reuse, "replay": replay, "next_batch": next_batch}
+        options |= {"life": ctx.restarts, "ended": ctx.ended_before}
+        with closing(QueueReader(queue, slots, version=trainer.version, **options)) as experience:
             _learn_from(ctx, trainer, experience)
 
 

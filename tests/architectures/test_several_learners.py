@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from some_parts import Watcher, a_task, differences
+from some_parts import Slow, Watcher, a_task, differences
 from some_rollouts import Uneven
 
 from gossamer.algorithms import AsyncPPO, VTrace
 from gossamer.architectures import impala
 from gossamer.launch.simulation import Faults, Network, Simulation
+from gossamer.loops import act, learn
 
 FAR = Network(latency=0.02, bandwidth=1e8)
 SHAPES: list[dict[str, Any]] = [
@@ -98,3 +99,31 @@ def test_an_actors_host_that_restarts_after_one_of_its_actors_has_ended_does_not
     simulation(impala(a_task(algorithm=VTrace()), actors=2, num_envs=4, depth=2, hosts=1), watcher)
     assert simulation.crashes
     assert simulation.now < 60
+
+
+def slow_act(ctx: Any, *args: Any, **given: Any) -> None:
+    act(Slow(ctx), *args, **given)  # type: ignore[arg-type]
+
+
+CRASHES = {"learner": [(6.0, "learner", 1.0)], "both": [(5.0, "actors0", 1.0), (9.0, "learner", 1.0)]}
+
+
+@pytest.mark.parametrize(
+    ("crashes", "given"),
+    [
+        (CRASHES["learner"], {"hosts": 0, "learners": 1}),  # the actors die with the learner
+        (CRASHES["learner"], {"hosts": 2, "learners": 1, "actors": 1}),  # a host's only actor has ended
+        (CRASHES["learner"], {"hosts": 1, "learners": 2, "actors": 1}),  # a learner's only one
+        (CRASHES["both"], {"hosts": 1, "learners": 1}),
+    ],
+    ids=str,
+)
+def test_a_learner_s_host_that_restarts_after_an_actor_has_ended_does_not_wait_for_it(
+    crashes: list[tuple[float, str, float]], given: dict[str, Any]
+) -> None:
+    simulation = Simulation(1, FAR, Faults(crashes=crashes), patience=500.0)
+    watcher = Uneven({"slow_act[0]": 1, "slow_act[1]": 30})
+    shape: dict[str, Any] = {"actors": 2, "num_envs": 4, "depth": 2, "loops": (slow_act, learn), **given}
+    simulation(impala(a_task(algorithm=VTrace()), **shape), watcher)
+    assert len(simulation.crashes) == len(crashes)
+    assert simulation.now < 100

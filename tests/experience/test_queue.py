@@ -15,7 +15,7 @@ from gossamer.runtime import Stopped, WouldBlock
 
 
 def a_queue(*, actors: int = 1, slots: int = 2, depth: int = 2, begun: bool = True) -> TrajectoryQueue:
-    queue = TrajectoryQueue(actors=range(actors), batching=Batching(1, slots, depth))
+    queue = TrajectoryQueue(actors={f"act[{i}]": i for i in range(actors)}, batching=Batching(1, slots, depth))
     if begun:
         queue.provide(memory(slots=slots, depth=depth))
     return queue

@@ -79,18 +79,20 @@ class HostProcess:
             raise HostFailed(f"host {self.name} on {here} cannot listen for calls: {error}") from error
 
     @ray.method(concurrency_group=CONTROL)
-    def work(self, workers: Collection[str], states: dict[str, Any]) -> None:
-        """Start these workers from their last saved states, unless this process has done so."""
+    def work(self, workers: Collection[str], states: dict[str, Any], ended: frozenset[str]) -> None:
+        """Start these workers from their last saved states, unless this process has done so. `ended`: workers of all
+        hosts that have ended."""
         with self._starts:
             if self.crew is None:
                 self.observer = HostObserver(states)
                 self.crew = Crew(self.observer, self._wake)
                 for copy in self.program.crew:
                     if copy.name in workers:
-                        threading.Thread(target=self._run, args=(copy, self.crew), name=copy.name, daemon=True).start()
+                        given = (copy, self.crew, ended)
+                        threading.Thread(target=self._run, args=given, name=copy.name, daemon=True).start()
 
-    def _run(self, copy: Copy, crew: Crew) -> None:
-        crew.work(copy, partial(self._handle, may_wait=True), self._stopped, restarts=self.life - 1)
+    def _run(self, copy: Copy, crew: Crew, ended: frozenset[str]) -> None:
+        crew.work(copy, partial(self._handle, may_wait=True), self._stopped, restarts=self.life - 1, ended_before=ended)
 
     def _handle(self, ref: Ref, *, may_wait: bool) -> Handle | Remote:
         if ref.index in self._monitors:

@@ -59,6 +59,10 @@ class Deployment:
         """Whether all workers have ended and none will be restarted."""
         return not any(supervisor.running for supervisor in self.supervisors)
 
+    def ended(self) -> frozenset[str]:
+        """The workers that have ended."""
+        return frozenset(name for supervisor in self.supervisors for name in tuple(supervisor.ended))
+
     def wait_until_built(self, host: str) -> bool:
         """Mark a host as built and wait until all hosts are built. Returns False if the program is stopped."""
         with self._changed:
@@ -78,7 +82,7 @@ class Deployment:
 
 
 class Supervisor:
-    """Supervises one host, in one thread. Other threads only read `running` and `lost`."""
+    """Supervises one host, in one thread. Other threads only read `running`, `ended` and `lost`."""
 
     def __init__(self, run: Deployment, host: str, workers: Collection[str], services: Collection[str] = ()) -> None:
         """`workers`: names of the host's workers; `services`: names of its saved services."""
@@ -189,7 +193,7 @@ class Supervisor:
         if run.wait_until_built(self.host):
             restored = self._crew.observer.restored
             states = {name: self._saved[name] if name in self._saved else restored(name) for name in self.running}
-            self._ask(self._actor.work.remote(frozenset(self.running), states))
+            self._ask(self._actor.work.remote(frozenset(self.running), states, run.ended()))
             self._begun = True
 
     def _died(self) -> None:

@@ -247,10 +247,11 @@ class Engine:
             return
         self.down.remove(host)
         self.crew.observer.host(host, host)
+        ended = frozenset(worker.name for worker in self.scheduler.workers if worker.ended)
         for worker in self.scheduler.workers:
             if worker.host == host and not worker.ended:
                 worker.dead, worker.moves = False, 0
-                worker.restarts += 1
+                worker.restarts, worker.ended_before = worker.restarts + 1, ended
                 self.scheduler.make_ready(worker)
 
     def build_services(self, host: str) -> None:

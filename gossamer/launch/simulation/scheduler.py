@@ -38,7 +38,7 @@ class SimulatedWorker:
         self.service = 0  # index of the service of its last call that had to wait
         self.resume: Callable[[], bool] | None = None  # of the call that it waits in; returns False if it waits again
         self.sleeping = self.dead = self.ended = False
-        self.restarts = 0
+        self.restarts, self.ended_before = 0, frozenset[str]()
         self.moves, self.since = 0, 0  # how often its clock has advanced since the progress count was `since`
 
     def check_alive(self) -> SimulatedWorker:

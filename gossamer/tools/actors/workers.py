@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -108,7 +109,8 @@ def learn(
     try:
         slots = Slots([rollouts(batching.slots) for _ in range(batching.depth)], batching.slots)
         version = partial(link.refresh, learner.model)
-        with closing(QueueReader(queue, slots, version=version, life=ctx.restarts, reuse=reuse)) as experience:
+        again: dict[str, Any] = {"life": ctx.restarts, "ended": ctx.ended_before}
+        with closing(QueueReader(queue, slots, version=version, reuse=reuse, **again)) as experience:
             while ctx.claim(0) is not None:
                 with watch("learner_waits"):
                     batch = experience.batch()

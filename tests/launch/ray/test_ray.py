@@ -181,6 +181,32 @@ def test_a_host_that_is_killed_starts_again_from_what_it_saved_and_the_others_go
     assert watcher.of("lean_on") == ["away", "went on"]
 
 
+class KillsAtEnd(Watcher):
+    """Kills the host of `stay` once `leave` has ended."""
+
+    def ended(self, worker: str) -> None:
+        if worker == "leave":
+            while not self.of("stay"):
+                time.sleep(0.01)
+            os.kill(self.of("stay")[0][0], signal.SIGKILL)
+
+
+def test_a_restarted_worker_knows_which_others_had_ended() -> None:
+    def leave(ctx: Context) -> None: ...
+
+    def stay(ctx: Context) -> None:
+        ctx.report((os.getpid(), ctx.ended_before))
+        while ctx.restarts == 0:
+            time.sleep(0.01)
+
+    program, watcher = Program("ended"), KillsAtEnd()
+    program.worker(stay)()
+    with program.host("other"):
+        program.worker(leave)()
+    QUICK(program, watcher)
+    assert [ended for _, ended in watcher.of("stay")] == [frozenset(), {"leave"}]
+
+
 def test_who_waits_for_a_host_that_dies_is_told() -> None:
     def wait(ctx: Context, queue: Fifo) -> None:
         with pytest.raises(Unreachable, match=r"Fifo\.get"):

@@ -56,6 +56,19 @@ def test_a_host_that_comes_back_begins_anew_and_others_reach_the_new_one() -> No
     assert simulation.clocks == {"count": 8.5, "ask": 7.0}
 
 
+def test_a_restarted_worker_knows_which_others_had_ended() -> None:
+    def live(ctx: Context, until: float) -> None:
+        ctx.report(ctx.ended_before)
+        ctx.sleep(until - ctx.now())
+
+    program, reports = Program("ended"), Reports()
+    for host, until in (("a", 1.0), ("b", 5.0), ("c", 9.0)):
+        with program.host(host):
+            program.worker(live)(until)
+    Simulation(0, faults=Faults(crashes=[(3.0, "c", 1.0), (7.0, "c", 1.0)]))(program, reports)
+    assert reports.of("live[2]") == [frozenset(), {"live[0]"}, {"live[0]", "live[1]"}]
+
+
 def test_a_host_that_never_comes_back_is_unreachable_for_ever_and_no_failure() -> None:
     reports, faults = Reports(), Faults(crashes=[(2.5, "far", inf)])
     simulation = Simulation(0, Network(timeout=1.0), faults)
