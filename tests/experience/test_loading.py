@@ -24,7 +24,7 @@ class Ends:
     """A queue of one actor with all its ends; the batches' only numbers are their rewards."""
 
     def __init__(self, *, slots: int = 1, depth: int = 3, reuse: int = 1, share: float = 0.0) -> None:
-        self.queue = TrajectoryQueue(actors=[0], batching=Batching(1, slots, depth))
+        self.queue = TrajectoryQueue(actors={"act": 0}, batching=Batching(1, slots, depth))
         self.next_batch, self.clock = NextBatch(self.queue), Clock()
         given = {"version": lambda: 0, "clock": self.clock, "reuse": reuse, "next_batch": self.next_batch}
         self.reader = QueueReader(self.queue, memory(slots=slots, depth=depth), **given)  # type: ignore[arg-type]
@@ -162,7 +162,7 @@ def test_the_time_of_loading_is_the_loader_s_and_that_of_waiting_each_one_s_own(
 
 
 def test_an_actor_waits_for_memory_and_so_does_the_loader() -> None:
-    queue = TrajectoryQueue(actors=[0], batching=Batching(1, 1, 1))
+    queue = TrajectoryQueue(actors={"act": 0}, batching=Batching(1, 1, 1))
     with pytest.raises(WouldBlock):
         queue.memory()
     slots = memory(depth=1)
@@ -208,7 +208,7 @@ def learn(ctx: Context, queue: TrajectoryQueue, next_batch: NextBatch, depth: in
 )
 def test_a_batch_is_assembled_while_the_learner_trains_on_the_one_before(depth: int, seconds: float) -> None:
     program = Program("loading")
-    queue = program.service(TrajectoryQueue)(actors=[0], batching=Batching(1, 1, depth))
+    queue = program.service(TrajectoryQueue)(actors={"act": 0}, batching=Batching(1, 1, depth))
     next_batch = program.service(NextBatch)(queue)
     program.worker(act)(queue)
     program.worker(load)(queue, next_batch)
