@@ -66,13 +66,15 @@ def hosts(progress: Progress) -> str:
 
 
 def members(progress: Progress) -> str:
-    """How many members are present, and how many are away because their host is down; nothing of a single one."""
+    """How many members are present (learners, where others act), and how many are away because their host is down;
+    nothing of a single one."""
     learners = progress.members.keys() - progress.actors
     known = {*learners, *(worker for host in list(progress.hosts.values()) for worker in host.workers)}
     away = len(progress.away)
     if len(known) < 2:
         return ""
-    return f"{len(known) - away} of {len(known)} members present, {away} away" if away else f"{len(known)} members"
+    who = "learners" if progress.actors else "members"
+    return f"{len(known) - away} of {len(known)} {who} present, {away} away" if away else f"{len(known)} {who}"
 
 
 def queue(progress: Progress) -> str:

@@ -80,6 +80,15 @@ def test_members_that_gossip_have_a_line() -> None:
     assert gossip(shown) == "waited 0%"
 
 
+def test_learners_with_actors_are_called_so() -> None:
+    shown = Progress(total=100, frames_per_step=1)
+    for worker in ("learn[0]", "learn[1]"):
+        shown.update(worker, Report(0, 10, 1), 0)
+    assert members(shown) == "2 members"
+    shown.update("act[0]", Report(10), 10)
+    assert members(shown) == "2 learners"
+
+
 def test_the_last_evaluation_has_a_line() -> None:
     shown = progress()
     assert evaluation(shown) == ""
