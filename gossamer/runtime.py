@@ -112,6 +112,12 @@ class Context(Protocol):
         """
 
 
+def ended_copies(ctx: Context) -> set[int]:
+    """Ranks of the copies of this worker that had ended when its host was restarted last."""
+    worker = ctx.name.partition("[")[0]
+    return {rank for rank in range(ctx.copies) if f"{worker}[{rank}]" in ctx.ended_before}
+
+
 class Observer(Protocol):
     """Receives the reports and states of a running program. Must be thread-safe; `worker` is a `Context.name`."""
 

@@ -206,6 +206,8 @@ def load_rollouts(
     replay_size: int,
 ) -> None:
     """Stands in for the loop: assembling a batch takes virtual time."""
+    if next_batch.forget(ctx.ended_before):
+        return
     rng, replay = random.Random(f"load {ctx.rank} {ctx.restarts}"), replayed(task, replay_share, replay_size)
     assembler = Assembler(queue, queue.memory(), untimed, replay)
     while (batch := assembler.batch()) is not None:

@@ -60,7 +60,8 @@ def impala(
             queue = p.service(TrajectoryQueue)(actors=named, batching=batching)
             exchange = Broadcast(newest[rank], average, recovers=rank == 0, elsewhere=hosts > 0)
             if parallel_loading:
-                following = p.service(NextBatch)(queue)
+                learner, loader = (copy_name(loop, rank, learners) for loop in loops[1:])
+                following = p.service(NextBatch)(queue, loader=loader, learner=learner)
                 p.worker(loops[2])(task, queue, following, **mixing)
                 p.worker(loops[1], saved=True)(task, queue, exchange, next_batch=following, **learning)
             else:

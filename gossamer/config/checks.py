@@ -34,9 +34,11 @@ def check_effects(
     if "replay_size" in changed and not values.get("replay_share", 1):
         raise UserError(f"--replay-size {given['replay_size']}: has no effect without --replay-share")
     if "parallel_loading" in changed and not (values.get("replay_share", 1) or values.get("hosts", 1)):
-        raise UserError("--parallel-loading: has no effect without --replay-share or --hosts: nothing is copied")
+        raise UserError(
+            "--parallel-loading: has no effect without --replay-share or --hosts (--no-parallel-loading leaves it out)"
+        )
     if "parallel_loading" in changed and values.get("depth") == 1:
-        raise UserError("--parallel-loading: has no effect with --depth 1: acting and learning take turns")
+        raise UserError("--parallel-loading: has no effect with --depth 1 (--no-parallel-loading leaves it out)")
     for name in sorted(changed & {"anneal_from", "entropy_final_fraction"}):
         if not values["anneal_steps"]:
             raise UserError(f"{flag(name)} {given[name]}: has no effect with --anneal-steps 0")

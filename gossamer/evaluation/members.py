@@ -90,5 +90,5 @@ def newcomer(workers: Mapping[str, Tree]) -> Tree:
     """The state of a member that joins these: the average of their parameters, and the highest iteration of them."""
     (*_, names) = [state["learner"]["model"] for state in workers.values()]
     iteration = max(map(_iteration, workers.values()))
-    parameters = average({"workers": workers}, workers, names)
+    parameters = average({"workers": workers}, distinct(workers), names)
     return {"parameters": parameters, "exchange": {"iteration": iteration}}

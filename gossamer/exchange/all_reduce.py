@@ -7,7 +7,7 @@ what they observed, and each includes the moments of all learners together.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -20,7 +20,7 @@ from gossamer.exchange.gossip.records import Record
 from gossamer.machine import settle
 from gossamer.networks import ActorCritic
 from gossamer.normalization import Observed, pooled
-from gossamer.runtime import Context, Wait, waits
+from gossamer.runtime import Context, Wait, ended_copies, waits
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,11 @@ class Gradients:
             del self._seen[number]
         return tuple(found[each] for each in sorted(found))
 
+    def forget(self, ranks: Collection[int]) -> None:
+        """These learners had ended before this host restarted."""
+        self._active -= set(ranks)
+        self._learners -= set(ranks)
+
     def leave(self, rank: int) -> None:
         """The learner ends: after it said that it has no more batches, or because the program is stopped."""
         self._learners.discard(rank)
@@ -101,6 +106,7 @@ class AllReduce:
         state = state or {}
         version = int(state.get("iteration", 0))
         # One may have found newer parameters than those of the checkpoint, or be in no checkpoint
+        self.gradients.forget(ended_copies(ctx))
         mine = Start(learner.flat.vector.clone(), version, learner.optimizer_state())
         settle(mine.parameters.device)
         every = self.gradients.exchange(ctx.rank, 0, mine)

@@ -126,7 +126,10 @@ class QueueReader:
         self._assembler, self._next_batch = Assembler(queue, slots, clock, replay), next_batch
         self._ring = deque[Batch](maxlen=reuse)
         self._round = deque[Batch]()  # batches still to be trained on before the next new one
-        queue.provide(slots, Stamp(life, version()), ended)
+        queue.forget(ended)
+        if next_batch is not None:
+            next_batch.forget(ended)
+        queue.provide(slots, Stamp(life, version()))
 
     def batch(self) -> Batch | None:
         """See `Reader`."""

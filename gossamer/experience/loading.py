@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from gossamer.data import Batch
@@ -44,9 +45,9 @@ class NextBatch:
     """Service: the next batch of a learner, which the worker `load` has assembled. It holds one batch at most, and
     gives no credit back: an assembled batch is in flight until it has been trained on."""
 
-    def __init__(self, queue: TrajectoryQueue) -> None:
-        """`queue`: that the batches come from."""
-        self._queue = queue
+    def __init__(self, queue: TrajectoryQueue, loader: str, learner: str) -> None:
+        """`queue`: that the batches come from; `loader`, `learner`: names of the two workers."""
+        self._queue, self._loader, self._learner = queue, loader, learner
         self._batch: Batch | None = None
         self._last = self._closed = False  # whether the loader has no more batches; whether the learner has ended
 
@@ -76,3 +77,9 @@ class NextBatch:
     def close(self) -> None:
         """The learner ends: nothing will be taken any more."""
         self._closed = True
+
+    def forget(self, ended: Collection[str]) -> bool:
+        """These workers had ended before this host restarted. Returns whether the learner had."""
+        self._last = self._last or self._loader in ended
+        self._closed = self._closed or self._learner in ended
+        return self._closed

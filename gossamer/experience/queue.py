@@ -74,10 +74,12 @@ class TrajectoryQueue:
 
     # Called by the learner, and `memory` and `take` by a worker that assembles batches ahead of it
 
-    def provide(self, slots: Slots, stamp: Stamp = FIRST, ended: Collection[str] = ()) -> None:
-        """Give the memory to the actors of this host. `stamp`: of the learner's parameters; `ended`: workers that had
-        ended before this host restarted, and do not tell this queue."""
+    def provide(self, slots: Slots, stamp: Stamp = FIRST) -> None:
+        """Give the memory to the actors of this host. `stamp`: of the learner's parameters."""
         self._slots, self._first = slots, stamp
+
+    def forget(self, ended: Collection[str]) -> None:
+        """These workers had ended before this host restarted, and do not tell this queue."""
         self._expected -= {rank for name, rank in self._ranks.items() if name in ended}
 
     @waits

@@ -44,5 +44,6 @@ def beat(ctx: Context, queue: TrajectoryQueue, here: Followed, actors: Collectio
 
 def watch(ctx: Context, queue: TrajectoryQueue) -> None:
     """Clock of a queue, on the learner's host, until all actors have ended."""
+    queue.forget(ctx.ended_before)
     while not ctx.stopped and queue.tick(ctx.now()):
         ctx.sleep(BEAT)

@@ -27,10 +27,13 @@ def load(
 
     `replay_share`: fraction of old trajectories in each batch, of the newest `replay_size`."""
     task, clock = prepared(ctx, replace(task, threads=1)), Clock()  # more threads would compete with the learner's
+    if next_batch.forget(ctx.ended_before):
+        return
     replay = replayed(task, ctx.rank, replay_share, replay_size)
     assembler = Assembler(queue, queue.memory(), clock, replay, waits="loader_waits")
     while (batch := assembler.batch()) is not None:
-        settle(task.device)
+        with clock("load"):
+            settle(task.device)
         ctx.report(Spent(clock.take()))
         with clock("loader_waits"):
             next_batch.put(batch)

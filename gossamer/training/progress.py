@@ -188,10 +188,11 @@ class Progress:
         with self._lock:
             lag, waiting = self._row_lag, self._row_waiting
             self._row_lag, self._row_waiting = Counter[int](), Counter[int]()
-        if not lag and not waiting:
+        if not lag and not waiting:  # the figures stay, but each count is in one row only
+            self.queue = {name: value for name, value in self.queue.items() if not isinstance(value, dict)}
             return
         self.queue = {f"policy_lag_{name}": value for name, value in summary(lag).items()}
-        self.queue |= {"policy_lag_trajectories": by_value(lag)}
+        self.queue |= {"policy_lag_trajectories": by_value(_coarsened(lag, 5))}
         if waiting:
             self.queue |= {"queue": summary(waiting)["mean"], "queue_updates": by_value(waiting)}
 
@@ -279,11 +280,18 @@ def _quantile(histogram: Counter[int], fraction: float) -> int:
     return next(value for value, count in zip(values, counts, strict=True) if count >= wanted)
 
 
-def _coarse(lag: int) -> int:
-    """A lag rounded up to 8 significant bits, so exact up to 256. Replayed trajectories may have any lag, and each that
-    occurs has a count of its own."""
-    unit = 1 << max(0, lag.bit_length() - 8)
+def _coarse(lag: int, bits: int = 8) -> int:
+    """A lag rounded up to so many significant bits; 8: exact up to 256. Replayed trajectories may have any lag, and
+    each that occurs has a count of its own."""
+    unit = 1 << max(0, lag.bit_length() - bits)
     return -(-lag // unit) * unit
+
+
+def _coarsened(lags: Counter[int], bits: int) -> Counter[int]:
+    found = Counter[int]()
+    for lag, count in lags.items():
+        found[_coarse(lag, bits)] += count
+    return found
 
 
 def _mean(values: Sequence[float]) -> float | None:

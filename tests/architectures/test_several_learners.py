@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import wraps
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from some_rollouts import Uneven
 from gossamer.algorithms import AsyncPPO, VTrace
 from gossamer.architectures import impala
 from gossamer.launch.simulation import Faults, Network, Simulation
-from gossamer.loops import act, learn
+from gossamer.loops import act, learn, load
 
 FAR = Network(latency=0.02, bandwidth=1e8)
 SHAPES: list[dict[str, Any]] = [
@@ -127,3 +128,41 @@ def test_a_learner_s_host_that_restarts_after_an_actor_has_ended_does_not_wait_f
     simulation(impala(a_task(algorithm=VTrace()), **shape), watcher)
     assert len(simulation.crashes) == len(crashes)
     assert simulation.now < 100
+
+
+def later(loop: Callable[..., None], rank: int = 0) -> Callable[..., None]:
+    """The loop; the launcher hears of the end of this copy 0.2 s late."""
+
+    @wraps(loop)
+    def run(ctx: Any, *args: Any, **given: Any) -> None:
+        loop(ctx, *args, **given)
+        if ctx.rank == rank:
+            ctx.sleep(0.2)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "given"),
+    [
+        ("load", "learn", {"loops": (act, later(learn), load), "parallel_loading": True}),
+        ("learn", "load", {"loops": (act, learn, later(load)), "parallel_loading": True}),
+        ("learn[0]", "learn[1]", {"loops": (act, later(learn, 1)), "learners": 2, "num_envs": 4}),
+        ("learn", "watch", {"loops": (act, learn)}),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("hosts", [0, 1])
+def test_a_worker_whose_host_restarts_does_not_wait_for_one_that_had_ended(
+    first: str, last: str, given: dict[str, Any], hosts: int
+) -> None:
+    wired = impala(a_task(algorithm=VTrace()), **{"actors": 1, "num_envs": 2, "depth": 2, "hosts": hosts, **given})
+    if last not in {copy.name for copy in wired.crew}:
+        pytest.skip("only where actors are on other hosts")
+    whole = Simulation(1, FAR)
+    whole(wired, Watcher(steps=80))
+    between, ended = (whole.clocks[first] + whole.clocks[last]) / 2, whole.clocks[last]
+    again = Simulation(1, FAR, Faults(crashes=[(between, "learner", 1.0)]), patience=500.0)
+    again(wired, Watcher(steps=80))  # raises `Deadlock` if it cannot end
+    assert again.crashes
+    assert again.now < ended + 30

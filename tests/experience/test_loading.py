@@ -25,7 +25,7 @@ class Ends:
 
     def __init__(self, *, slots: int = 1, depth: int = 3, reuse: int = 1, share: float = 0.0) -> None:
         self.queue = TrajectoryQueue(actors={"act": 0}, batching=Batching(1, slots, depth))
-        self.next_batch, self.clock = NextBatch(self.queue), Clock()
+        self.next_batch, self.clock = NextBatch(self.queue, loader="load", learner="learn"), Clock()
         given = {"version": lambda: 0, "clock": self.clock, "reuse": reuse, "next_batch": self.next_batch}
         self.reader = QueueReader(self.queue, memory(slots=slots, depth=depth), **given)  # type: ignore[arg-type]
         replay = Replay(share, 9, torch.Generator().manual_seed(0)) if share else None
@@ -209,7 +209,7 @@ def learn(ctx: Context, queue: TrajectoryQueue, next_batch: NextBatch, depth: in
 def test_a_batch_is_assembled_while_the_learner_trains_on_the_one_before(depth: int, seconds: float) -> None:
     program = Program("loading")
     queue = program.service(TrajectoryQueue)(actors={"act": 0}, batching=Batching(1, 1, depth))
-    next_batch = program.service(NextBatch)(queue)
+    next_batch = program.service(NextBatch)(queue, loader="load", learner="learn")
     program.worker(act)(queue)
     program.worker(load)(queue, next_batch)
     program.worker(learn)(queue, next_batch, depth)

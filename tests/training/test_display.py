@@ -117,6 +117,10 @@ def test_a_queue_has_a_line_with_the_lag_of_the_last_row() -> None:
     assert (row["policy_lag_mean"], row["policy_lag_max"], row["queue"]) == (1.5, 4, 1.5)
     assert row["policy_lag_trajectories"] == {"0": 3, "2": 4, "4": 1}
     assert row["queue_updates"] == {"1": 1, "2": 1}
+    again = shown.row()  # without an update since: figures are repeated, counts are not
+    assert again["policy_lag_mean"] == 1.5
+    assert "policy_lag_trajectories" not in again
+    assert "queue_updates" not in again
     assert queue(shown) == "lag 1.5 updates, at most 4; 1.5 batches wait"
     assert plain(shown).endswith(f" | {queue(shown)}")
     shown.row()  # nothing new
