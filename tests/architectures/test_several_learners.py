@@ -150,7 +150,7 @@ def later(loop: Callable[..., None], rank: int = 0) -> Callable[..., None]:
         ("learn[0]", "learn[1]", {"loops": (act, later(learn, 1)), "learners": 2, "num_envs": 4}),
         ("learn", "watch", {"loops": (act, learn)}),
     ],
-    ids=str,
+    ids=["loader first", "learner first", "other learner first", "learner before its queue's clock"],
 )
 @pytest.mark.parametrize("hosts", [0, 1])
 def test_a_worker_whose_host_restarts_does_not_wait_for_one_that_had_ended(
