@@ -56,7 +56,8 @@ def test_what_learners_give_is_finished_before(monkeypatch: pytest.MonkeyPatch) 
             order.append("start" if number == 0 else "none" if given is None else "gradient")
             return (given,) if given is not None else ()
 
-    link = AllReduce(Noted(1)).join(SimpleNamespace(rank=0, report=print), learner)  # type: ignore[arg-type]
+    ctx = SimpleNamespace(name="learn", rank=0, copies=1, ended_before=frozenset(), report=print)
+    link = AllReduce(Noted(1)).join(ctx, learner)  # type: ignore[arg-type]
     link.step(lambda: all_reduce.Stepped(torch.zeros(()), True))
     link.finish(lambda: all_reduce.Stepped(torch.zeros(()), True))
     assert order == ["settled cpu", "start", "settled cpu", "gradient", "settled cpu", "none"]
