@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +19,7 @@ from gossamer.exchange import Link, Stepped
 from gossamer.exchange.flat import Flat
 from gossamer.exchange.gossip.records import PolicyOutputs
 from gossamer.losses import Loss
-from gossamer.networks import auto_encoders, reconstruction_loss
+from gossamer.networks import ActorCritic, auto_encoders, reconstruction_loss
 from gossamer.reference import policy_outputs
 from gossamer.spaces import Spec
 from gossamer.task import Task
@@ -39,6 +40,13 @@ def build(task: Task, spec: Spec) -> nn.Module:
     return model.to(task.device).eval()
 
 
+def _groups(model: nn.Module, trained: Sequence[nn.Parameter]) -> list[dict[str, Any]]:
+    """The trained parameters in groups, for `StepRule.make`: the torso's, which are hidden layers, and the others."""
+    torso = set(model.torso.parameters()) if isinstance(model, ActorCritic) else set()
+    groups = [{"params": [p for p in trained if (p in torso) is inside], "hidden": inside} for inside in (True, False)]
+    return [group for group in groups if group["params"]]
+
+
 @contextmanager
 def training(model: nn.Module) -> Iterator[None]:
     """Training mode inside, evaluation mode after it: dropout and batch normalisation of a user's network."""
@@ -55,7 +63,7 @@ class Learner:
     def __init__(self, task: Task, spec: Spec, *, rank: int = 0) -> None:
         self.task, self.model, self._actions = task, build(task, spec), spec.actions
         self._trained = [each for each in self.model.parameters() if each.requires_grad]  # running statistics have none
-        self.opt = task.optimization.make(self._trained, task.optimization.learning_rate)
+        self.opt = task.optimization.make(_groups(self.model, self._trained), task.optimization.learning_rate)
         self.rng, self._rank = task.generator("learn", rank), rank
         self.steps = 0  # environment steps learned from
         self.updates = 0  # optimizer steps

@@ -20,13 +20,13 @@ allows steps 3.2 times as long. Port the formula, not the number.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim.optimizer import Optimizer, ParamsT
 
+from gossamer import muon
 from gossamer.options import option, options
 
 
@@ -147,11 +147,12 @@ def rmsprop_dqn(params: ParamsT, lr: float, *, decay: float = 0.95, eps: float =
 class StepRule(Protocol):
     """Options of an optimizer, which make it."""
 
-    def make(self, params: Iterable[nn.Parameter], lr: float) -> Optimizer:
-        """The optimizer of these parameters; the learning rate changes from step to step."""
+    def make(self, params: ParamsT, lr: float) -> Optimizer:
+        """The optimizer of these parameters; the learning rate changes from step to step. They come in groups, as
+        torch's optimizers take them: those of hidden layers, with `hidden: True`, and the others."""
 
 
-EPSILON = "Added to the denominator: outside the root for adam and rmsprop-torch, inside for the others."
+EPSILON = "Added to the denominator: outside the root for adam, muon and rmsprop-torch, inside for the others."
 DECAY = "Of the running means, for each step."
 
 
@@ -161,8 +162,19 @@ class Adam:
 
     epsilon: float = option(EPSILON, 1e-5, above=0)
 
-    def make(self, params: Iterable[nn.Parameter], lr: float) -> Optimizer:
+    def make(self, params: ParamsT, lr: float) -> Optimizer:
         return torch.optim.Adam(params, lr, eps=self.epsilon, fused=True)
+
+
+@options
+class Muon:
+    """Muon for the torso's matrices, Adam for all else (`gossamer.muon`)."""
+
+    momentum: float = option("Decay of the running mean of gradients, for each step.", 0.9, least=0, below=1)
+    epsilon: float = option(EPSILON, 1e-5, above=0)
+
+    def make(self, params: ParamsT, lr: float) -> Optimizer:
+        return muon.Muon(params, lr, momentum=self.momentum, eps=self.epsilon)
 
 
 @options
@@ -172,7 +184,7 @@ class RMSPropA3C:
     decay: float = option(DECAY, 0.99, least=0, below=1)
     epsilon: float = option(EPSILON, 1e-5, above=0)
 
-    def make(self, params: Iterable[nn.Parameter], lr: float) -> Optimizer:
+    def make(self, params: ParamsT, lr: float) -> Optimizer:
         return rmsprop_a3c(params, lr, decay=self.decay, eps=self.epsilon)
 
 
@@ -183,7 +195,7 @@ class RMSPropTF:
     decay: float = option(DECAY, 0.99, least=0, below=1)
     epsilon: float = option(EPSILON, 1e-5, above=0)
 
-    def make(self, params: Iterable[nn.Parameter], lr: float) -> Optimizer:
+    def make(self, params: ParamsT, lr: float) -> Optimizer:
         return rmsprop_tf(params, lr, decay=self.decay, eps=self.epsilon)
 
 
@@ -194,7 +206,7 @@ class RMSPropTorch:
     decay: float = option(DECAY, 0.99, least=0, below=1)
     epsilon: float = option(EPSILON, 1e-5, above=0)
 
-    def make(self, params: Iterable[nn.Parameter], lr: float) -> Optimizer:
+    def make(self, params: ParamsT, lr: float) -> Optimizer:
         return rmsprop_torch(params, lr, decay=self.decay, eps=self.epsilon)
 
 
@@ -205,5 +217,5 @@ class RMSPropDQN:
     decay: float = option(DECAY, 0.99, least=0, below=1)
     epsilon: float = option(EPSILON, 1e-5, above=0)
 
-    def make(self, params: Iterable[nn.Parameter], lr: float) -> Optimizer:
+    def make(self, params: ParamsT, lr: float) -> Optimizer:
         return rmsprop_dqn(params, lr, decay=self.decay, eps=self.epsilon)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim import Optimizer
+from torch.optim.optimizer import ParamsT
 
 from gossamer.algorithms import Algorithm, Network
 from gossamer.envs.base import EnvFactory, cores
@@ -21,7 +22,7 @@ from gossamer.machine import resolve_device, resolve_dtype
 class Optimization:
     """An optimizer and its learning-rate schedule over environment steps."""
 
-    make: Callable[[Iterable[nn.Parameter], float], Optimizer]  # arguments: parameters, learning rate
+    make: Callable[[ParamsT, float], Optimizer]  # see `StepRule.make`
     learning_rate: float
     anneal_steps: int  # environment steps until annealing ends; 0: constant learning rate
     final_fraction: float = 0.0  # fraction of the learning rate after annealing

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -11,11 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim import Adam, Optimizer
+from torch.optim.optimizer import ParamsT
 
 from gossamer.algorithms import A2C, Algorithm, Network
 from gossamer.data import Trajectory, numpy_dtype
 from gossamer.envs.base import EnvFactory, VectorEnv
 from gossamer.envs.toy import Catch
+from gossamer.muon import Muon
 from gossamer.networks import ActorCritic
 from gossamer.optim import rmsprop_a3c, rmsprop_dqn, rmsprop_tf, rmsprop_torch
 from gossamer.runtime import Answer, Context, Silent
@@ -24,8 +26,9 @@ from gossamer.task import Optimization, Report, Task
 from gossamer.torsos import TorsoFactory, mlp, small
 from gossamer.training.budget import Budget
 
-OPTIMIZERS: dict[str, Callable[[Iterable[nn.Parameter], float], Optimizer]] = {
+OPTIMIZERS: dict[str, Callable[[ParamsT, float], Optimizer]] = {
     "adam": partial(Adam, eps=1e-5, fused=True),
+    "muon": Muon,
     "rmsprop-a3c": rmsprop_a3c,
     "rmsprop-tf": rmsprop_tf,
     "rmsprop-torch": rmsprop_torch,

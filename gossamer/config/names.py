@@ -37,6 +37,7 @@ NETWORKS = {
 }
 OPTIMIZERS = {
     "adam": "gossamer.optim:Adam",
+    "muon": "gossamer.optim:Muon",
     "rmsprop-a3c": "gossamer.optim:RMSPropA3C",
     "rmsprop-tf": "gossamer.optim:RMSPropTF",
     "rmsprop-torch": "gossamer.optim:RMSPropTorch",
@@ -124,6 +125,7 @@ class Keywords(TypedDict, total=False):
     final_fraction: float
     max_grad_norm: float
     epsilon: float
+    momentum: float
     decay: float
 
 

@@ -220,7 +220,7 @@ ZERO_WILL_DO = ["env_workers", "threads", "anneal_steps", "seed"]
         ("epsilon", 0.0, "--epsilon 0.0: must be above 0"),
         ("entropy_coef", -1.0, "--entropy-coef -1.0: must be at least 0"),
         ("precision", "fp16", "--precision fp16: must be one of auto, fp32, bf16"),
-        ("optimizer", "sgd", "--optimizer sgd: no such optimizer; available: adam, rmsprop-a3c"),
+        ("optimizer", "sgd", "--optimizer sgd: no such optimizer; available: adam, muon, rmsprop-a3c"),
         ("preset", "fast", "--preset fast: must be one of tuned, paper"),
         ("steps", 1000.5, "--steps 1000.5: must be of type int"),
         ("steps", "1000", "--steps '1000': must be of type int"),
