@@ -31,7 +31,7 @@ from gossamer.envs.options import AleOptions, AtariOptions
 from gossamer.errors import UserError
 from gossamer.exchange.gossip.options import follow
 from gossamer.networks import NetworkOptions
-from gossamer.optim import Adam, Muon
+from gossamer.optim import Adam
 from gossamer.options import given
 
 
@@ -128,7 +128,6 @@ GALA_CONTINUOUS = Layer(_FEW_ENVS, (GALA(num_envs=4), OptimizationOptions(learni
 PALA_CONTINUOUS = Layer(_FEW_ENVS, (PALA(num_envs=4), OptimizationOptions(learning_rate=5e-4)))
 _AS_PAAC = "as many environments in total as PAAC has: with 16 each, 1M steps of Qbert had too few updates"
 GALA_PIXELS, PALA_PIXELS = Layer(_AS_PAAC, (GALA(num_envs=4),)), Layer(_AS_PAAC, (PALA(num_envs=4),))
-MUON_PIXELS = Layer("tuned on Pong: Muon needs fewer steps than Adam", (Muon(momentum=0.9, epsilon=1e-5),))
 A2C_CONTINUOUS = Layer(
     "observations and returns normalised, a network for each head",
     (
@@ -203,8 +202,6 @@ COMBINATIONS = {
         (OptimizationOptions(learning_rate=2e-3),),
         (large_steps_with_memory,),
     ),
-    ("impala", "appo", "pixels"): MUON_PIXELS,
-    ("appo", "appo", "pixels"): MUON_PIXELS,
     ("gala", "a2c", "vector"): GOSSIP_A2C_VECTOR,
     ("pala", "a2c", "vector"): GOSSIP_A2C_VECTOR,
     ("gala", "ppo", "pixels"): GALA_PIXELS,

@@ -63,7 +63,14 @@ def test_catch_is_learned_from_pictures(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("optimizer", "rate"),
-    [("adam", 0.003), ("rmsprop-a3c", 0.03), ("rmsprop-tf", 0.1), ("rmsprop-torch", 0.003), ("rmsprop-dqn", 0.01)],
+    [
+        ("adam", 0.003),
+        ("muon", 0.003),
+        ("rmsprop-a3c", 0.03),
+        ("rmsprop-tf", 0.1),
+        ("rmsprop-torch", 0.003),
+        ("rmsprop-dqn", 0.01),
+    ],
 )
 @pytest.mark.parametrize("algorithm", [A2C(gamma=0.0), PPO(gamma=0.0, epochs=2, num_minibatches=2)], ids=["a2c", "ppo"])
 def test_identity_is_learned_with_every_optimiser(algorithm: Algorithm, optimizer: str, rate: float) -> None:

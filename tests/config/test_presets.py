@@ -99,21 +99,6 @@ def test_the_learning_rate_grows_with_the_square_root_of_the_learners(name: str)
         assert rate("pala", hosts=3, learners=3) == rate("pala") == 0.0007  # its code has the plain one
 
 
-@pytest.mark.parametrize(
-    ("architecture", "algorithm", "env", "optimizer"),
-    [
-        ("appo", "appo", "catch-pixels", "muon"),
-        ("impala", "appo", "catch-pixels", "muon"),
-        ("appo", "vtrace", "catch-pixels", "adam"),
-        ("appo", "appo", "catch", "adam"),
-        ("paac", "ppo", "catch-pixels", "adam"),
-        ("gala", "appo", "catch-pixels", "adam"),  # many small updates, each of which would orthogonalise
-    ],
-)
-def test_muon_where_it_was_tuned(architecture: str, algorithm: str, env: str, optimizer: str) -> None:
-    assert resolve({"architecture": architecture, "algorithm": algorithm, "env": env}).optimizer == optimizer
-
-
 def test_the_paper_on_vectors_has_a_network_that_fits_them() -> None:
     made = resolve({"architecture": "paac", "env": "catch", "preset": "paper"})
     assert (made.network, made.input, made.rollout_length) == ("mlp", "raw", 5)

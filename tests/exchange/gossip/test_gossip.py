@@ -244,7 +244,7 @@ def test_messages_carry_the_epoch_of_their_sender() -> None:
     assert [m.epoch for m, _ in post.sent] == [0, 0, 1, 1, 2, 2]
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "rmsprop-tf", "rmsprop-torch", "rmsprop-a3c", "rmsprop-dqn"])
+@pytest.mark.parametrize("optimizer", ["adam", "muon", "rmsprop-tf", "rmsprop-torch", "rmsprop-a3c", "rmsprop-dqn"])
 @pytest.mark.parametrize("algorithm", [A2C(), PPO(epochs=2, num_minibatches=2)], ids=["a2c", "ppo"])
 def test_only_parameters_are_averaged(algorithm: Algorithm, optimizer: str) -> None:
     """A learner with a neighbour that never moves: parameters half way, all else as in a learner by itself."""
