@@ -34,7 +34,7 @@ ROWS = [
     {"task"},
     {"algorithms"},
     {"losses", "networks", "optim", "envs"},
-    {"torsos", "memory", "inputs"},
+    {"torsos", "memory", "inputs", "muon"},
     {"normalization"},
     {"spaces"},
     {"distributions", "observations"},
