@@ -326,6 +326,21 @@ def test_an_autoencoder_s_loss_is_that_of_the_last_pass_for_learning_and_counted
     assert reconstruction_loss(auto_encoders(a_network((4,), Discrete(3), mlp))) is None
 
 
+@pytest.mark.parametrize("shape", [(4, 42, 42), (1, 9, 15), (3, 84, 84)], ids=str)
+def test_pictures_are_decoded_as_the_decoder_s_modules_do(shape: tuple[int, ...]) -> None:
+    coder = autoencoder(shape).to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # not in torch's stubs
+    latent = torch.randn(3, 256, 1, 1, generator=torch.Generator().manual_seed(1)).requires_grad_()
+    gradients = []
+    for decode in (coder.decoder, coder.decoded):
+        pictures = decode(latent)
+        assert pictures.shape == (3, *shape)
+        gradients.append(
+            (pictures, *torch.autograd.grad(pictures.square().sum(), [latent, *coder.decoder.parameters()]))
+        )
+    for slow, fast in zip(*gradients, strict=True):
+        assert_close(fast, slow, rtol=1e-4, atol=1e-4)
+
+
 def test_an_autoencoder_needs_pictures() -> None:
     for shape in ((4,), (1, 7, 42)):
         with pytest.raises(ValueError, match="needs pictures"):
