@@ -42,11 +42,11 @@ class Muon(Optimizer):
         ValueError: if a number is out of its range.
     """
 
-    def __init__(self, params: ParamsT, lr: float, *, momentum: float = 0.9, eps: float = 1e-5) -> None:
+    def __init__(self, params: ParamsT, lr: float, *, momentum: float = 0.95, eps: float = 1e-5) -> None:
         if not lr >= 0.0:
             raise ValueError(f"lr={lr}: the learning rate must be 0 or more")
         if not 0.0 <= momentum < 1.0:
-            raise ValueError(f"momentum={momentum}: must be at least 0 and below 1, such as 0.9")
+            raise ValueError(f"momentum={momentum}: must be at least 0 and below 1, such as 0.95")
         if not eps > 0.0:
             raise ValueError(f"eps={eps}: must be above 0, or a parameter that never had a gradient divides by zero")
         super().__init__(params, {"lr": lr, "momentum": momentum, "eps": eps, "hidden": False})

@@ -170,7 +170,7 @@ class Adam:
 class Muon:
     """Muon for the torso's matrices, Adam for all else (`gossamer.muon`)."""
 
-    momentum: float = option("Decay of the running mean of gradients, for each step.", 0.9, least=0, below=1)
+    momentum: float = option("Decay of the running mean of gradients, for each step.", 0.95, least=0, below=1)
     epsilon: float = option(EPSILON, 1e-5, above=0)
 
     def make(self, params: ParamsT, lr: float) -> Optimizer:
