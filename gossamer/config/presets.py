@@ -126,8 +126,6 @@ GOSSIP_A2C_VECTOR = Layer(
 _FEW_ENVS = "tried on Hopper-v5: four learners have 2,048 steps between updates together, and a rate of 1e-3"
 GALA_CONTINUOUS = Layer(_FEW_ENVS, (GALA(num_envs=4), OptimizationOptions(learning_rate=5e-4)))
 PALA_CONTINUOUS = Layer(_FEW_ENVS, (PALA(num_envs=4), OptimizationOptions(learning_rate=5e-4)))
-_AS_PAAC = "as many environments in total as PAAC has: with 16 each, 1M steps of Qbert had too few updates"
-GALA_PIXELS, PALA_PIXELS = Layer(_AS_PAAC, (GALA(num_envs=4),)), Layer(_AS_PAAC, (PALA(num_envs=4),))
 A2C_CONTINUOUS = Layer(
     "observations and returns normalised, a network for each head",
     (
@@ -204,10 +202,6 @@ COMBINATIONS = {
     ),
     ("gala", "a2c", "vector"): GOSSIP_A2C_VECTOR,
     ("pala", "a2c", "vector"): GOSSIP_A2C_VECTOR,
-    ("gala", "ppo", "pixels"): GALA_PIXELS,
-    ("gala", "appo", "pixels"): GALA_PIXELS,
-    ("pala", "ppo", "pixels"): PALA_PIXELS,
-    ("pala", "appo", "pixels"): PALA_PIXELS,
     ("gala", "ppo", "continuous"): GALA_CONTINUOUS,
     ("gala", "appo", "continuous"): GALA_CONTINUOUS,
     ("pala", "ppo", "continuous"): PALA_CONTINUOUS,
