@@ -94,7 +94,8 @@ class AutoEncoder(nn.Module):
         return (self.decoded(latent.float()) - x.float()).square().mean()
 
     def decoded(self, latent: Tensor) -> Tensor:
-        """Latents [N, 256, 1, 1] -> pictures [N, C, H, W], float32: the decoder, ten times as fast as its modules.
+        """Latents [N, 256, 1, 1] -> pictures [N, C, H, W], float32: what `decoder` computes, without its convolutions,
+        which are slow on processors.
 
         On a plane of 1x1 a transposed convolution is a matrix product. One with a kernel as large as its plane is a
         product of Fourier transforms."""
