@@ -87,9 +87,10 @@ def test_its_process_has_one_thread_no_gpu_and_yields_to_training(tmp_path: Path
     assert row["protocol"] == "1"
 
 
-def test_an_evaluation_has_a_low_priority(tmp_path: Path) -> None:
-    # It waits at its first import: `torch` is a module that tells the priority.
-    (tmp_path / "torch.py").write_text("import os\nprint('priority', os.getpriority(os.PRIO_PROCESS, 0), flush=True)\n")
+@pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="Linux only")
+def test_an_evaluation_runs_only_where_a_core_is_idle(tmp_path: Path) -> None:
+    # It waits at its first import: `torch` is a module that tells the policy.
+    (tmp_path / "torch.py").write_text("import os\nprint('policy', os.sched_getscheduler(0), flush=True)\n")
     root = Path(gossamer.__file__).parent.parent
     words = [sys.executable, "-c", "from gossamer.evaluation.beside import main; main()", "{}"]
     with subprocess.Popen(
@@ -99,7 +100,7 @@ def test_an_evaluation_has_a_low_priority(tmp_path: Path) -> None:
         assert process.stdout is not None
         told = process.stdout.readline()
         process.kill()
-    assert told == f"priority {min(19, os.getpriority(os.PRIO_PROCESS, 0) + 10)}\n"
+    assert told == f"policy {os.SCHED_IDLE}\n"
 
 
 def test_without_an_interval_nothing_is_evaluated(tmp_path: Path) -> None:
