@@ -69,7 +69,7 @@ class TrajectoryQueue:
         self._versions: dict[int, Version] = {}  # batch -> version after it has been trained on; `depth` of them
         self._packed: dict[int, Packed] = {}  # slot -> what another host has sent for it
         self._heard: dict[int, float] = {}  # actor of another host -> time of its last heartbeat
-        self._now = 0.0  # seconds, of the last tick
+        self._now: float | None = None  # seconds, of the last tick
         self._closed = False  # whether the learner has ended
 
     # Called by the learner, and `memory` and `take` by a worker that assembles batches ahead of it
@@ -166,13 +166,17 @@ class TrajectoryQueue:
         """An actor of another host begins. Frees what an earlier life of it held."""
         self._expected.add(actor)
         self._give_back(actor, restarts)
-        self._heard[actor] = self._now
+        self._hear({actor})
 
     def beat(self, actors: Collection[int]) -> bool:
         """A heartbeat of another host's actors. Returns whether there are any that have not ended."""
         expected = self._expected & set(actors)
-        self._heard |= dict.fromkeys(expected, self._now)
+        self._hear(expected)
         return bool(expected)
+
+    def _hear(self, actors: Collection[int]) -> None:
+        if self._now is not None:  # else the time is not known yet: the first tick counts them as heard at its own time
+            self._heard |= dict.fromkeys(actors, self._now)
 
     def tick(self, now: float) -> bool:
         """Take the slots of silent actors back at this time (seconds). Returns whether there are actors that have not

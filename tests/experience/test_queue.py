@@ -11,6 +11,7 @@ from gossamer.actor import Clock
 from gossamer.data import Final, Packed, Stamp, Trajectory
 from gossamer.experience import Batching, QueueReader, QueueWriter, Replay, Slots, TrajectoryQueue
 from gossamer.experience.base import untimed
+from gossamer.experience.queue import PATIENCE
 from gossamer.runtime import Stopped, WouldBlock
 
 
@@ -271,6 +272,20 @@ def test_actors_that_are_gone_for_good_are_not_waited_for_at_the_end() -> None:
         queue.take()
     assert not queue.tick(1000.0)
     assert queue.take() is None
+
+
+def test_heartbeats_may_come_before_the_first_tick() -> None:
+    # The clock is that of the machine, which has long been up: a restarted or resumed learner's host answers actors
+    # before its own workers have begun.
+    queue = a_queue(actors=2, slots=1)
+    for actor in range(2):
+        queue.register(actor, 0)
+    key = queue.lease(0, 0).slot
+    assert queue.beat([0, 1])
+    assert queue.tick(50_000.0)
+    assert queue.lease(0, 0).slot == key
+    assert queue.tick(50_000.0 + PATIENCE)
+    assert queue.put(key, 0, 0, 0)
 
 
 def test_a_heartbeat_answers_whether_any_of_these_actors_has_not_ended() -> None:
