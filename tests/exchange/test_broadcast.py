@@ -193,6 +193,15 @@ def test_a_restarted_learner_has_the_newest_parameters_and_the_optimizer_of_its_
     assert parameters.first().stamp == (1, found + 1)
 
 
+def test_of_two_offers_the_one_of_the_later_life_is_newer() -> None:
+    parameters, copy = Parameters(), trained(0)
+    for stamp in (Stamp(0, 100), Stamp(1, 90), Stamp(0, 101)):  # the learner once continued from version 80
+        parameters.offer(Published(stamp, copy.flat.vector.clone(), buffers(copy.model)).packed())
+    offered = parameters.offered()
+    assert offered is not None
+    assert offered.stamp == (1, 90)
+
+
 @pytest.mark.parametrize("recovers", [True, False])
 def test_a_restarted_learner_waits_for_an_offer_only_if_it_recovers(recovers: bool) -> None:
     place, learner = Again(), trained(0)

@@ -143,7 +143,7 @@ class Parameters:
 
     def offer(self, packed: PackedParameters) -> None:
         """Receive a copy from another host. The newest one is kept."""
-        if self._offered is None or packed.stamp.version > self._offered.stamp.version:
+        if self._offered is None or packed.stamp > self._offered.stamp:
             self._offered = packed.unpacked()
 
     def offered(self) -> Published | None:
