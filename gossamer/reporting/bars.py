@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from gossamer.reporting.captions import Drawn, intervals, over_environments, seeds
+from gossamer.reporting.captions import Drawn, intervals, over_environments, over_pairs, seeds
 from gossamer.reporting.comparison import Comparison
 from gossamer.reporting.measures import Scores
 from gossamer.reporting.style import AREAS, GREY, REST, Palette, count, figure, text_width, value_ticks
@@ -77,9 +77,10 @@ def improvement(found: Mapping[str, Any], palette: Palette) -> Iterator[Drawn]:
     axes.axvline(0.5, color=GREY, linestyle=":", linewidth=0.9)
     axes.xaxis.set_major_formatter(PercentFormatter(1))
     axes.set_xlabel("probability that a run of X scores higher than one of Y (X > Y)")
+    used = over_pairs(found)
     caption = (
         f"Probability of improvement (ties count half), averaged over the environments that both have. Score: "
-        f"{found['score']}. {intervals(found, 'Lines')}. {seeds(found)}."
+        f"{found['score']}. {intervals(used, 'Lines')}. {seeds(used)}."
     )
     yield Drawn("improvement", "Probability of improvement", caption, made)
 

@@ -30,6 +30,14 @@ def over_environments(found: Mapping[str, Any]) -> dict[str, Any]:
     return {**found, "methods": {each["method"]: {"": each["runs"]} for each in found["aggregates"]}}
 
 
+def over_pairs(found: Mapping[str, Any]) -> dict[str, Any]:
+    """The same content of `summary` with the seeds that comparisons of two methods use: of each method the fewest that
+    it has in any of them."""
+    numbers = [(pair[each], pair[f"{each}_runs"]) for pair in found["improvement"] for each in ("first", "second")]
+    fewest = {label: min(number for name, number in numbers if name == label) for label, _ in numbers}
+    return {**found, "methods": {label: {"": number} for label, number in fewest.items()}}
+
+
 def seeds(found: Mapping[str, Any]) -> str:
     """`5 seeds each`, or the number of each method. `found`: the content of `summary`."""
     methods: dict[str, dict[str, int]] = found["methods"]

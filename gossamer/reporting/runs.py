@@ -223,8 +223,8 @@ def _played(found: Mapping[str, Any], protocol: str | None = None) -> Games:
         greedy=bool(found["greedy"]),
         mean_return=float(found["mean_return"]),
         steps=int(found["steps"]),
-        member=found.get("member") or AVERAGE,
-        max_steps=found.get("max_steps"),
+        member=str(found.get("member") or AVERAGE),
+        max_steps=None if found.get("max_steps") is None else int(found["max_steps"]),
     )
 
 

@@ -23,7 +23,8 @@ Row: TypeAlias = dict[str, Any]  # a line of metrics.jsonl
 TAIL_BYTES = 100_000  # at the end of a file, which hold its last line
 NUMBER = (int, float, NoneType)
 RESULT_TYPES: dict[str, tuple[type, ...]] = {  # of the fields of `result.json` that are read
-    "steps": (int,), "ended": (str,), "machine": (dict, NoneType), "policy_lag": (dict, NoneType),
+    "steps": (int,), "ended": (str,),
+    **dict.fromkeys(("machine", "policy_lag", "hosts"), (dict, NoneType)),
     **dict.fromkeys(("short", "frames", "seconds", "steps_per_second", "mean_return"), NUMBER),
     **dict.fromkeys(("stop_at_return", "solved_steps", "episodes"), NUMBER),
 }  # fmt: skip

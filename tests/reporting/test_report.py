@@ -271,6 +271,24 @@ def test_captions_over_environments_have_the_seeds_that_are_used(tmp_path: Path)
     assert captions["scores"].endswith(" Seeds: paac a2c: 3 on breakout, 5 on pong."), captions["scores"]
 
 
+def test_the_caption_of_improvement_has_the_seeds_that_pairs_use(tmp_path: Path) -> None:
+    for architecture in ("paac", "gala"):
+        for env, number_of_seeds in (("pong", 5), ("breakout", 3)):
+            for seed in range(number_of_seeds):
+                write_run(
+                    tmp_path / f"{architecture}-{env}-{seed}",
+                    rising(1.0),
+                    architecture=architecture,
+                    env=env,
+                    seed=seed,
+                )
+    found = compare(*load(sources([tmp_path], {})))
+    scores = measures.scores(found)
+    drawn = draw(found, scores, summary(found, scores, {}), reports.curves(found))
+    (caption,) = [each.caption for each in drawn if each.name == "improvement"]
+    assert caption.endswith(" 3 seeds each."), caption
+
+
 def test_captions_say_where_a_method_has_no_runs(tmp_path: Path) -> None:
     for seed in (1, 2, 3):
         write_run(tmp_path / f"paac-{seed}", rising(1.0), env="catch", seed=seed)

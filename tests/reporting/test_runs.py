@@ -63,6 +63,7 @@ def test_a_damaged_study_is_refused(tmp_path: Path) -> None:
         ("result.json", {"short": 7}, "short at 3,000 of 3,000 steps"),
         ("result.json", {"mean_return": None}, "no episode has ended"),
         ("result.json", {"frames": "many"}, "result.json: damaged (frames is of a wrong type)"),
+        ("result.json", {"hosts": ["x"]}, "result.json: damaged (hosts is of a wrong type)"),
         ("result.json", {"ended": 3}, "result.json: damaged (ended is of a wrong type)"),
         ("episodes.csv metrics.jsonl", "", "episodes.csv and metrics.jsonl: missing or empty"),
         ("episodes.csv metrics.jsonl", None, "episodes.csv and metrics.jsonl: missing or empty"),
