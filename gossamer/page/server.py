@@ -30,6 +30,7 @@ STREAMS = 32  # browsers at one time
 SHOWN = 24  # runs that one browser may show in detail at one time
 GOODBYE_SECONDS = 1.0  # that browsers are given to hear how a training ended
 METHODS = ("GET", "HEAD")
+OTHER_SITES = ("cross-site", "same-site")  # of a request that a page of another origin makes: it could start a player
 NO_TOKEN = b"open the address that was printed: it has a token, a new one after each start\n"
 NO_NAME = b"unknown host name: open the address that was printed, or use the IP address of the machine in it\n"
 HEADERS = {
@@ -138,6 +139,8 @@ class Handler(BaseHTTPRequestHandler):
             self._send(HTTPStatus.SEE_OTHER, b"", {"Location": "/", "Set-Cookie": kept}, body=body)
         elif url.path == "/":
             self._send_page(body)
+        elif url.path == "/events" and self.headers.get("Sec-Fetch-Site", "") in OTHER_SITES:
+            self._send(HTTPStatus.FORBIDDEN, b"not for pages of other sites\n", body=body)
         elif url.path == "/events":
             self._send_events(tuple(query.get("run", []))[:SHOWN], query.get("play", [None])[0], body)
         else:

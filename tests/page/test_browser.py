@@ -19,6 +19,7 @@ from gossamer.page.document import page
 from gossamer.page.folder import Folder
 from gossamer.page.server import PageServer
 from gossamer.page.stream import everything
+from gossamer.storage.lock import held
 
 selenium = pytest.importorskip("selenium", reason="selenium is not installed (the extra `dev`)")
 from selenium import webdriver  # noqa: E402
@@ -154,7 +155,7 @@ def test_a_host_dies_and_comes_back(browser: Browser, tmp_path: Path) -> None:
     status = {"members": MEMBERS, "hosts": HOSTS, "absences": [], "traffic": TRAFFIC}
     run = write_run(tmp_path / "run", 5, **status)
     add_rows(run, 60, 60, **{"gossip/distance": 0.1, "gossip/bound": 0.4, "gossip/mixed": 3})
-    with served(tmp_path) as server:
+    with served(tmp_path) as server, held(run):
         browser.open(at(server, "#/run/run/hosts"))
         browser.wait(lambda: browser.js("document.querySelectorAll('.host .chip.up').length") == 2, "two are up")
         down = [HOSTS[0], {**HOSTS[1], "up": False}]
@@ -168,6 +169,18 @@ def test_a_host_dies_and_comes_back(browser: Browser, tmp_path: Path) -> None:
         browser.wait(lambda: browser.js("document.querySelectorAll('svg.graph .away').length") == 1, "on the graph")
         write_status(run, **{**status, "absences": [{**absence, "away_seconds": 4.0}]})
         browser.wait(lambda: browser.js("document.querySelectorAll('svg.graph .away').length") == 0, "it is back")
+        assert browser.errors() == []
+
+
+def test_nothing_of_a_crashed_run_is_up(browser: Browser, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", 5, members=MEMBERS, hosts=HOSTS, absences=[], traffic=TRAFFIC)
+    with served(tmp_path) as server:
+        with held(run):
+            browser.open(at(server, "#/run/run/hosts"))
+            browser.wait(lambda: browser.js("document.querySelectorAll('.chip.up').length") == 4, "all are up")
+            browser.shows("all present", ".tiles")
+        browser.wait(lambda: browser.js("document.querySelectorAll('.chip.up').length") == 0, "none is up")
+        assert "all present" not in browser.text(".tiles")
         assert browser.errors() == []
 
 

@@ -120,6 +120,13 @@ def test_another_name_is_refused(tmp_path: Path, host: str, path: str) -> None:
     assert b"open the address that was printed, or use the IP address of the machine" in body
 
 
+@pytest.mark.parametrize(("site", "status"), [("cross-site", 403), ("same-site", 403), ("same-origin", 200)])
+def test_a_page_of_another_site_gets_no_events_and_starts_no_player(tmp_path: Path, site: str, status: int) -> None:
+    with served(tmp_path) as server:
+        assert ask(server, "/events?play=.", "HEAD", Sec_Fetch_Site=site)[0] == status
+        assert ask(server, "/", Sec_Fetch_Site=site)[0] == 200  # a link to this page
+
+
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "127.0.0.1:9999", "[::1]:6006"])
 def test_names_of_this_machine_are_fine(tmp_path: Path, host: str) -> None:
     with served(tmp_path) as server:

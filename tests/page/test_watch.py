@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 from some_pages import write_run
-from some_runs import QUICK, start
+from some_runs import has_begun, start, wait_until
 
-import gossamer
 from gossamer import commands
 from gossamer.commands.words import with_port
 from gossamer.errors import UserError
@@ -77,12 +76,24 @@ def test_watching_loads_no_torch() -> None:
     subprocess.run([sys.executable, "-c", program], check=True, env={**os.environ})
 
 
-def test_a_training_serves_its_page_and_says_how_it_ended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    gossamer.train("paac", run_dir=tmp_path / "run", page=6320, **QUICK)
-    told = capsys.readouterr().err
-    assert re.search(r"live page: http://127\.0\.0\.1:63\d\d/", told)
-    log = (tmp_path / "run" / "run.log").read_text()
-    assert "'page': 6320" in log
+def test_a_training_serves_its_page_until_it_ends(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    process = start("train", "paac", "--env", "catch", "--steps", 10_000_000, "--run-dir", run, "--page", 6320)
+    assert process.stderr is not None
+    lines = iter(process.stderr.readline, "")
+    address = next(
+        found[1] for line in lines if (found := re.search(r"live page: (http://127\.0\.0\.1:63\d\d/)", line))
+    )
+    with urllib.request.urlopen(address, timeout=60) as answer:
+        assert b"<title>Gossamer</title>" in answer.read()
+    with urllib.request.urlopen(f"{address}events?run=.", timeout=60) as events:
+        wait_until(lambda: has_begun(run), process)
+        process.send_signal(signal.SIGINT)
+        content = events.read().decode()
+    process.communicate(timeout=60)
+    assert '"state":"interrupted"' in content
+    assert content.rstrip().splitlines()[-2] == "event: end"
+    assert "'page': 6320" in (run / "run.log").read_text()
 
 
 def test_a_page_without_a_port_has_the_default_one() -> None:

@@ -166,7 +166,7 @@ function edgeTable(edges) {
 }
 
 /** Hosts, up and down, with what they compute with; the members and their own returns. */
-function hostList(detail) {
+function hostList(key) {
   const list = h("div", { class: "hosts" }),
     absences = h("div");
   const node = h(
@@ -182,12 +182,12 @@ function hostList(detail) {
     absences,
   );
   const update = () => {
-    const { status = {}, hosts = {}, result = {} } = detail();
+    const { status = {}, hosts = {}, result = {} } = detailOf(key);
     const known = new Map(Object.keys(hosts).map((name) => [name, { name, up: true, address: "", workers: [] }]));
     for (const host of status.hosts || []) known.set(host.name, host);
     fill(
       list,
-      [...known.values()].map((host) => hostCard(host, hosts[host.name] || {})),
+      [...known.values()].map((host) => hostCard(host, hosts[host.name] || {}, isRunning(key))),
     );
     const past = (result.failures && result.failures.length ? result.failures : status.absences) || [];
     fill(
@@ -220,7 +220,11 @@ function hostList(detail) {
   return { node, update };
 }
 
-function hostCard(host, info) {
+/** Nothing of a run that has ended is up, whatever its last status was. */
+const presence = (up, running) =>
+  (running || !up) && h("span", { class: `chip ${up ? "up" : "away"}` }, up ? "up" : "away");
+
+function hostCard(host, info, running) {
   const facts = [
     info.processor,
     info.cores && `${info.cores} cores`,
@@ -231,13 +235,13 @@ function hostCard(host, info) {
   return h(
     "div",
     { class: `host ${host.up ? "" : "away"}` },
-    h("h3", {}, host.name, h("span", { class: `chip ${host.up ? "up" : "away"}` }, host.up ? "up" : "away")),
+    h("h3", {}, host.name, presence(host.up, running)),
     h("div", { class: "sub" }, [host.address || info.node, ...facts].filter(Boolean).join(" · ")),
     host.workers.length > 0 && h("div", { class: "sub" }, host.workers.join(", ")),
   );
 }
 
-function memberTable(detail) {
+function memberTable(key) {
   const body = h("tbody"),
     node = h(
       "section",
@@ -272,13 +276,13 @@ function memberTable(detail) {
   const update = () =>
     fill(
       body,
-      (detail().status?.members || []).map((member) =>
+      (detailOf(key).status?.members || []).map((member) =>
         h(
           "tr",
           {},
           h("td", {}, member.name),
           h("td", { class: "sub" }, member.learns === false ? "acts" : "learns"),
-          h("td", {}, h("span", { class: `chip ${member.up ? "up" : "away"}` }, member.up ? "up" : "away")),
+          h("td", {}, presence(member.up, isRunning(key))),
           h("td", { class: "num" }, number(member.mean_return)),
         ),
       ),

@@ -17,6 +17,7 @@ let widgets = [],
   retry = 0;
 
 const detailOf = (key) => details.get(key) || { rows: { columns: {} }, episodes: { columns: {} }, evaluations: [], now: {}, log: [] };
+const isRunning = (key) => runs.get(key)?.state === "running";
 
 // ---- data
 
@@ -65,6 +66,7 @@ function rowsOf(key) {
 // ---- connection
 
 const LOST = "connection lost, trying again",
+  BUSY = "too many browsers watch already, trying again",
   NEW_TOKEN = "the server has restarted: open the address that was printed, it has a new token";
 
 function wantedAddress() {
@@ -105,7 +107,7 @@ function connect(force = false) {
 async function refused() {
   const asked = source,
     answer = await fetch(address, { method: "HEAD" }).catch(() => null);
-  if (source === asked) lose(answer?.status === 401 ? NEW_TOKEN : LOST);
+  if (source === asked) lose({ 401: NEW_TOKEN, 503: BUSY }[answer?.status] || LOST);
 }
 
 function lose(text) {

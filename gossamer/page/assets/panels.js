@@ -168,8 +168,8 @@ const PANELS = {
     h(
       "div",
       { class: "wide" },
-      h("div", { class: "stack" }, add(hostList(() => detailOf(key)))),
-      h("div", { class: "stack" }, add(memberTable(() => detailOf(key)))),
+      h("div", { class: "stack" }, add(hostList(key))),
+      h("div", { class: "stack" }, add(memberTable(key))),
     ),
   ],
   values(key) {

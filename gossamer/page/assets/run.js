@@ -135,7 +135,7 @@ function updateTiles(tiles, run, key) {
       tile(
         "members",
         String(members.filter((member) => member.up).length),
-        away ? `${away} of ${status.hosts.length} hosts away` : "all present",
+        away ? `${away} of ${status.hosts.length} hosts away` : live ? "all present" : "",
       ),
     isNumber(now["gossip/distance"]) &&
       tile("members apart", number(now["gossip/distance"]), `at most ${number(now["gossip/bound"])}`),
