@@ -249,6 +249,20 @@ BAD = {
 
 GALA = ("train", "gala", *TINY, "--learners", 4)
 PALA = ("train", "pala", *TINY)
+IMPALA = ("train", "impala", "--env", "catch")
+APPO = ("train", "appo", "--env", "catch")
+BAD_QUEUE = {
+    "fewer environments than actors": (
+        (*IMPALA, "--num-envs", 2, "--actors", 3),
+        "--num-envs 2: fewer environments than --actors 3",
+    ),
+    "a batch that is never full": ((*IMPALA, "--num-envs", 3, "--learners", 2), "must be a multiple of --learners 2"),
+    "more reuse than slots": ((*APPO, "--reuse", 3, "--depth", 3), "--reuse 3: needs --depth 4 or more (now 3)"),
+    "an algorithm of lock-step": ((*IMPALA, "--algorithm", "ppo"), "--algorithm ppo: on-policy"),
+    "all replay": ((*APPO, "--replay-share", 1), "--replay-share 1.0: must be below 1"),
+    "less than no replay": ((*APPO, "--replay-share", -0.1), "--replay-share -0.1: must be at least 0"),
+    "impact without a target": ((*APPO, "--surrogate", "impact"), "--target-period"),
+}
 BAD_GOSSIP = {
     "never back": ((*GALA, "--graph", "0>1,1>2,2>3"), "--graph 0>1,1>2,2>3: not strongly connected"),
     "in two": ((*GALA, "--graph", "0>1,1>0,2>3,3>2"), "not strongly connected"),
@@ -285,7 +299,7 @@ BAD_GOSSIP = {
     ),
     "no cluster": (("train", "pala", *TINY, "--cluster", "nowhere"), "--cluster nowhere"),
 }
-TABLES = (REFUSED, BAD, BAD_GOSSIP)
+TABLES = (REFUSED, BAD, BAD_QUEUE, BAD_GOSSIP)
 CASES = [pytest.param(*case, id=name) for table in TABLES for name, case in table.items()]
 
 
