@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import platform
 import sys
 from collections.abc import Iterator, Mapping
@@ -13,6 +12,7 @@ from typing import Any
 
 import torch
 
+from gossamer.processes import cores
 from gossamer.version import __version__
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # glibc, malloc.h
@@ -136,4 +136,4 @@ def machine() -> dict[str, Any]:
     except (OSError, StopIteration):
         pass  # not Linux: use the name that the platform gives
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
-    return {"processor": model, "cores": os.cpu_count(), "gpu": gpu, "torch": torch.__version__}
+    return {"processor": model, "cores": cores(), "gpu": gpu, "torch": torch.__version__}

@@ -1,9 +1,16 @@
-"""How this process starts others of Gossamer's."""
+"""The cores of this process, and how it starts others of Gossamer's."""
 
 from __future__ import annotations
 
 import os
 import sys
+
+
+def cores() -> int:
+    """Number of processor cores available to this process, which a container or `taskset` can limit."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def python(module: str) -> list[str]:

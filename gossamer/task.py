@@ -13,9 +13,10 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT
 
 from gossamer.algorithms import Algorithm, Network
-from gossamer.envs.base import EnvFactory, cores
+from gossamer.envs.base import EnvFactory
 from gossamer.errors import EnvironmentFailed
 from gossamer.machine import resolve_device, resolve_dtype
+from gossamer.processes import cores
 
 
 @dataclass(frozen=True)

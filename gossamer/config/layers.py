@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from gossamer.envs.base import cores
 from gossamer.experience.options import actors_for
+from gossamer.processes import cores
 
 Kind: TypeAlias = Literal["pixels", "vector", "continuous"]  # pictures; else vectors, with continuous actions or not
 # (values of all options so far, names of those that the user gave) -> options derived from them

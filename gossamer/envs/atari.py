@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gossamer.data import Array, Step
-from gossamer.envs.base import VectorEnv, check_counts, cores, env_seeds, missing_extra, unknown_env
+from gossamer.envs.base import VectorEnv, check_counts, env_seeds, missing_extra, unknown_env
+from gossamer.processes import cores
 from gossamer.spaces import Discrete, Spec
 
 if TYPE_CHECKING:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import difflib
-import os
 import re
-import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -161,10 +159,3 @@ def check_counts(num_envs: int, workers: int) -> None:
 def env_seeds(seed: int, num_envs: int) -> list[int]:
     """Return B distinct seeds below 2^31. With `seed + i`, runs with adjacent seeds would share environments."""
     return [int(s) for s in np.random.default_rng(seed).choice(2**31 - 1, size=num_envs, replace=False)]
-
-
-def cores() -> int:
-    """Number of processor cores available to this process, which a container or `taskset` can limit."""
-    if sys.platform == "linux":
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

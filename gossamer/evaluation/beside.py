@@ -2,8 +2,8 @@
 
     python -m gossamer.evaluation.beside '{"run_dir": "runs/pong", "checkpoint": "step_000000100000", "episodes": 10}'
 
-The argument has the keywords of `evaluate`. The result is the last line on stdout, as JSON. The process has the lowest
-priority and one thread for torch, and computes on the CPU. It ends when its stdin closes, as it does if the run is
+The argument has the keywords of `evaluate`. The result is the last line on stdout, as JSON. The process gives way
+to the run, has one thread for torch, and computes on the CPU. It ends when its stdin closes, as it does if the run is
 killed."""
 
 from __future__ import annotations
@@ -12,8 +12,11 @@ import json
 import os
 import sys
 import threading
+from contextlib import suppress
 
-LOWEST = 19  # niceness, where there is no SCHED_IDLE
+from gossamer.processes import cores
+
+NICENESS = 10  # about a tenth of the share of a process of normal priority
 
 
 def main() -> None:
@@ -33,13 +36,15 @@ def main() -> None:
 
 
 def _give_way() -> None:
-    """Run only where a core is idle. Under another policy, a thread of the run that wakes may wait until the slice of
-    this process ends, and torch's other threads wait for it at their next barrier: PAAC ran at a quarter of its speed.
-    Linux compares priorities within a session only (`sched_autogroup_enabled`): this process must be in the run's."""
-    if hasattr(os, "SCHED_IDLE"):
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    else:
-        os.nice(LOWEST)
+    """Run where a core is idle, or take about a tenth of the only core. On several cores, a thread of the run that
+    wakes might have to wait until the slice of this process ends, and the others for that thread at their next barrier:
+    with `nice` 10, PAAC trained at a quarter of its speed. Linux compares priorities within a session only
+    (`sched_autogroup_enabled`): this process must be in the run's."""
+    with suppress(AttributeError, OSError):  # not Linux, or not allowed
+        if cores() > 1:
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+            return
+    os.nice(NICENESS)
 
 
 def _end_with_the_run() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from gossamer.algorithms import Algorithm
-from gossamer.envs.base import cores
 from gossamer.errors import UserError
+from gossamer.processes import cores
 from gossamer.task import Task
 
 HOSTS = "Hosts of actors, each one process; 0: the actors are on the learner's host."

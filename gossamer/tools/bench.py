@@ -16,11 +16,11 @@ from gossamer.config.config import Architecture, Config
 from gossamer.config.file import flat
 from gossamer.config.names import Keywords
 from gossamer.config.resolve import configure
-from gossamer.envs.base import cores
 from gossamer.errors import UserError
 from gossamer.launch.threads import threads
 from gossamer.machine import keep_freed_memory, machine
 from gossamer.optim import StepRule
+from gossamer.processes import cores
 from gossamer.runtime import Silent
 from gossamer.task import Activity, Report
 from gossamer.tools.parts import CPUClock, Crew, programs

@@ -32,13 +32,14 @@ from gossamer.config.config import Config
 from gossamer.config.file import flat, from_dict, to_dict
 from gossamer.config.resolve import configure
 from gossamer.envs.atari import GYMNASIUM, Atari
-from gossamer.envs.base import UnknownEnv, UnsupportedSpace, cores
+from gossamer.envs.base import UnknownEnv, UnsupportedSpace
 from gossamer.envs.gym import Gym
 from gossamer.envs.last import LastActionReward
 from gossamer.envs.options import AleOptions
 from gossamer.envs.toy import Catch
 from gossamer.errors import UserError
 from gossamer.optim import RMSProp, RMSPropTF
+from gossamer.processes import cores
 from gossamer.program import Program
 from gossamer.spaces import Box
 from gossamer.task import Task

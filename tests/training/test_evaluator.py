@@ -88,19 +88,26 @@ def test_its_process_has_one_thread_no_gpu_and_yields_to_training(tmp_path: Path
 
 
 @pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="Linux only")
-def test_an_evaluation_runs_only_where_a_core_is_idle(tmp_path: Path) -> None:
-    # It waits at its first import: `torch` is a module that tells the policy.
-    (tmp_path / "torch.py").write_text("import os\nprint('policy', os.sched_getscheduler(0), flush=True)\n")
+@pytest.mark.parametrize("limit", [1, None], ids=["one core", "all cores"])
+def test_an_evaluation_runs_where_a_core_is_idle_or_has_a_low_priority(tmp_path: Path, limit: int | None) -> None:
+    # It waits at its first import: `torch` is a module that tells the policy and the priority.
+    cores = sorted(os.sched_getaffinity(0))[:limit]
+    told = "print(os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, 0), flush=True)"
+    (tmp_path / "torch.py").write_text(f"import os\n{told}\n")
     root = Path(gossamer.__file__).parent.parent
-    words = [sys.executable, "-c", "from gossamer.evaluation.beside import main; main()", "{}"]
+    limited = f"import os; os.sched_setaffinity(0, {cores}); "
+    words = [sys.executable, "-c", f"{limited}from gossamer.evaluation.beside import main; main()", "{}"]
     with subprocess.Popen(
         words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{root}"},
     ) as process:  # fmt: skip
         assert process.stdout is not None
-        told = process.stdout.readline()
+        policy, priority = map(int, process.stdout.readline().split())
         process.kill()
-    assert told == f"policy {os.SCHED_IDLE}\n"
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    alone = len(cores) == 1
+    assert policy == (os.sched_getscheduler(0) if alone else os.SCHED_IDLE)
+    assert priority == (min(19, before + 10) if alone else before)
 
 
 def test_without_an_interval_nothing_is_evaluated(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from gossamer.config.resolve import configure
 from gossamer.envs import UnknownEnv
 from gossamer.errors import UserError
 from gossamer.learner import NonFinite
+from gossamer.processes import cores
 from gossamer.storage.checkpoint import Store
 from gossamer.storage.directory import load_config
 
@@ -79,7 +79,7 @@ def test_the_result_names_its_protocol_and_how_it_ended(tmp_path: Path) -> None:
     assert found["seconds"] > 0
     assert found["config"] == json.loads((run.directory / "config.json").read_text())
     assert (found["solved_steps"], found["version"]) == (None, gossamer.__version__)
-    assert found["machine"]["cores"] == os.cpu_count()
+    assert found["machine"]["cores"] == cores()
 
 
 def test_rows_have_their_keys(tmp_path: Path) -> None:
