@@ -1,7 +1,7 @@
 """Copies what reports need of the finished runs in a folder: all but checkpoints and logs; of the metrics, 200 rows.
 
-    .venv/bin/python -m benchmarks.pack runs/atari5 benchmarks/results/atari5
-    gossamer report benchmarks/results/atari5
+    .venv/bin/python -m benchmarks.pack runs/atari5 benchmarks/results/packed/atari5
+    gossamer report benchmarks/results/packed/atari5
 
 `gossamer study` and `benchmarks.curves` take the copies for finished runs, so what
 was begun on one machine goes on, on another, with a copy of the packed folder. Runs that are there already stay as

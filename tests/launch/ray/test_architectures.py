@@ -39,3 +39,16 @@ def test_every_architecture_runs_unchanged(
     reports = [record for record in watcher.records if isinstance(record, Report)]
     assert sum(report.steps for report in reports) == watcher.budget.acted >= 200
     assert program.saved_workers <= set(watcher.saved)
+
+
+@pytest.mark.parametrize("architecture", ["impala", "appo"])
+def test_actors_of_other_hosts_and_their_learner_go_on_after_a_resume(architecture: str) -> None:
+    # Actors have no state and begin at once, the learner's host receives its own first: they may reach its queue
+    # before that has a clock.
+    config = configure(architecture, env="catch", hosts=2, num_envs=4, steps=200, threads=1)
+    first = Counting(steps=200)
+    QUICK(build(config), first)
+    second = Counting(first.saved, steps=400, acted=first.budget.acted)
+    QUICK(build(config), second)
+    assert second.budget.acted >= 400
+    assert sum(report.learned for report in second.records) >= 200 - 40
