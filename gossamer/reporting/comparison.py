@@ -166,12 +166,13 @@ def _machines(runs: Sequence[LoadedRun]) -> Iterator[str]:
 
 
 def machines(runs: Sequence[LoadedRun]) -> list[str]:
-    """The kinds of machine that trained these runs; for a run on several kinds, all of them in one text."""
-    return sorted({_machines_of(run.result) for run in runs})
+    """The kinds of machine that trained these runs."""
+    return sorted(set(map(machine, runs)))
 
 
-def _machines_of(result: Mapping[str, Any]) -> str:
-    hosts: Mapping[str, Mapping[str, Any]] = result.get("hosts") or {"": result.get("machine", {})}
+def machine(run: LoadedRun) -> str:
+    """The kinds of machine that trained a run, as one text."""
+    hosts: Mapping[str, Mapping[str, Any]] = run.result.get("hosts") or {"": run.result.get("machine", {})}
     return "; with ".join(sorted({_machine(host) for host in hosts.values()}))
 
 
@@ -185,4 +186,9 @@ def _machine(found: Mapping[str, Any]) -> str:
 
 def versions(runs: Sequence[LoadedRun]) -> list[str]:
     """The versions of Gossamer that trained them."""
-    return sorted({str(run.result.get("version", "unknown")) for run in runs})
+    return sorted(set(map(version, runs)))
+
+
+def version(run: LoadedRun) -> str:
+    """The version of Gossamer that trained a run."""
+    return str(run.result.get("version", "unknown"))

@@ -10,11 +10,17 @@ import matplotlib as mpl
 from gossamer.reporting import bars, lines
 from gossamer.reporting.captions import Drawn
 from gossamer.reporting.comparison import Comparison
-from gossamer.reporting.measures import MeanCurve, Scores
+from gossamer.reporting.measures import MeanCurve, Profile, Scores
 from gossamer.reporting.style import STYLE, Palette
 
 
-def draw(comparison: Comparison, scores: Scores, found: Mapping[str, Any], means: Sequence[MeanCurve]) -> list[Drawn]:
+def draw(
+    comparison: Comparison,
+    scores: Scores,
+    found: Mapping[str, Any],
+    means: Sequence[MeanCurve],
+    profiles: Sequence[Profile],
+) -> list[Drawn]:
     """Every figure for which there is something to draw. `found`: the content of `summary`."""
     palette = Palette([method.label for method in comparison.methods])
     over_envs = [mean for mean in means if not mean.env]
@@ -24,7 +30,7 @@ def draw(comparison: Comparison, scores: Scores, found: Mapping[str, Any], means
             *lines.aggregated(found, over_envs, palette),
             bars.scores(comparison, scores, found, palette),
             *bars.aggregates(found, palette),
-            lines.profiles(comparison, scores, found, palette),
+            lines.profiles(profiles, found, palette),
             *bars.improvement(found, palette),
             *bars.thresholds(found, palette),
             bars.speed(comparison, found, palette),

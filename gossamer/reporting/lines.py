@@ -11,16 +11,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
-from gossamer.reporting import statistics
 from gossamer.reporting.captions import Drawn, intervals, over_environments, seeds
 from gossamer.reporting.comparison import Comparison
 from gossamer.reporting.curves import Along
-from gossamer.reporting.measures import MeanCurve, Scores
-from gossamer.reporting.statistics import Array
+from gossamer.reporting.measures import MeanCurve, Profile
 from gossamer.reporting.style import GREY, Palette, count, figure, label_lines, text_width, value_ticks
 
 THIN_POINTS = 500  # of the line of one run
-PROFILE_POINTS = 201
 NEAR = 0.5  # of the range of the curves: a threshold that is further away is not drawn
 PROFILE_COLUMNS = 3
 AXIS = {"steps": "environment steps", "frames": "emulator frames", "seconds": "training time, seconds"}
@@ -134,21 +131,16 @@ def aggregated(found: Mapping[str, Any], means: Sequence[MeanCurve], palette: Pa
     yield Drawn("aggregated-curves", "Learning curves over environments", caption, made)
 
 
-def profiles(comparison: Comparison, scores: Scores, found: Mapping[str, Any], palette: Palette) -> Drawn:
-    """Performance profiles: over environments where scores can be normalised, else one for each environment."""
+def profiles(made: Sequence[Profile], found: Mapping[str, Any], palette: Palette) -> Drawn:
+    """Performance profiles: over environments where scores can be normalised, else one panel for each environment."""
     over: list[str] = found["aggregated_over"]
-    tasks = [over] if over else [[env] for env in comparison.envs]
+    tasks = list(dict.fromkeys(profile.envs for profile in made))
     columns = min(PROFILE_COLUMNS, len(tasks))
     rows = math.ceil(len(tasks) / columns)
-    made = figure(3.9 * columns + text_width(palette.numbers) + 0.5, 2.6 * rows + 0.3)
-    panels = made.subplots(rows, columns, squeeze=False, sharey=True)
+    drawing = figure(3.9 * columns + text_width(palette.numbers) + 0.5, 2.6 * rows + 0.3)
+    panels = drawing.subplots(rows, columns, squeeze=False, sharey=True)
     for axes, envs in zip(panels.flat, tasks, strict=False):
-        matrices = {
-            method.label: scores.matrix(method, envs, human=bool(over))
-            for method in comparison.methods
-            if all(method.of(env) for env in envs)
-        }
-        _profile(axes, matrices, palette)
+        _profiles(axes, [profile for profile in made if profile.envs == envs], palette)
         axes.set_xlabel("human-normalised score τ" if over else f"{envs[0]}: score τ")
         value_ticks(axes.xaxis)
     for axes in panels.flat[len(tasks) :]:
@@ -161,18 +153,15 @@ def profiles(comparison: Comparison, scores: Scores, found: Mapping[str, Any], p
         f"Performance profiles {what}: the fraction of runs whose score is above τ; higher is better. Score: "
         f"{found['score']}. {intervals(used, 'Bands')}. {seeds(used)}."
     )
-    return Drawn("profiles", "Performance profiles", caption, made)
+    return Drawn("profiles", "Performance profiles", caption, drawing)
 
 
-def _profile(axes: Axes, matrices: Mapping[str, Array], palette: Palette) -> None:
-    every = np.concatenate([matrix.ravel() for matrix in matrices.values()])
-    margin = 0.05 * (np.ptp(every) or 1.0)
-    thresholds = np.linspace(every.min() - margin, every.max() + margin, PROFILE_POINTS)
-    for label, matrix in matrices.items():
-        colour = palette.colour(label)
-        fractions = statistics.profile(matrix, thresholds)
-        axes.plot(thresholds, fractions, palette.dashes(label), color=colour, linewidth=1.6, drawstyle="steps-mid")
-        if (band := statistics.profile_band(matrix, thresholds)) is not None:
-            axes.fill_between(thresholds, band[0], band[1], color=colour, alpha=0.15, linewidth=0, step="mid")
+def _profiles(axes: Axes, made: Sequence[Profile], palette: Palette) -> None:
+    for each in made:
+        colour, dashes = palette.colour(each.label), palette.dashes(each.label)
+        axes.plot(each.points, each.fractions, dashes, color=colour, linewidth=1.6, drawstyle="steps-mid")
+        if each.band is not None:
+            low, high = each.band
+            axes.fill_between(each.points, low, high, color=colour, alpha=0.15, linewidth=0, step="mid")
     axes.yaxis.set_major_formatter(PercentFormatter(1))
-    axes.set_xlim(thresholds[0], thresholds[-1])
+    axes.set_xlim(made[0].points[0], made[0].points[-1])

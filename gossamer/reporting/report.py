@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -12,6 +12,7 @@ from gossamer.errors import UserError
 from gossamer.reporting import measures
 from gossamer.reporting.comparison import Comparison, compare
 from gossamer.reporting.measures import MeanCurve
+from gossamer.reporting.rows import data, to_csv
 from gossamer.reporting.runs import load, sources
 from gossamer.reporting.summary import summary
 from gossamer.storage.contents import is_run, listed
@@ -20,7 +21,7 @@ from gossamer.storage.studies import is_study
 
 PAGE, MARKDOWN = "report.html", "report.md"
 FIGURES = ("curves", "aggregated-curves", "scores", "aggregates", "profiles", "improvement", "thresholds", "speed")
-TABLES = ("scores", "aggregates", "improvement", "thresholds", "runs", "curves")
+TABLES = ("scores", "aggregates", "improvement", "thresholds", "runs", "speed", "settings", "curves", "profiles")
 FILES = (
     PAGE,
     MARKDOWN,
@@ -73,16 +74,16 @@ def write(paths: Sequence[Path], *, out: Path | None, thresholds: Sequence[str],
     comparison = compare(*load(sources(paths, labels)))
     goals = measures.thresholds(comparison, thresholds)
     scores = measures.scores(comparison)
-    found, means = summary(comparison, scores, goals), curves(comparison)
+    found = summary(comparison, scores, goals)
+    means, profiles = curves(comparison), measures.profiles(comparison, scores)
     from gossamer.reporting import figures, style  # matplotlib takes a second
     from gossamer.reporting.documents import markdown, page
-    from gossamer.reporting.tables import curve_rows, tables, to_csv
+    from gossamer.reporting.tables import tables
 
-    drawn, texts = figures.draw(comparison, scores, found, means), tables(found)
-    data: dict[str, Iterable[Mapping[str, Any]]] = {**{name: found[name] for name in TABLES[:-1]}}
-    data["curves"] = list(curve_rows(means))
+    drawn = figures.draw(comparison, scores, found, means=means, profiles=profiles)
+    texts = tables(found)
     contents: dict[str, Content] = {PAGE: page(found, texts, drawn), MARKDOWN: markdown(found, texts, drawn)}
-    contents |= {f"{name}.csv": to_csv(entries) for name, entries in data.items() if entries}
+    contents |= {f"{name}.csv": to_csv(rows) for name, rows in data(found, means, profiles).items()}
     contents |= {f"{each.name}.{k}": partial(style.save, each.figure) for each in drawn for k in ("png", "pdf")}
     return _written(folder, contents, found)
 

@@ -156,9 +156,12 @@ def _run(method: Method, run: LoadedRun, scores: Scores) -> Entry:
         "steps": run.steps,
         "frames": run.steps * run.frames_per_step,
         "seconds": run.result.get("seconds"),
+        "steps_per_second": run.result.get("steps_per_second"),
         "ended": run.result["ended"],
         "score": scores.values[run.record.directory],
         "last_mean_return": run.record.mean_return,
+        "machine": compared.machine(run),
+        "version": compared.version(run),
     }
 
 

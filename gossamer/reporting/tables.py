@@ -1,16 +1,13 @@
-"""The tables of a report, as text for Markdown and HTML and as rows for CSV."""
+"""The tables of a report as text, for Markdown and HTML."""
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from io import StringIO
 from typing import Any
 
 from gossamer.reporting.bars import AGGREGATES
 from gossamer.reporting.captions import intervals, over_environments
-from gossamer.reporting.measures import MeanCurve
 from gossamer.reporting.statistics import FEWEST
 from gossamer.reporting.summary import Entry
 
@@ -170,23 +167,3 @@ def _runs(found: Mapping[str, Any]) -> Table:
 def _left_out(found: Mapping[str, Any]) -> Table:
     rows = [[each["directory"], each["reason"]] for each in found["left_out"]]
     return Table("Runs that were left out", "They are part of no number.", ["run", "reason"], rows)
-
-
-def to_csv(entries: Iterable[Mapping[str, Any]]) -> str:
-    """Entries as CSV, without those of their fields that are lists or objects. An unknown number is an empty cell."""
-    kept = [{name: v for name, v in entry.items() if not isinstance(v, list | dict)} for entry in entries]
-    columns = dict.fromkeys(name for entry in kept for name in entry)
-    text = StringIO()
-    writer = csv.DictWriter(text, list(columns), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(kept)
-    return text.getvalue()
-
-
-def curve_rows(means: Iterable[MeanCurve]) -> Iterable[Entry]:
-    """A row for each point of each mean curve."""
-    for mean in means:
-        what: Entry = {"env": mean.env or "(human-normalised, all)", "method": mean.label, "runs": mean.runs}
-        for place, (point, iqm) in enumerate(zip(mean.points.tolist(), mean.iqm.tolist(), strict=True)):
-            low, high = (None, None) if mean.band is None else mean.band[:, place].tolist()
-            yield what | {"along": mean.along, "at": point, "iqm": iqm, "iqm_low": low, "iqm_high": high}

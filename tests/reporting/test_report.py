@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Mapping
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -19,8 +20,8 @@ from gossamer import cli
 from gossamer.errors import UserError
 from gossamer.reporting import lines, measures
 from gossamer.reporting import report as reports
-from gossamer.reporting.captions import intervals, seeds
-from gossamer.reporting.comparison import compare
+from gossamer.reporting.captions import Drawn, intervals, seeds
+from gossamer.reporting.comparison import Comparison, compare
 from gossamer.reporting.figures import draw
 from gossamer.reporting.report import FIGURES
 from gossamer.reporting.runs import load, sources
@@ -99,25 +100,55 @@ def test_every_caption_has_the_seeds_and_the_interval(made: gossamer.Report) -> 
 def test_the_files_are_all_there(made: gossamer.Report) -> None:
     names = {path.name for path in made.folder.iterdir()}
     figures = ("curves", "scores", "profiles", "improvement", "thresholds", "speed")
-    tables = {"scores.csv", "improvement.csv", "thresholds.csv", "runs.csv", "curves.csv"}
+    tables = [f"{name}.csv" for name in reports.TABLES if name != "aggregates"]  # there is one environment
     assert names == {"report.html", "report.md", *tables, *(f"{f}.{k}" for f in figures for k in ("png", "pdf"))}
     assert {path.name for path in (made.page, made.markdown, *made.figures, *made.tables)} == names
     assert all(path.read_bytes()[:4] in (b"\x89PNG", b"%PDF") for path in made.figures)
     assert "| catch | gala a2c | 3 |" in made.markdown.read_text()
 
 
+def rows_of(made: gossamer.Report, name: str) -> list[dict[str, str]]:
+    with open(made.folder / f"{name}.csv") as file:
+        return list(csv.DictReader(file))
+
+
 def test_the_data_are_those_of_the_summary(made: gossamer.Report) -> None:
-    with open(made.folder / "scores.csv") as file:
-        rows = list(csv.DictReader(file))
+    rows = rows_of(made, "scores")
     assert [float(row["iqm"]) for row in rows] == [entry["iqm"] for entry in made.summary["scores"]]
-    with open(made.folder / "curves.csv") as file:
-        curves = list(csv.DictReader(file))
+    curves = rows_of(made, "curves")
     assert {(row["method"], row["along"]) for row in curves} == {
         (method, along) for method in ("gala a2c", "paac a2c") for along in ("steps", "frames", "seconds")
     }
     last = [row for row in curves if row["method"] == "paac a2c" and row["along"] == "steps"][-1]
     assert float(last["at"]) == 3_000
     assert float(last["iqm"]) == pytest.approx(made.summary["scores"][1]["iqm"])
+
+
+def test_throughput_settings_and_machines_are_data_too(made: gossamer.Report) -> None:
+    for row, entry in zip(rows_of(made, "speed"), made.summary["speed"], strict=True):
+        assert row["method"] == entry["method"]
+        assert float(row["steps_per_second"]) == entry["steps_per_second"]
+        assert {part: float(row[f"share_{part}"]) for part in entry["shares"]} == entry["shares"]
+    settings = {(row["option"], row["method"]): row["value"] for row in rows_of(made, "settings")}
+    assert settings["architecture", "gala a2c"] == "gala"
+    assert settings["learners", "gala a2c"] == "2"
+    assert ("learners", "paac a2c") not in settings  # it has no such option
+    assert {row["machine"] for row in rows_of(made, "runs")} == set(made.summary["machines"])
+    assert {row["version"] for row in rows_of(made, "runs")} == {"0.1.0"}
+
+
+def test_profiles_are_data_too(made: gossamer.Report) -> None:
+    rows = rows_of(made, "profiles")
+    assert {(row["env"], row["method"], row["runs"]) for row in rows} == {
+        ("catch", "gala a2c", "3"),
+        ("catch", "paac a2c", "3"),
+    }
+    paac = {float(row["score_above"]): row for row in rows if row["method"] == "paac a2c"}
+    _, middle, best = sorted(run["score"] for run in made.summary["runs"] if run["method"] == "paac a2c")
+    between = [row for score, row in paac.items() if middle < score < best]  # one run of three is above
+    assert [float(row["fraction"]) for row in between] == pytest.approx([1 / 3] * len(between))
+    assert {(row["fraction_low"], row["fraction_high"]) for row in between} == {("0.0", "1.0")}
+    assert len(between) > 10
 
 
 def test_the_same_runs_give_the_same_files(runs: Path, made: gossamer.Report, tmp_path: Path) -> None:
@@ -202,6 +233,18 @@ def test_bad_input_is_one_line(runs: Path, command: Command, words: tuple[str, .
     assert error.count("\n") == 1
 
 
+def test_a_report_without_a_finished_run_is_one_line(runs: Path, tmp_path: Path, command: Command) -> None:
+    shutil.copytree(runs / "paac-1", tmp_path / "begun")
+    (tmp_path / "begun" / "result.json").unlink()
+    code, out, error = command("report", "begun")
+    assert (code, out) == (2, "")
+    assert error.startswith(
+        "gossamer: no run can be used (begun: crashed at 3,000 of 3,000 steps; gossamer resume begun "
+    )
+    assert error.endswith("); train or resume one first\n")
+    assert not Path("report").exists()
+
+
 def test_no_thresholds_are_those_of_the_runs(runs: Path, tmp_path: Path) -> None:
     none, left_out = (gossamer.report(runs, out=tmp_path / str(given), threshold=given) for given in ({}, None))
     assert none.summary["thresholds"] == left_out.summary["thresholds"]
@@ -232,6 +275,12 @@ def test_a_folder_that_cannot_be_written_is_one_line(runs: Path, tmp_path: Path,
     assert error == "gossamer: --out file/report: cannot be written (Not a directory); give another folder\n"
 
 
+def drawn_of(found: Comparison, goals: Mapping[str, float] | None = None) -> list[Drawn]:
+    scores = measures.scores(found)
+    entries, profiles = summary(found, scores, goals or {}), measures.profiles(found, scores)
+    return draw(found, scores, entries, means=reports.curves(found), profiles=profiles)
+
+
 @pytest.mark.filterwarnings("error")
 def test_long_labels_stay_inside_the_figures_and_apart(tmp_path: Path) -> None:
     for method, rate in enumerate((3e-4, 1e-3)):
@@ -241,8 +290,7 @@ def test_long_labels_stay_inside_the_figures_and_apart(tmp_path: Path) -> None:
                 write_run(tmp_path / f"{method}-{env}-{seed}", rising(1.0 + method), **given)
     found = compare(*load(sources([tmp_path], {})))
     assert max(len(method.label) for method in found.methods) > 45
-    goals, scores = {"pong": 0.5, "breakout": 0.5}, measures.scores(found)
-    drawn = draw(found, scores, summary(found, scores, goals), reports.curves(found))
+    drawn = drawn_of(found, {"pong": 0.5, "breakout": 0.5})
     assert [each.name for each in drawn] == list(FIGURES)
     for each in drawn:
         width, height = each.figure.get_size_inches() * each.figure.dpi
@@ -263,8 +311,7 @@ def test_captions_over_environments_have_the_seeds_that_are_used(tmp_path: Path)
         for seed in range(number_of_seeds):
             write_run(tmp_path / f"{env}-{seed}", rising(1.0), env=env, seed=seed)
     found = compare(*load(sources([tmp_path], {})))
-    scores = measures.scores(found)
-    drawn = draw(found, scores, summary(found, scores, {}), reports.curves(found))
+    drawn = drawn_of(found)
     captions = {each.name: each.caption for each in drawn}
     for name in ("aggregates", "aggregated-curves", "profiles"):
         assert captions[name].endswith(" 3 seeds."), captions[name]
@@ -283,8 +330,7 @@ def test_the_caption_of_improvement_has_the_seeds_that_pairs_use(tmp_path: Path)
                     seed=seed,
                 )
     found = compare(*load(sources([tmp_path], {})))
-    scores = measures.scores(found)
-    drawn = draw(found, scores, summary(found, scores, {}), reports.curves(found))
+    drawn = drawn_of(found)
     (caption,) = [each.caption for each in drawn if each.name == "improvement"]
     assert caption.endswith(" 3 seeds each."), caption
 
