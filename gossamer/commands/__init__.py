@@ -13,7 +13,6 @@ from gossamer.commands.showing import List, Show
 from gossamer.commands.studying import Runs, study
 from gossamer.commands.training import Resume, train
 from gossamer.commands.watch import Watch
-from gossamer.commands.words import with_port
 from gossamer.config.command_line import parse
 from gossamer.errors import UserError, near
 
@@ -44,7 +43,7 @@ def run(name: str, words: Sequence[str]) -> int:
     """Run one command with the words after it; returns its exit code. Raises `UserError` for invalid words."""
     if name not in COMMANDS:
         raise UserError(f"unknown command {name}{near(name, COMMANDS)}; available: {', '.join(COMMANDS)}")
-    command, words = COMMANDS[name], with_port(words)
+    command = COMMANDS[name]
     if isinstance(command, type):
         return call(command, name, words) or 0
     return command(words) or 0

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 
 from gossamer.config.command_line import help_text, left_open
-
-PORT = "6006"  # of the live page
 
 Protocol = Literal["noop", "sticky"]
 Architecture = Annotated[str, tyro.conf.Positional, help_text("Parallel architecture; see `gossamer list`.")]
@@ -28,11 +24,3 @@ Under = Annotated[
 Greedy = Annotated[bool, help_text("Take the most probable action instead of sampling.")]
 AsJson = Annotated[bool, help_text("Print one JSON object.")]
 Member = Annotated[str, help_text("With several members: average (of their parameters), best, or a member's number.")]
-
-
-def with_port(words: Sequence[str]) -> list[str]:
-    """The words of a command, with the default port after a `--page` that has none."""
-    found = list[str]()
-    for word, after in pairwise([*words, "--"]):
-        found += [word, PORT] if word == "--page" and after.startswith("-") else [word]
-    return found

@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import redirect_stderr, suppress
 from dataclasses import MISSING, Field, field, make_dataclass
+from itertools import pairwise
 from typing import Annotated, Any, TypeVar
 
 import tyro
@@ -16,6 +17,7 @@ from gossamer.errors import UserError
 from gossamer.options import as_number, choices, declared, described, optional, plain, types
 
 T = TypeVar("T")
+PORT = "6006"  # of the live page
 METAVARS = {int: "INT", float: "FLOAT", str: "STR"}
 REGISTRY = ConstructorRegistry()  # how tyro makes values from words, where it differs from tyro's own way
 
@@ -95,11 +97,19 @@ def parse(kind: type[T], words: Sequence[str], *, prog: str, description: str | 
     errors = io.StringIO()
     try:
         with redirect_stderr(errors):
-            return tyro.cli(kind, args=list(words), prog=prog, description=description, registry=REGISTRY)
+            return tyro.cli(kind, args=with_port(words), prog=prog, description=description, registry=REGISTRY)
     except SystemExit as end:
         if not end.code:
             raise
         raise UserError(f"{one_line(errors.getvalue())}; see {prog} --help") from None
+
+
+def with_port(words: Sequence[str]) -> list[str]:
+    """The words of a command, with the default port after a `--page` that has none."""
+    found = list[str]()
+    for word, after in pairwise([*words, "--"]):
+        found += [word, PORT] if word == "--page" and after.startswith("-") else [word]
+    return found
 
 
 PLAIN = (

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from gossamer.config.command_line import arguments, asks_for_help, group, help_text, parse, to_int, typed
+from gossamer.config.command_line import arguments, asks_for_help, group, help_text, parse, to_int, typed, with_port
 from gossamer.config.names import ALGORITHMS, ARCHITECTURES, OPTIMIZERS, PRESETS, name_of
 from gossamer.config.resolve import Choices, Composition, refused
 from gossamer.errors import UserError
@@ -27,6 +27,7 @@ class Composed:
 
 def compose(words: Sequence[str], *, prog: str, description: str, command: Sequence[type]) -> Composed:
     """Parse the words of a command that takes a composition. `command`: dataclasses of the command's own options."""
+    words = with_port(words)
     found, plain_words = typed(words), [word for word in words if word not in ("-h", "--help")]
     if "env" not in found:
         raise UserError("--env: required; gossamer list shows the available environments")

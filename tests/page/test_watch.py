@@ -16,7 +16,7 @@ from some_pages import write_run
 from some_runs import has_begun, start, wait_until
 
 from gossamer import commands
-from gossamer.commands.words import with_port
+from gossamer.config.command_line import with_port
 from gossamer.errors import UserError
 
 

@@ -16,7 +16,9 @@ from gossamer.training.sinks import choice
 
 
 def design(directory: Path, *compositions: str, **given: Any) -> Design:
-    return Design(compositions, **{"envs": ("catch",), "seeds": (1, 2), "directory": directory, **given})
+    return Design(
+        **{"compositions": compositions, "envs": ("catch",), "seeds": (1, 2), "directory": directory, **given}
+    )
 
 
 def test_every_combination_has_a_run_of_its_own(tmp_path: Path) -> None:
@@ -46,6 +48,13 @@ def test_a_users_own_architecture_is_no_label(tmp_path: Path) -> None:
 def test_a_run_goes_on_with_the_options_of_a_call_only(tmp_path: Path) -> None:
     run, *_ = design(tmp_path, "paac --stop-at-return 0.5 --num-envs 2", cluster="local").runs()
     assert resuming(run) == ["--stop-at-return", "0.5", "--cluster", "local"]
+
+
+@pytest.mark.parametrize("given", [{"compositions": ["paac --page"]}, {"options": ("--page",)}])
+def test_a_page_of_a_run_needs_no_port(tmp_path: Path, given: dict[str, Any]) -> None:
+    run, *_ = design(tmp_path, **{"compositions": ["paac"], **given}).runs()
+    check([run])
+    assert resuming(run) == ["--page", "6006"]
 
 
 @pytest.mark.parametrize(

@@ -20,13 +20,13 @@ from rich.console import Console
 from some_runs import trained
 
 import gossamer
-from gossamer import commands
+from gossamer import cli, commands
 from gossamer.errors import UserError
 from gossamer.storage.lock import held
 from gossamer.storage.studies import PlannedRun
 from gossamer.studies import jobs, study
 from gossamer.studies.display import StudyDisplay
-from gossamer.studies.plan import Design
+from gossamer.studies.plan import Design, settled
 from gossamer.studies.study import Study, conducted
 
 TINY = ("--num-envs", "2", "--rollout-length", "4", "--threads", "1")
@@ -287,6 +287,19 @@ def test_the_command(tmp_path: Path) -> None:
     ).stdout.splitlines()
     assert listed[0].split() == ["run", "state", "architecture", "env", "seed", "steps", "return", "time"]
     assert listed[1].split()[1:7] == ["ended", "paac", "a2c", "catch", "4", "80"]
+
+
+def test_another_study_in_the_folder_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "study"
+    with settled(folder, design(folder).runs()):
+        pass
+    words = ["study", "paac", "--env", "catch", "--seeds", "9,", "--dir", str(folder)]
+    monkeypatch.setattr("sys.argv", ["gossamer", *words])
+    assert cli.main() == 2
+    told = f"gossamer: --dir {folder}: has another study, with paac/catch/seed-1; give another directory\n"
+    assert capsys.readouterr() == ("", told)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
