@@ -28,7 +28,12 @@ class RunInfo:
     config: dict[str, Any]  # the content of `config.json`
     options: dict[str, Any]  # every choice and option by its name on the command line
     tags: tuple[str, ...]  # architecture, algorithm and environment
-    group: str  # equal for runs that differ only in the options in `REPEATED`
+    group: str  # equal for runs of the same `compared`
+
+    @property
+    def compared(self) -> dict[str, Any]:
+        """The options without those that change neither what is learned nor how."""
+        return compared(self.options)
 
     @property
     def name(self) -> str:
@@ -37,19 +42,18 @@ class RunInfo:
         study = next(filter(is_study, path.parents), path.parent)
         return path.relative_to(study).as_posix()
 
-    @property
-    def path(self) -> str:
-        """The path of the run directory, which no other run has."""
-        return str(self.directory.resolve())
-
 
 def run_info(directory: Path, config: Config) -> RunInfo:
     """What sinks are told about the run of this configuration."""
     options = flat(config)
     tags = (options["architecture"], options["algorithm"], config.env.name)
-    same = {name: v for name, v in options.items() if name not in REPEATED and not name.startswith("eval_")}
-    digest = hashlib.sha256(json.dumps(same, sort_keys=True).encode()).hexdigest()
+    digest = hashlib.sha256(json.dumps(compared(options), sort_keys=True).encode()).hexdigest()
     return RunInfo(directory, config.env.name, to_dict(config), options, tags, "-".join((*tags, digest[:6])))
+
+
+def compared(options: dict[str, Any]) -> dict[str, Any]:
+    """These options without those that change neither what is learned nor how."""
+    return {name: v for name, v in options.items() if name not in REPEATED and not name.startswith("eval_")}
 
 
 class Sink(Protocol):

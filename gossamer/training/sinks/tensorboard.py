@@ -1,4 +1,4 @@
-"""TensorBoard events, with the options of the run for its HPARAMS page."""
+"""TensorBoard events, with the options and the group of the run for its HPARAMS page."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class TensorBoard:
         name = f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.{os.getpid()}"
         self._records = RecordWriter(open(directory / name, "wb"))  # noqa: SIM115
         self._add(Event(wall_time=time.time(), file_version="brain.Event:2"))
-        options = {name: v if isinstance(v, bool | int | float | str) else str(v) for name, v in run.options.items()}
-        self._add(Event(wall_time=time.time(), summary=hparams_pb(options, trial_id=run.path)))
+        options = {name: v if isinstance(v, bool | int | float | str) else str(v) for name, v in run.compared.items()}
+        self._add(Event(wall_time=time.time(), summary=hparams_pb(options, trial_id=run.group)))  # runs of one trial
         self._text("config", json.dumps(run.config, indent=2))
 
     def write(self, scalars: Scalars, steps: int) -> None:

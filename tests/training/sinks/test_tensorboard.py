@@ -22,9 +22,9 @@ from gossamer.training.sinks.base import Outcome
 from gossamer.training.sinks.choice import Sinks
 
 
-def recorder(directory: Path, keep_until: int | None = None) -> Recorder:
+def recorder(directory: Path, keep_until: int | None = None, **given: Any) -> Recorder:
     sinks = Sinks("tensorboard")
-    sinks.start(info(directory))
+    sinks.start(info(directory, **given))
     return Recorder(directory, sinks, keep_until=keep_until)
 
 
@@ -98,12 +98,25 @@ def test_the_hparams_page_has_options_and_status(tmp_path: Path, outcome: Outcom
     assert hparams(tmp_path, "session_end_info").session_end_info.status == status
 
 
-def test_runs_with_directories_of_one_name_are_trials_of_their_own(tmp_path: Path) -> None:
-    for name in ("paac/catch/seed-1", "gala/catch/seed-1"):
+def test_runs_that_differ_in_their_seed_are_one_row_of_the_hparams_page(tmp_path: Path) -> None:
+    runs: dict[str, dict[str, Any]] = {
+        "slow/seed-1": {"seed": 1, "learning_rate": 0.001},
+        "slow/seed-2": {"seed": 2, "learning_rate": 0.001},
+        "fast/seed-1": {"seed": 1, "learning_rate": 0.01},
+    }
+    for number, (name, given) in enumerate(runs.items()):
         (tmp_path / name).mkdir(parents=True)
-        recorder(tmp_path / name).close()
-    found = {group.sessions[0].name: len(group.sessions) for group in session_groups(tmp_path)}
-    assert found == {"gala/catch/seed-1/tensorboard": 1, "paac/catch/seed-1/tensorboard": 1}
+        recording = recorder(tmp_path / name, **given)
+        recording.write({"steps": 10, "mean_return": float(number)})
+        recording.close()
+    found = {group.hparams["learning_rate"].number_value: group for group in session_groups(tmp_path)}
+    assert {rate: [run.name for run in group.sessions] for rate, group in found.items()} == {
+        0.001: ["slow/seed-1/tensorboard", "slow/seed-2/tensorboard"],
+        0.01: ["fast/seed-1/tensorboard"],
+    }
+    assert "seed" not in found[0.001].hparams  # it would be that of the first run only
+    (mean,) = found[0.001].metric_values
+    assert (mean.name.tag, mean.value) == ("mean_return", 0.5)
 
 
 def session_groups(folder: Path) -> list[Any]:
@@ -113,8 +126,9 @@ def session_groups(folder: Path) -> list[Any]:
     runs.Reload()
     source = Context(SimpleNamespace(data_provider=MultiplexerDataProvider(runs, str(folder))))
     request = api_pb2.ListSessionGroupsRequest(
-        start_index=0, slice_size=10, allowed_statuses=[api_pb2.STATUS_UNKNOWN, api_pb2.STATUS_SUCCESS]
-    )
+        start_index=0, slice_size=10, allowed_statuses=[api_pb2.STATUS_UNKNOWN, api_pb2.STATUS_SUCCESS],
+        aggregation_type=api_pb2.AGGREGATION_AVG,
+    )  # fmt: skip
     return list(Handler(RequestContext(), source, "", request).run().session_groups)
 
 
