@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gossamer.page.files import Document, Lines
-from gossamer.page.series import Series, is_number
+from gossamer.page.series import Series, is_number, numbers
 from gossamer.storage.contents import CONFIG, EPISODES, EVALUATIONS, GOSSIP, HOSTS, LOG, METRICS, RESULT, STATUS, is_run
 from gossamer.storage.lock import is_held
 
@@ -148,9 +148,9 @@ class RunView:
         return found if is_number(steps) and steps >= later else {}
 
     @property
-    def now(self) -> dict[str, Any]:
-        """The newest row, also if `metrics.jsonl` does not have it yet."""
-        row, newest = _object(self._documents["status"].content.get("row")), self.rows.newest
+    def now(self) -> dict[str, float | None]:
+        """The numbers of the newest row, also if `metrics.jsonl` does not have it yet."""
+        row, newest = numbers(_object(self._documents["status"].content.get("row"))), self.rows.newest
         seconds = row.get("seconds")
         return row if is_number(seconds) and seconds > (newest.get("seconds") or 0) else newest
 

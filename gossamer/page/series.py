@@ -22,7 +22,7 @@ class Series:
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Add a row. Values that are not numbers are left out."""
-        self.newest = {name: _short(value) for name, value in row.items() if value is None or is_number(value)}
+        self.newest = numbers(row)
         if self.due:
             self._keep()
         self._seen += 1
@@ -51,6 +51,11 @@ class Series:
         """The kept rows from number `row` on."""
         columns = {name: column[row:] for name, column in self.columns.items()} if row < self.rows else {}
         return {"from": row, "stride": self.stride, "columns": columns}
+
+
+def numbers(row: Mapping[str, Any]) -> dict[str, float | None]:
+    """The values of a row that are numbers, or None; shortened."""
+    return {name: _short(value) for name, value in row.items() if value is None or is_number(value)}
 
 
 def is_number(value: Any) -> TypeGuard[int | float]:

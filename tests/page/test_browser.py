@@ -1,19 +1,24 @@
 """The page in a real browser: Debian's Chromium, without a screen. Run by `make test-page`.
 
-What runs do is written by the tests, as a training writes it, so that every step of it can be waited for."""
+Most tests write the files of runs themselves, as a training writes them, so that every step of it can be waited for;
+some watch a training."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from some_pages import add_rows, row, served, write_run, write_status
-from some_runs import trained
+from some_runs import start, trained
 
 from gossamer.page.document import page
 from gossamer.page.folder import Folder
@@ -118,6 +123,62 @@ def test_a_run_appears_and_moves(browser: Browser, tmp_path: Path) -> None:
         browser.shows("second 0.5", ".chart .keys")
         write_status(tmp_path / "second", row=row(777))  # newer than any row of metrics
         browser.shows("777 of 1k", "tr[data-run=second]")
+        assert browser.errors() == []
+
+
+TRAIN = ("--env", "catch", "--num-envs", 2, "--rollout-length", 5, "--threads", 1, "--run-dir")
+
+
+@contextmanager
+def training(architecture: str, directory: Path, *words: str | Path) -> Iterator[subprocess.Popen[str]]:
+    """`gossamer train` in a process of its own, which is killed if it has not ended."""
+    with start("train", architecture, *TRAIN, directory, *words) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+            process.communicate(timeout=PATIENCE)
+
+
+def test_a_training_is_watched_from_its_start_to_its_end(browser: Browser, tmp_path: Path) -> None:
+    with served(tmp_path) as server:
+        browser.open(at(server))
+        browser.shows("No runs here yet")
+        with training("gala", tmp_path / "run", "--learners", "2", "--steps", "10000000") as process:
+            browser.shows("running", ".chip")  # of the only run, which is opened
+            browser.wait(lambda: browser.js("rowsOf('run')?.steps?.length ?? 0") > 2, "rows")
+            before = browser.text(".tile b")
+            browser.wait(lambda: browser.text(".tile b") != before, "it moves")
+            assert "nothing recorded" not in browser.text("#panel")
+            browser.driver.find_element(By.ID, "tab-gossip").click()
+            browser.wait(lambda: browser.js("document.querySelectorAll('svg.graph .edge').length") == 2, "two edges")
+            process.terminate()
+            browser.shows("interrupted", ".chip")
+        (steps,) = browser.js("rowsOf('run').steps.slice(-1)")
+        assert steps == json.loads((tmp_path / "run" / "result.json").read_text())["steps"]
+        assert browser.errors() == []
+
+
+def processes_below(parent: int) -> Iterator[tuple[int, str]]:
+    """Every process that this one has started, directly or not: its number, and its command line."""
+    for child in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
+        with suppress(OSError):
+            yield int(child), Path(f"/proc/{child}/cmdline").read_text()
+            yield from processes_below(int(child))
+
+
+def test_a_host_of_a_training_that_is_killed_is_away_until_it_comes_back(browser: Browser, tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed (the extra `ray`)")
+    words = ("--hosts", "2", "--learners", "1", "--steps", "10000000", "--cluster", "local")
+    with served(tmp_path) as server, training("pala", tmp_path / "run", *words) as process:
+        browser.open(at(server, "#/run/run/hosts"))
+        browser.wait(lambda: browser.js("document.querySelectorAll('.host .chip.up').length") == 2, "two are up")
+        hosts = [number for number, line in processes_below(process.pid) if line.startswith("ray::HostProcess")]
+        assert len(hosts) == 2
+        os.kill(hosts[0], signal.SIGKILL)
+        browser.wait(lambda: browser.js("document.querySelectorAll('.host.away').length") == 1, "one is away")
+        browser.wait(lambda: browser.js("document.querySelectorAll('.host .chip.up').length") == 2, "both are up")
+        assert "until now" not in browser.text("#panel")
         assert browser.errors() == []
 
 
@@ -321,6 +382,23 @@ def test_everything_can_be_reached_by_keyboard(browser: Browser, tmp_path: Path)
         browser.shows("at 10", ".chart .keys")
         browser.press(Keys.ARROW_RIGHT)
         browser.shows("at 20", ".chart .keys")
+        browser.press("+")  # half of 10 to 500, about 20: 20 - 10 / 2 to 20 + 480 / 2
+
+        def shown() -> str:
+            label: str = browser.js("document.activeElement.ariaLabel")
+            return label.split(" over steps")[1].split(":")[0]
+
+        browser.wait(lambda: shown() == " 15 to 260", "it is zoomed")
+        browser.press(Keys.END)  # the range follows the cursor to 500
+        browser.shows("at 500", ".chart .keys")
+        browser.wait(lambda: shown() == " 255 to 500", "it has moved")
+        add_rows(tmp_path / "run", 510, 520)
+        browser.wait(lambda: browser.js("rowsOf('run').steps.length") == 52, "two more rows")
+        assert shown() == " 255 to 500"
+        browser.press("-")
+        browser.wait(lambda: shown() == " 10 to 500", "twice as much")
+        browser.press(Keys.ESCAPE)
+        browser.wait(lambda: shown() == "", "all")
         browser.js("document.querySelector('.help').focus()")
         browser.wait(lambda: browser.js("!document.getElementById('tip').hidden"), "the explanation")
         browser.press(Keys.ESCAPE)

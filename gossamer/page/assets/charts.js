@@ -2,6 +2,7 @@
 // Charts: lines over steps, frames or seconds, drawn by uPlot. One widget is {node, update, destroy}.
 
 const view = { x: "steps", smoothing: 0, plots: new Set() };
+const ZOOM = { "+": 0.5, "=": 0.5, "-": 2 }; // key -> factor of the range that is shown
 const X_AXES = { steps: "steps", frames: "frames", seconds: "time" };
 
 /** Exponential mean that begins without a bias. */
@@ -111,6 +112,7 @@ function chart({ name, text, unit = "", lines, log = false, height = 190, least 
       ],
       hooks: {
         setCursor: [(self) => key(self.cursor.idx ?? null)],
+        setScale: [(self, name) => name === "x" && describe(self.scales.x)],
         setSelect: [
           (self) => {
             zoomed = zoomed || self.select.width > 0;
@@ -176,14 +178,16 @@ function chart({ name, text, unit = "", lines, log = false, height = 190, least 
       view.plots.add(api);
     }
     if (!isNumber(u.cursor.idx) || u.cursor.left < 0) key(null);
-    plot.setAttribute(
-      "aria-label",
-      `${name} over ${X_AXES[view.x]}: ${found
-        .filter((line) => !line.dots)
-        .slice(0, 6)
-        .map((line) => `${line.label} ${number(last(line.y))} ${unit}`)
-        .join(", ")}. Arrow keys move along the curve.`,
-    );
+    describe(u.scales.x);
+  }
+
+  /** For a screen reader. */
+  function describe({ min, max }) {
+    const range = zoomed ? ` ${number(min)} to ${number(max)}` : "";
+    const newest = shown.filter((line) => !line.dots && !line.faint).slice(0, 6);
+    const values = newest.map((line) => `${line.label} ${number(last(line.y))} ${unit}`).join(", ");
+    const keys = "Arrow keys move along the curve, + and - zoom, Escape shows all.";
+    plot.setAttribute("aria-label", `${name} over ${X_AXES[view.x]}${range}: ${values}. ${keys}`);
   }
 
   function destroy() {
@@ -195,20 +199,47 @@ function chart({ name, text, unit = "", lines, log = false, height = 190, least 
   }
 
   plot.addEventListener("keydown", (event) => {
-    const move = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity, Escape: NaN }[event.key];
-    if (!u || move === undefined) return;
+    const move = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity }[event.key];
+    if (!u || event.ctrlKey || event.metaKey) return;
+    if (move !== undefined) along(move);
+    else if (event.key in ZOOM) zoom(ZOOM[event.key]);
+    else if (event.key === "Escape") showAll();
+    else return;
     event.preventDefault();
-    if (Number.isNaN(move)) {
-      zoomed = false;
-      u.setCursor({ left: -10, top: -10 });
-      update();
-      return;
-    }
-    const count = u.data[0].length,
-      step = Math.max(1, Math.round(count / 100));
-    const at = Math.max(0, Math.min(count - 1, (u.cursor.idx ?? count - 1) + step * move));
-    u.setCursor({ left: u.valToPos(u.data[0][at], "x"), top: 10 });
   });
+
+  /** Move the cursor by about a hundredth of the points that are shown; at their edge, move the range. */
+  function along(move) {
+    const x = u.data[0],
+      [from, to] = u.series[0].idxs;
+    const step = Math.max(1, Math.round((to - from) / 100));
+    const at = Math.max(0, Math.min(x.length - 1, (u.cursor.idx ?? x.length - 1) + step * move));
+    const { min, max } = u.scales.x,
+      shift = Math.max(0, x[at] - max) - Math.max(0, min - x[at]);
+    if (shift) u.setScale("x", { min: min + shift, max: max + shift });
+    u.setCursor({ left: u.valToPos(x[at], "x"), top: 10 });
+  }
+
+  /** Zoom about the cursor, or about the newest point. */
+  function zoom(factor) {
+    const x = u.data[0],
+      { min, max } = u.scales.x;
+    const centre = isNumber(u.cursor.idx) ? x[u.cursor.idx] : x[x.length - 1];
+    const low = Math.max(x[0], centre - (centre - min) * factor),
+      high = Math.min(x[x.length - 1], centre + (max - centre) * factor);
+    if (low === x[0] && high === x[x.length - 1]) return showAll();
+    if (high > low) {
+      zoomed = true;
+      u.setScale("x", { min: low, max: high });
+      u.setCursor({ left: u.valToPos(centre, "x"), top: 10 });
+    }
+  }
+
+  function showAll() {
+    zoomed = false;
+    u.setCursor({ left: -10, top: -10 });
+    update();
+  }
 
   const watcher = new ResizeObserver(() => {
     if (u && plot.clientWidth) u.setSize({ width: plot.clientWidth, height });
@@ -256,6 +287,6 @@ function controls(changed) {
       }),
       weight,
     ),
-    h("span", { class: "sub" }, "drag: zoom · double click: all"),
+    h("span", { class: "sub" }, "drag, + or −: zoom · double click, Escape: all"),
   );
 }
