@@ -12,17 +12,14 @@ import json
 import os
 import sys
 import threading
-from contextlib import suppress
 
-from gossamer.processes import cores
-
-NICENESS = 10  # about a tenth of the share of a process of normal priority
+from gossamer.processes import give_way
 
 
 def main() -> None:
     """Evaluate, and print the result."""
     threading.Thread(target=_end_with_the_run, daemon=True).start()
-    _give_way()
+    give_way()
     import torch
 
     from gossamer.evaluation.evaluate import evaluate
@@ -33,18 +30,6 @@ def main() -> None:
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what an environment prints is no result
         result = evaluate(**json.loads(sys.argv[1]), device="cpu", env_workers=1, write=False)
         print(to_json(result.to_dict()), file=lines)
-
-
-def _give_way() -> None:
-    """Run where a core is idle, or take about a tenth of the only core. On several cores, a thread of the run that
-    wakes might have to wait until the slice of this process ends, and the others for that thread at their next barrier:
-    with `nice` 10, PAAC trained at a quarter of its speed. Linux compares priorities within a session only
-    (`sched_autogroup_enabled`): this process must be in the run's."""
-    with suppress(AttributeError, OSError):  # not Linux, or not allowed
-        if cores() > 1:
-            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-            return
-    os.nice(NICENESS)
 
 
 def _end_with_the_run() -> None:

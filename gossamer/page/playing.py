@@ -26,12 +26,12 @@ from gossamer.evaluation.video import STEPS_A_SECOND
 from gossamer.memory import reset
 from gossamer.page.pictures import action, observation, picture
 from gossamer.policy import Replica
+from gossamer.processes import give_way
 from gossamer.storage.checkpoint import Checkpoint, Store
 from gossamer.storage.contents import CHECKPOINTS
 from gossamer.storage.directory import load_config
 from gossamer.storage.files import to_json
 
-NICE = 15  # the lowest priority is 19
 LOOK_SECONDS = 2.0  # between two looks for a newer checkpoint
 PAUSE_SECONDS = 0.7  # between two games
 FOR_USERS = (UserError, MissingExtra, UnknownEnv, UnsupportedSpace)  # errors that say what to do
@@ -91,7 +91,7 @@ def play(directory: Path) -> Iterator[tuple[dict[str, Any], float]]:
     """Play without end: what happens, and how many seconds to show it."""
     store, checkpoint, looked = Store(directory / CHECKPOINTS), None, float("-inf")
     game, policy = Game(load_config(directory, lambda text: None)), None
-    os.nice(NICE)  # from here on: what was loaded until now had to be waited for
+    give_way()  # from here on: what was loaded until now had to be waited for
     while True:
         if time.monotonic() - looked >= LOOK_SECONDS:
             looked, found = time.monotonic(), _newest(store)

@@ -33,11 +33,11 @@ def moments(directory: Path, count: int) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def _no_nice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(playing.os, "nice", lambda by: 0)  # of this process, which goes on with other tests
+def _no_priority(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(playing, "give_way", lambda: None)  # this process, which goes on with other tests
 
 
-@pytest.mark.usefixtures("_no_nice")
+@pytest.mark.usefixtures("_no_priority")
 def test_games_are_played_one_after_the_other(tmp_path: Path) -> None:
     run = trained(tmp_path / "run")
     found = moments(run.directory, 20)
@@ -54,7 +54,7 @@ def test_games_are_played_one_after_the_other(tmp_path: Path) -> None:
     assert 0 <= choice["taken"] < len(choice["probabilities"]) == 3
 
 
-@pytest.mark.usefixtures("_no_nice")
+@pytest.mark.usefixtures("_no_priority")
 def test_a_newer_checkpoint_is_taken_and_none_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(playing, "LOOK_SECONDS", 0.0)
     run = trained(tmp_path / "run")
@@ -69,7 +69,7 @@ def test_a_newer_checkpoint_is_taken_and_none_is_waited_for(tmp_path: Path, monk
     assert next(game)[0]["trained"] == 80
 
 
-@pytest.mark.usefixtures("_no_nice")
+@pytest.mark.usefixtures("_no_priority")
 def test_a_checkpoint_outside_of_the_run_is_refused(tmp_path: Path) -> None:
     run, other = trained(tmp_path / "run"), trained(tmp_path / "other", seed=2)
     (run.directory / "checkpoints").rename(run.directory / "old")
