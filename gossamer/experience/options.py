@@ -75,8 +75,8 @@ def arguments(options: QueueOptions, task: Task) -> dict[str, Any]:
 def check(options: QueueOptions, algorithm: Algorithm) -> None:
     """Raise `UserError` if the options contradict each other, or if the algorithm is on-policy."""
     envs, depth, groups = options.num_envs, options.depth, options.learners * max(1, options.actors)
-    name = f"--actors {max(1, options.actors)}"
-    name = name if options.learners == 1 else f"--learners {options.learners} x {name}"
+    counts = {"--learners": options.learners, "--actors": options.actors}
+    name = " x ".join(f"{flag} {count}" for flag, count in counts.items() if count > 1)
     if envs < groups:
         raise UserError(f"--num-envs {envs}: fewer environments than {name}; each actor needs one or more")
     if envs % groups:

@@ -464,8 +464,9 @@ def test_the_result_tells_how_old_policies_were(tmp_path: Path) -> None:
     ("given", "what"),
     [
         ({"num_envs": 2, "actors": 3}, "--num-envs 2: fewer environments than --actors 3"),
-        ({"num_envs": 3, "learners": 2}, "--num-envs 3: must be a multiple of --learners 2 x --actors 1:"),
+        ({"num_envs": 3, "learners": 2}, "--num-envs 3: must be a multiple of --learners 2:"),
         ({"num_envs": 10, "actors": 4}, "--num-envs 10: must be a multiple of --actors 4"),
+        ({"num_envs": 9, "learners": 2, "actors": 4}, "--num-envs 9: must be a multiple of --learners 2 x --actors 4"),
         ({"reuse": 3, "depth": 3}, r"--reuse 3: needs --depth 4 or more \(now 3\)"),
         ({"replay_share": 1.0}, "--replay-share 1.0: must be below 1"),
         ({"replay_share": -0.1}, "--replay-share -0.1: must be at least 0"),
