@@ -119,6 +119,8 @@ def load_config(directory: Path, note: Callable[[str], None] | None = None) -> C
         return config
     except (FileNotFoundError, NotADirectoryError) as error:
         raise UserError(f"{directory}: not a run directory (no {CONFIG})") from error
+    except OSError as error:
+        raise UserError(f"{file}: cannot be read ({error.strerror})") from error
     except UserError as error:
         raise UserError(f"{file}: {error}") from error
     except (ValueError, TypeError, KeyError, AttributeError) as error:

@@ -50,7 +50,7 @@ class RunRecord:
 
     @cached_property
     def config(self) -> Config:
-        """All options. Raises `UserError` where `config.json` is missing or damaged."""
+        """All options. Raises `UserError` where `config.json` is missing, damaged or cannot be read."""
         return load_config(self.directory, lambda text: None)
 
     @cached_property
@@ -138,7 +138,8 @@ def _parsed(file: Path, lines: list[str]) -> list[Row]:
 
 
 def _lines(file: Path, tail: int | None = None) -> list[str]:
-    """The complete lines of a file, or of its last `tail` bytes; none where it is missing."""
+    """The complete lines of a file, or of its last `tail` bytes; none where it is missing. Raises `UserError` where it
+    cannot be read."""
     try:
         with open(file, "rb") as content:
             start = max(0, content.seek(0, os.SEEK_END) - tail) if tail else 0
@@ -146,5 +147,7 @@ def _lines(file: Path, tail: int | None = None) -> list[str]:
             lines = content.read().decode(errors="replace").splitlines(keepends=True)
     except FileNotFoundError:
         return []
+    except OSError as error:
+        raise UserError(f"{file}: cannot be read ({error.strerror})") from error
     whole = lines[1:] if start else lines  # the first one may be cut off
     return [line.rstrip("\n") for line in whole if line.endswith("\n") and line.strip()]

@@ -76,10 +76,15 @@ def is_finished(directory: Path) -> bool:
     """Whether the run has ended as planned, with its last evaluation if it was to be evaluated."""
     record = RunRecord(directory)
     try:
-        evaluated = not flat(record.config)["eval_every"] or "evaluations" in (record.result or {})
-        return record.state == "ended" and evaluated
+        return record.state == "ended" and (not flat(record.config)["eval_every"] or _evaluated(record))
     except UserError:
         return False
+
+
+def _evaluated(record: RunRecord) -> bool:
+    """Whether its last evaluation has ended; a signal, or the end of its process, may have come during it."""
+    found = (record.result or {}).get("evaluations")
+    return isinstance(found, dict) and not found.get("left_out")
 
 
 def start(run: PlannedRun, folder: Path, share: int, shares: int) -> Job:
@@ -105,7 +110,7 @@ def command(run: PlannedRun, directory: Path) -> list[str]:
     """What trains a run: from its last checkpoint where there is one."""
     program = python("gossamer.cli")
     if any(directory.glob(f"{CHECKPOINTS}/step_*")):
-        return [*program, "resume", str(directory), *resuming(run)]
+        return [*program, "resume", str(directory), *resuming(run, RunRecord(directory).last_row.get("seconds", 0.0))]
     return [*program, "train", *words_of(run), "--run-dir", str(directory), "--overwrite"]
 
 

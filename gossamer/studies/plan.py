@@ -24,6 +24,7 @@ from gossamer.training.experiment import check_run, probe
 PROG = "gossamer study"
 LONGEST = 200  # characters of the name of a directory
 CLUSTER = "--cluster"
+LEAST_SECONDS = 1e-3  # that a run whose time has passed may go on: it has ended at once
 OWN = ("--env", "--seed", "--run-dir", "--overwrite")  # a study gives each run its own
 
 
@@ -162,9 +163,12 @@ def check(runs: Sequence[PlannedRun]) -> None:
             raise UserError(f"{run.label} on {run.env}: {error}") from error
 
 
-def resuming(run: PlannedRun) -> list[str]:
-    """The words after `gossamer resume DIRECTORY`: the options of a call, which a run does not store."""
-    given = composed(run).command
+def resuming(run: PlannedRun, seconds: float) -> list[str]:
+    """The words after `gossamer resume DIRECTORY` of a run that has trained for so many seconds: the options of a call,
+    which a run does not store. `--max-seconds` is for the whole run."""
+    given = dict(composed(run).command)
+    if given["max_seconds"] is not None:
+        given["max_seconds"] = max(LEAST_SECONDS, given["max_seconds"] - seconds)
     plain = {name: given[name] for name, each in declared(Control).items() if given[name] != each.default}
     return [word for name, value in plain.items() for word in (flag(name), str(value))]
 

@@ -158,7 +158,7 @@ class Conductor:
             share = min(set(range(self._shares)) - {job.share for job in self._running})
             try:
                 job = jobs.start(run, self._folder, share, self._shares)
-            except OSError as error:
+            except (OSError, UserError) as error:
                 self._take(jobs.ended(run, directory, "failed", f"cannot be started: {error}"))
                 continue
             self._running.append(job)

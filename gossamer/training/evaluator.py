@@ -76,6 +76,7 @@ class Evaluator:
         """`command`: the words of a process that prints an `Evaluation` as JSON. `every`: 0 for never. `done`: steps
         of the last evaluation. `failed` is called with the error of an evaluation, by another thread."""
         self.rows, self.failures = list[Row](), 0
+        self.left_out = False  # whether the last one is missing, as a signal came during it
         self._command, self._store, self._every, self._told = command, store, every, failed
         self._next = _multiple_after(done, every) if every else math.inf
         self._finished = SimpleQueue[Row]()
@@ -128,10 +129,11 @@ class Evaluator:
             self._thread.join()
 
     def to_dict(self) -> dict[str, Any]:
-        """For `result.json`: the last evaluation, the best one, and how many failed."""
+        """For `result.json`: the last evaluation, the best one, how many failed, and whether the last was left out."""
         rows = [{name: value for name, value in row.items() if name != "returns"} for row in self.rows]
         best = max(rows, key=lambda row: float(row["mean_return"]), default=None)
-        return {"last": rows[-1] if rows else None, "best": best, "failures": self.failures}
+        last = rows[-1] if rows else None
+        return {"last": last, "best": best, "failures": self.failures, "left_out": self.left_out}
 
     def _evaluate(self, checkpoint: Checkpoint, seconds: float) -> None:
         try:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,6 +73,7 @@ class RunObserver:
         if self.together:
             self._barrier.begin(save=False)
         self._began = self._written = self._status_written = self._kept = self.now()
+        self._unwritten = False  # whether there is a report that `status.json` lacks
         self._kept_steps = self.progress.steps
         self._lock = threading.Lock()  # workers are threads
         self._away: dict[str, float] = {}  # worker -> since when
@@ -121,7 +123,30 @@ class RunObserver:
                     self.write()
                 elif self.now() - self._status_written >= STATUS_SECONDS:
                     self._write_status()
+                else:
+                    self._unwritten = True
                 self.display.tick()
+
+    @contextmanager
+    def status_kept(self) -> Iterator[None]:
+        """Meanwhile a report is in `status.json` after `STATUS_SECONDS` at most, also the last one of several at once.
+        A run that has not reported yet has a status, too."""
+        ended = threading.Event()
+
+        def look() -> None:
+            while not ended.wait(STATUS_SECONDS):
+                with self._lock, suppress(OSError):  # the next report raises it in its worker
+                    if self._unwritten:
+                        self._write_status()
+
+        self._write_status()
+        thread = threading.Thread(target=look, name="status", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
 
     def note(self, text: str) -> None:
         """Write a message to the log and to the display."""
@@ -160,7 +185,7 @@ class RunObserver:
         self._write_status()
 
     def _write_status(self) -> None:
-        self._status_written = self.now()
+        self._status_written, self._unwritten = self.now(), False
         self.recorder.write_status(status(self.progress, self.hosts, self.consensus))
 
     def take_evaluations(self) -> int:

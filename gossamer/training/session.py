@@ -130,7 +130,7 @@ class Session:
     def _train(self, launch: Launcher) -> None:
         observer = self.observer
         try:
-            with observer.display, launcher_log(observer.note):
+            with observer.display, launcher_log(observer.note), observer.status_kept():
                 launch(self.wired, observer)
                 if observer.interrupted:
                     self.evaluator.stop()
@@ -185,6 +185,7 @@ class Session:
                 self.evaluator.finish(self.observer.store.get("last"), seconds)
         except Abandoned:
             self.log("the last evaluation was left out: a signal came during it")
+            self.evaluator.left_out = True
             self.evaluator.stop()
         if self.observer.take_evaluations():
             self.observer.display.note(f"evaluated {evaluation(self.progress)}")

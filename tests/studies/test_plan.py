@@ -47,14 +47,20 @@ def test_a_users_own_architecture_is_no_label(tmp_path: Path) -> None:
 
 def test_a_run_goes_on_with_the_options_of_a_call_only(tmp_path: Path) -> None:
     run, *_ = design(tmp_path, "paac --stop-at-return 0.5 --num-envs 2", cluster="local").runs()
-    assert resuming(run) == ["--stop-at-return", "0.5", "--cluster", "local"]
+    assert resuming(run, 0.0) == ["--stop-at-return", "0.5", "--cluster", "local"]
+
+
+@pytest.mark.parametrize(("trained", "left"), [(0.0, 60.0), (45.5, 14.5), (61.0, 0.001)])
+def test_the_time_of_a_run_is_that_of_all_its_sessions(tmp_path: Path, trained: float, left: float) -> None:
+    run, *_ = design(tmp_path, "paac --max-seconds 60").runs()
+    assert resuming(run, trained) == ["--max-seconds", str(left)]
 
 
 @pytest.mark.parametrize("given", [{"compositions": ["paac --page"]}, {"options": ("--page",)}])
 def test_a_page_of_a_run_needs_no_port(tmp_path: Path, given: dict[str, Any]) -> None:
     run, *_ = design(tmp_path, **{"compositions": ["paac"], **given}).runs()
     check([run])
-    assert resuming(run) == ["--page", "6006"]
+    assert resuming(run, 0.0) == ["--page", "6006"]
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from some_runs import trained
 import gossamer
 from gossamer import cli, commands
 from gossamer.errors import UserError
+from gossamer.storage import studies
 from gossamer.storage.lock import held
 from gossamer.storage.studies import PlannedRun
 from gossamer.studies import jobs, study
@@ -220,6 +221,29 @@ def test_a_run_with_a_checkpoint_is_resumed_and_another_one_begins(tmp_path: Pat
     assert words == ["resume", str(directory), "--stop-at-return", "0.5"]
 
 
+def test_the_time_of_a_run_that_goes_on_is_what_is_left_of_it(tmp_path: Path) -> None:
+    run, *_ = design(tmp_path, options=("--max-seconds", "60")).runs()
+    directory = tmp_path / run.directory
+    (directory / "checkpoints" / "step_000000000080").mkdir(parents=True)
+    (directory / "metrics.jsonl").write_text('{"steps": 80, "seconds": 20.0}\n')
+    assert jobs.command(run, directory)[4:] == ["resume", str(directory), "--max-seconds", "40.0"]
+
+
+@pytest.mark.parametrize("name", ["config.json", "metrics.jsonl", "result.json"])
+def test_a_run_that_cannot_be_read_fails_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    directory = trained(tmp_path / "paac/catch/seed-1").directory
+    studies.write(tmp_path, [PlannedRun("paac/catch/seed-1", "paac", "catch", 1, "paac --env catch --seed 1")])
+    (directory / name).unlink()
+    (directory / name).mkdir()  # for a file that cannot be read: root can read every file
+    standing_in(monkeypatch, tmp_path, fails=lambda run: False)
+    (tmp_path / "go").touch()
+    ended = conducted(Design(("paac",), ("catch",), (1, 2), tmp_path), shown()[0]).outcomes
+    assert [outcome.status for outcome in ended] == ["failed", "finished"]
+    assert ended[0].reason
+
+
 def test_each_run_has_its_share_of_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     pinned: list[Any] = []
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2, 3, 4})
@@ -234,8 +258,11 @@ def test_a_run_that_was_killed_during_its_last_evaluation_is_not_finished(tmp_pa
     directory = trained(tmp_path / "run", eval_every=40, eval_episodes=1).directory
     assert jobs.is_finished(directory)
     result = json.loads((directory / "result.json").read_text())
-    del result["evaluations"]  # which stands in it only after the last evaluation
+    evaluations = result.pop("evaluations")  # which stands in it only after the last evaluation
     (directory / "result.json").write_text(json.dumps(result))
+    assert not jobs.is_finished(directory)
+    left_out = result | {"evaluations": evaluations | {"left_out": True}}
+    (directory / "result.json").write_text(json.dumps(left_out))
     assert not jobs.is_finished(directory)
 
 

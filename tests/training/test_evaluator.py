@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from some_parts import differences
-from some_runs import checkpoint, result, trained
+from some_runs import checkpoint, result, start, trained
 from some_sinks import wait
 
 import gossamer
@@ -19,6 +20,7 @@ from gossamer.errors import UserError
 from gossamer.storage.checkpoint import Checkpoint, Store
 from gossamer.storage.contents import survey
 from gossamer.storage.runs import RunRecord
+from gossamer.studies.jobs import is_finished
 from gossamer.training.evaluator import Evaluator
 
 PLAYED = {
@@ -200,6 +202,21 @@ def test_a_resumed_run_makes_up_for_an_evaluation_that_was_lost(tmp_path: Path) 
     assert [row["returns"] for row in RunRecord(run.directory).evaluations] == [kept["returns"]]
 
 
+def test_a_last_evaluation_that_a_signal_ends_is_made_up_for(tmp_path: Path) -> None:
+    run, few = tmp_path / "run", ("--num-envs", 2, "--rollout-length", 4, "--steps", 80, "--threads", 1)
+    words = ("paac", "--env", "catch", *few, "--eval-every", 40, "--eval-episodes", 100_000, "--run-dir", run)
+    process = start("train", *words)
+    wait(lambda: (run / "run.log").exists() and "waiting for the evaluation" in (run / "run.log").read_text())
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    left = result(run)["evaluations"]
+    assert (process.returncode, left["last"], left["left_out"], left["failures"]) == (0, None, True, 0)
+    assert not is_finished(run)  # of a study
+    done = gossamer.resume(run, eval_episodes=1).result["evaluations"]
+    assert (done["last"]["steps"], done["left_out"]) == (80, False)
+    assert is_finished(run)
+
+
 def test_checkpoints_for_evaluations_change_nothing_of_what_is_learned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,7 +231,7 @@ def test_training_goes_on_if_evaluations_fail(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(sys, "executable", "/bin/false")
     run = trained(tmp_path / "run", eval_every=80)
     assert run.result["ended"] == "all steps done"
-    assert run.result["evaluations"] == {"last": None, "best": None, "failures": 1}
+    assert run.result["evaluations"] == {"last": None, "best": None, "failures": 1, "left_out": False}
     (event,) = run.result["events"]
     assert (event["kind"], event["error"]) == ("evaluation_failed", "evaluation at step 80 failed: exit code 1")
     assert "evaluation at step 80 failed: exit code 1; training goes on" in (run.directory / "run.log").read_text()

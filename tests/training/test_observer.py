@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from some_sinks import wait
 
 from gossamer.runtime import Answer, Stage
 from gossamer.storage.checkpoint import Store
 from gossamer.task import Activity, Episode, Note, Recovered, Report
 from gossamer.training.display import ProgressDisplay
-from gossamer.training.observer import FENCE_SECONDS, RunObserver
+from gossamer.training.observer import FENCE_SECONDS, STATUS_SECONDS, RunObserver
 from gossamer.training.progress import Progress
 from gossamer.training.recorder import Recorder
 
@@ -65,6 +67,21 @@ class Kept:
     def workers(self) -> dict[str, Any]:
         found: dict[str, Any] = self.observer.store.get("last").load()["workers"]
         return found
+
+
+def test_the_last_of_several_reports_at_once_is_in_the_status(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, services=("s",))
+    with kept.observer.status_kept():
+        assert kept.status()["row"]["steps"] == 0  # before the first report
+        kept.time += 0.6
+        kept.act(steps=1)
+        assert kept.status()["row"]["steps"] == 1
+        for _ in range(3):
+            kept.act(steps=1)  # at the same time; nothing is reported after that
+        wait(lambda: kept.status()["row"]["steps"] == 4)
+        (tmp_path / "status.json").unlink()
+        time.sleep(2 * STATUS_SECONDS)
+        assert not (tmp_path / "status.json").exists()  # nothing new, so nothing is written
 
 
 def test_rows_are_two_seconds_apart(tmp_path: Path) -> None:
