@@ -87,7 +87,7 @@ class TrainedPolicy:
         new = _flags("episode_start", episode_start, size)
         action, memory = self._answer(self._rows(observation, action_masks, number), memory, new, deterministic)
         after = tuple(each.cpu().numpy() for each in memory.values())
-        return self._given(action, number), after or None
+        return np.asarray(self._given(action, number)), after or None  # also of a single choice, as SB3's models do
 
     def _restored(self, state: tuple[Array, ...] | None, size: int) -> Tree:
         """The recurrent state [B, H] that the caller kept; zeros without one."""

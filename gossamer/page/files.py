@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,9 @@ def open_file(path: Path) -> int | None:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
-    if stat.S_ISREG(os.fstat(handle).st_mode):
-        return handle
+    with suppress(OSError):
+        if stat.S_ISREG(os.fstat(handle).st_mode):
+            return handle
     os.close(handle)
     return None
 
@@ -46,6 +48,8 @@ class Lines:
         try:
             self._look(os.fstat(handle), os.pread(handle, HEAD, 0))
             found = os.pread(handle, size, self._offset)
+        except OSError:  # of a network file system, say: the next look may succeed
+            return []
         finally:
             os.close(handle)
         self.behind = len(found) == size
@@ -94,7 +98,11 @@ class Document:
             seen = (0, 0, 0)
         if seen == self._seen:
             return False
-        self._seen, self.content = seen, self._load() if 0 < seen[2] <= MOST else {}
+        try:
+            self.content = self._load() if 0 < seen[2] <= MOST else {}
+        except OSError:  # of a network file system, say: the next look may succeed
+            return False
+        self._seen = seen
         return True
 
     @property

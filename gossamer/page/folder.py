@@ -46,11 +46,12 @@ class Folder:
             self._watchers += 1
             for key in keys:
                 self._opened[key] = self._opened.get(key, 0) + 1
-            self._look()
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._follow, name="page reader", daemon=True)
-                self._thread.start()
         try:
+            with self.changed:
+                self._look()
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._follow, name="page reader", daemon=True)
+                    self._thread.start()
             yield
         finally:
             with self.changed:
@@ -71,10 +72,12 @@ class Folder:
         """Body of the reading thread: it ends when no browser is connected."""
         with self.changed:
             looks = itertools.count(1)
-            while self._watchers and not self.closed:
-                self.changed.wait_for(lambda: self.closed or not self._watchers, timeout=POLL_SECONDS)
-                self._look(0 if self.closed else next(looks))
-            self._thread = None
+            try:
+                while self._watchers and not self.closed:
+                    self.changed.wait_for(lambda: self.closed or not self._watchers, timeout=POLL_SECONDS)
+                    self._look(0 if self.closed else next(looks))
+            finally:
+                self._thread = None  # also after an error: the next browser has another one started
 
     def read_all(self) -> None:
         """Read everything that is there."""

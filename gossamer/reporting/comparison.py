@@ -167,28 +167,9 @@ def _machines(runs: Sequence[LoadedRun]) -> Iterator[str]:
 
 def machines(runs: Sequence[LoadedRun]) -> list[str]:
     """The kinds of machine that trained these runs."""
-    return sorted(set(map(machine, runs)))
-
-
-def machine(run: LoadedRun) -> str:
-    """The kinds of machine that trained a run, as one text."""
-    hosts: Mapping[str, Mapping[str, Any]] = run.result.get("hosts") or {"": run.result.get("machine", {})}
-    return "; with ".join(sorted({_machine(host) for host in hosts.values()}))
-
-
-def _machine(found: Mapping[str, Any]) -> str:
-    """`found`: a `HostInfo`, or the machine that the run was started on: older runs know no more."""
-    gpu = f", {found['gpu']}" if found.get("gpu") else ""
-    parts = f"{found.get('processor', 'unknown processor')}, {found.get('cores', '?')} cores{gpu}"
-    computed = f", {found['precision']} on {found['device']}" if {"precision", "device"} <= found.keys() else ""
-    return f"{parts}, torch {found.get('torch', 'unknown')}{computed}"
+    return sorted({run.machine for run in runs})
 
 
 def versions(runs: Sequence[LoadedRun]) -> list[str]:
     """The versions of Gossamer that trained them."""
-    return sorted(set(map(version, runs)))
-
-
-def version(run: LoadedRun) -> str:
-    """The version of Gossamer that trained a run."""
-    return str(run.result.get("version", "unknown"))
+    return sorted({run.version for run in runs})

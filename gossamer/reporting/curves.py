@@ -46,9 +46,18 @@ class Curve:
 
 
 def of_run(record: RunRecord) -> Curve:
-    """The curve of a run: from `episodes.csv`, or from `metrics.jsonl` where an older version wrote no episodes. Raises
-    `UserError` where the file is damaged."""
-    return of_episodes(record.episodes) if record.episodes else of_rows(record.rows)
+    """The curve of a run: from `episodes.csv`, or from `metrics.jsonl` where an older version wrote no episodes, or
+    not those before a resume. Raises `UserError` where the file is damaged."""
+    return of_episodes(record.episodes) if record.episodes and not begins_late(record) else of_rows(record.rows)
+
+
+def begins_late(record: RunRecord) -> bool:
+    """Whether `episodes.csv` lacks the first episodes, as of a run that was begun by a version without this file."""
+    logged, ended = len(record.episodes), (record.result or {}).get("episodes")
+    if not logged or not ended or logged == ended:
+        return False
+    before = [row.get("episodes", 0) for row in record.rows if row["steps"] < record.episodes[0].steps]
+    return bool(before) and 0 < before[-1] <= ended - logged
 
 
 def of_episodes(episodes: Sequence[EpisodeRow]) -> Curve:

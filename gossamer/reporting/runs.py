@@ -15,7 +15,7 @@ import numpy as np
 from gossamer.config.file import flat
 from gossamer.errors import UserError
 from gossamer.evaluation.members import AVERAGE
-from gossamer.reporting.curves import Curve, of_run
+from gossamer.reporting.curves import Curve, begins_late, of_run
 from gossamer.storage.contents import EPISODES, EVALUATIONS, GOSSIP, METRICS, RESULT, damaged, find
 from gossamer.storage.runs import RunRecord
 from gossamer.storage.studies import is_study, read
@@ -63,6 +63,9 @@ class LoadedRun:
     staleness: Counter[int]  # iterations that the sender was behind (< 0: ahead) -> averaged messages; of gossip
     lag: tuple[float, float] | None  # policy lag in optimiser steps, mean and maximum; None: not known
     shares: Mapping[str, float]  # part -> share of the members' time
+    frames_per_step: int  # emulator frames
+    machine: str  # the kinds of machine that trained it
+    version: str  # of Gossamer
 
     @property
     def result(self) -> dict[str, Any]:
@@ -73,11 +76,6 @@ class LoadedRun:
     def steps(self) -> int:
         """Environment steps of the whole run."""
         return self.record.steps
-
-    @property
-    def frames_per_step(self) -> int:
-        """Emulator frames of one step."""
-        return max(1, round(int(self.result.get("frames", self.steps)) / max(1, self.steps)))
 
 
 @dataclass(frozen=True)
@@ -90,13 +88,15 @@ class LeftOut:
 
 def sources(paths: Sequence[Path], labels: Mapping[str, Path]) -> list[Source]:
     """The runs in these folders, each once: those of a study, or all below a folder. `labels` names those below its
-    folders, and adds them. Raises `UserError` for a path where there is no run, and for a folder with two labels."""
+    folders, and adds them; of two labels, that of the folder inside the other one counts. Raises `UserError` for a path
+    where there is no run, and for a folder with two labels."""
     _check_labels(labels)
     found: dict[Path, Source] = {}
     for path in (*paths, *labels.values()):
         for source in _in_folder(path):
             found.setdefault(source.directory.resolve(), source)
-    for label, path in labels.items():
+    deepest_last = sorted(labels.items(), key=lambda each: len(each[1].resolve().parts))
+    for label, path in deepest_last:
         for place, source in found.items():
             if place.is_relative_to(path.resolve()):
                 found[place] = Source(source.directory, label)
@@ -175,7 +175,28 @@ def _load(source: Source) -> LoadedRun:
         staleness=_staleness(source.directory / GOSSIP),
         shares=_shares(record),
         lag=_lag(record),
+        **_origin(record),
     )
+
+
+def _origin(record: RunRecord) -> dict[str, Any]:
+    """What trained a run, and the frames of its steps."""
+    with _reading(record.directory / RESULT):
+        found = record.result or {}
+        hosts: Mapping[str, Mapping[str, Any]] = found.get("hosts") or {"": found.get("machine") or {}}
+        return {
+            "machine": "; with ".join(sorted({_machine(host) for host in hosts.values()})),
+            "version": str(found.get("version", "unknown")),
+            "frames_per_step": max(1, round((found.get("frames") or record.steps) / max(1, record.steps))),
+        }
+
+
+def _machine(found: Mapping[str, Any]) -> str:
+    """`found`: a `HostInfo`, or the machine that the run was started on: older runs know no more."""
+    gpu = f", {found['gpu']}" if found.get("gpu") else ""
+    parts = f"{found.get('processor', 'unknown processor')}, {found.get('cores', '?')} cores{gpu}"
+    computed = f", {found['precision']} on {found['device']}" if {"precision", "device"} <= found.keys() else ""
+    return f"{parts}, torch {found.get('torch', 'unknown')}{computed}"
 
 
 @contextmanager
@@ -196,7 +217,7 @@ def _curve(record: RunRecord) -> Curve:
     if not np.isfinite([made.seconds, made.returns]).all():
         raise UserError(f"{EPISODES if record.episodes else METRICS}: damaged (a number is not finite)")
     ended, logged = (record.result or {}).get("episodes"), len(record.episodes)
-    if (record.directory / EPISODES).exists() and ended is not None and logged != ended:
+    if (record.directory / EPISODES).exists() and logged != ended is not None and not begins_late(record):
         raise UserError(f"{EPISODES}: damaged ({logged:,} of {ended:,} episodes)")
     return made
 

@@ -160,8 +160,8 @@ def _run(method: Method, run: LoadedRun, scores: Scores) -> Entry:
         "ended": run.result["ended"],
         "score": scores.values[run.record.directory],
         "last_mean_return": run.record.mean_return,
-        "machine": compared.machine(run),
-        "version": compared.version(run),
+        "machine": run.machine,
+        "version": run.version,
     }
 
 

@@ -51,8 +51,6 @@ def listed(folders: Iterable[Path]) -> tuple[list[Line], list[str]]:
             found.append(line(directory))
         except UserError as error:
             skipped.append(str(error))
-        except OSError as error:
-            skipped.append(f"{directory}: cannot be read ({error})")
     if not found and not skipped:
         raise UserError(f"{', '.join(map(str, folders))}: no runs here; gossamer train makes one")
     return found, skipped
@@ -73,7 +71,7 @@ def line(directory: Path) -> Line:
     """One run. Raises `UserError` where its files are damaged."""
     record = RunRecord(directory)
     options = flat(record.config)
-    seconds = (record.result or record.last_row).get("seconds", 0.0)
+    seconds = (record.result or record.last_row).get("seconds") or 0.0
     return Line(
         directory=str(directory),
         state=record.state,

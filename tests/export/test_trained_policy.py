@@ -96,6 +96,13 @@ def test_memory_is_kept_until_an_episode_begins(runs: Runs) -> None:
         policy.act(first)
 
 
+def test_predict_gives_an_array_for_a_single_observation_too(runs: Runs) -> None:
+    policy = gossamer.load(runs("Gymnasium id"))
+    action, state = policy.predict(policy.observation_space.sample())
+    assert (action.shape, action.dtype, state) == ((), np.int64, None)
+    assert isinstance(action.item(), int)
+
+
 @pytest.mark.parametrize("kind", ["LSTM", "Dict", "Box, normalised", "masks"])
 def test_predict_is_act_with_the_state_passed(runs: Runs, kind: str) -> None:
     games, acting, predicting = Games(runs(kind), 2, SEED), *(gossamer.load(runs(kind), seed=SEED) for _ in range(2))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 from pathlib import Path
 
@@ -102,3 +104,21 @@ def test_a_document_is_read_when_it_has_changed(tmp_path: Path) -> None:
     file.unlink()
     assert document.read()
     assert document.changed_at == 0
+
+
+def test_an_error_of_the_disk_is_a_look_without_news(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a network file system for a moment."""
+    (tmp_path / "a").write_text("one\n")
+    (tmp_path / "b").write_text('{"x": 1}')
+    lines, document = Lines(tmp_path / "a"), Document(tmp_path / "b")
+
+    def fails(*given: object) -> None:
+        raise OSError(errno.ESTALE, "Stale file handle")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pread", fails)
+        patch.setattr(json, "load", fails)
+        assert lines.read() == []
+        assert (document.read(), document.content) == (False, {})
+    assert lines.read() == ["one"]
+    assert (document.read(), document.content) == (True, {"x": 1})

@@ -16,6 +16,7 @@ import pytest
 import torch
 from some_runs import trained
 
+import gossamer
 from gossamer.data import Action
 from gossamer.observations import Layout, Part
 from gossamer.page import player as player_module
@@ -67,6 +68,9 @@ def test_a_newer_checkpoint_is_taken_and_none_is_waited_for(tmp_path: Path, monk
     assert next(game)[0]["trained"] == 80
     newest.rename(hidden)  # the run has removed it: what is loaded plays on
     assert next(game)[0]["trained"] == 80
+    hidden.rename(newest)
+    gossamer.resume(run.directory, steps=160)
+    assert next(game)[0]["trained"] == 160
 
 
 @pytest.mark.usefixtures("_no_priority")

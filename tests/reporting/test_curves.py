@@ -12,6 +12,7 @@ from some_results import EPISODE, episodes, rising, write_run
 
 import gossamer
 from gossamer.reporting import curves
+from gossamer.reporting.runs import load, sources
 from gossamer.storage.runs import EpisodeRow, RunRecord
 
 
@@ -75,3 +76,14 @@ def test_the_curve_of_a_training_ends_at_its_mean_return(tmp_path: Path) -> None
     assert curve.episodes[-1] == run.result["episodes"] > 100
     assert curve.returns[-1] == pytest.approx(run.result["mean_return"])
     assert curve.steps[-1] <= run.result["steps"]
+
+
+def test_a_log_that_lacks_the_first_episodes_gives_way_to_the_rows(tmp_path: Path) -> None:
+    """As of a run that a version without `episodes.csv` began."""
+    run = write_run(tmp_path / "run", rising(1.0))
+    log = (run / "episodes.csv").read_text().splitlines()
+    (run / "episodes.csv").write_text("\n".join([log[0], *log[101:]]) + "\n")
+    rows = [{"steps": 10 * n, "seconds": 0.5 * n, "episodes": n, "mean_return": n / 300} for n in (50, 100, 200, 300)]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    ((loaded,), left_out) = load(sources([run], {}))
+    assert (loaded.curve.steps.tolist(), left_out) == ([500, 1000, 2000, 3000], [])

@@ -245,9 +245,11 @@ def test_a_report_without_a_finished_run_is_one_line(runs: Path, tmp_path: Path,
     assert not Path("report").exists()
 
 
-def test_no_thresholds_are_those_of_the_runs(runs: Path, tmp_path: Path) -> None:
-    none, left_out = (gossamer.report(runs, out=tmp_path / str(given), threshold=given) for given in ({}, None))
+def test_no_thresholds_are_those_of_the_runs(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", rising(1.0), result={"stop_at_return": 0.25})
+    none, left_out = (gossamer.report(run, out=tmp_path / str(given), threshold=given) for given in ({}, None))
     assert none.summary["thresholds"] == left_out.summary["thresholds"]
+    assert [entry["threshold"] for entry in none.summary["thresholds"]] == [0.25]
 
 
 def test_a_threshold_that_no_run_reached_is_told(runs: Path, command: Command) -> None:

@@ -12,6 +12,7 @@ from gossamer.errors import UserError
 from gossamer.reporting.runs import load, sources
 from gossamer.storage import studies
 from gossamer.storage.studies import PlannedRun
+from gossamer.tools.runs import line
 
 
 def test_runs_are_found_once_at_any_depth(tmp_path: Path) -> None:
@@ -27,6 +28,16 @@ def test_a_label_names_the_runs_below_a_folder_and_adds_them(tmp_path: Path) -> 
     assert [(each.directory.relative_to(tmp_path).as_posix(), each.label) for each in found] == [
         ("b/1", None), ("a/1", "ours"), ("a/2", "ours"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("order", [("ours", "all"), ("all", "ours")])
+def test_of_two_labels_that_of_the_folder_inside_the_other_counts(tmp_path: Path, order: tuple[str, str]) -> None:
+    for name in ("new/1", "old/1"):
+        write_run(tmp_path / name, rising(1.0))
+    folders = {"ours": tmp_path / "new", "all": tmp_path}
+    found = sources([], {label: folders[label] for label in order})
+    labels = {each.directory.relative_to(tmp_path).as_posix(): each.label for each in found}
+    assert labels == {"new/1": "ours", "old/1": "all"}
 
 
 def test_a_study_names_its_runs_and_those_that_are_missing(tmp_path: Path) -> None:
@@ -64,6 +75,8 @@ def test_a_damaged_study_is_refused(tmp_path: Path) -> None:
         ("result.json", {"mean_return": None}, "no episode has ended"),
         ("result.json", {"frames": "many"}, "result.json: damaged (frames is of a wrong type)"),
         ("result.json", {"hosts": ["x"]}, "result.json: damaged (hosts is of a wrong type)"),
+        ("result.json", {"hosts": {"a": "x"}}, "result.json: damaged (AttributeError("),
+        ("result.json", {"hosts": {"": 3}}, "result.json: damaged (AttributeError("),
         ("result.json", {"ended": 3}, "result.json: damaged (ended is of a wrong type)"),
         ("episodes.csv metrics.jsonl", "", "episodes.csv and metrics.jsonl: missing or empty"),
         ("episodes.csv metrics.jsonl", None, "episodes.csv and metrics.jsonl: missing or empty"),
@@ -121,3 +134,12 @@ def test_a_path_without_runs_is_refused(tmp_path: Path, name: str, what: str) ->
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match=what):
         sources([tmp_path / name], {})
+
+
+def test_a_run_without_machine_frames_and_time_can_be_used(tmp_path: Path) -> None:
+    unknown = dict.fromkeys(("machine", "frames", "seconds", "hosts"))
+    run = write_run(tmp_path / "run", rising(1.0), result=unknown)
+    ((loaded,), left_out) = load(sources([run], {}))
+    assert (left_out, loaded.frames_per_step) == ([], 1)
+    assert loaded.machine == "unknown processor, ? cores, torch unknown"
+    assert line(run).seconds == 0.0

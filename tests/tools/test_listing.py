@@ -29,7 +29,7 @@ def test_runs_that_cannot_be_read_are_named_beside_the_others(
     assert [each["directory"] for each in json.loads(out)] == [str(run)]
     first, unreadable, second = err.splitlines()
     assert first.startswith(f"skipped: {tmp_path / 'result' / 'result.json'}: damaged (steps is of a wrong type)")
-    assert unreadable.startswith(f"skipped: {tmp_path / 'rows'}: cannot be read (")
+    assert unreadable.startswith(f"skipped: {tmp_path / 'rows' / 'metrics.jsonl'}: cannot be read (")
     assert second.startswith(f"skipped: {tmp_path / 'settings' / 'config.json'}: truncated or altered")
 
 

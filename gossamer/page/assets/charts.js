@@ -39,6 +39,23 @@ function increasing(x, y) {
   return [xs, ys];
 }
 
+/** Points that were reported at once, evenly between the report before and theirs. */
+function between(x, y) {
+  const xs = [],
+    ys = [];
+  let before = 0;
+  for (let i = 0, end = 0; i < x.length; i = end) {
+    for (end = i + 1; end < x.length && x[end] === x[i]; ) end++;
+    if (!isNumber(x[i]) || x[i] <= before) continue; // a resumed run may repeat one
+    for (let k = i; k < end; k++) {
+      xs.push(before + ((x[i] - before) * (k - i + 1)) / (end - i));
+      ys.push(y[k] ?? null);
+    }
+    before = x[i];
+  }
+  return [xs, ys];
+}
+
 const ticks = (u, values) => values.map((value) => (view.x === "seconds" ? duration(value) : compact(value)));
 
 /**
@@ -133,7 +150,7 @@ function chart({ name, text, unit = "", lines, log = false, height = 190, least 
     const weight = keep ? 0 : view.smoothing;
     const found = lines()
       .map((line) => {
-        const [x, y] = increasing(line.x, line.y);
+        const [x, y] = (line.dots ? between : increasing)(line.x, line.y);
         return { ...line, x, y: log ? y.map((v) => (v > 0 ? v : null)) : y };
       })
       .filter((line) => line.y.some(isNumber));

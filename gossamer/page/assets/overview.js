@@ -43,19 +43,19 @@ function overview() {
       height: 260,
       ...more,
       lines: () =>
-        selected().map((key, i) => {
+        selected().map((key, i, shown) => {
           const rows = rowsOf(key);
-          return { label: labelOf(key), mark: colour(i), x: rows[view.x] || [], y: rows[name] || [] };
+          return { label: labelOf(key, shown), mark: colour(i), x: rows[view.x] || [], y: rows[name] || [] };
         }),
     });
   const others = chart({
     name: "Another figure",
     height: 260,
     lines: () =>
-      selected().map((key, i) => {
+      selected().map((key, i, shown) => {
         const rows = rowsOf(key);
         return {
-          label: labelOf(key),
+          label: labelOf(key, shown),
           mark: colour(i),
           x: rows[view.x] || [],
           y: rows[metric.value] || [],
@@ -80,9 +80,9 @@ function overview() {
 }
 
 /** The name of a run; with its environment where the selected runs differ in it, as their returns cannot be compared. */
-function labelOf(key) {
+function labelOf(key, shown) {
   const { name = key, env } = runs.get(key) || {},
-    envs = new Set(selected().map((each) => runs.get(each)?.env));
+    envs = new Set(shown.map((each) => runs.get(each)?.env));
   return envs.size > 1 && env ? `${name} (${env})` : name;
 }
 
@@ -99,16 +99,22 @@ function addOptions(metric) {
     }
 }
 
+const drawn = new WeakMap(); // row of the table -> what was known of its run when its figures were made
+
 /** Bring the rows up to date. What can be clicked or has the focus stays in its place while figures change. */
 function updateRows(body) {
-  const known = new Map([...body.children].map((row) => [row.dataset.run, row]));
+  const known = new Map([...body.children].map((row) => [row.dataset.run, row])),
+    shown = selected();
   const rows = newestFirst().map((run) => {
     const row = known.get(run.key) || runRow(run),
-      place = selected().indexOf(run.key);
+      place = shown.indexOf(run.key);
     row.style.setProperty("--mark", place >= 0 ? `var(${colour(place)})` : "var(--accent)");
     row.querySelector("input").checked = place >= 0;
-    for (const cell of [...row.children].slice(2)) cell.remove();
-    row.append(...figures(run));
+    if (drawn.get(row) !== run) {
+      drawn.set(row, run); // a run of which something is new is another object
+      for (const cell of [...row.children].slice(2)) cell.remove();
+      row.append(...figures(run));
+    }
     return row;
   });
   if (rows.length === body.children.length && rows.every((row, i) => row === body.children[i])) return;

@@ -19,7 +19,7 @@ const PANELS = {
     const wide = chart({
       name: "Return",
       height: 300,
-      text: `${about("mean_return")[2]} Dots: single episodes.`,
+      text: `${about("mean_return")[2]} Dots: single episodes, spread evenly between two reports.`,
       lines: () => {
         const episodes = detailOf(key).episodes.columns,
           scale = (rowsOf(key).frames || [0])[0] / ((rowsOf(key).steps || [1])[0] || 1);
