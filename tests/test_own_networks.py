@@ -14,6 +14,10 @@ from some_parts import a_task, a_trajectory
 from torch import Tensor, nn
 
 import gossamer
+from gossamer.algorithms.appo import AsyncPPO
+from gossamer.algorithms.base import Algorithm
+from gossamer.algorithms.vtrace import VTrace
+from gossamer.data import Final
 from gossamer.envs.toy import Catch
 from gossamer.exchange import AloneLink, Broadcast, Parameters
 from gossamer.learner import Learner, build
@@ -47,10 +51,15 @@ def given(shape: tuple[int, ...]) -> nn.Module:
     return nn.Sequential(nn.Flatten(), layer.requires_grad_(False), nn.Tanh())
 
 
-@pytest.mark.parametrize("architecture", ["paac", "gala", "impala", "appo"])
-def test_policies_act_in_evaluation_mode_and_learn_in_training_mode(architecture: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("architecture", "options"),
+    [("paac", {}), ("gala", {}), ("impala", {}), ("appo", {}), ("appo", {"target_period": 2})],
+    ids=str,
+)
+def test_policies_act_in_evaluation_mode_and_learn_in_training_mode(
+    architecture: str, options: dict[str, Any], tmp_path: Path
+) -> None:
     Moody.modes.clear()
-    options: dict[str, Any] = {"target_period": 2} if architecture == "appo" else {}
     run = gossamer.train(
         architecture, env="catch", network=f"{__name__}:Moody", steps=3200, run_dir=tmp_path / "run", **options
     )
@@ -60,6 +69,17 @@ def test_policies_act_in_evaluation_mode_and_learn_in_training_mode(architecture
     obs = np.random.default_rng(0).random((50, *SPEC.obs_shape), np.float32)
     assert np.array_equal(policy.act(obs), policy.act(obs))
     assert ("act", True) not in Moody.modes
+
+
+@pytest.mark.parametrize("algorithm", [VTrace(), AsyncPPO()], ids=["vtrace", "appo"])
+def test_the_value_of_one_truncated_episode_is_estimated_in_evaluation_mode(algorithm: Algorithm) -> None:
+    """Batch normalisation cannot train on a single observation, and would take its statistics from it."""
+    learner = Learner(a_task(algorithm=algorithm, torso=Moody, own_torso=True), SPEC)
+    batch = a_trajectory(SPEC, 4, 3, 0)
+    batch.finals.append(Final(1, 2, batch.obs[2, 2].clone(), {}, 0.5))
+    Moody.modes.clear()
+    learner.update(batch, AloneLink(), 0)
+    assert Moody.modes == {("act", False), ("learn", True)}
 
 
 def test_actors_get_the_buffers_that_learning_changes() -> None:

@@ -17,6 +17,7 @@ from gossamer.algorithms.base import (
     annealed,
     corrected,
     evaluate_to_end,
+    evaluating,
     observe,
     own_rewards,
     return_scaling,
@@ -104,7 +105,8 @@ class AsyncPPO(PolicyGradient):
         A_t = r_t + discount_t * (V(x_{t+1}) + lambda * (v_{t+1} - V(x_{t+1}))) - V(x_t): without lag it is GAE's
         advantage, with lambda 1 V-trace's."""
         reward = own_rewards(old, batch, self.gamma)
-        policy, value = evaluate_to_end(old, batch)
+        with evaluating(old):
+            policy, value = evaluate_to_end(old, batch)
         log_old = policy.log_prob(batch.action.flatten(0, 1)).view_as(batch.behaviour)
         trace = corrected(self, batch, reward, value, log_old)
         beyond = torch.cat([trace.target[1:], value[-1:]]) - value[1:]

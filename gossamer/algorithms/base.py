@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Protocol, TypeVar, runtime_checkable
 
 import torch
@@ -166,6 +167,18 @@ def evaluate_to_end(model: nn.Module, batch: Trajectory, envs: Tensor | None = N
     return rows(policy, slice((length - 1) * count)), value.view(length, count)
 
 
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode inside, for values that are not learned from: dropout would add noise to them, and batch
+    normalisation would need more than one observation."""
+    before = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(before)
+
+
 def own_rewards(model: nn.Module, batch: Trajectory, gamma: float) -> Tensor:
     """The batch's rewards [T, B]. Where an episode was truncated, they include the value of its final observation by
     this network's estimate, and not by the behaviour policy's. Call it before the forward pass to learn from: what a
@@ -175,7 +188,9 @@ def own_rewards(model: nn.Module, batch: Trajectory, gamma: float) -> Tensor:
     reward = batch.reward.clone()
     obs = torch.stack([final.obs for final in batch.finals])
     state = {name: torch.stack([final.state[name] for final in batch.finals]) for name in batch.state}
-    for final, value in zip(batch.finals, critic(model, obs, state).tolist(), strict=True):
+    with evaluating(model):
+        values = critic(model, obs, state).tolist()
+    for final, value in zip(batch.finals, values, strict=True):
         reward[final.t, final.b] += gamma * value - final.value
     return reward
 

@@ -63,6 +63,7 @@ class TrajectoryQueue:
         self._next = 0  # first slot that has never been leased
         self._returned: list[int] = []  # slots that an actor has given back empty
         self._leased: dict[int, tuple[int, int]] = {}  # slot -> (actor, its restarts)
+        self._lives: dict[int, int] = {}  # actor -> its restarts, of its newest life that has begun
         self._full: dict[int, dict[int, int]] = {}  # batch -> place -> position
         self._taken = self._released = 0  # batches that the learner has taken, and that it has trained on
         self._first = FIRST  # of the learner's parameters at the beginning
@@ -122,8 +123,7 @@ class TrajectoryQueue:
     @waits
     def join(self, actor: int, restarts: int) -> Wait[Slots]:
         """Return the memory, as soon as the learner has provided it. Frees what an earlier life of the actor held."""
-        self._expected.add(actor)
-        self._give_back(actor, restarts)
+        self._begin(actor, restarts)
         while self._slots is None:
             yield
         return self._slots
@@ -131,13 +131,15 @@ class TrajectoryQueue:
     @waits
     def lease(self, actor: int, restarts: int) -> Wait[Lease | None]:
         """Return the earliest free slot, or the one that the actor has already. Waits until there is one. Returns None
-        after the learner has ended."""
-        for key, who in self._leased.items():
-            if who == (actor, restarts):
-                return self._lease(key)  # the answer to its last call did not arrive
-        while not self._closed and not self._returned and self._next >= (self._released + self._depth) * self._count:
+        after the learner has ended, and for an actor that has begun again meanwhile."""
+        while not self._closed and restarts >= self._lives.get(actor, 0):
+            for key, who in self._leased.items():
+                if who == (actor, restarts):
+                    return self._lease(key)  # the answer to its last call did not arrive, or that call still waits
+            if self._returned or self._next < (self._released + self._depth) * self._count:
+                break
             yield
-        if self._closed:
+        else:
             return None
         if self._returned:
             key = self._returned.pop(0)
@@ -164,8 +166,7 @@ class TrajectoryQueue:
 
     def register(self, actor: int, restarts: int) -> None:
         """An actor of another host begins. Frees what an earlier life of it held."""
-        self._expected.add(actor)
-        self._give_back(actor, restarts)
+        self._begin(actor, restarts)
         self._hear({actor})
 
     def beat(self, actors: Collection[int]) -> bool:
@@ -202,8 +203,15 @@ class TrajectoryQueue:
     def leave(self, actor: int, restarts: int) -> None:
         """The actor ends."""
         self._give_back(actor, restarts + 1)
-        self._expected.discard(actor)
-        self._heard.pop(actor, None)
+        if restarts >= self._lives.get(actor, 0):
+            self._expected.discard(actor)
+            self._heard.pop(actor, None)
+
+    def _begin(self, actor: int, restarts: int) -> None:
+        """A life of an actor begins."""
+        self._lives[actor] = max(self._lives.get(actor, 0), restarts)
+        self._expected.add(actor)
+        self._give_back(actor, restarts)
 
     def _give_back(self, actor: int, restarts: int) -> None:
         """Free the slots of an actor's lives before this number of restarts."""

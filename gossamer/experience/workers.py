@@ -18,6 +18,9 @@ class Followed(Protocol):
     def followed(self) -> bool:
         """Whether actors of this host have not ended."""
 
+    def ask_again(self) -> None:
+        """The learner's host has not answered for a while: it may have been restarted."""
+
     def abandon(self, actors: int) -> None:
         """All actors that one queue has on this host have ended: so many."""
 
@@ -25,20 +28,23 @@ class Followed(Protocol):
 def beat(ctx: Context, queue: TrajectoryQueue, here: Followed, actors: Collection[int]) -> None:
     """Send a heartbeat of this host's actors to the learner's host, until they have ended. Tells the observer when that
     host does not answer for a while, and when it answers again."""
-    answered, told = ctx.now(), False
+    answered, away, told = ctx.now(), False, False
     while not ctx.stopped and here.followed():
         try:
             if not queue.beat(actors):
                 here.abandon(len(actors))
                 return
         except Unreachable:
+            away = True
             if not told and ctx.now() - answered > PATIENCE:
                 told = True
                 ctx.report(Note(f"{ctx.name}: no answer from the learner's host for {PATIENCE:g} s; its actors wait"))
         else:
             if told:
                 ctx.report(Note(f"{ctx.name}: the learner's host answers again"))
-            answered, told = ctx.now(), False
+            if away:
+                here.ask_again()
+            answered, away, told = ctx.now(), False, False
         ctx.sleep(BEAT)
 
 

@@ -90,7 +90,9 @@ class RunObserver:
         if isinstance(record, Note):
             self.note(record.text)
         elif isinstance(record, Recovered):
-            lost = max(0, self._versions.get(worker, record.version) - record.version)
+            with self._lock:
+                lost = max(0, self._versions.get(worker, record.version) - record.version)
+                self._versions[worker] = record.version
             self.note(record.told(lost))
             self.recovered(record, lost)
         elif isinstance(record, Silence):
@@ -278,6 +280,7 @@ class RunObserver:
     def ended(self, worker: str) -> None:
         with self._lock:
             self._away.pop(worker, None)
+            self.budget.release(worker)  # an actor that cannot reach its learner ends before it has acted all of it
             self._barrier.away(worker)
             self._advance()
 

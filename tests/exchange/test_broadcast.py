@@ -247,3 +247,20 @@ def test_a_learner_without_batches_publishes_the_steps_that_it_takes_with_others
     program.worker(leads)(gradients)
     Simulation(0)(program, watcher)
     assert watcher.saved == {"follows": "done"}
+
+
+def test_a_copy_is_offered_although_no_actor_has_taken_it() -> None:
+    """Its host's actors may be in the middle of long rollouts when the learner's host restarts."""
+    copy = Parameters(1)
+    copy.replace(Published(Stamp(0, 3), torch.zeros(2), {}).packed())
+    with pytest.raises(WouldBlock):
+        copy.taken()
+    copy.ask_again()
+    assert copy.taken()
+
+
+def test_no_heartbeats_are_sent_where_nothing_newer_will_come() -> None:
+    copy = Parameters(1)
+    assert copy.followed()
+    copy.close()
+    assert not copy.followed()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +13,8 @@ from gossamer.data import Final, Packed, Stamp, Trajectory
 from gossamer.experience import Batching, QueueReader, QueueWriter, Replay, Slots, TrajectoryQueue
 from gossamer.experience.base import untimed
 from gossamer.experience.queue import PATIENCE
-from gossamer.runtime import Stopped, WouldBlock
+from gossamer.experience.workers import beat
+from gossamer.runtime import Stopped, Unreachable, WouldBlock
 
 
 def a_queue(*, actors: int = 1, slots: int = 2, depth: int = 2, begun: bool = True) -> TrajectoryQueue:
@@ -152,6 +154,40 @@ def test_an_incomplete_batch_has_the_slots_that_are_full() -> None:
     assert batch.data.reward.tolist() == [[1.0, 2.0]] * 3
     reader.trained(batch)
     assert reader.batch() is None
+
+
+def test_two_calls_of_one_actor_that_both_wait_get_the_same_slot() -> None:
+    # The connection of the first one was lost, which the learner's host has not noticed yet
+    queue = a_queue(slots=1, depth=1)
+    queue.put(queue.lease(0, 0).slot, 0, 0, 0)
+    first, second = (TrajectoryQueue.lease.waits(queue, 0, 0) for _ in range(2))  # type: ignore[attr-defined]
+    assert [next(first), next(second)] == [None, None]
+    assert queue.take() is not None
+    queue.trained(0, 0)
+    assert [answer(call).slot for call in (first, second)] == [1, 1]
+
+
+def test_an_earlier_life_of_an_actor_gets_no_slot_and_does_not_end_the_newer_one() -> None:
+    queue = a_queue(slots=1, depth=1)
+    queue.register(0, 0)
+    queue.put(queue.lease(0, 0).slot, 0, 0, 0)
+    earlier = TrajectoryQueue.lease.waits(queue, 0, 0)  # type: ignore[attr-defined]
+    next(earlier)
+    queue.register(0, 1)  # its host counted as dead, and lives on
+    assert queue.take() is not None
+    queue.trained(0, 0)
+    assert answer(earlier) is None
+    assert queue.lease(0, 0) is None
+    queue.leave(0, 0)
+    assert queue.beat([0])
+    assert queue.lease(0, 1).slot == 1
+
+
+def answer(call: Any) -> Any:
+    """What a call returns that has waited."""
+    with pytest.raises(StopIteration) as end:
+        next(call)
+    return end.value.value
 
 
 def test_a_slot_whose_actor_failed_is_not_handed_over() -> None:
@@ -352,3 +388,43 @@ def test_a_rollout_crosses_hosts_unchanged() -> None:
     assert float(torch.from_numpy(packed.arrays["reward"]).abs().sum()) > 0
     with pytest.raises(ValueError, match=r"whose obs is \(4, 2, 8, 8, 4\), not \(4, 1, 8, 8, 4\)"):
         packed.unpack(Trajectory.empty(3, 1, (4, 8, 8), torch.uint8))
+
+
+class Gone:
+    """The context of `beat`, a queue whose host does not answer for the second and third of four heartbeats, and the
+    copy of the parameters: all that `beat` knows."""
+
+    name, stopped = "beat", False
+
+    def __init__(self) -> None:
+        self.beats, self.asked = 0, list[int]()
+
+    def now(self) -> float:
+        return float(self.beats)
+
+    def sleep(self, seconds: float) -> None:
+        pass
+
+    def report(self, record: object) -> None:
+        raise AssertionError(record)  # nothing is told of such a short time
+
+    def beat(self, actors: object) -> bool:
+        self.beats += 1
+        if self.beats in (2, 3):
+            raise Unreachable("learner")
+        return True
+
+    def followed(self) -> bool:
+        return self.beats < 5
+
+    def ask_again(self) -> None:
+        self.asked.append(self.beats)
+
+    def abandon(self, actors: int) -> None:
+        raise AssertionError
+
+
+def test_a_host_that_answers_again_is_asked_whether_it_wants_the_copy() -> None:
+    gone = Gone()
+    beat(gone, gone, gone, [0])  # type: ignore[arg-type]
+    assert gone.asked == [4]

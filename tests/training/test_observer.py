@@ -152,6 +152,14 @@ def test_what_a_worker_that_died_had_not_reported_is_told(tmp_path: Path) -> Non
     assert told == [("m", STEPS)]
 
 
+def test_what_an_actor_that_ends_had_leased_is_acted_by_others(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, ("learn",))
+    assert [kept.observer.claim(worker, 600) for worker in ("act[0]", "act[1]")] == [0, 600]
+    assert kept.observer.claim("act[1]", 600) is Answer.END
+    kept.observer.ended("act[0]")  # it could not reach the learner
+    assert kept.observer.claim("act[1]", 600) == 600
+
+
 def test_the_end_is_when_all_steps_are_leased(tmp_path: Path) -> None:
     kept = Kept(tmp_path)
     assert [kept.observer.claim("m", 400) for _ in range(4)] == [0, 400, 800, Answer.END]
@@ -446,6 +454,8 @@ def test_a_restarted_learner_says_how_many_updates_were_lost(
     assert found == [(record, lost)]
     (note,) = kept.notes
     assert re.search(told, note)
+    kept.observer.report("m", record)  # restarted once more, before it has made another update
+    assert found[-1] == (record, 0)
 
 
 def test_the_episodes_that_a_checkpoint_counts_are_on_disk_before_it(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from gossamer.runtime import Context, Stopped
 from gossamer.task import Recovered
 
 RECOVERY = 10.0  # seconds that a restarted learner waits for an actor's host to offer its copy
-OTHERS = 1.0  # and then for others, whose copies may be newer: they ask twice a second
+OTHERS = 3.0  # and then for others, whose copies may be newer: heartbeats are a second apart
 
 
 @dataclass(frozen=True)

@@ -119,8 +119,13 @@ class Parameters:
         return self._actors > 0
 
     def followed(self) -> bool:
-        """Whether actors of this host have not ended."""
-        return self._actors > 0
+        """Whether actors of this host have not ended, and newer parameters may come."""
+        return self._actors > 0 and not self._closed
+
+    def ask_again(self) -> None:
+        """The learner's host has not answered for a while. Have `fetch` ask it, though no actor has taken the newest
+        parameters: if it has been restarted, it wants this copy."""
+        self._wanted = True
 
     def leave(self) -> None:
         """An actor of this host ends."""
