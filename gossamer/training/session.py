@@ -130,8 +130,9 @@ class Session:
     def _train(self, launch: Launcher) -> None:
         observer = self.observer
         try:
-            with observer.display, launcher_log(observer.note), observer.status_kept():
-                launch(self.wired, observer)
+            with observer.display, launcher_log(observer.note):
+                with observer.status_kept():
+                    launch(self.wired, observer)
                 if observer.interrupted:
                     self.evaluator.stop()
                 if self.consensus is not None:

@@ -33,8 +33,6 @@ TORSOS: dict[str, dict[str, Any]] = {
     "autoencoder": {"env": "catch-pixels", "network": "autoencoder", "input": "unit"},
     "appo's target": {"env": "catch", "algorithm": "appo", "target_period": 2},
 }
-QUICK = {"nature", "resnet", "LSTM", "Dict, GRU", "Box, squashed", "picture, switches, bf16", "masks"}
-CASES = [pytest.param(kind, marks=() if kind in QUICK else pytest.mark.long) for kind in {**KINDS, **TORSOS}]
 
 
 def snapshot_of(kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Snapshot:
@@ -65,7 +63,7 @@ def some_inputs(graph: Graph, count: int, rng: np.random.Generator) -> dict[str,
     return dict(zip(graph.inputs, arrays, strict=True))
 
 
-@pytest.mark.parametrize("kind", CASES)
+@pytest.mark.parametrize("kind", [*KINDS, *TORSOS])
 def test_outputs_are_those_of_the_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     snapshot = snapshot_of(kind, tmp_path, monkeypatch)
     graph, run, rng = graph_of(snapshot), session(to_onnx(snapshot)), np.random.default_rng(0)

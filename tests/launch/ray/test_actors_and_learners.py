@@ -225,6 +225,51 @@ def test_continuous_actions_line_up_between_processes(monkeypatch: pytest.Monkey
     assert sum(report.learned for report in watcher.records) == watcher.budget.acted == 96
 
 
+DEADLY = """
+import os, signal
+from collections import Counter
+from pathlib import Path
+from gossamer.algorithms import VTrace
+from gossamer.options import options
+
+calls = Counter()  # of this process
+
+def die_once(kind, call):
+    calls[kind] += 1
+    if calls[kind] == call and not os.path.exists(flag := Path(__file__).with_name(kind)):
+        flag.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+@options
+class Deadly(VTrace):
+    def act(self, *given, **more):
+        die_once("act", 200)
+        return super().act(*given, **more)
+
+    def losses(self, *given, **more):
+        die_once("learn", 60)
+        return super().losses(*given, **more)
+"""
+
+
+def test_the_result_tells_of_workers_that_died_and_of_learners_that_restarted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "deadly.py").write_text(DEADLY)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    run = gossamer.train(
+        "impala", env="catch", algorithm="deadly:Deadly", hosts=1, actors=1, num_envs=3, rollout_length=4, threads=1,
+        steps=2_000, cluster="auto", run_dir=tmp_path / "run",
+    )  # fmt: skip
+    assert run.result["ended"] == "all steps done"
+    died = [event for event in run.result["events"] if event["kind"] == "worker_died"]
+    assert [event["worker"] for event in died] == ["act"]
+    assert died[0]["unreported"] > 0
+    (restarted,) = [event for event in run.result["events"] if event["kind"] == "learner_restarted"]
+    assert restarted["version"] >= 0 <= restarted["lost"]
+    assert "updates lost" in (run.directory / "run.log").read_text()
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("memory", ["none", "lstm"])
 def test_rollouts_line_up_between_processes(memory: str, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from some_parts import Watcher as Counting
 
+import gossamer
 from gossamer.config.build import program as build
 from gossamer.config.names import ARCHITECTURES
 from gossamer.config.resolve import configure
@@ -52,3 +53,10 @@ def test_actors_of_other_hosts_and_their_learner_go_on_after_a_resume(architectu
     QUICK(build(config), second)
     assert second.budget.acted >= 400
     assert sum(report.learned for report in second.records) >= 200 - 40
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("architecture", ["paac", "gala", "pala"])  # the others: test_actors_and_learners.py
+def test_catch_is_learned_with_the_default_settings(architecture: str, tmp_path: Path) -> None:
+    run = gossamer.train(architecture, env="catch", steps=150_000, cluster="auto", run_dir=tmp_path / "run")
+    assert gossamer.evaluate(run.directory, episodes=100).mean_return >= 0.8
