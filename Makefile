@@ -55,10 +55,10 @@ test-sinks: .venv-sinks/.installed ## logs with the real Weights & Biases, Track
 		wandb trackio mlflow or sqlalchemy cannot be imported: remove .venv-sinks and run make test-sinks)
 	.venv-sinks/bin/python -m pytest tests/training/sinks $(ARGS)
 
-.venv-sinks/.installed: pyproject.toml
+.venv-sinks/.installed: pyproject.toml constraints-sinks.txt
 	$(call make-venv,.venv-sinks)
-	.venv-sinks/bin/python $(PIP) install $(TORCH)
-	.venv-sinks/bin/python $(PIP) install -e ".[atari,gym,dev,wandb,trackio,mlflow]"
+	.venv-sinks/bin/python $(PIP) install -c constraints-sinks.txt $(TORCH)
+	.venv-sinks/bin/python $(PIP) install -c constraints-sinks.txt -e ".[atari,gym,dev,wandb,trackio,mlflow]"
 	@touch $@
 
 lint: install ## ruff (lint and format) and mypy

@@ -1,4 +1,4 @@
-"""`constraints.txt`, which pins what is installed for tests."""
+"""`constraints.txt` and `constraints-sinks.txt`, which pin what is installed for tests."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ import re
 import tomllib
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
-EXTRAS = ("atari", "gym", "ray", "onnx", "dev")  # of `make install`
+EXTRAS = {
+    "constraints.txt": ("atari", "gym", "ray", "onnx", "dev"),  # of `make install`
+    "constraints-sinks.txt": ("atari", "gym", "dev", "wandb", "trackio", "mlflow"),  # of `make test-sinks`
+}
 OWN = "gossamer"
 
 
@@ -16,10 +21,11 @@ def name_of(requirement: str) -> str:
     return re.sub(r"[-_.]+", "-", re.split(r"[^\w.-]", requirement)[0]).lower()
 
 
-def test_every_direct_dependency_is_pinned() -> None:
+@pytest.mark.parametrize("file", EXTRAS)
+def test_every_direct_dependency_is_pinned(file: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = project["optional-dependencies"]
-    needed = {name_of(each) for part in (project["dependencies"], *map(extras.get, EXTRAS)) for each in part} - {OWN}
-    pinned = {name_of(line) for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line}
+    extras = [project["optional-dependencies"][name] for name in EXTRAS[file]]
+    needed = {name_of(each) for part in (project["dependencies"], *extras) for each in part} - {OWN}
+    pinned = {name_of(line) for line in (ROOT / file).read_text().splitlines() if "==" in line}
     assert len(needed) > 15
     assert needed <= pinned

@@ -58,5 +58,10 @@ def test_actors_of_other_hosts_and_their_learner_go_on_after_a_resume(architectu
 @pytest.mark.long
 @pytest.mark.parametrize("architecture", ["paac", "gala", "pala"])  # the others: test_actors_and_learners.py
 def test_catch_is_learned_with_the_default_settings(architecture: str, tmp_path: Path) -> None:
-    run = gossamer.train(architecture, env="catch", steps=150_000, cluster="auto", run_dir=tmp_path / "run")
-    assert gossamer.evaluate(run.directory, episodes=100).mean_return >= 0.8
+    scores = []
+    for seed in (1, 2, 3):
+        run = gossamer.train(
+            architecture, env="catch", steps=150_000, seed=seed, cluster="auto", run_dir=tmp_path / str(seed)
+        )
+        scores.append(gossamer.evaluate(run.directory, episodes=100).mean_return)
+    assert sorted(scores)[1] >= 0.8, scores  # two of three: members of several processes never act the same twice
