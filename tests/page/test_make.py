@@ -23,7 +23,7 @@ def program(path: Path, text: str = SAYS_ITS_WORDS) -> None:
 
 def make(target: str, folder: Path, python: str = SAYS_ITS_WORDS, programs: tuple[str, ...] = ()) -> tuple[int, str]:
     """Exit code and output of a target, in a folder with environments whose Python is that script."""
-    for name in ("pyproject.toml", "constraints.txt"):
+    for name in ("pyproject.toml", "constraints.txt", "constraints-sinks.txt"):
         (folder / name).touch()
     shutil.copy(ROOT / "Makefile", folder)
     for environment in (".venv", ".venv-sinks"):
