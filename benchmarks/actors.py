@@ -38,7 +38,7 @@ from gossamer.tools.bench import Reports
 
 SLOW_STEP, SLOW_SECONDS = 0.01, 0.05
 PONG: dict[str, Any] = {"env": "pong", "network": "nature", "algorithm": "vtrace", "num_envs": 32, "rollout_length": 20}
-RATE: dict[str, dict[str, Any]] = {"paac": PONG, "impala": PONG}
+RATE: dict[str, dict[str, Any]] = {"paac": PONG, "impala": PONG, "impala --actors 2": {**PONG, "actors": 2}}
 TOY: dict[str, Any] = {"algorithm": "vtrace", "num_envs": 32, "rollout_length": 20, "threads": 1}
 UNEVEN: dict[str, dict[str, Any]] = {
     f"{name} {steps}": {**TOY, **more, "env": f"benchmarks.actors:{steps}"}
@@ -98,8 +98,8 @@ def figures(rounds: list[dict[str, dict[str, float]]]) -> dict[str, Any]:
         for side in sides
     }
     if "impala" in sides:
-        ratios = [each["impala"]["rate"] / each["paac"]["rate"] for each in rounds]
-        return {**found, "ratio": round(statistics.median(ratios), 3), "ratios": [round(r, 3) for r in ratios]}
+        ratios = {s: [each[s]["rate"] / each["paac"]["rate"] for each in rounds] for s in sides if s != "paac"}
+        return {**found, "ratio to paac": {side: _rounds(each) for side, each in ratios.items()}}
     for name in ("paac", "impala"):
         kept = [each[f"{name} uneven"]["rate"] / each[f"{name} even"]["rate"] for each in rounds]
         cores = [each[f"{name} even"]["cores"] / each[f"{name} uneven"]["cores"] for each in rounds]

@@ -172,7 +172,7 @@ def test_actors_are_compared_with_lock_step_within_each_round() -> None:
         {"paac": {"rate": 100.0, "cores": 1.5}, "impala": {"rate": 90.0, "cores": 1.9}},
     ]
     found = actors.figures(rounds)
-    assert (found["ratios"], found["ratio"]) == ([1.2, 1.05, 0.9], 1.05)
+    assert found["ratio to paac"] == {"impala": {"median": 1.05, "rounds": [1.2, 1.05, 0.9]}}
     assert found["impala"] == {"steps_per_second": [120, 210, 90], "cores": [1.9, 1.9, 1.9]}
     even, uneven = {"rate": 100.0, "cores": 1.0}, {"rate": 40.0, "cores": 1.0}
     one = {"paac even": even, "paac uneven": uneven, "impala even": even, "impala uneven": even}
