@@ -16,14 +16,14 @@ import argparse
 import json
 import statistics
 import sys
-import tempfile
 import threading
+from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
 from benchmarks.provenance import Results, add_out
-from benchmarks.watched import rate, training
+from benchmarks.watched import compared, rate, training
 
 GOSSAMER = (sys.executable, "-m", "gossamer.cli")
 PORT = 6620
@@ -65,13 +65,9 @@ def measure(work: Path, seconds: float, *, watched: bool) -> dict[str, Any]:
 
 
 def one_round(seconds: float, number: int) -> dict[str, Any]:
-    """Both trainings, in turn; every second round the other way round."""
-    found = {}
-    for name in ("without", "with") if number % 2 == 0 else ("with", "without"):
-        with tempfile.TemporaryDirectory() as folder:
-            found[name] = measure(Path(folder), seconds, watched=name == "with")
-    ratio = found["with"]["steps_per_second"] / found["without"]["steps_per_second"]
-    return {**found, "ratio": round(ratio, 3)}
+    """Both trainings, in turn."""
+    sides = {name: partial(measure, seconds=seconds, watched=name == "with") for name in ("without", "with")}
+    return compared(sides, number)
 
 
 def main() -> None:

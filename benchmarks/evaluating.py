@@ -16,12 +16,12 @@ import argparse
 import json
 import statistics
 import sys
-import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks.provenance import Results, add_out
-from benchmarks.watched import rate, training
+from benchmarks.watched import compared, rate, training
 
 GOSSAMER = (sys.executable, "-m", "gossamer.cli")
 OPTIONS = "paac --env pong --algorithm ppo --steps 100000000"
@@ -41,15 +41,9 @@ def measure(work: Path, options: str, seconds: float) -> dict[str, Any]:
 
 
 def one_round(seconds: float, number: int) -> dict[str, Any]:
-    """Both trainings, in turn; every second round the other way round."""
-    variants = {"without": OPTIONS, "with": f"{OPTIONS} {EVALUATIONS}"}
-    order = list(variants) if number % 2 == 0 else list(variants)[::-1]
-    found = {}
-    for name in order:
-        with tempfile.TemporaryDirectory() as folder:
-            found[name] = measure(Path(folder), variants[name], seconds)
-    ratio = found["with"]["steps_per_second"] / found["without"]["steps_per_second"]
-    return {**found, "ratio": round(ratio, 3)}
+    """Both trainings, in turn."""
+    options = {"without": OPTIONS, "with": f"{OPTIONS} {EVALUATIONS}"}
+    return compared({name: partial(measure, options=each, seconds=seconds) for name, each in options.items()}, number)
 
 
 def main() -> None:

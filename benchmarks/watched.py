@@ -6,12 +6,13 @@ import json
 import os
 import signal
 import subprocess
+import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import psutil
 
@@ -78,6 +79,17 @@ def training(command: Sequence[str], *, log: Path, marks: Path) -> Iterator[Trai
         yield Training(process, log, marks)
     finally:
         end(process)
+
+
+def compared(sides: Mapping[str, Callable[[Path], dict[str, Any]]], number: int) -> dict[str, Any]:
+    """Round `number` of a comparison: measure the sides `without` and `with` in turn, each in a folder of its own, in
+    every second round the other way round. The ratio is that of their `steps_per_second`."""
+    found = {}
+    for name in ("without", "with") if number % 2 == 0 else ("with", "without"):
+        with tempfile.TemporaryDirectory() as folder:
+            found[name] = sides[name](Path(folder))
+    ratio = found["with"]["steps_per_second"] / found["without"]["steps_per_second"]
+    return {**found, "ratio": round(ratio, 3)}
 
 
 def family(session: int) -> list[psutil.Process]:
