@@ -19,7 +19,7 @@ class Followed(Protocol):
         """Whether actors of this host have not ended."""
 
     def ask_again(self) -> None:
-        """The learner's host has not answered for a while: it may have been restarted."""
+        """Have the learner's host asked whether it needs this host's copy: it may have restarted."""
 
     def abandon(self, actors: int) -> None:
         """All actors that one queue has on this host have ended: so many."""
@@ -27,7 +27,7 @@ class Followed(Protocol):
 
 def beat(ctx: Context, queue: TrajectoryQueue, here: Followed, actors: Collection[int]) -> None:
     """Send a heartbeat of this host's actors to the learner's host, until they have ended. Tells the observer when that
-    host does not answer for a while, and when it answers again."""
+    host does not answer for a while, and when it answers again. After that, the host may need this host's copy."""
     answered, away, told = ctx.now(), False, False
     while not ctx.stopped and here.followed():
         try:

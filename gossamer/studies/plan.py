@@ -24,7 +24,7 @@ from gossamer.training.experiment import check_run, probe
 PROG = "gossamer study"
 LONGEST = 200  # characters of the name of a directory
 CLUSTER = "--cluster"
-LEAST_SECONDS = 1e-3  # that a run whose time has passed may go on: it has ended at once
+LEAST_SECONDS = 1e-3  # time limit of a run whose time is over: it ends at once
 OWN = ("--env", "--seed", "--run-dir", "--overwrite")  # a study gives each run its own
 
 

@@ -131,8 +131,8 @@ class RunObserver:
 
     @contextmanager
     def status_kept(self) -> Iterator[None]:
-        """Meanwhile a report is in `status.json` after `STATUS_SECONDS` at most, also the last one of several at once.
-        A run that has not reported yet has a status, too."""
+        """Write `status.json` now, and inside keep it up to date: each report is in it within `STATUS_SECONDS`, also
+        the last of several that arrive together."""
         ended = threading.Event()
 
         def look() -> None:

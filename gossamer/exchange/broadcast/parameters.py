@@ -123,8 +123,8 @@ class Parameters:
         return self._actors > 0 and not self._closed
 
     def ask_again(self) -> None:
-        """The learner's host has not answered for a while. Have `fetch` ask it, though no actor has taken the newest
-        parameters: if it has been restarted, it wants this copy."""
+        """Have `fetch` call the learner's host, although no actor has taken the newest parameters: the host did not
+        answer for a while, and asks for this copy if it has restarted."""
         self._wanted = True
 
     def leave(self) -> None:

@@ -30,7 +30,8 @@ class TensorBoard:
         self._records = RecordWriter(open(directory / name, "wb"))  # noqa: SIM115
         self._add(Event(wall_time=time.time(), file_version="brain.Event:2"))
         options = {name: v if isinstance(v, bool | int | float | str) else str(v) for name, v in run.compared.items()}
-        self._add(Event(wall_time=time.time(), summary=hparams_pb(options, trial_id=run.group)))  # runs of one trial
+        # Runs with the same `trial_id` are one row of the page
+        self._add(Event(wall_time=time.time(), summary=hparams_pb(options, trial_id=run.group)))
         self._text("config", json.dumps(run.config, indent=2))
 
     def write(self, scalars: Scalars, steps: int) -> None:

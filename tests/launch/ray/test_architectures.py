@@ -64,4 +64,4 @@ def test_catch_is_learned_with_the_default_settings(architecture: str, tmp_path:
             architecture, env="catch", steps=150_000, seed=seed, cluster="auto", run_dir=tmp_path / str(seed)
         )
         scores.append(gossamer.evaluate(run.directory, episodes=100).mean_return)
-    assert sorted(scores)[1] >= 0.8, scores  # two of three: members of several processes never act the same twice
+    assert sorted(scores)[1] >= 0.8, scores  # two of three: timing between processes differs each time
