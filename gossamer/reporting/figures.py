@@ -10,7 +10,8 @@ import matplotlib as mpl
 from gossamer.reporting import bars, lines
 from gossamer.reporting.captions import Drawn
 from gossamer.reporting.comparison import Comparison
-from gossamer.reporting.measures import MeanCurve, Profile, Scores
+from gossamer.reporting.measures import MeanCurve, Scores
+from gossamer.reporting.profiles import Profile
 from gossamer.reporting.style import STYLE, Palette
 
 

@@ -14,7 +14,8 @@ from matplotlib.ticker import PercentFormatter
 from gossamer.reporting.captions import Drawn, intervals, over_environments, seeds
 from gossamer.reporting.comparison import Comparison
 from gossamer.reporting.curves import Along
-from gossamer.reporting.measures import MeanCurve, Profile
+from gossamer.reporting.measures import MeanCurve
+from gossamer.reporting.profiles import Profile
 from gossamer.reporting.style import GREY, Palette, count, figure, label_lines, text_width, value_ticks
 
 THIN_POINTS = 500  # of the line of one run

@@ -18,7 +18,6 @@ from gossamer.reporting.runs import PROTOCOLS, Games, LoadedRun
 from gossamer.reporting.statistics import Array
 
 BESIDE = "evaluations.jsonl"
-PROFILE_POINTS = 201
 ALIKE = ("protocol", "episodes", "greedy", "member")  # of evaluations that are compared
 TRAINING = "mean return of the last 100 training episodes (sampled actions, whole games, unclipped)"
 
@@ -178,44 +177,6 @@ def _band(returns: Array) -> Array | None:
     indices = statistics.resampling(returns[0], statistics.RESAMPLES_CURVE)
     ends = [statistics.percentiles(statistics.iqm(statistics.resampled(each, indices))) for each in returns]
     return np.stack(ends, axis=1)
-
-
-@dataclass(frozen=True)
-class Profile:
-    """Performance profile of a method: the fraction of runs whose score is above τ."""
-
-    envs: tuple[str, ...]  # one: of its scores; several: of human-normalised scores
-    label: str
-    points: Array  # τ [K], the same for all methods on these environments
-    fractions: Array  # [K]
-    band: Array | None  # 95 % intervals [2, K]; None with fewer than 3 runs
-    runs: int  # of each environment
-
-
-def profiles(comparison: Comparison, scores: Scores) -> list[Profile]:
-    """The profiles over environments where scores can be normalised, else those of each environment."""
-    over = aggregated_envs(comparison)
-    tasks = [over] if over else [[env] for env in comparison.envs]
-    return [made for envs in tasks for made in _profiles_over(comparison, scores, envs)]
-
-
-def _profiles_over(comparison: Comparison, scores: Scores, envs: Sequence[str]) -> list[Profile]:
-    methods = [method for method in comparison.methods if all(map(method.of, envs))]
-    matrices = {method.label: scores.matrix(method, envs, human=len(envs) > 1) for method in methods}
-    every = np.concatenate([matrix.ravel() for matrix in matrices.values()])
-    margin = 0.05 * (np.ptp(every) or 1.0)
-    points = np.linspace(every.min() - margin, every.max() + margin, PROFILE_POINTS)
-    return [
-        Profile(
-            tuple(envs),
-            label,
-            points,
-            statistics.profile(matrix, points),
-            statistics.profile_band(matrix, points),
-            len(matrix),
-        )
-        for label, matrix in matrices.items()
-    ]
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from gossamer.errors import UserError
 from gossamer.reporting import measures
 from gossamer.reporting.comparison import Comparison, compare
 from gossamer.reporting.measures import MeanCurve
+from gossamer.reporting.profiles import profiles as profiles_of
 from gossamer.reporting.rows import data, to_csv
 from gossamer.reporting.runs import load, sources
 from gossamer.reporting.summary import summary
@@ -75,7 +76,7 @@ def write(paths: Sequence[Path], *, out: Path | None, thresholds: Sequence[str],
     goals = measures.thresholds(comparison, thresholds)
     scores = measures.scores(comparison)
     found = summary(comparison, scores, goals)
-    means, profiles = curves(comparison), measures.profiles(comparison, scores)
+    means, profiles = curves(comparison), profiles_of(comparison, scores)
     from gossamer.reporting import figures, style  # matplotlib takes a second
     from gossamer.reporting.documents import markdown, page
     from gossamer.reporting.tables import tables

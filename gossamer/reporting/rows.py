@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import StringIO
 from typing import Any
 
-from gossamer.reporting.measures import MeanCurve, Profile
+from gossamer.reporting.measures import MeanCurve
+from gossamer.reporting.profiles import Profile
 from gossamer.reporting.statistics import Array
 from gossamer.reporting.summary import Entry
 

@@ -23,6 +23,7 @@ from gossamer.reporting import report as reports
 from gossamer.reporting.captions import Drawn, intervals, seeds
 from gossamer.reporting.comparison import Comparison, compare
 from gossamer.reporting.figures import draw
+from gossamer.reporting.profiles import profiles as profiles_of
 from gossamer.reporting.report import FIGURES
 from gossamer.reporting.runs import load, sources
 from gossamer.reporting.style import Palette, spread
@@ -279,7 +280,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(runs: Path, tmp_path: Path,
 
 def drawn_of(found: Comparison, goals: Mapping[str, float] | None = None) -> list[Drawn]:
     scores = measures.scores(found)
-    entries, profiles = summary(found, scores, goals or {}), measures.profiles(found, scores)
+    entries, profiles = summary(found, scores, goals or {}), profiles_of(found, scores)
     return draw(found, scores, entries, means=reports.curves(found), profiles=profiles)
 
 
