@@ -15,13 +15,13 @@ import torch
 from gossamer.processes import cores
 from gossamer.version import __version__
 
-_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # glibc, malloc.h
-_WANTED = {_TRIM_THRESHOLD: 2**31 - 1, _MMAP_THRESHOLD: 2**25, _ARENA_MAX: 1}
+_TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8  # glibc, malloc.h
+_WANTED = {_TRIM_THRESHOLD: 2**31 - 1, _MMAP_MAX: 0, _ARENA_MAX: 1}
 
 # The same as environment variables, for new processes: a process with threads already has several arenas.
 KEEP_FREED_MEMORY = {
     "MALLOC_TRIM_THRESHOLD_": str(_WANTED[_TRIM_THRESHOLD]),
-    "MALLOC_MMAP_THRESHOLD_": str(_WANTED[_MMAP_THRESHOLD]),
+    "MALLOC_MMAP_MAX_": str(_WANTED[_MMAP_MAX]),
     "MALLOC_ARENA_MAX": str(_WANTED[_ARENA_MAX]),
 }
 
@@ -29,8 +29,9 @@ KEEP_FREED_MEMORY = {
 def keep_freed_memory() -> bool:
     """Keep freed memory in the process instead of returning it to the kernel. Returns whether the allocator agreed.
 
-    Each update allocates and frees the same activations of several MB. By default glibc returns such blocks at once,
-    and the next block costs a page fault every 4 KiB: a third of the time of an update of the Nature network. All
+    Each update allocates and frees the same inputs and activations, several to a hundred MB. By default glibc returns
+    such blocks at once, and the next block costs a page fault every 4 KiB: a third of the time of an update of the
+    Nature network. No block has a mapping of its own, because the threshold for these cannot be above 32 MiB. All
     threads share one arena, because other arenas return freed memory in spite of these settings."""
     if sys.platform != "linux":
         return False

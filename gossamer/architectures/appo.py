@@ -30,6 +30,7 @@ class APPO(IMPALA):
     """Options of APPO: those of IMPALA."""
 
     num_envs: int = option(shared.NUM_ENVS, 16, least=1, most=16_384)
+    env_workers: int = option(shared.ENV_WORKERS, 1, least=0, most=1024)  # more would take time from the learner
 
     def program(self, task: Task) -> Program:
         return appo(task, **shared.arguments(self, task))

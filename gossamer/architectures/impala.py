@@ -9,7 +9,7 @@ from gossamer.exchange import AllReduce, Alone, Broadcast, Gradients, Parameters
 from gossamer.experience import Batching, NextBatch, TrajectoryQueue
 from gossamer.experience import options as shared
 from gossamer.experience.workers import beat, watch
-from gossamer.loops import ENV_WORKERS, Loop, act, learn, load
+from gossamer.loops import Loop, act, learn, load
 from gossamer.options import option, options
 from gossamer.program import Program, copy_name
 from gossamer.task import Task
@@ -22,7 +22,7 @@ def impala(
     learners: int = 1,
     actors: int = 2,
     num_envs: int = 32,
-    env_workers: int = 1,
+    env_workers: int = 0,
     batch_rollouts: int = 0,
     depth: int = 2,
     reuse: int = 1,
@@ -86,7 +86,7 @@ class IMPALA:
     learners: int = option(shared.LEARNERS, 1, least=1, most=1024)
     actors: int = option(shared.ACTORS, 0, least=0, most=1024)
     num_envs: int = option(shared.NUM_ENVS, 32, least=1, most=16_384)
-    env_workers: int = option(ENV_WORKERS, 1, least=0, most=1024)
+    env_workers: int = option(shared.ENV_WORKERS, 0, least=0, most=1024)
     batch_rollouts: int = option(shared.BATCH_ROLLOUTS, 0, least=0, most=16_384)
     depth: int = option(shared.DEPTH, 2, least=1, most=1024, measure="batches")
     reuse: int = option(shared.REUSE, 1, least=1, most=1000)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from gossamer.algorithms import A2C, PPO, AsyncPPO, VTrace
-from gossamer.architectures import APPO, GALA, IMPALA, PAAC, PALA
+from gossamer.architectures import APPO, GALA, PAAC, PALA
 from gossamer.config.config import OptimizationOptions, RunOptions
 from gossamer.config.layers import (
     Layer,
@@ -229,7 +229,6 @@ LOADING = {"impala": _LOADING, "appo": _LOADING}
 IN_PLACE = {
     "gala": Layer("small environments are stepped in the learner's process", (GALA(env_workers=0),)),
     "pala": Layer("small environments are stepped in the learner's process", (PALA(env_workers=0),)),
-    "impala": Layer("small environments are stepped in the actor's process", (IMPALA(env_workers=0),)),
     "appo": Layer("small environments are stepped in the actor's process", (APPO(env_workers=0),)),
 }
 

@@ -107,6 +107,10 @@ class Atari:
     def name(self) -> str:
         return self.game
 
+    def threads(self, sharing: int) -> int:
+        """See `Threaded`: an equal share of the cores."""
+        return max(1, cores() // sharing)
+
     def make(self, num_envs: int, *, workers: int = 0, render: bool = False) -> VectorEnv:
         """Create environments stepped by `workers` native threads, without the GIL (0: one per core).
 

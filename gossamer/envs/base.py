@@ -114,6 +114,20 @@ class EnvFactory(Protocol):
         `render`: `VectorEnv.frames` will be called."""
 
 
+@runtime_checkable
+class Threaded(Protocol):
+    """Factories of environments that native threads step without the GIL: more of them need no processes."""
+
+    def threads(self, sharing: int) -> int:
+        """Return the number for one of `sharing` workers that step such environments on this machine."""
+
+
+def threads_of(env: EnvFactory, sharing: int) -> int:
+    """The native threads that one of `sharing` workers of this machine steps its environments with, or 0 (the kind's
+    default) if there are no native threads."""
+    return env.threads(sharing) if isinstance(env, Threaded) else 0
+
+
 def unknown_env(name: str, known: Iterable[str]) -> UnknownEnv:
     """Return the error for a name that is not in `known`, with the most similar known names."""
     close = near_names(name, known)

@@ -9,7 +9,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gossamer.data import Array, Step
-from gossamer.envs.base import EnvFactory, Restarting, Resumable, Spaces, UnsupportedSpace, VectorEnv, Watchable
+from gossamer.envs.base import (
+    EnvFactory,
+    Restarting,
+    Resumable,
+    Spaces,
+    UnsupportedSpace,
+    VectorEnv,
+    Watchable,
+    threads_of,
+)
 from gossamer.envs.interface import spaces_of
 from gossamer.observations import WHOLE, Layout, Part, one_hots
 from gossamer.spaces import Discrete, MultiDiscrete, Space, Spec
@@ -27,6 +36,10 @@ class LastActionReward:
     @property
     def name(self) -> str:
         return self.env.name
+
+    def threads(self, sharing: int) -> int:
+        """See `Threaded`."""
+        return threads_of(self.env, sharing)
 
     def make(self, num_envs: int, *, workers: int = 0, render: bool = False) -> VectorEnv:
         """See `EnvFactory.make`. Raises `UnsupportedSpace` if the observation has parts of these names."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 
+from gossamer.envs.base import threads_of
 from gossamer.envs.watchdog import Watchdog
 from gossamer.exchange import Broadcast
 from gossamer.experience import QueueWriter, RemoteWriter, TrajectoryQueue
@@ -24,12 +25,13 @@ def act(
 ) -> None:
     """Fill slots of the queue, each with a rollout by the newest parameters, until the budget is spent.
 
-    `num_envs` environments side by side, stepped by `env_workers` threads or processes (0: what suits them). `remote`:
-    the learner is on another host."""
+    `num_envs` environments side by side, stepped by `env_workers` threads or processes (0: a share of the cores for
+    native threads, else what suits them). `remote`: the learner is on another host."""
     ctx.report(Activity(f"starting {num_envs} environments"))
+    workers = env_workers or threads_of(task.env, ctx.copies)
     with (
         Watchdog(task.env.name, ctx.report) as watchdog,
-        closing(watchdog.watch(task.env.make(num_envs, workers=env_workers))) as env,
+        closing(watchdog.watch(task.env.make(num_envs, workers=workers))) as env,
     ):
         steps = task.rollout_length * num_envs
         with (

@@ -19,7 +19,7 @@ from gossamer.config.build import task, unresolved
 from gossamer.config.config import Config
 from gossamer.config.file import flat
 from gossamer.data import Array, Step
-from gossamer.envs.base import VectorEnv
+from gossamer.envs.base import VectorEnv, threads_of
 from gossamer.envs.watchdog import Watchdog, complain
 from gossamer.exchange import Alone
 from gossamer.experience import Batching
@@ -95,7 +95,8 @@ def programs(config: Config, crew: Crew, seconds: float) -> Iterator[Program]:
     shared: dict[str, Any] = {"env_workers": flat(config).get("env_workers", 0), "seconds": seconds}
     for copies, num_envs, which in _measured(crew):
         program = Program("parts")
-        program.worker(parts, copies=copies)(task(config), num_envs=num_envs, which=which, **shared)
+        sharing = copies if crew.apart else 1
+        program.worker(parts, copies=copies)(task(config), num_envs=num_envs, sharing=sharing, which=which, **shared)
         yield program
 
 
@@ -108,15 +109,25 @@ def _measured(crew: Crew) -> Iterator[tuple[int, int, tuple[str, ...]]]:
     yield crew.learners, crew.columns, ("update",)
 
 
-def parts(ctx: Context, task: Task, *, num_envs: int, env_workers: int, seconds: float, which: Sequence[str]) -> None:
+def parts(
+    ctx: Context,
+    task: Task,
+    *,
+    num_envs: int,
+    env_workers: int,
+    sharing: int,
+    seconds: float,
+    which: Sequence[str],
+) -> None:
     """Replaces the loops: times parts separately, with the same objects and shapes. All copies run in parallel, as in
     training.
 
     `inference` is acting in environments that repeat recorded steps. It includes the last forward pass of a rollout,
     for the bootstrap value, and the cast of new parameters if the network computes in bfloat16."""
+    workers = env_workers or threads_of(task.env, sharing)
     with (
         Watchdog(task.env.name, complain) as watchdog,
-        closing(watchdog.watch(task.env.make(num_envs, workers=env_workers))) as env,
+        closing(watchdog.watch(task.env.make(num_envs, workers=workers))) as env,
     ):
         member = Member(ctx, task, env, Alone())
         slot = member.slot()

@@ -23,7 +23,9 @@ from gossamer.architectures import impala, paac
 from gossamer.config.build import program
 from gossamer.config.resolve import configure
 from gossamer.data import Trajectory
+from gossamer.envs.base import VectorEnv, threads_of
 from gossamer.envs.gym import Custom
+from gossamer.envs.last import LastActionReward
 from gossamer.envs.toy import Catch, Counter, Recall
 from gossamer.errors import UserError
 from gossamer.launch.simulation import Faults, Network, Simulation
@@ -75,6 +77,31 @@ def test_it_learns_in_the_simulation() -> None:
     watcher = end_of(task, Simulation(3), steps=40_000, actors=2, num_envs=32, depth=2)
     scores = [episode.score for record in watcher.records for episode in record.episodes]
     assert sum(scores[-500:]) / 500 >= 0.8
+
+
+@dataclass(frozen=True)
+class Native:
+    """Catch, as if native threads stepped it; `made` has the workers of each call of `make`."""
+
+    made: ClassVar[list[int]] = []  # of the class, because workers get copies
+    name = "native"
+
+    def threads(self, sharing: int) -> int:
+        return 12 // sharing
+
+    def make(self, num_envs: int, *, workers: int = 0, render: bool = False) -> VectorEnv:
+        self.made.append(workers)
+        return Catch().make(num_envs)
+
+
+@pytest.mark.parametrize(("given", "workers"), [({}, 3), ({"env_workers": 2}, 2)])
+def test_actors_share_the_native_threads_of_a_machine(given: dict[str, int], workers: int) -> None:
+    env = Native()
+    env.made.clear()
+    end_of(a_task(env), actors=2, learners=2, num_envs=4, steps=16, **given)
+    assert list(filter(None, env.made)) == [workers] * 4  # learners make one to see what it shows
+    assert threads_of(LastActionReward(env), 4) == 3
+    assert threads_of(LastActionReward(Catch()), 4) == 0
 
 
 @launchers

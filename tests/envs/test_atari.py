@@ -8,6 +8,7 @@ pytest.importorskip("ale_py", reason="the extra [atari] is not installed")
 from gossamer.data import Step
 from gossamer.envs.atari import GALA, IMPALA, MACHADO, PAAC, PRESETS, Atari, AtariPreset
 from gossamer.envs.base import Resumable, UnknownEnv
+from gossamer.processes import cores
 from gossamer.spaces import Discrete
 
 SMALL = replace(PAAC, size=10, stack=2)
@@ -190,3 +191,8 @@ def test_bad_values_are_named() -> None:
         AtariPreset(sticky=1.5)
     with pytest.raises(ValueError, match="num_envs must be at least 1, not 0"):
         Atari("pong").make(0)
+
+
+def test_workers_have_equal_shares_of_the_cores() -> None:
+    shares = [Atari("pong").threads(sharing) for sharing in (1, cores(), cores() + 1)]
+    assert shares == [cores(), 1, 1]
