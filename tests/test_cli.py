@@ -574,7 +574,7 @@ def test_a_disk_that_fills_up_ends_with_2_and_leaves_the_last_checkpoint(command
 def test_a_disk_that_fills_up_while_training_ends_with_2(
     command: Command, small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gossamer.training.observer.ROW_SECONDS", 0.0)
+    monkeypatch.setattr("gossamer.training.writer.ROW_SECONDS", 0.0)
     options = (
         "--env",
         "my_parts:Hoards",

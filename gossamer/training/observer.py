@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,16 +21,14 @@ from gossamer.task import Activity, Note, Recovered, Report, Spent
 from gossamer.training import barrier
 from gossamer.training.barrier import PATIENCE_SECONDS, Barrier
 from gossamer.training.budget import Budget
-from gossamer.training.display import ProgressDisplay, evaluation
+from gossamer.training.display import ProgressDisplay
 from gossamer.training.evaluator import Evaluator
 from gossamer.training.hosts import Hosts
 from gossamer.training.progress import HostStatus, Progress
 from gossamer.training.recorder import Recorder
 from gossamer.training.states import is_whole
-from gossamer.training.status import status
+from gossamer.training.writer import Writer
 
-ROW_SECONDS = 2.0  # between two rows of metrics
-STATUS_SECONDS = 0.5  # between two versions of `status.json`
 CHECKPOINT_SECONDS = 60.0  # between two checkpoints
 FENCE_SECONDS = 10.0  # that a worker must be away until others may take the steps that it has leased
 
@@ -72,8 +70,10 @@ class RunObserver:
         self._barrier = Barrier(self.members, self.services, self.now)
         if self.together:
             self._barrier.begin(save=False)
-        self._began = self._written = self._status_written = self._kept = self.now()
-        self._unwritten = False  # whether there is a report that `status.json` lacks
+        self.writer = Writer(
+            self.progress, self.recorder, self.hosts, self.log, self.consensus, self.evaluator, self.now
+        )
+        self._began = self._kept = self.now()
         self._kept_steps = self.progress.steps
         self._lock = threading.Lock()  # workers are threads
         self._away: dict[str, float] = {}  # worker -> since when
@@ -121,34 +121,12 @@ class RunObserver:
                     for each in record.exchange:
                         self.consensus.take(worker, each)
                 self._look_for_success()
-                if self.now() - self._written >= ROW_SECONDS:
-                    self.write()
-                elif self.now() - self._status_written >= STATUS_SECONDS:
-                    self._write_status()
-                else:
-                    self._unwritten = True
+                self.writer.reported()
                 self.display.tick()
 
-    @contextmanager
-    def status_kept(self) -> Iterator[None]:
-        """Write `status.json` now, and inside keep it up to date: each report is in it within `STATUS_SECONDS`, also
-        the last of several that arrive together."""
-        ended = threading.Event()
-
-        def look() -> None:
-            while not ended.wait(STATUS_SECONDS):
-                with self._lock, suppress(OSError):  # the next report raises it in its worker
-                    if self._unwritten:
-                        self._write_status()
-
-        self._write_status()
-        thread = threading.Thread(target=look, name="status", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            thread.join()
+    def status_kept(self) -> AbstractContextManager[None]:
+        """See `Writer.status_kept`."""
+        return self.writer.status_kept(self._lock)
 
     def note(self, text: str) -> None:
         """Write a message to the log and to the display."""
@@ -176,28 +154,6 @@ class RunObserver:
         if self.stop_at_return is not None and self.solved_steps is None and full and p.mean_return is not None:
             if p.mean_return >= self.stop_at_return:
                 self.solved_steps = p.steps
-
-    def write(self) -> None:
-        """One row of metrics, after the evaluations that have ended since the last one, and the status."""
-        self._written = self.now()
-        self.take_evaluations()
-        if self.consensus is not None:
-            self.progress.gossip = self.consensus.row()
-        self.recorder.write(self.progress.row())
-        self._write_status()
-
-    def _write_status(self) -> None:
-        self._status_written, self._unwritten = self.now(), False
-        self.recorder.write_status(status(self.progress, self.hosts, self.consensus))
-
-    def take_evaluations(self) -> int:
-        """Record the evaluations that have ended since the last call; how many."""
-        rows = [] if self.evaluator is None else self.evaluator.take()
-        for row in rows:
-            self.recorder.evaluated(row)
-            self.progress.evaluation = row
-            self.log(f"evaluated {evaluation(self.progress)}")
-        return len(rows)
 
     def claim(self, worker: str, steps: int, *, idle: bool = True) -> int | Answer:
         with self._lock:
@@ -290,7 +246,7 @@ class RunObserver:
             address = self.hosts.addresses.get(name, "")
             workers = self.host_workers.get(name, ())
             self.progress.hosts[name] = HostStatus(name, address, where is not None, workers)
-            self._write_status()
+            self.writer.status()
 
     def keep(self) -> None:
         """Write a checkpoint of the states that were saved last."""

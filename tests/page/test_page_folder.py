@@ -15,7 +15,7 @@ from some_pages import CONFIG, add_rows, write_run
 from gossamer.page import folder as folder_module
 from gossamer.page.folder import Folder
 from gossamer.page.run import Cursor
-from gossamer.training import observer
+from gossamer.training import writer
 
 
 def test_runs_are_found_at_any_depth_but_not_through_links(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_damaged_run_hides_no_other(tmp_path: Path) -> None:
 
 def test_what_is_shown_is_less_than_a_second_old() -> None:
     """As docs/watching.md promises: the status is written, then looked at; new runs are searched for."""
-    assert observer.STATUS_SECONDS + folder_module.POLL_SECONDS < 1
+    assert writer.STATUS_SECONDS + folder_module.POLL_SECONDS < 1
     assert folder_module.SCAN_EVERY * folder_module.POLL_SECONDS < 1
 
 

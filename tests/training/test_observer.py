@@ -15,9 +15,10 @@ from gossamer.runtime import Answer, Stage
 from gossamer.storage.checkpoint import Store
 from gossamer.task import Activity, Episode, Note, Recovered, Report
 from gossamer.training.display import ProgressDisplay
-from gossamer.training.observer import FENCE_SECONDS, STATUS_SECONDS, RunObserver
+from gossamer.training.observer import FENCE_SECONDS, RunObserver
 from gossamer.training.progress import Progress
 from gossamer.training.recorder import Recorder
+from gossamer.training.writer import STATUS_SECONDS
 
 STEPS = 10  # of one lease
 
@@ -90,7 +91,7 @@ def test_rows_are_two_seconds_apart(tmp_path: Path) -> None:
         kept.time += 0.5
         kept.act(steps=1)
     assert kept.rows() == [4, 8]
-    kept.observer.write()
+    kept.observer.writer.row()
     assert kept.rows() == [4, 8, 10]
 
 
@@ -366,7 +367,6 @@ def test_hosts_that_were_away_are_listed(tmp_path: Path) -> None:
 
 
 def test_what_members_exchange_goes_to_the_ball_and_into_rows(tmp_path: Path) -> None:
-    kept = Kept(tmp_path, ("a", "b"))
     taken, written = list[tuple[str, object]](), list[int]()
 
     class Taker:
@@ -379,12 +379,12 @@ def test_what_members_exchange_goes_to_the_ball_and_into_rows(tmp_path: Path) ->
         def traffic(self) -> dict[str, float]:
             return {"sent": 7}
 
-    kept.observer.consensus = Taker()  # type: ignore[assignment]
+    kept = Kept(tmp_path, ("a", "b"), consensus=Taker())
     kept.observer.kept = lambda: written.append(len(kept.saved()))
     kept.observer.report("a", Report(10, 10, 1, exchange=("one", "two")))
     kept.observer.report("b", Report(10, 10, 1, exchange=("three",)))
     assert taken == [("a", "one"), ("a", "two"), ("b", "three")]
-    kept.observer.write()
+    kept.observer.writer.row()
     row = json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[-1])
     assert row["gossip/mixed"] == 3
     assert kept.status()["traffic"] == {"sent": 7}

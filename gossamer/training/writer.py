@@ -1,0 +1,90 @@
+"""When a run writes: rows of metrics, its status, and the evaluations that have ended."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+
+from gossamer.diagnostics.consensus import ConsensusMonitor
+from gossamer.training.display import evaluation
+from gossamer.training.evaluator import Evaluator
+from gossamer.training.hosts import Hosts
+from gossamer.training.progress import Progress
+from gossamer.training.recorder import Recorder
+from gossamer.training.status import status
+
+ROW_SECONDS = 2.0  # between two rows of metrics
+STATUS_SECONDS = 0.5  # between two versions of `status.json`
+
+
+@dataclass
+class Writer:
+    """Writes what has been counted, at most so often. Not safe for threads: its caller holds a lock."""
+
+    progress: Progress
+    recorder: Recorder
+    hosts: Hosts
+    log: Callable[[str], None]
+    consensus: ConsensusMonitor | None = None  # of members that gossip
+    evaluator: Evaluator | None = None
+    now: Callable[[], float] = time.monotonic
+    _unwritten: bool = field(default=False, init=False)  # whether there is a report that `status.json` lacks
+
+    def __post_init__(self) -> None:
+        self._row_written = self._status_written = self.now()
+
+    def reported(self) -> None:
+        """Write what is due after a report: a row, or the status."""
+        if self.now() - self._row_written >= ROW_SECONDS:
+            self.row()
+        elif self.now() - self._status_written >= STATUS_SECONDS:
+            self.status()
+        else:
+            self._unwritten = True
+
+    def row(self) -> None:
+        """One row of metrics, after the evaluations that have ended since the last one, and the status."""
+        self._row_written = self.now()
+        self.evaluations()
+        if self.consensus is not None:
+            self.progress.gossip = self.consensus.row()
+        self.recorder.write(self.progress.row())
+        self.status()
+
+    def status(self) -> None:
+        """Write `status.json`."""
+        self._status_written, self._unwritten = self.now(), False
+        self.recorder.write_status(status(self.progress, self.hosts, self.consensus))
+
+    def evaluations(self) -> int:
+        """Record the evaluations that have ended since the last call; how many."""
+        rows = [] if self.evaluator is None else self.evaluator.take()
+        for row in rows:
+            self.recorder.evaluated(row)
+            self.progress.evaluation = row
+            self.log(f"evaluated {evaluation(self.progress)}")
+        return len(rows)
+
+    @contextmanager
+    def status_kept(self, lock: threading.Lock) -> Iterator[None]:
+        """Write `status.json` now, and inside keep it up to date: each report is in it within `STATUS_SECONDS`, also
+        the last of several that arrive together."""
+        ended = threading.Event()
+
+        def look() -> None:
+            while not ended.wait(STATUS_SECONDS):
+                with lock, suppress(OSError):  # the next report raises it in its worker
+                    if self._unwritten:
+                        self.status()
+
+        self.status()
+        thread = threading.Thread(target=look, name="status", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
