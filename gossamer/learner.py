@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -146,9 +147,11 @@ class Learner:
 
     def _step(self) -> Stepped:
         """Local step: clip the gradient, and take an optimizer step if it is finite."""
-        norm = nn.utils.clip_grad_norm_(self._trained, self.task.optimization.max_grad_norm, foreach=True)
-        finite = bool(norm.isfinite())
-        if finite:
+        norm = nn.utils.get_total_norm([p.grad for p in self._trained if p.grad is not None], foreach=True)
+        size, most = float(norm), self.task.optimization.max_grad_norm
+        if size > most:  # `clip_grad_norm_` would multiply shorter ones, too, by 1
+            nn.utils.clip_grads_with_norm_(self._trained, most, norm, foreach=True)
+        if finite := math.isfinite(size):
             self.opt.step()
         return Stepped(norm, finite)
 

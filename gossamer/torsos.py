@@ -50,7 +50,7 @@ def resnet(obs_shape: tuple[int, ...]) -> nn.Module:
     for out in (16, 32, 32):
         modules += [nn.Conv2d(channels, out, 3, padding=1), nn.MaxPool2d(3, 2, padding=1), Residual(out), Residual(out)]
         channels, plane = out, [(side + 1) // 2 for side in plane]
-    modules += [nn.ReLU(), nn.Flatten(), nn.Linear(channels * plane[0] * plane[1], 256), nn.ReLU()]
+    modules += [nn.Flatten(), nn.ReLU(), nn.Linear(channels * plane[0] * plane[1], 256), nn.ReLU()]
     return nn.Sequential(*modules)
 
 
@@ -145,7 +145,8 @@ def _convolutional(
         channels = out
         if min(height, width) < 1:
             raise ValueError("too small for its convolutions: use auto")
-    modules += [nn.Flatten(), nn.Linear(channels * height * width, units), nn.ReLU()]
+    modules[-1:] = [nn.Flatten(), nn.ReLU()]  # in this order both have one memory format forwards and backwards
+    modules += [nn.Linear(channels * height * width, units), nn.ReLU()]
     return nn.Sequential(*modules)
 
 
