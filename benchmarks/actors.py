@@ -8,7 +8,8 @@ Each round measures every side once, for `--seconds` after a warm-up, in this pr
 round, so that they hold although the machine's speed varies. `cores` is CPU seconds per second of all threads and
 processes: how busy the cores are. Writes `results/actors-rate.json` or `results/actors-uneven.json` after each round.
 
-`rate`: both sides have 32 environments and train with V-trace on rollouts of 20 steps, at the same settings. `uneven`:
+`rate`: all sides have 32 environments and train with V-trace on rollouts of 20 steps, at the same settings, with the
+default precision and in float32; IMPALA also with one thread that steps its games. `uneven`:
 a toy with and without the slow steps, 32 environments in 8 processes; `kept` is the rate with slow steps divided by the
 rate without them, `kept per busy core` the same of rate / cores. PAAC steps all environments in lock-step; IMPALA has 8
 actors with 4 environments each.
@@ -38,7 +39,12 @@ from gossamer.tools.bench import Reports
 
 SLOW_STEP, SLOW_SECONDS = 0.01, 0.05
 PONG: dict[str, Any] = {"env": "pong", "network": "nature", "algorithm": "vtrace", "num_envs": 32, "rollout_length": 20}
-RATE: dict[str, dict[str, Any]] = {"paac": PONG, "impala": PONG, "impala --actors 2": {**PONG, "actors": 2}}
+FP32 = " --precision fp32"  # a side with it computes in float32, where others compute in bfloat16 if they can
+RATE: dict[str, dict[str, Any]] = {
+    f"{side}{ending}": {**PONG, **options, **precision}
+    for ending, precision in (("", {}), (FP32, {"precision": "fp32"}))
+    for side, options in (("paac", {}), ("impala", {}), ("impala --env-workers 1", {"env_workers": 1}))
+}
 TOY: dict[str, Any] = {"algorithm": "vtrace", "num_envs": 32, "rollout_length": 20, "threads": 1}
 UNEVEN: dict[str, dict[str, Any]] = {
     f"{name} {steps}": {**TOY, **more, "env": f"benchmarks.actors:{steps}"}
@@ -98,7 +104,8 @@ def figures(rounds: list[dict[str, dict[str, float]]]) -> dict[str, Any]:
         for side in sides
     }
     if "impala" in sides:
-        ratios = {s: [each[s]["rate"] / each["paac"]["rate"] for each in rounds] for s in sides if s != "paac"}
+        against = {side: "paac" + FP32 * side.endswith(FP32) for side in sides if side.startswith("impala")}
+        ratios = {s: [each[s]["rate"] / each[paac]["rate"] for each in rounds] for s, paac in against.items()}
         return {**found, "ratio to paac": {side: _rounds(each) for side, each in ratios.items()}}
     for name in ("paac", "impala"):
         kept = [each[f"{name} uneven"]["rate"] / each[f"{name} even"]["rate"] for each in rounds]

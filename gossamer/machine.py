@@ -29,10 +29,11 @@ KEEP_FREED_MEMORY = {
 def keep_freed_memory() -> bool:
     """Keep freed memory in the process instead of returning it to the kernel. Returns whether the allocator agreed.
 
-    Each update allocates and frees the same inputs and activations, several to a hundred MB. By default glibc returns
+    Each update allocates and frees the same inputs and activations, of several MB to 100 MB. By default glibc returns
     such blocks at once, and the next block costs a page fault every 4 KiB: a third of the time of an update of the
-    Nature network. No block has a mapping of its own, because the threshold for these cannot be above 32 MiB. All
-    threads share one arena, because other arenas return freed memory in spite of these settings."""
+    Nature network. So malloc may not map blocks one by one (its threshold for this is at most 32 MiB), and all threads
+    share one arena, because other arenas return freed memory in spite of these settings. Call it before threads start:
+    glibc does not take back arenas."""
     if sys.platform != "linux":
         return False
     try:

@@ -174,6 +174,9 @@ def test_actors_are_compared_with_lock_step_within_each_round() -> None:
     found = actors.figures(rounds)
     assert found["ratio to paac"] == {"impala": {"median": 1.05, "rounds": [1.2, 1.05, 0.9]}}
     assert found["impala"] == {"steps_per_second": [120, 210, 90], "cores": [1.9, 1.9, 1.9]}
+    slow = {f"{side}{actors.FP32}": {**each, "rate": each["rate"] / 2} for side, each in rounds[0].items()}
+    found = actors.figures([{**rounds[2], **slow}])
+    assert found["ratio to paac"][f"impala{actors.FP32}"]["median"] == 1.2  # of what computes in float32, too
     even, uneven = {"rate": 100.0, "cores": 1.0}, {"rate": 40.0, "cores": 1.0}
     one = {"paac even": even, "paac uneven": uneven, "impala even": even, "impala uneven": even}
     found = actors.figures([one])

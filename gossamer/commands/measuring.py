@@ -36,7 +36,9 @@ def bench(words: Sequence[str]) -> None:
         print(text("bench", BENCH, OFTEN_BENCH), end="")
         return
     from gossamer.config.composing import compose
+    from gossamer.machine import keep_freed_memory
 
+    keep_freed_memory()  # before environments are tried, in threads
     composed = compose(words, prog="gossamer bench", description=BENCH, command=(Measuring,))
     from gossamer.tools.bench import bench, round_seconds
 

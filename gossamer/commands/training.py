@@ -34,7 +34,9 @@ def train(words: Sequence[str]) -> int:
         return 0
     from gossamer.config.composing import compose
     from gossamer.config.config import Control
+    from gossamer.machine import keep_freed_memory
 
+    keep_freed_memory()  # before environments are tried, in threads
     composed = compose(words, prog="gossamer train", description=TRAIN, command=(Place, Control))
     from gossamer.training.experiment import train
 

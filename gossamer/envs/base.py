@@ -116,15 +116,15 @@ class EnvFactory(Protocol):
 
 @runtime_checkable
 class Threaded(Protocol):
-    """Factories of environments that native threads step without the GIL: more of them need no processes."""
+    """Factories of environments that are stepped by native threads, without the GIL."""
 
     def threads(self, sharing: int) -> int:
-        """Return the number for one of `sharing` workers that step such environments on this machine."""
+        """Return the number of threads for each of `sharing` workers that share this machine's cores."""
 
 
 def threads_of(env: EnvFactory, sharing: int) -> int:
-    """The native threads that one of `sharing` workers of this machine steps its environments with, or 0 (the kind's
-    default) if there are no native threads."""
+    """The number of native threads for each of `sharing` workers that share this machine's cores; 0 (the default of
+    `EnvFactory.make`) for environments without native threads."""
     return env.threads(sharing) if isinstance(env, Threaded) else 0
 
 

@@ -13,9 +13,7 @@ HOSTS = "Hosts of actors, each one process; 0: the actors are on the learner's h
 LEARNERS = "Learners, each a thread with actors of its own; they average their gradients."
 ACTORS = "Actors of each learner on each host, each a thread; 0: one a core, but one core for each learner."
 NUM_ENVS = "Environments of all actors of a host together."
-ENV_WORKERS = (
-    "Step an actor's: threads for Atari (0: the cores by the number of actors), processes for Gymnasium (0 or 1: none)."
-)
+ENV_WORKERS = "Of an actor: threads for Atari (0: cores / actors of all hosts), processes for Gymnasium (0 or 1: none)."
 BATCH_ROLLOUTS = "Rollouts of each batch, one of an actor each; 0: as many as actors."
 DEPTH = "Batches being filled, full or trained on; 1: acting and learning take turns."
 REUSE = "Passes over each batch, in turn with newer ones."

@@ -95,10 +95,10 @@ def bench(
     with the round (1, 2, ..) and the part that begins, from any thread."""
     if not seconds > 0 or rounds < 1:
         raise UserError(f"--seconds {seconds} --rounds {rounds}: both must be positive")
+    keep_freed_memory()
     config = configure(architecture, env=env, algorithm=algorithm, optimizer=optimizer, preset=preset, **options)
     probe(config)
     config = config.with_run(steps=10**15)  # the observer ends it by time
-    keep_freed_memory()
     rows = [_round(config, seconds, partial(progress, number)) for number in range(1, rounds + 1)]
     return {**_figures(rows), **_origin(config)}
 

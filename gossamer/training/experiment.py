@@ -26,7 +26,7 @@ from gossamer.errors import UserError, check_guard
 from gossamer.evaluation.members import newcomer
 from gossamer.launch.threads import threads
 from gossamer.learner import build
-from gossamer.machine import single_threaded
+from gossamer.machine import keep_freed_memory, single_threaded
 from gossamer.optim import StepRule
 from gossamer.program import Program
 from gossamer.random_play import random_actions
@@ -69,6 +69,7 @@ def train(
     Raises `UserError` for a value that cannot be used, `NonFinite` when a loss is NaN (the last good checkpoint
     stays), `OSError` on a full disk."""
     check_guard()
+    keep_freed_memory()
     control = Control(stop_at_return=stop_at_return, max_seconds=max_seconds, cluster=cluster, page=page)
     config = configure(architecture, env=env, algorithm=algorithm, optimizer=optimizer, preset=preset, **options)
     check_run(config, cluster)
@@ -99,6 +100,7 @@ def resume(
     values, except `stop_at_return`, `max_seconds`, `cluster` and `page`, which apply only to this call. The learning
     rate keeps its original schedule."""
     check_guard()
+    keep_freed_memory()
     load_config(Path(run_dir))  # before the lock: this may be no run at all
     control = Control(stop_at_return=stop_at_return, max_seconds=max_seconds, cluster=cluster, page=page)
     changes: dict[str, Any] = {

@@ -15,7 +15,6 @@ from gossamer.diagnostics.consensus import ConsensusMonitor
 from gossamer.errors import EnvironmentFailed, UserError
 from gossamer.evaluation.aggregate import aggregate
 from gossamer.evaluation.members import equal
-from gossamer.machine import keep_freed_memory
 from gossamer.page.server import serving
 from gossamer.program import Program
 from gossamer.storage.checkpoint import Store
@@ -116,7 +115,6 @@ class Session:
             self.recorder.close("failed")  # where it was not closed as planned
 
     def _run(self, launch: Launcher) -> Run:
-        keep_freed_memory()
         what = {name: value for name, value in asdict(self.control).items() if value is not None}
         self.log(f"{self.began} at step {self.done} with gossamer {__version__}" + (f"; {what}" if what else ""))
         self.sinks.start(run_info(self.directory, self.config))

@@ -22,7 +22,7 @@ STATUS_SECONDS = 0.5  # between two versions of `status.json`
 
 @dataclass
 class Writer:
-    """Writes what has been counted, at most so often. Not safe for threads: its caller holds a lock."""
+    """Writes rows and the status, at limited rates. While workers run, its callers hold one lock."""
 
     progress: Progress
     recorder: Recorder

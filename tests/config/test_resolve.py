@@ -17,7 +17,7 @@ from torch import nn
 from torch.optim import Adam
 
 from gossamer.algorithms import A2C, PPO, VTrace
-from gossamer.architectures import APPO, GALA, IMPALA
+from gossamer.architectures import APPO, GALA
 from gossamer.config.build import (
     check_batch,
     check_effect,
@@ -140,7 +140,7 @@ class MyPPO(PPO):
     pass
 
 
-class MyIMPALA(IMPALA):
+class MyAPPO(APPO):
     pass
 
 
@@ -151,10 +151,14 @@ def test_a_part_that_derives_from_another_one_has_its_presets() -> None:
 
     for env in ("catch", "pong", "Pendulum-v1"):
         assert chosen(MyPPO(), env) == chosen("ppo", env)
-    made = flat(configure(MyIMPALA(), env="CartPole-v1"))
-    assert made["algorithm"] == "vtrace"
-    assert made["env_workers"] == 0
-    assert made["architecture"].endswith(":MyIMPALA")
+    made = flat(configure(MyAPPO(), env="CartPole-v1"))
+    assert (made["algorithm"], made["env_workers"]) == ("appo", 0)
+    assert made["architecture"].endswith(":MyAPPO")
+
+
+@pytest.mark.parametrize(("name", "workers"), [("impala", 0), ("appo", 1)])
+def test_games_of_actors_share_the_cores_except_beside_long_updates(name: str, workers: int) -> None:
+    assert flat(configure(name, env="pong"))["env_workers"] == workers
 
 
 def test_what_is_given_wins() -> None:
