@@ -9,10 +9,11 @@ round, so that they hold although the machine's speed varies. `cores` is CPU sec
 processes: how busy the cores are. Writes `results/actors-rate.json` or `results/actors-uneven.json` after each round.
 
 `rate`: all sides have 32 environments and train with V-trace on rollouts of 20 steps, at the same settings, with the
-default precision and in float32; IMPALA also with one thread that steps its games. `uneven`:
-a toy with and without the slow steps, 32 environments in 8 processes; `kept` is the rate with slow steps divided by the
-rate without them, `kept per busy core` the same of rate / cores. PAAC steps all environments in lock-step; IMPALA has 8
-actors with 4 environments each.
+default precision and in float32; IMPALA also with one thread that steps its games.
+
+`uneven`: a toy with and without the slow steps, 32 environments in 8 processes; `kept` is the rate with slow steps
+divided by the rate without them, `kept per busy core` the same of rate / cores. PAAC steps all environments in
+lock-step; IMPALA has 8 actors with 4 environments each.
 
 `simulate` is not timed, so the machine may be busy: see `benchmarks.simulated`. Writes `results/impala-simulated.json`
 and a plot.

@@ -246,7 +246,7 @@ class RunObserver:
             address = self.hosts.addresses.get(name, "")
             workers = self.host_workers.get(name, ())
             self.progress.hosts[name] = HostStatus(name, address, where is not None, workers)
-            self.writer.status()
+            self.writer.write_status()
 
     def keep(self) -> None:
         """Write a checkpoint of the states that were saved last."""

@@ -135,7 +135,7 @@ class Session:
                     self.evaluator.stop()
                 if self.consensus is not None:
                     self.consensus.close()
-                observer.writer.row()  # before the checkpoint: a resumed run continues at a later second
+                observer.writer.write_row()  # before the checkpoint: a resumed run continues at a later second
             observer.keep()
         except BaseException as error:
             what = str(error)
@@ -176,7 +176,7 @@ class Session:
     def _await_evaluation(self, signals: Signals, seconds: float) -> None:
         """Wait for the evaluations that are due after so many seconds of training; a signal ends them."""
         if not self.evaluator.running and not self.evaluator.due(self.progress.steps):
-            self.observer.writer.evaluations()  # one may have ended since the last row
+            self.observer.writer.record_evaluations()  # one may have ended since the last row
             return
         self.observer.note("training is done and saved; waiting for the evaluation (Ctrl-C leaves it out)")
         try:
@@ -186,7 +186,7 @@ class Session:
             self.log("the last evaluation was left out: a signal came during it")
             self.evaluator.left_out = True
             self.evaluator.stop()
-        if self.observer.writer.evaluations():
+        if self.observer.writer.record_evaluations():
             self.observer.display.note(f"evaluated {evaluation(self.progress)}")
 
     def _outcome(self) -> Outcome:

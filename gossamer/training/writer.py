@@ -39,28 +39,28 @@ class Writer:
     def reported(self) -> None:
         """Write what is due after a report: a row, or the status."""
         if self.now() - self._row_written >= ROW_SECONDS:
-            self.row()
+            self.write_row()
         elif self.now() - self._status_written >= STATUS_SECONDS:
-            self.status()
+            self.write_status()
         else:
             self._unwritten = True
 
-    def row(self) -> None:
-        """One row of metrics, after the evaluations that have ended since the last one, and the status."""
+    def write_row(self) -> None:
+        """Record the evaluations that have ended, then write a row of metrics and the status."""
         self._row_written = self.now()
-        self.evaluations()
+        self.record_evaluations()
         if self.consensus is not None:
             self.progress.gossip = self.consensus.row()
         self.recorder.write(self.progress.row())
-        self.status()
+        self.write_status()
 
-    def status(self) -> None:
+    def write_status(self) -> None:
         """Write `status.json`."""
         self._status_written, self._unwritten = self.now(), False
         self.recorder.write_status(status(self.progress, self.hosts, self.consensus))
 
-    def evaluations(self) -> int:
-        """Record the evaluations that have ended since the last call; how many."""
+    def record_evaluations(self) -> int:
+        """Record the evaluations that have ended since the last call. Returns their number."""
         rows = [] if self.evaluator is None else self.evaluator.take()
         for row in rows:
             self.recorder.evaluated(row)
@@ -78,9 +78,9 @@ class Writer:
             while not ended.wait(STATUS_SECONDS):
                 with lock, suppress(OSError):  # the next report raises it in its worker
                     if self._unwritten:
-                        self.status()
+                        self.write_status()
 
-        self.status()
+        self.write_status()
         thread = threading.Thread(target=look, name="status", daemon=True)
         thread.start()
         try:

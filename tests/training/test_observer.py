@@ -91,7 +91,7 @@ def test_rows_are_two_seconds_apart(tmp_path: Path) -> None:
         kept.time += 0.5
         kept.act(steps=1)
     assert kept.rows() == [4, 8]
-    kept.observer.writer.row()
+    kept.observer.writer.write_row()
     assert kept.rows() == [4, 8, 10]
 
 
@@ -384,7 +384,7 @@ def test_what_members_exchange_goes_to_the_ball_and_into_rows(tmp_path: Path) ->
     kept.observer.report("a", Report(10, 10, 1, exchange=("one", "two")))
     kept.observer.report("b", Report(10, 10, 1, exchange=("three",)))
     assert taken == [("a", "one"), ("a", "two"), ("b", "three")]
-    kept.observer.writer.row()
+    kept.observer.writer.write_row()
     row = json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[-1])
     assert row["gossip/mixed"] == 3
     assert kept.status()["traffic"] == {"sent": 7}
