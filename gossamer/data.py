@@ -131,13 +131,32 @@ class Trajectory:
         finals = [replace(final, b=0) for final in self.finals if final.b == b]
         return replace(self.columns(b, b + 1), finals=finals)
 
-    def _map(self, change: Callable[[Tensor, int], Tensor]) -> Trajectory:
-        """Apply a function to each tensor and the number of its dimension B."""
-        changed: dict[str, Any] = {"state": {name: change(each, 0) for name, each in self.state.items()}}
+    def room(self, envs: int) -> Trajectory:
+        """Allocate memory for trajectories of so many environments, with the shapes, types and formats of this one.
+        Its content is arbitrary."""
+
+        def allocated(tensor: Tensor, dim: int) -> Tensor:
+            return tensor.new_empty((*tensor.shape[:dim], envs, *tensor.shape[dim + 1 :]))
+
+        return replace(self._map(allocated), finals=[])
+
+    def copy_(self, other: Trajectory) -> None:
+        """Copy another trajectory of the same shapes into the memory of this one."""
         for each in fields(self):
             if isinstance(tensor := getattr(self, each.name), Tensor):
+                tensor.copy_(getattr(other, each.name))
+        for name, tensor in self.state.items():
+            tensor.copy_(other.state[name])
+        self.finals[:] = other.finals
+
+    def _map(self, change: Callable[[Tensor, int], Tensor]) -> Trajectory:
+        """Apply a function to each tensor and the number of its dimension B; to observations as [T+1, B, .., channels],
+        as they lie in memory."""
+        changed: dict[str, Any] = {"state": {name: change(each, 0) for name, each in self.state.items()}}
+        for each in fields(self):
+            if isinstance(tensor := getattr(self, each.name), Tensor) and each.name != "obs":
                 changed[each.name] = change(tensor, 0 if each.name == "version" else 1)
-        return replace(self, **changed)
+        return replace(self, obs=change(self.obs.movedim(2, -1), 1).movedim(-1, 2), **changed)
 
     @staticmethod
     def concatenated(parts: Sequence[Trajectory]) -> Trajectory:

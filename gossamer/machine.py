@@ -15,7 +15,7 @@ import torch
 from gossamer.processes import cores
 from gossamer.version import __version__
 
-_TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -3, -4, -8  # glibc, malloc.h
+_TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8  # glibc, malloc.h
 _WANTED = {_TRIM_THRESHOLD: 2**31 - 1, _MMAP_MAX: 0, _ARENA_MAX: 1}
 
 # The same as environment variables, for new processes: a process with threads already has several arenas.
@@ -34,25 +34,13 @@ def keep_freed_memory() -> bool:
     Nature network. So malloc may not map blocks one by one (its threshold for this is at most 32 MiB), and all threads
     share one arena, because other arenas return freed memory in spite of these settings. Call it before threads start:
     glibc does not take back arenas."""
-    return _tell_allocator(_WANTED)
-
-
-def map_large_blocks() -> None:
-    """Undo a part of `keep_freed_memory`: blocks above 32 MiB are mapped one by one again. For processes that keep many
-    small blocks for long, as a replay memory does: between them, the next large block may not fit where the last one
-    was, and the process could grow to several times what it keeps."""
-    _tell_allocator({_MMAP_THRESHOLD: 2**25, _MMAP_MAX: 2**16})
-
-
-def _tell_allocator(wanted: Mapping[int, int]) -> bool:
-    """Set options of glibc's malloc. Returns whether it took all of them."""
     if sys.platform != "linux":
         return False
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except AttributeError:  # musl has no mallopt
         return False
-    taken = [mallopt(*pair) == 1 for pair in wanted.items()]  # set all of them, even if one is refused
+    taken = [mallopt(*pair) == 1 for pair in _WANTED.items()]  # set all of them, even if one is refused
     return all(taken)
 
 

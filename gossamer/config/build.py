@@ -133,7 +133,7 @@ def check_memory(config: Config, spec: Spec) -> None:
     import os
 
     wired, length = unresolved(config), config.run.rollout_length
-    replayed = sum(min(size, config.run.steps // length) for size in _replayed(wired))
+    replayed = sum(_replayed(wired))
     steps = (sum(_kept_envs(wired)) + replayed) * (length + 1)
     wanted = steps * torch.Size(spec.obs_shape).numel() * spec.obs_dtype.itemsize
     there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

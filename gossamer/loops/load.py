@@ -8,7 +8,7 @@ import torch
 
 from gossamer.actor import Clock
 from gossamer.experience import Assembler, NextBatch, Replay, TrajectoryQueue
-from gossamer.machine import map_large_blocks, settle
+from gossamer.machine import settle
 from gossamer.member import prepared
 from gossamer.runtime import Context
 from gossamer.task import Spent, Task
@@ -43,7 +43,4 @@ def load(
 def replayed(task: Task, rank: int, share: float, size: int) -> Replay | None:
     """The replay memory of a learner; None if nothing is replayed. It chooses on the CPU, wherever the trajectories
     are."""
-    if not share:
-        return None
-    map_large_blocks()
-    return Replay(share, size, torch.Generator().manual_seed(task.stream("replay", rank)))
+    return Replay(share, size, torch.Generator().manual_seed(task.stream("replay", rank))) if share else None

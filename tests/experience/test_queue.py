@@ -272,6 +272,27 @@ def test_replayed_trajectories_are_copies_that_later_rollouts_do_not_change() ->
     assert {3.0} < seen[2] <= {1.0, 2.0, 3.0}
 
 
+def test_replayed_trajectories_have_their_own_state_version_and_final_observations() -> None:
+    replay = Replay(0.5, 2, torch.Generator().manual_seed(0))
+    for number in (1, 2, 3):
+        fresh = Trajectory.empty(2, 2, (4, 8, 8), torch.uint8, state={"hidden": torch.zeros(2, 5)})
+        for b in range(2):
+            fresh.obs[:, b], fresh.state["hidden"][b], fresh.version[b] = number, number, number
+            fresh.finals.append(Final(number, b, torch.full((4, 8, 8), number), {"hidden": torch.ones(5)}, 0.5))
+        batch = replay.mixed(fresh)
+    assert [final.b for final in batch.finals] == [0, 1, 2, 3]
+    assert [final.t for final in batch.finals] == batch.version.tolist() == [3, 3, 2, 2]
+    assert batch.obs[0, :, 0, 0, 0].tolist() == batch.state["hidden"][:, 0].tolist() == [3, 3, 2, 2]
+    assert batch.obs.stride()[2] == 1  # channels last
+
+
+def test_a_batch_wider_than_the_replay_memory_leaves_its_last_trajectories_there() -> None:
+    replay, fresh = Replay(0.5, 2, torch.Generator().manual_seed(0)), Trajectory.empty(2, 5, (4,), torch.float32)
+    fresh.reward.copy_(torch.arange(5.0).expand(2, 5))
+    replay.mixed(fresh)
+    assert {*replay.mixed(fresh).reward[0, 5:].tolist()} == {3.0, 4.0}
+
+
 def test_pictures_keep_their_format_when_they_are_copied() -> None:
     picture = Trajectory.empty(2, 3, (4, 8, 8), torch.uint8)
     assert Trajectory.concatenated([picture, picture]).obs.stride()[2] == picture.obs.stride()[2] == 1
