@@ -6,6 +6,7 @@ from __future__ import annotations
 import multiprocessing
 import signal
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -155,6 +156,7 @@ class Process:
 
     def __init__(self, context: Any, source: Source, worker: int, shared: Shared) -> None:
         self._pipe, its = context.Pipe()
+        self._closing = threading.Lock()  # a thread that steps may find the process ended while another one closes it
         what = cloudpickle.dumps(source)  # factories may be closures
         arguments = (its, what, worker, shared.raw, shared.spec, shared.num_envs, shared.workers)
         self._process = context.Process(target=serve, args=arguments, daemon=True, name=f"environments {worker}")
@@ -180,7 +182,8 @@ class Process:
         if self._process.is_alive():
             self._process.kill()
             self._process.join()
-        self._pipe.close()
+        with self._closing:
+            self._pipe.close()
         return int(self._process.exitcode or 0)
 
 
