@@ -131,8 +131,8 @@ class Trajectory:
         finals = [replace(final, b=0) for final in self.finals if final.b == b]
         return replace(self.columns(b, b + 1), finals=finals)
 
-    def room(self, envs: int) -> Trajectory:
-        """Allocate memory for trajectories of so many environments, with the shapes, types and formats of this one.
+    def new_empty(self, envs: int) -> Trajectory:
+        """Allocate a trajectory of `envs` environments, otherwise with this one's shapes, dtypes and memory formats.
         Its content is arbitrary."""
 
         def allocated(tensor: Tensor, dim: int) -> Tensor:

@@ -156,7 +156,7 @@ class Process:
 
     def __init__(self, context: Any, source: Source, worker: int, shared: Shared) -> None:
         self._pipe, its = context.Pipe()
-        self._closing = threading.Lock()  # a thread that steps may find the process ended while another one closes it
+        self._closing = threading.Lock()  # `end` may run twice at once: for a step that fails, and to close
         what = cloudpickle.dumps(source)  # factories may be closures
         arguments = (its, what, worker, shared.raw, shared.spec, shared.num_envs, shared.workers)
         self._process = context.Process(target=serve, args=arguments, daemon=True, name=f"environments {worker}")

@@ -10,8 +10,8 @@ from gossamer.data import Trajectory
 class Replay:
     """Keeps copies of the newest trajectories and adds some of them to each new batch.
 
-    They lie in a ring that is allocated once: between blocks of their own, freed ones of a batch would not fit where
-    the last batch was, and the process would grow to several times what it keeps."""
+    The copies lie in one ring, which is allocated with the first batch. If each copy were a block of its own, the
+    allocator could not reuse the memory of earlier batches: the process grew to several times what it kept."""
 
     def __init__(self, share: float, capacity: int, rng: torch.Generator) -> None:
         """`share`: fraction of old trajectories, 0 <= share < 1, on average over batches; `capacity`: trajectories
@@ -35,7 +35,7 @@ class Replay:
     def _keep(self, fresh: Trajectory) -> None:
         """Copy trajectories into the ring, in place of the oldest ones."""
         if self._memory is None:
-            self._memory = fresh.room(self._capacity)
+            self._memory = fresh.new_empty(self._capacity)
         for b in range(len(fresh.version)):
             if len(self._kept) < self._capacity:
                 self._kept.append(self._memory.column(self._next))
