@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from gossamer.algorithms import A2C, PPO, AsyncPPO, VTrace
-from gossamer.architectures import APPO, GALA, PAAC, PALA
+from gossamer.architectures import APPO, GALA, IMPALA, PAAC, PALA
 from gossamer.config.config import OptimizationOptions, RunOptions
 from gossamer.config.layers import (
     Layer,
@@ -192,9 +192,14 @@ _GOSSIP = Layer("what follows from the number of learners and from --sync", (), 
 LEARNERS = {"gala": _GOSSIP, "pala": _GOSSIP}
 
 # What an algorithm needs in one architecture only: (architecture, algorithm, kind of environment)
+FEW_ENVS_PIXELS = Layer("tuned on Pong: longer rollouts of fewer environments", (PAAC(num_envs=16),))
+FEW_ENVS_CONTINUOUS = Layer("2,048 steps between updates", (PAAC(num_envs=16),))
 COMBINATIONS = {
-    ("paac", "ppo", "pixels"): Layer("tuned on Pong: longer rollouts of fewer environments", (PAAC(num_envs=16),)),
-    ("paac", "ppo", "continuous"): Layer("2,048 steps between updates", (PAAC(num_envs=16),)),
+    ("paac", "ppo", "pixels"): FEW_ENVS_PIXELS,
+    ("paac", "appo", "pixels"): FEW_ENVS_PIXELS,
+    ("paac", "ppo", "continuous"): FEW_ENVS_CONTINUOUS,
+    ("paac", "appo", "continuous"): FEW_ENVS_CONTINUOUS,
+    ("impala", "appo", "pixels"): Layer("the environments of appo", (IMPALA(num_envs=16, env_workers=1),)),
     ("paac", "a2c", "vector"): Layer(
         "tuned on Catch and CartPole-v1: its batches are twice those of a learner of gala or pala",
         (OptimizationOptions(learning_rate=2e-3),),
