@@ -174,8 +174,8 @@ TUNED = {
     ("vtrace", "continuous"): VTRACE_CONTINUOUS,
     ("appo", "pixels"): _asynchronous(
         PPO_PIXELS,
-        "pictures, with a schedule tuned on Pong",
-        AsyncPPO(entropy_final_fraction=0.1),
+        "pictures, with a schedule and a clip range tuned on Pong",
+        AsyncPPO(entropy_final_fraction=0.1, clip_range=0.15),
         OptimizationOptions(anneal_from=0.35, final_fraction=0.05),
     ),
     ("appo", "vector"): _asynchronous(PPO_VECTOR, "vectors"),
