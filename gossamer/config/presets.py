@@ -191,9 +191,9 @@ SHAPES = {
 _GOSSIP = Layer("what follows from the number of learners and from --sync", (), (sqrt_of_learners, follow))
 LEARNERS = {"gala": _GOSSIP, "pala": _GOSSIP}
 
-# What an algorithm needs in one architecture only: (architecture, algorithm, kind of environment)
 FEW_ENVS_PIXELS = Layer("tuned on Pong: longer rollouts of fewer environments", (PAAC(num_envs=16),))
 FEW_ENVS_CONTINUOUS = Layer("2,048 steps between updates", (PAAC(num_envs=16),))
+# What an algorithm needs in one architecture only: (architecture, algorithm, kind of environment)
 COMBINATIONS = {
     ("paac", "ppo", "pixels"): FEW_ENVS_PIXELS,
     ("paac", "appo", "pixels"): FEW_ENVS_PIXELS,
