@@ -11,7 +11,7 @@ class Replay:
     """Keeps copies of the newest trajectories and adds some of them to each new batch.
 
     The copies lie in one ring, which is allocated with the first batch. If each copy were a block of its own, the
-    allocator could not reuse the memory of earlier batches: the process grew to several times what it kept."""
+    allocator could not reuse the memory of earlier batches: the process would grow to several times what it keeps."""
 
     def __init__(self, share: float, capacity: int, rng: torch.Generator) -> None:
         """`share`: fraction of old trajectories, 0 <= share < 1, on average over batches; `capacity`: trajectories
