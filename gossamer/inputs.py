@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from gossamer.data import Array
 from gossamer.normalization import Normalized
 from gossamer.observations import MASK, Layout, Part
+from gossamer.space_to_depth import to_blocks
 
 INPUT_SCALES = {"background": 1 / 64, "unit": 1 / 255, "raw": 1.0}
 Observations: TypeAlias = Tensor | Mapping[str, Tensor]  # packed, or split into parts
@@ -30,18 +31,38 @@ class Centred(nn.Module):
         each operation counts)."""
         super().__init__()
         self._unchanged = unchanged
+        self.block = (
+            1  # side of the blocks that pictures are split into when learning (`to_blocks`); 1: they stay whole
+        )
         self.register_buffer("offset", torch.zeros(obs_shape))  # *O
         self.register_buffer("scale", torch.tensor(scale))  # []
+        self._constants: dict[tuple[torch.dtype, int], tuple[Any, Tensor, Tensor]] = {}
 
     def forward(self, obs: Tensor, dtype: torch.dtype) -> Tensor:
-        """Map [N, *O] of any dtype to [N, *O] of `dtype`; images in channels-last format."""
+        """Map [N, *O] of any dtype to [N, *O] of `dtype`; images in channels-last format, and when learning to their
+        blocks. For the few observations of a step, blocks are no faster."""
         if self._unchanged:
             return obs.to(dtype)
-        shift = (-self.offset * self.scale).to(dtype).unsqueeze(0)  # [1, *O]
-        if obs.dim() == 4:  # adding tensors of different formats is ten times as slow and loses the format
-            obs = obs.contiguous(memory_format=torch.channels_last)
-            shift = shift.contiguous(memory_format=torch.channels_last)
-        return torch.addcmul(shift, obs.to(dtype), self.scale.to(dtype))
+        block = self.block if torch.is_grad_enabled() else 1
+        shift, scale = self._shifted(dtype, block)
+        return torch.addcmul(shift, _laid_out(obs, block).to(dtype), scale)
+
+    def _shifted(self, dtype: torch.dtype, block: int) -> tuple[Tensor, Tensor]:
+        """-offset * scale [1, *O] and `scale` [], in `dtype`: computed again only if one of them has changed."""
+        now = (self.offset.device, self.offset._version, self.scale._version)
+        of, shift, scale = self._constants.get((dtype, block), (None, self.offset, self.scale))
+        if of != now:
+            shift, scale = _laid_out((-self.offset * self.scale).unsqueeze(0), block).to(dtype), self.scale.to(dtype)
+            self._constants[dtype, block] = (now, shift, scale)
+        return shift, scale
+
+
+def _laid_out(obs: Tensor, block: int) -> Tensor:
+    """Images [N, C, H, W] in the format of the torso; anything else as it is. Adding tensors of different formats would
+    be ten times as slow, and lose the format."""
+    if obs.dim() != 4:
+        return obs
+    return to_blocks(obs, block) if block > 1 else obs.contiguous(memory_format=torch.channels_last)
 
 
 class CentredParts(nn.Module):

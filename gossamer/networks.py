@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -13,13 +13,15 @@ from torch.func import functional_call
 
 from gossamer.data import Tree
 from gossamer.distributions import Distribution
-from gossamer.inputs import CentredParts, Observations, input_of
+from gossamer.inputs import Centred, CentredParts, Observations, input_of
 from gossamer.memory import Kind, Memory
 from gossamer.normalization import Normalized, Observed, Sample, ValueHead
 from gossamer.observations import MASK
 from gossamer.options import option, options
 from gossamer.spaces import Spec
-from gossamer.torsos import AutoEncoder, Pair, Parts, TorsoFactory, auto, mlp
+from gossamer.torsos import AutoEncoder, Pair, Parts, TorsoFactory, auto, block_of, mlp
+
+Inputs: TypeAlias = Tensor | Mapping[str, Tensor]  # of a torso: [N, ...], or those of each part of an observation
 
 
 @options
@@ -77,6 +79,29 @@ class Recurrent(Protocol):
         episode) to T * B distributions over actions, values [T * B], and the state after them."""
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """What a network computes from observations [N, *O] without its parameters."""
+
+    inputs: Inputs  # of the torso
+    mask: Tensor | None  # [N, ...] of valid actions; None: all are
+
+    def rows(self, index: Tensor) -> Prepared:
+        """Those with these indices [M]."""
+        one, mask = self.inputs, self.mask
+        inputs = (
+            _rows(one, index) if isinstance(one, Tensor) else {name: _rows(each, index) for name, each in one.items()}
+        )
+        return Prepared(inputs, None if mask is None else mask.index_select(0, index))
+
+
+def _rows(inputs: Tensor, index: Tensor) -> Tensor:
+    """Some of [N, ...]. Pictures stay channels-last. `index_select` is faster than an index: it copies whole rows."""
+    if inputs.dim() != 4:
+        return inputs.index_select(0, index)
+    return inputs.permute(0, 2, 3, 1).index_select(0, index).permute(0, 3, 1, 2)
+
+
 class ActorCritic(nn.Module):
     """A torso with a policy head and a value head.
 
@@ -92,6 +117,8 @@ class ActorCritic(nn.Module):
         self.torso = _torso(spec, network)
         if network.separate_critic:
             self.torso = Pair(self.torso, _torso(spec, network))
+        if isinstance(self.centre, Centred):  # the pictures of packed observations are stored channels-last: no faster
+            self.centre.block = block_of(self.torso)
         with_floats = any(buffer.is_floating_point() for buffer in self.torso.buffers())
         self.compute_dtype = torch.float32 if with_floats else network.dtype or torch.float32
         with torch.no_grad():
@@ -118,7 +145,15 @@ class ActorCritic(nn.Module):
         network has a memory: use `unroll`, or `algorithms.base.evaluate` for rollouts."""
         if self.memory is not None:
             raise RuntimeError("a network with memory needs its state: use unroll, or algorithms.base.evaluate")
-        return self._heads(self._features(obs), obs)
+        return self.evaluate(self.prepare(obs))
+
+    def prepare(self, obs: Observations) -> Prepared:
+        """Compute the torso's inputs for obs [N, *O]. They stay the same while a batch is learned from."""
+        return Prepared(self.centre(obs, self.compute_dtype), self._mask(obs))
+
+    def evaluate(self, prepared: Prepared) -> tuple[Distribution, Tensor]:
+        """`forward` for observations that have been prepared, without a memory."""
+        return self._heads(self._features(prepared.inputs), prepared.mask)
 
     def initial_state(self, num_envs: int) -> Tree:
         """See `Recurrent`."""
@@ -127,20 +162,22 @@ class ActorCritic(nn.Module):
     def unroll(self, obs: Tensor, state: Tree, begins: Tensor) -> tuple[Distribution, Tensor, Tree]:
         """See `Recurrent`."""
         rows = obs.flatten(0, 1)
-        features = self._features(rows)
+        prepared = self.prepare(rows)
+        features = self._features(prepared.inputs)
         if self.memory is not None:
             outputs, state = self.memory(features.view(*obs.shape[:2], -1), state, begins)
             features = outputs.flatten(0, 1)
-        return *self._heads(features, rows), state
+        return *self._heads(features, prepared.mask), state
 
     def step(self, obs: Observations, state: Tree, begins: Tensor) -> tuple[Distribution, Tensor, Tree]:
         """One step of N environments: `unroll` without the dimension of time. obs [N, *O] may be split into its parts,
         {name: [N, *part shape]}."""
-        features = self._features(obs)
+        prepared = self.prepare(obs)
+        features = self._features(prepared.inputs)
         if self.memory is not None:
             outputs, state = self.memory(features.unsqueeze(0), state, begins.unsqueeze(0))
             features = outputs.squeeze(0)
-        return *self._heads(features, obs), state
+        return *self._heads(features, prepared.mask), state
 
     def return_scale(self, returns: Tensor) -> Tensor | None:
         """Deviation of returns []; None if they are not normalised. The `returns` [N] of the first rollout set it."""
@@ -171,17 +208,21 @@ class ActorCritic(nn.Module):
         inputs = self.centre.named() if isinstance(self.centre, CentredParts) else [("", self.centre)]
         return [(name, module) for name, module in inputs if isinstance(module, Normalized)]
 
-    def _heads(self, features: Tensor, obs: Observations) -> tuple[Distribution, Tensor]:
-        """Map features [N, F] of obs [N, *O] to distributions and values [N]."""
+    def _mask(self, obs: Observations) -> Tensor | None:
+        """Which actions are valid; None: all."""
+        layout = self.spec.layout
+        return layout.part(obs, MASK) if layout and MASK in layout.places else None
+
+    def _heads(self, features: Tensor, mask: Tensor | None) -> tuple[Distribution, Tensor]:
+        """Map features [N, F] to distributions over the actions that `mask` allows, and values [N]."""
         policy, value = features.chunk(2, dim=-1) if self._split else (features, features)
         parameters = self.policy(policy)
-        if self.spec.layout and MASK in self.spec.layout.places:
-            parameters = self.actions.masked(parameters, self.spec.layout.part(obs, MASK))
+        if mask is not None:
+            parameters = self.actions.masked(parameters, mask)
         return self.actions.distribution(parameters), self.value(value).squeeze(-1)
 
-    def _features(self, obs: Observations) -> Tensor:
-        """Map [N, *O] to features [N, F], float32."""
-        inputs = self.centre(obs, self.compute_dtype)
+    def _features(self, inputs: Inputs) -> Tensor:
+        """Map the torso's inputs to features [N, F], float32."""
         if self.compute_dtype == torch.float32:
             result: Tensor = self.torso(inputs)
         else:

@@ -31,6 +31,17 @@ def test_centred_pictures_lie_channels_last_whatever_they_came_as() -> None:
         assert_close(inputs.float(), obs / 64)  # whole numbers to 255 and their 64ths are exact in bfloat16
 
 
+def test_a_new_background_counts_at_once() -> None:
+    centre, obs = Centred((1, 1, 1), 0.5), torch.tensor([[[[10]]]], dtype=torch.uint8)
+    found = [centre(obs, torch.float32).item()]
+    centre_on(centre, {"": np.array([[[4.0]]], np.float32)})
+    found.append(centre(obs, torch.float32).item())
+    centre.load_state_dict({"offset": torch.tensor([[[6.0]]]), "scale": torch.tensor(2.0)})
+    found.append(centre(obs, torch.float32).item())
+    assert found == [5.0, 3.0, 8.0]  # 10 / 2, (10 - 4) / 2, (10 - 6) * 2
+    assert centre(obs, torch.bfloat16).dtype == torch.bfloat16
+
+
 @pytest.mark.parametrize("unchanged", [True, False])
 def test_vectors_pass_as_they_are(unchanged: bool) -> None:
     obs = torch.tensor([[1.5, -2.0]])

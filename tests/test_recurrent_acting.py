@@ -134,7 +134,7 @@ def test_minibatches_are_whole_sequences_and_each_environment_once_per_epoch() -
     learner, _, slot = a_recurrent_learner()
     algorithm = learner.task.algorithm
     assert isinstance(algorithm, PPO)
-    found = minibatches(learner.model, slot, algorithm.num_minibatches, torch.Generator())
+    found = minibatches(learner.model, slot, torch.Generator(), count=algorithm.num_minibatches)
     whole = [index.view(5, -1) for index, _, _ in found]
     assert [tuple(index.shape) for index in whole] == [(5, 2)] * 3
     for index in whole:  # step t of environment b is number 6 t + b
@@ -195,7 +195,7 @@ def test_the_outputs_of_a_minibatch_are_those_of_its_environments() -> None:
     policy, value = evaluate(learner.model, slot)
     log_prob, action = policy.log_prob(slot.action.flatten()), slot.action.flatten()
     assert log_prob.view(5, 6).std(1).min() > 0.02  # environments differ at each step
-    for index, its_policy, its_value in minibatches(learner.model, slot, 3, torch.Generator().manual_seed(0)):
+    for index, its_policy, its_value in minibatches(learner.model, slot, torch.Generator().manual_seed(0), count=3):
         assert_close(its_policy.log_prob(action[index]), log_prob[index])
         assert_close(its_value, value[index])
 

@@ -82,20 +82,20 @@ class AsyncPPO(PolicyGradient):
         action, returns = batch.action.flatten(0, 1), scaled(trace.target.flatten())
         advantage, anchor, weight = (each.flatten() for each in (scaled(advantage), anchor, weight))
         advantage_of = advantages(advantage, batch, normalize=self.normalize_advantage)
-        for _ in range(self.epochs):
-            for index, policy, value in minibatches(model, batch, self.num_minibatches, rng):
-                yield ppo(
-                    policy,
-                    scaled(value),
-                    action[index],
-                    returns[index],
-                    advantage_of(index),
-                    anchor[index],
-                    weight=weight[index],
-                    clip_range=self.clip_range,
-                    value_coef=self.value_coef,
-                    entropy_coef=self.entropy_coef,
-                )
+        passes = minibatches(model, batch, rng, count=self.num_minibatches, epochs=self.epochs)
+        for index, policy, value in passes:
+            yield ppo(
+                policy,
+                scaled(value),
+                action[index],
+                returns[index],
+                advantage_of(index),
+                anchor[index],
+                weight=weight[index],
+                clip_range=self.clip_range,
+                value_coef=self.value_coef,
+                entropy_coef=self.entropy_coef,
+            )
         observe(model, batch, trace.target)
 
     @torch.no_grad()

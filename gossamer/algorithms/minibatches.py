@@ -10,25 +10,38 @@ from torch import Tensor, nn
 from gossamer.algorithms.base import evaluate
 from gossamer.data import Trajectory
 from gossamer.distributions import Distribution
+from gossamer.networks import ActorCritic
+
+KEPT = 2**28  # bytes; a rollout's inputs are kept in memory for its passes if they need no more
 
 
 def minibatches(
-    model: nn.Module, batch: Trajectory, count: int, rng: torch.Generator
+    model: nn.Module, batch: Trajectory, rng: torch.Generator, *, count: int, epochs: int = 1
 ) -> Iterator[tuple[Tensor, Distribution, Tensor]]:
-    """Split a rollout at random into `count` minibatches, fewer if it is too small for so many. Yield the indices [N]
-    of each in the flattened rollout, with the model's outputs for them. With memory a minibatch consists of whole
-    sequences: all steps of some environments."""
+    """Split a rollout at random into `count` minibatches, fewer if it is too small for so many, `epochs` times. Yield
+    the indices [N] of each in the flattened rollout, with the model's outputs for them. With memory a minibatch
+    consists of whole sequences: all steps of some environments."""
     length, envs = batch.reward.shape
     device = batch.reward.device
     if not batch.state:
-        obs = batch.obs[:-1].flatten(0, 1)
-        steps = torch.randperm(length * envs, generator=rng, device=device)
-        for index in steps.tensor_split(min(count, length * envs)):
-            yield index, *model(obs.index_select(0, index))  # faster than obs[index]: copies whole rows
+        evaluated = _by_index(model, batch.obs[:-1].flatten(0, 1))
+        for _ in range(epochs):
+            steps = torch.randperm(length * envs, generator=rng, device=device)
+            for index in steps.tensor_split(min(count, length * envs)):
+                yield index, *evaluated(index)
         return
     steps = torch.arange(length, device=device).unsqueeze(1) * envs  # [T, 1]
-    for chosen in torch.randperm(envs, generator=rng, device=device).tensor_split(min(count, envs)):
-        yield (steps + chosen).flatten(), *evaluate(model, batch, chosen)
+    for _ in range(epochs):
+        for chosen in torch.randperm(envs, generator=rng, device=device).tensor_split(min(count, envs)):
+            yield (steps + chosen).flatten(), *evaluate(model, batch, chosen)
+
+
+def _by_index(model: nn.Module, obs: Tensor) -> Callable[[Tensor], tuple[Distribution, Tensor]]:
+    """A function from indices [N] to the model's outputs for these rows of obs [M, *O]."""
+    if not isinstance(model, ActorCritic) or obs.numel() * torch.float32.itemsize > KEPT:
+        return lambda index: model(obs.index_select(0, index))
+    prepared = model.prepare(obs)
+    return lambda index: model.evaluate(prepared.rows(index))
 
 
 def advantages(advantage: Tensor, batch: Trajectory, *, normalize: bool) -> Callable[[Tensor], Tensor]:

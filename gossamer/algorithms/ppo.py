@@ -38,17 +38,17 @@ class PPO(PolicyGradient):
         advantage = scaled(target - batch.value[:-1]).flatten()
         advantage_of = advantages(advantage, batch, normalize=self.normalize_advantage)
         returns, action, behaviour = scaled(target.flatten()), batch.action.flatten(0, 1), batch.behaviour.flatten()
-        for _ in range(self.epochs):
-            for index, policy, value in minibatches(model, batch, self.num_minibatches, rng):
-                yield ppo(
-                    policy,
-                    scaled(value),
-                    action[index],
-                    returns[index],
-                    advantage_of(index),
-                    behaviour[index],
-                    clip_range=self.clip_range,
-                    value_coef=self.value_coef,
-                    entropy_coef=self.entropy_coef,
-                )
+        passes = minibatches(model, batch, rng, count=self.num_minibatches, epochs=self.epochs)
+        for index, policy, value in passes:
+            yield ppo(
+                policy,
+                scaled(value),
+                action[index],
+                returns[index],
+                advantage_of(index),
+                behaviour[index],
+                clip_range=self.clip_range,
+                value_coef=self.value_coef,
+                entropy_coef=self.entropy_coef,
+            )
         observe(model, batch, target)

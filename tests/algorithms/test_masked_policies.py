@@ -62,7 +62,7 @@ def test_learning_evaluates_the_masked_probabilities_that_were_acted_with(memory
     assert_close(behaviour, torch.cat(chosen, 1).sum(1).float(), rtol=1e-4, atol=1e-5)
     for policy, _ in (evaluate(model, slot), evaluate_to_end(model, slot)):
         assert_close(policy.log_prob(action), behaviour)
-    for index, policy, _ in minibatches(model, slot, 2, torch.Generator().manual_seed(0)):
+    for index, policy, _ in minibatches(model, slot, torch.Generator().manual_seed(0), count=2):
         assert_close(policy.log_prob(action[index]), behaviour[index])
 
 
