@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+import torch
+
 from gossamer.algorithms import Algorithm
+from gossamer.envs.base import threads_of
 from gossamer.errors import UserError
 from gossamer.processes import cores
 from gossamer.task import Task
@@ -13,7 +16,10 @@ HOSTS = "Hosts of actors, each one process; 0: the actors are on the learner's h
 LEARNERS = "Learners, each a thread with actors of its own; they average their gradients."
 ACTORS = "Actors of each learner on each host, each a thread; 0: one a core, but one core for each learner."
 NUM_ENVS = "Environments of all actors of a host together."
-ENV_WORKERS = "Of an actor: threads for Atari (0: cores / actors of all hosts), processes for Gymnasium (0 or 1: none)."
+ENV_WORKERS = (
+    "Of an actor: threads for Atari (0: cores / actors; learners in float32 keep a core each), processes for Gymnasium "
+    "(0 or 1: none)."
+)
 BATCH_ROLLOUTS = "Rollouts of each batch, one of an actor each; 0: as many as actors."
 DEPTH = "Batches being filled, full or trained on; 1: acting and learning take turns."
 REUSE = "Passes over each batch, in turn with newer ones."
@@ -54,7 +60,11 @@ class QueueOptions(Protocol):
     @property
     def learners(self) -> int: ...
     @property
+    def hosts(self) -> int: ...
+    @property
     def actors(self) -> int: ...
+    @property
+    def env_workers(self) -> int: ...
     @property
     def num_envs(self) -> int: ...
     @property
@@ -70,7 +80,16 @@ def arguments(options: QueueOptions, task: Task) -> dict[str, Any]:
     check(options, task.algorithm)
     chosen = {name: getattr(options, name) for name in NAMES}
     actors = options.actors or actors_for(options.num_envs, options.learners, cores())
-    return {**chosen, "actors": actors, "gpus": task.gpus}
+    workers = options.env_workers or (0 if options.hosts else _beside_learners(task, options.learners, actors))
+    return {**chosen, "actors": actors, "env_workers": workers, "gpus": task.gpus}
+
+
+def _beside_learners(task: Task, learners: int, actors: int) -> int:
+    """Native threads of each actor where the learners compute in float32 on the same cores: their updates take longer
+    than acting, so they need a core each. 0, the actors share all cores, where learners use less precision or a GPU."""
+    here = task.resolved()
+    slow = here.device == "cpu" and here.network.dtype == torch.float32
+    return threads_of(task.env, learners * (actors + 1)) if slow else 0
 
 
 def check(options: QueueOptions, algorithm: Algorithm) -> None:

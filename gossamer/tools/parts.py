@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from gossamer.config.build import task, unresolved
+from gossamer.config.build import program, task
 from gossamer.config.config import Config
-from gossamer.config.file import flat
 from gossamer.data import Array, Step
 from gossamer.envs.base import VectorEnv, threads_of
 from gossamer.envs.watchdog import Watchdog, complain
@@ -37,6 +36,7 @@ class Crew:
 
     actors: int  # workers that act
     num_envs: int  # environments of each of them
+    env_workers: int  # threads or processes that step these; 0: a share of the cores, or what suits them
     learners: int  # workers that learn
     columns: int  # environments of the rollouts in a batch
     passes: float  # updates with each step; passes inside an update (PPO's epochs) count as one
@@ -45,15 +45,17 @@ class Crew:
     @classmethod
     def of(cls, config: Config) -> Crew:
         """The workers of a configuration's program."""
-        crew = [copy.node for copy in unresolved(config).crew]
+        crew = [copy.node for copy in program(config).crew]
         acting = [node for node in crew if "num_envs" in node.kwargs]
         learning = [node for node in crew if node.saved]
-        num_envs, options = int(acting[0].kwargs["num_envs"]) if acting else 1, learning[0].kwargs
+        own, options = acting[0].kwargs if acting else {}, learning[0].kwargs
+        num_envs = int(own.get("num_envs", 1))
         batching = options.get("batching")
         columns = batching.num_envs * batching.slots if isinstance(batching, Batching) else num_envs
         return cls(
             actors=len(acting) or len(learning),
             num_envs=num_envs,
+            env_workers=int(own.get("env_workers", 0)),
             learners=len(learning),
             columns=columns,
             passes=options.get("reuse", 1) / (1 - max(node.kwargs.get("replay_share", 0.0) for node in crew)),
@@ -92,7 +94,7 @@ class RandomPlay:
 def programs(config: Config, crew: Crew, seconds: float) -> Iterator[Program]:
     """The programs that measure the parts, to be run one after the other: all in one, or acting and learning each with
     its workers. They report records like {"env": steps per second, "env cores": busy cores}."""
-    shared: dict[str, Any] = {"env_workers": flat(config).get("env_workers", 0), "seconds": seconds}
+    shared: dict[str, Any] = {"env_workers": crew.env_workers, "seconds": seconds}
     for copies, num_envs, which in _measured(crew):
         program = Program("parts")
         sharing = copies if crew.apart else 1

@@ -305,6 +305,27 @@ def test_workers_must_divide_the_environments_of_each_actor() -> None:
         check_workers(configure("impala", env_workers=8, **options))
 
 
+@pytest.mark.parametrize(
+    ("options", "workers"),
+    [
+        ({"precision": "fp32"}, 4),  # one actor and one learner on eight cores
+        ({"precision": "fp32", "learners": 2}, 2),
+        ({"precision": "fp32", "env_workers": 3}, 3),
+        ({"precision": "bf16"}, 0),  # when it starts, an actor finds its share of the cores
+        ({"precision": "fp32", "hosts": 2}, 0),
+        ({"precision": "fp32", "env": "catch"}, 0),  # no native threads
+    ],
+    ids=str,
+)
+def test_learners_in_float32_keep_a_core_each(
+    options: dict[str, Any], workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gossamer.envs.atari.cores", lambda: 8)
+    made = program(configure("impala", **{"env": "pong", "actors": 1, "device": "cpu", **options}))
+    acting = [worker for worker in made.workers if "num_envs" in worker.kwargs]
+    assert {worker.kwargs["env_workers"] for worker in acting} == {workers}
+
+
 def test_continuous_actions_are_learned_with_ppo_unless_the_architecture_has_an_algorithm_of_its_own() -> None:
     pytest.importorskip("gymnasium")
     for architecture, algorithm in (("paac", PPO), ("gala", PPO), ("impala", VTrace)):
