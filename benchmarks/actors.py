@@ -43,8 +43,8 @@ PONG: dict[str, Any] = {"env": "pong", "network": "nature", "algorithm": "vtrace
 FP32 = " --precision fp32"  # a side with it computes in float32, where others compute in bfloat16 if they can
 RATE: dict[str, dict[str, Any]] = {
     f"{side}{ending}": {**PONG, **options, **precision}
-    for ending, precision in (("", {}), (FP32, {"precision": "fp32"}))
-    for side, options in (("paac", {}), ("impala", {}), ("impala --env-workers 1", {"env_workers": 1}))
+    for ending, precision, other in (("", {}, 1), (FP32, {"precision": "fp32"}, 2))  # threads: by default 2 and 1
+    for side, options in (("paac", {}), ("impala", {}), (f"impala --env-workers {other}", {"env_workers": other}))
 }
 TOY: dict[str, Any] = {"algorithm": "vtrace", "num_envs": 32, "rollout_length": 20, "threads": 1}
 UNEVEN: dict[str, dict[str, Any]] = {

@@ -5,10 +5,10 @@
 
 Each command runs in both trees: the whole program of `gossamer bench paac`, which writes no files, and
 `gossamer train paac`, which does. With `--run RUN` a run is continued in their place, in copies: what a training has
-become slows it, too. The two processes of a pair run in turn, for a twentieth of a second each, so that
-whatever else slows the machine slows both: the rates are about half of the real ones, and their ratio is exact to
-about 1 % where two separate runs differ by 20 %. Both trees run in this Python, so with the same packages. A ratio
-above 1 means faster now. Needs an otherwise idle machine.
+become slows it, too. With `--bench` other commands of `gossamer bench` are measured in their place. The two processes
+of a pair run in turn, for a twentieth of a second each, so that whatever else slows the machine slows both: the rates
+are about half of the real ones, and their ratio is exact to about 1 % where two separate runs differ by 20 %. Both
+trees run in this Python, so with the same packages. A ratio above 1 means faster now. Needs an otherwise idle machine.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from typing import Any
 
 from benchmarks.provenance import ROOT, Results, add_out
 
-BENCH = "bench paac --env {env} --json --rounds 1 --seconds 10"
+BENCH = "bench {command} --json --rounds 1 --seconds 10"
 TRAIN = "train paac --env {env} --steps {steps} --seed {seed}"
 STEPS = {"pong": 20_000, "catch": 300_000}  # of a training: about 20 and 15 seconds
 ENVS = tuple(STEPS)
@@ -74,9 +74,9 @@ def _signal(process: subprocess.Popen[str], number: int) -> None:
         os.killpg(process.pid, number)
 
 
-def bench(trees: Sequence[Path], env: str) -> list[float]:
-    """Steps per second of the whole program, for each tree."""
-    printed = in_turn([start(tree, BENCH.format(env=env)) for tree in trees])
+def bench(trees: Sequence[Path], command: str) -> list[float]:
+    """Steps per second of the whole program of `gossamer bench COMMAND`, for each tree."""
+    printed = in_turn([start(tree, BENCH.format(command=command)) for tree in trees])
     return [float(json.loads(text)["whole"]) for text in printed]
 
 
@@ -108,14 +108,19 @@ def _result(run: Path) -> dict[str, Any]:
     return found
 
 
-def measure(results: Results, trees: Sequence[Path], rounds: int, run: Path | None) -> None:
-    """Writes the rates after each round. `trees`: the earlier one, and now. `run`: is continued, nothing else runs."""
+def measure(
+    results: Results, trees: Sequence[Path], rounds: int, run: Path | None = None, commands: Sequence[str] = ()
+) -> None:
+    """Writes the rates after each round. `trees`: the earlier one, and now. `run`: is continued, nothing else runs;
+    `commands`: these of `gossamer bench`, and nothing else."""
     rates: dict[str, dict[str, list[float]]] = defaultdict(lambda: {"earlier": [], "now": []})
     for round_ in range(rounds):
         if run:
             _add(rates[f"resume {run}"], resume(trees, run))
-        for env in () if run else ENVS:
-            _add(rates[f"bench {env}"], bench(trees, env))
+        for command in commands:
+            _add(rates[f"bench {command}"], bench(trees, command))
+        for env in () if run or commands else ENVS:
+            _add(rates[f"bench {env}"], bench(trees, f"paac --env {env}"))
             _add(rates[f"train {env}"], train(trees, env, seed=round_ + 1))
         results.write({"unit": "steps/s", "earlier": commit_of(trees[0]), "runs": summarised(rates)})
         print(json.dumps({what: found["ratio"][-1] for what, found in summarised(rates).items()}), flush=True)
@@ -147,12 +152,14 @@ def main() -> None:
     parser.add_argument("tree", type=Path, help="a checkout of the earlier commit")
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--run", type=Path, help="continue this run instead; results go to bench-resumed")
+    parser.add_argument("--bench", nargs="+", default=[], metavar="COMMAND", help="such as 'paac --env pong'")
+    parser.add_argument("--name", default="bench-before-after", help="of the result of --bench")
     add_out(parser)
     given = parser.parse_args()
     if not (given.tree / "gossamer" / "cli.py").is_file():
         parser.error(f"{given.tree}: no checkout of Gossamer; create one with git worktree add")
-    name = "bench-resumed" if given.run else "bench-before-after"
-    measure(Results(name, given.out), (given.tree.resolve(), ROOT), given.rounds, given.run)
+    name = "bench-resumed" if given.run else given.name
+    measure(Results(name, given.out), (given.tree.resolve(), ROOT), given.rounds, given.run, given.bench)
 
 
 if __name__ == "__main__":

@@ -31,9 +31,7 @@ class Centred(nn.Module):
         each operation counts)."""
         super().__init__()
         self._unchanged = unchanged
-        self.block = (
-            1  # side of the blocks that pictures are split into when learning (`to_blocks`); 1: they stay whole
-        )
+        self.block = 1  # side of the blocks that pictures are split into when learning; 1: they stay whole
         self.register_buffer("offset", torch.zeros(obs_shape))  # *O
         self.register_buffer("scale", torch.tensor(scale))  # []
         self._constants: dict[tuple[torch.dtype, int], tuple[Any, Tensor, Tensor]] = {}
