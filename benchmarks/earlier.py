@@ -5,7 +5,8 @@
 
 Each command runs in both trees: the whole program of `gossamer bench paac`, which writes no files, and
 `gossamer train paac`, which does. With `--run RUN` a run is continued in their place, in copies: what a training has
-become slows it, too. With `--bench` other commands of `gossamer bench` are measured in their place. The two processes
+become slows it, too. With `--bench` other commands of `gossamer bench` are measured in their place, with their parts;
+not those whose actors and learners run at the same time, which the pauses below would shift. The two processes
 of a pair run in turn, for a twentieth of a second each, so that whatever else slows the machine slows both: the rates
 are about half of the real ones, and their ratio is exact to about 1 % where two separate runs differ by 20 %. Both
 trees run in this Python, so with the same packages. A ratio above 1 means faster now. Needs an otherwise idle machine.
@@ -74,10 +75,10 @@ def _signal(process: subprocess.Popen[str], number: int) -> None:
         os.killpg(process.pid, number)
 
 
-def bench(trees: Sequence[Path], command: str) -> list[float]:
-    """Steps per second of the whole program of `gossamer bench COMMAND`, for each tree."""
+def bench(trees: Sequence[Path], command: str) -> dict[str, list[float]]:
+    """Steps per second of the whole program of `gossamer bench COMMAND` and of its parts, for each tree."""
     printed = in_turn([start(tree, BENCH.format(command=command)) for tree in trees])
-    return [float(json.loads(text)["whole"]) for text in printed]
+    return {part: [float(json.loads(text)[part]) for text in printed] for part in ("whole", "update", "inference")}
 
 
 def train(trees: Sequence[Path], env: str, seed: int) -> list[float]:
@@ -118,9 +119,10 @@ def measure(
         if run:
             _add(rates[f"resume {run}"], resume(trees, run))
         for command in commands:
-            _add(rates[f"bench {command}"], bench(trees, command))
+            for part, pair in bench(trees, command).items():
+                _add(rates[f"bench {command}: {part}"], pair)
         for env in () if run or commands else ENVS:
-            _add(rates[f"bench {env}"], bench(trees, f"paac --env {env}"))
+            _add(rates[f"bench {env}"], bench(trees, f"paac --env {env}")["whole"])
             _add(rates[f"train {env}"], train(trees, env, seed=round_ + 1))
         results.write({"unit": "steps/s", "earlier": commit_of(trees[0]), "runs": summarised(rates)})
         print(json.dumps({what: found["ratio"][-1] for what, found in summarised(rates).items()}), flush=True)

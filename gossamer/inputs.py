@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from gossamer.data import Array
 from gossamer.normalization import Normalized
 from gossamer.observations import MASK, Layout, Part
-from gossamer.space_to_depth import to_blocks
 
 INPUT_SCALES = {"background": 1 / 64, "unit": 1 / 255, "raw": 1.0}
 Observations: TypeAlias = Tensor | Mapping[str, Tensor]  # packed, or split into parts
@@ -31,36 +30,30 @@ class Centred(nn.Module):
         each operation counts)."""
         super().__init__()
         self._unchanged = unchanged
-        self.block = 1  # side of the blocks that pictures are split into when learning; 1: they stay whole
         self.register_buffer("offset", torch.zeros(obs_shape))  # *O
         self.register_buffer("scale", torch.tensor(scale))  # []
-        self._constants: dict[tuple[torch.dtype, int], tuple[Any, Tensor, Tensor]] = {}
+        self._cast: tuple[Any, Tensor, Tensor] = (None, self.offset, self.scale)
 
     def forward(self, obs: Tensor, dtype: torch.dtype) -> Tensor:
-        """Map [N, *O] of any dtype to [N, *O] of `dtype`; images in channels-last format, and when learning to their
-        blocks. For the few observations of a step, blocks are no faster."""
+        """Map [N, *O] of any dtype to [N, *O] of `dtype`; images in channels-last format."""
         if self._unchanged:
             return obs.to(dtype)
-        block = self.block if torch.is_grad_enabled() else 1
-        shift, scale = self._shifted(dtype, block)
-        return torch.addcmul(shift, _laid_out(obs, block).to(dtype), scale)
+        shift, scale = self._shifted(dtype)
+        return torch.addcmul(shift, _laid_out(obs).to(dtype), scale)
 
-    def _shifted(self, dtype: torch.dtype, block: int) -> tuple[Tensor, Tensor]:
+    def _shifted(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """-offset * scale [1, *O] and `scale` [], in `dtype`: computed again only if one of them has changed."""
-        now = (self.offset.device, self.offset._version, self.scale._version)
-        of, shift, scale = self._constants.get((dtype, block), (None, self.offset, self.scale))
-        if of != now:
-            shift, scale = _laid_out((-self.offset * self.scale).unsqueeze(0), block).to(dtype), self.scale.to(dtype)
-            self._constants[dtype, block] = (now, shift, scale)
-        return shift, scale
+        now = (dtype, self.offset.device, self.offset._version, self.scale._version)
+        if now != self._cast[0]:
+            shift = _laid_out((-self.offset * self.scale).unsqueeze(0))
+            self._cast = (now, shift.to(dtype), self.scale.to(dtype))
+        return self._cast[1:]
 
 
-def _laid_out(obs: Tensor, block: int) -> Tensor:
-    """Images [N, C, H, W] in the format of the torso; anything else as it is. Adding tensors of different formats would
-    be ten times as slow, and lose the format."""
-    if obs.dim() != 4:
-        return obs
-    return to_blocks(obs, block) if block > 1 else obs.contiguous(memory_format=torch.channels_last)
+def _laid_out(obs: Tensor) -> Tensor:
+    """Images [N, C, H, W] channels-last: adding tensors of different formats would be ten times as slow, and lose the
+    format. Anything else as it is."""
+    return obs.contiguous(memory_format=torch.channels_last) if obs.dim() == 4 else obs
 
 
 class CentredParts(nn.Module):

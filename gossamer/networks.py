@@ -13,13 +13,13 @@ from torch.func import functional_call
 
 from gossamer.data import Tree
 from gossamer.distributions import Distribution
-from gossamer.inputs import Centred, CentredParts, Observations, input_of
+from gossamer.inputs import CentredParts, Observations, input_of
 from gossamer.memory import Kind, Memory
 from gossamer.normalization import Normalized, Observed, Sample, ValueHead
 from gossamer.observations import MASK
 from gossamer.options import option, options
 from gossamer.spaces import Spec
-from gossamer.torsos import AutoEncoder, Pair, Parts, TorsoFactory, auto, block_of, mlp
+from gossamer.torsos import AutoEncoder, Pair, Parts, TorsoFactory, auto, mlp
 
 Inputs: TypeAlias = Tensor | Mapping[str, Tensor]  # of a torso: [N, ...], or those of each part of an observation
 
@@ -117,8 +117,6 @@ class ActorCritic(nn.Module):
         self.torso = _torso(spec, network)
         if network.separate_critic:
             self.torso = Pair(self.torso, _torso(spec, network))
-        if isinstance(self.centre, Centred):  # the pictures of packed observations are stored channels-last: no faster
-            self.centre.block = block_of(self.torso)
         with_floats = any(buffer.is_floating_point() for buffer in self.torso.buffers())
         self.compute_dtype = torch.float32 if with_floats else network.dtype or torch.float32
         with torch.no_grad():

@@ -8,8 +8,6 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from gossamer.space_to_depth import StridedConv2d
-
 # Shape of an observation [*O], or the shapes of its parts by name -> torso: [N, *O] or its parts -> [N, F], float
 TorsoFactory: TypeAlias = Callable[[Any], nn.Module]
 
@@ -142,13 +140,7 @@ def _convolutional(
     modules: list[nn.Module] = []
     channels, height, width = obs_shape
     for out, kernel, stride in layers:
-        first = not modules and not padding
-        modules += [
-            StridedConv2d(channels, out, kernel, stride)
-            if first
-            else nn.Conv2d(channels, out, kernel, stride, padding),
-            nn.ReLU(),
-        ]
+        modules += [nn.Conv2d(channels, out, kernel, stride, padding), nn.ReLU()]
         height, width = ((side + 2 * padding - kernel) // stride + 1 for side in (height, width))
         channels = out
         if min(height, width) < 1:
@@ -181,11 +173,3 @@ class Pair(nn.Module):
     def forward(self, inputs: Any) -> Tensor:
         """[N, *O] or its parts -> [N, 2 F]."""
         return torch.cat([self.policy(inputs), self.value(inputs)], dim=-1)
-
-
-def block_of(torso: nn.Module) -> int:
-    """Side of the blocks of pixels that a torso takes in place of pictures (`gossamer.space_to_depth`); 1 if it takes
-    only pictures."""
-    one = torso.policy if isinstance(torso, Pair) else torso
-    first = one[0] if isinstance(one, nn.Sequential) else one
-    return first.block if isinstance(first, StridedConv2d) else 1
