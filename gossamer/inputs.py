@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
@@ -14,6 +15,31 @@ from gossamer.observations import MASK, Layout, Part
 
 INPUT_SCALES = {"background": 1 / 64, "unit": 1 / 255, "raw": 1.0}
 Observations: TypeAlias = Tensor | Mapping[str, Tensor]  # packed, or split into parts
+Inputs: TypeAlias = Tensor | Mapping[str, Tensor]  # of a torso: [N, ...], or those of each part of an observation
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a network computes from observations [N, *O] without its parameters."""
+
+    inputs: Inputs  # of the torso
+    mask: Tensor | None  # [N, ...] of valid actions; None: all are
+
+    def rows(self, index: Tensor) -> Prepared:
+        """The rows with these indices [M]."""
+        all_, mask = self.inputs, self.mask
+        if isinstance(all_, Tensor):
+            inputs: Inputs = _rows(all_, index)
+        else:
+            inputs = {name: _rows(each, index) for name, each in all_.items()}
+        return Prepared(inputs, None if mask is None else mask.index_select(0, index))
+
+
+def _rows(inputs: Tensor, index: Tensor) -> Tensor:
+    """Rows of [N, ...]. Pictures stay channels-last. `index_select` is faster than `inputs[index]`: it copies rows."""
+    if inputs.dim() != 4:
+        return inputs.index_select(0, index)
+    return inputs.permute(0, 2, 3, 1).index_select(0, index).permute(0, 3, 1, 2)
 
 
 class Centred(nn.Module):
@@ -39,20 +65,20 @@ class Centred(nn.Module):
         if self._unchanged:
             return obs.to(dtype)
         shift, scale = self._shifted(dtype)
-        return torch.addcmul(shift, _laid_out(obs).to(dtype), scale)
+        return torch.addcmul(shift, _channels_last(obs).to(dtype), scale)
 
     def _shifted(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """-offset * scale [1, *O] and `scale` [], in `dtype`: computed again only if one of them has changed."""
         now = (dtype, self.offset.device, self.offset._version, self.scale._version)
         if now != self._cast[0]:
-            shift = _laid_out((-self.offset * self.scale).unsqueeze(0))
+            shift = _channels_last((-self.offset * self.scale).unsqueeze(0))
             self._cast = (now, shift.to(dtype), self.scale.to(dtype))
         return self._cast[1:]
 
 
-def _laid_out(obs: Tensor) -> Tensor:
-    """Images [N, C, H, W] channels-last: adding tensors of different formats would be ten times as slow, and lose the
-    format. Anything else as it is."""
+def _channels_last(obs: Tensor) -> Tensor:
+    """Convert images [N, C, H, W] to channels-last format, and leave anything else as it is. Adding tensors of
+    different formats would be ten times as slow, and would lose the format."""
     return obs.contiguous(memory_format=torch.channels_last) if obs.dim() == 4 else obs
 
 

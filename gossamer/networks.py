@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -13,15 +13,13 @@ from torch.func import functional_call
 
 from gossamer.data import Tree
 from gossamer.distributions import Distribution
-from gossamer.inputs import CentredParts, Observations, input_of
+from gossamer.inputs import CentredParts, Inputs, Observations, Prepared, input_of
 from gossamer.memory import Kind, Memory
 from gossamer.normalization import Normalized, Observed, Sample, ValueHead
 from gossamer.observations import MASK
 from gossamer.options import option, options
 from gossamer.spaces import Spec
 from gossamer.torsos import AutoEncoder, Pair, Parts, TorsoFactory, auto, mlp
-
-Inputs: TypeAlias = Tensor | Mapping[str, Tensor]  # of a torso: [N, ...], or those of each part of an observation
 
 
 @options
@@ -79,29 +77,6 @@ class Recurrent(Protocol):
         episode) to T * B distributions over actions, values [T * B], and the state after them."""
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """What a network computes from observations [N, *O] without its parameters."""
-
-    inputs: Inputs  # of the torso
-    mask: Tensor | None  # [N, ...] of valid actions; None: all are
-
-    def rows(self, index: Tensor) -> Prepared:
-        """Those with these indices [M]."""
-        one, mask = self.inputs, self.mask
-        inputs = (
-            _rows(one, index) if isinstance(one, Tensor) else {name: _rows(each, index) for name, each in one.items()}
-        )
-        return Prepared(inputs, None if mask is None else mask.index_select(0, index))
-
-
-def _rows(inputs: Tensor, index: Tensor) -> Tensor:
-    """Some of [N, ...]. Pictures stay channels-last. `index_select` is faster than an index: it copies whole rows."""
-    if inputs.dim() != 4:
-        return inputs.index_select(0, index)
-    return inputs.permute(0, 2, 3, 1).index_select(0, index).permute(0, 3, 1, 2)
-
-
 class ActorCritic(nn.Module):
     """A torso with a policy head and a value head.
 
@@ -143,13 +118,13 @@ class ActorCritic(nn.Module):
         network has a memory: use `unroll`, or `algorithms.base.evaluate` for rollouts."""
         if self.memory is not None:
             raise RuntimeError("a network with memory needs its state: use unroll, or algorithms.base.evaluate")
-        return self.evaluate(self.prepare(obs))
+        return self.outputs(self.prepare(obs))
 
     def prepare(self, obs: Observations) -> Prepared:
-        """Compute the torso's inputs for obs [N, *O]. They stay the same while a batch is learned from."""
+        """Compute the torso's inputs for obs [N, *O]. They do not change during the updates with one batch."""
         return Prepared(self.centre(obs, self.compute_dtype), self._mask(obs))
 
-    def evaluate(self, prepared: Prepared) -> tuple[Distribution, Tensor]:
+    def outputs(self, prepared: Prepared) -> tuple[Distribution, Tensor]:
         """`forward` for observations that have been prepared, without a memory."""
         return self._heads(self._features(prepared.inputs), prepared.mask)
 
@@ -159,8 +134,7 @@ class ActorCritic(nn.Module):
 
     def unroll(self, obs: Tensor, state: Tree, begins: Tensor) -> tuple[Distribution, Tensor, Tree]:
         """See `Recurrent`."""
-        rows = obs.flatten(0, 1)
-        prepared = self.prepare(rows)
+        prepared = self.prepare(obs.flatten(0, 1))
         features = self._features(prepared.inputs)
         if self.memory is not None:
             outputs, state = self.memory(features.view(*obs.shape[:2], -1), state, begins)

@@ -41,7 +41,7 @@ def _by_index(model: nn.Module, obs: Tensor) -> Callable[[Tensor], tuple[Distrib
     if not isinstance(model, ActorCritic) or obs.numel() * torch.float32.itemsize > KEPT:
         return lambda index: model(obs.index_select(0, index))
     prepared = model.prepare(obs)
-    return lambda index: model.evaluate(prepared.rows(index))
+    return lambda index: model.outputs(prepared.rows(index))
 
 
 def advantages(advantage: Tensor, batch: Trajectory, *, normalize: bool) -> Callable[[Tensor], Tensor]:

@@ -85,8 +85,8 @@ def arguments(options: QueueOptions, task: Task) -> dict[str, Any]:
 
 
 def _beside_learners(task: Task, learners: int, actors: int) -> int:
-    """Native threads of each actor where the learners compute in float32 on the same cores: their updates take longer
-    than acting, so they need a core each. 0, the actors share all cores, where learners use less precision or a GPU."""
+    """Native threads of each actor beside learners on the same machine. Learners that compute in float32 on the CPU
+    keep a core each, because their updates take longer than acting. Otherwise 0: the actors share all cores."""
     here = task.resolved()
     slow = here.device == "cpu" and here.network.dtype == torch.float32
     return threads_of(task.env, learners * (actors + 1)) if slow else 0

@@ -96,10 +96,10 @@ def programs(config: Config, crew: Crew, seconds: float) -> Iterator[Program]:
     its workers. They report records like {"env": steps per second, "env cores": busy cores}."""
     shared: dict[str, Any] = {"env_workers": crew.env_workers, "seconds": seconds}
     for copies, num_envs, which in _measured(crew):
-        program = Program("parts")
+        made = Program("parts")
         sharing = copies if crew.apart else 1
-        program.worker(parts, copies=copies)(task(config), num_envs=num_envs, sharing=sharing, which=which, **shared)
-        yield program
+        made.worker(parts, copies=copies)(task(config), num_envs=num_envs, sharing=sharing, which=which, **shared)
+        yield made
 
 
 def _measured(crew: Crew) -> Iterator[tuple[int, int, tuple[str, ...]]]:
