@@ -67,6 +67,7 @@ class Keywords(TypedDict, total=False):
     # environment
     preprocessing: Literal["paac", "gala", "impala", "machado", "gymnasium"]
     screen_size: int
+    screen_width: int
     frame_stack: int
     on_env_error: Literal["fail", "restart"]
     action_masks: bool

@@ -1,8 +1,8 @@
 """Atari 2600 games through ale-py's native vector environment. Presets hold the papers' preprocessing.
 
 All presets (ale-py 0.12, `src/ale/vector/preprocessed_env.cpp`) take the luminance of frames, the maximum over the last
-two frames of a step, resize the result to a square by area averaging, and stack the last few images. Under any preset,
-ale-py differs from the classic wrappers (OpenAI baselines):
+two frames of a step, resize the result by area averaging, and stack the last few images. Under any preset, ale-py
+differs from the classic wrappers (OpenAI baselines):
 
 * after a reset the stack is filled with black, not with copies of the first image;
 * fire is pressed for one frame at a full reset, not for one step after every lost life: there the agent must fire;
@@ -35,7 +35,8 @@ SCREEN = (210, 160)  # pixels, height and width of `frames`; the taller screens 
 class AtariPreset:
     """Preprocessing of a game. Use `dataclasses.replace` to change single fields."""
 
-    size: int = 84  # pixels, height and width of an observation
+    size: int = 84  # pixels, height of an observation, and width if that is None
+    width: int | None = None  # pixels; divisors of the screen's size (210x160 in most games) are resized faster
     stack: int = 4  # stacked images, the newest last
     frame_skip: int = 4  # frames per step, with the action repeated
     maxpool: bool = True  # take the maximum of the last two frames (sprites flicker)
@@ -48,14 +49,19 @@ class AtariPreset:
     clip_reward: bool = True  # learn from rewards clipped to [-1, 1]
 
     def __post_init__(self) -> None:
-        for option in ("size", "stack", "frame_skip", "frame_cap"):
+        for option in ("size", "width", "stack", "frame_skip", "frame_cap"):
             value = getattr(self, option)
-            if value < 1:
+            if value is not None and value < 1:
                 raise ValueError(f"{option} must be at least 1, not {value}")
         if self.noop_max < 0:
             raise ValueError(f"noop_max must be 0 or more frames, not {self.noop_max}")
         if not 0 <= self.sticky < 1:
             raise ValueError(f"sticky must be a probability below 1, not {self.sticky}")
+
+    @property
+    def plane(self) -> tuple[int, int]:
+        """Height and width of an observation in pixels."""
+        return self.size, self.size if self.width is None else self.width
 
 
 # PAAC (Clemente et al. 2017; Alfredvc/paac atari_emulator.py): up to 30 no-ops, no termination at a lost life. The
@@ -124,17 +130,16 @@ class Atari:
 
 
 class AtariVector:
-    """B games of ale-py, created by `Atari.make`. Observations are [stack, size, size] uint8."""
+    """B games of ale-py, created by `Atari.make`. Observations are [stack, height, width] uint8."""
 
     def __init__(self, game: str, preset: AtariPreset, num_envs: int, threads: int, render: bool) -> None:
-        size = (preset.size, preset.size)
-        self._engine = _engine(game, preset, num_envs, threads, size, preset.stack, grayscale=True)
+        self._engine = _engine(game, preset, num_envs, threads, preset.plane, preset.stack, grayscale=True)
         # The native environment gives luminance only, so a second one runs the same games in colour for `frames`.
         self._screen = _engine(game, preset, num_envs, threads, SCREEN, 1, grayscale=False) if render else None
         self._picture: Array | None = None
         self._preset, self.num_envs = preset, num_envs
         names = tuple(action.name.lower() for action in self._engine.ale.get_action_set())
-        shape, actions = (preset.stack, *size), Discrete(len(names))
+        shape, actions = (preset.stack, *preset.plane), Discrete(len(names))
         self.spec = Spec(shape, np.dtype(np.uint8), actions, preset.frame_skip, action_names=names)
         self._actions = len(names)
         self._frame = np.zeros(num_envs, np.int64)  # [B] frame number within the episode at the last step

@@ -22,10 +22,10 @@ class Screens:
 
     def __init__(self, preset: AtariPreset) -> None:
         self._preset = preset
-        self._stack = np.zeros((preset.stack, preset.size, preset.size), np.uint8)
+        self._stack = np.zeros((preset.stack, *preset.plane), np.uint8)
 
     def reset(self, screen: Array) -> Array:
-        """The first observation of a game [stack, size, size] uint8, from its screen [H, W, 3] or [H, W] uint8."""
+        """The first observation of a game [stack, height, width] uint8, from its screen [H, W, 3] or [H, W] uint8."""
         self._stack = np.zeros_like(self._stack)
         return self.step(screen)
 
@@ -35,7 +35,7 @@ class Screens:
         picture = grey(screen)
         if before is not None and self._preset.maxpool:
             picture = np.maximum(picture, grey(before))
-        newest = resized(picture, self._preset.size)
+        newest = resized(picture, *self._preset.plane)
         self._stack = np.concatenate([self._stack[1:], newest[None]])
         return self._stack
 
@@ -51,10 +51,10 @@ def grey(screen: Array) -> Array:
     return found
 
 
-def resized(picture: Array, size: int) -> Array:
-    """A picture [H, W] uint8 as [size, size], each pixel the mean of the area that it covers."""
-    height, width = picture.shape
-    averages = coverage(height, size) @ picture.astype(np.float64) @ coverage(width, size).T
+def resized(picture: Array, height: int, width: int) -> Array:
+    """A picture [H, W] uint8 as [height, width], each pixel the mean of the area that it covers."""
+    rows, columns = picture.shape
+    averages = coverage(rows, height) @ picture.astype(np.float64) @ coverage(columns, width).T
     found: Array = np.rint(averages).astype(np.uint8)
     return found
 

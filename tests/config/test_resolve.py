@@ -479,7 +479,7 @@ def test_atari_is_preprocessed_as_asked() -> None:
     pytest.importorskip("ale_py")
     env = task(settings("pong", preprocessing="machado", screen_size=48, frame_stack=1)).env
     assert isinstance(env, Atari)
-    assert (env.game, env.preset.size, env.preset.stack, env.preset.sticky) == ("pong", 48, 1, 0.25)
+    assert (env.game, env.preset.plane, env.preset.stack, env.preset.sticky) == ("pong", (48, 48), 1, 0.25)
 
 
 def test_precision() -> None:
@@ -542,7 +542,7 @@ def test_settings_become_the_architecture_s_program(monkeypatch: pytest.MonkeyPa
 def test_ale_ids_have_preprocessing_of_their_own() -> None:
     pytest.importorskip("ale_py")
     made = configure("paac", env="ALE/Pong-v5", screen_size=42, frame_stack=2)
-    assert made.env == AleOptions("ALE/Pong-v5", 42, 2)
+    assert made.env == AleOptions("ALE/Pong-v5", 42, frame_stack=2)
     assert made.env.factory() == Atari("pong", replace(GYMNASIUM, size=42, stack=2))
     with pytest.raises(UserError, match=r"--preprocessing gala: not an option of .*ALE/Pong-v5; an Atari game has it"):
         configure("paac", env="ALE/Pong-v5", preprocessing="gala")

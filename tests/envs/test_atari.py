@@ -40,9 +40,11 @@ def test_action_sets(preset: str, actions: int) -> None:
     assert Atari("breakout", PRESETS[preset]).make(1).spec.actions == Discrete(actions)
 
 
-def test_size_is_data() -> None:
-    env = Atari("pong", replace(PAAC, size=42, stack=3, frame_skip=2)).make(1)
-    assert env.reset(seed=0).shape == (1, 3, 42, 42)
+@pytest.mark.parametrize(("width", "expected"), [(None, (3, 42, 42)), (40, (3, 42, 40))])
+def test_size_is_data(width: int | None, expected: tuple[int, ...]) -> None:
+    env = Atari("pong", replace(PAAC, size=42, width=width, stack=3, frame_skip=2)).make(1)
+    assert env.reset(seed=0).shape == (1, *expected)
+    assert env.spec.obs_shape == expected
     assert env.spec.frames_per_step == 2
 
 

@@ -20,7 +20,9 @@ def test_each_wanted_pixel_is_the_mean_of_what_it_covers() -> None:
     np.testing.assert_allclose(coverage(210, 84).sum(axis=1), 1)
     picture = np.arange(36, dtype=np.uint8).reshape(6, 6)
     means = [[picture[i : i + 2, j : j + 2].mean() for j in (0, 2, 4)] for i in (0, 2, 4)]
-    np.testing.assert_array_equal(resized(picture, 3), np.rint(means))
+    np.testing.assert_array_equal(resized(picture, 3, 3), np.rint(means))
+    rows = [[picture[i : i + 2, j : j + 3].mean() for j in (0, 3)] for i in (0, 2, 4)]
+    np.testing.assert_array_equal(resized(picture, 3, 2), np.rint(rows))
 
 
 def test_a_game_begins_with_black_and_the_newest_picture_is_the_last() -> None:
@@ -38,10 +40,13 @@ def test_what_is_no_screen_is_refused(wrong: Array) -> None:
         grey(wrong)
 
 
-@pytest.mark.parametrize(("game", "size"), [("pong", 84), ("seaquest", 42), ("journey_escape", 84), ("pong", 210)])
-def test_equal_to_the_native_preprocessing_but_for_rounding(game: str, size: int) -> None:
+@pytest.mark.parametrize(
+    ("game", "size", "width"),
+    [("pong", 84, None), ("seaquest", 42, None), ("journey_escape", 84, None), ("pong", 210, None), ("pong", 42, 40)],
+)
+def test_equal_to_the_native_preprocessing_but_for_rounding(game: str, size: int, width: int | None) -> None:
     ale_py = pytest.importorskip("ale_py", reason="the extra [atari] is not installed")
-    preset = replace(PAAC, size=size, noop_max=0)
+    preset = replace(PAAC, size=size, width=width, noop_max=0)
     env, screens = Atari(game, preset).make(1, workers=1), Screens(preset)
     native = [env.reset(3)[0]]
     ale = ale_py.ALEInterface()
