@@ -176,7 +176,7 @@ TUNED = {
         PPO_PIXELS,
         "pictures, with a schedule and a clip range tuned on Pong",
         AsyncPPO(entropy_final_fraction=0.1, clip_range=0.15),
-        OptimizationOptions(anneal_from=0.35, final_fraction=0.05),
+        OptimizationOptions(anneal_from=0.35, final_fraction=0.15),
     ),
     ("appo", "vector"): _asynchronous(PPO_VECTOR, "vectors"),
     ("appo", "continuous"): _asynchronous(PPO_CONTINUOUS, "continuous actions"),

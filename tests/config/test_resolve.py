@@ -82,8 +82,8 @@ def test_asynchronous_ppo_on_pictures_has_a_schedule_of_its_own_unless_it_has_me
         made = values(env, algorithm=algorithm, **given)
         return made.anneal_from, made.final_fraction, made.entropy_final_fraction
 
-    assert schedule("catch-pixels", "appo") == (0.35, 0.05, 0.1)
-    assert schedule("catch-pixels", "appo", entropy_final_fraction=0.5) == (0.35, 0.05, 0.5)
+    assert schedule("catch-pixels", "appo") == (0.35, 0.15, 0.1)
+    assert schedule("catch-pixels", "appo", entropy_final_fraction=0.5) == (0.35, 0.15, 0.5)
     without = (("catch-pixels", "ppo", {}), ("catch", "appo", {}), ("catch-pixels", "appo", {"memory": "lstm"}))
     assert [schedule(env, algorithm, **given) for env, algorithm, given in without] == [(0.0, 0.1, 1.0)] * 3
 
