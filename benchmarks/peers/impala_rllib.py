@@ -6,7 +6,7 @@ connectors, rewards clipped, batches of 500 steps, its coefficients. Deviations:
 whose linear layer is written as the same 7x7 convolution on 7x7 features; the number of runners and environments
 (`--runners`, `--envs`). Two more are in RLlib's favour where there are few cores: by default its driver polls without a
 pause, at a higher priority than the runners and the learner, and so keeps a core from them. Here the driver waits for
-rollouts, up to 0.1 s, and all processes have the same priority.
+rollouts, up to 0.1 s, and all processes have the same priority. `--polling` leaves both as they are by default.
 
 Writes marks to `--marks`: lines of JSON with `seconds` and `steps` (agent steps sampled, by its own counter).
 """
@@ -32,6 +32,7 @@ from ray.tune.registry import register_env
 STACK = 4
 NATURE = [[32, 8, 4, "valid"], [64, 4, 2, "valid"], [64, 3, 1, "valid"], [512, 7, 1, "valid"]]
 MARK_SECONDS = 1
+WAIT_SECONDS = 0.1  # of the driver, for rollouts
 
 
 def make_pong(options: dict[str, Any]) -> gymnasium.Env[Any, Any]:
@@ -40,8 +41,8 @@ def make_pong(options: dict[str, Any]) -> gymnasium.Env[Any, Any]:
     return wrap_atari_for_new_api_stack(env, dim=84, framestack=None)
 
 
-def config(runners: int, envs: int) -> IMPALAConfig:
-    """The configuration of the example, with the deviations above."""
+def config(runners: int, envs: int, wait: float) -> IMPALAConfig:
+    """The configuration of the example, with the deviations above. The driver waits `wait` seconds for rollouts."""
     options = {"frameskip": 1, "full_action_space": False, "repeat_action_probability": 0.0}
     return (
         IMPALAConfig()
@@ -57,7 +58,7 @@ def config(runners: int, envs: int) -> IMPALAConfig:
         )
         .training(
             train_batch_size_per_learner=500,
-            timeout_s_sampler_manager=0.1,
+            timeout_s_sampler_manager=wait,
             grad_clip=30.0,
             grad_clip_by="global_norm",
             lr=0.0009,
@@ -82,13 +83,15 @@ def main() -> None:
     parser.add_argument("--marks", type=Path, required=True, help="file to write")
     parser.add_argument("--runners", type=int, required=True)
     parser.add_argument("--envs", type=int, required=True, help="of each runner")
+    parser.add_argument("--polling", action="store_true", help="RLlib's default: the driver polls, at high priority")
     given = parser.parse_args()
-    os.environ.update(RAY_worker_niceness="0")
+    if not given.polling:
+        os.environ.update(RAY_worker_niceness="0")
     # Ray's CPUs are a number to schedule by: runners, learner and driver share the cores of the machine.
     folder = str(given.marks.parent / "ray")
     ray.init("local", num_cpus=given.runners + 2, include_dashboard=False, _temp_dir=folder)
     register_env("pong", make_pong)
-    algorithm = config(given.runners, given.envs).build_algo()
+    algorithm = config(given.runners, given.envs, 0.0 if given.polling else WAIT_SECONDS).build_algo()
     try:
         with given.marks.open("w", buffering=1) as file:
             while True:
