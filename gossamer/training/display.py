@@ -88,7 +88,7 @@ def queue(progress: Progress) -> str:
 
 def lags(progress: Progress, width: int) -> str:
     """A histogram of policy lag over the whole run, at most `width` columns wide; nothing where there is no lag."""
-    counts = dict(progress.lag)
+    counts = dict(progress.staleness.lag)
     greatest = max(counts, default=0)
     if greatest <= 0:
         return ""

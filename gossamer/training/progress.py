@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
 from typing import Any
 
 from gossamer.task import Episode, Report
+from gossamer.training.staleness import Staleness
 
 RECENT = 100  # episodes that a mean return is taken over
 
@@ -51,15 +51,13 @@ class Progress:
     activity: str = ""  # what workers do before they train
     hosts: dict[str, HostStatus] = field(default_factory=dict)  # by name; empty where one process runs everything
     restarts: int = 0  # of environments that failed
-    waiting: Counter[int] = field(default_factory=Counter)  # full batches in the queue -> updates
-    lag: Counter[int] = field(default_factory=Counter)  # policy lag in optimizer steps -> trajectories, of each update
+    staleness: Staleness = field(default_factory=Staleness)  # policy lag and waiting batches
 
     def __post_init__(self) -> None:
         self.started = self._acting_since = self.now()
         self._spent_before = 0.0  # seconds of the earlier sessions that `spent` accounts for
         self._lock = threading.RLock()  # for what is iterated over: it must not change meanwhile
         self._marks: deque[tuple[float, int]] = deque()  # (second, steps), the last minute of them
-        self._row_lag, self._row_waiting = Counter[int](), Counter[int]()  # since the last row
 
     def enter(self, activity: str) -> None:
         """A worker begins something else than training; empty where it begins to train."""
@@ -85,12 +83,7 @@ class Progress:
         self.uncounted += report.steps - counted
         self.learned += report.learned
         self.reused += report.reused
-        for lag, trajectories in report.lag.items():
-            self.lag[_coarse(lag)] += trajectories
-            self._row_lag[_coarse(lag)] += trajectories
-        if report.waiting is not None:
-            self.waiting[report.waiting] += 1
-            self._row_waiting[report.waiting] += 1
+        self.staleness.update(report)
         self.updates += report.updates
         self.episodes += len(report.episodes)
         self.restarts += len(report.failures)
@@ -186,15 +179,10 @@ class Progress:
     def _close_interval(self) -> None:
         """Set `queue` from the policy lag and the waiting batches since the last row, if there was an update."""
         with self._lock:
-            lag, waiting = self._row_lag, self._row_waiting
-            self._row_lag, self._row_waiting = Counter[int](), Counter[int]()
-        if not lag and not waiting:  # the figures stay, but each count is in one row only
-            self.queue = {name: value for name, value in self.queue.items() if not isinstance(value, dict)}
-            return
-        self.queue = {f"policy_lag_{name}": value for name, value in summary(lag).items()}
-        self.queue |= {"policy_lag_trajectories": by_value(_coarsened(lag, 5))}
-        if waiting:
-            self.queue |= {"queue": summary(waiting)["mean"], "queue_updates": by_value(waiting)}
+            found = self.staleness.row()
+        if found is None:  # the figures stay, but each count is in one row only
+            found = {name: value for name, value in self.queue.items() if not isinstance(value, dict)}
+        self.queue = found
 
     def _metrics(self) -> dict[str, float]:
         """Return the mean of each metric over the members whose last update has it."""
@@ -217,8 +205,7 @@ class Progress:
             "uncounted": self.uncounted,
             "learned": self.learned,
             "reused": self.reused,
-            "lag": [list(pair) for pair in sorted(self.lag.items())],
-            "waiting": [list(pair) for pair in sorted(self.waiting.items())],
+            **self.staleness.state_dict(),
             "updates": self.updates,
             "episodes": self.episodes,
             "recent": _pairs(self.recent),
@@ -248,8 +235,8 @@ class Progress:
             state = {**state, "steps": sum(c[0] for c in counts), "updates": sum(c[1] for c in counts)}
         self.steps, self.updates = int(state["steps"]), int(state["updates"])
         self.learned, self.uncounted = int(state.get("learned", self.steps)), int(state.get("uncounted", 0))
-        self.reused, self.lag = int(state.get("reused", 0)), Counter(dict(state.get("lag", [])))
-        self.waiting = Counter(dict(state.get("waiting", [])))
+        self.reused = int(state.get("reused", 0))
+        self.staleness.load_state_dict(state)
         self.episodes, self.elapsed_before = int(state["episodes"]), float(state["elapsed"])
         self.restarts = int(state.get("restarts", 0))  # not in checkpoints of 0.2
         if "spent" in state:  # older checkpoints have none
@@ -257,41 +244,6 @@ class Progress:
         self.recent.extend(_episodes(state["recent"]))
         for worker, pairs in state.get("members", {}).items():  # checkpoints of 0.1 have no more than this
             self.members[worker] = deque(_episodes(pairs), maxlen=RECENT)
-
-
-def summary(histogram: Counter[int]) -> dict[str, float]:
-    """Mean, median, 90th percentile and maximum of a histogram; empty if it is."""
-    if not histogram:
-        return {}
-    mean = sum(value * count for value, count in histogram.items()) / histogram.total()
-    return {"mean": mean, "p50": _quantile(histogram, 0.5), "p90": _quantile(histogram, 0.9), "max": max(histogram)}
-
-
-def by_value(histogram: Counter[int]) -> dict[str, int]:
-    """A histogram as JSON: value -> count, in the order of the values."""
-    return {str(value): histogram[value] for value in sorted(histogram)}
-
-
-def _quantile(histogram: Counter[int], fraction: float) -> int:
-    """The smallest value v for which at least this fraction of all values is at most v."""
-    values = sorted(histogram)
-    counts = accumulate(histogram[value] for value in values)
-    wanted = fraction * histogram.total()
-    return next(value for value, count in zip(values, counts, strict=True) if count >= wanted)
-
-
-def _coarse(lag: int, bits: int = 8) -> int:
-    """A lag rounded up to so many significant bits; 8: exact up to 256. Replayed trajectories may have any lag, and
-    each that occurs has a count of its own."""
-    unit = 1 << max(0, lag.bit_length() - bits)
-    return -(-lag // unit) * unit
-
-
-def _coarsened(lags: Counter[int], bits: int) -> Counter[int]:
-    found = Counter[int]()
-    for lag, count in lags.items():
-        found[_coarse(lag, bits)] += count
-    return found
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -9,7 +9,8 @@ from gossamer.config.file import to_dict
 from gossamer.diagnostics.consensus import ConsensusMonitor
 from gossamer.machine import machine
 from gossamer.training.observer import RunObserver
-from gossamer.training.progress import Progress, by_value, summary
+from gossamer.training.progress import Progress
+from gossamer.training.staleness import by_value, summary
 from gossamer.version import __version__
 
 PROTOCOL = "training: mean of the last 100 training episodes, sampled actions, whole games, unclipped scores"
@@ -28,8 +29,8 @@ def result(
         "reused": progress.reused,
         "dropped": max(0, progress.steps - progress.learned),
         "unreported": max(0, progress.learned - progress.steps - progress.uncounted),
-        "policy_lag": {**summary(progress.lag), "trajectories": by_value(progress.lag)},
-        "queue": {**summary(progress.waiting), "updates": by_value(progress.waiting)},
+        "policy_lag": {**summary(progress.staleness.lag), "trajectories": by_value(progress.staleness.lag)},
+        "queue": {**summary(progress.staleness.waiting), "updates": by_value(progress.staleness.waiting)},
         "gossip": consensus.overall() if consensus else None,
         "time": {part: round(share, 4) for part, share in progress.shares().items()},
         "seconds_in": {part: round(seconds, 1) for part, seconds in sorted(progress.spent.items())},

@@ -8,7 +8,8 @@ from typing import Any
 from gossamer.diagnostics.consensus import ConsensusMonitor
 from gossamer.evaluation.members import rank, ranked
 from gossamer.training.hosts import Hosts
-from gossamer.training.progress import Progress, by_value
+from gossamer.training.progress import Progress
+from gossamer.training.staleness import by_value
 
 
 def status(progress: Progress, hosts: Hosts, consensus: ConsensusMonitor | None) -> dict[str, Any]:
@@ -28,7 +29,7 @@ def status(progress: Progress, hosts: Hosts, consensus: ConsensusMonitor | None)
         ],
         "absences": hosts.to_list(),
         "environment_restarts": progress.restarts,
-        "policy_lag": by_value(progress.lag),
+        "policy_lag": by_value(progress.staleness.lag),
         "traffic": consensus.traffic() if consensus is not None else {},
     }
 

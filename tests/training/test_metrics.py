@@ -421,10 +421,10 @@ def test_episodes_that_are_not_on_record_are_uncounted() -> None:
 def test_lags_are_exact_while_they_are_small_and_never_too_many() -> None:
     progress, _ = begun()
     progress.update("learn", Report(0, 1, 1, lag=dict.fromkeys(range(257), 1)), 0)
-    assert progress.lag == dict.fromkeys(range(257), 1)
+    assert progress.staleness.lag == dict.fromkeys(range(257), 1)
     progress.update("learn", Report(0, 1, 1, lag=dict.fromkeys(range(257, 1000000), 1)), 0)
-    assert progress.lag.total() == 1_000_000
-    assert len(progress.lag) < 2000
+    assert progress.staleness.lag.total() == 1_000_000
+    assert len(progress.staleness.lag) < 2000
     exact = (1_000_000 - 1) / 2
     assert exact <= progress.row()["policy_lag_mean"] <= exact * (1 + 1 / 128)
-    assert 999_999 <= max(progress.lag) <= 999_999 * (1 + 1 / 128)
+    assert 999_999 <= max(progress.staleness.lag) <= 999_999 * (1 + 1 / 128)

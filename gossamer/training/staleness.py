@@ -1,0 +1,89 @@
+"""Policy lag and waiting batches at the updates of a run: their histograms, of the whole run and of one interval."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any
+
+from gossamer.task import Report
+
+
+@dataclass
+class Staleness:
+    """Histograms of a run. `row` closes an interval."""
+
+    lag: Counter[int] = field(default_factory=Counter)  # policy lag in optimizer steps -> trajectories, of each update
+    waiting: Counter[int] = field(default_factory=Counter)  # full batches in the queue -> updates
+
+    def __post_init__(self) -> None:
+        self._row_lag, self._row_waiting = Counter[int](), Counter[int]()  # since the last row
+
+    def update(self, report: Report) -> None:
+        """Add what a learner reports."""
+        for lag, trajectories in report.lag.items():
+            self.lag[_coarse(lag)] += trajectories
+            self._row_lag[_coarse(lag)] += trajectories
+        if report.waiting is not None:
+            self.waiting[report.waiting] += 1
+            self._row_waiting[report.waiting] += 1
+
+    def row(self) -> dict[str, Any] | None:
+        """What a line of `metrics.jsonl` has of the interval since the last call; None if there was no update."""
+        lag, waiting = self._row_lag, self._row_waiting
+        self._row_lag, self._row_waiting = Counter[int](), Counter[int]()
+        if not lag and not waiting:
+            return None
+        found: dict[str, Any] = {f"policy_lag_{name}": value for name, value in summary(lag).items()}
+        found |= {"policy_lag_trajectories": by_value(_coarsened(lag, 5))}
+        if waiting:
+            found |= {"queue": summary(waiting)["mean"], "queue_updates": by_value(waiting)}
+        return found
+
+    def state_dict(self) -> dict[str, list[list[int]]]:
+        """Pairs of value and count, by histogram."""
+        return {"lag": _pairs(self.lag), "waiting": _pairs(self.waiting)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there. Older checkpoints lack one or both histograms."""
+        self.lag, self.waiting = (Counter(dict(state.get(name, []))) for name in ("lag", "waiting"))
+
+
+def summary(histogram: Counter[int]) -> dict[str, float]:
+    """Mean, median, 90th percentile and maximum of a histogram; empty if it is."""
+    if not histogram:
+        return {}
+    mean = sum(value * count for value, count in histogram.items()) / histogram.total()
+    return {"mean": mean, "p50": _quantile(histogram, 0.5), "p90": _quantile(histogram, 0.9), "max": max(histogram)}
+
+
+def by_value(histogram: Counter[int]) -> dict[str, int]:
+    """A histogram as JSON: value -> count, in the order of the values."""
+    return {str(value): histogram[value] for value in sorted(histogram)}
+
+
+def _quantile(histogram: Counter[int], fraction: float) -> int:
+    """The smallest value v for which at least this fraction of all values is at most v."""
+    values = sorted(histogram)
+    counts = accumulate(histogram[value] for value in values)
+    wanted = fraction * histogram.total()
+    return next(value for value, count in zip(values, counts, strict=True) if count >= wanted)
+
+
+def _coarse(lag: int, bits: int = 8) -> int:
+    """A lag rounded up to so many significant bits; 8: exact up to 256. Replayed trajectories may have any lag, and
+    each that occurs has a count of its own."""
+    unit = 1 << max(0, lag.bit_length() - bits)
+    return -(-lag // unit) * unit
+
+
+def _coarsened(lags: Counter[int], bits: int) -> Counter[int]:
+    found = Counter[int]()
+    for lag, count in lags.items():
+        found[_coarse(lag, bits)] += count
+    return found
+
+
+def _pairs(histogram: Counter[int]) -> list[list[int]]:
+    return [list(pair) for pair in sorted(histogram.items())]
