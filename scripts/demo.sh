@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Solves Pong (mean return 18) with PAAC and PPO, evaluates what was learned, films a game. Called by `make demo`.
+# Solves Pong (mean return 18) with APPO, evaluates what was learned, films a game. Called by `make demo`.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 gossamer=.venv/bin/gossamer
@@ -7,7 +7,7 @@ run=runs/demo
 
 interrupted=
 trap 'interrupted=yes' INT # Ctrl-C goes to the training run too: it saves a checkpoint and ends; then we speak
-$gossamer train paac --env pong --algorithm ppo --steps 700000 --stop-at-return 18 --run-dir $run --overwrite
+$gossamer train appo --env pong --steps 1200000 --anneal-steps 450000 --stop-at-return 18 --run-dir $run --overwrite
 code=$?
 if [ -n "$interrupted" ]; then
     echo
@@ -34,5 +34,5 @@ Everything is in $run:
   metrics.jsonl           the curve, a row every two seconds; $run/tensorboard has it too
   checkpoints/            what it knows
   config.json             every setting
-Next:  $gossamer show paac  |  $gossamer list  |  $gossamer train paac --env breakout  |  .venv/bin/tensorboard --logdir $run
+Next:  $gossamer show appo  |  $gossamer list  |  $gossamer train paac --env breakout  |  .venv/bin/tensorboard --logdir $run
 END
