@@ -40,6 +40,7 @@ Row: TypeAlias = Mapping[str, Any]  # a line of metrics.jsonl; lines are two sec
 
 POINTS = 200  # of a stored curve
 ALWAYS_SHOWN = ("architecture", "env", "preset", "algorithm", "steps")  # options that the command of a run contains
+UNSHOWN = ("architecture", "seed", "log")  # said apart, or without effect on what is learned
 
 
 def thinned(rows: Sequence[Row], points: int = POINTS) -> list[list[float]]:
@@ -84,14 +85,14 @@ def load(directory: Path, goal: float) -> dict[str, Any]:
 
 
 def command(config: Mapping[str, Any]) -> str:
-    """The command that trains with this configuration (of `config.json`), without the seed. It has the options that
-    differ from the presets of this commit."""
+    """The command that trains with this configuration (of `config.json`), without the seed and `UNSHOWN`. It has the
+    options that differ from the presets of this commit."""
     settings = flat(from_dict(config)[0])
     named = {name: settings[name] for name in ALWAYS_SHOWN}
     presets = flat(configure(**named))
-    changed = {name: value for name, value in settings.items() if value != presets.get(name) and name != "seed"}
-    options = {**named, **changed}
-    words = [word for name, value in options.items() if name != "architecture" for word in (flag(name), str(value))]
+    changed = {name: value for name, value in settings.items() if value != presets.get(name)}
+    options = {name: value for name, value in {**named, **changed}.items() if name not in UNSHOWN}
+    words = [word for name, value in options.items() for word in (flag(name), str(value))]
     return shlex.join(["gossamer", "train", settings["architecture"], *words]) + " --seed SEED"
 
 
