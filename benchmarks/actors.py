@@ -39,7 +39,14 @@ from gossamer.machine import keep_freed_memory
 from gossamer.tools.bench import Reports
 
 SLOW_STEP, SLOW_SECONDS = 0.01, 0.05
-PONG: dict[str, Any] = {"env": "pong", "network": "nature", "algorithm": "vtrace", "num_envs": 32, "rollout_length": 20}
+PONG: dict[str, Any] = {
+    "env": "pong",
+    "screen_size": 84,
+    "network": "nature",
+    "algorithm": "vtrace",
+    "num_envs": 32,
+    "rollout_length": 20,
+}
 FP32 = " --precision fp32"  # a side with it computes in float32, where others compute in bfloat16 if they can
 RATE: dict[str, dict[str, Any]] = {
     f"{side}{ending}": {**PONG, **options, **precision}

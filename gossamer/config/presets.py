@@ -137,10 +137,12 @@ A2C_CONTINUOUS = Layer(
     (critic_without_memory,),
 )
 VTRACE_PIXELS = Layer(
-    "the settings of A2C on pictures, with rollouts of IMPALA's length",
+    "tuned on Pong: 42x42 pictures centred on their background, a small network, batches of 160 steps",
     (
-        RunOptions(rollout_length=20),
-        VTrace(gae_lambda=1.0, value_coef=0.5, entropy_coef=0.01),
+        AtariOptions("", screen_size=42),
+        AleOptions("", screen_size=42),
+        RunOptions(rollout_length=10),
+        VTrace(gae_lambda=0.95, value_coef=0.5, entropy_coef=0.003),
         OptimizationOptions(learning_rate=1e-3, final_fraction=0.1, max_grad_norm=0.5),
     ),
 )
@@ -191,14 +193,16 @@ SHAPES = {
 _GOSSIP = Layer("what follows from the number of learners and from --sync", (), (sqrt_of_learners, follow))
 LEARNERS = {"gala": _GOSSIP, "pala": _GOSSIP}
 
-FEW_ENVS_PIXELS = Layer("tuned on Pong: longer rollouts of fewer environments", (PAAC(num_envs=16),))
+FEW_ENVS_PIXELS = Layer("tuned on Pong: few environments", (PAAC(num_envs=16),))
 FEW_ENVS_CONTINUOUS = Layer("2,048 steps between updates", (PAAC(num_envs=16),))
 # What an algorithm needs in one architecture only: (architecture, algorithm, kind of environment)
 COMBINATIONS = {
     ("paac", "ppo", "pixels"): FEW_ENVS_PIXELS,
     ("paac", "appo", "pixels"): FEW_ENVS_PIXELS,
+    ("paac", "vtrace", "pixels"): FEW_ENVS_PIXELS,
     ("paac", "ppo", "continuous"): FEW_ENVS_CONTINUOUS,
     ("paac", "appo", "continuous"): FEW_ENVS_CONTINUOUS,
+    ("impala", "vtrace", "pixels"): Layer("tuned on Pong: batches of 160 steps", (IMPALA(num_envs=16),)),
     ("impala", "appo", "pixels"): Layer("the environments of appo", (IMPALA(num_envs=16, env_workers=1),)),
     ("paac", "a2c", "vector"): Layer(
         "tuned on Catch and CartPole-v1: its batches are twice those of a learner of gala or pala",

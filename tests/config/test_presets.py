@@ -49,13 +49,12 @@ def test_layers_set_options_of_their_own_algorithm_and_architecture_only() -> No
         assert all(given(part) for part in layer.parts)
 
 
-def test_asynchronous_ppo_has_the_environments_of_ppo_and_of_appo() -> None:
+def test_asynchronous_ppo_and_vtrace_have_the_environments_of_ppo_and_of_appo() -> None:
     def envs(architecture: str, algorithm: str) -> int:
         return resolve({"architecture": architecture, "env": "catch-pixels", "algorithm": algorithm}).num_envs
 
-    assert envs("paac", "appo") == envs("paac", "ppo") == 16
-    assert envs("impala", "appo") == envs("appo", "appo") == 16
-    assert envs("impala", "vtrace") == 32
+    assert envs("paac", "appo") == envs("paac", "vtrace") == envs("paac", "ppo") == 16
+    assert envs("impala", "appo") == envs("impala", "vtrace") == envs("appo", "appo") == 16
 
 
 def test_the_learning_rate_falls_until_the_run_ends_unless_a_paper_says_when() -> None:
