@@ -40,7 +40,7 @@ Row: TypeAlias = Mapping[str, Any]  # a line of metrics.jsonl; lines are two sec
 
 POINTS = 200  # of a stored curve
 ALWAYS_SHOWN = ("architecture", "env", "preset", "algorithm", "steps")  # options that the command of a run contains
-UNSHOWN = ("architecture", "seed", "log")  # said apart, or without effect on what is learned
+UNSHOWN = ("architecture", "seed", "log")  # not an option, in place of it SEED, no effect on what is learned
 
 
 def thinned(rows: Sequence[Row], points: int = POINTS) -> list[list[float]]:
@@ -85,8 +85,8 @@ def load(directory: Path, goal: float) -> dict[str, Any]:
 
 
 def command(config: Mapping[str, Any]) -> str:
-    """The command that trains with this configuration (of `config.json`), without the seed and `UNSHOWN`. It has the
-    options that differ from the presets of this commit."""
+    """The command that trains with this configuration (of `config.json`), for any seed. It has the options that differ
+    from the presets of this commit, but for those in `UNSHOWN`."""
     settings = flat(from_dict(config)[0])
     named = {name: settings[name] for name in ALWAYS_SHOWN}
     presets = flat(configure(**named))

@@ -46,11 +46,11 @@ VECTOR = Layer(
     "small vectors: one thread, because more would only wait for each other",
     (NetworkOptions(torso="auto", input="raw"), RunOptions(threads=1), Adam(epsilon=1e-5)),
 )
+_PICTURES_42 = (AtariOptions("", screen_size=42), AleOptions("", screen_size=42))
 PPO_PIXELS = Layer(
     "tuned on Pong: 42x42 pictures centred on their background, a small network, small minibatches",
     (
-        AtariOptions("", screen_size=42),
-        AleOptions("", screen_size=42),
+        *_PICTURES_42,
         RunOptions(rollout_length=50),
         PPO(
             gae_lambda=0.95,
@@ -139,8 +139,7 @@ A2C_CONTINUOUS = Layer(
 VTRACE_PIXELS = Layer(
     "tuned on Pong: 42x42 pictures centred on their background, a small network, batches of 160 steps",
     (
-        AtariOptions("", screen_size=42),
-        AleOptions("", screen_size=42),
+        *_PICTURES_42,
         RunOptions(rollout_length=10),
         VTrace(gae_lambda=0.95, value_coef=0.5, entropy_coef=0.003),
         OptimizationOptions(learning_rate=1e-3, final_fraction=0.1, max_grad_norm=0.5),

@@ -12,7 +12,7 @@ from gossamer.task import Report
 
 @dataclass
 class Staleness:
-    """Histograms of a run. `row` closes an interval."""
+    """Histograms of the whole run, and of the interval since the last call of `row`."""
 
     lag: Counter[int] = field(default_factory=Counter)  # policy lag in optimizer steps -> trajectories, of each update
     waiting: Counter[int] = field(default_factory=Counter)  # full batches in the queue -> updates
@@ -30,7 +30,7 @@ class Staleness:
             self._row_waiting[report.waiting] += 1
 
     def row(self) -> dict[str, Any] | None:
-        """What a line of `metrics.jsonl` has of the interval since the last call; None if there was no update."""
+        """Entries of a line of `metrics.jsonl` for the interval since the last call; None if it had no update."""
         lag, waiting = self._row_lag, self._row_waiting
         self._row_lag, self._row_waiting = Counter[int](), Counter[int]()
         if not lag and not waiting:
@@ -42,11 +42,11 @@ class Staleness:
         return found
 
     def state_dict(self) -> dict[str, list[list[int]]]:
-        """Pairs of value and count, by histogram."""
+        """Each histogram as pairs of value and count."""
         return {"lag": _pairs(self.lag), "waiting": _pairs(self.waiting)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from there. Older checkpoints lack one or both histograms."""
+        """Restore the histograms. A histogram that an older checkpoint lacks is empty."""
         self.lag, self.waiting = (Counter(dict(state.get(name, []))) for name in ("lag", "waiting"))
 
 
