@@ -16,6 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass, replace
+from enum import Enum
 from functools import partial
 from itertools import count
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
@@ -46,6 +47,14 @@ class Ref:
     index: int
 
 
+class OnRestart(Enum):
+    """What a saved service starts with when its host is restarted after a failure."""
+
+    EMPTY = "empty"  # nothing: other services or workers have newer data than any saved state
+    CHECKPOINT = "checkpoint"  # the state of the run's last checkpoint
+    SNAPSHOT = "snapshot"  # its state when the launcher read it last; before the first reading as `CHECKPOINT`
+
+
 @dataclass(frozen=True)
 class Node:
     """A service or a worker: the callable, its arguments and its host."""
@@ -57,6 +66,8 @@ class Node:
     host: str
     copies: int = 1
     saved: bool = False  # whether its state is part of a checkpoint
+    on_restart: OnRestart = OnRestart.EMPTY  # of a saved service
+    snapshot_seconds: float = 0.0  # between two readings of its state, for `OnRestart.SNAPSHOT`
 
     @property
     def refs(self) -> list[Ref]:
@@ -108,14 +119,32 @@ class Program:
         finally:
             self._here = outer
 
-    def service(self, make: Callable[P, S], *, saved: bool = False) -> Callable[P, S]:
+    def service(
+        self,
+        make: Callable[P, S],
+        *,
+        saved: bool = False,
+        on_restart: OnRestart = OnRestart.EMPTY,
+        snapshot_seconds: float = 0.0,
+    ) -> Callable[P, S]:
         """`queue = program.service(Fifo)(capacity=8)`: add a service. The result is a `Ref`, typed as the service.
 
-        `saved`: its state is part of a checkpoint, so the service must have the methods of `Saved`. On a host that is
-        restarted after a failure the service starts empty: others have newer data than the checkpoint."""
+        `saved`: its state is part of a checkpoint, so the service must have the methods of `Saved`. `on_restart`: what
+        it starts with on a host that is restarted after a failure; with `SNAPSHOT` its state is read every
+        `snapshot_seconds`. Raises ValueError if it is to be restored and is not saved, or if snapshots have no
+        period."""
+        if on_restart is not OnRestart.EMPTY and not saved:
+            raise ValueError(f"service {_name(make)}: on_restart={on_restart.value}: only a saved service has a state")
+        if (on_restart is OnRestart.SNAPSHOT) != (snapshot_seconds > 0):
+            raise ValueError(
+                f"service {_name(make)}: snapshot_seconds={snapshot_seconds}: must be positive with on_restart=snapshot"
+                " and 0 otherwise"
+            )
+        restarting = {"on_restart": on_restart, "snapshot_seconds": snapshot_seconds}
 
         def wire(*args: P.args, **kwargs: P.kwargs) -> S:
-            self._services.append(replace(self._node(make, args, kwargs), saved=saved))
+            node = self._node(make, args, kwargs)
+            self._services.append(replace(node, saved=saved, **restarting))  # type: ignore[arg-type]  # by name
             return cast(S, Ref(len(self._services) - 1))
 
         return wire

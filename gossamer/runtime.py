@@ -79,7 +79,8 @@ class Saved(Protocol):
         """The state: nested dicts and lists of arrays, tensors, numbers and strings."""
 
     def load_state_dict(self, state: Any) -> None:
-        """Restore a state. Called before any other method, when a run is resumed; not after a failure of the host."""
+        """Restore a state. Called before any other method, when a run is resumed, and where `Program.service` asks for
+        it after a failure of the host."""
 
 
 class Context(Protocol):

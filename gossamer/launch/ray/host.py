@@ -149,7 +149,7 @@ class HostProcess:
 
     @ray.method(concurrency_group=CONTROL)
     def states(self, services: Collection[str]) -> dict[str, Any]:
-        """The states of these services. Called after all workers have ended."""
+        """The states of these services, now."""
         return {name: self._by_name(name).ask("state_dict") for name in services}
 
     @ray.method(concurrency_group=CONTROL)

@@ -99,7 +99,7 @@ class Ray:
             run = Deployment(crew, ray.put(plan), actors, limits)
             for name in program.hosts:
                 workers = [copy.name for copy in program.crew if copy.node.host == name]
-                services = [node.name for node in program.services if node.saved and node.host == name]
+                services = [node for node in program.services if node.saved and node.host == name]
                 run.supervisors.append(Supervisor(run, name, workers, services))
             crew.run((f"host {supervisor.host}", supervisor.watch) for supervisor in run.supervisors)
             run.check_lost()

@@ -26,6 +26,8 @@ from gossamer.launch.ray.messages import (
     Pieces,
     WorkerMessage,
 )
+from gossamer.launch.snapshots import Snapshots
+from gossamer.program import Node
 
 PAUSE_IDLE = 0.005  # seconds between two polls of a host where a worker waits for an answer
 PAUSE = 0.1  # seconds between two polls otherwise: each poll costs both sides about a millisecond
@@ -84,10 +86,10 @@ class Deployment:
 class Supervisor:
     """Supervises one host, in one thread. Other threads only read `running`, `ended` and `lost`."""
 
-    def __init__(self, run: Deployment, host: str, workers: Collection[str], services: Collection[str] = ()) -> None:
-        """`workers`: names of the host's workers; `services`: names of its saved services."""
+    def __init__(self, run: Deployment, host: str, workers: Collection[str], services: Collection[Node] = ()) -> None:
+        """`workers`: names of the host's workers; `services`: its saved services."""
         self.host, self.running, self.lost = host, set(workers), frozenset[str]()
-        self._services = tuple(services)
+        self._services, self._snapshots = tuple(node.name for node in services), Snapshots(services)
         self.ended = set[str]()  # workers that have finished
         self._deployment, self._crew, self._actor = run, run.crew, run.actors[host]
         self._process, self._life, self._turn, self._seen, self._failures = "", 0, 0, 0, 0
@@ -95,6 +97,7 @@ class Supervisor:
         self._saved: dict[str, Any] = {}  # worker -> its last saved state in this run
         self._failed_at: list[float] = []  # times of the host's failures since its last report
         self._gone_since = self._stopped_since = float("inf")
+        self._watched_since = 0.0
         self._up = False  # whether its workers were running at the last poll
         self._begun = False  # whether its workers have ever been started
         self._granted: dict[str, Granted] = {}  # by worker, for the host's current process
@@ -102,11 +105,12 @@ class Supervisor:
 
     def watch(self) -> None:
         """Supervise the host until all workers of the program have ended: others may need this host's services."""
-        self._gone_since = time.monotonic()
+        self._gone_since = self._watched_since = time.monotonic()
         try:
             while not self._deployment.finished():
                 try:
                     self._poll()
+                    self._read_snapshots()
                 except UNAVAILABLE as error:
                     self._no_answer(error)
                 self._check_timeouts()
@@ -165,6 +169,14 @@ class Supervisor:
             self._granted.setdefault(worker, Granted()).satisfy(worker, demand, observer)
         self._idle = any(demand.idle for demand in demands.values())
 
+    def _read_snapshots(self) -> None:
+        """Read the states of this host's services that are due."""
+        now = time.monotonic() - self._watched_since
+        if self._up and (due := self._snapshots.due(now)):
+            answer = self._ask(self._actor.states.remote(due), self._deployment.limits.call_seconds)
+            for name, state in answer.items():
+                self._snapshots.keep(name, state, now)
+
     def _save_final_states(self) -> None:
         """Save the states of this host's services after the run."""
         if self._services and self._begun and self._gone_since == float("inf"):
@@ -186,12 +198,14 @@ class Supervisor:
             self._pieces = Pieces()
         run = self._deployment
         seconds = run.limits.call_seconds
-        first = self._life == 1  # restarted services start empty: their peers have newer data than the saved state
-        states = {name: self._crew.observer.restored(name) for name in self._services if first}
+        restored = self._crew.observer.restored
+        if self._life == 1:
+            states = {name: restored(name) for name in self._services}
+        else:
+            states = {name: self._snapshots.state(name, restored) for name in self._services}
         outcome: Outcome = self._ask(self._actor.build.remote(self._life, run.plan, run.actors, seconds, states))
         outcome.get()
         if run.wait_until_built(self.host):
-            restored = self._crew.observer.restored
             states = {name: self._saved[name] if name in self._saved else restored(name) for name in self.running}
             self._ask(self._actor.work.remote(frozenset(self.running), states, run.ended()))
             self._begun = True

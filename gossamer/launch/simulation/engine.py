@@ -6,6 +6,7 @@ import random
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from copy import deepcopy
 from functools import partial
 from math import inf
 from typing import Any
@@ -14,6 +15,7 @@ from gossamer.launch.base import Crew, Handle, advance, begin, build, restore, s
 from gossamer.launch.simulation.faults import Event, Faults, FaultSchedule
 from gossamer.launch.simulation.network import Links, Network
 from gossamer.launch.simulation.scheduler import Scheduler, SimulatedWorker
+from gossamer.launch.snapshots import Snapshots
 from gossamer.program import Program, Ref
 from gossamer.runtime import Observer, Stopped, Unreachable, Wait, WouldBlock
 
@@ -72,6 +74,7 @@ class Engine:
         self.scheduler = Scheduler(self.crew, faults_due, self.execute_fault, self._rng, patience, self.reseed)
         self.nodes = program.services
         self.services: list[Any] = []
+        self.snapshots = Snapshots(self.nodes)
         for node in self.nodes:
             self.services.append(build(node, partial(self.handle_for_service, node.host)))
             if node.saved:
@@ -170,6 +173,8 @@ class Engine:
     ) -> Any:
         """Execute a call at its service and wait for the answer. Raises Stopped; Unreachable if the host crashes."""
         live, host = self.services[service], self.nodes[service].host
+        if (name := self.nodes[service].name) in self.snapshots.due(me.clock):  # nothing has called it since it was due
+            self.snapshots.keep(name, deepcopy(live.state_dict()), me.clock)
         waits = getattr(getattr(type(live), method, None), "waits", None) is not None
         if waits:
             self.scheduler.record_progress()
@@ -259,3 +264,4 @@ class Engine:
         for i, node in enumerate(self.nodes):
             if node.host == host:
                 self.services[i] = build(node, partial(self.handle_for_service, host))
+                restore(self.services[i], self.snapshots.state(node.name, self.crew.observer.restored))
