@@ -13,7 +13,9 @@ import sys
 
 from gossamer.exchange import Gossip, Mailboxes
 from gossamer.exchange.gossip.graphs import Complete
-from gossamer.loops import act_and_learn
+from gossamer.experience import Direct
+from gossamer.loops import Envs, act_and_learn
+from gossamer.policy import Replica
 from gossamer.program import Program
 from gossamer.task import Task
 
@@ -25,7 +27,7 @@ def averaging(task: Task, *, num_envs: int = 16, every: int = 100) -> Program:
     with p.host("machine", cpus=2, gpus=task.gpus):
         post = p.service(Mailboxes, saved=True)(2, newest=False)
         exchange = Gossip(post, Complete(), lock_step=True, interval=every)
-        p.worker(act_and_learn, copies=2, saved=True)(task, exchange, num_envs=num_envs)
+        p.worker(act_and_learn, copies=2, saved=True)(task, Replica(), Direct(), exchange, envs=Envs(num_envs))
     return p
 
 

@@ -12,7 +12,7 @@ from gossamer.data import Final, Step, Trajectory, Tree
 from gossamer.envs.base import Restarting, Resumable, VectorEnv
 from gossamer.errors import EnvironmentFailed
 from gossamer.memory import reset
-from gossamer.policy import Policy
+from gossamer.policy import ActorPolicy
 from gossamer.task import Episode
 
 
@@ -54,7 +54,7 @@ class Actor:
     """Fills trajectory slots in place. A step allocates and logs nothing, and waits only for the action."""
 
     def __init__(
-        self, env: VectorEnv, policy: Policy, *, gamma: float, seed: int, clock: Clock, name: str = ""
+        self, env: VectorEnv, policy: ActorPolicy, *, gamma: float, seed: int, clock: Clock, name: str = ""
     ) -> None:
         """`gamma`: discount per step; `name`: the environment's name, for `Episode`."""
         self.env, self.policy, self.gamma, self.clock, self.name = env, policy, gamma, clock, name
@@ -68,8 +68,9 @@ class Actor:
         self._discounts = np.zeros((0, env.num_envs), np.float32)
         self._begins = np.ones((1, env.num_envs), bool)  # [T+1, B] of an episode; the last row belongs to `_obs`
 
-    def unroll(self, slot: Trajectory) -> None:
-        """Act for T steps and write them to `slot`. Its time 0 is time T of the previous rollout.
+    def unroll(self, slot: Trajectory, position: int = 0) -> None:
+        """Act for T steps and write them to `slot`. Its time 0 is time T of the previous rollout. `position`:
+        environment steps in the run's budget before it.
 
         Raises `RuntimeError` if an environment truncates an episode without a final observation."""
         rollout = slot.action.shape[0]
@@ -79,7 +80,7 @@ class Actor:
             self._begins = np.tile(self._begins[-1], (rollout + 1, 1))
         self._begins[0] = self._begins[-1]
         slot.finals.clear()
-        slot.version.fill_(self.policy.refresh())
+        slot.version.fill_(self.policy.refresh(position))
         for name, rows in self._state.items():
             slot.state[name].copy_(rows)
         parameters = list[Tensor]()  # of the distributions over actions
@@ -88,6 +89,8 @@ class Actor:
                 slot.obs[t].copy_(torch.from_numpy(self._obs))
                 answer, self._state = self.policy(slot.obs[t], self._state)
                 slot.action[t], slot.value[t] = answer.action, answer.value
+                if answer.version is not None:
+                    slot.version[t] = answer.version
                 if answer.log_prob is None:
                     parameters.append(answer.parameters)
                 else:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from enum import Enum
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -55,6 +56,7 @@ class Action:
     log_prob: Tensor | None  # [B]  ln mu(a), of the behaviour policy mu; None: as `parameters` and the action say
     parameters: Tensor  # [B, P]  of the behaviour policy's distributions
     value: Tensor  # [B]  estimated return; zeros if the policy has no value head
+    version: Tensor | None = None  # [B] int64  of the parameters that chose; None: those of the last `refresh`
 
 
 @dataclass(frozen=True)
@@ -82,13 +84,19 @@ class Trajectory:
     value: Tensor  # [T+1, B]  V(x_t) at acting time, so that on-policy learning needs no second forward pass for it
     begins: Tensor  # [T+1, B] bool  x_t is the first observation of an episode (not after a lost life without reset)
     state: Tree  # [B, ...]  recurrent state before x_0; empty without memory
-    version: Tensor  # [B] int64  version of the behaviour policy's parameters
+    version: Tensor  # [T, B] int64  version of the behaviour policy's parameters
     finals: list[Final] = field(default_factory=list)  # of the episodes that were truncated
+    weight: Tensor | None = None  # [B]  of each environment's loss, for samples of a memory; None: 1
 
     @property
     def steps(self) -> int:
         """Environment steps, T * B."""
         return self.reward.numel()
+
+    @property
+    def num_envs(self) -> int:
+        """Environments, B."""
+        return self.reward.shape[1]
 
     @staticmethod
     def empty(
@@ -115,7 +123,7 @@ class Trajectory:
             value=torch.zeros((rollout + 1, envs), device=device),
             begins=torch.zeros((rollout + 1, envs), dtype=torch.bool, device=device),
             state={name: each.clone() for name, each in (state or {}).items()},
-            version=torch.zeros(envs, dtype=torch.int64, device=device),
+            version=torch.zeros(steps, dtype=torch.int64, device=device),
         )
 
     def to(self, device: torch.device | str) -> Trajectory:
@@ -155,18 +163,17 @@ class Trajectory:
         changed: dict[str, Any] = {"state": {name: change(each, 0) for name, each in self.state.items()}}
         for each in fields(self):
             if isinstance(tensor := getattr(self, each.name), Tensor) and each.name != "obs":
-                changed[each.name] = change(tensor, 0 if each.name == "version" else 1)
+                changed[each.name] = change(tensor, 0 if each.name == "weight" else 1)
         return replace(self, obs=change(self.obs.movedim(2, -1), 1).movedim(-1, 2), **changed)
 
     @staticmethod
     def concatenated(parts: Sequence[Trajectory]) -> Trajectory:
-        """Copy trajectories of equal length side by side into a new one."""
-        names = [f.name for f in fields(Trajectory) if f.name not in ("obs", "state", "finals", "version")]
+        """Copy trajectories of equal length, without weights, side by side into a new one."""
+        names = [f.name for f in fields(Trajectory) if f.name not in ("obs", "state", "finals", "weight")]
         joined = {name: torch.cat([getattr(part, name) for part in parts], 1) for name in names}
         joined["obs"] = torch.cat([part.obs.movedim(2, -1) for part in parts], 1).movedim(-1, 2)  # keeps the format
         state = {name: torch.cat([part.state[name] for part in parts]) for name in parts[0].state}
-        version = torch.cat([part.version for part in parts])
-        return Trajectory(**joined, version=version, state=state, finals=merged_finals(parts))
+        return Trajectory(**joined, state=state, finals=merged_finals(parts))
 
 
 @dataclass(frozen=True)
@@ -224,7 +231,7 @@ def merged_finals(parts: Sequence[Trajectory]) -> list[Final]:
     found, first = [], 0
     for part in parts:
         found += [replace(final, b=first + final.b) for final in part.finals]
-        first += len(part.version)
+        first += part.num_envs
     return found
 
 
@@ -233,10 +240,26 @@ class Batch:
     """Trajectories for one update."""
 
     data: Trajectory
-    fresh: int  # environment steps in it that have not been learned from before
-    position: int  # environment steps in the run's budget before it
+    fresh: int  # environment steps that reach the learner with it and have not been counted as learned from before
+    position: int  # environment steps in the run's budget before it; of a drawn batch: when it was drawn
     key: int = 0  # in the experience
     waiting: int = 0  # further batches that are ready
+    windows: Tensor | None = None  # [B] int64  keys of the trajectories in a replay memory
+
+
+class NoBatch(Enum):
+    """Why there is no batch."""
+
+    YET = "yet"  # act first, then ask again
+    END = "end"  # there will be no more
+
+
+@dataclass(frozen=True)
+class Updated:
+    """Result of an update with one batch."""
+
+    metrics: dict[str, float]  # means over its optimizer steps
+    priority: Tensor | None = None  # [B]  new priorities of the batch's trajectories, for a replay memory
 
 
 def on_host(tree: Tree) -> Tree:

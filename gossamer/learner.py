@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -15,35 +15,26 @@ import torch
 from torch import Tensor, nn
 
 from gossamer.algorithms.base import scheduled
-from gossamer.data import Trajectory, Tree
-from gossamer.exchange import Link, Stepped
+from gossamer.data import Trajectory, Tree, Updated
+from gossamer.exchange import Gradient, Link
 from gossamer.exchange.flat import Flat
 from gossamer.exchange.gossip.records import PolicyOutputs
 from gossamer.losses import Loss
-from gossamer.networks import ActorCritic, auto_encoders, reconstruction_loss
+from gossamer.networks import WithTorso, auto_encoders, reconstruction_loss
+from gossamer.policy import build
 from gossamer.reference import policy_outputs
 from gossamer.spaces import Spec
 from gossamer.task import Task
 from gossamer.torsos import AutoEncoder
-
-_SEEDING = threading.Lock()  # torch initialises from one global random stream, which members of a process share
 
 
 class NonFinite(ArithmeticError):
     """An observation, reward, loss or gradient was NaN or infinite."""
 
 
-def build(task: Task, spec: Spec) -> nn.Module:
-    """Create the task's network on its device, in evaluation mode, with initial parameters common to all members."""
-    with _SEEDING, torch.random.fork_rng(devices=[]):
-        torch.manual_seed(task.stream("model"))
-        model = task.algorithm.model(spec, task.network)
-    return model.to(task.device).eval()
-
-
 def _groups(model: nn.Module, trained: Sequence[nn.Parameter]) -> list[dict[str, Any]]:
     """The trained parameters in groups, for `StepRule.make`: the torso's, which are hidden layers, and the others."""
-    torso = set(model.torso.parameters()) if isinstance(model, ActorCritic) else set()
+    torso = set(model.torso.parameters()) if isinstance(model, WithTorso) else set()
     groups = [{"params": [p for p in trained if (p in torso) is inside], "hidden": inside} for inside in (True, False)]
     return [group for group in groups if group["params"]]
 
@@ -92,39 +83,40 @@ class Learner:
 
     def finish(self, link: Link) -> None:
         """Take the steps that other learners still take, after the last batch of this one."""
-        link.finish(self._step)
+        link.finish(self)
 
     @property
     def finite(self) -> bool:
         """Whether all parameters are finite."""
         return all(bool(p.isfinite().all()) for p in self.model.parameters())
 
-    def update(self, batch: Trajectory, link: Link, position: int) -> dict[str, float]:
-        """Train on a batch and return the mean metrics of its losses.
+    def update(self, batch: Trajectory, link: Link, position: int) -> Updated:
+        """Train on a batch. Return the mean metrics of its losses and, if losses give priorities, the last ones.
 
         `position`: environment steps in the run's budget before this batch; it sets the learning rate and whatever else
         has a schedule. Raises `NonFinite` before NaN or infinity reaches the parameters or another member; the
         parameters are those after the last finite step."""
         self.rate = rate = self.task.optimization.rate(position)
         algorithm = scheduled(self.task.algorithm, self.task.optimization.progress(position))
-        version, rows = link.refresh(self.model), list[Tensor]()
-        names: list[str] = []
+        version, rows = link.refresh(), list[Tensor]()
+        names, priority = list[str](), None
         with training(self.model):
             for each in algorithm.losses(self.model, batch, self.rng):
                 loss = self._with_reconstruction(each)
                 self.opt.zero_grad(set_to_none=True)
                 loss.total.backward()  # type: ignore[no-untyped-call]
-                stepped = link.step(self._step)
+                stepped = link.step(self)
                 self.waited += stepped.waited
                 if not stepped.finite:
                     raise NonFinite(f"{self._culprit(batch, loss)} became NaN or infinite at step {position:,}")
                 self.updates += 1
                 names = ["loss", "gradient_norm", *loss.parts]
+                priority = priority if loss.priority is None else loss.priority
                 rows.append(torch.stack([loss.total.detach(), stepped.norm, *loss.parts.values()]))
         self.steps += batch.steps
         self._count_lag(batch, version, len(rows))
         means = dict(zip(names, torch.stack(rows).mean(0).tolist(), strict=True))
-        return {**means, "learning_rate": rate}
+        return Updated({**means, "learning_rate": rate}, priority)
 
     def _with_reconstruction(self, loss: Loss) -> Loss:
         """Add the loss of the network's auto-encoder, if it has one."""
@@ -132,11 +124,12 @@ class Learner:
         if error is None:
             return loss
         total = loss.total + self.task.network.reconstruction_coef * error
-        return Loss(total, {**loss.parts, "reconstruction_loss": error.detach()})
+        return replace(loss, total=total, parts={**loss.parts, "reconstruction_loss": error.detach()})
 
     def _count_lag(self, batch: Trajectory, version: int, updates: int) -> None:
-        """Count how old the batch's parameters were at each of the updates, the first one at this version."""
-        for before, trajectories in Counter(batch.version.tolist()).items():
+        """Count how old the parameters that began each trajectory were at each of the updates, the first one at this
+        version."""
+        for before, trajectories in Counter(batch.version[0].tolist()).items():
             for update in range(updates):
                 self._lag[version + update - before] += trajectories
 
@@ -145,15 +138,17 @@ class Learner:
         lag, self._lag = dict(self._lag), Counter[int]()
         return lag
 
-    def _step(self) -> Stepped:
-        """Local step: clip the gradient, and take an optimizer step if it is finite."""
+    def gradient(self) -> Gradient:
+        """See `LocalStep`."""
         norm = nn.utils.get_total_norm([p.grad for p in self._trained if p.grad is not None], foreach=True)
         size, most = float(norm), self.task.optimization.max_grad_norm
         if size > most:  # `clip_grad_norm_` would multiply shorter ones, too, by 1
             nn.utils.clip_grads_with_norm_(self._trained, most, norm, foreach=True)
-        if finite := math.isfinite(size):
-            self.opt.step()
-        return Stepped(norm, finite)
+        return Gradient(norm, math.isfinite(size))
+
+    def apply(self) -> None:
+        """See `LocalStep`."""
+        self.opt.step()
 
     def _culprit(self, batch: Trajectory, loss: Loss) -> str:
         """Name the first non-finite quantity: observation or reward (with environments), parameter, loss, gradient."""

@@ -21,6 +21,7 @@ class Loss:
 
     total: Tensor  # []  what is minimised
     parts: dict[str, Tensor]  # each [], detached, unweighted: cost factors and `scale` are in `total` only
+    priority: Tensor | None = None  # [B]  of the batch's trajectories, for a replay memory
 
 
 def a2c(
@@ -125,6 +126,40 @@ def ppo(
     return _report(
         total, policy_loss=policy_loss, value_loss=value_loss, entropy=mean_entropy, kl=kl, clip_fraction=clip_fraction
     )
+
+
+def q_learning(q: Tensor, action: Tensor, target: Tensor, *, huber: bool, weight: Tensor | None = None) -> Loss:
+    """Temporal-difference loss of action values.
+
+        delta = R - Q(x, a),   total = mean(w * l(delta))
+
+    with l(delta) = delta^2 / 2, or with `huber` |delta| - 1/2 where |delta| > 1, whose gradient is delta clipped to
+    [-1, 1] (Mnih et al. 2015, methods, "the error term").
+
+    Args:
+        q: [N, A]  Q(x, .), being trained.
+        action: [N] int64  a, what was done.
+        target: [N]  R, what Q(x, a) should have been; a constant.
+        huber: whether large errors count linearly.
+        weight: [N]  w, importance weights of prioritised samples; a constant. None: 1.
+
+    Returns:
+        parts: q (mean of Q(x, a)), td_error (mean of |delta|); priority: |delta|.
+
+    Raises:
+        AssertionError: if the shapes are not these.
+    """
+    assert q.ndim == 2, f"q is {tuple(q.shape)}, not [N, A]"
+    for name, tensor in {"action": action, "target": target, "weight": target if weight is None else weight}.items():
+        assert tensor.shape == q.shape[:1], f"{name} is {tuple(tensor.shape)}, not [N] for q {tuple(q.shape)}"
+
+    chosen = q.gather(1, action.unsqueeze(1)).squeeze(1)
+    delta = target.detach() - chosen
+    size = delta.abs()
+    each = torch.where(size > 1, size - 0.5, delta.square() / 2) if huber else delta.square() / 2
+    total = (each if weight is None else weight * each).mean()
+    parts = {"q": chosen.mean(), "td_error": size.mean()}
+    return Loss(total, {name: part.detach() for name, part in parts.items()}, priority=size.detach())
 
 
 def _check(policy: Distribution, **tensors: Tensor) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import platform
 import sys
 from collections.abc import Iterator, Mapping
@@ -139,3 +140,8 @@ def machine() -> dict[str, Any]:
         pass  # not Linux: use the name that the platform gives
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     return {"processor": model, "cores": cores(), "gpu": gpu, "torch": torch.__version__}
+
+
+def total_memory() -> int:
+    """Bytes of memory that this machine has."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import torch
 
 from gossamer.actor import Actor, Clock
 from gossamer.algorithms.base import initial_state
-from gossamer.data import Batch, Trajectory, Tree, Version, numpy_dtype, on_host
+from gossamer.data import Batch, Trajectory, Tree, Updated, Version, numpy_dtype, on_host
 from gossamer.envs.base import VectorEnv
-from gossamer.exchange import Broadcast, Exchange
+from gossamer.exchange import Exchange
 from gossamer.inputs import centre_on
-from gossamer.learner import Learner, build
+from gossamer.learner import Learner
 from gossamer.machine import flush_denormals, host_info, settle
-from gossamer.policy import Replica
+from gossamer.policy import OwnNetwork, Policy, life
 from gossamer.random_play import background
 from gossamer.runtime import Context
 from gossamer.spaces import Spec
@@ -49,6 +50,8 @@ def empty(task: Task, spec: Spec, num_envs: int, state: Tree) -> Trajectory:
 class Trainer:
     """A learner with its exchange, and all that must be saved of them."""
 
+    num_envs = 0  # it does not act
+
     def __init__(self, ctx: Context, task: Task, spec: Spec, exchange: Exchange, saved: Tree | None) -> None:
         """`task`: see `prepared`. `saved`: the state to continue from."""
         self.task, self.spec, self.clock = task, spec, Clock()
@@ -57,8 +60,9 @@ class Trainer:
         self._begin(ctx, saved)
         self._equal = exchange.equal
         self.link = exchange.join(ctx, self.learner, None if saved is None else saved.get("exchange", {}))
-        self._reported = (self.learner.steps, self.learner.updates)  # at the last report
-        self._fresh = 0  # steps learned from for the first time, since the last report
+        self._updates = self.learner.updates  # at the last report
+        self._metrics = list[dict[str, float]]()  # of the updates since the last report
+        self._fresh = self._reused = 0  # steps learned from since the last report, for the first time and again
 
     def _begin(self, ctx: Context, saved: Tree | None) -> None:
         """Load what was saved: everything, or nothing but the parameters of other members."""
@@ -78,24 +82,26 @@ class Trainer:
 
     def version(self) -> Version:
         """Version of the parameters."""
-        return self.link.refresh(self.learner.model)
+        return self.link.refresh()
 
-    def update(self, batch: Batch) -> dict[str, float]:
-        """Train on a batch. Return the means of the metrics that its losses report."""
+    def update(self, batch: Batch) -> Updated:
+        """Train on a batch."""
         before = self.learner.waited
         with self.clock("update"):
-            metrics = self.learner.update(batch.data, self.link, batch.position)
+            updated = self.learner.update(batch.data, self.link, batch.position)
         if waited := self.learner.waited - before:
             self.clock.add("update", -waited)
             self.clock.add("gradients_wait", waited)
+        self._metrics.append(updated.metrics)
         self._fresh += batch.fresh
-        return metrics
+        self._reused += max(0, batch.data.steps - batch.fresh)
+        return updated
 
-    def report(self, metrics: dict[str, float], waiting: int | None = None) -> Report:
+    def report(self, waiting: int | None = None) -> Report:
         """What has been learned since the last report. `waiting`: full batches in the queue behind a new one."""
-        now = (self.learner.steps, self.learner.updates)
-        learned, updates = (n - before for n, before in zip(now, self._reported, strict=True))
-        self._reported, fresh, self._fresh = now, self._fresh, 0
+        updates, self._updates = self.learner.updates - self._updates, self.learner.updates
+        metrics, self._metrics = means(self._metrics), []
+        fresh, reused, self._fresh, self._reused = self._fresh, self._reused, 0, 0
         return Report(
             steps=0,
             learned=fresh,
@@ -103,7 +109,7 @@ class Trainer:
             metrics=metrics,
             seconds=self.clock.take(),
             exchange=self.link.take(),
-            reused=learned - fresh,
+            reused=reused,
             lag=self.learner.take_lag(),
             waiting=waiting,
             version=self.version(),
@@ -121,87 +127,105 @@ class Trainer:
 
 
 class Player:
-    """An actor with a network of its own, which follows the learner's."""
+    """An actor with its policy."""
 
-    def __init__(self, ctx: Context, task: Task, env: VectorEnv, exchange: Broadcast) -> None:
-        """`task`: see `prepared`. Waits for the learner's first parameters."""
-        self.task, self.env, self.clock = task, env, Clock()
-        ctx.report(host_info(device=task.device, dtype=task.network.dtype, threads=torch.get_num_threads()))
-        self.model = model = build(task, env.spec)
-        self._source = source = exchange.follow(model)
-        when = f" {source.version}" if source.version else ""  # actors of a resumed run act anew
-        when += f" {ctx.restarts}" * bool(ctx.restarts)  # and so do those of a restarted host
-        policy = Replica(model, task.algorithm, source, task.generator(f"act{when}", ctx.rank))
-        seed = task.stream(f"env{when or ' 0'}", ctx.rank)
-        self.actor = Actor(env, policy, gamma=task.algorithm.gamma, seed=seed, clock=self.clock, name=task.env.name)
-
-    def slot(self) -> Trajectory:
-        """An empty trajectory of the task's shapes."""
-        return empty(self.task, self.env.spec, self.env.num_envs, initial_state(self.model, self.env.num_envs))
-
-    def close(self) -> None:
-        """Follow the learner no more."""
-        self._source.leave()
-
-    def unroll(self, slot: Trajectory) -> None:
-        """Act for T steps into `slot`, for a learner in another thread."""
-        self.actor.unroll(slot)
-        settle(self.task.device)
-
-    def report(self, steps: int) -> Report:
-        """What has been acted since the last report: so many environment steps."""
-        episodes, failures = self.actor.episodes(), self.actor.failures()
-        return Report(steps, episodes=episodes, seconds=self.clock.take(), failures=failures)
-
-
-class Member:
-    """One synchronous actor-learner: the actor acts with the very network that learns."""
-
-    def __init__(self, ctx: Context, task: Task, env: VectorEnv, exchange: Exchange) -> None:
-        task, saved = prepared(ctx, task), ctx.restored()
-        self.env, self.trainer = env, Trainer(ctx, task, env.spec, exchange, saved)
-        self.learner, self.link, self.clock = self.trainer.learner, self.trainer.link, self.trainer.clock
-        again = f" {ctx.restarts}" * bool(ctx.restarts)  # a restarted host plays other episodes than before
-        self._rng = task.generator(f"act{again}", ctx.rank)
-        policy = Replica(self.learner.model, task.algorithm, self.link, self._rng)
-        seed = task.stream(f"env {self.learner.steps}{again}", ctx.rank)
-        self.actor = Actor(env, policy, gamma=task.algorithm.gamma, seed=seed, clock=self.clock, name=task.env.name)
+    def __init__(
+        self,
+        ctx: Context,
+        task: Task,
+        env: VectorEnv,
+        policy: Policy,
+        own: Trainer | None = None,
+        saved: Tree | None = None,
+    ) -> None:
+        """`task`: see `prepared`. Waits for the first parameters. `own`: the learner in the same worker; `saved`: the
+        state to continue from."""
+        self.task, self.env, self.spec, self.num_envs = task, env, env.spec, env.num_envs
+        self.clock, self._apart = Clock() if own is None else own.clock, own is None
+        if own is None:
+            ctx.report(host_info(device=task.device, dtype=task.network.dtype, threads=torch.get_num_threads()))
+        network = None if own is None else OwnNetwork(own.learner.model, own.link)
+        whole = saved if saved is not None and "learner" in saved else None
+        self.policy = policy.join(ctx, task, env.spec, env.num_envs, network, whole)
+        began = life(ctx, self.policy.version) or " 0" if own is None else f" {own.learner.steps}{life(ctx)}"
+        seed = task.stream(f"env{began}", ctx.rank)
+        gamma, name = task.algorithm.gamma, task.env.name
+        self.actor = Actor(env, self.policy, gamma=gamma, seed=seed, clock=self.clock, name=name)
         self._acted = 0  # environment steps since the last report
-        self._restore(ctx, saved)
-
-    def _restore(self, ctx: Context, saved: Tree | None) -> None:
-        if saved is not None and "learner" in saved:
-            self.trainer.task.restore(self._rng, saved["rng"], f"act {self.learner.steps}", ctx.rank)
         if saved is not None and saved.get("actor"):
             self.actor.load_state_dict(saved["actor"])
         elif saved is not None and "actor" in saved:
-            ctx.report(Note(f"{self.actor.name} cannot give its state: new episodes begin, all else goes on exactly"))
+            ctx.report(Note(f"{name} cannot give its state: new episodes begin, all else goes on exactly"))
 
-    def slot(self) -> Trajectory:
-        """An empty trajectory of the task's shapes, on its device."""
-        return self.trainer.slot(self.env.num_envs)
+    @property
+    def rollout_steps(self) -> int:
+        """Environment steps of a rollout."""
+        return self.task.rollout_length * self.num_envs
 
-    def unroll(self, slot: Trajectory) -> None:
-        """Act for T steps into `slot`."""
-        self.actor.unroll(slot)
+    def slot(self, num_envs: int) -> Trajectory:
+        """An empty trajectory of so many environments."""
+        return empty(self.task, self.spec, num_envs, self.policy.initial_state(num_envs))
+
+    def version(self) -> Version:
+        """Version of the parameters that it acts with."""
+        return self.policy.version
+
+    def unroll(self, slot: Trajectory, position: int) -> None:
+        """Act for T steps into `slot`, which a learner in another thread may read. `position`: environment steps in the
+        run's budget before them."""
+        self.actor.unroll(slot, position)
         self._acted += slot.steps
+        if self._apart:
+            settle(self.task.device)
 
-    def update(self, batch: Batch) -> dict[str, float]:
-        """Train on a batch. Return the means of the metrics that its losses report."""
-        return self.trainer.update(batch)
-
-    def report(self, metrics: dict[str, float]) -> Report:
-        """What has happened since the last report."""
+    def report(self) -> Report:
+        """What has been acted since the last report."""
         acted, self._acted = self._acted, 0
         episodes, failures = self.actor.episodes(), self.actor.failures()
-        return replace(self.trainer.report(metrics), steps=acted, episodes=episodes, failures=failures)
+        return Report(acted, episodes=episodes, seconds=self.clock.take(), failures=failures)
+
+    def close(self) -> None:
+        """Leave the policy."""
+        self.policy.close()
+
+
+class Member:
+    """One actor-learner: an actor and a learner in one thread."""
+
+    def __init__(self, ctx: Context, task: Task, env: VectorEnv, policy: Policy, exchange: Exchange) -> None:
+        task, saved = prepared(ctx, task), ctx.restored()
+        self.task, self.spec, self.num_envs = task, env.spec, env.num_envs
+        self.trainer = Trainer(ctx, task, env.spec, exchange, saved)
+        self.player = Player(ctx, task, env, policy, self.trainer, saved)
+        self.learner, self.link, self.clock = self.trainer.learner, self.trainer.link, self.trainer.clock
+        self.actor, self.rollout_steps = self.player.actor, self.player.rollout_steps
+        self.slot, self.version, self.update = self.trainer.slot, self.trainer.version, self.trainer.update
+
+    def unroll(self, slot: Trajectory, position: int) -> None:
+        """Act for T steps into `slot`. `position`: environment steps in the run's budget before them."""
+        self.player.unroll(slot, position)
+
+    def report(self) -> Report:
+        """What has happened since the last report."""
+        acted = self.player.report()
+        learned = self.trainer.report()
+        seconds = {**acted.seconds, **learned.seconds}  # they share a clock
+        return replace(learned, steps=acted.steps, episodes=acted.episodes, failures=acted.failures, seconds=seconds)
 
     def close(self) -> None:
         """Leave the others."""
+        self.player.close()
         self.trainer.close()
 
     def state_dict(self, *, acting: bool = True) -> Tree:
         """Everything the future depends on: parameters, optimizer, random streams, exchange, environments (without
         `acting` not these: they have failed in the middle of a step)."""
         actor = self.actor.state_dict() if acting else {}
-        return {**self.trainer.state_dict(), **on_host({"rng": self._rng.get_state(), "actor": actor})}
+        return {**self.trainer.state_dict(), **on_host({**self.player.policy.state_dict(), "actor": actor})}
+
+
+def means(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The mean of each metric over the updates that have it."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    values = {name: [row[name] for row in rows if name in row] for name in names}
+    return {name: sum(each) / len(each) for name, each in values.items()}

@@ -1,23 +1,36 @@
-"""Policies: from observations to actions."""
+"""Policies: from observations to actions. A `Policy` is configuration; `join` creates an actor's end of it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 from gossamer.algorithms import Algorithm
-from gossamer.algorithms.base import initial_state
+from gossamer.algorithms.base import Acting, exploring, initial_state
 from gossamer.data import Action, Tree, Version
+from gossamer.exchange import Follower, Link, Parameters
+from gossamer.runtime import Context
+from gossamer.spaces import Spec
+from gossamer.task import Task
+
+_SEEDING = threading.Lock()  # torch initialises from one global random stream, which members of a process share
 
 
-class Policy(Protocol):
-    """Selects actions for batches of observations."""
+class ActorPolicy(Protocol):
+    """An actor's end of a policy: selects actions for batches of observations."""
 
-    def refresh(self) -> Version:
-        """Update to the newest parameters and return their version."""
+    @property
+    def version(self) -> Version:
+        """Version of the parameters, as of the last `refresh`."""
+
+    def refresh(self, position: int) -> Version:
+        """Prepare for a rollout: take the newest parameters and return their version. `position`: environment steps in
+        the run's budget before the rollout; exploration may depend on it."""
 
     def __call__(self, obs: Tensor, state: Tree) -> tuple[Action, Tree]:
         """Map obs [B, *O] and the recurrent state before it to actions and the state after it."""
@@ -28,32 +41,145 @@ class Policy(Protocol):
     def value(self, obs: Tensor, state: Tree) -> Tensor:
         """Estimate the return [B] from obs [B, *O] and the recurrent state before it."""
 
+    def state_dict(self) -> Tree:
+        """What the next actions depend on besides parameters and observations; `Policy.join` restores it."""
+
+    def close(self) -> None:
+        """The actor ends."""
+
 
 class Source(Protocol):
-    """Where a replica's parameters come from: a learner's own link, or a `Follower`."""
+    """Where the parameters of an actor's network come from: the learner in the same worker, or a `Follower`."""
 
-    def refresh(self, model: nn.Module) -> Version:
-        """Update the replica to the newest parameters and return their version."""
+    @property
+    def model(self) -> nn.Module:
+        """The network."""
+
+    def refresh(self) -> Version:
+        """Update the network to the newest parameters and return their version."""
+
+    def leave(self) -> None:
+        """The actor ends."""
+
+
+@dataclass(frozen=True)
+class OwnNetwork:
+    """The network of a learner in the same worker."""
+
+    model: nn.Module
+    link: Link  # of the learner
+
+    def refresh(self) -> Version:
+        """See `Source`."""
+        return self.link.refresh()
+
+    def leave(self) -> None:
+        """The learner leaves by itself."""
+
+
+class Policy(Protocol):
+    """Frozen configuration of where an actor's actions come from."""
+
+    def join(
+        self,
+        ctx: Context,
+        task: Task,
+        spec: Spec,
+        num_envs: int,
+        own: OwnNetwork | None = None,
+        state: Tree | None = None,
+    ) -> ActorPolicy:
+        """Create the end of an actor with so many environments. May block until there are parameters. `own`: the
+        network that learns in the same worker; `state`: the result of `ActorPolicy.state_dict`. Raises `Stopped` if
+        the learner has ended before it had parameters."""
 
 
 @dataclass(frozen=True)
 class Replica:
-    """A policy network: a copy that belongs to the actor, or the learner's own network."""
+    """Each actor evaluates a network of its own: a copy that follows a learner, or the very network that learns."""
+
+    parameters: Parameters | None = None  # of the learner that it follows; None: the learner in the same worker
+
+    def join(
+        self,
+        ctx: Context,
+        task: Task,
+        spec: Spec,
+        num_envs: int,
+        own: OwnNetwork | None = None,
+        state: Tree | None = None,
+    ) -> NetworkPolicy:
+        """See `Policy`."""
+        source: Source
+        if self.parameters is None:
+            assert own is not None, "a replica without parameters to follow needs a learner in the same worker"
+            source, version = own, 0
+        else:
+            source = follower = Follower(self.parameters, build(task, spec))
+            version = follower.version
+        rng = task.generator(f"act{life(ctx, version)}", ctx.rank)
+        if state is not None:
+            task.restore(rng, state["rng"], f"act {source.refresh()}", ctx.rank)
+        first = ctx.rank * num_envs
+        seats = Seats(range(first, first + num_envs), ctx.copies * num_envs)
+        return NetworkPolicy(source.model, task.algorithm, rng, source=source, version=version, seats=seats)
+
+
+@dataclass(frozen=True)
+class Seats:
+    """An actor's environments among those of all actors."""
+
+    indices: Sequence[int] = range(1)
+    total: int = 1
+
+
+@dataclass
+class NetworkPolicy:
+    """The policy of a network in this process."""
 
     model: nn.Module
     algorithm: Algorithm
-    source: Source
     rng: torch.Generator
     greedy: bool = False
+    source: Source | None = None  # of newer parameters; None: they do not change
+    version: Version = 0
+    seats: Seats = field(default_factory=Seats)
 
-    def refresh(self) -> Version:
-        return self.source.refresh(self.model)
+    def __post_init__(self) -> None:
+        self._acting: Acting = self.algorithm
+
+    def refresh(self, position: int) -> Version:
+        self._acting = exploring(self.algorithm, position, self.seats.indices, self.seats.total)
+        if self.source is not None:
+            self.version = self.source.refresh()
+        return self.version
 
     def __call__(self, obs: Tensor, state: Tree) -> tuple[Action, Tree]:
-        return self.algorithm.act(self.model, obs, state, self.rng, greedy=self.greedy)
+        return self._acting.act(self.model, obs, state, self.rng, greedy=self.greedy)
 
     def initial_state(self, num_envs: int) -> Tree:
         return initial_state(self.model, num_envs)
 
     def value(self, obs: Tensor, state: Tree) -> Tensor:
         return self.algorithm.value(self.model, obs, state)
+
+    def state_dict(self) -> Tree:
+        return {"rng": self.rng.get_state()}
+
+    def close(self) -> None:
+        if self.source is not None:
+            self.source.leave()
+
+
+def build(task: Task, spec: Spec) -> nn.Module:
+    """Create the task's network on its device, in evaluation mode, with initial parameters common to all members."""
+    with _SEEDING, torch.random.fork_rng(devices=[]):
+        torch.manual_seed(task.stream("model"))
+        model = task.algorithm.model(spec, task.network)
+    return model.to(task.device).eval()
+
+
+def life(ctx: Context, version: Version = 0) -> str:
+    """A name for this life of an actor, for its random streams: actors of a resumed run or a restarted host act anew.
+    `version`: of the parameters that it begins with."""
+    return f" {version}" * bool(version) + f" {ctx.restarts}" * bool(ctx.restarts)

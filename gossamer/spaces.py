@@ -257,6 +257,7 @@ class Spec:
     actions: Space
     frames_per_step: int = 1  # emulator frames per step
     layout: Layout | None = None  # of an observation that consists of several arrays
+    history: int = 1  # images: the channels are so many pictures, oldest first; all but the newest were observed before
     action_names: tuple[str, ...] = field(default=(), compare=False)  # of a `Discrete` space, where there are names
 
     @property

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from gossamer.exchange import LocalStep, Stepped
+from gossamer.exchange import Gradient
 from gossamer.exchange.flat import Flat
 from gossamer.exchange.gossip.messages import Message
 
@@ -66,17 +66,18 @@ class Learns:
     def policy_outputs(self) -> None: ...
 
 
-def local(opt: Optimizer) -> LocalStep:
+@dataclass
+class Local:
     """A local step that is nothing but the optimiser's."""
 
-    def step() -> Stepped:
-        opt.step()
-        return Stepped(torch.zeros(()), True)
+    opt: Optimizer
+    finite: bool = True
 
-    return step
+    def gradient(self) -> Gradient:
+        return Gradient(torch.zeros(()), self.finite)
 
-    def policy_outputs(self) -> None:
-        return None
+    def apply(self) -> None:
+        self.opt.step()
 
 
 @dataclass

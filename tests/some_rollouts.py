@@ -183,7 +183,7 @@ def check_policy(model: nn.Module, batch: Trajectory, gamma: float) -> None:
     policy, value = evaluate_to_end(model, batch)
     assert_close(value, batch.value)
     assert_close(policy.log_prob(batch.action.flatten(0, 1)).view_as(batch.behaviour), batch.behaviour)
-    assert_close(own_rewards(model, batch, gamma), batch.reward)
+    assert_close(own_rewards(VTrace(gamma=gamma), model, batch), batch.reward)
     middle = ~batch.begins[0]  # a rollout that begins within an episode has a state
     for rows in batch.state.values():
         assert torch.equal(rows.abs().sum(1) > 0, middle)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
@@ -30,7 +30,7 @@ class Reads:
     version: int = 0
     asked: list[Tensor] = field(default_factory=list)
 
-    def refresh(self) -> int:
+    def refresh(self, position: int) -> int:
         self.version += 1
         return self.version
 
@@ -43,6 +43,11 @@ class Reads:
 
     def value(self, obs: Tensor, state: Tree) -> Tensor:
         return 100.0 + obs[:, 0]
+
+    def state_dict(self) -> Tree:
+        return {}
+
+    def close(self) -> None: ...
 
 
 def actor(env: VectorEnv, policy: Reads | None = None) -> Actor:
@@ -113,12 +118,27 @@ def test_what_is_cut_short_keeps_the_value_of_its_final_observation() -> None:
 
 def test_the_version_is_of_the_parameters_that_acted() -> None:
     versions = [slot.version.tolist() for slot in rollouts(Counter(3).make(2), 1, 2)]
-    assert versions == [[1, 1]]
+    assert versions == [[[1, 1]] * 2]
     env, policy = Counter(3).make(2), Reads()
     acting, slot = actor(env, policy), slot_for(env, 2)
     for expected in (1, 2, 3):
         acting.unroll(slot)
-        assert slot.version.tolist() == [expected, expected]
+        assert slot.version.tolist() == [[expected, expected]] * len(slot.version)
+
+
+class Served(Reads):
+    """A policy whose parameters change at every step, as those of a server may."""
+
+    def __call__(self, obs: Tensor, state: Tree) -> tuple[Action, Tree]:
+        answer, state = super().__call__(obs, state)
+        return replace(answer, version=torch.tensor([10, 20]) + len(self.asked)), state
+
+
+def test_a_policy_whose_version_changes_within_a_rollout_gives_one_for_each_step() -> None:
+    env = Counter(3).make(2)
+    slot = slot_for(env, 3)
+    actor(env, Served()).unroll(slot)
+    assert slot.version.tolist() == [[11, 21], [12, 22], [13, 23]]
 
 
 def test_one_forward_pass_answers_all_environments_at_each_step() -> None:

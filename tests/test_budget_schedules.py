@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from some_messages import local
 from some_parts import a_task, differences
 from sweeps import sweep
 
@@ -33,10 +32,9 @@ LEASE = 8  # steps
 FIGURES = ["gala", "pala"]
 
 
-def worker(ctx: Context, task: Workload, exchange: Exchange, *, num_envs: int, env_workers: int) -> None:
+def worker(ctx: Context, task: Workload, policy: Any, experience: Any, exchange: Exchange, **more: Any) -> None:
     """Leases, takes its time, exchanges, reports: what `act_and_learn` does, with a model of 16 numbers."""
-    learner, saved = StandIn(Point()), ctx.restored() or {}
-    opt = torch.optim.SGD(learner.model.parameters(), 1.0)
+    learner, saved = StandIn(Point(), 1.0), ctx.restored() or {}
     (point,) = learner.model.parameters()
     if "point" in saved:
         point.data.copy_(saved["point"])
@@ -49,7 +47,7 @@ def worker(ctx: Context, task: Workload, exchange: Exchange, *, num_envs: int, e
         while ctx.claim(LEASE, state) is not None:
             ctx.sleep(task.step_time)
             point.grad = -torch.ones(16)  # every step moves a member by 1: the sum over members counts the steps
-            link.step(local(opt))
+            link.step(learner)
             ctx.report(Report(LEASE, LEASE, 1, exchange=link.take()))
         ctx.save(state())
     finally:

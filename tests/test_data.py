@@ -21,7 +21,7 @@ def test_an_empty_slot_has_the_shapes_of_the_legend() -> None:
         "behaviour": (5, 3),
         "value": (6, 3),
         "begins": (6, 3),
-        "version": (3,),
+        "version": (5, 3),
     }
     assert slot.action.dtype == slot.version.dtype == torch.int64
     assert slot.steps == 15

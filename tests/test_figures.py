@@ -9,10 +9,12 @@ import pytest
 from some_parts import a_task
 
 from gossamer.architectures import gala, impala, paac, pala
-from gossamer.exchange import Gossip
+from gossamer.exchange import Alone, Gossip
 from gossamer.exchange.gossip.graphs import RING
 from gossamer.exchange.proxy.workers import carry, watch
-from gossamer.loops import act_and_learn
+from gossamer.experience import Direct
+from gossamer.loops import Envs, act_and_learn
+from gossamer.policy import Replica
 from gossamer.program import Program
 
 PAGES = Path(__file__).parents[1] / "docs" / "architectures"
@@ -42,7 +44,8 @@ def test_paac_is_one_worker_and_nothing_between() -> None:
     assert program.services == ()
     (member,) = program.crew
     assert (member.name, member.node.make) == ("act_and_learn", act_and_learn)
-    assert member.node.kwargs == {"num_envs": 32, "env_workers": 8}
+    assert member.node.args[1:] == (Replica(), Direct(), Alone())
+    assert member.node.kwargs == {"envs": Envs(32, 8)}
 
 
 def test_paac_is_one_process_with_a_core_for_each_that_steps() -> None:
@@ -55,7 +58,7 @@ def test_paac_as_mermaid() -> None:
     assert paac(a_task(), num_envs=32, env_workers=8).mermaid().splitlines() == [
         "flowchart LR",
         '  subgraph h0["machine"]',
-        '    w0(["act_and_learn x1<br/>Task<br/>Alone<br/>num_envs=32<br/>env_workers=8"])',
+        '    w0(["act_and_learn x1<br/>Task<br/>Replica<br/>Direct<br/>Alone<br/>envs=32 / 8 workers"])',
         "  end",
     ]
 
@@ -79,7 +82,7 @@ def test_gala_as_mermaid() -> None:
     assert lines[0] == "flowchart LR"
     assert lines[1] == '  subgraph h0["machine"]'
     assert lines[2].startswith('    w0(["act_and_learn x4<br/>Task<br/>')
-    assert lines[2].endswith('<br/>num_envs=16<br/>env_workers=1"])')
+    assert lines[2].endswith('<br/>envs=16 / 1 workers"])')
     assert lines[3:] == ['    s0[("Mailboxes")]', "  end", "  w0 --- s0"]
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from some_messages import local
 from sweeps import sweep
 
 from gossamer.architectures import gala, pala
@@ -26,7 +25,9 @@ from gossamer.exchange.gossip.graphs import (
 )
 from gossamer.exchange.gossip.mixing import Mixing, PushSum, Uniform
 from gossamer.exchange.gossip.records import Traffic
+from gossamer.experience import Direct
 from gossamer.launch.simulation import Deadlock, Faults, Network, Simulation
+from gossamer.policy import Replica
 from gossamer.program import Program
 from gossamer.runtime import Context, Silent
 from gossamer.tools.gossip.members import Workload, stand_in
@@ -151,8 +152,8 @@ def within(seconds: float, work: Workload, order: Order, **mode: Any) -> Program
     """PALA or GALA that has to come to its end in time: members that wait for each other for ever, while couriers and
     clocks go on, are no deadlock."""
 
-    def member(ctx: Context, task: Workload, exchange: Exchange, *, num_envs: int, env_workers: int) -> None:
-        stand_in(ctx, task, exchange, num_envs=num_envs, env_workers=env_workers)
+    def member(ctx: Context, task: Workload, *given: Any, **more: Any) -> None:
+        stand_in(ctx, task, *given, **more)
         order.gone.add(ctx.rank)
 
     def guard(ctx: Context) -> None:
@@ -204,7 +205,8 @@ def test_the_published_shutdown_deadlock() -> None:
     for seed in SEEDS:
         program = Program("gala as published")
         post = program.service(Published)(4)
-        program.worker(stand_in, copies=4)(Workload(6, early={0: 4}, seed=seed), Gossip(post, staleness=1, period=0))  # type: ignore[arg-type]
+        wired = (Replica(), Direct(), Gossip(post, staleness=1, period=0))
+        program.worker(stand_in, copies=4)(Workload(6, early={0: 4}, seed=seed), *wired)  # type: ignore[arg-type]
         with pytest.raises(Deadlock) as caught:
             Simulation(seed)(program)
         hung += "stand_in[1]" in caught.value.waiting
@@ -212,15 +214,14 @@ def test_the_published_shutdown_deadlock() -> None:
     assert hung == len(SEEDS)
 
 
-def walk(ctx: Context, task: Workload, exchange: Exchange, *, num_envs: int, env_workers: int) -> None:
+def walk(ctx: Context, task: Workload, policy: Any, experience: Any, exchange: Exchange, **more: Any) -> None:
     """Steps that do not depend on where one is, so that it is known what their sum is."""
-    learner = StandIn(Point())
-    opt = torch.optim.SGD(learner.model.parameters(), 1.0)
+    learner = StandIn(Point(), 1.0)
     (point,) = learner.model.parameters()
     link = exchange.join(ctx, learner)
     for k in range(task.iterations):
         point.grad = -displacement(ctx.rank, k)
-        link.step(local(opt))
+        link.step(learner)
         if k + 1 == CUT:
             (*_, traffic) = link.take()
             assert isinstance(traffic, Traffic)
@@ -268,10 +269,9 @@ def test_what_all_have_learned_is_conserved_in_lock_step(
     assert (max(weights) > 1.05) == (graph is UNEVEN)
 
 
-def march(ctx: Context, task: Workload, exchange: Exchange, *, num_envs: int, env_workers: int) -> None:
+def march(ctx: Context, task: Workload, policy: Any, experience: Any, exchange: Exchange, **more: Any) -> None:
     """Each member goes in a direction of its own."""
-    learner = StandIn(Point())
-    opt = torch.optim.SGD(learner.model.parameters(), 1.0)
+    learner = StandIn(Point(), 1.0)
     (point,) = learner.model.parameters()
     rng = random.Random(10 * task.seed + ctx.rank)
     link = exchange.join(ctx, learner)
@@ -279,7 +279,7 @@ def march(ctx: Context, task: Workload, exchange: Exchange, *, num_envs: int, en
         ctx.sleep(task.step_time * rng.uniform(0.7, 1.3))
         point.grad = torch.zeros(16)
         point.grad[ctx.rank] = -1.0 / task.iterations
-        link.step(local(opt))
+        link.step(learner)
     ctx.save(point.detach().clone())
     link.leave()
 

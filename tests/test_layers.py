@@ -34,6 +34,7 @@ ROWS = [
     {"task"},
     {"algorithms"},
     {"losses", "networks", "optim", "envs"},
+    {"body"},
     {"torsos", "memory", "inputs", "muon"},
     {"normalization"},
     {"spaces"},

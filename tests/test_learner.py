@@ -16,8 +16,9 @@ from gossamer.algorithms import A2C, PPO, AsyncPPO, VTrace
 from gossamer.data import Trajectory
 from gossamer.envs.toy import Catch
 from gossamer.exchange import AloneLink
-from gossamer.learner import Learner, NonFinite, build
+from gossamer.learner import Learner, NonFinite
 from gossamer.networks import ActorCritic, auto_encoders
+from gossamer.policy import build
 from gossamer.spaces import Spec
 from gossamer.task import Task
 from gossamer.torsos import autoencoder
@@ -160,7 +161,7 @@ def test_building_leaves_the_callers_stream_alone() -> None:
 def test_an_update_reports_what_it_did() -> None:
     learner = Learner(a_task(algorithm=PPO(epochs=2, num_minibatches=3), rate=0.5, anneal_steps=24), VECTOR)
     link = AloneLink()
-    found = [learner.update(batch, link, 12 * i) for i, batch in enumerate(batches(VECTOR, 3))]
+    found = [learner.update(batch, link, 12 * i).metrics for i, batch in enumerate(batches(VECTOR, 3))]
     expected = {"loss", "gradient_norm", "policy_loss", "value_loss", "entropy", "kl", "clip_fraction", "learning_rate"}
     assert all(set(metrics) == expected for metrics in found)
     # 12 steps a batch; the rate falls from 0.5 to 0 in 24
@@ -174,7 +175,7 @@ def test_steps_are_taken_at_the_rate_that_is_reported() -> None:
     learner = Learner(replace(task, optimization=replace(task.optimization, anneal_steps=24)), VECTOR)
     for batch, position, rate in zip(batches(VECTOR, 3), (0, 12, 24), (1.0, 0.5, 0.0), strict=True):
         before = weights(learner)
-        metrics = learner.update(batch, AloneLink(), position)
+        metrics = learner.update(batch, AloneLink(), position).metrics
         assert metrics["learning_rate"] == rate
         moved = (weights(learner) - before).norm().item()
         assert moved == pytest.approx(rate * metrics["gradient_norm"], rel=1e-3)
@@ -187,7 +188,7 @@ def test_the_entropy_bonus_falls_with_the_learning_rate(algorithm: type[A2C | PP
     single = {"epochs": 1, "num_minibatches": 1} if algorithm in (PPO, AsyncPPO) else {}
     learner = Learner(a_task(algorithm=algorithm(**bonus, **single), rate=0.5, anneal_steps=24), VECTOR)
     for batch, position, coefficient in zip(batches(VECTOR, 4), (0, 12, 24, 36), (0.4, 0.25, 0.1, 0.1), strict=True):
-        found = learner.update(batch, AloneLink(), position)
+        found = learner.update(batch, AloneLink(), position).metrics
         assert found["loss"] == pytest.approx(found["policy_loss"] - coefficient * found["entropy"], rel=1e-4, abs=1e-6)
 
 
@@ -196,7 +197,9 @@ def test_what_is_reported_is_the_mean_over_the_minibatches() -> None:
     # size, the mean is the loss of all.)
     batch = a_trajectory(VECTOR, rollout_length=4, num_envs=3)
     means = [
-        Learner(a_task(algorithm=PPO(epochs=1, num_minibatches=parts), rate=0.0), VECTOR).update(batch, AloneLink(), 0)
+        Learner(a_task(algorithm=PPO(epochs=1, num_minibatches=parts), rate=0.0), VECTOR)
+        .update(batch, AloneLink(), 0)
+        .metrics
         for parts in (1, 3)
     ]
     assert means[0]["value_loss"] == pytest.approx(means[1]["value_loss"], rel=1e-4)
@@ -219,7 +222,7 @@ def test_gradients_are_clipped_by_their_global_norm_and_the_norm_is_reported_as_
     for clip in (math.inf, 0.125):
         learner = Learner(with_sgd(clip), VECTOR)
         before = weights(learner)
-        norms.append(learner.update(batch, AloneLink(), 0)["gradient_norm"])
+        norms.append(learner.update(batch, AloneLink(), 0).metrics["gradient_norm"])
         moved.append(weights(learner) - before)
     assert norms[0] == norms[1] > 0.125
     assert moved[0].norm().item() == pytest.approx(norms[0], rel=1e-3)
@@ -235,6 +238,31 @@ def test_a_loss_that_is_not_finite_stops_and_says_where(bad: float) -> None:
     worse.reward[1, 1] = bad
     with pytest.raises(NonFinite, match=r"the reward of environment 1 became NaN or infinite at step 12"):
         learner.update(worse, AloneLink(), 12)
+
+
+@pytest.mark.parametrize("bad", [math.nan, -math.inf])
+def test_a_gradient_that_is_not_finite_says_so_and_is_not_applied(bad: float) -> None:
+    learner, link = Learner(a_task(max_grad_norm=3.0), VECTOR), AloneLink()
+    for parameter in learner.model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    bias = next(each.grad for each in learner.model.parameters() if each.ndim == 1)
+    assert bias is not None
+    before, bias[0] = weights(learner), bad
+    gradient = learner.gradient()
+    assert not gradient.finite
+    assert not gradient.norm.isfinite()
+    stepped = link.step(learner)
+    assert (stepped.finite, link.version) == (False, 0)
+    assert torch.equal(weights(learner), before)
+    assert learner.optimizer_state() == {}
+    for parameter in learner.model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    gradient = learner.gradient()
+    assert gradient.finite
+    assert gradient.norm.item() == pytest.approx(len(before) ** 0.5)  # before it is clipped to 3
+    assert torch.equal(weights(learner), before)
+    learner.apply()
+    assert not torch.equal(weights(learner), before)
 
 
 @pytest.mark.parametrize("algorithm", [A2C(), PPO()], ids=["a2c", "ppo"])
@@ -265,7 +293,7 @@ def test_the_loss_of_an_autoencoder_is_optimised() -> None:
     with_it = replace(task, network=replace(task.network, torso=autoencoder, reconstruction_coef=2.0))
     learner = Learner(with_it, spec)
     batch = a_trajectory(spec, 4, 3)
-    first, *_, last = [learner.update(batch, AloneLink(), 0) for _ in range(10)]
+    first, *_, last = [learner.update(batch, AloneLink(), 0).metrics for _ in range(10)]
     assert last["reconstruction_loss"] < first["reconstruction_loss"]
     parts = first["policy_loss"] - 0.01 * first["entropy"] + 0.5 * first["value_loss"]
     assert first["loss"] == pytest.approx(parts + 2.0 * first["reconstruction_loss"], rel=1e-4)
@@ -286,9 +314,10 @@ def test_the_decoder_is_trained_by_the_reconstruction_alone(coefficient: float, 
 def test_the_lag_of_each_trajectory_is_counted_at_every_update() -> None:
     # Two epochs of two minibatches are the updates 5, 6, 7 and 8. The parameters of version 3 acted in two of the three
     # environments, which are 2, 3, 4 and 5 updates behind; those of version 5 in one, which is 0, 1, 2 and 3 behind.
+    # Versions count where a trajectory begins: newer ones after that do not.
     learner = Learner(a_task(algorithm=AsyncPPO(epochs=2, num_minibatches=2)), VECTOR)
     (batch,) = batches(VECTOR, 1)
-    batch.version.copy_(torch.tensor([3, 5, 3]))
+    batch.version.copy_(torch.tensor([[3, 5, 3], *[[6, 6, 6]] * 3]))  # [T, B]
     link = AloneLink(5)
     learner.update(batch, link, 0)
     assert link.version == 9

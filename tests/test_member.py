@@ -19,6 +19,7 @@ from gossamer.exchange import Alone
 from gossamer.machine import HostInfo
 from gossamer.member import Member
 from gossamer.networks import ActorCritic
+from gossamer.policy import Replica
 from gossamer.task import Activity, Note, Task
 
 
@@ -43,13 +44,13 @@ class Place:
 
 
 def member(task: Task, env: VectorEnv, place: Place | None = None) -> Member:
-    return Member(place or Place(), task, env, Alone())
+    return Member(place or Place(), task, env, Replica(), Alone())
 
 
 def once(one: Member) -> None:
     """A rollout and what is learned from it."""
-    slot = one.slot()
-    one.unroll(slot)
+    slot = one.slot(one.num_envs)
+    one.unroll(slot, 0)
     one.update(Batch(slot, fresh=slot.steps, position=0))
 
 
@@ -86,7 +87,7 @@ def test_the_tiniest_numbers_are_zero_on_its_thread_and_on_those_of_openmp(threa
 
 
 def test_its_slot_has_the_shapes_of_the_task() -> None:
-    slot = member(a_task(Catch(pixels=True), rollout_length=3), Catch(pixels=True).make(2)).slot()
+    slot = member(a_task(Catch(pixels=True), rollout_length=3), Catch(pixels=True).make(2)).slot(2)
     assert slot.obs.shape == (4, 2, 1, 42, 42)
     assert slot.obs.dtype == torch.uint8
     assert slot.behaviour.shape == (3, 2)
@@ -96,11 +97,12 @@ def test_its_slot_has_the_shapes_of_the_task() -> None:
 def test_it_counts_what_it_learned_from_and_reports_it() -> None:
     one = member(a_task(rollout_length=9), Catch().make(2))
     once(one)
-    report = one.report({"loss": 1.0})
-    assert (report.steps, report.updates, report.metrics) == (18, 1, {"loss": 1.0})
+    report = one.report()
+    assert (report.steps, report.learned, report.updates) == (18, 18, 1)
+    assert {"loss", "gradient_norm", "learning_rate"} <= report.metrics.keys()
     assert [episode.steps for episode in report.episodes] == [9, 9]
     assert set(report.seconds) == {"env", "inference", "update"}
-    assert one.report({}).episodes == ()
+    assert (one.report().episodes, one.report().metrics) == ((), {})
 
 
 @pytest.mark.parametrize("pixels", [False, True], ids=["vector", "pixels"])
@@ -129,9 +131,9 @@ def test_all_members_see_one_background_and_draw_from_streams_of_their_own() -> 
     toy = Catch(pixels=True)
     one, other = (member(a_task(toy), toy.make(4), Place(rank=rank)) for rank in (0, 1))
     assert torch.equal(offset(one), offset(other))
-    first, second = one.slot(), other.slot()
-    one.unroll(first)
-    other.unroll(second)
+    first, second = one.slot(4), other.slot(4)
+    one.unroll(first, 0)
+    other.unroll(second, 0)
     assert not torch.equal(first.obs[0], second.obs[0])  # other episodes
     assert not torch.equal(first.action, second.action)
 
@@ -174,8 +176,8 @@ def test_the_new_episodes_of_a_resumed_run_are_not_its_first_ones_again() -> Non
     def first_obs(saved: Any) -> torch.Tensor:
         with closing(cart.make(2)) as env:
             one = member(a_task(cart), env, Place(saved))
-            slot = one.slot()
-            one.unroll(slot)
+            slot = one.slot(one.num_envs)
+            one.unroll(slot, 0)
             return slot.obs[0]
 
     with closing(cart.make(2)) as env:

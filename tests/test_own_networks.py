@@ -19,8 +19,9 @@ from gossamer.algorithms.base import Algorithm
 from gossamer.algorithms.vtrace import VTrace
 from gossamer.data import Final
 from gossamer.envs.toy import Catch
-from gossamer.exchange import AloneLink, Broadcast, Parameters
-from gossamer.learner import Learner, build
+from gossamer.exchange import AloneLink, Broadcast, Follower, Parameters
+from gossamer.learner import Learner
+from gossamer.policy import build
 
 SPEC = Catch().make(1).spec
 
@@ -87,10 +88,10 @@ def test_actors_get_the_buffers_that_learning_changes() -> None:
     learner, parameters = Learner(task, SPEC), Parameters()
     link = Broadcast(parameters).join(SimpleNamespace(restarts=0), learner)  # type: ignore[arg-type]
     replica = build(task, SPEC)
-    follower = Broadcast(parameters).follow(replica)
+    follower = Follower(parameters, replica)
     before = replica.torso.layers[2].running_mean.clone()  # type: ignore[union-attr, index]
     learner.update(a_trajectory(SPEC, 4, 3, 0), link, 0)
-    follower.refresh(replica)
+    follower.refresh()
     assert not torch.equal(before, learner.model.torso.layers[2].running_mean)  # type: ignore[union-attr, index]
     for name, buffer in learner.model.named_buffers():
         assert torch.equal(replica.get_buffer(name), buffer)

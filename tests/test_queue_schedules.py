@@ -8,29 +8,37 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from some_parts import Watcher
 from sweeps import sweep
-from torch.optim import SGD
 
 from gossamer.architectures import impala
-from gossamer.data import Stamp
-from gossamer.exchange import Broadcast, Link, Stepped
+from gossamer.data import Batch, NoBatch, Stamp, Trajectory, Updated
+from gossamer.exchange import Broadcast, Link
 from gossamer.exchange.broadcast import Parameters, Published, fetch
-from gossamer.experience import Assembler, Batching, NextBatch, QueueReader, Replay, Slots, TrajectoryQueue
+from gossamer.experience import (
+    Assembler,
+    Batching,
+    LearnerQueue,
+    NextBatch,
+    QueueReader,
+    Replay,
+    Replaying,
+    Slots,
+    TrajectoryQueue,
+)
 from gossamer.experience.base import untimed
 from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.program import Program
 from gossamer.runtime import Answer, Context, Silent, Stopped
 from gossamer.task import Report
 from gossamer.tools.actors.ledger import Acted
-from gossamer.tools.actors.workers import Workload, rollouts
+from gossamer.tools.actors.workers import Workload
 from gossamer.tools.actors.workers import act as act_rollouts
-from gossamer.tools.stand_in import Point, StandIn, descend
+from gossamer.tools.stand_in import Point, StandIn
 from gossamer.training.budget import Budget
 
 STEPS = 60  # rollouts in a run
@@ -161,54 +169,38 @@ class Passed:
     first: bool  # whether it is the first pass
 
 
-def learn_rollouts(
-    ctx: Context,
-    task: Workload,
-    queue: TrajectoryQueue,
-    exchange: Broadcast,
-    *,
-    batching: Batching,
-    next_batch: NextBatch | None = None,
-    reuse: int,
-    replay_share: float = 0.0,
-    replay_size: int = 0,
-) -> None:
-    """Stands in for the loop, like `tools.actors.workers.learn`, and reports the rollouts of every pass."""
-    learner, rng = StandIn(Point()), random.Random(f"learn {ctx.rank} {ctx.restarts}")
-    replay = replayed(task, replay_share, replay_size)
+def learn_rollouts(ctx: Context, task: Workload, experience: LearnerQueue, exchange: Broadcast) -> None:
+    """Stands in for the loop, as that of `gossamer simulate` does, and reports the rollouts of every pass."""
+    learner = Slow(ctx, random.Random(f"learn {ctx.rank} {ctx.restarts}"))
+    batching, next_batch = experience.batching, experience.next_batch
     with closing_link(exchange.join(ctx, learner)) as link, suppress(Stopped):
-        slots = Slots([rollouts(batching.slots) for _ in range(batching.depth)], batching.slots)
-        version, opt = partial(link.refresh, learner.model), SGD(learner.model.parameters(), 0.0)
-        how: dict[str, Any] = {"reuse": reuse, "replay": replay, "next_batch": next_batch}
-        how |= {"life": ctx.restarts, "ended": ctx.ended_before}
-        with closing(QueueReader(queue, slots, version=version, **how)) as experience:
+        batches = [Trajectory.empty(1, batching.slots, (1,), torch.uint8) for _ in range(batching.depth)]
+        replay = None if next_batch is not None else replayed(task, experience.replaying)
+        how: dict[str, Any] = {"reuse": experience.reuse, "replay": replay, "next_batch": next_batch}
+        how |= {"life": ctx.restarts, "ended": ctx.ended_before, "version": link.refresh}
+        with closing(QueueReader(experience.queue, Slots(batches, batching.slots), **how)) as reader:
             while ctx.claim(0) is not None:
-                batch = experience.batch()
-                if batch is None:
-                    link.finish(partial(slowly, ctx, rng, opt))
-                    ctx.save(version())
+                batch = reader.batch()
+                if not isinstance(batch, Batch):
+                    assert batch is NoBatch.END
+                    link.finish(learner)
+                    ctx.save(link.refresh())
                     break
-                ctx.sleep(task.update_time * rng.random())
-                numbers, acted = batch.data.action[0].tolist(), batch.data.version.tolist()
+                ctx.sleep(task.update_time * learner.rng.random())
+                numbers, acted = batch.data.action[0].tolist(), batch.data.version[0].tolist()
                 found = tuple(zip(numbers, acted, strict=True))
-                ctx.report(Passed(batch.key, version(), found, batch.fresh > 0))
-                link.step(partial(slowly, ctx, rng, opt))
-                experience.trained(batch)
+                ctx.report(Passed(batch.key, link.refresh(), found, batch.fresh > 0))
+                link.step(learner)
+                reader.trained(batch, Updated({}))
 
 
 def load_rollouts(
-    ctx: Context,
-    task: Workload,
-    queue: TrajectoryQueue,
-    next_batch: NextBatch,
-    *,
-    replay_share: float,
-    replay_size: int,
+    ctx: Context, task: Workload, queue: TrajectoryQueue, next_batch: NextBatch, replaying: Replaying
 ) -> None:
     """Stands in for the loop: assembling a batch takes virtual time."""
     if next_batch.forget(ctx.ended_before):
         return
-    rng, replay = random.Random(f"load {ctx.rank} {ctx.restarts}"), replayed(task, replay_share, replay_size)
+    rng, replay = random.Random(f"load {ctx.rank} {ctx.restarts}"), replayed(task, replaying)
     assembler = Assembler(queue, queue.memory(), untimed, replay)
     while (batch := assembler.batch()) is not None:
         ctx.sleep(task.update_time * rng.random())
@@ -216,14 +208,22 @@ def load_rollouts(
     next_batch.end()
 
 
-def replayed(task: Workload, share: float, size: int) -> Replay | None:
-    return Replay(share, size, torch.Generator().manual_seed(task.seed)) if share else None
+def replayed(task: Workload, chosen: Replaying) -> Replay | None:
+    if not chosen.share:
+        return None
+    return Replay(chosen.share, chosen.size, torch.Generator().manual_seed(task.seed))
 
 
-def slowly(ctx: Context, rng: random.Random, opt: SGD) -> Stepped:
-    """An optimizer step: learners that average their gradients do not end it, and publish, at the same time."""
-    ctx.sleep(rng.random())
-    return descend(opt)
+class Slow(StandIn):
+    """Learners that average their gradients do not end an optimizer step, and publish, at the same time."""
+
+    def __init__(self, ctx: Context, rng: random.Random) -> None:
+        super().__init__(Point())
+        self._ctx, self.rng = ctx, rng
+
+    def apply(self) -> None:
+        self._ctx.sleep(self.rng.random())
+        super().apply()
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from gossamer.exchange import AloneLink
 from gossamer.learner import Learner
 from gossamer.memory import reset
 from gossamer.networks import ActorCritic
-from gossamer.policy import Replica
+from gossamer.policy import NetworkPolicy
 
 GAMMA = 0.5
 
@@ -33,9 +33,15 @@ class Counts:
     episode, environment] the count must always equal the age."""
 
     wrong: int = 0
+    version: int = 0
 
-    def refresh(self) -> int:
-        return 0
+    def refresh(self, position: int) -> int:
+        return self.version
+
+    def state_dict(self) -> Tree:
+        return {}
+
+    def close(self) -> None: ...
 
     def initial_state(self, num_envs: int) -> Tree:
         return {"count": torch.zeros(num_envs, 1)}
@@ -120,7 +126,7 @@ def a_recurrent_learner(rollout: int = 5) -> tuple[Learner, VectorEnv, Trajector
 def test_learning_evaluates_what_acting_evaluated() -> None:
     # The first rollout ends within an episode (of 4 steps), so that the second starts with a state that is not zero.
     learner, env, slot = a_recurrent_learner()
-    replica = Replica(learner.model, learner.task.algorithm, AloneLink(), torch.Generator())
+    replica = NetworkPolicy(learner.model, learner.task.algorithm, torch.Generator())
     actor = Actor(env, replica, gamma=GAMMA, seed=0, clock=Clock())
     for _ in range(3):
         actor.unroll(slot)
@@ -161,7 +167,7 @@ def parameters_after(memory: nn.Module | None, rollouts: int = 30) -> dict[str, 
     learner = Learner(a_task(Recall(3), rollout_length=5), env.spec)
     assert isinstance(learner.model, ActorCritic)
     learner.model.memory = memory  # type: ignore[assignment]
-    replica = Replica(learner.model, learner.task.algorithm, AloneLink(), torch.Generator().manual_seed(0))
+    replica = NetworkPolicy(learner.model, learner.task.algorithm, torch.Generator().manual_seed(0))
     actor = Actor(env, replica, gamma=GAMMA, seed=0, clock=Clock())
     state = initial_state(learner.model, env.num_envs)
     slot = Trajectory.empty(5, env.num_envs, env.spec.obs_shape, torch.float32, state=state)

@@ -17,8 +17,9 @@ from gossamer import reference as module
 from gossamer.diagnostics.divergence import divergence
 from gossamer.envs.toy import Catch
 from gossamer.exchange.flat import Flat
-from gossamer.learner import Learner, build
+from gossamer.learner import Learner
 from gossamer.networks import ActorCritic
+from gossamer.policy import build
 from gossamer.random_play import OncePerProcess
 from gossamer.reference import policy_outputs, reference_observations
 from gossamer.spaces import Discrete

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 import torch
+from some_messages import Local
 from torch import nn
+from torch.optim import SGD
 
 from gossamer.exchange import all_reduce
 from gossamer.exchange.all_reduce import AllReduce, Gradients
@@ -39,11 +41,18 @@ def test_only_the_work_of_a_gpu_is_waited_for(waits: list[str]) -> None:
 
 
 def test_a_rollout_is_finished_before_it_is_handed_over(waits: list[str]) -> None:
-    player = object.__new__(Player)
-    player.task = SimpleNamespace(device="cuda:0")  # type: ignore[assignment]
-    player.actor = SimpleNamespace(unroll=lambda slot: waits.append(f"acted in {slot}"))  # type: ignore[assignment]
-    player.unroll("a slot")  # type: ignore[arg-type]
-    assert waits == ["acted in a slot", "cuda:0"]
+    acted = "4 steps from 12"
+
+    def unroll(slot: Any, position: int) -> None:
+        waits.append(f"{slot.steps} steps from {position}")
+
+    for apart, expected in ((True, [acted, "cuda:0"]), (False, [acted])):  # apart from the learner's thread
+        waits.clear()
+        player: Any = object.__new__(Player)
+        player.task, player._acted, player._apart = SimpleNamespace(device="cuda:0"), 0, apart
+        player.actor = SimpleNamespace(unroll=unroll)
+        player.unroll(SimpleNamespace(steps=4), 12)
+        assert waits == expected
 
 
 def test_what_learners_give_is_finished_before(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,8 +65,9 @@ def test_what_learners_give_is_finished_before(monkeypatch: pytest.MonkeyPatch) 
             order.append("start" if number == 0 else "none" if given is None else "gradient")
             return (given,) if given is not None else ()
 
+    local = Local(SGD(model.parameters(), 0.0))
     ctx = SimpleNamespace(name="learn", rank=0, copies=1, ended_before=frozenset(), report=print)
     link = AllReduce(Noted(1)).join(ctx, learner)  # type: ignore[arg-type]
-    link.step(lambda: all_reduce.Stepped(torch.zeros(()), True))
-    link.finish(lambda: all_reduce.Stepped(torch.zeros(()), True))
+    link.step(local)
+    link.finish(local)
     assert order == ["settled cpu", "start", "settled cpu", "gradient", "settled cpu", "none"]

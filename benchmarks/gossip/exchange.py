@@ -15,10 +15,12 @@ from gossamer.config.config import Config
 from gossamer.config.file import flat
 from gossamer.config.resolve import configure
 from gossamer.exchange import Alone
+from gossamer.experience import Direct
 from gossamer.launch.ray.launcher import Ray
 from gossamer.launch.threads import threads
-from gossamer.loops import act_and_learn
+from gossamer.loops import Envs, act_and_learn
 from gossamer.machine import KEEP_FREED_MEMORY
+from gossamer.policy import Replica
 from gossamer.program import Program
 from gossamer.runtime import Silent
 from gossamer.task import Report
@@ -104,11 +106,10 @@ def _in_turn(ways: Mapping[str, Any], *, backwards: bool) -> list[tuple[str, Any
 def _alone(config: Config, *, hosts: int) -> Program:
     """The same learners without an exchange."""
     p, learners = Program("alone"), LEARNERS // hosts
+    envs = Envs(num_envs(config), flat(config)["env_workers"])
     for h in range(hosts):
         with p.host(f"host{h}", cpus=learners):
-            p.worker(act_and_learn, copies=learners)(
-                task(config), Alone(), num_envs=num_envs(config), env_workers=flat(config)["env_workers"]
-            )
+            p.worker(act_and_learn, copies=learners)(task(config), Replica(), Direct(), Alone(), envs=envs)
     return p
 
 

@@ -104,7 +104,7 @@ class AsyncPPO(PolicyGradient):
 
         A_t = r_t + discount_t * (V(x_{t+1}) + lambda * (v_{t+1} - V(x_{t+1}))) - V(x_t): without lag it is GAE's
         advantage, with lambda 1 V-trace's."""
-        reward = own_rewards(old, batch, self.gamma)
+        reward = own_rewards(self, old, batch)
         with evaluating(old):
             policy, value = evaluate_to_end(old, batch)
         log_old = policy.log_prob(batch.action.flatten(0, 1)).view_as(batch.behaviour)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Protocol, TypeVar, runtime_checkable
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 from gossamer.data import Action, Trajectory, Tree
 from gossamer.distributions import Distribution, rows
 from gossamer.losses import Loss
-from gossamer.networks import ActorCritic, Network, Recurrent
+from gossamer.networks import ActorCritic, Network, Normalizing, Recurrent
 from gossamer.returns import VTrace, vtrace
 from gossamer.spaces import Spec
 
@@ -56,6 +57,67 @@ class Scheduled(Protocol):
 
     def at(self, progress: float) -> Algorithm:
         """The algorithm for one batch. `progress`: how much of the learning rate's schedule is over, 0 to 1."""
+
+
+class Acting(Protocol):
+    """The part of an algorithm that selects actions."""
+
+    def act(
+        self, model: nn.Module, obs: Tensor, state: Tree, rng: torch.Generator, *, greedy: bool = False
+    ) -> tuple[Action, Tree]:
+        """See `Algorithm`."""
+
+
+@runtime_checkable
+class Exploring(Protocol):
+    """An algorithm whose exploration depends on the progress of the run, or on the environment."""
+
+    def exploring(self, position: int, envs: Sequence[int], total: int) -> Acting:
+        """How the algorithm acts in a rollout. `position`: environment steps in the run's budget before it; `envs`:
+        indices of the actor's environments among the `total` environments of all actors."""
+
+
+def exploring(algorithm: Algorithm, position: int, envs: Sequence[int], total: int) -> Acting:
+    """How the algorithm acts in a rollout: see `Exploring.exploring`."""
+    return algorithm.exploring(position, envs, total) if isinstance(algorithm, Exploring) else algorithm
+
+
+@dataclass(frozen=True)
+class ReplayPlan:
+    """How an algorithm learns from a replay memory."""
+
+    capacity: int  # environment steps, of each memory
+    batch_size: int  # windows of each batch
+    window: int  # steps of each window
+    samples_per_insert: float  # windows that are drawn for each environment step
+    learning_starts: int  # environment steps in a memory before the first batch
+
+
+@runtime_checkable
+class FromReplay(Protocol):
+    """An algorithm whose batches are drawn from a replay memory."""
+
+    def replay_plan(self) -> ReplayPlan:
+        """How it is used. Raises `UserError` if the options contradict each other."""
+
+
+@runtime_checkable
+class Limited(Protocol):
+    """An algorithm that does not work with every network or environment."""
+
+    def check(self, spec: Spec, network: Network, env: str) -> None:
+        """Raise `UserError` if it does not work with them. `env`: the environment's name."""
+
+
+class Valued(Protocol):
+    """The part of an algorithm that estimates returns."""
+
+    @property
+    def gamma(self) -> float:
+        """Discount per step."""
+
+    def value(self, model: nn.Module, obs: Tensor, state: Tree) -> Tensor:
+        """See `Algorithm`."""
 
 
 class PolicyGradient:
@@ -179,19 +241,20 @@ def evaluating(model: nn.Module) -> Iterator[None]:
         model.train(before)
 
 
-def own_rewards(model: nn.Module, batch: Trajectory, gamma: float) -> Tensor:
-    """The batch's rewards [T, B]. Where an episode was truncated, they include the value of its final observation by
-    this network's estimate, and not by the behaviour policy's. Call it before the forward pass to learn from: what a
-    network keeps of its last pass (an auto-encoder's inputs, weights cast to bfloat16) must be of that one."""
+def own_rewards(algorithm: Valued, model: nn.Module, batch: Trajectory) -> Tensor:
+    """The batch's rewards [T, B]. Where an episode was truncated, they include the value of its final observation as
+    the algorithm estimates it with this network, and not the behaviour policy's estimate. Call it before the forward
+    pass to learn from: what a network keeps of its last pass (an auto-encoder's inputs, weights cast to bfloat16) must
+    be of that one."""
     if not batch.finals:
         return batch.reward
     reward = batch.reward.clone()
     obs = torch.stack([final.obs for final in batch.finals])
     state = {name: torch.stack([final.state[name] for final in batch.finals]) for name in batch.state}
     with evaluating(model):
-        values = critic(model, obs, state).tolist()
+        values = algorithm.value(model, obs, state).tolist()
     for final, value in zip(batch.finals, values, strict=True):
-        reward[final.t, final.b] += gamma * value - final.value
+        reward[final.t, final.b] += algorithm.gamma * value - final.value
     return reward
 
 
@@ -226,11 +289,11 @@ def corrected(options: OffPolicy, batch: Trajectory, reward: Tensor, value: Tens
 def return_scaling(model: nn.Module, target: Tensor) -> Callable[[Tensor], Tensor]:
     """A function that divides values, targets and advantages by the deviation of returns, or leaves them as they are
     if the network does not normalise returns. `target`: the rollout's returns [T, B]."""
-    scale = model.return_scale(target.flatten()) if isinstance(model, ActorCritic) else None
+    scale = model.return_scale(target.flatten()) if isinstance(model, Normalizing) else None
     return (lambda values: values) if scale is None else (lambda values: values / scale)
 
 
 def observe(model: nn.Module, batch: Trajectory, target: Tensor) -> None:
     """Include a rollout and its returns [T, B] in the network's running statistics, after its last update."""
-    if isinstance(model, ActorCritic) and model.observes:
+    if isinstance(model, Normalizing) and model.observes:
         model.observe(batch.obs[:-1].flatten(0, 1), target.flatten())

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from gossamer.algorithms.base import evaluate
 from gossamer.data import Trajectory
 from gossamer.distributions import Distribution
-from gossamer.networks import ActorCritic
+from gossamer.networks import Preparing
 
 KEPT = 2**28  # bytes; a rollout's inputs are kept in memory for its passes if they need no more
 
@@ -38,7 +38,7 @@ def minibatches(
 
 def _by_index(model: nn.Module, obs: Tensor) -> Callable[[Tensor], tuple[Distribution, Tensor]]:
     """A function from indices [N] to the model's outputs for these rows of obs [M, *O]."""
-    if not isinstance(model, ActorCritic) or obs.numel() * torch.float32.itemsize > KEPT:
+    if not isinstance(model, Preparing) or obs.numel() * torch.float32.itemsize > KEPT:
         return lambda index: model(obs.index_select(0, index))
     prepared = model.prepare(obs)
     return lambda index: model.outputs(prepared.rows(index))

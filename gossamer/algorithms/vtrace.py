@@ -41,7 +41,7 @@ class VTrace(PolicyGradient):
         return annealed(self, progress)
 
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
-        reward = own_rewards(model, batch, self.gamma)
+        reward = own_rewards(self, model, batch)
         policy, value = evaluate_to_end(model, batch)
         action = batch.action.flatten(0, 1)
         log_prob = policy.log_prob(action).detach().view_as(batch.behaviour)

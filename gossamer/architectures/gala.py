@@ -9,8 +9,10 @@ from gossamer.exchange.gossip import options as gossip
 from gossamer.exchange.gossip.gossip import PERIOD, WINDOW
 from gossamer.exchange.gossip.graphs import RING, Graph
 from gossamer.exchange.gossip.mixing import UNIFORM, Mixing
-from gossamer.loops import ENV_WORKERS, NUM_ENVS, Loop, act_and_learn
+from gossamer.experience import own_experience
+from gossamer.loops import ENV_WORKERS, NUM_ENVS, Envs, Loop, act_and_learn
 from gossamer.options import option, options
+from gossamer.policy import Replica
 from gossamer.program import Program
 from gossamer.task import Task
 
@@ -44,7 +46,9 @@ def gala(
         every = {"newest": not (lock_step or mixing.adds), "adds": mixing.adds and not lock_step}
         post = p.service(Mailboxes, saved=True)(learners, **every)
         exchange = Gossip(post, graph, mixing, staleness, lock_step, interval, period=period, window=window)
-        p.worker(loop, copies=learners, saved=True)(task, exchange, num_envs=num_envs, env_workers=env_workers)
+        p.worker(loop, copies=learners, saved=True)(
+            task, Replica(), own_experience(task.algorithm), exchange, envs=Envs(num_envs, env_workers)
+        )
     return p
 
 

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from gossamer.exchange import AllReduce, Alone, Broadcast, Gradients, Parameters, fetch
-from gossamer.experience import Batching, NextBatch, TrajectoryQueue
+from gossamer.experience import (
+    ActorQueue,
+    Batching,
+    LearnerQueue,
+    NextBatch,
+    RemoteActorQueue,
+    Replaying,
+    TrajectoryQueue,
+)
 from gossamer.experience import options as shared
 from gossamer.experience.workers import beat, watch
-from gossamer.loops import Loop, act, learn, load
+from gossamer.loops import Envs, Loop, act, learn, load
 from gossamer.options import option, options
+from gossamer.policy import Replica
 from gossamer.program import Program, copy_name
 from gossamer.task import Task
 
@@ -42,9 +50,7 @@ def impala(
     between hosts: there an actor waits until its host's copy of the parameters is new enough."""
     p, crew, each = Program(name), actors * max(1, hosts), num_envs // (actors * learners)
     batching, cpus = Batching(each, batch_rollouts or crew, depth), learners * actors * max(1, env_workers)
-    learning: dict[str, Any] = {"batching": batching, "reuse": reuse}
-    mixing: dict[str, Any] = {"replay_share": replay_share, "replay_size": replay_size}
-    acting: dict[str, Any] = {"num_envs": each, "env_workers": env_workers}
+    replaying, envs = Replaying(replay_share, replay_size), Envs(each, env_workers)
     home = {"cpus": learners + (0 if hosts else cpus), "gpus": gpus}
     with p.host("learner", **home):
         newest = [p.service(Parameters)() for _ in range(learners)]
@@ -59,21 +65,21 @@ def impala(
             named = {copy_name(loops[0], r, learners * crew): r for r in range(rank * crew, (rank + 1) * crew)}
             queue = p.service(TrajectoryQueue)(actors=named, batching=batching)
             exchange = Broadcast(newest[rank], average, recovers=rank == 0, elsewhere=hosts > 0)
+            batches = LearnerQueue(queue, batching, reuse, replaying)
             if parallel_loading:
                 learner, loader = (copy_name(loop, rank, learners) for loop in loops[1:])
-                following = p.service(NextBatch)(queue, loader=loader, learner=learner)
-                p.worker(loops[2])(task, queue, following, **mixing)
-                p.worker(loops[1], saved=True)(task, queue, exchange, next_batch=following, **learning)
-            else:
-                p.worker(loops[1], saved=True)(task, queue, exchange, **learning, **mixing)
+                batches = replace(batches, next_batch=p.service(NextBatch)(queue, loader=loader, learner=learner))
+                p.worker(loops[2])(task, queue, batches.next_batch, replaying)
+            p.worker(loops[1], saved=True)(task, batches, exchange)
             if hosts:
                 p.worker(watch)(queue)
             else:
-                p.worker(loops[0], copies=actors)(task, queue, Broadcast(newest[rank]), **acting)
+                p.worker(loops[0], copies=actors)(task, Replica(newest[rank]), ActorQueue(queue), envs=envs)
         for h in range(hosts):
             with p.host(f"actors{h}", cpus=cpus):
                 first, on_cpu = rank * crew + h * actors, replace(task, device="cpu")
-                p.worker(loops[0], copies=actors)(on_cpu, queue, Broadcast(copies[h]), remote=True, **acting)
+                rollouts = RemoteActorQueue(queue, copies[h])
+                p.worker(loops[0], copies=actors)(on_cpu, Replica(copies[h]), rollouts, envs=envs)
                 p.worker(beat)(queue, copies[h], range(first, first + actors))
     return p
 

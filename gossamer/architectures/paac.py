@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from gossamer.exchange import Alone
-from gossamer.loops import ENV_WORKERS, NUM_ENVS, act_and_learn
+from gossamer.experience import own_experience
+from gossamer.loops import ENV_WORKERS, NUM_ENVS, Envs, act_and_learn
 from gossamer.options import option, options
+from gossamer.policy import Replica
 from gossamer.program import Program
 from gossamer.task import Task
 
@@ -17,7 +19,9 @@ def paac(task: Task, *, num_envs: int = 32, env_workers: int = 8, gpus: float = 
     on a batch of n_e * T steps. Behaviour and target policy are identical, so any on-policy algorithm can be used."""
     p = Program("paac")
     with p.host("machine", cpus=max(1, env_workers), gpus=gpus):
-        p.worker(act_and_learn, saved=True)(task, Alone(), num_envs=num_envs, env_workers=env_workers)
+        p.worker(act_and_learn, saved=True)(
+            task, Replica(), own_experience(task.algorithm), Alone(), envs=Envs(num_envs, env_workers)
+        )
     return p
 
 

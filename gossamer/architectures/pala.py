@@ -27,8 +27,10 @@ from gossamer.exchange.gossip.graphs import RING, Graph
 from gossamer.exchange.gossip.mixing import UNIFORM, Mixing
 from gossamer.exchange.proxy.wire import Token
 from gossamer.exchange.proxy.workers import carry, watch
-from gossamer.loops import ENV_WORKERS, NUM_ENVS, Loop, act_and_learn
+from gossamer.experience import own_experience
+from gossamer.loops import ENV_WORKERS, NUM_ENVS, Envs, Loop, act_and_learn
 from gossamer.options import option, options
+from gossamer.policy import Replica
 from gossamer.program import Program
 from gossamer.task import Task
 
@@ -69,7 +71,9 @@ def pala(
     for h, proxy_here in enumerate(proxies):
         with p.host(f"host{h}", **needs):
             exchange = Gossip(proxy_here, graph, mixing, staleness, lock_step, interval, period=period, window=window)
-            p.worker(loop, copies=learners, saved=True)(task, exchange, num_envs=num_envs, env_workers=env_workers)
+            p.worker(loop, copies=learners, saved=True)(
+                task, Replica(), own_experience(task.algorithm), exchange, envs=Envs(num_envs, env_workers)
+            )
             p.worker(carry, copies=couriers)(proxy_here, proxies, form=message_format)
             p.worker(watch)(proxy_here)
     return p

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 
 from gossamer.algorithms import Network
+from gossamer.algorithms.base import Limited
 from gossamer.config.config import Config
 from gossamer.config.names import NETWORKS, load
 from gossamer.envs.base import EnvFactory
 from gossamer.envs.last import LastActionReward
 from gossamer.envs.options import GymOptions
 from gossamer.errors import UserError
-from gossamer.experience import Batching
+from gossamer.experience import Demand
+from gossamer.experience.replay.memory import nbytes
 from gossamer.inputs import INPUT_SCALES
-from gossamer.machine import resolve_device
+from gossamer.loops import Role, role
+from gossamer.machine import resolve_device, total_memory
 from gossamer.networks import NetworkOptions
 from gossamer.program import Program
 from gossamer.spaces import Box, Spec
@@ -102,13 +105,13 @@ def program(config: Config, *, cluster: str | None = None) -> Program:
 
 def learners(config: Config) -> int:
     """Number of learners on all hosts together."""
-    return sum(copy.node.saved for copy in unresolved(config).crew)
+    return len(_demands(unresolved(config)))
 
 
 def _computing(config: Config) -> Counter[str]:
     """Host -> number of its workers that act or learn."""
     crew = unresolved(config).crew
-    return Counter(copy.node.host for copy in crew if copy.node.saved or "num_envs" in copy.node.kwargs)
+    return Counter(copy.node.host for copy in crew if role(copy.node) != Role())
 
 
 def unresolved(config: Config) -> Program:
@@ -117,42 +120,59 @@ def unresolved(config: Config) -> Program:
 
 
 def num_envs(config: Config) -> int:
-    """Environments of each learner, read from the program."""
+    """Environments of each worker that acts, read from the program."""
     return next(_wired_envs(unresolved(config)), 1)
 
 
 def _wired_envs(wired: Program) -> Iterator[int]:
     for worker in wired.workers:
-        if "num_envs" in worker.kwargs:
-            yield int(worker.kwargs["num_envs"])
+        if (envs := role(worker).envs) is not None:
+            yield envs.count
+
+
+def _demands(wired: Program) -> list[Demand]:
+    """What each learner holds."""
+    roles = [role(copy.node) for copy in wired.crew]
+    return [each.demand for each in roles if each.demand is not None]
 
 
 def check_memory(config: Config, spec: Spec) -> None:
     """Raise `UserError` if the rollouts of all learners, with those kept for replay, need more than the machine's
     memory."""
-    import os
-
     wired, length = unresolved(config), config.run.rollout_length
-    replayed = sum(_replayed(wired))
-    steps = (sum(_kept_envs(wired)) + replayed) * (length + 1)
+    demands = _demands(wired)
+    _check_stored(demands, spec)
+    replayed = max((each.replayed for each in demands), default=0)
+    steps = sum(each.rollout_envs + each.replayed for each in demands) * (length + 1)
     wanted = steps * torch.Size(spec.obs_shape).numel() * spec.obs_dtype.itemsize
-    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    there = total_memory()
     if wanted > there:
         envs = getattr(config.architecture, "num_envs", next(_wired_envs(wired), 1))
-        depths = [each.kwargs["batching"].depth for each in wired.workers if "batching" in each.kwargs]
-        kept = f", --depth {max(depths)}" if depths else ""
-        kept += f" and --replay-size {max(_replayed(wired))}" if replayed else ""
+        depth = max(each.depth for each in demands)
+        kept = f", --depth {depth}" if depth else ""
+        kept += f" and --replay-size {replayed}" if replayed else ""
         raise UserError(
             f"--rollout-length {length}: with --num-envs {envs}{kept} its observations take "
             f"{wanted / 1e9:,.0f} GB and the machine has {there / 1e9:,.0f} GB; use smaller values"
         )
 
 
+def _check_stored(demands: Sequence[Demand], spec: Spec) -> None:
+    """Raise `UserError` if the replay memories of all learners need more than the machine's memory."""
+    stored = sum(each.stored for each in demands)
+    wanted, there = nbytes(spec, stored), total_memory()
+    if stored and wanted > there:
+        most = int(0.8 * there / wanted * stored / len(demands))
+        raise UserError(
+            f"--buffer-size {stored // len(demands)}: its observations take {wanted / 1e9:,.0f} GB and the machine has "
+            f"{there / 1e9:,.0f} GB; use at most {most:,}"
+        )
+
+
 def check_batch(config: Config) -> None:
     """Raise `UserError` if a learner's first batch would not be full before the run ends."""
     wanted = getattr(config.architecture, "batch_rollouts", 0)
-    batches = [each.kwargs["batching"] for each in unresolved(config).workers if "batching" in each.kwargs]
-    steps = sum(each.slots * each.num_envs for each in batches) * config.run.rollout_length
+    steps = sum(each.batch_envs for each in _demands(unresolved(config))) * config.run.rollout_length
     if wanted and steps > config.run.steps:
         raise UserError(
             f"--batch-rollouts {wanted}: its batches, {steps:,} steps, are never full with --steps {config.run.steps}; "
@@ -172,6 +192,8 @@ def check_workers(config: Config) -> None:
 def check_effect(config: Config, spec: Spec) -> None:
     """Raise `UserError` for a network option that would have no effect on this environment."""
     chosen, env = config.network, config.env.name
+    if isinstance(config.algorithm, Limited):
+        config.algorithm.check(spec, network(chosen), env)
     if chosen.memory == "none" and chosen.memory_units != NetworkOptions.memory_units:
         raise UserError(f"--memory-units {chosen.memory_units}: has no effect without --memory lstm or --memory gru")
     if chosen.state_std and not isinstance(spec.actions, Box):
@@ -182,22 +204,6 @@ def check_effect(config: Config, spec: Spec) -> None:
     coded = chosen.torso == "autoencoder" or chosen.torso not in NETWORKS
     if chosen.reconstruction_coef != NetworkOptions.reconstruction_coef and not coded:
         raise UserError(f"--reconstruction-coef {chosen.reconstruction_coef}: has no effect without an auto-encoder")
-
-
-def _kept_envs(wired: Program) -> Iterator[int]:
-    """The environments of the rollouts that each learner's memory holds at one time."""
-    for worker in wired.workers:
-        batching = worker.kwargs.get("batching")
-        if isinstance(batching, Batching):
-            yield worker.copies * batching.num_envs * batching.slots * batching.depth
-        elif worker.saved:
-            yield worker.copies * int(worker.kwargs.get("num_envs", 1))
-
-
-def _replayed(wired: Program) -> list[int]:
-    """The trajectories that each learner may keep for replay."""
-    replaying = [worker for worker in wired.workers if worker.kwargs.get("replay_share")]
-    return [int(worker.kwargs["replay_size"]) for worker in replaying for _ in range(worker.copies)]
 
 
 def _task(config: Config, where: str, sharing: int) -> Task:

@@ -140,7 +140,9 @@ class AtariVector:
         self._preset, self.num_envs = preset, num_envs
         names = tuple(action.name.lower() for action in self._engine.ale.get_action_set())
         shape, actions = (preset.stack, *preset.plane), Discrete(len(names))
-        self.spec = Spec(shape, np.dtype(np.uint8), actions, preset.frame_skip, action_names=names)
+        self.spec = Spec(
+            shape, np.dtype(np.uint8), actions, preset.frame_skip, history=preset.stack, action_names=names
+        )
         self._actions = len(names)
         self._frame = np.zeros(num_envs, np.int64)  # [B] frame number within the episode at the last step
 

@@ -19,9 +19,7 @@ from gossamer.envs.watchdog import Watchdog, complain
 from gossamer.errors import UserError
 from gossamer.evaluation.games import MAX_FRAMES, MAX_STEPS, SIDE_BY_SIDE, limit, play, shown
 from gossamer.evaluation.members import AVERAGE, average, choose, distinct
-from gossamer.exchange import AloneLink
-from gossamer.learner import build
-from gossamer.policy import Replica
+from gossamer.policy import NetworkPolicy, build
 from gossamer.spaces import Spec
 from gossamer.storage.checkpoint import Checkpoint, Store
 from gossamer.storage.contents import CHECKPOINTS
@@ -69,7 +67,7 @@ def under(env: EnvFactory, protocol: Protocol | None = None) -> tuple[EnvFactory
 
 def load_policy(
     checkpoint: Checkpoint, what: Task, spec: Spec, *, member: str, greedy: bool, seed: int
-) -> tuple[Replica, str | None]:
+) -> tuple[NetworkPolicy, str | None]:
     """The policy of a checkpoint and its member (`Evaluation.member`). Raises `UserError` if there is no such member,
     or if its parameters do not fit the task or are not finite."""
     if not 0 <= seed < 2**31:
@@ -79,7 +77,7 @@ def load_policy(
     _load(model, average(tree, whose, dict(model.named_parameters())), checkpoint)
     rng = torch.Generator(what.device).manual_seed(seed)
     label = None if len(distinct(tree["workers"])) == 1 else AVERAGE if len(whose) > 1 else next(iter(whose.values()))
-    return Replica(model, what.algorithm, AloneLink(), rng, greedy=greedy), label
+    return NetworkPolicy(model, what.algorithm, rng, greedy), label
 
 
 def _load(model: nn.Module, weights: dict[str, torch.Tensor], checkpoint: Checkpoint) -> None:

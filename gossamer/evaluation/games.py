@@ -13,7 +13,7 @@ from rich.console import Console
 from gossamer.envs.atari import Atari
 from gossamer.envs.base import EnvFactory, VectorEnv
 from gossamer.memory import reset
-from gossamer.policy import Policy
+from gossamer.policy import ActorPolicy
 
 SIDE_BY_SIDE = 32  # games in parallel
 MAX_FRAMES = 108_000  # of an Atari game: half an hour at 60 frames per second
@@ -44,7 +44,7 @@ def limit(env: EnvFactory) -> int:
 
 
 def play(
-    policy: Policy,
+    policy: ActorPolicy,
     env: VectorEnv,
     episodes: int,
     *,

@@ -1,7 +1,7 @@
 """How parameters move between members."""
 
 from gossamer.exchange.all_reduce import AllReduce, Gradients
-from gossamer.exchange.base import Alone, AloneLink, Exchange, Learning, Link, LocalStep, Stepped
+from gossamer.exchange.base import Alone, AloneLink, Exchange, Gradient, Learning, Link, LocalStep, Stepped
 from gossamer.exchange.broadcast import Broadcast, Follower, Parameters, fetch
 from gossamer.exchange.gossip.gossip import Gossip, room
 from gossamer.exchange.gossip.mailboxes import LayoutMismatch, Mailboxes
@@ -15,6 +15,7 @@ __all__ = [
     "Exchange",
     "Follower",
     "Gossip",
+    "Gradient",
     "Gradients",
     "LayoutMismatch",
     "Learning",

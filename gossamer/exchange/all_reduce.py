@@ -12,22 +12,22 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from gossamer.data import Tree, Version
-from gossamer.exchange.base import Alone, Exchange, Learning, Link, LocalStep, Stepped
+from gossamer.exchange.base import Alone, Exchange, Learning, Link, LocalStep, OnStep, Stepped, unheard
 from gossamer.exchange.gossip.records import Record
 from gossamer.machine import settle
-from gossamer.networks import ActorCritic
+from gossamer.networks import Normalizing
 from gossamer.normalization import Observed, pooled
 from gossamer.runtime import Context, Wait, ended_copies, waits
 
 
 @dataclass(frozen=True)
-class Gradient:
+class Contribution:
     """What a learner gives for a step."""
 
-    vector: Tensor  # [P]
+    vector: Tensor  # [P]  its gradient, not clipped
     rate: float  # learning rate
 
 
@@ -41,7 +41,7 @@ class Start:
     optimizer: Tree = field(default_factory=dict)  # see `Learning.optimizer_state`
 
 
-Given: TypeAlias = Start | Gradient | Observed  # `Start` in the first round; `Observed` between steps
+Given: TypeAlias = Start | Contribution | Observed  # `Start` in the first round; `Observed` between steps
 
 
 class Gradients:
@@ -102,7 +102,7 @@ class AllReduce:
     def begin(self, ctx: Context) -> None:
         self.inner.begin(ctx)
 
-    def join(self, ctx: Context, learner: Learning, state: Tree | None = None) -> Link:
+    def join(self, ctx: Context, learner: Learning, state: Tree | None = None, on_step: OnStep = unheard) -> Link:
         state = state or {}
         version = int(state.get("iteration", 0))
         # One may have found newer parameters than those of the checkpoint, or be in no checkpoint
@@ -116,22 +116,24 @@ class AllReduce:
         if newest is not mine:
             learner.load_optimizer(newest.optimizer)
         inner = self.inner.join(ctx, learner, {**state.get("inner", {}), "iteration": newest.version})
-        return AllReduceLink(self.gradients, ctx.rank, learner, inner, newest.version)
+        return AllReduceLink(self.gradients, ctx.rank, learner, inner, newest.version, on_step)
 
 
 class AllReduceLink:
     """One learner's link, see `AllReduce`."""
 
-    def __init__(self, gradients: Gradients, rank: int, learner: Learning, inner: Link, version: Version) -> None:
+    def __init__(
+        self, gradients: Gradients, rank: int, learner: Learning, inner: Link, version: Version, on_step: OnStep
+    ) -> None:
         self._gradients, self._rank, self._learner, self._inner = gradients, rank, learner, inner
-        self._flat, self.version = learner.flat, version
+        self._flat, self.version, self._on_step = learner.flat, version, on_step
         self._round = 0  # the one of `Start`
         self._local: LocalStep | None = None  # of the last step
-        if isinstance(learner.model, ActorCritic) and learner.model.observes:
+        if isinstance(learner.model, Normalizing) and learner.model.observes:
             learner.model.share = self._share
 
     def step(self, local: LocalStep) -> Stepped:
-        self._local, mine = local, Gradient(self._flat.gradient(), self._learner.rate)
+        self._local, mine = local, Contribution(self._flat.gradient(), self._learner.rate)
         start = time.perf_counter()
         every = self._exchange(mine)
         waited = time.perf_counter() - start
@@ -141,7 +143,7 @@ class AllReduceLink:
         while every := self._exchange(None):
             self._follow(every, local)
 
-    def refresh(self, model: nn.Module) -> Version:
+    def refresh(self) -> Version:
         return self.version
 
     def take(self) -> tuple[Record, ...]:
@@ -169,7 +171,7 @@ class AllReduceLink:
     def _follow(self, every: Sequence[Given], local: LocalStep | None) -> bool:
         """Do what the others do: take their step, or include what all have observed. Returns whether it was the
         latter."""
-        if any(isinstance(each, Gradient) for each in every):
+        if any(isinstance(each, Contribution) for each in every):
             assert local is not None, "what is observed first is observed before the first step"
             if self._local is None:  # no batch yet, and so no gradients that those of the others could replace
                 self._flat.zero_gradients()
@@ -178,16 +180,18 @@ class AllReduceLink:
         observed = [each for each in every if isinstance(each, Observed)]
         samples = tuple(map(pooled, zip(*(each.samples for each in observed), strict=True)))
         model = self._learner.model
-        assert isinstance(model, ActorCritic), "only these observe"
+        assert isinstance(model, Normalizing), "only these observe"
         model.include(Observed(samples, observed[0].first))
         return True
 
     def _apply(self, every: Sequence[Given], local: LocalStep) -> Stepped:
         """Take the step along the mean gradient, at the mean learning rate."""
-        given = [each for each in every if isinstance(each, Gradient)]
+        given = [each for each in every if isinstance(each, Contribution)]
         device = self._flat.vector.device
         self._flat.set_gradient(torch.stack([each.vector.to(device) for each in given]).mean(0))
         self._learner.rate = sum(each.rate for each in given) / len(given)
         stepped = self._inner.step(local)
-        self.version += stepped.finite
+        if stepped.finite:
+            self.version += 1
+            self._on_step()
         return stepped

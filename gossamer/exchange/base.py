@@ -15,15 +15,38 @@ from gossamer.runtime import Context
 
 
 @dataclass(frozen=True)
+class Gradient:
+    """The gradient of a learner's parameters, clipped and ready for a step. It lies in `.grad`; `Flat.gradient` returns
+    it as one vector."""
+
+    norm: Tensor  # []  global L2 norm before clipping
+    finite: bool  # whether loss and gradient are finite; otherwise nothing must be done with it
+
+
+@dataclass(frozen=True)
 class Stepped:
-    """Result of a local step."""
+    """Result of a step."""
 
     norm: Tensor  # []  global L2 norm of the gradient before clipping
     finite: bool  # whether loss and gradient were finite; if not, the parameters are unchanged
     waited: float = 0.0  # seconds until the gradients of other learners were there
 
 
-LocalStep: TypeAlias = Callable[[], Stepped]  # clips the gradients in `.grad` and takes one optimizer step
+class LocalStep(Protocol):
+    """The two halves of a learner's own step. An exchange may act between them, or leave the second one out."""
+
+    def gradient(self) -> Gradient:
+        """Clip the gradients in `.grad`."""
+
+    def apply(self) -> None:
+        """Take one optimizer step along the gradients in `.grad`."""
+
+
+OnStep: TypeAlias = Callable[[], None]  # called after each step that has changed the parameters
+
+
+def unheard() -> None:
+    """An `OnStep` that does nothing."""
 
 
 class Learning(Protocol):
@@ -56,9 +79,10 @@ class Exchange(Protocol):
     def begin(self, ctx: Context) -> None:
         """A member has started. It joins when its environments and its network are there, which may take minutes."""
 
-    def join(self, ctx: Context, learner: Learning, state: Tree | None = None) -> Link:
+    def join(self, ctx: Context, learner: Learning, state: Tree | None = None, on_step: OnStep = unheard) -> Link:
         """Join the exchange before the first step. `state`: the result of `Link.state_dict`, or None at a fresh start;
-        a state with only `iteration` gives the progress of the other members."""
+        a state with only `iteration` gives the progress of the other members. `on_step` is called after each step of
+        the link, also after one that it takes for other members outside of `Link.step`."""
 
 
 class Link(Protocol):
@@ -71,9 +95,9 @@ class Link(Protocol):
     def finish(self, local: LocalStep) -> None:
         """The member has nothing more to learn from. Take the steps that others still take together with it."""
 
-    def refresh(self, model: nn.Module) -> Version:
-        """Return the version of the parameters of `model`: the learner's own, which are left as they are, or those
-        of an actor's replica, which is updated first."""
+    def refresh(self) -> Version:
+        """Return the version of the learner's parameters. An exchange whose parameters live elsewhere updates them
+        first."""
 
     def take(self) -> tuple[Record, ...]:
         """Return the records since the last call."""
@@ -95,8 +119,8 @@ class Alone:
 
     def begin(self, ctx: Context) -> None: ...
 
-    def join(self, ctx: Context, learner: Learning, state: Tree | None = None) -> Link:
-        return AloneLink(int((state or {}).get("iteration", 0)))
+    def join(self, ctx: Context, learner: Learning, state: Tree | None = None, on_step: OnStep = unheard) -> Link:
+        return AloneLink(int((state or {}).get("iteration", 0)), on_step)
 
 
 @dataclass
@@ -104,15 +128,19 @@ class AloneLink:
     """Counts the local steps."""
 
     version: Version = 0
+    on_step: OnStep = unheard
 
     def step(self, local: LocalStep) -> Stepped:
-        stepped = local()
-        self.version += stepped.finite
-        return stepped
+        gradient = local.gradient()
+        if gradient.finite:
+            local.apply()
+            self.version += 1
+            self.on_step()
+        return Stepped(gradient.norm, gradient.finite)
 
     def finish(self, local: LocalStep) -> None: ...
 
-    def refresh(self, model: nn.Module) -> Version:
+    def refresh(self) -> Version:
         return self.version
 
     def take(self) -> tuple[Record, ...]:

@@ -1,24 +1,48 @@
 """How trajectories reach learners."""
 
-from gossamer.experience.base import Reader, Writer
+from gossamer.experience.base import (
+    ActorExperience,
+    Demand,
+    LearnerExperience,
+    OwnExperience,
+    Participant,
+    Reader,
+    Timer,
+    Writer,
+)
+from gossamer.experience.choice import own_experience
 from gossamer.experience.direct import Direct
 from gossamer.experience.ends import QueueReader, QueueWriter, RemoteWriter
 from gossamer.experience.loading import Assembler, NextBatch
 from gossamer.experience.queue import Batching, TrajectoryQueue
-from gossamer.experience.replay import Replay
+from gossamer.experience.queued import ActorQueue, LearnerQueue, RemoteActorQueue, Replaying
+from gossamer.experience.replay import LocalReplay, Replay, ReplayMemory
 from gossamer.experience.slots import Slots
 
 __all__ = [
+    "ActorExperience",
+    "ActorQueue",
     "Assembler",
     "Batching",
+    "Demand",
     "Direct",
+    "LearnerExperience",
+    "LearnerQueue",
+    "LocalReplay",
     "NextBatch",
+    "OwnExperience",
+    "Participant",
     "QueueReader",
     "QueueWriter",
     "Reader",
+    "RemoteActorQueue",
     "RemoteWriter",
     "Replay",
+    "ReplayMemory",
+    "Replaying",
     "Slots",
+    "Timer",
     "TrajectoryQueue",
     "Writer",
+    "own_experience",
 ]

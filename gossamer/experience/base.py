@@ -1,12 +1,19 @@
-"""Protocols for the transfer of experience from actors to learners."""
+"""Protocols for the transfer of experience from actors to learners.
+
+The configuration of an experience is frozen, and its `join` creates the end of one worker: a `Writer` for an actor, a
+`Reader` for a learner, and both in one for a worker that acts and learns."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Protocol, TypeAlias
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias, runtime_checkable
 
-from gossamer.data import Batch, Trajectory
+from gossamer.data import Batch, NoBatch, Trajectory, Updated, Version
+from gossamer.runtime import Context
+from gossamer.spaces import Spec
+from gossamer.task import Task
 
 Timer: TypeAlias = Callable[[str], AbstractContextManager[None]]  # `actor.Clock`
 
@@ -23,12 +30,87 @@ class Writer(Protocol):
         """Return a trajectory to fill, submitted when the context exits without an error. May block (back-pressure).
         `position`: environment steps in the run's budget before it."""
 
+    def close(self) -> None:
+        """The actor ends."""
+
 
 class Reader(Protocol):
     """A learner's end."""
 
-    def batch(self) -> Batch | None:
-        """Return trajectories to learn from; None if there will be no more. May block."""
+    def batch(self) -> Batch | NoBatch:
+        """Return trajectories to learn from, or why there are none. May block, unless this worker has to act first."""
 
-    def trained(self, batch: Batch) -> None:
+    def trained(self, batch: Batch, updated: Updated) -> None:
         """Release a batch after learning from it."""
+
+    def close(self) -> None:
+        """The learner ends."""
+
+
+class End(Writer, Reader, Protocol):
+    """The end of a worker that acts and learns."""
+
+
+class Participant(Protocol):
+    """What an end needs of the worker that joins."""
+
+    @property
+    def task(self) -> Task:
+        """The task, resolved for its machine."""
+
+    @property
+    def spec(self) -> Spec:
+        """Of its environments."""
+
+    @property
+    def num_envs(self) -> int:
+        """Environments that it acts in; 0 if it does not act."""
+
+    @property
+    def clock(self) -> Timer:
+        """Measures the time that its ends wait."""
+
+    def slot(self, num_envs: int) -> Trajectory:
+        """An empty trajectory of the task's shapes, of so many environments, on the task's device."""
+
+    def version(self) -> Version:
+        """Of the parameters that it learns."""
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What a learner's end of an experience holds, and how a learner uses it."""
+
+    batch_envs: int  # environments of a batch
+    rollout_envs: int  # environments of the rollouts that it holds at one time, T steps each
+    passes: float = 1.0  # how often each environment step is learned from
+    window: int = 0  # steps of each trajectory of a batch; 0: those of a rollout
+    depth: int = 0  # batches that are filled, full or trained on; 0: without a queue
+    replayed: int = 0  # rollouts of one environment that it keeps to learn from again
+    stored: int = 0  # environment steps in a replay memory
+
+
+class ActorExperience(Protocol):
+    """Configuration of an experience, for actors."""
+
+    def join(self, ctx: Context, worker: Participant) -> Writer:
+        """Create an actor's end."""
+
+
+@runtime_checkable
+class LearnerExperience(Protocol):
+    """Configuration of an experience, for learners. A worker that has one learns."""
+
+    def join(self, ctx: Context, worker: Participant) -> Reader:
+        """Create a learner's end."""
+
+    def demand(self, num_envs: int) -> Demand:
+        """What the end of a learner with so many environments of its own (0: it does not act) holds."""
+
+
+@runtime_checkable
+class OwnExperience(LearnerExperience, Protocol):
+    """Configuration of an experience, for workers that act and learn."""
+
+    def join(self, ctx: Context, worker: Participant) -> End:
+        """Create the worker's end."""

@@ -4,12 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
-from gossamer.data import Batch, Trajectory
+from gossamer.data import Batch, NoBatch, Trajectory, Updated
+from gossamer.experience.base import Demand, Participant
+from gossamer.runtime import Context
 
 
+@dataclass(frozen=True)
 class Direct:
-    """One slot, alternately filled and trained on: both a `Writer` and a `Reader`."""
+    """Each rollout is a batch."""
+
+    def join(self, ctx: Context, worker: Participant) -> DirectEnd:
+        """See `OwnExperience`."""
+        return DirectEnd(worker.slot(worker.num_envs))
+
+    def demand(self, num_envs: int) -> Demand:
+        """See `LearnerExperience`."""
+        return Demand(batch_envs=num_envs, rollout_envs=num_envs)
+
+
+class DirectEnd:
+    """One slot, alternately filled and trained on."""
 
     def __init__(self, slot: Trajectory) -> None:
         self._slot, self._position, self._full = slot, 0, False
@@ -22,11 +38,13 @@ class Direct:
         yield self._slot
         self._full, self._position = True, position
 
-    def batch(self) -> Batch:
-        """Return the filled trajectory. Raises `RuntimeError` if there is none."""
+    def batch(self) -> Batch | NoBatch:
+        """Return the filled trajectory, once."""
         if not self._full:
-            raise RuntimeError("the slot holds no trajectory")
+            return NoBatch.YET
         return Batch(self._slot, fresh=self._slot.steps, position=self._position)
 
-    def trained(self, batch: Batch) -> None:
+    def trained(self, batch: Batch, updated: Updated) -> None:
         self._full = False
+
+    def close(self) -> None: ...

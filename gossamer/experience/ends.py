@@ -8,11 +8,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TypeVar
 
-from gossamer.data import Batch, Packed, Stamp, Trajectory, Version
+from gossamer.data import Batch, NoBatch, Packed, Stamp, Trajectory, Updated, Version
 from gossamer.experience.base import Timer, untimed
 from gossamer.experience.loading import Assembler, NextBatch
 from gossamer.experience.queue import GONE, Lease, TrajectoryQueue
-from gossamer.experience.replay import Replay
+from gossamer.experience.replay.trajectories import Replay
 from gossamer.experience.slots import Slots
 from gossamer.runtime import Context, Stopped, Unreachable
 
@@ -131,17 +131,17 @@ class QueueReader:
             next_batch.forget(ended)
         queue.provide(slots, Stamp(life, version()))
 
-    def batch(self) -> Batch | None:
+    def batch(self) -> Batch | NoBatch:
         """See `Reader`."""
         if not self._round:
             new = self._new()
             if new is None:
-                return None
+                return NoBatch.END
             self._ring.append(new)
             self._round.extend(self._ring)
         return self._round.popleft()
 
-    def trained(self, batch: Batch) -> None:
+    def trained(self, batch: Batch, updated: Updated) -> None:
         """See `Reader`."""
         place = next(i for i, each in enumerate(self._ring) if each.key == batch.key)
         self._ring[place] = replace(batch, fresh=0)

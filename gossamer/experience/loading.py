@@ -8,7 +8,7 @@ from dataclasses import replace
 from gossamer.data import Batch
 from gossamer.experience.base import Timer
 from gossamer.experience.queue import Full, TrajectoryQueue
-from gossamer.experience.replay import Replay
+from gossamer.experience.replay.trajectories import Replay
 from gossamer.experience.slots import Slots
 from gossamer.runtime import Wait, waits
 

@@ -15,7 +15,7 @@ class Slots:
 
     def __init__(self, batches: Sequence[Trajectory], count: int) -> None:
         """`count`: slots of a batch; must divide its number of environments."""
-        width = len(batches[0].version) // count
+        width = batches[0].num_envs // count
         self._batches, self._count = batches, count
         self._slots = [[each.columns(i * width, (i + 1) * width) for i in range(count)] for each in batches]
 

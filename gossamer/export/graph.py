@@ -8,7 +8,7 @@
 
 | output | |
 |---|---|
-| `parameters` | [B, P] of the distribution: logits; of continuous actions means and logarithms of deviations |
+| `parameters` | [B, P] of the distribution: logits, or action values; of continuous actions means and log-deviations |
 | `value` | [B] the estimated return |
 | `action` | [B, *A] the most probable action, as the environment takes it |
 | `next_hidden`, `next_cell` | [B, H] the recurrent state for the next call |
@@ -31,7 +31,7 @@ from gossamer.data import numpy_dtype
 from gossamer.envs.spaces import Adapter
 from gossamer.errors import UserError
 from gossamer.export.snapshot import Snapshot
-from gossamer.networks import ActorCritic
+from gossamer.networks import Stepping
 from gossamer.spaces import Box
 
 NEEDED = ("onnx", "onnxscript")  # onnxruntime runs what is written
@@ -42,8 +42,9 @@ class Graph(nn.Module):
 
     start: Tensor  # the first action: [], or [*A]
 
-    def __init__(self, model: ActorCritic, adapter: Adapter) -> None:
+    def __init__(self, model: nn.Module, adapter: Adapter) -> None:
         super().__init__()
+        assert isinstance(model, Stepping), "see `graph_of`"
         self.model, self.actions = model, model.actions
         self.parts = tuple(part.name for part in model.spec.parts) if model.spec.layout else ()
         self.memory = tuple(model.initial_state(1))
@@ -107,10 +108,11 @@ def to_onnx(snapshot: Snapshot) -> bytes:
 
 
 def graph_of(snapshot: Snapshot) -> Graph:
-    """The network as a module of tensors, in float32. Raises `UserError` if it is not an `ActorCritic`."""
+    """The network as a module of tensors, in float32. Raises `UserError` if it is not `Stepping`."""
     model = snapshot.model("cpu", torch.float32)
-    if not isinstance(model, ActorCritic):
-        raise UserError(f"--onnx: only an ActorCritic can be written, and the network is a {type(model).__name__}")
+    if not isinstance(model, Stepping):
+        kinds = "an ActorCritic, a QNetwork, or another network with `step`"
+        raise UserError(f"--onnx: only {kinds} can be written, and the network is a {type(model).__name__}")
     return Graph(model, snapshot.description.interface.adapter).eval()
 
 

@@ -9,9 +9,10 @@ from gossamer.loops.act import act
 from gossamer.loops.act_and_learn import act_and_learn
 from gossamer.loops.learn import learn
 from gossamer.loops.load import load
+from gossamer.loops.roles import Envs, Role, role
 from gossamer.runtime import Context
 
-__all__ = ["ENV_WORKERS", "NUM_ENVS", "Loop", "act", "act_and_learn", "learn", "load"]
+__all__ = ["ENV_WORKERS", "NUM_ENVS", "Envs", "Loop", "Role", "act", "act_and_learn", "learn", "load", "role"]
 
 # Help texts of the options that every architecture with these loops has.
 NUM_ENVS = "Environments side by side, of each learner (n_e)."

@@ -3,59 +3,39 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import Any
 
+from gossamer.data import Batch, NoBatch
 from gossamer.envs.base import EnvFactory
 from gossamer.envs.watchdog import Watchdog
 from gossamer.exchange import Exchange
-from gossamer.experience import Batching, NextBatch, QueueReader, Slots, TrajectoryQueue
-from gossamer.loops.load import replayed
-from gossamer.machine import settle
+from gossamer.experience import LearnerExperience, Reader
 from gossamer.member import Trainer, prepared
 from gossamer.runtime import Context, Stopped
 from gossamer.spaces import Spec
 from gossamer.task import Task
 
 
-def learn(
-    ctx: Context,
-    task: Task,
-    queue: TrajectoryQueue,
-    exchange: Exchange,
-    *,
-    batching: Batching,
-    next_batch: NextBatch | None = None,
-    reuse: int = 1,
-    replay_share: float = 0.0,
-    replay_size: int = 0,
-) -> None:
-    """Learn from the batches of the queue until its actors have ended.
-
-    `next_batch`: where the worker `load` hands over batches, in which old trajectories are already; None: the learner
-    assembles them. `reuse`: passes over each batch; `replay_share`: fraction of old trajectories in each batch, of the
-    newest `replay_size`."""
+def learn(ctx: Context, task: Task, experience: LearnerExperience, exchange: Exchange) -> None:
+    """Learn from the batches of the experience until there will be no more."""
     task = prepared(ctx, task)
-    with closing(Trainer(ctx, task, _spec(ctx, task.env), exchange, ctx.restored())) as trainer:
-        replay = replayed(task, ctx.rank, replay_share, replay_size)
-        batches = [trainer.slot(batching.slots * batching.num_envs) for _ in range(batching.depth)]
-        slots = Slots(batches, batching.slots)
-        settle(task.device)  # other workers fill this memory
-        options: dict[str, Any] = {"clock": trainer.clock, "reuse": reuse, "replay": replay, "next_batch": next_batch}
-        options |= {"life": ctx.restarts, "ended": ctx.ended_before}
-        with closing(QueueReader(queue, slots, version=trainer.version, **options)) as experience:
-            _learn_from(ctx, trainer, experience)
+    with (
+        closing(Trainer(ctx, task, _spec(ctx, task.env), exchange, ctx.restored())) as trainer,
+        closing(experience.join(ctx, trainer)) as reader,
+    ):
+        _learn_from(ctx, trainer, reader)
 
 
-def _learn_from(ctx: Context, trainer: Trainer, experience: QueueReader) -> None:
+def _learn_from(ctx: Context, trainer: Trainer, reader: Reader) -> None:
     """Learn until there are no more batches, and save."""
     try:
         while ctx.claim(0, trainer.state_dict) is not None:
-            if (batch := experience.batch()) is None:
+            batch = reader.batch()
+            if batch is NoBatch.END:
                 trainer.learner.finish(trainer.link)
                 break
-            metrics = trainer.update(batch)
-            experience.trained(batch)
-            ctx.report(trainer.report(metrics, batch.waiting if batch.fresh else None))
+            if isinstance(batch, Batch):
+                reader.trained(batch, trainer.update(batch))
+                ctx.report(trainer.report(batch.waiting if batch.fresh else None))
     except Stopped:  # while it waited for a batch
         pass
     except Exception:

@@ -25,7 +25,7 @@ from gossamer.evaluation.members import AVERAGE
 from gossamer.evaluation.video import STEPS_A_SECOND
 from gossamer.memory import reset
 from gossamer.page.pictures import action, observation, picture
-from gossamer.policy import Replica
+from gossamer.policy import NetworkPolicy
 from gossamer.processes import give_way
 from gossamer.storage.checkpoint import Checkpoint, Store
 from gossamer.storage.contents import CHECKPOINTS
@@ -50,13 +50,13 @@ class Game:
         self._memory: Tree = {}
         self._score, self._steps, self._number = 0.0, 0, 1
 
-    def policy(self, checkpoint: Checkpoint) -> Replica:
+    def policy(self, checkpoint: Checkpoint) -> NetworkPolicy:
         """The average of the checkpoint's members."""
         policy, _ = load_policy(checkpoint, self._task, self._env.spec, member=AVERAGE, greedy=False, seed=0)
         self._memory = self._memory or policy.initial_state(1)
         return policy
 
-    def step(self, policy: Replica) -> tuple[dict[str, Any], bool]:
+    def step(self, policy: NetworkPolicy) -> tuple[dict[str, Any], bool]:
         """Take one step. Return what was seen and done, and whether the game is over: the next one has then begun."""
         answer, self._memory = policy(torch.from_numpy(self._obs), self._memory)
         shown = {
@@ -113,7 +113,7 @@ def _newest(store: Store) -> Checkpoint | None:
     return found[-1] if found else None
 
 
-def _loaded(game: Game, checkpoint: Checkpoint) -> Replica | None:
+def _loaded(game: Game, checkpoint: Checkpoint) -> NetworkPolicy | None:
     """The policy of a checkpoint; None if the run has removed it meanwhile, as there is a newer one."""
     try:
         return game.policy(checkpoint)

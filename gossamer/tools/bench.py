@@ -116,6 +116,8 @@ def _round(config: Config, seconds: float, phase: Callable[[str], None]) -> dict
     phase("whole program")
     threads(program(config), whole := Reports(seconds))
     rates = {part: seen.rates[part] for part in PARTS}
+    if not crew.apart:
+        rates["update"] /= crew.passes  # of replay: steps whose windows are learned from
     limits = _limits(seen.rates, crew)
     roofline = min(limits.values())
     found = {"whole": whole.rate(), "roofline": roofline, "ratio": whole.rate() / roofline, "busy": whole.busy}

@@ -17,13 +17,16 @@ import torch
 
 from gossamer.config.build import program, task
 from gossamer.config.config import Config
-from gossamer.data import Array, Step
+from gossamer.data import Array, Step, Trajectory
 from gossamer.envs.base import VectorEnv, threads_of
 from gossamer.envs.watchdog import Watchdog, complain
+from gossamer.errors import UserError
 from gossamer.exchange import Alone
-from gossamer.experience import Batching
+from gossamer.experience import ReplayMemory
+from gossamer.loops import Envs, role
 from gossamer.member import Member
 from gossamer.observations import MASK
+from gossamer.policy import Replica
 from gossamer.program import Program
 from gossamer.random_play import random_actions
 from gossamer.runtime import Context
@@ -38,28 +41,28 @@ class Crew:
     num_envs: int  # environments of each of them
     env_workers: int  # threads or processes that step these; 0: a share of the cores, or what suits them
     learners: int  # workers that learn
-    columns: int  # environments of the rollouts in a batch
-    passes: float  # updates with each step; passes inside an update (PPO's epochs) count as one
+    columns: int  # environments of the rollouts in a batch, or windows that are drawn for one
+    window: int  # steps of each window; 0: batches are rollouts
+    passes: float  # updates with each step, or windows drawn for each; passes inside an update (PPO's) count as one
     apart: bool  # whether actors and learners run at the same time
 
     @classmethod
     def of(cls, config: Config) -> Crew:
         """The workers of a configuration's program."""
-        crew = [copy.node for copy in program(config).crew]
-        acting = [node for node in crew if "num_envs" in node.kwargs]
-        learning = [node for node in crew if node.saved]
-        own, options = acting[0].kwargs if acting else {}, learning[0].kwargs
-        num_envs = int(own.get("num_envs", 1))
-        batching = options.get("batching")
-        columns = batching.num_envs * batching.slots if isinstance(batching, Batching) else num_envs
+        roles = [role(copy.node) for copy in program(config).crew]
+        acting = [each.envs for each in roles if each.envs is not None]
+        learning = [each.demand for each in roles if each.demand is not None]
+        if not acting or not learning:
+            raise UserError("bench: the architecture has no worker that acts in `Envs`, or none that learns")
         return cls(
-            actors=len(acting) or len(learning),
-            num_envs=num_envs,
-            env_workers=int(own.get("env_workers", 0)),
+            actors=len(acting),
+            num_envs=acting[0].count,
+            env_workers=acting[0].workers,
             learners=len(learning),
-            columns=columns,
-            passes=options.get("reuse", 1) / (1 - max(node.kwargs.get("replay_share", 0.0) for node in crew)),
-            apart=acting != learning,
+            columns=learning[0].batch_envs,
+            window=learning[0].window,
+            passes=learning[0].passes,
+            apart=not any(each.envs and each.demand for each in roles),
         )
 
 
@@ -94,11 +97,13 @@ class RandomPlay:
 def programs(config: Config, crew: Crew, seconds: float) -> Iterator[Program]:
     """The programs that measure the parts, to be run one after the other: all in one, or acting and learning each with
     its workers. They report records like {"env": steps per second, "env cores": busy cores}."""
-    shared: dict[str, Any] = {"env_workers": crew.env_workers, "seconds": seconds}
     for copies, num_envs, which in _measured(crew):
         made = Program("parts")
         sharing = copies if crew.apart else 1
-        made.worker(parts, copies=copies)(task(config), num_envs=num_envs, sharing=sharing, which=which, **shared)
+        envs = Envs(num_envs, crew.env_workers)
+        drawn = (crew.columns, crew.window) if crew.window else None
+        given: dict[str, Any] = {"sharing": sharing, "seconds": seconds, "which": which, "drawn": drawn}
+        made.worker(parts, copies=copies)(task(config), envs=envs, **given)
         yield made
 
 
@@ -115,44 +120,60 @@ def parts(
     ctx: Context,
     task: Task,
     *,
-    num_envs: int,
-    env_workers: int,
+    envs: Envs,
     sharing: int,
     seconds: float,
     which: Sequence[str],
+    drawn: tuple[int, int] | None = None,
 ) -> None:
     """Replaces the loops: times parts separately, with the same objects and shapes. All copies run in parallel, as in
-    training.
+    training. `drawn`: the number and the length of the windows of a batch that is drawn from a replay memory; the time
+    of drawing them is part of an update, whose rate is then that of windows.
 
     `inference` is acting in environments that repeat recorded steps. It includes the last forward pass of a rollout,
     for the bootstrap value, and the cast of new parameters if the network computes in bfloat16."""
-    workers = env_workers or threads_of(task.env, sharing)
+    workers = envs.workers or threads_of(task.env, sharing)
     with (
         Watchdog(task.env.name, complain) as watchdog,
-        closing(watchdog.watch(task.env.make(num_envs, workers=workers))) as env,
+        closing(watchdog.watch(task.env.make(envs.count, workers=workers))) as env,
     ):
-        member = Member(ctx, task, env, Alone())
-        slot = member.slot()
-        member.unroll(slot)
+        member = Member(ctx, task, env, Replica(), Alone())
+        slot = member.slot(envs.count)
+        member.unroll(slot, 0)
         playing = RandomPlay(env)
         steps = [playing.step() for _ in range(8)]
 
         def act() -> None:
             with torch.no_grad():
                 next(member.learner.model.parameters()).mul_(1.0)  # counts as new parameters
-            member.unroll(slot)
+            member.unroll(slot, 0)
+
+        batch = _batches(member, slot, drawn)
 
         def update() -> None:
-            member.learner.update(slot, member.link, 0)
+            member.learner.update(batch(), member.link, 0)
 
         names = {"env": "environments", "update": "updates", "inference": "inference"}
-        calls = {"env": (playing.step, num_envs), "update": (update, slot.steps), "inference": (act, slot.steps)}
+        learned = slot.steps if drawn is None else drawn[0]
+        calls = {"env": (playing.step, envs.count), "update": (update, learned), "inference": (act, slot.steps)}
         for part in which:
             if part != "env":
                 member.actor.env = Replayed(env, steps)
             ctx.report(Activity(f"{names[part]} alone"))
             rate, busy = _rate(*calls[part], seconds)
             ctx.report({part: rate, **({f"{part} cores": busy} if ctx.rank == 0 else {})})
+
+
+def _batches(member: Member, slot: Trajectory, drawn: tuple[int, int] | None) -> Callable[[], Trajectory]:
+    """A function that returns a batch: the rollout in `slot`, or windows that are `drawn` from a memory of such."""
+    if drawn is None:
+        return lambda: slot
+    (count, length), rng = drawn, torch.Generator().manual_seed(0)
+    rollouts = 4 + length // slot.reward.shape[0]
+    memory = ReplayMemory(member.spec, slot.num_envs, rollouts * slot.steps)
+    for _ in range(rollouts):
+        memory.add(slot)
+    return lambda: memory.window(memory.draw(count, length, rng), length).to(member.task.device)
 
 
 def _rate(call: Callable[[], object], steps: int, seconds: float) -> tuple[float, float]:

@@ -7,10 +7,10 @@ from functools import cached_property
 
 import torch
 from torch import nn
-from torch.optim import Optimizer
+from torch.optim import SGD
 
 from gossamer.data import Tree
-from gossamer.exchange import Stepped
+from gossamer.exchange import Gradient
 from gossamer.exchange.flat import Flat
 
 ELEMENTS = 16  # of a stand-in model
@@ -31,6 +31,9 @@ class StandIn:
     model: nn.Module
     rate: float = 0.0
 
+    def __post_init__(self) -> None:
+        self._opt = SGD(self.model.parameters(), self.rate)
+
     @cached_property
     def flat(self) -> Flat:
         return Flat(self.model)
@@ -45,8 +48,10 @@ class StandIn:
     def policy_outputs(self) -> None:
         """A stand-in has no policy."""
 
+    def gradient(self) -> Gradient:
+        """It clips nothing."""
+        return Gradient(torch.zeros(()), True)
 
-def descend(opt: Optimizer) -> Stepped:
-    """The local step of a stand-in."""
-    opt.step()
-    return Stepped(torch.zeros(()), True)
+    def apply(self) -> None:
+        """One step of gradient descent."""
+        self._opt.step()

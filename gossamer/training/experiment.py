@@ -25,9 +25,9 @@ from gossamer.envs.watchdog import Watchdog, complain
 from gossamer.errors import UserError, check_guard
 from gossamer.evaluation.members import newcomer
 from gossamer.launch.threads import threads
-from gossamer.learner import build
 from gossamer.machine import keep_freed_memory, single_threaded
 from gossamer.optim import StepRule
+from gossamer.policy import build
 from gossamer.program import Program
 from gossamer.random_play import random_actions
 from gossamer.storage.checkpoint import Store

@@ -14,10 +14,8 @@ from gossamer.algorithms import A2C, PPO, Algorithm, AsyncPPO, VTrace
 from gossamer.algorithms.base import evaluate, evaluate_to_end, initial_state
 from gossamer.algorithms.minibatches import minibatches
 from gossamer.data import Trajectory
-from gossamer.exchange import AloneLink
-from gossamer.learner import build
 from gossamer.networks import ActorCritic
-from gossamer.policy import Replica
+from gossamer.policy import NetworkPolicy, build
 
 T, B = 6, 4
 PASS = {"epochs": 1, "num_minibatches": 2}  # minibatches of 12 steps each
@@ -37,7 +35,7 @@ def acted(algorithm: Algorithm, memory: str) -> tuple[ActorCritic, Trajectory]:
     model = build(task, doors.spec)
     assert isinstance(model, ActorCritic)
     sharpen(model, 200)
-    replica = Replica(model, algorithm, AloneLink(), torch.Generator().manual_seed(0))
+    replica = NetworkPolicy(model, algorithm, torch.Generator().manual_seed(0))
     actor = Actor(doors, replica, gamma=0.9, seed=0, clock=Clock())
     shape, space = doors.spec.obs_shape, doors.spec.actions.shape
     slot = Trajectory.empty(T, B, shape, torch.uint8, space, state=initial_state(model, B))

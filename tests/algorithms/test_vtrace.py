@@ -20,9 +20,10 @@ from gossamer.data import Final, Trajectory
 from gossamer.distributions import Categorical
 from gossamer.envs.toy import Catch
 from gossamer.exchange import AloneLink
-from gossamer.learner import Learner, build
+from gossamer.learner import Learner
 from gossamer.losses import Loss, ppo
 from gossamer.networks import ActorCritic
+from gossamer.policy import build
 from gossamer.returns import vtrace
 from gossamer.spaces import Box, Discrete, Spec
 from gossamer.torsos import autoencoder
@@ -169,9 +170,9 @@ def test_truncation_bootstraps_from_the_learner_s_own_value(algorithm: Algorithm
         own = float(old(final.unsqueeze(0))[1])
     wanted = batch.reward.clone()
     wanted[2, 1] += 0.5 * own - 1.0
-    torch.testing.assert_close(own_rewards(old, batch, 0.5), wanted)
+    torch.testing.assert_close(own_rewards(algorithm, old, batch), wanted)
     without = replace(batch, finals=[])
-    assert own_rewards(old, without, 0.5) is batch.reward
+    assert own_rewards(algorithm, old, without) is batch.reward
     found = gradient(algorithm, model, batch)
     close(found, gradient(algorithm, model, replace(without, reward=wanted)))
     alone = gradient(algorithm, model, without)

@@ -26,7 +26,9 @@ from gossamer.exchange.gossip.mixing import PushSum
 from gossamer.exchange.gossip.records import Cut, Traffic
 from gossamer.launch.simulation import Simulation
 from gossamer.launch.threads import threads
+from gossamer.loops import Envs
 from gossamer.member import Member
+from gossamer.policy import Policy
 from gossamer.program import Program
 from gossamer.runtime import Context
 from gossamer.spaces import Discrete, Spec
@@ -73,12 +75,12 @@ def test_what_an_unread_message_becomes(name: str, given: dict[str, Any], newest
         assert (service.kwargs["newest"], service.kwargs["adds"]) == (newest, adds)
 
 
-def begin(ctx: Context, task: Task, exchange: Exchange, *, num_envs: int, env_workers: int) -> None:
+def begin(ctx: Context, task: Task, policy: Policy, experience: Any, exchange: Exchange, *, envs: Envs) -> None:
     """The start of `act_and_learn`: parameters, and what is played first."""
-    env = task.env.make(num_envs, workers=env_workers)
-    member = Member(ctx, task, env, exchange)
-    slot = member.slot()
-    member.unroll(slot)
+    env = task.env.make(envs.count, workers=envs.workers)
+    member = Member(ctx, task, env, policy, exchange)
+    slot = member.slot(envs.count)
+    member.unroll(slot, 0)
     model = {name: p.detach().clone() for name, p in member.learner.model.named_parameters()}
     ctx.save((model, slot.obs.clone(), slot.action.clone(), member.learner.rng.get_state()))
     member.close()

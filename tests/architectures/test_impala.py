@@ -30,7 +30,7 @@ from gossamer.envs.toy import Catch, Counter, Recall
 from gossamer.errors import UserError
 from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.launch.threads import threads
-from gossamer.loops import learn, load
+from gossamer.loops import Envs, learn, load, role
 from gossamer.losses import Loss
 from gossamer.options import options
 from gossamer.runtime import Answer
@@ -532,7 +532,7 @@ def test_each_actor_gets_a_core_and_enough_environments(monkeypatch: pytest.Monk
         monkeypatch.setattr(sys.modules["gossamer.experience.options"], "cores", lambda cores=cores: cores)
         wired = program(configure("impala", env="catch", num_envs=envs, threads=1))
         (acting,) = [worker for worker in wired.workers if worker.name == "act"]
-        assert (acting.copies, acting.kwargs["num_envs"]) == (actors, envs // actors)
+        assert (acting.copies, role(acting).envs) == (actors, Envs(envs // actors))
 
 
 def test_the_asynchronous_algorithm_of_each_architecture_is_the_default() -> None:

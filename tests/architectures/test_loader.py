@@ -17,7 +17,7 @@ import gossamer
 from gossamer.algorithms import AsyncPPO, VTrace
 from gossamer.architectures import impala
 from gossamer.data import Trajectory
-from gossamer.experience import Replay
+from gossamer.experience import Replay, Replaying
 from gossamer.launch.simulation import Network, Simulation
 from gossamer.launch.threads import threads
 from gossamer.learner import NonFinite
@@ -140,7 +140,7 @@ def test_each_learner_has_a_loader_and_the_learner_s_host_has_both() -> None:
         ("load[0]", "learner", False),
         ("load[1]", "learner", False),
     ]
-    assert [worker.kwargs["replay_share"] for worker in loaders] == [0.5, 0.5]
+    assert [worker.args[-1] for worker in loaders] == [Replaying(0.5, MIXED["replay_size"])] * 2
     for rank in range(2):
         shared = reached(wired, f"load[{rank}]") & reached(wired, f"learn[{rank}]")
         assert shared == {f"TrajectoryQueue[{rank}]", f"NextBatch[{rank}]"}

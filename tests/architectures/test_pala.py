@@ -18,10 +18,12 @@ from gossamer.exchange.gossip.formats import Format
 from gossamer.exchange.gossip.mixing import PushSum
 from gossamer.exchange.gossip.records import Traffic
 from gossamer.exchange.proxy.workers import carry, watch
+from gossamer.experience import Direct
 from gossamer.launch.simulation import Faults, Simulation
 from gossamer.launch.simulation import Network as Lines
 from gossamer.launch.threads import threads
-from gossamer.loops import act_and_learn
+from gossamer.loops import Envs, act_and_learn
+from gossamer.policy import Replica
 from gossamer.program import Program
 from gossamer.runtime import Context, Silent
 from gossamer.task import Report
@@ -72,7 +74,8 @@ def test_hosts_with_other_models_fail_at_once(launch: Any, mode: dict[str, Any])
             proxies.append(program.service(Proxy)(host=h, hosts=2, learners=1, token=bytes(16), newest=False))
     for h in range(2):
         with program.host(f"host{h}"):
-            program.worker(act_and_learn)(tasks[h], Gossip(proxies[h], period=0, **mode), num_envs=1, env_workers=1)
+            exchange = Gossip(proxies[h], period=0, **mode)
+            program.worker(act_and_learn)(tasks[h], Replica(), Direct(), exchange, envs=Envs(1, 1))
             program.worker(carry)(proxies[h], proxies)
             program.worker(watch)(proxies[h])
     with pytest.raises(LayoutMismatch, match="differs from that of host"):

@@ -38,6 +38,7 @@ from gossamer.envs.last import LastActionReward
 from gossamer.envs.options import AleOptions
 from gossamer.envs.toy import Catch
 from gossamer.errors import UserError
+from gossamer.loops import Envs, role
 from gossamer.optim import RMSProp, RMSPropTF
 from gossamer.processes import cores
 from gossamer.program import Program
@@ -322,8 +323,8 @@ def test_learners_in_float32_keep_a_core_each(
 ) -> None:
     monkeypatch.setattr("gossamer.envs.atari.cores", lambda: 8)
     made = program(configure("impala", **{"env": "pong", "actors": 1, "device": "cpu", **options}))
-    acting = [worker for worker in made.workers if "num_envs" in worker.kwargs]
-    assert {worker.kwargs["env_workers"] for worker in acting} == {workers}
+    acting = [envs for worker in made.workers if (envs := role(worker).envs) is not None]
+    assert {envs.workers for envs in acting} == {workers}
 
 
 def test_continuous_actions_are_learned_with_ppo_unless_the_architecture_has_an_algorithm_of_its_own() -> None:
@@ -533,7 +534,7 @@ def test_hosts_need_a_gpu_for_auto_where_this_machine_has_one(monkeypatch: pytes
 
 def test_settings_become_the_architecture_s_program(monkeypatch: pytest.MonkeyPatch) -> None:
     made = program(settings(num_envs=6, env_workers=3, device="cpu"))
-    assert made.workers[0].kwargs == {"num_envs": 6, "env_workers": 3}
+    assert made.workers[0].kwargs == {"envs": Envs(6, 3)}
     assert made.hosts["machine"].gpus == 0
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     assert program(settings(device="cuda:0")).hosts["machine"].gpus == 1

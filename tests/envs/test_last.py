@@ -21,10 +21,8 @@ from gossamer.envs.last import LastActionReward, LastVector, as_numbers
 from gossamer.envs.local import Local
 from gossamer.envs.single import Source
 from gossamer.envs.toy import Catch, Counter, Identity
-from gossamer.exchange import AloneLink
-from gossamer.learner import build
 from gossamer.observations import Part
-from gossamer.policy import Replica
+from gossamer.policy import NetworkPolicy, build
 from gossamer.spaces import Box, MultiBinary, MultiDiscrete, Space
 from gossamer.spaces import Discrete as Choice
 
@@ -129,7 +127,7 @@ def test_trajectories_are_aligned_within_and_across_rollouts() -> None:
     factory = LastActionReward(Counter(5, truncate=True))
     env = factory.make(3)
     task = a_task(factory)
-    policy = Replica(build(task, env.spec), task.algorithm, AloneLink(), task.generator("act"))
+    policy = NetworkPolicy(build(task, env.spec), task.algorithm, task.generator("act"))
     actor = Actor(env, policy, gamma=1.0, seed=0, clock=Clock())
     layout, before = env.spec.layout, None
     assert layout is not None

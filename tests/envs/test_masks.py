@@ -22,8 +22,8 @@ from gossamer.envs.local import Local
 from gossamer.envs.masks import Mask
 from gossamer.envs.single import Source
 from gossamer.errors import EnvironmentFailed
-from gossamer.learner import build
 from gossamer.observations import MASK, Part
+from gossamer.policy import build
 from gossamer.random_play import play, random_actions
 
 BYTES, FLOATS = np.dtype(np.uint8), np.dtype(np.float32)

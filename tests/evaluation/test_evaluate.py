@@ -21,7 +21,7 @@ from gossamer.envs.toy import Catch
 from gossamer.errors import UserError
 from gossamer.evaluation import evaluate, games, video
 from gossamer.evaluation.evaluate import Evaluation, load_policy, under
-from gossamer.policy import Replica
+from gossamer.policy import NetworkPolicy
 from gossamer.storage.checkpoint import Store
 
 KEYS = {"mean_return", "std_return", "episodes", "protocol", "returns", "steps", "checkpoint", "greedy", "member"}
@@ -107,7 +107,7 @@ def test_playing_leaves_parameters_and_running_statistics_as_they_are(
     directory = trained(tmp_path / "run", **options).directory
     played: list[nn.Module] = []
 
-    def load(*given: Any, **more: Any) -> tuple[Replica, str | None]:
+    def load(*given: Any, **more: Any) -> tuple[NetworkPolicy, str | None]:
         policy, whose = load_policy(*given, **more)
         played.append(policy.model)
         return policy, whose

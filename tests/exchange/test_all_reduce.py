@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 import torch
 from some_parts import Watcher, a_task, a_trajectory, differences
+from torch import Tensor
 
 from gossamer.algorithms import A2C, PPO
 from gossamer.data import Trajectory
 from gossamer.envs.toy import Catch
 from gossamer.exchange import AllReduce, Alone, AloneLink, Gradients
-from gossamer.exchange.all_reduce import Gradient
+from gossamer.exchange.all_reduce import Contribution
 from gossamer.launch.simulation import Simulation
 from gossamer.launch.threads import threads
 from gossamer.learner import Learner
@@ -22,7 +23,7 @@ from gossamer.task import Task
 
 SPEC = Catch().make(1).spec
 LEARNERS = 3
-GIVEN = Gradient(torch.zeros(2), 0.1)
+GIVEN = Contribution(torch.zeros(2), 0.1)
 launchers = pytest.mark.parametrize(
     "launch", [threads, *map(Simulation, range(5))], ids=["threads", *(f"simulation {seed}" for seed in range(5))]
 )
@@ -45,12 +46,13 @@ def batches(count: int) -> list[Trajectory]:
 def learn(ctx: Context, tasks: tuple[Task, ...], exchange: AllReduce, counts: tuple[int, ...]) -> None:
     """Learn from this learner's columns of so many batches, at a position of its own."""
     learner = Learner(tasks[ctx.rank], SPEC)
-    link = exchange.join(ctx, learner)  # type: ignore[arg-type]
+    told = list[tuple[int, Tensor]]()  # version and parameters at each call of `on_step`
+    link = exchange.join(ctx, learner, None, lambda: told.append((link.refresh(), learner.flat.vector.clone())))
     for seed, batch in enumerate(batches(counts[ctx.rank])):
         learner.update(batch.columns(2 * ctx.rank, 2 * ctx.rank + 2), link, 30 * seed + 10 * ctx.rank)
     learner.finish(link)
     link.leave()
-    ctx.save({"model": learner.model.state_dict(), "updates": link.refresh(learner.model)})
+    ctx.save({"model": learner.model.state_dict(), "updates": link.refresh(), "told": told})
 
 
 def apart(launch: Any, task: Task | tuple[Task, ...], counts: tuple[int, ...]) -> list[dict[str, Any]]:
@@ -84,6 +86,15 @@ def test_a_learner_without_batches_takes_the_steps_of_the_others(launch: Any, no
     for other in others:
         assert other["updates"] == 6
         assert differences(first["model"], other["model"]) == []
+    for found in (first, *others):  # those after the last batch, too
+        assert_told_of_each_step(found, 6, first)
+
+
+def assert_told_of_each_step(found: dict[str, Any], steps: int, first: dict[str, Any]) -> None:
+    """Once each, in order, when its parameters were there: the same ones at all learners."""
+    assert [version for version, _ in found["told"]] == list(range(1, steps + 1))
+    assert len({tuple(vector.tolist()) for _, vector in found["told"]}) == steps
+    assert differences(found["told"], first["told"]) == []
 
 
 def go_on(ctx: Context, task: Task, exchange: AllReduce, states: tuple[Any, ...]) -> None:
@@ -128,6 +139,8 @@ def test_statistics_change_between_batches_although_one_has_fewer_minibatches(la
     first, *others = apart(launch, tasks, (3, 3, 3))
     assert first["updates"] == 9
     assert first["model"]["centre.moments.rollouts"] == 3
+    for found in (first, *others):  # also of the steps that it takes before the statistics change
+        assert_told_of_each_step(found, 9, first)
     assert all(differences(first, other) == [] for other in others)
 
 

@@ -6,18 +6,33 @@ from typing import Any
 
 import pytest
 import torch
+from some_messages import Learns, Local, Vector
 from some_parts import Watcher, a_network, a_task, a_trajectory, differences
 from torch import nn
+from torch.optim import SGD
 
 from gossamer.data import Stamp
 from gossamer.envs.toy import Catch
-from gossamer.exchange import AllReduce, AloneLink, Broadcast, Gradients, Parameters
-from gossamer.exchange.all_reduce import Gradient, Start
+from gossamer.exchange import (
+    AllReduce,
+    AloneLink,
+    Broadcast,
+    Follower,
+    Gossip,
+    Gradients,
+    LocalStep,
+    Mailboxes,
+    Parameters,
+    Stepped,
+)
+from gossamer.exchange.all_reduce import Contribution, Start
+from gossamer.exchange.base import OnStep
 from gossamer.exchange.broadcast import Published
 from gossamer.exchange.broadcast.broadcast import RECOVERY
 from gossamer.exchange.flat import buffers
 from gossamer.launch.simulation import Simulation
-from gossamer.learner import Learner, build
+from gossamer.learner import Learner
+from gossamer.policy import build
 from gossamer.program import Program
 from gossamer.runtime import Context, WouldBlock
 from gossamer.spaces import Discrete
@@ -56,7 +71,7 @@ def a_pair() -> tuple[Learner, Any, nn.Module, Any]:
     learner, exchange = Learner(task, SPEC), Broadcast(Parameters())
     link = exchange.join(Place(), learner)  # type: ignore[arg-type]
     replica = build(a_task(seed=9), SPEC)  # other parameters at first
-    return learner, link, replica, exchange.follow(replica)
+    return learner, link, replica, Follower(exchange.parameters, replica)
 
 
 def same(one: nn.Module, other: nn.Module) -> bool:
@@ -67,18 +82,18 @@ def same(one: nn.Module, other: nn.Module) -> bool:
 def test_a_replica_begins_with_the_learner_s_parameters_and_follows_them() -> None:
     learner, link, replica, follower = a_pair()
     assert same(learner.model, replica)
-    assert follower.refresh(replica) == 0
+    assert follower.refresh() == 0
     for update in range(1, 4):
         learner.update(a_trajectory(SPEC, 4, 3, update), link, 0)
         assert not same(learner.model, replica)  # until it looks
-        assert follower.refresh(replica) == update
+        assert follower.refresh() == update
         assert same(learner.model, replica)
 
 
 def test_parameters_that_were_taken_do_not_change_while_the_learner_goes_on() -> None:
     learner, link, replica, follower = a_pair()
     learner.update(a_trajectory(SPEC, 4, 3, 1), link, 0)
-    follower.refresh(replica)
+    follower.refresh()
     before = {name: value.clone() for name, value in replica.state_dict().items()}
     learner.update(a_trajectory(SPEC, 4, 3, 2), link, 0)
     assert all(torch.equal(value, before[name]) for name, value in replica.state_dict().items())
@@ -87,9 +102,9 @@ def test_parameters_that_were_taken_do_not_change_while_the_learner_goes_on() ->
 def test_two_actors_share_the_memory_of_what_they_took() -> None:
     learner, link, replica, follower = a_pair()
     other = build(a_task(), SPEC)
-    beside = Broadcast(link._parameters).follow(other)
+    beside = Follower(link.publisher._parameters, other)
     learner.update(a_trajectory(SPEC, 4, 3, 1), link, 0)
-    assert follower.refresh(replica) == beside.refresh(other) == 1
+    assert follower.refresh() == beside.refresh() == 1
     assert next(replica.parameters()).data_ptr() == next(other.parameters()).data_ptr()
     assert next(replica.parameters()).data_ptr() != next(learner.model.parameters()).data_ptr()
 
@@ -103,7 +118,7 @@ def test_buffers_such_as_the_background_are_taken_once() -> None:
     learner.model = teacher
     Broadcast(parameters).join(Place(), learner)  # type: ignore[arg-type]
     replica = a_network(picture, Discrete(3), small)
-    Broadcast(parameters).follow(replica)
+    Follower(parameters, replica)
     assert same(teacher, replica)
 
 
@@ -112,11 +127,11 @@ def test_a_cached_cast_is_renewed() -> None:
     learner, exchange = Learner(task, SPEC), Broadcast(Parameters())
     link = exchange.join(Place(), learner)  # type: ignore[arg-type]
     replica = build(task, SPEC)
-    follower = exchange.follow(replica)
+    follower = Follower(exchange.parameters, replica)
     obs = a_trajectory(SPEC, 1, 3, 0).obs[0]
     answers = []
     for update in range(3):
-        follower.refresh(replica)
+        follower.refresh()
         with torch.no_grad():
             answers.append(replica(obs)[1].clone())
             torch.testing.assert_close(answers[-1], learner.model(obs)[1])
@@ -141,7 +156,7 @@ def test_a_resumed_learner_goes_on_counting() -> None:
     exchange, learner = Broadcast(Parameters()), Learner(a_task(), SPEC)
     link = exchange.join(Place(), learner, {"iteration": 7})  # type: ignore[arg-type]
     learner.update(a_trajectory(SPEC, 4, 3, 1), link, 0)
-    assert link.state_dict()["iteration"] == link.refresh(learner.model) == 8
+    assert link.state_dict()["iteration"] == link.refresh() == 8
 
 
 def trained(updates: int) -> Learner:
@@ -182,7 +197,7 @@ def test_a_restarted_learner_has_the_newest_parameters_and_the_optimizer_of_its_
         assert len(expected) > len(list(learner.model.parameters()))  # there are some
     assert differences(state["model"], expected) == []
     assert differences({**state, "model": {}}, {**saved, "model": {}}) == []  # optimizer, random stream and counters
-    assert (link.refresh(learner.model), learner.updates) == (found, 2)
+    assert (link.refresh(), learner.updates) == (found, 2)
     assert place.notes == [told]
     # What it publishes are these parameters, and an update of them changes neither the published nor the offered ones.
     published, given = parameters.first(), parameters.offered()
@@ -206,24 +221,97 @@ def test_of_two_offers_the_one_of_the_later_life_is_newer() -> None:
 def test_a_restarted_learner_waits_for_an_offer_only_if_it_recovers(recovers: bool) -> None:
     place, learner = Again(), trained(0)
     link = Broadcast(Parameters(), recovers=recovers).join(place, learner)  # type: ignore[arg-type]
-    assert link.refresh(learner.model) == 0
+    assert link.refresh() == 0
     assert len(place.notes) == recovers
     assert place.time == pytest.approx(RECOVERY * recovers, abs=0.15)  # it looks again every 0.1 s
 
 
 def test_a_step_that_is_not_finite_is_not_published() -> None:
-    learner, link, replica, follower = a_pair()
+    learner, link, _, follower = a_pair()
     batch = a_trajectory(SPEC, 4, 3, 1)
     batch.reward[0, 0] = torch.nan
     with pytest.raises(ArithmeticError, match="the reward of environment 0"):
         learner.update(batch, link, 0)
-    assert follower.refresh(replica) == 0
+    assert follower.refresh() == 0
+
+
+class Publishing:
+    """A member of two that gossip, and publish for their actors. Its parameters are one vector."""
+
+    def __init__(self, post: Mailboxes, rank: int, value: float) -> None:
+        place, self.model = Place(), Vector(torch.full((32,), value))
+        place.rank = rank
+        self.parameters, self.told = Parameters(), list[tuple[int, list[float]]]()
+        exchange: Any = Broadcast(self.parameters, Gossip(post, period=0))
+        self.link = exchange.join(place, Learns(self.model), {"iteration": 5}, lambda: self.told.append(self.published))
+
+    def step(self) -> None:
+        """Add 1 to the parameters, and exchange."""
+        self.model.value.grad = torch.full((32,), -1.0)
+        self.link.step(Local(SGD(self.model.parameters(), 1.0)))
+
+    @property
+    def published(self) -> tuple[int, list[float]]:
+        """Version and different parameters."""
+        newest = self.parameters.newer(Stamp(9, 0))
+        assert newest is not None
+        return newest.stamp.version, newest.parameters.unique().tolist()
+
+
+def test_over_gossip_the_average_is_published_with_its_version() -> None:
+    post = Mailboxes(2)
+    one, other = Publishing(post, 0, 2.0), Publishing(post, 1, 10.0)
+    assert (one.published, other.published) == ((5, [2.0]), (5, [10.0]))
+    other.step()
+    one.step()
+    # 10 + 1 is alone; 2 + 1 is averaged with it: (3 + 11) / 2. What is told of has been published.
+    assert other.told == [(6, [11.0])] == [other.published]
+    assert one.told == [(6, [7.0])] == [one.published]
+    assert one.link.refresh() == one.link.state_dict()["iteration"] == 6
+
+
+class ByTens:
+    """An inner exchange whose versions are ten apart."""
+
+    version = 0
+
+    def join(self, ctx: Any, learner: Any, state: Any, on_step: OnStep) -> Any:
+        self.on_step = on_step
+        return self
+
+    def step(self, local: LocalStep) -> Stepped:
+        local.apply()
+        self.version += 10
+        self.on_step()
+        return Stepped(torch.zeros(()), True)
+
+    def finish(self, local: LocalStep) -> None:
+        self.step(local)
+
+    def refresh(self) -> int:
+        return self.version
+
+
+def test_the_version_that_is_published_is_that_of_the_inner_exchange() -> None:
+    parameters, model, told = Parameters(), Vector(torch.zeros(4)), list[int]()
+    exchange: Any = Broadcast(parameters, ByTens())  # type: ignore[arg-type]
+
+    def stepped() -> None:
+        newest = parameters.newer(Stamp(0, told[-1] if told else 0))
+        assert newest is not None
+        told.append(newest.stamp.version)
+
+    link, local = exchange.join(Place(), Learns(model), None, stepped), Local(SGD(model.parameters(), 1.0))
+    link.step(local)
+    link.step(local)
+    link.finish(local)  # a step that is taken for others
+    assert told == [10, 20, 30]
 
 
 def leads(ctx: Context, gradients: Gradients) -> None:
     """A learner that takes two steps and ends."""
     vector = torch.ones_like(Learner(a_task(), SPEC).flat.vector)
-    for number, given in enumerate([Start(vector, 0), Gradient(vector, 0.1), Gradient(vector, 0.1), None]):
+    for number, given in enumerate([Start(vector, 0), Contribution(vector, 0.1), Contribution(vector, 0.1), None]):
         gradients.exchange(1, number, given)
 
 
@@ -233,9 +321,9 @@ def follows(ctx: Context, gradients: Gradients, parameters: Parameters) -> None:
     link = Broadcast(parameters, AllReduce(gradients)).join(ctx, learner)
     learner.update(a_trajectory(SPEC, 4, 3, 1), AloneLink(), 0)  # its network has gradients
     replica = build(a_task(seed=9), SPEC)
-    follower = Broadcast(parameters).follow(replica)
+    follower = Follower(parameters, replica)
     learner.finish(link)
-    assert follower.refresh(replica) == link.refresh(learner.model) == 2
+    assert follower.refresh() == link.refresh() == 2
     assert same(learner.model, replica)
     ctx.save("done")
 

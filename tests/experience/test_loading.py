@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gossamer.actor import Clock
-from gossamer.data import Batch, Packed, Trajectory
+from gossamer.data import Batch, NoBatch, Packed, Trajectory, Updated
 from gossamer.experience import Assembler, Batching, NextBatch, QueueReader, QueueWriter, Replay, Slots, TrajectoryQueue
 from gossamer.experience.base import untimed
 from gossamer.launch.simulation import Simulation
@@ -45,7 +45,7 @@ class Ends:
 
     def batch(self) -> Batch:
         batch = self.reader.batch()
-        assert batch is not None
+        assert isinstance(batch, Batch)
         return batch
 
 
@@ -71,7 +71,7 @@ def test_a_batch_that_is_assembled_ahead_is_in_flight() -> None:
     ends.load()  # the other batch, while the learner trains on this one
     with pytest.raises(WouldBlock):
         ends.queue.lease(0, 0)
-    ends.reader.trained(first)
+    ends.reader.trained(first, Updated({}))
     assert ends.queue.lease(0, 0).slot == 2
     with pytest.raises(WouldBlock):
         ends.queue.lease(1, 0)
@@ -88,7 +88,7 @@ def test_with_reuse_the_loader_does_not_keep_the_last_credit(reuse: int) -> None
         for _ in range(min(number + 1, reuse)):
             batch = ends.batch()
             used.append((batch.key, batch.fresh))
-            ends.reader.trained(batch)
+            ends.reader.trained(batch, Updated({}))
     passes = [range(max(0, number - reuse + 1), number + 1) for number in range(5)]
     assert used == [(key, 3 * (key == number)) for number, each in enumerate(passes) for key in each]
 
@@ -101,7 +101,7 @@ def test_waiting_batches_are_counted_when_the_learner_takes_one() -> None:
     ends.fill(2)
     first = ends.batch()
     assert first.waiting == 2
-    ends.reader.trained(first)
+    ends.reader.trained(first, Updated({}))
     ends.load()
     assert ends.batch().waiting == 2  # the first one once more
     assert ends.batch().waiting == 1
@@ -117,8 +117,8 @@ def test_after_the_last_batch_the_loader_waits_until_the_learner_has_ended() -> 
     next(steps)
     last = ends.batch()
     assert last.data.reward.tolist() == [[7.0]] * 3  # an incomplete batch
-    ends.reader.trained(last)
-    assert ends.reader.batch() is None
+    ends.reader.trained(last, Updated({}))
+    assert ends.reader.batch() is NoBatch.END
     next(steps)
     ends.reader.close()
     with pytest.raises(StopIteration):
@@ -149,7 +149,7 @@ def test_rollouts_of_other_hosts_are_unpacked_and_old_ones_added_by_the_loader()
         batch = ends.batch()
         assert (batch.fresh, batch.position) == (3, number)
         assert batch.data.reward.tolist() == [[number + 1.0, 1.0][: number + 1]] * 3
-        ends.reader.trained(batch)
+        ends.reader.trained(batch, Updated({}))
 
 
 def test_the_time_of_loading_is_the_loader_s_and_that_of_waiting_each_one_s_own() -> None:
@@ -191,10 +191,10 @@ def load(ctx: Context, queue: TrajectoryQueue, next_batch: NextBatch) -> None:
 
 def learn(ctx: Context, queue: TrajectoryQueue, next_batch: NextBatch, depth: int) -> None:
     reader = QueueReader(queue, memory(depth=depth), version=lambda: 0, next_batch=next_batch)
-    while (batch := reader.batch()) is not None:
+    while isinstance(batch := reader.batch(), Batch):
         ctx.sleep(1.0)
         assert set(batch.data.reward.flatten().tolist()) == {batch.position}
-        reader.trained(batch)
+        reader.trained(batch, Updated({}))
     reader.close()
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from gossamer.actor import Clock
-from gossamer.data import Final, Packed, Stamp, Trajectory
+from gossamer.data import Batch, Final, NoBatch, Packed, Stamp, Trajectory, Updated
 from gossamer.experience import Batching, QueueReader, QueueWriter, Replay, Slots, TrajectoryQueue
 from gossamer.experience.base import untimed
 from gossamer.experience.queue import PATIENCE
@@ -137,7 +137,7 @@ def test_a_batch_is_what_was_filled_without_a_copy() -> None:
     for number in (1.0, 2.0):
         fill(writer, number, position=int(number))
     batch = reader.batch()
-    assert batch is not None
+    assert isinstance(batch, Batch)
     assert batch.data.reward.tolist() == [[1.0, 2.0]] * 3
     assert (batch.fresh, batch.position) == (6, 1)
     queue.memory().slot(0).reward.fill_(9.0)
@@ -150,10 +150,10 @@ def test_an_incomplete_batch_has_the_slots_that_are_full() -> None:
     fill(writer, 2.0)
     writer.close()
     batch = reader.batch()
-    assert batch is not None
+    assert isinstance(batch, Batch)
     assert batch.data.reward.tolist() == [[1.0, 2.0]] * 3
-    reader.trained(batch)
-    assert reader.batch() is None
+    reader.trained(batch, Updated({}))
+    assert reader.batch() is NoBatch.END
 
 
 def test_two_calls_of_one_actor_that_both_wait_get_the_same_slot() -> None:
@@ -206,10 +206,10 @@ def test_each_batch_is_used_so_many_times_in_turn_with_newer_ones() -> None:
         fill(writer, float(number))
         for _ in range(1 if number == 0 else 2):
             batch = reader.batch()
-            assert batch is not None
+            assert isinstance(batch, Batch)
             used.append(batch.key)
             fresh.append(batch.fresh)
-            reader.trained(batch)
+            reader.trained(batch, Updated({}))
     assert used == [0, 0, 1, 1, 2, 2, 3]
     assert fresh == [3, 0, 3, 0, 3, 0, 3]
     assert queue._released == 3  # the last one is used once more
@@ -242,7 +242,7 @@ def test_replay_adds_its_share_of_old_trajectories_and_forgets_the_oldest() -> N
 @pytest.mark.parametrize("width", [1, 2, 3, 5])
 def test_over_many_batches_the_share_of_old_trajectories_is_exact(width: int, share: float) -> None:
     replay, slots = Replay(share, 8, torch.Generator().manual_seed(0)), memory(width=width, slots=1, depth=1)
-    widths = [len(replay.mixed(slots.batch(0, (0,))).version) for _ in range(101)]
+    widths = [replay.mixed(slots.batch(0, (0,))).num_envs for _ in range(101)]
     old = sum(widths) - 101 * width
     wanted = 100 * width * share / (1 - share)  # the first batch has none: nothing is kept yet
     assert wanted - 1 < old <= wanted + 1e-6
@@ -253,7 +253,7 @@ def test_waiting_for_a_batch_and_loading_it_are_timed_apart() -> None:
     clock = Clock()
     writer, reader, _ = ends(slots=1, depth=1, clock=clock, replay=Replay(0.5, 4, torch.Generator().manual_seed(0)))
     fill(writer, 1.0)
-    assert reader.batch() is not None
+    assert isinstance(reader.batch(), Batch)
     assert clock.take().keys() == {"learner_waits", "load"}
 
 
@@ -263,10 +263,10 @@ def test_replayed_trajectories_are_copies_that_later_rollouts_do_not_change() ->
     for number in range(1, 4):
         fill(writer, float(number))
         batch = reader.batch()
-        assert batch is not None
+        assert isinstance(batch, Batch)
         assert (batch.fresh, batch.data.reward.shape[1]) == (3, 1 if number == 1 else 4)
         seen.append(set(batch.data.reward[0].tolist()))
-        reader.trained(batch)
+        reader.trained(batch, Updated({}))
     assert seen[0] == {1.0}
     assert seen[1] == {1.0, 2.0}
     assert {3.0} < seen[2] <= {1.0, 2.0, 3.0}
@@ -277,11 +277,11 @@ def test_replayed_trajectories_have_their_own_state_version_and_final_observatio
     for number in (1, 2, 3):
         fresh = Trajectory.empty(2, 2, (4, 8, 8), torch.uint8, state={"hidden": torch.zeros(2, 5)})
         for b in range(2):
-            fresh.obs[:, b], fresh.state["hidden"][b], fresh.version[b] = number, number, number
+            fresh.obs[:, b], fresh.state["hidden"][b], fresh.version[:, b] = number, number, number
             fresh.finals.append(Final(number, b, torch.full((4, 8, 8), number), {"hidden": torch.ones(5)}, 0.5))
         batch = replay.mixed(fresh)
     assert [final.b for final in batch.finals] == [0, 1, 2, 3]
-    assert [final.t for final in batch.finals] == batch.version.tolist() == [3, 3, 2, 2]
+    assert [final.t for final in batch.finals] == batch.version[1].tolist() == [3, 3, 2, 2]
     assert batch.obs[0, :, 0, 0, 0].tolist() == batch.state["hidden"][:, 0].tolist() == [3, 3, 2, 2]
     assert batch.obs.stride()[2] == 1  # channels last
 

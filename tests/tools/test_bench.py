@@ -79,7 +79,7 @@ def test_the_parts_are_measured_with_the_program_s_workers(options: dict[str, An
     assert (acting.copies, acting.kwargs["which"]) == (crew.actors, ("env", "inference"))
     assert acting.kwargs["sharing"] == crew.actors
     assert (learning.copies, learning.kwargs["which"]) == (crew.learners, ("update",))
-    assert learning.kwargs["num_envs"] == crew.columns
+    assert learning.kwargs["envs"].count == crew.columns
     config = configure("gala", env="catch")
     (together,) = (each.workers[0] for each in programs(config, Crew.of(config), 0.1))
     assert (together.kwargs["which"], together.kwargs["sharing"]) == (("env", "update", "inference"), 1)

@@ -60,7 +60,7 @@ def test_parts_name_workers_hosts_and_what_they_are_wired_with() -> None:
     wired = program(configure("paac", env="catch", num_envs=7, env_workers=2, device="cpu"))
     assert parts(wired) == [
         "host machine: 2 cores, 0 GPUs",
-        "worker act_and_learn x1 on machine: Task, Alone, num_envs=7, env_workers=2",
+        "worker act_and_learn x1 on machine: Task, Replica, Direct, Alone, envs=7 / 2 workers",
     ]
 
 

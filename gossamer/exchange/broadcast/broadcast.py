@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 
 from gossamer.data import Stamp, Tree, Version
-from gossamer.exchange.base import Alone, Exchange, Learning, Link, LocalStep, Stepped
+from gossamer.exchange.base import Alone, Exchange, Learning, Link, LocalStep, OnStep, Stepped, unheard
 from gossamer.exchange.broadcast.parameters import Parameters, Published
 from gossamer.exchange.flat import Flat, buffers
 from gossamer.exchange.gossip.records import Record
@@ -22,8 +22,8 @@ OTHERS = 3.0  # and then for others, whose copies may be newer: heartbeats are a
 
 @dataclass(frozen=True)
 class Broadcast:
-    """Configuration of broadcast. The learner publishes after each optimiser step; `inner` performs the step, and may
-    average gradients with other learners first."""
+    """Configuration of broadcast. The learner publishes after each step, and actors follow (`Follower`). `inner`
+    performs the step, and may average gradients with other learners first."""
 
     parameters: Parameters
     inner: Exchange = field(default_factory=Alone)
@@ -39,19 +39,17 @@ class Broadcast:
         """See `Exchange`."""
         self.inner.begin(ctx)
 
-    def join(self, ctx: Context, learner: Learning, state: Tree | None = None) -> Link:
+    def join(self, ctx: Context, learner: Learning, state: Tree | None = None, on_step: OnStep = unheard) -> Link:
         """Join as the learner. After a restart it continues from the newest parameters that an actor's host has."""
         state = state or {}
         version = int(state.get("iteration", 0))
         if ctx.restarts and self.recovers:
             seconds = RECOVERY if self.elsewhere else 0.0
             version = _recovered(ctx, self.parameters, learner, version, seconds)
-        inner = self.inner.join(ctx, learner, {**state.get("inner", {}), "iteration": version})
-        return BroadcastLink(self.parameters, learner, inner, ctx.restarts)
-
-    def follow(self, model: nn.Module) -> Follower:
-        """Connect the replica of an actor. Waits for the learner's first parameters."""
-        return Follower(self.parameters, model)
+        publisher = Publisher(self.parameters, learner, ctx.restarts, on_step)
+        inner = self.inner.join(ctx, learner, {**state.get("inner", {}), "iteration": version}, publisher.stepped)
+        publisher.begin(inner)
+        return BroadcastLink(publisher, inner)
 
 
 def _recovered(ctx: Context, parameters: Parameters, learner: Learning, version: Version, seconds: float) -> Version:
@@ -78,50 +76,34 @@ def copy_buffers(given: Mapping[str, Tensor], model: nn.Module) -> None:
         buffer.copy_(given[name])
 
 
-class BroadcastLink:
-    """The learner's end, see `Broadcast`."""
+class Publisher:
+    """Publishes a learner's parameters, with the version that its exchange gives them."""
 
-    def __init__(self, parameters: Parameters, learner: Learning, inner: Link, life: int) -> None:
-        """`life`: restarts of the learner's host."""
-        self._parameters, self._inner, self._flat, self._model = parameters, inner, learner.flat, learner.model
-        self._life = life
+    def __init__(self, parameters: Parameters, learner: Learning, life: int, on_step: OnStep) -> None:
+        """`life`: restarts of the learner's host; `on_step`: called after each step, when it has been published."""
+        self._parameters, self._flat, self._model, self._life = parameters, learner.flat, learner.model, life
+        self._on_step = on_step
+        self._version: Callable[[], Version] = int  # 0 until `begin`
         self._buffers, self._copied = dict[str, Tensor](), list[tuple[int, int]]()
-        self._publish(self.version)
 
-    @property
-    def version(self) -> Version:
-        """Of the learner's parameters."""
-        return self._inner.refresh(self._model)
+    def begin(self, link: Link) -> None:
+        """Publish the first parameters. `link` gives their version, and that of all later ones."""
+        self._version = link.refresh
+        self._publish()
 
-    def step(self, local: LocalStep) -> Stepped:
-        return self._inner.step(lambda: self._published(local()))
+    def stepped(self) -> None:
+        """Publish after a step, also after one that others take: their actors may wait for it."""
+        self._publish()
+        self._on_step()
 
-    def finish(self, local: LocalStep) -> None:
-        self._inner.finish(lambda: self._published(local()))
-
-    def refresh(self, model: nn.Module) -> Version:
-        return self.version
-
-    def take(self) -> tuple[Record, ...]:
-        return self._inner.take()
-
-    def leave(self) -> None:
+    def close(self) -> None:
+        """The learner ends."""
         self._parameters.close()
-        self._inner.leave()
 
-    def state_dict(self) -> Tree:
-        return {"iteration": self.version, "inner": self._inner.state_dict()}
-
-    def _published(self, stepped: Stepped) -> Stepped:
-        """Publish the parameters after a local step, also after one that others take: their actors may wait for it."""
-        if stepped.finite:
-            self._publish(self.version + 1)  # the inner exchange counts the step after it
-        return stepped
-
-    def _publish(self, version: Version) -> None:
+    def _publish(self) -> None:
         vector = self._flat.vector.detach().to("cpu", copy=True)
         self._copy_buffers()
-        self._parameters.publish(Published(Stamp(self._life, version), vector, self._buffers))
+        self._parameters.publish(Published(Stamp(self._life, self._version()), vector, self._buffers))
 
     def _copy_buffers(self) -> None:
         """Copy the network's buffers, if they have changed: running averages do, the background does not."""
@@ -132,12 +114,39 @@ class BroadcastLink:
             self._buffers = {name: buffer.detach().to("cpu", copy=True) for name, buffer in found.items()}
 
 
+@dataclass(frozen=True)
+class BroadcastLink:
+    """The learner's end, see `Broadcast`."""
+
+    publisher: Publisher
+    inner: Link
+
+    def step(self, local: LocalStep) -> Stepped:
+        return self.inner.step(local)
+
+    def finish(self, local: LocalStep) -> None:
+        self.inner.finish(local)
+
+    def refresh(self) -> Version:
+        return self.inner.refresh()
+
+    def take(self) -> tuple[Record, ...]:
+        return self.inner.take()
+
+    def leave(self) -> None:
+        self.publisher.close()
+        self.inner.leave()
+
+    def state_dict(self) -> Tree:
+        return {"iteration": self.refresh(), "inner": self.inner.state_dict()}
+
+
 class Follower:
     """An actor's end: keeps a replica at the newest parameters and buffers."""
 
     def __init__(self, parameters: Parameters, model: nn.Module) -> None:
-        """Raises `Stopped` if the learner has ended before there were any."""
-        self._parameters, self._flat, self._model = parameters, Flat(model), model
+        """Waits for the learner's first parameters. Raises `Stopped` if it has ended before there were any."""
+        self._parameters, self._flat, self.model = parameters, Flat(model), model
         self._buffers: Mapping[str, Tensor] = {}  # that the replica has
         first = parameters.first()
         if first is None:
@@ -150,7 +159,7 @@ class Follower:
         """Of the replica's parameters."""
         return self._stamp.version
 
-    def refresh(self, model: nn.Module) -> Version:
+    def refresh(self) -> Version:
         """Take the newest parameters, on the CPU without a copy, and return their version."""
         newer = self._parameters.newer(self._stamp)
         if newer is not None:
@@ -164,6 +173,6 @@ class Follower:
     def _show(self, published: Published) -> Stamp:
         if published.buffers is not self._buffers:
             self._buffers = published.buffers
-            copy_buffers(published.buffers, self._model)
+            copy_buffers(published.buffers, self.model)
         self._flat.swap(published.parameters.to(self._flat.vector.device))
         return published.stamp

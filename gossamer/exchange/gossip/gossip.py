@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from gossamer.data import Tree, Version
-from gossamer.exchange.base import Alone, Exchange, Learning, Link, LocalStep, Stepped
+from gossamer.exchange.base import Alone, Exchange, Learning, Link, LocalStep, OnStep, Stepped, unheard
 from gossamer.exchange.gossip.formats import rounded
 from gossamer.exchange.gossip.graphs import RING, Graph, Members
 from gossamer.exchange.gossip.mailboxes import Post
@@ -72,18 +72,21 @@ class Gossip:
         self.post.expect(ctx.rank)
         self.inner.begin(ctx)
 
-    def join(self, ctx: Context, learner: Learning, state: Tree | None = None) -> Link:
+    def join(self, ctx: Context, learner: Learning, state: Tree | None = None, on_step: OnStep = unheard) -> Link:
         """Join the exchange. A restarted member resumes from the average of its neighbours' parameters."""
         state = state or {}
-        return GossipLink(self, ctx, learner, self.inner.join(ctx, learner, state.get("inner")), state)
+        return GossipLink(self, ctx, learner, self.inner.join(ctx, learner, state.get("inner")), state, on_step)
 
 
 class GossipLink:
     """One member's link, see `Gossip`."""
 
-    def __init__(self, gossip: Gossip, ctx: Context, learner: Learning, inner: Link, state: Tree) -> None:
+    def __init__(
+        self, gossip: Gossip, ctx: Context, learner: Learning, inner: Link, state: Tree, on_step: OnStep
+    ) -> None:
         self._gossip, self.graph, self.mixing, self.post = gossip, gossip.graph, gossip.mixing, gossip.post
         self.interval, self.rank, self.inner, self._flat = gossip.interval, ctx.rank, inner, learner.flat
+        self._on_step = on_step
         self.iteration: Version = int(state.get("iteration", 0))
         self.weight = float(state.get("weight", 1.0))  # push-sum weight
         self._before: Tensor | None = None  # [P] parameters before the local step, if they are needed after it
@@ -104,7 +107,7 @@ class GossipLink:
         self.post.leave(self.rank)
         self.inner.leave()
 
-    def refresh(self, model: nn.Module) -> Version:
+    def refresh(self) -> Version:
         return self.iteration
 
     def step(self, local: LocalStep) -> Stepped:
@@ -125,6 +128,7 @@ class GossipLink:
         else:
             self._tracker.mixed(self.iteration, (), (), 0.0)
         self._save_before()
+        self._on_step()
         return stepped
 
     def finish(self, local: LocalStep) -> None:

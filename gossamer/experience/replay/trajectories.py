@@ -24,7 +24,7 @@ class Replay:
 
     def mixed(self, fresh: Trajectory) -> Trajectory:
         """Return a batch of fresh and old trajectories, and keep copies of the fresh ones."""
-        self._owed += len(fresh.version) * self._share / (1 - self._share) if self._kept else 0.0
+        self._owed += fresh.num_envs * self._share / (1 - self._share) if self._kept else 0.0
         wanted = int(self._owed + 1e-9)  # nine ninths are one
         self._owed -= wanted
         chosen = torch.randint(len(self._kept) or 1, (wanted,), generator=self._rng).tolist()
@@ -36,7 +36,7 @@ class Replay:
         """Copy trajectories into the ring, in place of the oldest ones."""
         if self._memory is None:
             self._memory = fresh.new_empty(self._capacity)
-        for b in range(len(fresh.version)):
+        for b in range(fresh.num_envs):
             if len(self._kept) < self._capacity:
                 self._kept.append(self._memory.column(self._next))
             self._kept[self._next].copy_(fresh.column(b))

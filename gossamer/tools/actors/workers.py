@@ -8,20 +8,20 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from torch.optim import SGD
 
-from gossamer.data import Batch, Trajectory
-from gossamer.exchange import Broadcast, Exchange
-from gossamer.exchange.base import Link
-from gossamer.experience import Batching, QueueReader, QueueWriter, RemoteWriter, Slots, TrajectoryQueue
+from gossamer.data import Batch, Trajectory, Updated, Version
+from gossamer.exchange import Exchange, Follower, Link
+from gossamer.experience import ActorExperience, LearnerQueue, Timer
+from gossamer.experience.base import untimed
+from gossamer.loops import Envs
+from gossamer.policy import Replica
 from gossamer.runtime import Context, Stopped
 from gossamer.tools.actors.ledger import Acted, Learned, Span
-from gossamer.tools.stand_in import Point, StandIn, descend
+from gossamer.tools.stand_in import Point, StandIn
 
 
 @dataclass(frozen=True)
@@ -61,29 +61,35 @@ class Stopwatch:
         return spans
 
 
-def act(
-    ctx: Context,
-    task: Workload,
-    queue: TrajectoryQueue,
-    exchange: Broadcast,
-    *,
-    num_envs: int,
-    env_workers: int = 0,
-    remote: bool = False,
-) -> None:
+@dataclass(frozen=True)
+class Worker:
+    """What an end of the queue needs of a worker; see `Participant`. All environments of an actor are one column."""
+
+    task: Any
+    clock: Timer
+    num_envs: int  # of an actor
+    link: Link | None = None  # of a learner
+    spec: Any = None
+
+    def slot(self, num_envs: int) -> Trajectory:
+        """The memory of the rollouts of so many environments: a position is the action of one step."""
+        return Trajectory.empty(1, num_envs // self.num_envs, (1,), torch.uint8)
+
+    def version(self) -> Version:
+        """Of the learner's parameters."""
+        return self.link.refresh() if self.link else 0
+
+
+def act(ctx: Context, task: Workload, policy: Replica, experience: ActorExperience, *, envs: Envs) -> None:
     """Replaces the loop `act`: a rollout is its position in the run's budget, and the version that acted."""
     rng, watch = np.random.default_rng([task.seed, ctx.rank, ctx.restarts]), Stopwatch(ctx.now)
-    model = Point()
-    source, who = exchange.follow(model), (ctx.rank, ctx.restarts)
+    assert policy.parameters is not None, "actors follow a learner"
+    source = Follower(policy.parameters, Point())
     try:
-        with closing(
-            RemoteWriter(ctx, queue, rollouts(1), exchange.parameters.at_least, watch)
-            if remote
-            else QueueWriter(queue, *who, watch)
-        ) as experience:
-            while (position := ctx.claim(task.rollout_length * num_envs)) is not None:
-                with experience.slot(position) as slot:
-                    slot.version.fill_(source.refresh(model))
+        with closing(experience.join(ctx, Worker(task, watch, envs.count))) as writer:
+            while (position := ctx.claim(task.rollout_length * envs.count)) is not None:
+                with writer.slot(position) as slot:
+                    slot.version.fill_(source.refresh())
                     slot.action.fill_(position)
                     with watch("act"):
                         ctx.sleep(task.rollout_seconds(rng))
@@ -92,35 +98,22 @@ def act(
         source.leave()
 
 
-def learn(
-    ctx: Context,
-    task: Workload,
-    queue: TrajectoryQueue,
-    exchange: Exchange,
-    *,
-    batching: Batching,
-    reuse: int = 1,
-    replay_share: float = 0.0,
-    replay_size: int = 0,
-) -> None:
+def learn(ctx: Context, task: Workload, experience: LearnerQueue, exchange: Exchange) -> None:
     """Replaces the loop `learn`: a pass over a batch takes the time of a pass."""
     learner, watch = StandIn(Point()), Stopwatch(ctx.now)
     link = exchange.join(ctx, learner)
     try:
-        slots = Slots([rollouts(batching.slots) for _ in range(batching.depth)], batching.slots)
-        version = partial(link.refresh, learner.model)
-        again: dict[str, Any] = {"life": ctx.restarts, "ended": ctx.ended_before}
-        with closing(QueueReader(queue, slots, version=version, reuse=reuse, **again)) as experience:
+        with closing(experience.join(ctx, Worker(task, untimed, experience.batching.num_envs, link))) as reader:
             while ctx.claim(0) is not None:
                 with watch("learner_waits"):
-                    batch = experience.batch()
-                if batch is None:
-                    link.finish(lambda: descend(SGD(learner.model.parameters(), 0.0)))
+                    batch = reader.batch()
+                if not isinstance(batch, Batch):
+                    link.finish(learner)
                     break
                 lag = update(ctx, task, batch, learner, link, watch)
-                experience.trained(batch)
+                reader.trained(batch, Updated({}))
                 positions = tuple(batch.data.action[0].tolist()) if batch.fresh else ()
-                ctx.report(Learned(positions, len(batch.data.version), lag, batch.waiting, watch.take()))
+                ctx.report(Learned(positions, batch.data.num_envs, lag, batch.waiting, watch.take()))
     except Stopped:  # while it waited for a batch, or for other learners
         pass
     finally:
@@ -132,17 +125,11 @@ def update(
 ) -> dict[int, int]:
     """One pass over a batch, in `updates` steps. Returns the policy lag of the steps: {optimizer steps: rollouts}."""
     lag = Counter[int]()
-    opt = SGD(learner.model.parameters(), 0.0)
     for _ in range(task.updates):
-        version = link.refresh(learner.model)
-        lag.update(version - acted for acted in batch.data.version.tolist())
+        version = link.refresh()
+        lag.update(version - acted for acted in batch.data.version[0].tolist())
         with watch("update"):
             ctx.sleep(task.update_time / task.updates)
         with watch("average"):
-            link.step(lambda: descend(opt))
+            link.step(learner)
     return dict(lag)
-
-
-def rollouts(count: int) -> Trajectory:
-    """The memory of so many rollouts, each of one environment and one step: its position is its action."""
-    return Trajectory.empty(1, count, (1,), torch.uint8)

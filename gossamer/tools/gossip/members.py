@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.optim import SGD
 
 from gossamer import architectures
 from gossamer.exchange import Exchange
@@ -23,7 +22,7 @@ from gossamer.tools.gossip.ledger import Computed, Ledger, curves
 from gossamer.tools.gossip.picture import draw
 from gossamer.tools.gossip.scenario import Scenario
 from gossamer.tools.measured import in_units
-from gossamer.tools.stand_in import ELEMENTS, Point, StandIn, descend
+from gossamer.tools.stand_in import ELEMENTS, Point, StandIn
 from gossamer.tools.table import units
 
 
@@ -37,25 +36,25 @@ class Workload:
     early: dict[int, int] = field(default_factory=dict)  # rank -> iterations after which this member ends
     rate: float = 0.1
     seed: int = 0
+    algorithm: None = None  # the wiring asks whether it learns from a replay memory
 
 
-def stand_in(ctx: Context, task: Workload, exchange: Exchange, *, num_envs: int = 0, env_workers: int = 0) -> None:
+def stand_in(ctx: Context, task: Workload, policy: Any, experience: Any, exchange: Exchange, **more: Any) -> None:
     """Replaces the loop `act_and_learn`: sleep for the time of one step, then apply a gradient through the exchange."""
     rng = np.random.default_rng([task.seed, ctx.rank, ctx.restarts])
-    learner = StandIn(Point())
-    opt = SGD(learner.model.parameters(), task.rate)
+    learner = StandIn(Point(), task.rate)
     link = exchange.join(ctx, learner, ctx.restored())
     (point,) = learner.model.parameters()
     target = torch.from_numpy(rng.normal(1, 0.1, ELEMENTS).astype(np.float32))
     try:
-        while link.refresh(learner.model) < task.early.get(ctx.rank, task.iterations) and not ctx.stopped:
+        while link.refresh() < task.early.get(ctx.rank, task.iterations) and not ctx.stopped:
             start = ctx.now()
             ctx.sleep(task.step_time * max(0.1, 1 + task.jitter * rng.normal()))
             worked = ctx.now() - start
             noise = torch.from_numpy(rng.normal(0, 0.1, ELEMENTS).astype(np.float32))
             point.grad = point.detach() - target + noise
-            link.step(partial(descend, opt))
-            done = link.refresh(learner.model)
+            link.step(learner)
+            done = link.refresh()
             ctx.report((Computed(done, start, worked, ctx.now(), point.detach().clone()), *link.take()))
             ctx.save(link.state_dict())
     finally:

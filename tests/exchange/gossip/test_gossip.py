@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from some_messages import Learns, Place, Vector, a_message, local
+from some_messages import Learns, Local, Place, Vector, a_message
 from some_parts import a_task, a_trajectory
 from torch import Tensor, nn
 from torch.optim import SGD
@@ -35,7 +35,7 @@ class Counting:
 
     asked: list[str] = field(default_factory=list)
 
-    def join(self, ctx: Any, learner: Any, state: Any = None) -> Any:
+    def join(self, ctx: Any, learner: Any, state: Any = None, on_step: Any = None) -> Any:
         self.asked.append("join")
         return self
 
@@ -45,13 +45,13 @@ class Counting:
     def take(self) -> tuple[Any, ...]:
         return ("inner",)
 
-    def refresh(self, model: nn.Module) -> int:
+    def refresh(self) -> int:
         return -1
 
     def step(self, local: Any) -> Stepped:
         self.asked.append("step")
-        stepped: Stepped = local()
-        return stepped
+        local.apply()
+        return Stepped(local.gradient().norm, True)
 
     def state_dict(self) -> dict[str, Any]:
         return {"asked": len(self.asked)}
@@ -93,12 +93,17 @@ class Hand:
         start = value if isinstance(value, Tensor) else torch.full((SIZE,), float(value))
         self.model = more.pop("model", Vector)(start)
         self.learner, self.opt = Learns(self.model), SGD(self.model.parameters(), 1.0)
-        self.place = Place(rank)
-        self.gossip: Any = Gossip(post, **{"period": 0, **more}).join(self.place, self.learner)  # type: ignore[arg-type]
+        self.place, self.told = Place(rank), list[tuple[int, Tensor]]()  # of `on_step`
+        gossip: Any = Gossip(post, **{"period": 0, **more})
+        self.gossip = gossip.join(self.place, self.learner, None, self.stepped)
 
-    def step(self, displacement: float | Tensor = 0.0) -> None:
+    def step(self, displacement: float | Tensor = 0.0, *, finite: bool = True) -> Stepped:
         self.model.value.grad = -torch.as_tensor(displacement, dtype=torch.float32).expand(SIZE).clone()
-        self.gossip.step(local(self.opt))
+        stepped: Stepped = self.gossip.step(Local(self.opt, finite))
+        return stepped
+
+    def stepped(self) -> None:
+        self.told.append((self.gossip.refresh(), self.value))
 
     @property
     def value(self) -> Tensor:
@@ -124,6 +129,28 @@ def test_step_then_publish_then_mix() -> None:
     assert torch.equal(other.value, torch.full((SIZE,), 7.0))  # (11 + 3) / 2
     assert float(post.sent[-1][0].parameters.max()) == 11.0
     assert post.sent[-1][0].iteration == 2
+
+
+def test_each_step_is_told_of_once_after_its_average() -> None:
+    post = Post(2)
+    one, other = (Hand(post, rank, value, interval=2) for rank, value in enumerate((2.0, 10.0)))
+    for member in (other, one):
+        member.step(1.0)
+        member.step(1.0)
+    # The first step is without an exchange; with the second, `one` averages its 4 with the other's 12
+    found = [[(version, value.unique().tolist()) for version, value in member.told] for member in (one, other)]
+    assert found == [[(1, [3.0]), (2, [8.0])], [(1, [11.0]), (2, [12.0])]]
+
+
+def test_a_step_that_is_not_finite_is_neither_taken_nor_told_of() -> None:
+    post = Post(2)
+    one = Hand(post, 0, 2.0)
+    assert not one.step(1.0, finite=False).finite
+    assert (one.value.unique().tolist(), one.told) == ([2.0], [])
+    one.step(1.0)
+    assert [version for version, _ in one.told] == [1]
+    assert not one.step(3e38).finite  # the gradient is finite, but not the sum of the parameters after it
+    assert (len(one.told), one.gossip.refresh(), len(post.sent)) == (1, 1, 1)
 
 
 def test_between_exchanges_a_member_is_alone() -> None:
@@ -222,7 +249,7 @@ def test_what_is_kept_of_a_cut_is_never_changed(restarts: int) -> None:
 
     def step() -> None:
         model.value.grad = torch.ones(32)
-        gossip.step(local(opt))
+        gossip.step(Local(opt))
 
     steps = 0
     while not (found := cuts()):
@@ -293,8 +320,8 @@ class _Fed:
         stepped: Stepped = self.gossip.step(local)
         return stepped
 
-    def refresh(self, model: nn.Module) -> int:
-        version: int = self.gossip.refresh(model)
+    def refresh(self) -> int:
+        version: int = self.gossip.refresh()
         return version
 
 
@@ -309,7 +336,7 @@ def test_the_inner_exchange_does_the_local_step() -> None:
     one.gossip.leave()
     assert inner.asked[-1] == "leave"
     assert post.members == (1,)
-    assert one.gossip.refresh(one.model) == 2
+    assert one.gossip.refresh() == 2
 
 
 @pytest.mark.parametrize("form", ["fp32", "bf16", "int8"])
@@ -457,7 +484,7 @@ def test_a_restarted_member_goes_on_from_its_neighbours_average() -> None:
     assert place.slept == [0.1]
     opt = SGD(learner.model.parameters(), 1.0)
     learner.model.value.grad = torch.ones(32)  # type: ignore[assignment]
-    gossip.step(local(opt))
+    gossip.step(Local(opt))
     assert torch.equal(learner.model.value, torch.full((32,), 0.5))  # type: ignore[arg-type]
     (*_, traffic) = gossip.take()
     assert isinstance(traffic, Traffic)

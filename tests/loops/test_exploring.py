@@ -1,0 +1,50 @@
+"""Actors tell an algorithm that explores by progress or by environment where they are in the run, and who they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+import pytest
+from some_parts import Watcher, a_task
+
+from gossamer.algorithms import VTrace
+from gossamer.architectures import gala, impala, paac, pala
+from gossamer.launch.simulation import Simulation
+from gossamer.program import Program
+from gossamer.task import Task
+
+ROLLOUT = 4 * 2  # steps of each environment, environments of each actor
+
+
+class Exploring(VTrace):
+    """Acts as ever, and keeps what it is told."""
+
+    told: ClassVar[list[tuple[int, tuple[int, ...], int]]] = []  # of the class, because workers get copies
+
+    def exploring(self, position: int, envs: Sequence[int], total: int) -> VTrace:
+        self.told.append((position, tuple(envs), total))
+        return self
+
+
+@pytest.mark.parametrize(
+    ("wired", "actors"),
+    [
+        (lambda task: paac(task, num_envs=2), 1),
+        (lambda task: gala(task, learners=3, num_envs=2), 3),
+        (lambda task: pala(task, hosts=2, learners=2, num_envs=2), 4),
+        (lambda task: impala(task, actors=3, num_envs=6), 3),
+        (lambda task: impala(task, actors=2, learners=2, num_envs=8), 4),
+        (lambda task: impala(task, hosts=2, actors=2, num_envs=4), 4),
+    ],
+    ids=["paac", "gala", "pala", "impala", "impala with two learners", "impala between hosts"],
+)
+def test_every_rollout_has_its_position_and_every_environment_its_index(
+    wired: Callable[[Task], Program], actors: int
+) -> None:
+    Exploring.told.clear()
+    Simulation(1)(wired(a_task(algorithm=Exploring(), rollout_length=4)), Watcher(steps=20 * ROLLOUT))
+    positions, indices, totals = zip(*Exploring.told, strict=True)
+    assert sorted(positions) == [ROLLOUT * i for i in range(20)]
+    assert set(indices) == {(2 * rank, 2 * rank + 1) for rank in range(actors)}
+    assert set(totals) == {2 * actors}
