@@ -1,0 +1,158 @@
+"""Deep Q-learning with replay (Mnih et al. 2015); double (van Hasselt et al. 2016), dueling (Wang et al. 2016), with
+n-step targets and exploration by environment (Horgan et al. 2018)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from gossamer.algorithms.base import ReplayPlan, own_rewards
+from gossamer.algorithms.target import add_target, target_of
+from gossamer.data import Action, Trajectory, Tree
+from gossamer.errors import UserError
+from gossamer.losses import Loss, q_learning
+from gossamer.networks import Network, QNetwork
+from gossamer.options import option, options
+from gossamer.returns import n_step
+from gossamer.spaces import IMPOSSIBLE, Discrete, Spec
+
+NAMES = "a2c, ppo, vtrace and appo"  # that work with all actions and with memory
+
+
+@options
+class DQN:
+    """Action values from windows of `n_step` steps that are drawn uniformly from a replay memory.
+
+    Actors choose a random action with probability epsilon, else the one of the highest value. The target of Q(x_0, a_0)
+    is the sum of n discounted rewards and the discounted value of x_n by the target network; with `double`, of the
+    action that the network itself prefers there. There is no correction for the window's actions after the first."""
+
+    on_policy = False
+
+    gamma: float = option("Discount.", 0.99, least=0, most=1, measure="per step")
+    n_step: int = option("Steps of each target before it bootstraps.", 1, least=1, most=1000, measure="steps")
+    double: bool = option("The network chooses the action whose value the target network gives.", True)
+    dueling: bool = option("Heads for the state's value and for the advantages of actions.", False)
+    huber: bool = option("Errors above 1 count linearly; otherwise all are squared.", True)
+    target_period: int = option(
+        "Between two copies to the target network; 0: none.", 500, least=0, most=10**9, measure="updates"
+    )
+    exploration: Literal["schedule", "by-environment"] = option(
+        "One epsilon that falls, or a constant one for each environment (Ape-X).", "schedule"
+    )
+    epsilon_start: float = option("Epsilon at first.", 1.0, least=0, most=1)
+    epsilon_end: float = option("Epsilon after it has fallen, and when evaluating.", 0.01, least=0, most=1)
+    epsilon_steps: int = option("Until it has fallen, linearly.", 100_000, least=0, most=10**15, measure="steps")
+    buffer_size: int = option("Newest steps that are kept.", 100_000, least=1, most=10**10, measure="steps")
+    batch_size: int = option("Of each update.", 32, least=1, most=10**6, measure="samples")
+    samples_per_insert: float = option("Samples that are drawn for each step.", 8.0, above=0, most=10**6)
+    learning_starts: int = option("In the memory before the first update.", 1000, least=1, most=10**10, measure="steps")
+
+    def replay_plan(self) -> ReplayPlan:
+        """See `FromReplay`."""
+        if self.learning_starts > self.buffer_size:
+            raise UserError(
+                f"--learning-starts {self.learning_starts}: must be at most --buffer-size {self.buffer_size}"
+            )
+        for name, needed in (("batch-size", self.batch_size), ("n-step", self.n_step)):
+            if needed > self.buffer_size:
+                raise UserError(f"--buffer-size {self.buffer_size}: must be at least --{name} {needed}")
+        return ReplayPlan(self.buffer_size, self.batch_size, self.n_step, self.samples_per_insert, self.learning_starts)
+
+    def check(self, spec: Spec, network: Network, env: str) -> None:
+        """See `Limited`."""
+        if not isinstance(spec.actions, Discrete):
+            raise UserError(f"--algorithm dqn: {env} has {spec.actions}, not one choice among several; use {NAMES}")
+        if network.memory != "none":
+            raise UserError(f"--memory {network.memory}: dqn has none; stack pictures (--frame-stack), or use {NAMES}")
+        for flag, used in (
+            ("--separate-critic", network.separate_critic),
+            ("--normalize-returns", network.normalize_returns),
+            ("--normalize-observations", network.normalize_observations),
+        ):
+            if used:
+                raise UserError(f"{flag}: has no effect with --algorithm dqn; leave it out")
+
+    def model(self, spec: Spec, network: Network) -> nn.Module:
+        """A torso with a head of action values, and a target network."""
+        model = QNetwork(spec, network, dueling=self.dueling)
+        if self.target_period:
+            add_target(model)
+        return model
+
+    def act(
+        self, model: nn.Module, obs: Tensor, state: Tree, rng: torch.Generator, *, greedy: bool = False
+    ) -> tuple[Action, Tree]:
+        """See `Algorithm`; with the final epsilon, as in evaluation."""
+        return EpsilonGreedy(self.epsilon_end).act(model, obs, state, rng, greedy=greedy)
+
+    def exploring(self, position: int, envs: Sequence[int], total: int) -> EpsilonGreedy:
+        """See `Exploring`."""
+        if self.exploration == "by-environment":
+            return EpsilonGreedy(tuple(apex_epsilon(i, total) for i in envs))
+        over = min(1.0, position / self.epsilon_steps) if self.epsilon_steps else 1.0
+        return EpsilonGreedy(self.epsilon_start * (1 - over) + self.epsilon_end * over)
+
+    @torch.no_grad()
+    def value(self, model: nn.Module, obs: Tensor, state: Tree) -> Tensor:
+        """The value [B] of the best action."""
+        q: Tensor = model(obs)
+        return q.amax(-1)
+
+    def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
+        target_net = target_of(model, self.target_period)
+        estimate = DoubleQ(self.gamma, model) if self.double else self
+        reward = own_rewards(estimate, target_net, batch)
+        bootstrap = estimate.value(target_net, batch.obs[-1], {})
+        target = n_step(reward, batch.discount, bootstrap)[0]
+        yield q_learning(model(batch.obs[0]), batch.action[0], target, huber=self.huber, weight=batch.weight)
+
+
+@dataclass(frozen=True)
+class DoubleQ:
+    """Values by double Q-learning (van Hasselt et al. 2016, eq. 4)."""
+
+    gamma: float
+    chooses: nn.Module  # the network that chooses actions
+
+    @torch.no_grad()
+    def value(self, model: nn.Module, obs: Tensor, state: Tree) -> Tensor:
+        """The value [B] that the target network `model` gives to the action that the other network prefers."""
+        best = self.chooses(obs).argmax(-1, keepdim=True)
+        q: Tensor = model(obs)
+        return q.gather(-1, best).squeeze(-1)
+
+
+@dataclass(frozen=True)
+class EpsilonGreedy:
+    """The best action, or with probability epsilon a valid one drawn uniformly."""
+
+    epsilon: float | tuple[float, ...]  # of all environments, or of each
+
+    @torch.no_grad()
+    def act(
+        self, model: nn.Module, obs: Tensor, state: Tree, rng: torch.Generator, *, greedy: bool = False
+    ) -> tuple[Action, Tree]:
+        """See `Algorithm`. The parameters are ln mu(a) [B, A]."""
+        q: Tensor = model(obs)
+        epsilon = torch.as_tensor(0.0 if greedy else self.epsilon, device=q.device).expand(len(q))  # [B]
+        valid = (q > IMPOSSIBLE / 2).to(q.dtype)
+        best = q.argmax(-1)
+        random = (torch.rand(q.shape, generator=rng, device=q.device) * valid).argmax(-1)
+        explores = torch.rand(len(q), generator=rng, device=q.device) < epsilon
+        action = torch.where(explores, random, best)
+        mu = epsilon.unsqueeze(-1) * valid / valid.sum(-1, keepdim=True)
+        mu.scatter_add_(-1, best.unsqueeze(-1), (1 - epsilon).unsqueeze(-1))
+        log_mu = mu.clamp(min=1e-30).log()
+        chosen = log_mu.gather(-1, action.unsqueeze(-1)).squeeze(-1)
+        return Action(action=action, log_prob=chosen, parameters=log_mu, value=q.amax(-1)), state
+
+
+def apex_epsilon(index: int, total: int, base: float = 0.4, alpha: float = 7.0) -> float:
+    """Epsilon of environment `index` of `total`: base^(1 + alpha * index / (total - 1)) (Horgan et al. 2018, section
+    4.1)."""
+    return float(base ** (1 + alpha * index / max(1, total - 1)))

@@ -1,0 +1,199 @@
+"""Deep Q-learning: targets and losses against worked-out numbers, exploration, and what it does not work with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+from gossamer.algorithms.base import ReplayPlan
+from gossamer.algorithms.dqn import DQN, EpsilonGreedy, apex_epsilon
+from gossamer.algorithms.target import add_target
+from gossamer.data import Final, Trajectory
+from gossamer.errors import UserError
+from gossamer.losses import q_learning
+from gossamer.networks import Network, QNetwork
+from gossamer.spaces import IMPOSSIBLE, Box, Discrete, Spec
+from gossamer.torsos import mlp
+
+SPEC = Spec((1,), np.dtype(np.float32), Discrete(3))
+RNG = torch.Generator()
+
+
+class Table(nn.Module):
+    """Action values of three observations, 0, 1 and 2."""
+
+    def __init__(self, values: list[list[float]]) -> None:
+        super().__init__()
+        self.values = nn.Parameter(torch.tensor(values))
+
+    def forward(self, obs: Tensor) -> Tensor:
+        return self.values[obs[:, 0].long()]
+
+
+ONLINE = [[0.0, 0.0, 0.0], [1.0, 5.0, 2.0], [3.0, 0.0, 1.0]]
+OLDER = [[0.0, 0.0, 0.0], [7.0, 4.0, 9.0], [10.0, 20.0, 30.0]]
+
+
+def networks() -> Table:
+    """A network with a target network."""
+    model = Table(OLDER)
+    add_target(model)
+    target: Any = model.target
+    target.used(model, 1000)  # copies OLDER now, and not again
+    with torch.no_grad():
+        model.values.copy_(torch.tensor(ONLINE))
+    return model
+
+
+def windows(steps: int, count: int = 1) -> Trajectory:
+    """Windows of so many steps whose observations are 0, 1, 2, .."""
+    slot = Trajectory.empty(steps, count, (1,), torch.float32)
+    for t in range(steps + 1):
+        slot.obs[t] = t
+    slot.discount.fill_(0.5)
+    return slot
+
+
+def td_error(algorithm: DQN, batch: Trajectory, model: nn.Module | None = None) -> list[float]:
+    """|R - Q(x_0, a_0)| of each window; Q(x_0, .) = 0, so that it is |R|."""
+    (loss,) = algorithm.losses(model or networks(), batch, RNG)
+    assert loss.priority is not None
+    return [round(value, 4) for value in loss.priority.tolist()]
+
+
+def test_the_target_bootstraps_with_the_target_network_by_the_action_that_the_network_prefers() -> None:
+    batch = windows(1)
+    batch.reward.fill_(1.0)
+    # x_1: the network prefers action 1 (5 of 1, 5, 2), whose value in the target network is 4; its own best is 9
+    assert td_error(DQN(gamma=0.5, double=True), batch) == [1 + 0.5 * 4]
+    assert td_error(DQN(gamma=0.5, double=False), batch) == [1 + 0.5 * 9]
+    assert td_error(DQN(gamma=0.5, double=True, target_period=0), batch) == [1 + 0.5 * 5]
+
+
+def test_rewards_of_several_steps_are_discounted_until_an_episode_ends() -> None:
+    batch = windows(2, count=3)
+    batch.reward.copy_(torch.tensor([[1.0, 1.0, 1.0], [4.0, 4.0, 4.0]]))
+    batch.discount[0, 1] = 0.0  # the second window's episode ends with its first step,
+    batch.discount[1, 2] = 0.0  # the third one's with its second
+    # x_2: the network prefers action 0 (3 of 3, 0, 1), which the target network gives 10
+    assert td_error(DQN(gamma=0.5, n_step=2), batch) == [1 + 0.5 * 4 + 0.25 * 10, 1.0, 1 + 0.5 * 4]
+
+
+@pytest.mark.parametrize(("double", "value"), [(True, 4.0), (False, 9.0)])
+def test_a_truncated_episode_bootstraps_from_its_final_observation(double: bool, value: float) -> None:
+    """The reward includes gamma V(final observation) by the policy that acted, here 0.25: it is estimated anew."""
+    batch = windows(2)
+    batch.reward.copy_(torch.tensor([[1.25], [100.0]]))
+    batch.discount[0] = 0.0
+    batch.finals.append(Final(0, 0, torch.tensor([1.0]), {}, 0.25))
+    assert td_error(DQN(gamma=0.5, n_step=2, double=double), batch) == [1.0 + 0.5 * value]
+
+
+def test_the_target_network_is_copied_every_so_many_updates() -> None:
+    algorithm, batch = DQN(gamma=0.5, double=False, target_period=2), windows(1)
+    model = Table(ONLINE)
+    add_target(model)
+    seen = []
+    for scale in (1.0, 10.0, 100.0):
+        with torch.no_grad():
+            model.values.copy_(torch.tensor(ONLINE) * scale)
+        seen += td_error(algorithm, batch, model)
+    assert seen == [0.5 * 5, 0.5 * 5, 0.5 * 500]
+
+
+def test_the_loss_of_errors_against_worked_out_numbers() -> None:
+    q = torch.tensor([[1.0, 2.0], [0.0, -1.0], [5.0, 0.0]], requires_grad=True)
+    action, target = torch.tensor([1, 0, 0]), torch.tensor([2.5, 3.0, 4.0])  # errors 0.5, 3 and -1
+    squared = q_learning(q, action, target, huber=False)
+    assert squared.total.item() == pytest.approx((0.25 + 9 + 1) / 2 / 3)
+    huber = q_learning(q, action, target, huber=True)
+    assert huber.total.item() == pytest.approx((0.25 / 2 + (3 - 0.5) + 1 / 2) / 3)
+    assert huber.priority is not None
+    assert huber.priority.tolist() == [0.5, 3.0, 1.0]
+    assert {name: part.item() for name, part in huber.parts.items()} == pytest.approx({"q": 7 / 3, "td_error": 1.5})
+    huber.total.backward()
+    assert q.grad is not None
+    assert_close(q.grad, torch.tensor([[0, -0.5], [-1, 0], [1, 0]]) / 3)  # the error, clipped to [-1, 1]
+    weighted = q_learning(q, action, target, huber=False, weight=torch.tensor([2.0, 0.0, 1.0]))
+    assert weighted.total.item() == pytest.approx((2 * 0.25 + 1) / 2 / 3)
+    with pytest.raises(AssertionError, match="target is"):
+        q_learning(q, action, target.unsqueeze(1), huber=True)
+
+
+def test_dueling_heads_are_value_and_advantages_about_their_mean() -> None:
+    plain, dueling = (QNetwork(SPEC, Network(mlp), dueling=each) for each in (False, True))
+    assert dueling.value is not None
+    with torch.no_grad():
+        for head, bias in ((dueling.advantage, [1.0, 2.0, 6.0]), (dueling.value, [10.0])):
+            head.weight.zero_()
+            head.bias.copy_(torch.tensor(bias))
+    assert_close(dueling(torch.zeros(2, 1)), torch.tensor([[10 - 2.0, 10 - 1.0, 10 + 3.0]] * 2))
+    assert plain.value is None
+    assert plain(torch.zeros(2, 1)).shape == (2, 3)
+    with pytest.raises(ValueError, match="one choice among several, not 2 continuous actions"):
+        QNetwork(replace(SPEC, actions=Box((-1.0, -1.0), (1.0, 1.0))), Network(mlp))
+
+
+def test_actions_are_the_best_one_or_with_probability_epsilon_any_valid_one() -> None:
+    """Of 40,000 draws with epsilon 0.3 among two valid actions: 0.85 and 0.15, each within 5 standard deviations."""
+    q = torch.tensor([1.0, IMPOSSIBLE, 3.0]).expand(40_000, 3)
+    answer, _ = EpsilonGreedy(0.3).act(nn.Identity(), q, {}, torch.Generator().manual_seed(0))
+    shares = torch.bincount(answer.action, minlength=3) / 40_000
+    assert_close(shares, torch.tensor([0.15, 0.0, 0.85]), atol=5 * (0.15 * 0.85 / 40_000) ** 0.5, rtol=0)
+    assert answer.log_prob is not None
+    assert_close(answer.log_prob.exp(), torch.tensor([0.15, 0.0, 0.85])[answer.action])
+    assert_close(answer.parameters.softmax(-1)[0], torch.tensor([0.15, 0.0, 0.85]))
+    assert answer.value.unique().tolist() == [3.0]
+    greedy, _ = EpsilonGreedy(0.3).act(nn.Identity(), q, {}, RNG, greedy=True)
+    assert greedy.action.unique().tolist() == [2]
+
+
+def test_each_environment_has_an_epsilon_of_its_own() -> None:
+    q = torch.tensor([1.0, 3.0]).expand(4, 2)
+    rng = torch.Generator().manual_seed(0)
+    policy = EpsilonGreedy((0.0, 0.0, 1.0, 1.0))
+    draws = torch.stack([policy.act(nn.Identity(), q, {}, rng)[0].action for _ in range(200)])
+    assert draws[:, :2].unique().tolist() == [1]
+    assert draws[:, 2:].double().mean(0).tolist() == pytest.approx([0.5, 0.5], abs=0.18)  # 5 standard deviations
+
+
+def test_epsilon_falls_with_the_position_of_the_run() -> None:
+    algorithm = DQN(epsilon_start=1.0, epsilon_end=0.2, epsilon_steps=1000)
+    epsilons = [algorithm.exploring(position, range(4), 4).epsilon for position in (0, 500, 1000, 5000)]
+    assert epsilons == pytest.approx([1.0, 0.6, 0.2, 0.2])
+    assert DQN(epsilon_steps=0, epsilon_end=0.2).exploring(0, range(4), 4).epsilon == 0.2
+
+
+def test_ape_x_s_epsilons_span_the_environments_of_all_actors() -> None:
+    """0.4^(1 + 7 i / 7) for eight environments: the second of two actors has the last four."""
+    second = DQN(exploration="by-environment").exploring(10**6, range(4, 8), 8).epsilon
+    assert second == pytest.approx([0.4**5, 0.4**6, 0.4**7, 0.4**8])
+    assert apex_epsilon(0, 1) == 0.4
+
+
+def refused(algorithm: DQN, spec: Spec = SPEC, **network: Any) -> str:
+    with pytest.raises(UserError) as error:
+        algorithm.check(spec, replace(Network(mlp), **network), "some-env")
+    return str(error.value)
+
+
+def test_what_it_does_not_work_with_is_refused_in_a_line() -> None:
+    box = replace(SPEC, actions=Box((-1.0,), (1.0,)))
+    assert "some-env has 1 continuous actions" in refused(DQN(), box)
+    assert refused(DQN(), memory="lstm").startswith("--memory lstm: dqn has none")
+    assert refused(DQN(), normalize_returns=True).startswith("--normalize-returns: has no effect")
+    with pytest.raises(UserError, match="--learning-starts 50: must be at most --buffer-size 40"):
+        _ = DQN(buffer_size=40, learning_starts=50).replay_plan()
+    with pytest.raises(UserError, match="--buffer-size 40: must be at least --batch-size 64"):
+        _ = DQN(buffer_size=40, learning_starts=1, batch_size=64).replay_plan()
+
+
+def test_it_is_given_windows_of_its_own_length() -> None:
+    plan = DQN(n_step=5, buffer_size=999, batch_size=7, samples_per_insert=2.0, learning_starts=30).replay_plan()
+    assert plan == ReplayPlan(999, batch_size=7, window=5, samples_per_insert=2.0, learning_starts=30)
