@@ -13,7 +13,7 @@ This module runs nothing: a launcher (`gossamer.launch`) runs a program. It does
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
@@ -196,6 +196,14 @@ class Program:
     def saved_services(self) -> frozenset[str]:
         """The services whose states are part of a checkpoint."""
         return frozenset(node.name for node in self.services if node.saved)
+
+    def with_loops(self, loops: Mapping[Callable[..., None], Callable[..., None]]) -> Program:
+        """A copy in which other loops stand in for these: `{act_and_learn: stand_in}`. Workers keep names and
+        arguments."""
+        made = Program(self.name)
+        made.hosts, made._services = dict(self.hosts), list(self._services)
+        made._workers = [replace(node, make=loops.get(node.make, node.make)) for node in self._workers]
+        return made
 
     def edges(self) -> list[tuple[str, str]]:
         """(worker, service) for every handle that a worker holds: the edges of the architecture's figure."""

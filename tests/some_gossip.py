@@ -9,10 +9,21 @@ import numpy as np
 import torch
 
 from gossamer.diagnostics.bound import Window
+from gossamer.exchange import room
+from gossamer.exchange.gossip.options import Gossiping
 from gossamer.exchange.gossip.projection import project
 from gossamer.exchange.gossip.records import Cut, InTransit, Record, Tracked
 
 SIZE = 6  # P, where a test asks for no other
+
+
+def gossiping(architecture: str, **given: Any) -> Gossiping:
+    """What `given` says, else as in GALA or PALA by default, but without diagnostics."""
+    usual: dict[str, Any] = {"period": 0}
+    if architecture == "pala":
+        tau = given.get("staleness", 16)
+        usual |= {"staleness": tau, "interval": 1 if given.get("lock_step") else int(min(4, room(tau)))}
+    return Gossiping(**{**usual, **given})
 
 
 @dataclass(frozen=True)

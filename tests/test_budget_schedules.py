@@ -9,14 +9,17 @@ from typing import Any
 
 import pytest
 import torch
+from some_gossip import gossiping
 from some_parts import a_task, differences
 from sweeps import sweep
 
-from gossamer.architectures import gala, paac, pala
+from gossamer.architectures import GALA, PAAC, PALA
 from gossamer.envs.toy import Recall
 from gossamer.exchange import Exchange
 from gossamer.exchange.gossip.mixing import PushSum
+from gossamer.exchange.gossip.options import Gossiping
 from gossamer.launch.simulation import Faults, Network, Simulation
+from gossamer.loops import act_and_learn
 from gossamer.program import Program
 from gossamer.runtime import Context
 from gossamer.storage.checkpoint import Store
@@ -55,11 +58,14 @@ def worker(ctx: Context, task: Workload, policy: Any, experience: Any, exchange:
 
 
 def figure(name: str, *, step_time: float = 0.0, **mode: Any) -> Program:
-    more: dict[str, Any] = {"period": 0, "loop": worker, "interval": 1, "staleness": math.inf, **mode}
     work: Any = Workload(0, step_time=step_time)
+    return wired(name, work, {"env_workers": 1}, Gossiping(**{"period": 0, **mode})).with_loops({act_and_learn: worker})
+
+
+def wired(name: str, task: Task, options: dict[str, Any], gossip: Gossiping) -> Program:
     if name == "gala":
-        return gala(work, learners=4, **more)
-    return pala(work, hosts=2, learners=2, couriers=1, **more)
+        return GALA(learners=4, **options).program(task, gossip=gossip)
+    return PALA(hosts=2, learners=2, **options).program(task, gossip=gossip, couriers=1)
 
 
 class Time:
@@ -200,10 +206,8 @@ def assert_resumed_is_whole(name: str, mode: dict[str, Any], task: Task, tmp_pat
     def program() -> Program:
         options: dict[str, Any] = {"num_envs": 2, "env_workers": 1}
         if name == "paac":
-            return paac(task, **options)
-        if name == "gala":
-            return gala(task, learners=4, period=0, **options, **mode)
-        return pala(task, hosts=2, learners=2, couriers=1, period=0, **options, **mode)
+            return PAAC(**options).program(task)
+        return wired(name, task, options, gossiping(name, **mode))
 
     whole = trained(tmp_path / "whole", program(), 8 * 4 * 16)
     resumed = trained(tmp_path / "resumed", program(), 8 * 4 * 16, saved=whole[0])

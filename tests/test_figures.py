@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from some_parts import a_task
 
-from gossamer.architectures import gala, impala, paac, pala
+from gossamer.algorithms import VTrace
+from gossamer.architectures import GALA, IMPALA, PAAC, PALA
 from gossamer.exchange import Alone, Gossip
 from gossamer.exchange.gossip.graphs import RING
 from gossamer.exchange.proxy.workers import carry, watch
@@ -17,12 +19,13 @@ from gossamer.loops import Envs, act_and_learn
 from gossamer.policy import Replica
 from gossamer.program import Program
 
+OFF_POLICY = a_task(algorithm=VTrace())
 PAGES = Path(__file__).parents[1] / "docs" / "architectures"
 DRAWN: dict[str, Callable[[], Program]] = {  # as their pages draw them
-    "paac": lambda: paac(a_task(), num_envs=32, env_workers=0),
-    "gala": lambda: gala(a_task(), learners=4, num_envs=16, env_workers=0),
-    "pala": lambda: pala(a_task(), hosts=2, learners=2, num_envs=16, env_workers=0),
-    "impala": lambda: impala(a_task(), actors=2, num_envs=32, env_workers=0),
+    "paac": lambda: PAAC(num_envs=32, env_workers=0).program(a_task()),
+    "gala": lambda: GALA(learners=4, num_envs=16, env_workers=0).program(a_task()),
+    "pala": lambda: PALA(hosts=2, learners=2, num_envs=16, env_workers=0).program(a_task()),
+    "impala": lambda: IMPALA(actors=2, num_envs=32, env_workers=0).program(OFF_POLICY),
 }
 
 
@@ -32,14 +35,15 @@ def test_the_page_of_an_architecture_has_the_figure_of_its_wiring(name: str) -> 
 
 
 def test_the_page_of_impala_has_the_figure_with_a_loader_too() -> None:
-    program = impala(a_task(), actors=2, num_envs=32, env_workers=0, replay_share=0.5, parallel_loading=True)
+    mixed = IMPALA(actors=2, num_envs=32, env_workers=0, replay_share=0.5, parallel_loading=True)
+    program = mixed.program(OFF_POLICY)
     assert f"```mermaid\n{program.mermaid()}\n```" in (PAGES / "impala.md").read_text()
 
 
 def test_paac_is_one_worker_and_nothing_between() -> None:
     # Clemente et al. 2017, fig. 1: the environments of n_w workers around one master with one set of parameters. The
     # workers of the figure step environments; what acts and learns is the master alone, so nothing is handed on.
-    program = paac(a_task(), num_envs=32, env_workers=8)
+    program = PAAC(num_envs=32, env_workers=8).program(a_task())
     assert program.edges() == []
     assert program.services == ()
     (member,) = program.crew
@@ -49,13 +53,13 @@ def test_paac_is_one_worker_and_nothing_between() -> None:
 
 
 def test_paac_is_one_process_with_a_core_for_each_that_steps() -> None:
-    hosts = paac(a_task(), num_envs=32, env_workers=8, gpus=1).hosts
+    hosts = PAAC(num_envs=32, env_workers=8).program(replace(a_task(), device="cuda")).hosts
     assert [(host.name, host.cpus, host.gpus) for host in hosts.values()] == [("machine", 8, 1)]
-    assert paac(a_task(), env_workers=0).hosts["machine"].cpus == 1  # whatever the machine has, but one at least
+    assert PAAC(env_workers=0).program(a_task()).hosts["machine"].cpus == 1  # one at least
 
 
 def test_paac_as_mermaid() -> None:
-    assert paac(a_task(), num_envs=32, env_workers=8).mermaid().splitlines() == [
+    assert PAAC(num_envs=32, env_workers=8).program(a_task()).mermaid().splitlines() == [
         "flowchart LR",
         '  subgraph h0["machine"]',
         '    w0(["act_and_learn x1<br/>Task<br/>Replica<br/>Direct<br/>Alone<br/>envs=32 / 8 workers"])',
@@ -66,7 +70,7 @@ def test_paac_as_mermaid() -> None:
 def test_gala_is_a_mailbox_between_learners_on_one_machine() -> None:
     # Assran et al. 2019, fig. 1: agents on a ring, each with simulators of its own. They share memory, so the edges of
     # the ring are the `graph` of the exchange, and what learners hold a handle to is where the messages lie.
-    program = gala(a_task(), learners=4, num_envs=16, env_workers=2)
+    program = GALA(learners=4, num_envs=16, env_workers=2).program(a_task())
     assert program.edges() == [("act_and_learn", "Mailboxes")]
     assert [(s.name, s.args, s.host) for s in program.services] == [("Mailboxes", (4,), "machine")]
     assert [copy.name for copy in program.crew] == [f"act_and_learn[{rank}]" for rank in range(4)]
@@ -78,7 +82,7 @@ def test_gala_is_a_mailbox_between_learners_on_one_machine() -> None:
 
 
 def test_gala_as_mermaid() -> None:
-    lines = gala(a_task(), learners=4, num_envs=16).mermaid().splitlines()
+    lines = GALA(learners=4, num_envs=16).program(a_task()).mermaid().splitlines()
     assert lines[0] == "flowchart LR"
     assert lines[1] == '  subgraph h0["machine"]'
     assert lines[2].startswith('    w0(["act_and_learn x4<br/>Task<br/>')
@@ -88,7 +92,7 @@ def test_gala_as_mermaid() -> None:
 
 def test_pala_is_a_data_proxy_on_every_host_and_couriers_between_them() -> None:
     # PALA's figure: learners know their own host's data proxy alone; proxies move what is between hosts.
-    program = pala(a_task(), hosts=3, learners=2, num_envs=16, couriers=2)
+    program = PALA(hosts=3, learners=2, num_envs=16).program(a_task())
     assert [(s.name, s.host) for s in program.services] == [(f"Proxy[{h}]", f"host{h}") for h in range(3)]
     edges = program.edges()
     for h, first in enumerate(("[0:2]", "[2:4]", "[4:6]")):
@@ -105,7 +109,7 @@ def test_pala_is_a_data_proxy_on_every_host_and_couriers_between_them() -> None:
 
 
 def test_pala_as_mermaid() -> None:
-    program = pala(a_task(), hosts=2, learners=2)
+    program = PALA(hosts=2, learners=2).program(a_task())
     lines = program.mermaid().splitlines()
     for h in range(2):
         frame = lines[1 + 6 * h : 7 + 6 * h]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import random
 from collections import defaultdict
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from sweeps import sweep
 
-from gossamer.architectures import gala, pala
+from gossamer.architectures import GALA, PALA
 from gossamer.exchange import Exchange, Gossip, Mailboxes
 from gossamer.exchange.gossip.graphs import (
     Complete,
@@ -24,9 +25,11 @@ from gossamer.exchange.gossip.graphs import (
     Ring,
 )
 from gossamer.exchange.gossip.mixing import Mixing, PushSum, Uniform
+from gossamer.exchange.gossip.options import Gossiping
 from gossamer.exchange.gossip.records import Traffic
 from gossamer.experience import Direct
 from gossamer.launch.simulation import Deadlock, Faults, Network, Simulation
+from gossamer.loops import act_and_learn
 from gossamer.policy import Replica
 from gossamer.program import Program
 from gossamer.runtime import Context, Silent
@@ -77,11 +80,13 @@ class Order(Silent):
         return worst
 
 
-def figure(name: str, work: Workload, **mode: Any) -> Program:
-    more: dict[str, Any] = {"period": 0, "loop": stand_in, "interval": 1, **mode}
+def figure(name: str, work: Any, loop: Callable[..., None] = stand_in, **mode: Any) -> Program:
+    gossip = Gossiping(**{"period": 0, **mode})
     if name == "gala":
-        return gala(work, learners=4, **more)  # type: ignore[arg-type]  # the stand-in's task
-    return pala(work, hosts=2, learners=2, couriers=1, **{"staleness": math.inf, **more})  # type: ignore[arg-type]
+        program = GALA(learners=4).program(work, gossip=gossip)
+    else:
+        program = PALA(hosts=2, learners=2).program(work, gossip=gossip, couriers=1)
+    return program.with_loops({act_and_learn: loop})
 
 
 @pytest.mark.parametrize("mode", MODES, ids=NAMES)
@@ -120,7 +125,7 @@ def test_members_that_end_early_hold_nobody_up(
     for seed in seeds:
         order = Order()
         Simulation(seed)(figure(name, Workload(6, early=early, seed=seed), **mode), order)
-        assert {rank: order.order.count(f"stand_in[{rank}]") for rank in range(4)} == {
+        assert {rank: order.order.count(f"act_and_learn[{rank}]") for rank in range(4)} == {
             rank: early.get(rank, 6) for rank in range(4)
         }
 
@@ -131,10 +136,10 @@ def test_members_that_end_early_hold_nobody_up(
 def test_a_member_three_times_slower(name: str, mode: dict[str, Any], seeds: range) -> None:
     work = Workload(12, step_time=1.0, jitter=0.3)
     for seed in seeds:
-        simulation, order = Simulation(seed, faults=Faults(slow={"stand_in[2]": 3.0})), Order()
+        simulation, order = Simulation(seed, faults=Faults(slow={"act_and_learn[2]": 3.0})), Order()
         simulation(figure(name, work, **mode), order)
         assert len(order.order) == 4 * 12
-        fast, slow = simulation.clocks["stand_in[0]"], simulation.clocks["stand_in[2]"]
+        fast, slow = simulation.clocks["act_and_learn[0]"], simulation.clocks["act_and_learn[2]"]
         if mode:  # bound to the slow one: about as long
             assert fast > slow * 0.6
         else:
@@ -311,12 +316,12 @@ def test_a_host_that_dies_holds_nobody_up_and_comes_back_with_its_neighbours_par
         simulation = Simulation(seed, Network(latency=0.01), faults)
         program = figure("pala", Workload(120, step_time=0.5, jitter=0.1), staleness=4)
         simulation(program, order)
-        done = {rank: order.order.count(f"stand_in[{rank}]") for rank in range(4)}
+        done = {rank: order.order.count(f"act_and_learn[{rank}]") for rank in range(4)}
         assert done[0] == done[1] == 120
         # About 10 iterations before it died; back at second 25, when the others had done some 40: not from the start.
         assert 60 <= done[2] <= 110
         # Held up for no longer than it takes to call the silent silent
-        assert simulation.clocks["stand_in[0]"] < 120 * 0.5 + 15
+        assert simulation.clocks["act_and_learn[0]"] < 120 * 0.5 + 15
 
 
 def test_a_restarted_host_that_reaches_the_others_late_holds_nobody_up() -> None:
@@ -328,15 +333,15 @@ def test_a_restarted_host_that_reaches_the_others_late_holds_nobody_up() -> None
         )
         simulation(figure("pala", Workload(200, step_time=0.5, jitter=0.1), **mode), Order())
         # Host 1 begins anew while it is cut off: at second 75 it is about 100 iterations, 50 seconds, behind the others
-        assert simulation.clocks["stand_in[0]"] < 200 * 0.5 * 1.1 + 15, mode
+        assert simulation.clocks["act_and_learn[0]"] < 200 * 0.5 * 1.1 + 15, mode
 
 
 def test_a_host_that_never_comes_back_is_done_without() -> None:
     order = Order()
     simulation = Simulation(1, Network(latency=0.01), Faults(crashes=[(5.0, "host1", math.inf)]))
     simulation(figure("pala", Workload(60, step_time=0.5), lock_step=True), order)
-    assert order.order.count("stand_in[0]") == order.order.count("stand_in[1]") == 60
-    assert simulation.clocks["stand_in[0]"] < 60 * 0.5 + 15
+    assert order.order.count("act_and_learn[0]") == order.order.count("act_and_learn[1]") == 60
+    assert simulation.clocks["act_and_learn[0]"] < 60 * 0.5 + 15
 
 
 def test_two_halves_train_apart_and_find_each_other_again() -> None:
@@ -346,7 +351,7 @@ def test_two_halves_train_apart_and_find_each_other_again() -> None:
         simulation = Simulation(3, network, Faults(partitions=[(10.0, 40.0, {"host0"})]))
         simulation(figure("pala", Workload(150, step_time=0.5, jitter=0.1), staleness=4, period=20, window=10), order)
         assert len(order.order) == 4 * 150
-        assert max(simulation.clocks[f"stand_in[{rank}]"] for rank in range(4)) < 150 * 0.5 * 1.4 + 15
+        assert max(simulation.clocks[f"act_and_learn[{rank}]"] for rank in range(4)) < 150 * 0.5 * 1.4 + 15
 
 
 def test_a_lossy_network_loses_no_member() -> None:

@@ -72,12 +72,14 @@ class Teller(Silent):
 
 def drive(cluster: str, end: str) -> None:
     """The driver of the tests, on the first host."""
-    from gossamer.architectures import pala
+    from gossamer.architectures import PALA
     from gossamer.config.build import task
     from gossamer.config.resolve import configure
+    from gossamer.exchange.gossip.options import Gossiping
 
     config = configure("pala", env="catch", hosts=HOSTS, steps=10**9, threads=1)
-    program = pala(task(config), hosts=HOSTS, learners=2, num_envs=4, staleness=4, period=60, window=20)
+    gossip = Gossiping(staleness=4, period=60, window=20)
+    program = PALA(hosts=HOSTS, learners=2, num_envs=4).program(task(config), gossip=gossip)
     Ray(cluster, call_seconds=1.0)(program, Teller(end))
 
 

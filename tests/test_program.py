@@ -76,6 +76,20 @@ def test_edges_are_the_handles_that_workers_hold_wherever_they_stand_in_the_argu
     ]
 
 
+def test_another_loop_stands_in_with_the_name_and_the_arguments_of_the_one_that_it_replaces() -> None:
+    program = impala(actors=2)
+    replaced = program.with_loops({act: alone})
+    assert [(worker.name, worker.make) for worker in replaced.workers] == [
+        ("learn", learn),
+        ("act[0:2]", alone),
+        ("act[2:4]", alone),
+    ]
+    assert replaced.edges() == program.edges()
+    assert list(replaced.hosts) == list(program.hosts)
+    replaced.worker(act)(1, 2)
+    assert [worker.make for worker in program.workers] == [learn, act, act]  # as it was
+
+
 def test_a_handle_held_twice_is_one_edge_and_a_services_own_handles_are_none() -> None:
     program = Program("twice")
     theta = program.service(Latest)()

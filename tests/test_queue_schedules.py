@@ -15,7 +15,8 @@ import torch
 from some_parts import Watcher
 from sweeps import sweep
 
-from gossamer.architectures import impala
+from gossamer import loops
+from gossamer.architectures import IMPALA
 from gossamer.data import Batch, NoBatch, Stamp, Trajectory, Updated
 from gossamer.exchange import Broadcast, Link
 from gossamer.exchange.broadcast import Parameters, Published, fetch
@@ -297,13 +298,7 @@ def test_every_schedule_between_hosts(wiring: dict[str, Any], crashing: bool, se
         half = ROLLOUTS / slots / 2  # seconds, about: no worker has ended before
         faults = [(rng.random() * half, rng.choice(hosts), rng.random() * 4) for _ in range(3 * crashing)]
         simulation = Simulation(seed, Network(latency=step_time * rng.random() / 2), Faults(crashes=faults))
-        simulation(
-            impala(
-                replace(task, seed=seed),  # type: ignore[arg-type]
-                hosts=HOSTS, actors=1, num_envs=learners, loops=(act_rollouts, learn_rollouts, load_rollouts), **given,
-            ),
-            passes,
-        )  # fmt: skip
+        simulation(wired(replace(task, seed=seed), hosts=HOSTS, actors=1, num_envs=learners, **given), passes)
         crashes = Counter(host for _, host in simulation.crashes)
         died = learners * (crashes.total() - crashes["learner"])  # actors, each with a rollout at hand
         trained = set(passes.passes)
@@ -339,15 +334,19 @@ def test_a_loader_without_further_batches_is_restarted_with_its_learner() -> Non
         quiet, dying = Simulation(seed), Simulation(seed)
         quiet(loading(replace(task, seed=seed)), Passes(0.0))
         died = max(when for worker, when in quiet.clocks.items() if worker.startswith("act")) + 0.1
-        if died < min(quiet.clocks["watch"], quiet.clocks["learn_rollouts"]):
+        if died < min(quiet.clocks["watch"], quiet.clocks["learn"]):
             found += 1
             dying.faults = Faults(crashes=[(died, "learner", 1.0)])
             dying(loading(replace(task, seed=seed)), Passes(0.0))
             assert len(dying.crashes) == 1
-            assert dying.clocks["load_rollouts"] == dying.clocks["learn_rollouts"] > died
+            assert dying.clocks["load"] == dying.clocks["learn"] > died
     assert found > 0
 
 
 def loading(task: Workload) -> Program:
-    loops = (act_rollouts, learn_rollouts, load_rollouts)
-    return impala(task, hosts=2, actors=1, num_envs=1, depth=1, parallel_loading=True, loops=loops)  # type: ignore[arg-type]
+    return wired(task, hosts=2, actors=1, num_envs=1, depth=1, parallel_loading=True)
+
+
+def wired(task: Workload, **given: Any) -> Program:
+    program = IMPALA(env_workers=1, **given).program(task)  # type: ignore[arg-type]  # the stand-ins' task
+    return program.with_loops({loops.act: act_rollouts, loops.learn: learn_rollouts, loops.load: load_rollouts})

@@ -19,91 +19,75 @@ from __future__ import annotations
 
 import secrets
 
-from gossamer.exchange import Gossip, Proxy, room
-from gossamer.exchange.gossip import options as gossip
+from gossamer.architectures.options import ENV_WORKERS, NUM_ENVS
+from gossamer.exchange import Proxy
+from gossamer.exchange.gossip import options as shared
 from gossamer.exchange.gossip.formats import Format
-from gossamer.exchange.gossip.gossip import PERIOD, WINDOW
-from gossamer.exchange.gossip.graphs import RING, Graph
-from gossamer.exchange.gossip.mixing import UNIFORM, Mixing
+from gossamer.exchange.gossip.gossip import PERIOD
+from gossamer.exchange.gossip.options import Gossiping
 from gossamer.exchange.proxy.wire import Token
 from gossamer.exchange.proxy.workers import carry, watch
 from gossamer.experience import own_experience
-from gossamer.loops import ENV_WORKERS, NUM_ENVS, Envs, Loop, act_and_learn
+from gossamer.loops import Envs, act_and_learn
 from gossamer.options import option, options
 from gossamer.policy import Replica
 from gossamer.program import Program
 from gossamer.task import Task
 
 
-def pala(
-    task: Task,
-    *,
-    hosts: int = 2,
-    learners: int = 2,
-    num_envs: int = 16,
-    env_workers: int = 1,
-    gpus: float = 0,
-    graph: Graph = RING,
-    mixing: Mixing = UNIFORM,
-    staleness: float = 16,
-    lock_step: bool = False,
-    message_format: Format = "fp32",
-    interval: int | None = None,
-    couriers: int = 2,
-    period: int = PERIOD,
-    window: int = WINDOW,
-    loop: Loop = act_and_learn,
-) -> Program:
-    """`learners` actor-learners on each of `hosts` hosts, each with its own `num_envs` environments.
-
-    They gossip after every `interval`-th optimizer step. None: every step in lock-step, otherwise 4 or, if smaller, the
-    longest interval for `staleness` (`room`)."""
-    p, token = Program("pala"), Token(secrets.token_bytes(16))
-    if interval is None:
-        interval = 1 if lock_step else int(min(4, room(staleness)))
-    needs = {"cpus": learners * max(1, env_workers), "gpus": gpus}
-    proxies = []
-    for h in range(hosts):
-        with p.host(f"host{h}", **needs):
-            proxy = p.service(Proxy, saved=True)
-            every = {"newest": not (lock_step or mixing.adds), "adds": mixing.adds and not lock_step}
-            proxies.append(proxy(host=h, hosts=hosts, learners=learners, token=token, **every))
-    for h, proxy_here in enumerate(proxies):
-        with p.host(f"host{h}", **needs):
-            exchange = Gossip(proxy_here, graph, mixing, staleness, lock_step, interval, period=period, window=window)
-            p.worker(loop, copies=learners, saved=True)(
-                task, Replica(), own_experience(task.algorithm), exchange, envs=Envs(num_envs, env_workers)
-            )
-            p.worker(carry, copies=couriers)(proxy_here, proxies, form=message_format)
-            p.worker(watch)(proxy_here)
-    return p
-
-
 @options
 class PALA:
-    """Options of PALA."""
+    """`learners` actor-learners on each of `hosts` hosts, each with its own `num_envs` environments. They gossip after
+    every `interval`-th optimizer step."""
 
-    hosts: int = option("Hosts, each one process.", 2, least=1, most=1024)
-    learners: int = option("Learners on each host, each a thread.", 2, least=1, most=1024)
-    num_envs: int = option(NUM_ENVS, 16, least=1, most=16_384)
-    env_workers: int = option(ENV_WORKERS, 1, least=0, most=1024)
-    graph: str = option(gossip.GRAPH, "ring")
-    mixing: gossip.Mix = option(gossip.MIXING, "uniform")
-    sync: gossip.Sync = option(gossip.SYNC, "bounded")
-    staleness: int = option(gossip.STALENESS, 16, least=0, most=1_000_000, measure="optimizer steps")
-    interval: int = option(gossip.INTERVAL, 4, least=1, most=1_000_000, measure="optimizer steps")
-    diagnostics: bool = option(gossip.DIAGNOSTICS, True)
+    hosts: int = option("Hosts, each one process.", 2, least=1, most=65_536)
+    learners: int = option("Learners on each host, each a thread.", 2, least=1, most=65_536)
+    num_envs: int = NUM_ENVS(16)
+    env_workers: int = ENV_WORKERS(1)
+    graph: str = shared.GRAPH("ring")
+    mixing: shared.Mix = shared.MIXING("uniform")
+    sync: shared.Sync = shared.SYNC("bounded")
+    staleness: int = shared.STALENESS(16)
+    interval: int = shared.INTERVAL(4)
+    diagnostics: bool = shared.DIAGNOSTICS(True)
     message_format: Format = option("Number format of parameters sent between hosts.", "fp32")
 
-    def program(self, task: Task) -> Program:
-        parts = gossip.parts(self, hosts=self.hosts, learners=self.learners, seed=task.seed)
-        return pala(
-            task,
-            hosts=self.hosts,
-            learners=self.learners,
-            num_envs=self.num_envs,
-            env_workers=self.env_workers,
-            gpus=task.gpus,
-            message_format=self.message_format,
-            **parts,
+    def program(self, task: Task, *, gossip: Gossiping | None = None, couriers: int = 2) -> Program:
+        """`gossip` replaces what the options say of it. `couriers`: of each host."""
+        gossip = gossip or self._gossip(task.seed)
+        p, token = Program("pala"), Token(secrets.token_bytes(16))
+        needs = {"cpus": self.learners * max(1, self.env_workers), "gpus": task.gpus}
+        proxies = []
+        for h in range(self.hosts):
+            with p.host(f"host{h}", **needs):
+                proxy = p.service(Proxy, saved=True)(
+                    host=h,
+                    hosts=self.hosts,
+                    learners=self.learners,
+                    token=token,
+                    newest=gossip.newest,
+                    adds=gossip.adds,
+                )
+                proxies.append(proxy)
+        for h, proxy_here in enumerate(proxies):
+            with p.host(f"host{h}", **needs):
+                p.worker(act_and_learn, copies=self.learners, saved=True)(
+                    task,
+                    Replica(),
+                    own_experience(task.algorithm),
+                    gossip.through(proxy_here),
+                    envs=Envs(self.num_envs, self.env_workers),
+                )
+                p.worker(carry, copies=couriers)(proxy_here, proxies, form=self.message_format)
+                p.worker(watch)(proxy_here)
+        return p
+
+    def _gossip(self, seed: int) -> Gossiping:
+        return Gossiping(
+            graph=shared.connected_graph(self.graph, hosts=self.hosts, learners=self.learners, seed=seed),
+            mixing=shared.MIXINGS[self.mixing],
+            staleness=shared.bound(self.sync, self.staleness, self.interval),
+            lock_step=self.sync == "lock-step",
+            interval=self.interval,
+            period=PERIOD if self.diagnostics else 0,
         )

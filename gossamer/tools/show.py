@@ -34,9 +34,6 @@ def show(architecture: str, console: Console) -> None:
     """Print figure, parts and defaults of an architecture. Raises `UserError` with similar names if it is unknown."""
     about = (architecture_kind(architecture).__doc__ or "").strip()
     wired = program(resolve(Choices(architecture, "catch")))
-    page = sys.modules[architecture_kind(architecture).__module__]
-    made = vars(page).get(architecture)
-    about = ((made.__doc__ if made is not None else None) or about).strip()
     console.print(f"[bold]{architecture}[/bold]  {escape(about)}\n")
     console.print("[bold]Figure[/bold] (Mermaid, drawn from the wiring)\n")
     console.print(escape(wired.mermaid()) + "\n", soft_wrap=True)

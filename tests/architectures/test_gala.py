@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from some_gossip import gossiping
 from some_parts import Watcher, a_task
 
 import gossamer
 from gossamer.algorithms import A2C, PPO, Algorithm
-from gossamer.architectures import GALA, PALA, gala, pala
+from gossamer.architectures import GALA, PALA
 from gossamer.data import Array
 from gossamer.envs.base import VectorEnv
 from gossamer.envs.toy import ToyVector
@@ -26,7 +27,7 @@ from gossamer.exchange.gossip.mixing import PushSum
 from gossamer.exchange.gossip.records import Cut, Traffic
 from gossamer.launch.simulation import Simulation
 from gossamer.launch.threads import threads
-from gossamer.loops import Envs
+from gossamer.loops import Envs, act_and_learn
 from gossamer.member import Member
 from gossamer.policy import Policy
 from gossamer.program import Program
@@ -39,11 +40,11 @@ FIGURES = ["gala", "pala"]
 algorithms = pytest.mark.parametrize("algorithm", [A2C(), PPO(epochs=2, num_minibatches=2)], ids=["a2c", "ppo"])
 
 
-def figure(name: str, task: Task, **more: Any) -> Program:
-    options = {"num_envs": 2, "env_workers": 1, "period": 0, **more}
+def figure(name: str, task: Task, *, num_envs: int = 2, **mode: Any) -> Program:
+    gossip = gossiping(name, **mode)
     if name == "gala":
-        return gala(task, learners=LEARNERS, **options)
-    return pala(task, hosts=2, learners=LEARNERS // 2, couriers=1, **options)
+        return GALA(learners=LEARNERS, num_envs=num_envs).program(task, gossip=gossip)
+    return PALA(hosts=2, learners=LEARNERS // 2, num_envs=num_envs).program(task, gossip=gossip, couriers=1)
 
 
 class ByMember(Watcher):
@@ -90,7 +91,8 @@ def begin(ctx: Context, task: Task, policy: Policy, experience: Any, exchange: E
 @pytest.mark.parametrize("name", FIGURES)
 def test_learners_begin_alike_and_act_apart(name: str) -> None:
     watcher = Watcher()
-    Simulation(1)(figure(name, a_task(rollout_length=30), num_envs=4, loop=begin), watcher)
+    program = figure(name, a_task(rollout_length=30), num_envs=4).with_loops({act_and_learn: begin})
+    Simulation(1)(program, watcher)
     models, observed, acted, streams = zip(
         *(state for state in watcher.saved.values() if isinstance(state, tuple)), strict=True
     )

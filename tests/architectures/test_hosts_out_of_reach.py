@@ -8,9 +8,9 @@ import pytest
 from some_parts import Slow, Watcher, a_task
 
 from gossamer.algorithms import VTrace
-from gossamer.architectures import impala
+from gossamer.architectures import IMPALA
 from gossamer.launch.simulation import Faults, Network, Simulation
-from gossamer.loops import act, learn
+from gossamer.loops import act
 from gossamer.task import Note
 
 ROLLOUT = 4 * 4  # environments of an actor, steps
@@ -38,8 +38,8 @@ def ended(faults: Faults, hosts: int = 1) -> tuple[float, int, list[str]]:
     """When a run ended, how many steps it learned from, and what it told. Raises `Deadlock` if it cannot end."""
     watcher = Noting(steps=STEPS)
     simulation = Simulation(0, Network(latency=0.01), faults, patience=1500.0)
-    shape: dict[str, Any] = {"hosts": hosts, "actors": 2, "num_envs": 8, "depth": 2, "loops": (slow_act, learn)}
-    simulation(impala(a_task(algorithm=VTrace()), **shape), watcher)
+    shape: dict[str, Any] = {"hosts": hosts, "actors": 2, "num_envs": 8, "depth": 2}
+    simulation(IMPALA(**shape).program(a_task(algorithm=VTrace())).with_loops({act: slow_act}), watcher)
     return simulation.now, sum(report.learned for report in watcher.records), watcher.notes
 
 

@@ -14,12 +14,12 @@ from typing import Any, ClassVar
 import pytest
 import torch
 from some_parts import Watcher, a_task, differences
-from some_rollouts import Checked, Echoed, Uneven, act, assert_complete, check_policy
+from some_rollouts import Checked, Echoed, Uneven, assert_complete, check_policy
 from torch import nn
 
 import gossamer
 from gossamer.algorithms import A2C, PPO, AsyncPPO, VTrace
-from gossamer.architectures import impala, paac
+from gossamer.architectures import IMPALA, PAAC
 from gossamer.config.build import program
 from gossamer.config.resolve import configure
 from gossamer.data import Trajectory
@@ -30,7 +30,7 @@ from gossamer.envs.toy import Catch, Counter, Recall
 from gossamer.errors import UserError
 from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.launch.threads import threads
-from gossamer.loops import Envs, learn, load, role
+from gossamer.loops import Envs, role
 from gossamer.losses import Loss
 from gossamer.options import options
 from gossamer.runtime import Answer
@@ -47,7 +47,7 @@ def end_of(
 ) -> Watcher:
     """A run that is over."""
     watcher = Watcher(saved, steps=steps)
-    launch(impala(task, **{"actors": 1, "num_envs": 3, "depth": 1, **given}), watcher)
+    launch(IMPALA(**{"actors": 1, "num_envs": 3, "depth": 1, **given}).program(task), watcher)
     return watcher
 
 
@@ -94,11 +94,19 @@ class Native:
         return Catch().make(num_envs)
 
 
-@pytest.mark.parametrize(("given", "workers"), [({}, 3), ({"env_workers": 2}, 2)])
-def test_actors_share_the_native_threads_of_a_machine(given: dict[str, int], workers: int) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "given", "workers"),
+    [
+        (torch.bfloat16, {}, 3),  # 12 cores for 4 actors
+        (torch.float32, {}, 2),  # and for 2 learners, which keep a core each
+        (torch.float32, {"env_workers": 5}, 5),
+    ],
+)
+def test_actors_share_the_native_threads_of_a_machine(dtype: torch.dtype, given: dict[str, int], workers: int) -> None:
     env = Native()
     env.made.clear()
-    end_of(a_task(env), actors=2, learners=2, num_envs=4, steps=16, **given)
+    task = a_task(env, VTrace(), dtype=dtype)
+    end_of(task, actors=2, learners=2, num_envs=4, steps=16, **given)
     assert list(filter(None, env.made)) == [workers] * 4  # learners make one to see what it shows
     assert threads_of(LastActionReward(env), 4) == 3
     assert threads_of(LastActionReward(Catch()), 4) == 0
@@ -108,7 +116,7 @@ def test_actors_share_the_native_threads_of_a_machine(given: dict[str, int], wor
 def test_without_lag_it_is_batched_a2c(launch: Launcher) -> None:
     ours = end_of(a_task(algorithm=VTrace(gae_lambda=1.0), rate=0.01), launch, steps=96)
     theirs = Watcher(steps=96)
-    threads(paac(a_task(algorithm=A2C(gae_lambda=1.0), rate=0.01), num_envs=3, env_workers=1), theirs)
+    threads(PAAC(num_envs=3, env_workers=1).program(a_task(algorithm=A2C(gae_lambda=1.0), rate=0.01)), theirs)
     mine, other = (end.saved[name]["learner"]["model"] for end, name in ((ours, "learn"), (theirs, "act_and_learn")))
     for name in mine:
         torch.testing.assert_close(mine[name], other[name], rtol=1e-4, atol=1e-5)
@@ -120,7 +128,7 @@ def test_without_lag_asynchronous_ppo_is_ppo(launch: Launcher) -> None:
     options: dict[str, Any] = {"gae_lambda": 0.9, "epochs": 2, "num_minibatches": 2, "normalize_advantage": True}
     ours = end_of(a_task(algorithm=AsyncPPO(**options), rate=0.01), launch, steps=96)
     theirs = Watcher(steps=96)
-    threads(paac(a_task(algorithm=PPO(**options), rate=0.01), num_envs=3, env_workers=1), theirs)
+    threads(PAAC(num_envs=3, env_workers=1).program(a_task(algorithm=PPO(**options), rate=0.01)), theirs)
     mine, other = (end.saved[name]["learner"]["model"] for end, name in ((ours, "learn"), (theirs, "act_and_learn")))
     for name in mine:
         torch.testing.assert_close(mine[name], other[name], rtol=1e-3, atol=1e-4)
@@ -227,7 +235,7 @@ def test_everything_lines_up_between_hosts(launch: Launcher, memory: str, loadin
     task = a_task(env, algorithm, rate=0.0, rollout_length=5, memory=memory, memory_units=4)
     watcher = Uneven({"act[0]": 25, "act[1]": 15})
     shape: dict[str, Any] = {"hosts": 2, "actors": 1, "num_envs": 3, "depth": 3, "parallel_loading": loading}
-    launch(impala(task, loops=(act, learn, load), **shape), watcher)
+    launch(IMPALA(**shape).program(task), watcher)
     assert sum(r.steps for r in watcher.records) == sum(r.learned for r in watcher.records) == (25 + 15) * 5 * 3
     assert_complete(Checked.seen, [25 * 5] * 3 + [15 * 5] * 3)
 
@@ -271,7 +279,7 @@ class Dying(Watcher):
 def test_actors_whose_host_dies_come_back_and_the_others_go_on_meanwhile(seed: int) -> None:
     watcher = Dying(steps=4_000)
     crashes = [(0.5, "actors0", 12.0), (3.0, "actors1", 1.0), (4.0, "actors1", 0.5)]
-    wired = impala(a_task(algorithm=VTrace()), hosts=3, actors=1, num_envs=3, depth=2)
+    wired = IMPALA(hosts=3, actors=1, num_envs=3, depth=2).program(a_task(algorithm=VTrace()))
     simulation = Simulation(seed, FAR, Faults(crashes=crashes))
     simulation(wired, watcher)
     assert len(simulation.crashes) >= 2
@@ -285,7 +293,7 @@ def test_actors_whose_host_dies_come_back_and_the_others_go_on_meanwhile(seed: i
 @pytest.mark.parametrize("loading", [False, True], ids=["", "loader"])
 def test_a_learner_whose_host_dies_goes_on_from_the_newest_parameters_of_an_actor(seed: int, loading: bool) -> None:
     watcher = Dying(steps=6_000)
-    wired = impala(a_task(algorithm=VTrace()), hosts=2, actors=1, num_envs=3, depth=2, parallel_loading=loading)
+    wired = IMPALA(hosts=2, actors=1, num_envs=3, depth=2, parallel_loading=loading).program(a_task(algorithm=VTrace()))
     Simulation(seed, FAR, Faults(crashes=[(2.0, "learner", 1.0)]))(wired, watcher)
     (told,) = watcher.recovered
     assert told.copied
@@ -297,7 +305,7 @@ def test_a_learner_whose_host_dies_goes_on_from_the_newest_parameters_of_an_acto
 def test_a_learner_whose_host_dies_again_before_it_goes_on_is_offered_the_parameters_again(seed: int) -> None:
     # Restarted after 3 s, it waits a second for further offers; the copies on the actors' hosts stay as they are.
     watcher = Dying(steps=6_000)
-    wired = impala(a_task(algorithm=VTrace()), hosts=2, actors=1, num_envs=3, depth=2)
+    wired = IMPALA(hosts=2, actors=1, num_envs=3, depth=2).program(a_task(algorithm=VTrace()))
     simulation = Simulation(seed, FAR, Faults(crashes=[(2.0, "learner", 1.0), (3.5, "learner", 1.0)]))
     simulation(wired, watcher)
     assert len(simulation.crashes) == 2
@@ -309,7 +317,7 @@ def test_a_learner_whose_host_dies_again_before_it_goes_on_is_offered_the_parame
 def test_a_learner_whose_host_has_all_actors_does_not_wait_for_copies_of_its_parameters() -> None:
     watcher = Dying(steps=200)
     simulation = Simulation(0, FAR, Faults(crashes=[(0.0, "learner", 0.5)]))
-    simulation(impala(a_task(algorithm=VTrace()), actors=1, num_envs=3, depth=2), watcher)
+    simulation(IMPALA(actors=1, num_envs=3, depth=2).program(a_task(algorithm=VTrace())), watcher)
     (told,) = watcher.recovered
     assert not told.copied
     assert simulation.now < 5
@@ -357,7 +365,9 @@ def test_a_killed_learner_has_an_actor_s_newest_parameters_and_all_else_of_the_c
 ) -> None:
     Followed.after.clear()
     watcher = Keeping(steps=2_000)
-    wired = impala(a_task(algorithm=Followed()), hosts=2, learners=learners, actors=1, num_envs=3 * learners, depth=2)
+    wired = IMPALA(hosts=2, learners=learners, actors=1, num_envs=3 * learners, depth=2).program(
+        a_task(algorithm=Followed())
+    )
     Simulation(seed, FAR, Faults(crashes=[(1.0, "learner", 1.0)]))(wired, watcher)
     parameters, *_ = Followed.after.values()  # of a learner, before the crash
     assert len(watcher.kept) == learners
@@ -382,7 +392,7 @@ def test_learners_end_at_the_same_version_although_one_has_fewer_batches() -> No
 def test_all_learners_of_a_host_that_dies_go_on_from_the_same_version(seed: int) -> None:
     watcher = Dying(steps=6_000)
     task = a_task(algorithm=VTrace(), normalize_observations=True, normalize_returns=True)
-    wired = impala(task, hosts=2, learners=2, actors=1, num_envs=6, depth=2)
+    wired = IMPALA(hosts=2, learners=2, actors=1, num_envs=6, depth=2).program(task)
     Simulation(seed, FAR, Faults(crashes=[(2.0, "learner", 1.0)]))(wired, watcher)
     (told,) = watcher.recovered
     assert told.copied
@@ -457,7 +467,7 @@ def test_a_restored_learner_is_the_one_that_was_saved(launch: Launcher, name: st
     assert differences(again, saved) == []
     assert all(state["learner"]["updates"] > 0 for state in again.values())
     further = Watcher(saved, steps=96 + 16, acted=96)
-    launch(impala(task, **shape), further)
+    launch(IMPALA(**shape).program(task), further)
     assert sum(state["learner"]["steps"] for state in further.saved.values()) == 96 + 16
 
 

@@ -15,7 +15,7 @@ from torch import nn
 
 import gossamer
 from gossamer.algorithms import AsyncPPO, VTrace
-from gossamer.architectures import impala
+from gossamer.architectures import IMPALA
 from gossamer.data import Trajectory
 from gossamer.experience import Replay, Replaying
 from gossamer.launch.simulation import Network, Simulation
@@ -35,7 +35,7 @@ def end_of(launch: Launcher, algorithm: Any = None, *, steps: int = 240, watcher
     """A run with a loader that is over."""
     watcher = watcher or Watcher(steps=steps)
     shape: dict[str, Any] = {"actors": 1, "num_envs": 3, "parallel_loading": True, **given}
-    launch(impala(a_task(algorithm=algorithm or VTrace()), **shape), watcher)
+    launch(IMPALA(**shape).program(a_task(algorithm=algorithm or VTrace())), watcher)
     return watcher
 
 
@@ -132,8 +132,8 @@ def test_a_simulated_run_with_a_loader_is_reproducible() -> None:
 
 
 def test_each_learner_has_a_loader_and_the_learner_s_host_has_both() -> None:
-    wired = impala(
-        a_task(algorithm=VTrace()), hosts=2, learners=2, actors=1, num_envs=6, parallel_loading=True, **MIXED
+    wired = IMPALA(hosts=2, learners=2, actors=1, num_envs=6, parallel_loading=True, **MIXED).program(
+        a_task(algorithm=VTrace())
     )
     loaders = [worker for worker in wired.workers if worker.name.startswith("load")]
     assert [(worker.name, worker.host, worker.saved) for worker in loaders] == [
@@ -144,7 +144,7 @@ def test_each_learner_has_a_loader_and_the_learner_s_host_has_both() -> None:
     for rank in range(2):
         shared = reached(wired, f"load[{rank}]") & reached(wired, f"learn[{rank}]")
         assert shared == {f"TrajectoryQueue[{rank}]", f"NextBatch[{rank}]"}
-    plain = impala(a_task(algorithm=VTrace()), actors=1, num_envs=3, **MIXED)
+    plain = IMPALA(actors=1, num_envs=3, **MIXED).program(a_task(algorithm=VTrace()))
     assert [worker.name for worker in plain.workers] == ["learn", "act"]
 
 

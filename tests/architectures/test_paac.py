@@ -11,7 +11,7 @@ from some_parts import Watcher, a_task, differences
 
 import gossamer
 from gossamer.algorithms import A2C, PPO, Algorithm
-from gossamer.architectures import paac
+from gossamer.architectures import PAAC
 from gossamer.envs.base import EnvFactory
 from gossamer.envs.gym import Gym
 from gossamer.envs.toy import Catch, Counter, Identity
@@ -35,7 +35,7 @@ def end_of(
 ) -> dict[str, Any]:
     """What is saved when the run is over."""
     watcher = Watcher(saved, steps=steps, acted=acted)
-    launch(paac(task, num_envs=num_envs, env_workers=env_workers), watcher)
+    launch(PAAC(num_envs=num_envs, env_workers=env_workers).program(task), watcher)
     return watcher.saved
 
 
@@ -77,7 +77,7 @@ def test_identity_is_learned_with_every_optimiser(algorithm: Algorithm, optimize
     # 10 lights in a row, 4 kinds of light: 2.5 for random actions, 10 at best
     watcher = Watcher(steps=16_000)
     task = a_task(Identity(), algorithm, optimizer=optimizer, rate=rate, rollout_length=5)
-    threads(paac(task, num_envs=16, env_workers=1), watcher)
+    threads(PAAC(num_envs=16, env_workers=1).program(task), watcher)
     scores = [episode.score for report in watcher.records for episode in report.episodes]
     assert sum(scores[:50]) / 50 < 4
     assert sum(scores[-100:]) / 100 > 9.5
@@ -115,7 +115,7 @@ def test_it_ends_with_the_rollout_that_reaches_the_steps_asked_for() -> None:
     # rollouts of 4 steps of 3 environments: 12, 24, 36
     for steps, done in ((24, 24), (25, 36)):
         watcher = Watcher(steps=steps)
-        threads(paac(a_task(), num_envs=3, env_workers=1), watcher)
+        threads(PAAC(num_envs=3, env_workers=1).program(a_task()), watcher)
         assert [report.steps for report in watcher.records] == [12] * (done // 12)
         assert watcher.saved["act_and_learn"]["learner"]["steps"] == done
 
@@ -123,7 +123,7 @@ def test_it_ends_with_the_rollout_that_reaches_the_steps_asked_for() -> None:
 @algorithms
 def test_every_update_is_reported(algorithm: Algorithm) -> None:
     watcher = Watcher(steps=54)
-    threads(paac(a_task(algorithm=algorithm, rollout_length=9), num_envs=2, env_workers=1), watcher)
+    threads(PAAC(num_envs=2, env_workers=1).program(a_task(algorithm=algorithm, rollout_length=9)), watcher)
     reports = watcher.records
     each = 1 if isinstance(algorithm, A2C) else 4  # optimiser steps
     assert [report.updates for report in reports] == [each, each, each]
@@ -133,6 +133,6 @@ def test_every_update_is_reported(algorithm: Algorithm) -> None:
 
 def test_it_saves_when_asked_to_end() -> None:
     watcher = Watcher(steps=10**9, stop_after=2)
-    threads(paac(a_task(), num_envs=3, env_workers=1), watcher)
+    threads(PAAC(num_envs=3, env_workers=1).program(a_task()), watcher)
     assert watcher.saved["act_and_learn"]["learner"]["steps"] >= 24
     assert watcher.saved["act_and_learn"]["learner"]["steps"] == sum(report.steps for report in watcher.records)

@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from some_gossip import gossiping
 from some_parts import Slow, Watcher, a_task
 from torch import nn
 
 from gossamer.algorithms import Network
-from gossamer.architectures import pala
+from gossamer.architectures import PALA
 from gossamer.envs.toy import Catch
 from gossamer.exchange import Alone, Gossip, LayoutMismatch, Proxy
 from gossamer.exchange.gossip.formats import Format
@@ -55,7 +56,9 @@ class Told(Silent):
 
 
 def stand_ins(work: Workload, **more: Any) -> Program:
-    return pala(work, hosts=2, learners=2, couriers=1, period=0, loop=stand_in, **more)  # type: ignore[arg-type]
+    gossip = gossiping("pala", **more)
+    program = PALA(hosts=2, learners=2).program(work, gossip=gossip, couriers=1)  # type: ignore[arg-type]
+    return program.with_loops({act_and_learn: stand_in})
 
 
 def other_torso(shape: Any) -> nn.Module:
@@ -88,9 +91,9 @@ def test_a_host_that_ran_for_long_goes_on_where_its_neighbours_are(down: float, 
     # At second 50 about 100 of 150 iterations are done: not from the start, and nobody is held up for long.
     sums, simulation = Sums(), Simulation(0, Lines(latency=0.01), Faults(crashes=[(50.0, "host1", down)]))
     simulation(stand_ins(Workload(150, step_time=0.5, jitter=0.1), **mode), sums)
-    assert sums.iterations["stand_in[0]"] == sums.iterations["stand_in[1]"] == 150
-    assert all(90 <= sums.iterations[f"stand_in[{rank}]"] <= 150 for rank in (2, 3))
-    assert simulation.clocks["stand_in[0]"] < 150 * 0.5 + 15
+    assert sums.iterations["act_and_learn[0]"] == sums.iterations["act_and_learn[1]"] == 150
+    assert all(90 <= sums.iterations[f"act_and_learn[{rank}]"] <= 150 for rank in (2, 3))
+    assert simulation.clocks["act_and_learn[0]"] < 150 * 0.5 + 15
 
 
 def slow_start(ctx: Any, task: Any, exchange: Any, **given: Any) -> None:
@@ -104,9 +107,10 @@ def slow_start(ctx: Any, task: Any, exchange: Any, **given: Any) -> None:
 def test_a_restarted_host_waits_for_members_whose_environments_take_long_to_start() -> None:
     simulation = Simulation(1, Lines(latency=0.01), Faults(crashes=[(20.0, "host1", 5.0)]), patience=600.0)
     watcher = Watcher(steps=16 * 400)
-    simulation(pala(a_task(), hosts=2, learners=1, num_envs=4, loop=slow_start), watcher)
+    program = PALA(hosts=2, learners=1, num_envs=4).program(a_task()).with_loops({act_and_learn: slow_start})
+    simulation(program, watcher)
     assert watcher.budget.acted == 16 * 400
-    assert all(watcher.saved[f"slow_start[{rank}]"]["exchange"]["iteration"] > 150 for rank in range(2))
+    assert all(watcher.saved[f"act_and_learn[{rank}]"]["exchange"]["iteration"] > 150 for rank in range(2))
 
 
 class Announced(Alone):
@@ -140,13 +144,14 @@ def test_lost_calls_make_no_weight_of_nothing(seed: int) -> None:
 @pytest.mark.parametrize("form", ["fp32", "bf16", "int8"])
 def test_numbers_of_every_format_train(form: Format) -> None:
     watcher, task = Watcher(steps=4 * 2 * 4 * 10), a_task(rollout_length=4)
-    threads(pala(task, hosts=2, learners=2, num_envs=2, couriers=1, period=5, window=2, message_format=form), watcher)
+    wired = PALA(hosts=2, learners=2, num_envs=2, message_format=form)
+    threads(wired.program(task, gossip=gossiping("pala", period=5, window=2), couriers=1), watcher)
     assert watcher.budget.acted == watcher.budget.total
 
 
 def test_a_token_for_every_run() -> None:
-    tokens = {pala(a_task()).services[0].kwargs["token"] for _ in range(3)}
+    tokens = {PALA().program(a_task()).services[0].kwargs["token"] for _ in range(3)}
     assert len(tokens) == 3
-    program = pala(a_task(), hosts=3)
+    program = PALA(hosts=3).program(a_task())
     assert len({s.kwargs["token"] for s in program.services}) == 1
     assert all(len(s.kwargs["token"]) == 16 for s in program.services)

@@ -9,8 +9,9 @@ import pytest
 from some_parts import Watcher, a_task
 from some_rollouts import CheckedMembers
 
-from gossamer.architectures import gala, paac, pala
+from gossamer.architectures import GALA, PAAC, PALA
 from gossamer.envs.toy import Counter
+from gossamer.exchange.gossip.options import Gossiping
 from gossamer.launch.simulation import Network, Simulation
 from gossamer.launch.threads import threads
 from gossamer.program import Program
@@ -19,11 +20,11 @@ from gossamer.task import Task
 Launcher = Callable[..., None]
 ENVS, ROLLOUT, LENGTH = 3, 5, 7  # environments of a member, steps of a rollout and of an episode
 SIZE: dict[str, Any] = {"num_envs": ENVS, "env_workers": 1}
-GOSSIP: dict[str, Any] = {**SIZE, "lock_step": True, "period": 0}
+LOCK_STEP = Gossiping(lock_step=True, period=0)
 MEMBERS: dict[str, tuple[int, Callable[[Task], Program]]] = {
-    "paac": (1, lambda task: paac(task, **SIZE)),
-    "gala": (3, lambda task: gala(task, learners=3, **GOSSIP)),
-    "pala": (4, lambda task: pala(task, hosts=2, learners=2, couriers=1, **GOSSIP)),
+    "paac": (1, lambda task: PAAC(**SIZE).program(task)),
+    "gala": (3, lambda task: GALA(learners=3, **SIZE).program(task, gossip=LOCK_STEP)),
+    "pala": (4, lambda task: PALA(hosts=2, learners=2, **SIZE).program(task, gossip=LOCK_STEP, couriers=1)),
 }
 
 

@@ -12,7 +12,7 @@ from some_parts import Slow, Watcher, a_task, differences
 from some_rollouts import Uneven
 
 from gossamer.algorithms import AsyncPPO, VTrace
-from gossamer.architectures import impala
+from gossamer.architectures import IMPALA
 from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.loops import act, learn, load
 
@@ -27,7 +27,7 @@ SHAPES: list[dict[str, Any]] = [
 def trained(seed: int, watcher: Watcher, faults: Faults | None = None, **given: Any) -> Watcher:
     """Raises `Deadlock` if the program cannot end."""
     simulation = Simulation(seed, FAR, faults or Faults(), patience=500.0)
-    simulation(impala(a_task(algorithm=VTrace()), **{"hosts": 1, "learners": 2, **SHAPES[0], **given}), watcher)
+    simulation(IMPALA(**{"hosts": 1, "learners": 2, **SHAPES[0], **given}).program(a_task(algorithm=VTrace())), watcher)
     return watcher
 
 
@@ -70,7 +70,7 @@ def test_actors_get_the_parameters_of_steps_that_are_taken_between_two_batches()
     task = a_task(algorithm=AsyncPPO(num_minibatches=2), memory="gru", memory_units=8, normalize_returns=True)
     watcher = Uneven({"act[0]": 5, "act[1]": 4, "act[2]": 9, "act[3]": 9})
     simulation = Simulation(1, FAR, Faults(), patience=500.0)
-    simulation(impala(task, hosts=1, learners=2, actors=2, num_envs=4, depth=1), watcher)
+    simulation(IMPALA(hosts=1, learners=2, actors=2, num_envs=4, depth=1).program(task), watcher)
     assert len(versions(watcher.saved)) == 1
     assert differences(*parameters(watcher)) == []
 
@@ -97,7 +97,7 @@ def test_actors_of_a_learner_with_more_batches_get_the_parameters_that_the_other
 def test_an_actors_host_that_restarts_after_one_of_its_actors_has_ended_does_not_keep_the_run_alive() -> None:
     simulation = Simulation(2, FAR, Faults(crashes=[(2.0, "actors0", 1.0)]), patience=500.0)
     watcher = Uneven({"act[0]": 5, "act[1]": 30})
-    simulation(impala(a_task(algorithm=VTrace()), actors=2, num_envs=4, depth=2, hosts=1), watcher)
+    simulation(IMPALA(actors=2, num_envs=4, depth=2, hosts=1).program(a_task(algorithm=VTrace())), watcher)
     assert simulation.crashes
     assert simulation.now < 60
 
@@ -123,9 +123,9 @@ def test_a_learner_s_host_that_restarts_after_an_actor_has_ended_does_not_wait_f
     crashes: list[tuple[float, str, float]], given: dict[str, Any]
 ) -> None:
     simulation = Simulation(1, FAR, Faults(crashes=crashes), patience=500.0)
-    watcher = Uneven({"slow_act[0]": 1, "slow_act[1]": 30})
-    shape: dict[str, Any] = {"actors": 2, "num_envs": 4, "depth": 2, "loops": (slow_act, learn), **given}
-    simulation(impala(a_task(algorithm=VTrace()), **shape), watcher)
+    watcher = Uneven({"act[0]": 1, "act[1]": 30})
+    shape: dict[str, Any] = {"actors": 2, "num_envs": 4, "depth": 2, **given}
+    simulation(IMPALA(**shape).program(a_task(algorithm=VTrace())).with_loops({act: slow_act}), watcher)
     assert len(simulation.crashes) == len(crashes)
     assert simulation.now < 100
 
@@ -156,7 +156,9 @@ def later(loop: Callable[..., None], rank: int = 0) -> Callable[..., None]:
 def test_a_worker_whose_host_restarts_does_not_wait_for_one_that_had_ended(
     first: str, last: str, given: dict[str, Any], hosts: int
 ) -> None:
-    wired = impala(a_task(algorithm=VTrace()), **{"actors": 1, "num_envs": 2, "depth": 2, "hosts": hosts, **given})
+    wired = IMPALA(**{"actors": 1, "num_envs": 2, "depth": 2, "hosts": hosts, **given}).program(
+        a_task(algorithm=VTrace())
+    )
     if last not in {copy.name for copy in wired.crew}:
         pytest.skip("only where actors are on other hosts")
     whole = Simulation(1, FAR)

@@ -54,7 +54,7 @@ def test_one_name_has_one_type_wherever_it_is_an_option() -> None:
 MINE = """
 from dataclasses import dataclass
 from gossamer.algorithms import A2C
-from gossamer.architectures import paac
+from gossamer.architectures import PAAC
 from gossamer.options import option, options
 class Plain: pass
 @dataclass(frozen=True)
@@ -63,13 +63,13 @@ class Lacks:
 @options
 class Clash:
     seed: int = option("Taken.", 1)
-    def program(self, task): return paac(task)
+    def program(self, task): return PAAC().program(task)
 @options
 class Mine:
     num_envs: int = option("How many.", 3, least=1)
-    def program(self, task): return paac(task, num_envs=self.num_envs)
+    def program(self, task): return PAAC(num_envs=self.num_envs).program(task)
 def function(task, *, num_envs: int = 5, twice: bool = False):
-    return paac(task, num_envs=num_envs * (1 + twice))
+    return PAAC(num_envs=num_envs * (1 + twice)).program(task)
 """
 
 

@@ -129,46 +129,25 @@ def test_impala_s_and_appo_s_published_settings() -> None:
     assert made.max_grad_norm * 750 == pytest.approx(10)
 
 
-CAMERAS = """
-import gymnasium, numpy as np
-from gymnasium.spaces import Box
-
-class Camera(gymnasium.Env):
-    "A small picture, and one continuous action."
-    observation_space, action_space = Box(0, 255, (7, 5), np.uint8), Box(-1, 1, (1,))
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        return self.observation_space.sample(), {}
-    def step(self, action):
-        return self.observation_space.sample(), 0.0, True, False, {}
-"""
-
-
-@pytest.fixture
-def camera(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    (tmp_path / "cameras.py").write_text(CAMERAS)
-    monkeypatch.syspath_prepend(tmp_path)
-    return "cameras:Camera"
+CAMERA = "cameras:Camera"
 
 
 @pytest.mark.parametrize("architecture", ["paac", "gala", "pala"])
-def test_pictures_with_continuous_actions_have_defaults_for_both(camera: str, architecture: str) -> None:
-    made = configure(architecture, env=camera)
+def test_pictures_with_continuous_actions_have_defaults_for_both(architecture: str) -> None:
+    made = configure(architecture, env=CAMERA)
     assert isinstance(made.algorithm, PPO)
     assert made.algorithm.entropy_coef == 0.0
     assert made.network.normalize_returns
     assert made.network.input == "background"  # as for other pictures
-    memory = configure(architecture, env=camera, memory="lstm")
+    memory = configure(architecture, env=CAMERA, memory="lstm")
     assert isinstance(memory.algorithm, PPO)
     assert memory.algorithm.entropy_coef == 0.0
 
 
 @pytest.mark.parametrize(("architecture", "torso"), [("paac", "nips"), ("gala", "nature"), ("impala", "nips")])
-def test_a_paper_s_network_gives_way_to_auto_where_pictures_are_small(
-    camera: str, architecture: str, torso: str
-) -> None:
-    assert configure(architecture, env=camera, preset="paper").network.torso == "auto"
-    assert configure(architecture, env=camera, preset="paper", network="nips").network.torso == "nips"
+def test_a_paper_s_network_gives_way_to_auto_where_pictures_are_small(architecture: str, torso: str) -> None:
+    assert configure(architecture, env=CAMERA, preset="paper").network.torso == "auto"
+    assert configure(architecture, env=CAMERA, preset="paper", network="nips").network.torso == "nips"
     assert configure(architecture, env="catch-pixels", preset="paper").network.torso == torso  # 42x42
 
 

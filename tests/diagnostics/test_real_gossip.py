@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from some_parts import Watcher, a_task
 
-from gossamer.architectures import gala, pala
+from gossamer.architectures import GALA, PALA
 from gossamer.diagnostics import consensus as module
 from gossamer.diagnostics.consensus import ConsensusMonitor
 from gossamer.exchange.gossip.graphs import Exponential
 from gossamer.exchange.gossip.mixing import PushSum, Uniform
+from gossamer.exchange.gossip.options import Gossiping
 from gossamer.launch.simulation import Simulation
 from gossamer.program import Program
 from gossamer.task import Report
@@ -56,17 +57,17 @@ def watched(wired: Program, seed: int) -> ConsensusMonitor:
 )
 def test_the_bound_holds_on_one_host(monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], seed: int) -> None:
     monkeypatch.setattr(module, "WAITING", 100)
-    consensus = watched(gala(TASK, learners=4, num_envs=2, period=40, window=32, **given), seed)
+    gossip = Gossiping(period=40, window=32, **given)
+    consensus = watched(GALA(learners=4, num_envs=2).program(TASK, gossip=gossip), seed)
     assert_the_bound_holds(consensus)
 
 
 @pytest.mark.parametrize("form", ["fp32", "int8"])
 def test_the_bound_holds_between_hosts(monkeypatch: pytest.MonkeyPatch, form: Any) -> None:
     monkeypatch.setattr(module, "WAITING", 100)
-    consensus = watched(
-        pala(TASK, hosts=2, learners=2, num_envs=2, period=40, window=32, staleness=3, interval=3, message_format=form),
-        seed=0,
-    )
+    gossip = Gossiping(staleness=3, interval=3, period=40, window=32)
+    pala = PALA(hosts=2, learners=2, num_envs=2, message_format=form)
+    consensus = watched(pala.program(TASK, gossip=gossip), seed=0)
     assert_the_bound_holds(consensus)
 
 

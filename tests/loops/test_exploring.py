@@ -9,7 +9,7 @@ import pytest
 from some_parts import Watcher, a_task
 
 from gossamer.algorithms import VTrace
-from gossamer.architectures import gala, impala, paac, pala
+from gossamer.architectures import GALA, IMPALA, PAAC, PALA
 from gossamer.launch.simulation import Simulation
 from gossamer.program import Program
 from gossamer.task import Task
@@ -30,12 +30,12 @@ class Exploring(VTrace):
 @pytest.mark.parametrize(
     ("wired", "actors"),
     [
-        (lambda task: paac(task, num_envs=2), 1),
-        (lambda task: gala(task, learners=3, num_envs=2), 3),
-        (lambda task: pala(task, hosts=2, learners=2, num_envs=2), 4),
-        (lambda task: impala(task, actors=3, num_envs=6), 3),
-        (lambda task: impala(task, actors=2, learners=2, num_envs=8), 4),
-        (lambda task: impala(task, hosts=2, actors=2, num_envs=4), 4),
+        (lambda task: PAAC(num_envs=2).program(task), 1),
+        (lambda task: GALA(learners=3, num_envs=2).program(task), 3),
+        (lambda task: PALA(hosts=2, learners=2, num_envs=2).program(task), 4),
+        (lambda task: IMPALA(actors=3, num_envs=6).program(task), 3),
+        (lambda task: IMPALA(actors=2, learners=2, num_envs=8).program(task), 4),
+        (lambda task: IMPALA(hosts=2, actors=2, num_envs=4).program(task), 4),
     ],
     ids=["paac", "gala", "pala", "impala", "impala with two learners", "impala between hosts"],
 )

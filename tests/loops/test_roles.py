@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from some_parts import a_task
 
-from gossamer.algorithms import A2C
+from gossamer.algorithms import A2C, VTrace
 from gossamer.algorithms.base import ReplayPlan
-from gossamer.architectures import appo, gala, impala, paac, pala
+from gossamer.architectures import APPO, GALA, IMPALA, PAAC, PALA
 from gossamer.config.build import learners, num_envs
 from gossamer.config.resolve import configure
 from gossamer.exchange import Alone
@@ -30,6 +30,7 @@ class Drawing(A2C):
         return ReplayPlan(capacity=5000, batch_size=32, window=3, samples_per_insert=8.0, learning_starts=100)
 
 
+OFF_POLICY = a_task(algorithm=VTrace())
 TOGETHER = Role(Envs(6, 3), Demand(batch_envs=6, rollout_envs=6))
 DRAWN = Role(Envs(6, 3), Demand(batch_envs=32, rollout_envs=6, passes=8.0, window=3, stored=5000))
 # 8 environments of 2 actors are 4 of each, and a batch is one rollout of each actor. Depth 3: 3 batches are held.
@@ -37,7 +38,7 @@ QUEUED = Demand(batch_envs=8, rollout_envs=24, depth=3)
 # A host's 8 environments are shared by 2 actors for each of 2 learners: 2 of each. 12 rollouts are a batch of 24. Half
 # of what is learned from is replayed, and each batch is used twice: each step is learned from 2 / (1 - 0.5) = 4 times.
 REPLAYED = Demand(batch_envs=24, rollout_envs=72, passes=4.0, depth=3, replayed=50)
-IMPALA: dict[str, Any] = {"actors": 2, "num_envs": 8, "env_workers": 1, "depth": 3}
+ACTORS: dict[str, Any] = {"actors": 2, "num_envs": 8, "env_workers": 1, "depth": 3}
 APART: dict[str, Any] = {
     "hosts": 2, "learners": 2, "actors": 2, "num_envs": 8, "batch_rollouts": 12, "depth": 3, "reuse": 2,
     "replay_share": 0.5, "replay_size": 50,
@@ -47,23 +48,23 @@ APART: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("wired", "expected"),
     [
-        (lambda: paac(a_task(), num_envs=6, env_workers=3), {"act_and_learn": TOGETHER}),
+        (lambda: PAAC(num_envs=6, env_workers=3).program(a_task()), {"act_and_learn": TOGETHER}),
         (
-            lambda: paac(a_task(algorithm=Drawing()), num_envs=6, env_workers=3),
+            lambda: PAAC(num_envs=6, env_workers=3).program(a_task(algorithm=Drawing())),
             {"act_and_learn": DRAWN},
         ),
-        (lambda: gala(a_task(), learners=2, num_envs=6, env_workers=3), {"act_and_learn": TOGETHER}),
+        (lambda: GALA(learners=2, num_envs=6, env_workers=3).program(a_task()), {"act_and_learn": TOGETHER}),
         (
-            lambda: pala(a_task(), hosts=2, learners=2, num_envs=6, env_workers=3),
+            lambda: PALA(hosts=2, learners=2, num_envs=6, env_workers=3).program(a_task()),
             {"act_and_learn": TOGETHER, "carry": Role(), "watch": Role()},
         ),
-        (lambda: impala(a_task(), **IMPALA), {"act": Role(Envs(4, 1)), "learn": Role(demand=QUEUED)}),
+        (lambda: IMPALA(**ACTORS).program(OFF_POLICY), {"act": Role(Envs(4, 1)), "learn": Role(demand=QUEUED)}),
         (
-            lambda: appo(a_task(), parallel_loading=True, **IMPALA),
+            lambda: APPO(parallel_loading=True, **ACTORS).program(OFF_POLICY),
             {"act": Role(Envs(4, 1)), "learn": Role(demand=QUEUED), "load": Role()},
         ),
         (
-            lambda: impala(a_task(), **APART),
+            lambda: IMPALA(**APART).program(OFF_POLICY),
             {
                 "act": Role(Envs(2)),
                 "learn": Role(demand=REPLAYED),

@@ -20,7 +20,9 @@ from some_parts import a_task
 from sweeps import sweep
 
 import gossamer
-from gossamer import architectures, cli
+from gossamer import cli
+from gossamer.algorithms import VTrace
+from gossamer.architectures import APPO, IMPALA
 from gossamer.data import Packed, Trajectory
 from gossamer.errors import UserError
 from gossamer.launch.simulation import Faults, Simulation
@@ -112,8 +114,9 @@ def test_after_a_restart_of_the_learner_s_host_no_actor_waits_for_parameters_tha
 def test_the_wiring_is_that_of_the_architecture(name: str, given: dict[str, Any]) -> None:
     s = ActorScenario(**{**SMALL, **given})
     here = s.here or 4
-    real = getattr(architectures, name)(
-        a_task(), hosts=s.hosts, learners=s.learners, actors=here // s.learners, num_envs=4 * here
+    kind = {"impala": IMPALA, "appo": APPO}[name]
+    real = kind(hosts=s.hosts, learners=s.learners, actors=here // s.learners, num_envs=4 * here).program(
+        a_task(algorithm=VTrace())
     )
     mine = program(s, name)
     assert mine.edges() == real.edges()

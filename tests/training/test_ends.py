@@ -17,7 +17,7 @@ from some_runs import QUICK, checkpoint, rows, save_always, trained
 
 import gossamer
 from gossamer import cli
-from gossamer.architectures import paac
+from gossamer.architectures import PAAC
 from gossamer.envs import watchdog
 from gossamer.envs.gym import Custom
 from gossamer.errors import EnvironmentFailed
@@ -154,7 +154,7 @@ def test_the_command_says_it_in_one_line(monkeypatch: pytest.MonkeyPatch, capsys
 
 def test_restarts_are_counted_and_reported() -> None:
     task, watcher = a_task(Custom("mine:Fails", on_error="restart")), Watcher(steps=400)
-    threads(paac(task, num_envs=2, env_workers=0), watcher)
+    threads(PAAC(num_envs=2, env_workers=0).program(task), watcher)
     failures = [failure for report in watcher.records for failure in report.failures]
     assert [failure.index for failure in failures] == [0, 1] * 6  # 200 steps of each, every 30th of which fails
     cut = [episode for report in watcher.records for episode in report.episodes]

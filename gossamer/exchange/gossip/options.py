@@ -1,14 +1,18 @@
-"""Command-line options of gossip, their implied values, and their translation to `Gossip` arguments."""
+"""Options of gossip, their implied values, and their translation to `Gossip`."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from typing import Any, Literal, Protocol, TypeAlias, TypedDict
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, TypeAlias
 
 from gossamer.errors import UserError, near
 from gossamer.exchange.gossip import graphs, mixing
-from gossamer.exchange.gossip.gossip import PERIOD, room
+from gossamer.exchange.gossip.gossip import PERIOD, WINDOW, Gossip, room
+from gossamer.exchange.gossip.mailboxes import Post
+from gossamer.options import option
 
 Mix: TypeAlias = Literal["uniform", "push-sum"]
 Sync: TypeAlias = Literal["never", "bounded", "lock-step"]
@@ -23,59 +27,76 @@ GRAPHS: dict[str, graphs.Graph] = {
 }
 MIXINGS: dict[Mix, mixing.Mixing] = {"uniform": mixing.Uniform(), "push-sum": mixing.PushSum()}
 
-GRAPH = f"Communication graph: {', '.join(GRAPHS)}, or edges (0>1,1>2,2>0)."
-MIXING = "Weights of received messages."
-SYNC = "When a learner waits for its neighbours: never, beyond --staleness, or at each exchange."
-STALENESS = "With --sync bounded: largest staleness of a neighbour's newest message."
-INTERVAL = "From one average with the neighbours to the next."
-DIAGNOSTICS = "Measure the consensus distance and its bound every 500 optimizer steps (below 0.5 % of the time)."
+# The options of an architecture that gossips, which gives their defaults: `graph: str = GRAPH("ring")`
+GRAPH = partial(option, f"Communication graph: {', '.join(GRAPHS)}, or edges (0>1,1>2,2>0).")
+MIXING = partial(option, "Weights of received messages.")
+SYNC = partial(option, "When a learner waits for its neighbours: never, beyond --staleness, or at each exchange.")
+STALENESS = partial(
+    option,
+    "With --sync bounded: largest staleness of a neighbour's newest message.",
+    least=0,
+    most=1_000_000,
+    measure="optimizer steps",
+)
+INTERVAL = partial(
+    option, "From one average with the neighbours to the next.", least=1, most=1_000_000, measure="optimizer steps"
+)
+DIAGNOSTICS = partial(
+    option, "Measure the consensus distance and its bound every 500 optimizer steps (below 0.5 % of the time)."
+)
 
 
-class Gossiping(Protocol):
-    """Options shared by all gossip architectures."""
+@dataclass(frozen=True)
+class Gossiping:
+    """How members gossip, whatever carries their messages; see `Gossip`."""
+
+    graph: graphs.Graph = graphs.RING
+    mixing: mixing.Mixing = mixing.UNIFORM
+    staleness: float = math.inf
+    lock_step: bool = False
+    interval: int = 1
+    period: int = PERIOD  # iterations between the starts of two observation windows; 0 disables them
+    window: int = WINDOW
 
     @property
-    def graph(self) -> str: ...
+    def adds(self) -> bool:
+        """Whether unread messages of a sender are added up."""
+        return self.mixing.adds and not self.lock_step
+
     @property
-    def mixing(self) -> Mix: ...
-    @property
-    def sync(self) -> Sync: ...
-    @property
-    def staleness(self) -> int: ...
-    @property
-    def interval(self) -> int: ...
-    @property
-    def diagnostics(self) -> bool: ...
+    def newest(self) -> bool:
+        """Whether only a sender's newest unread message is kept."""
+        return not self.mixing.adds and not self.lock_step
+
+    def through(self, post: Post) -> Gossip:
+        """The exchange whose messages `post` carries."""
+        return Gossip(
+            post,
+            self.graph,
+            self.mixing,
+            self.staleness,
+            self.lock_step,
+            self.interval,
+            period=self.period,
+            window=self.window,
+        )
 
 
-class Parts(TypedDict):
-    """Keyword arguments of `gala` and `pala`."""
-
-    graph: graphs.Graph
-    mixing: mixing.Mixing
-    staleness: float
-    lock_step: bool
-    interval: int
-    period: int  # iterations between the starts of two observation windows; 0 disables them
-
-
-def parts(options: Gossiping, *, hosts: int, learners: int, seed: int) -> Parts:
-    """Translate the options for `learners` members on each host. Raises `UserError` if they are invalid."""
+def connected_graph(name: str, *, hosts: int, learners: int, seed: int) -> graphs.Graph:
+    """The graph of `learners` members on each host. Raises `UserError` if it is unknown, or if it has no path from
+    every member to every other."""
     members = hosts * learners
     if members < 2:
         raise UserError(f"--learners {learners}: gossip needs at least two members, not {members}")
-    longest = int(room(options.staleness))
-    if options.sync == "bounded" and options.interval > longest:
-        what = f"--interval {options.interval}"
-        raise UserError(f"{what}: must be at most {longest}, a quarter of --staleness {options.staleness}")
-    return Parts(
-        graph=_connected(options.graph, named_graph(options.graph, learners, seed), members),
-        mixing=MIXINGS[options.mixing],
-        staleness=math.inf if options.sync == "never" else options.staleness,
-        lock_step=options.sync == "lock-step",
-        interval=options.interval,
-        period=PERIOD if options.diagnostics else 0,
-    )
+    return _connected(name, named_graph(name, learners, seed), members)
+
+
+def bound(sync: Sync, staleness: int, interval: int) -> float:
+    """The bound on staleness; infinite if learners never wait. Raises `UserError` if it is too small for `interval`."""
+    longest = int(room(staleness))
+    if sync == "bounded" and interval > longest:
+        raise UserError(f"--interval {interval}: must be at most {longest}, a quarter of --staleness {staleness}")
+    return math.inf if sync == "never" else staleness
 
 
 def named_graph(name: str, learners: int, seed: int) -> graphs.Graph:

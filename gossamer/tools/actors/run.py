@@ -9,20 +9,22 @@ from typing import Any
 
 import torch
 
-from gossamer import architectures
+from gossamer.architectures import APPO, IMPALA
 from gossamer.data import Packed
 from gossamer.exchange.broadcast.parameters import PackedParameters
 from gossamer.launch.simulation import Faults, Network, Simulation
+from gossamer.loops import act, learn
 from gossamer.program import Program
+from gossamer.tools.actors import workers
 from gossamer.tools.actors.figures import FIGURES, figures, warnings
 from gossamer.tools.actors.ledger import Ledger
 from gossamer.tools.actors.picture import draw
 from gossamer.tools.actors.scenario import ActorScenario
-from gossamer.tools.actors.workers import Workload, act, learn
+from gossamer.tools.actors.workers import Workload
 from gossamer.tools.measured import in_units
 from gossamer.tools.table import units
 
-PROGRAMS = {"impala": architectures.impala, "appo": architectures.appo}
+PROGRAMS: dict[str, type[IMPALA]] = {"impala": IMPALA, "appo": APPO}
 
 
 def simulated(architecture: str, chosen: ActorScenario, plot: Path | None) -> dict[str, Any]:
@@ -50,17 +52,18 @@ def program(s: ActorScenario, architecture: str) -> Program:
     """The architecture's program, with workers that compute nothing."""
     task = Workload(s.rollout_length, s.step_time, s.jitter, s.update_time, s.updates, s.seed)
     here = s.here or s.actors  # actors on each host that has some
-    return PROGRAMS[architecture](
-        task,  # type: ignore[arg-type]  # the stand-ins' task
+    options = PROGRAMS[architecture](
         hosts=s.hosts,
         learners=s.learners,
         actors=here // s.learners,
-        num_envs=here * s.envs_per_actor,
+        num_envs=here,  # workers that compute nothing need no more than one each
+        env_workers=1,
         batch_rollouts=s.batch_rollouts,
         depth=s.depth_used,
         reuse=s.reuse,
-        loops=(act, learn),
     )
+    wired = options.program(task)  # type: ignore[arg-type]  # the stand-ins' task
+    return wired.with_loops({act: workers.act, learn: workers.learn})
 
 
 def network(s: ActorScenario) -> Network:

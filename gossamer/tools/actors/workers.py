@@ -7,12 +7,13 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
 
+from gossamer.algorithms import Algorithm, VTrace
 from gossamer.data import Batch, Trajectory, Updated, Version
 from gossamer.exchange import Exchange, Follower, Link
 from gossamer.experience import ActorExperience, LearnerQueue, Timer
@@ -35,6 +36,8 @@ class Workload:
     updates: int  # optimizer steps of a pass
     seed: int = 0
     device: str = "cpu"  # the wiring replaces it for actors of other hosts
+    gpus: float = 0
+    algorithm: Algorithm = field(default_factory=VTrace)  # one that a queue suits
 
     def rollout_seconds(self, rng: np.random.Generator) -> float:
         """The duration of a rollout: the sum of its steps, each lognormal with mean `step_time`."""

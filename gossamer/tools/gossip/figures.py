@@ -7,6 +7,7 @@ from typing import Any
 
 from gossamer.diagnostics.traffic import staleness
 from gossamer.launch.simulation import Simulation
+from gossamer.loops import act_and_learn
 from gossamer.tools.gossip.ledger import Ledger
 from gossamer.tools.gossip.scenario import Scenario
 from gossamer.tools.quantity import SECONDS
@@ -39,7 +40,7 @@ FIGURES = (
 
 def figures(s: Scenario, simulation: Simulation, ledger: Ledger, seconds: float) -> dict[str, Any]:
     """The figures and `graph`, by their keys in JSON. A figure that is not known is None."""
-    clocks = {name: clock for name, clock in simulation.clocks.items() if name.startswith("stand_in")}
+    clocks = {name: clock for name, clock in simulation.clocks.items() if name.startswith(act_and_learn.__name__)}
     present = sum(clocks.values())
     distance = ledger.distance()
     mean, most = staleness(ledger.staleness)

@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from gossamer import architectures
-from gossamer.exchange import Exchange
+from gossamer.architectures import PALA
+from gossamer.exchange import Exchange, room
+from gossamer.exchange.gossip.options import Gossiping
 from gossamer.exchange.proxy.wire import HEADER, PARCEL
 from gossamer.launch.simulation import Faults, Network, Simulation
+from gossamer.loops import act_and_learn
 from gossamer.program import Program
 from gossamer.runtime import Context
 from gossamer.tools.gossip.figures import FIGURES, figures, warnings
@@ -37,6 +39,7 @@ class Workload:
     rate: float = 0.1
     seed: int = 0
     algorithm: None = None  # the wiring asks whether it learns from a replay memory
+    gpus: float = 0
 
 
 def stand_in(ctx: Context, task: Workload, policy: Any, experience: Any, exchange: Exchange, **more: Any) -> None:
@@ -83,17 +86,16 @@ def run(chosen: Scenario) -> tuple[Simulation, Ledger]:
 
 def _program(s: Scenario) -> Program:
     period = max(2, s.iterations // 2)
-    return architectures.pala(
-        Workload(s.iterations, s.step_time, s.jitter, seed=s.seed),  # type: ignore[arg-type]  # the stand-in's task
-        hosts=s.hosts,
-        learners=s.each,
+    gossip = Gossiping(
         graph=s.wired,
         staleness=s.staleness,
-        interval=s.interval,
+        interval=s.interval or int(min(4, room(s.staleness))),
         period=period,
         window=period // 2,
-        loop=stand_in,
     )
+    work = Workload(s.iterations, s.step_time, s.jitter, seed=s.seed)
+    wired = PALA(hosts=s.hosts, learners=s.each).program(work, gossip=gossip)  # type: ignore[arg-type]
+    return wired.with_loops({act_and_learn: stand_in})
 
 
 def _size(message_size: float, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> float:

@@ -11,10 +11,11 @@ import pytest
 from some_messages import LAYOUT, SIZE, TOKEN, a_message, answer, begun, told
 from some_parts import Watcher, a_task
 
-from gossamer.architectures import pala
+from gossamer.architectures import PALA
 from gossamer.data import Array
 from gossamer.exchange import LayoutMismatch, Proxy
 from gossamer.exchange.gossip.messages import Hello, Message, Parcel, Pulse
+from gossamer.exchange.gossip.options import Gossiping
 from gossamer.exchange.gossip.records import Traffic
 from gossamer.exchange.proxy.jobs import Arrival, Transfer
 from gossamer.exchange.proxy.proxy import BACKLOG, UNKNOWN
@@ -315,7 +316,8 @@ def rogue(ctx: Context, proxy: Any, token: bytes) -> None:
 
 
 def noisy() -> Program:
-    program = pala(TASK, hosts=2, learners=2, num_envs=2, staleness=4, period=0, couriers=1)
+    gossip = Gossiping(staleness=4, period=0)
+    program = PALA(hosts=2, learners=2, num_envs=2).program(TASK, gossip=gossip, couriers=1)
     with program.host("elsewhere"):
         program.worker(rogue)(Ref(0), program.services[0].kwargs["token"])
     return program

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 from some_parts import Watcher, a_task, differences
-from some_rollouts import Checked, Echoed, Uneven, act, assert_complete, written
+from some_rollouts import Checked, Echoed, Uneven, assert_complete, written
 
 import gossamer
 from gossamer.algorithms import VTrace
-from gossamer.architectures.impala import impala
+from gossamer.architectures import IMPALA
 from gossamer.data import Array, Stamp, Step
 from gossamer.envs.base import VectorEnv
 from gossamer.envs.gym import Custom
@@ -25,7 +25,6 @@ from gossamer.exchange import Parameters
 from gossamer.exchange.broadcast import Published
 from gossamer.exchange.broadcast.parameters import PackedParameters, Reply
 from gossamer.launch.ray.launcher import Ray
-from gossamer.loops import learn
 from gossamer.runtime import Answer, Wait, waits
 from gossamer.spaces import Spec
 from gossamer.storage.checkpoint import Store
@@ -130,7 +129,7 @@ class Keeper(Watcher):
 
 def test_actors_of_a_host_that_is_killed_come_back(tmp_path: Path) -> None:
     env, watcher = DeadlyCatch(tmp_path / "died", after=40), Keeper(steps=STEPS)
-    QUICK(impala(a_task(env, VTrace()), hosts=2, actors=1, num_envs=3), watcher)
+    QUICK(IMPALA(hosts=2, actors=1, num_envs=3).program(a_task(env, VTrace())), watcher)
     assert (tmp_path / "died").exists()
     assert watcher.dead & {"act[0]", "act[1]", "act"}
     assert watcher.budget.acted >= STEPS
@@ -144,7 +143,7 @@ def test_actors_of_a_host_that_is_killed_come_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize("loading", [False, True], ids=["", "loader"])
 def test_a_learner_that_is_killed_goes_on_from_the_parameters_of_an_actor(tmp_path: Path, loading: bool) -> None:
     algorithm, watcher = DeadlyVTrace(flag=tmp_path / "died"), Keeper(steps=STEPS)
-    QUICK(impala(a_task(algorithm=algorithm), hosts=2, actors=1, num_envs=3, parallel_loading=loading), watcher)
+    QUICK(IMPALA(hosts=2, actors=1, num_envs=3, parallel_loading=loading).program(a_task(algorithm=algorithm)), watcher)
     assert (tmp_path / "died").exists()
     assert "learn" in watcher.dead
     assert ("load" in watcher.dead) == loading
@@ -193,10 +192,10 @@ def test_a_host_receives_each_version_of_the_parameters_once_for_all_its_actors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Three actors in turn with the learner, a batch of three rollouts at a time: 20 batches, by the versions 0 to 19.
-    monkeypatch.setattr(sys.modules[impala.__module__], "Parameters", counted(tmp_path / "replies"))
+    monkeypatch.setattr(sys.modules[IMPALA.__module__], "Parameters", counted(tmp_path / "replies"))
     watcher = Uneven(dict.fromkeys(("act[0]", "act[1]", "act[2]"), 20))
     launch = Ray(call_seconds=30.0, stop_seconds=2.0)  # after a call that takes longer, parameters are sent again
-    launch(impala(a_task(algorithm=VTrace()), hosts=1, actors=3, num_envs=3, depth=1), watcher)
+    launch(IMPALA(hosts=1, actors=3, num_envs=3, depth=1).program(a_task(algorithm=VTrace())), watcher)
     versions = list(map(int, (tmp_path / "replies").read_text().splitlines()))
     assert versions[:20] == list(range(20))
     assert versions[20:] in ([], [20])  # `fetch` may be faster than the actors are at ending
@@ -221,7 +220,7 @@ def test_two_learners_are_equal_in_every_checkpoint(tmp_path: Path) -> None:
 def test_continuous_actions_line_up_between_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "envs"))
     task, watcher = a_task(Custom("some_envs:box"), Echoed(gamma=0.5), rate=0.0), Keeper(steps=96)
-    QUICK(impala(task, hosts=1, actors=1, num_envs=3), watcher)
+    QUICK(IMPALA(hosts=1, actors=1, num_envs=3).program(task), watcher)
     assert sum(report.learned for report in watcher.records) == watcher.budget.acted == 96
 
 
@@ -276,7 +275,7 @@ def test_rollouts_line_up_between_processes(memory: str, tmp_path: Path) -> None
     env, algorithm = Counter(7, truncate=True), Checked(gamma=0.5, file=tmp_path / "seen")
     task = a_task(env, algorithm, rate=0.0, rollout_length=5, memory=memory, memory_units=4)
     watcher = Uneven({"act[0]": 25, "act[1]": 15})
-    QUICK(impala(task, hosts=2, actors=1, num_envs=3, depth=3, loops=(act, learn)), watcher)
+    QUICK(IMPALA(hosts=2, actors=1, num_envs=3, depth=3).program(task), watcher)
     assert sum(report.learned for report in watcher.records) == watcher.budget.acted == (25 + 15) * 5 * 3
     assert_complete(written(tmp_path / "seen"), [25 * 5] * 3 + [15 * 5] * 3)
 
