@@ -120,7 +120,7 @@ class Uneven(Watcher):
         return super().claim(worker, steps, idle=idle)
 
 
-def act(ctx: Context, task: Task, *given: Any, **more: Any) -> None:
+def act_numbered(ctx: Context, task: Task, *given: Any, **more: Any) -> None:
     """The loop of an actor on Counter, with the environments of all actors numbered through."""
     loops.act(ctx, replace(task, env=Numbered(ctx.rank)), *given, **more)
 

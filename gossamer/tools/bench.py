@@ -14,7 +14,7 @@ from gossamer.algorithms import Algorithm
 from gossamer.config.build import learners, num_envs, program, task
 from gossamer.config.config import Architecture, Config
 from gossamer.config.file import flat
-from gossamer.config.names import Keywords
+from gossamer.config.keywords import Keywords
 from gossamer.config.resolve import configure
 from gossamer.errors import UserError
 from gossamer.launch.threads import threads

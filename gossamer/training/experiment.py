@@ -16,7 +16,7 @@ from gossamer.algorithms.target import PREFIX as TARGET
 from gossamer.config.build import check_batch, check_effect, check_memory, check_workers, environment, program, task
 from gossamer.config.config import Architecture, Config, Control
 from gossamer.config.file import to_dict
-from gossamer.config.names import Keywords
+from gossamer.config.keywords import Keywords
 from gossamer.config.resolve import configure
 from gossamer.envs.base import Watchable
 from gossamer.envs.gym import IN_A_FILE

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import pytest
 import torch
 from some_parts import Watcher, a_task, differences
-from some_rollouts import Checked, Echoed, Uneven, assert_complete, check_policy
+from some_rollouts import Checked, Echoed, Uneven, act_numbered, assert_complete, check_policy
 from torch import nn
 
 import gossamer
@@ -30,7 +30,7 @@ from gossamer.envs.toy import Catch, Counter, Recall
 from gossamer.errors import UserError
 from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.launch.threads import threads
-from gossamer.loops import Envs, role
+from gossamer.loops import Envs, act, role
 from gossamer.losses import Loss
 from gossamer.options import options
 from gossamer.runtime import Answer
@@ -235,7 +235,7 @@ def test_everything_lines_up_between_hosts(launch: Launcher, memory: str, loadin
     task = a_task(env, algorithm, rate=0.0, rollout_length=5, memory=memory, memory_units=4)
     watcher = Uneven({"act[0]": 25, "act[1]": 15})
     shape: dict[str, Any] = {"hosts": 2, "actors": 1, "num_envs": 3, "depth": 3, "parallel_loading": loading}
-    launch(IMPALA(**shape).program(task), watcher)
+    launch(IMPALA(**shape).program(task).with_loops({act: act_numbered}), watcher)
     assert sum(r.steps for r in watcher.records) == sum(r.learned for r in watcher.records) == (25 + 15) * 5 * 3
     assert_complete(Checked.seen, [25 * 5] * 3 + [15 * 5] * 3)
 
@@ -539,7 +539,7 @@ def test_an_own_algorithm_must_say_that_it_corrects_for_older_batches(name: str)
 
 def test_each_actor_gets_a_core_and_enough_environments(monkeypatch: pytest.MonkeyPatch) -> None:
     for cores, envs, actors in ((1, 32, 1), (2, 32, 1), (4, 32, 2), (9, 32, 8), (128, 32, 8), (5, 12, 3), (8, 7, 1)):
-        monkeypatch.setattr(sys.modules["gossamer.experience.options"], "cores", lambda cores=cores: cores)
+        monkeypatch.setattr(sys.modules["gossamer.architectures.impala"], "cores", lambda cores=cores: cores)
         wired = program(configure("impala", env="catch", num_envs=envs, threads=1))
         (acting,) = [worker for worker in wired.workers if worker.name == "act"]
         assert (acting.copies, role(acting).envs) == (actors, Envs(envs // actors))

@@ -143,22 +143,21 @@ def later(loop: Callable[..., None], rank: int = 0) -> Callable[..., None]:
 
 
 @pytest.mark.parametrize(
-    ("first", "last", "given"),
+    ("first", "last", "loops", "given"),
     [
-        ("load", "learn", {"loops": (act, later(learn), load), "parallel_loading": True}),
-        ("learn", "load", {"loops": (act, learn, later(load)), "parallel_loading": True}),
-        ("learn[0]", "learn[1]", {"loops": (act, later(learn, 1)), "learners": 2, "num_envs": 4}),
-        ("learn", "watch", {"loops": (act, learn)}),
+        ("load", "learn", {learn: later(learn)}, {"parallel_loading": True}),
+        ("learn", "load", {load: later(load)}, {"parallel_loading": True}),
+        ("learn[0]", "learn[1]", {learn: later(learn, 1)}, {"learners": 2, "num_envs": 4}),
+        ("learn", "watch", {}, {}),
     ],
     ids=["loader first", "learner first", "other learner first", "learner before its queue's clock"],
 )
 @pytest.mark.parametrize("hosts", [0, 1])
 def test_a_worker_whose_host_restarts_does_not_wait_for_one_that_had_ended(
-    first: str, last: str, given: dict[str, Any], hosts: int
+    first: str, last: str, loops: dict[Any, Any], given: dict[str, Any], hosts: int
 ) -> None:
-    wired = IMPALA(**{"actors": 1, "num_envs": 2, "depth": 2, "hosts": hosts, **given}).program(
-        a_task(algorithm=VTrace())
-    )
+    options = IMPALA(**{"actors": 1, "num_envs": 2, "depth": 2, "hosts": hosts, **given})
+    wired = options.program(a_task(algorithm=VTrace())).with_loops(loops)
     if last not in {copy.name for copy in wired.crew}:
         pytest.skip("only where actors are on other hosts")
     whole = Simulation(1, FAR)

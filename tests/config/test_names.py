@@ -5,17 +5,16 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import get_args, get_type_hints
 
 import pytest
 
 from gossamer.architectures import GALA
 from gossamer.config.elsewhere import ELSEWHERE, suggestion, table
-from gossamer.config.names import ALGORITHMS, ARCHITECTURES, NETWORKS, OPTIMIZERS, Keywords, load, name_of
+from gossamer.config.names import ALGORITHMS, ARCHITECTURES, NETWORKS, OPTIMIZERS, load, name_of
 from gossamer.config.resolve import COMMON, configure
 from gossamer.envs.options import AleOptions, AtariOptions, GymOptions
 from gossamer.errors import UserError
-from gossamer.options import declared, defaults, plain, types
+from gossamer.options import declared, defaults
 
 ROOT = Path(__file__).parents[2]
 OF_ENVIRONMENTS = [AtariOptions, AleOptions, GymOptions]
@@ -37,18 +36,6 @@ def test_every_option_has_a_help_text_and_a_default_within_its_range() -> None:
         assert all(each.metadata["help"] for each in declared(kind).values()), kind
         assert defaults(kind)
         kind("catch") if kind in OF_ENVIRONMENTS else kind()
-
-
-def test_keywords_are_the_options_with_their_types() -> None:
-    wanted = {name: plain(types(kind)[each.name]) for kind in KINDS for name, each in declared(kind).items()}
-    assert get_type_hints(Keywords) == wanted
-
-
-def test_one_name_has_one_type_wherever_it_is_an_option() -> None:
-    for name, kind in get_type_hints(Keywords).items():
-        of = {plain(types(each)[declared(each)[name].name]) for each in KINDS if name in declared(each)}
-        assert of == {kind}
-        assert get_args(kind) or kind in (int, float, str, bool)
 
 
 MINE = """

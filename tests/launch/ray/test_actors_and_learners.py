@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from some_parts import Watcher, a_task, differences
-from some_rollouts import Checked, Echoed, Uneven, assert_complete, written
+from some_rollouts import Checked, Echoed, Uneven, act_numbered, assert_complete, written
 
 import gossamer
 from gossamer.algorithms import VTrace
@@ -25,6 +25,7 @@ from gossamer.exchange import Parameters
 from gossamer.exchange.broadcast import Published
 from gossamer.exchange.broadcast.parameters import PackedParameters, Reply
 from gossamer.launch.ray.launcher import Ray
+from gossamer.loops import act
 from gossamer.runtime import Answer, Wait, waits
 from gossamer.spaces import Spec
 from gossamer.storage.checkpoint import Store
@@ -275,7 +276,8 @@ def test_rollouts_line_up_between_processes(memory: str, tmp_path: Path) -> None
     env, algorithm = Counter(7, truncate=True), Checked(gamma=0.5, file=tmp_path / "seen")
     task = a_task(env, algorithm, rate=0.0, rollout_length=5, memory=memory, memory_units=4)
     watcher = Uneven({"act[0]": 25, "act[1]": 15})
-    QUICK(IMPALA(hosts=2, actors=1, num_envs=3, depth=3).program(task), watcher)
+    program = IMPALA(hosts=2, actors=1, num_envs=3, depth=3).program(task)
+    QUICK(program.with_loops({act: act_numbered}), watcher)
     assert sum(report.learned for report in watcher.records) == watcher.budget.acted == (25 + 15) * 5 * 3
     assert_complete(written(tmp_path / "seen"), [25 * 5] * 3 + [15 * 5] * 3)
 

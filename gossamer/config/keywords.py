@@ -1,0 +1,87 @@
+"""Options as keywords of `train` and `bench`, for mypy; tests/config/test_keywords.py writes this file."""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+
+class Keywords(TypedDict, total=False):
+    """The composition determines which of them apply."""
+
+    # run
+    steps: int
+    rollout_length: int
+    seed: int
+    device: str
+    threads: int
+    keep: int
+    checkpoint_every: float
+    init_from: str
+    log: str
+    eval_every: int
+    eval_episodes: int
+    eval_protocol: Literal["noop", "sticky"]
+    # environment
+    preprocessing: Literal["paac", "gala", "impala", "machado", "gymnasium"]
+    screen_size: int
+    screen_width: int
+    frame_stack: int
+    on_env_error: Literal["fail", "restart"]
+    action_masks: bool
+    action_bounds: Literal["clip", "squash", "none"]
+    # architectures
+    num_envs: int
+    env_workers: int
+    learners: int
+    graph: str
+    mixing: Literal["uniform", "push-sum"]
+    sync: Literal["never", "bounded", "lock-step"]
+    staleness: int
+    interval: int
+    diagnostics: bool
+    hosts: int
+    message_format: Literal["fp32", "bf16", "int8"]
+    actors: int
+    batch_rollouts: int
+    depth: int
+    reuse: int
+    replay_share: float
+    replay_size: int
+    parallel_loading: bool
+    # algorithms
+    gamma: float
+    gae_lambda: float
+    value_coef: float
+    entropy_coef: float
+    entropy_final_fraction: float
+    loss_scale: float
+    clip_range: float
+    epochs: int
+    num_minibatches: int
+    normalize_advantage: bool
+    rho_bar: float
+    c_bar: float
+    surrogate: Literal["behaviour", "impact", "decoupled"]
+    target_period: int
+    # network
+    network: str
+    input: Literal["background", "unit", "raw"]
+    initialization: Literal["orthogonal", "uniform"]
+    precision: Literal["auto", "fp32", "bf16"]
+    separate_critic: bool
+    normalize_observations: bool
+    normalize_returns: bool
+    state_std: bool
+    memory: Literal["none", "lstm", "gru"]
+    memory_units: int
+    last_action_reward: bool
+    reconstruction_coef: float
+    # optimizers
+    learning_rate: float
+    anneal_steps: int
+    anneal_from: float
+    final_fraction: float
+    max_grad_norm: float
+    epsilon: float
+    momentum: float
+    decay: float
