@@ -22,8 +22,8 @@ from gossamer.program import Program
 from gossamer.runtime import Context
 from gossamer.storage.checkpoint import Store
 from gossamer.task import Report, Task
-from gossamer.tools.gossip.members import Workload
-from gossamer.tools.stand_in import Point, StandIn
+from gossamer.tools.simulate.gossip.members import Workload
+from gossamer.tools.simulate.stand_in import Point, StandIn
 from gossamer.training.display import ProgressDisplay
 from gossamer.training.observer import RunObserver
 from gossamer.training.progress import Progress

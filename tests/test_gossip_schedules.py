@@ -29,8 +29,8 @@ from gossamer.exchange.gossip.records import Traffic
 from gossamer.launch.simulation import Deadlock, Faults, Network, Simulation
 from gossamer.program import Program
 from gossamer.runtime import Context, Silent
-from gossamer.tools.gossip.members import Workload, stand_in
-from gossamer.tools.stand_in import Point, StandIn
+from gossamer.tools.simulate.gossip.members import Workload, stand_in
+from gossamer.tools.simulate.stand_in import Point, StandIn
 
 SEEDS = range(200)
 MODES: list[dict[str, Any]] = [
@@ -55,7 +55,7 @@ class Order(Silent):
 
     def report(self, worker: str, record: Any) -> None:
         self.order.append(worker)
-        for part in record:
+        for part in record.exchange:
             if isinstance(part, Traffic):
                 self.staleness |= set(part.staleness)
 

@@ -27,10 +27,9 @@ from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.program import Program
 from gossamer.runtime import Answer, Context, Silent, Stopped
 from gossamer.task import Report
-from gossamer.tools.actors.ledger import Acted
-from gossamer.tools.actors.workers import Workload, rollouts
-from gossamer.tools.actors.workers import act as act_rollouts
-from gossamer.tools.stand_in import Point, StandIn, descend
+from gossamer.tools.simulate.actors.workers import Acted, Workload, rollouts
+from gossamer.tools.simulate.actors.workers import act as act_rollouts
+from gossamer.tools.simulate.stand_in import Point, StandIn, descend
 from gossamer.training.budget import Budget
 
 STEPS = 60  # rollouts in a run
@@ -173,7 +172,7 @@ def learn_rollouts(
     replay_share: float = 0.0,
     replay_size: int = 0,
 ) -> None:
-    """Stands in for the loop, like `tools.actors.workers.learn`, and reports the rollouts of every pass."""
+    """Stands in for the loop, like `tools.simulate.actors.workers.learn`, and reports the rollouts of every pass."""
     learner, rng = StandIn(Point()), random.Random(f"learn {ctx.rank} {ctx.restarts}")
     replay = replayed(task, replay_share, replay_size)
     with closing_link(exchange.join(ctx, learner)) as link, suppress(Stopped):

@@ -78,15 +78,15 @@ def simulate(words: Sequence[str]) -> None:
     if name is None and asks_for_help(words):
         print(SIMULATE_BRIEF, end="")
         return
-    from gossamer.tools import simulate as tool
+    from gossamer.tools.simulate import run as tool
 
     if name is None or words[0] != name:
-        raise UserError(f"simulate: the first word must be an architecture: {', '.join(tool.SIMULATORS)}")
-    scenario = dataclass_of("Scene", tool.simulator(name).scenario)
+        raise UserError(f"simulate: the first word must be an architecture: {', '.join(tool.SIMULATED)}")
+    scenario = dataclass_of("Scene", tool.simulated(name).scenario)
     made = parse(_simulation(scenario), words[1:], prog=f"gossamer simulate {name}", description=SIMULATE)
-    found = tool.simulate(name, plot=made.plot, **vars(made.scenario))
-    print(to_json(found) if made.json else "\n".join(tool.simulator(name).lines(found)))
-    for warning in found["warnings"]:
+    figures = tool.simulate(name, plot=made.plot, **vars(made.scenario))
+    print(to_json(figures) if made.json else "\n".join(tool.lines(name, figures)))
+    for warning in figures["warnings"]:
         print(f"warning: {warning}", file=sys.stderr)
 
 
