@@ -107,7 +107,7 @@ def _alone(config: Config, *, hosts: int) -> Program:
     for h in range(hosts):
         with p.host(f"host{h}", cpus=learners):
             p.worker(act_and_learn, copies=learners)(
-                task(config), Alone(), num_envs=num_envs(config), env_workers=flat(config)["env_workers"]
+                task(config), Alone(), num_envs=num_envs(program(config)), env_workers=flat(config)["env_workers"]
             )
     return p
 
@@ -121,7 +121,7 @@ def figures(gala: Config, rates: Mapping[str, list[float]]) -> dict[str, Any]:
 
     chosen = {name: flat(gala)[name] for name in ("env", "algorithm", "network")}
     return {
-        "settings": {**chosen, "learners": LEARNERS, "num_envs": num_envs(gala)},
+        "settings": {**chosen, "learners": LEARNERS, "num_envs": num_envs(program(gala))},
         "steps_per_second": {name: {"median": statistics.median(r), "rounds": r} for name, r in rates.items()},
         "gala / threads without exchange": ratio("gala", "threads, no exchange"),
         "pala / processes without exchange": ratio("pala, two Ray hosts", "two processes, no exchange"),

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gossamer.config.build import program
 from gossamer.config.composing import Composed, compose
 from gossamer.config.config import Control
 from gossamer.config.resolve import resolve
@@ -19,7 +18,7 @@ from gossamer.options import declared, flag
 from gossamer.storage import studies
 from gossamer.storage.lock import held
 from gossamer.storage.studies import STUDY, PlannedRun
-from gossamer.training.experiment import check_run, probe
+from gossamer.training.dry_run import dry_run
 
 PROG = "gossamer study"
 LONGEST = 200  # characters of the name of a directory
@@ -155,10 +154,7 @@ def check(runs: Sequence[PlannedRun]) -> None:
         made = composed(run)
         cluster = made.command["cluster"]
         try:
-            config = resolve(made.choices)
-            check_run(config, cluster)
-            program(config, cluster=cluster)
-            probe(config, cluster)
+            dry_run(resolve(made.choices), cluster)
         except UserError as error:
             raise UserError(f"{run.label} on {run.env}: {error}") from error
 

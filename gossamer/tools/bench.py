@@ -21,10 +21,11 @@ from gossamer.launch.threads import threads
 from gossamer.machine import keep_freed_memory, machine
 from gossamer.optim import StepRule
 from gossamer.processes import cores
+from gossamer.program import Program
 from gossamer.runtime import Silent
 from gossamer.task import Activity, Report
 from gossamer.tools.parts import CPUClock, Crew, programs
-from gossamer.training.experiment import probe
+from gossamer.training.dry_run import try_network
 
 WARM_UP_SECONDS = 1.0
 PARTS = ("env", "inference", "update")
@@ -97,10 +98,11 @@ def bench(
         raise UserError(f"--seconds {seconds} --rounds {rounds}: both must be positive")
     keep_freed_memory()
     config = configure(architecture, env=env, algorithm=algorithm, optimizer=optimizer, preset=preset, **options)
-    probe(config)
+    try_network(config, program(config))
     config = config.with_run(steps=10**15)  # the observer ends it by time
-    rows = [_round(config, seconds, partial(progress, number)) for number in range(1, rounds + 1)]
-    return {**_figures(rows), **_origin(config)}
+    wired = program(config)
+    rows = [_round(config, wired, seconds, partial(progress, number)) for number in range(1, rounds + 1)]
+    return {**_figures(rows), **_origin(config, wired)}
 
 
 def round_seconds(seconds: float) -> float:
@@ -108,13 +110,13 @@ def round_seconds(seconds: float) -> float:
     return 4 * seconds + WARM_UP_SECONDS + 2.0  # environments and networks are created twice
 
 
-def _round(config: Config, seconds: float, phase: Callable[[str], None]) -> dict[str, float]:
+def _round(config: Config, wired: Program, seconds: float, phase: Callable[[str], None]) -> dict[str, float]:
     """Measure the parts, one after the other, then the whole program."""
-    seen, crew = Reports(phase=phase), Crew.of(config)
+    seen, crew = Reports(phase=phase), Crew.of(wired)
     for program_of_parts in programs(config, crew, seconds):
         threads(program_of_parts, seen)
     phase("whole program")
-    threads(program(config), whole := Reports(seconds))
+    threads(wired, whole := Reports(seconds))
     rates = {part: seen.rates[part] for part in PARTS}
     limits = _limits(seen.rates, crew)
     roofline = min(limits.values())
@@ -147,16 +149,16 @@ def _figures(rows: Sequence[dict[str, float]]) -> dict[str, Any]:
     }
 
 
-def _origin(config: Config) -> dict[str, Any]:
+def _origin(config: Config, wired: Program) -> dict[str, Any]:
     """The settings and the machine of the measurement."""
-    what, settings = task(config), flat(config)
+    what, settings = task(config, wired), flat(config)
     return {
         "architecture": settings["architecture"],
         "env_name": settings["env"],
         "algorithm": settings["algorithm"],
         "network": settings["network"],
-        "learners": learners(config),
-        "num_envs": num_envs(config),
+        "learners": learners(wired),
+        "num_envs": num_envs(wired),
         "device": what.device,
         "precision": str(what.network.dtype).removeprefix("torch."),
         "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from gossamer.config.build import program, task
+from gossamer.config.build import task
 from gossamer.config.config import Config
 from gossamer.data import Array, Step
 from gossamer.envs.base import VectorEnv, threads_of
@@ -43,9 +43,9 @@ class Crew:
     apart: bool  # whether actors and learners run at the same time
 
     @classmethod
-    def of(cls, config: Config) -> Crew:
-        """The workers of a configuration's program."""
-        crew = [copy.node for copy in program(config).crew]
+    def of(cls, wired: Program) -> Crew:
+        """The workers of a program."""
+        crew = [copy.node for copy in wired.crew]
         acting = [node for node in crew if "num_envs" in node.kwargs]
         learning = [node for node in crew if node.saved]
         own, options = acting[0].kwargs if acting else {}, learning[0].kwargs
