@@ -15,7 +15,7 @@ from gossamer.config.build import learners, num_envs, program, task
 from gossamer.config.config import Architecture, Config
 from gossamer.config.file import flat
 from gossamer.config.names import Keywords
-from gossamer.config.resolve import configure
+from gossamer.config.resolve import Choices, resolve
 from gossamer.errors import UserError
 from gossamer.launch.threads import threads
 from gossamer.machine import keep_freed_memory, machine
@@ -94,10 +94,15 @@ def bench(
 
     Each round measures all of them, for `seconds` each. The figures are medians over the rounds. `progress` is called
     with the round (1, 2, ..) and the part that begins, from any thread."""
+    return measure(Choices(architecture, env, algorithm, optimizer, preset, options), seconds, rounds, progress)
+
+
+def measure(choices: Choices, seconds: float, rounds: int, progress: Callable[[int, str], None]) -> dict[str, Any]:
+    """`bench`, with the composition as data."""
     if not seconds > 0 or rounds < 1:
         raise UserError(f"--seconds {seconds} --rounds {rounds}: both must be positive")
     keep_freed_memory()
-    config = configure(architecture, env=env, algorithm=algorithm, optimizer=optimizer, preset=preset, **options)
+    config = resolve(choices)
     try_network(config, program(config))
     config = config.with_run(steps=10**15)  # the observer ends it by time
     wired = program(config)

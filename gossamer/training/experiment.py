@@ -10,7 +10,7 @@ from gossamer.algorithms import Algorithm
 from gossamer.config.config import Architecture, Control
 from gossamer.config.file import to_dict
 from gossamer.config.names import Keywords
-from gossamer.config.resolve import configure
+from gossamer.config.resolve import Choices, resolve
 from gossamer.errors import UserError, check_guard
 from gossamer.launch.threads import threads
 from gossamer.machine import keep_freed_memory
@@ -53,13 +53,19 @@ def train(
     `page`: serve the live page of the run at this port of this machine.
     Raises `UserError` for a value that cannot be used, `NonFinite` when a loss is NaN (the last good checkpoint
     stays), `OSError` on a full disk."""
+    control = Control(stop_at_return=stop_at_return, max_seconds=max_seconds, cluster=cluster, page=page)
+    choices = Choices(architecture, env, algorithm, optimizer, preset, options)
+    return start(choices, control, run_dir, overwrite=overwrite)
+
+
+def start(choices: Choices, control: Control, run_dir: str | Path | None = None, *, overwrite: bool = False) -> Run:
+    """`train`, with the arguments as data."""
     check_guard()
     keep_freed_memory()
-    control = Control(stop_at_return=stop_at_return, max_seconds=max_seconds, cluster=cluster, page=page)
-    config = configure(architecture, env=env, algorithm=algorithm, optimizer=optimizer, preset=preset, **options)
-    wired, interface = dry_run(config, cluster)  # what is wrong shows before anything is written
+    config = resolve(choices)
+    wired, interface = dry_run(config, control.cluster)  # what is wrong shows before anything is written
     spec = interface.to_dict()
-    with _launcher(cluster, wired) as launch, prepared(config, run_dir, overwrite) as lock:
+    with _launcher(control.cluster, wired) as launch, prepared(config, run_dir, overwrite) as lock:
         write_json(lock.directory / SPEC, spec)
         return Session(config, control, wired, lock, interface.frames_per_step).run(launch)
 
