@@ -58,7 +58,7 @@ def plain(progress: Progress) -> str:
 
 def hosts(progress: Progress) -> str:
     """How many hosts are up, and their addresses; nothing where one process runs everything."""
-    known = list(progress.hosts.values())
+    known = progress.hosts.known
     if not known:
         return ""
     up, down = ([f"{h.name} {h.address}".strip() for h in known if h.up == state] for state in (True, False))
@@ -69,7 +69,7 @@ def members(progress: Progress) -> str:
     """How many members are present (learners, where others act), and how many are away because their host is down;
     nothing of a single one."""
     learners = progress.members.keys() - progress.actors
-    known = {*learners, *(worker for host in list(progress.hosts.values()) for worker in host.workers)}
+    known = {*learners, *(worker for host in progress.hosts.known for worker in host.learners)}
     away = len(progress.away)
     if len(known) < 2:
         return ""

@@ -10,19 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gossamer.task import Episode, Report
+from gossamer.training.hosts import Hosts
 from gossamer.training.staleness import Staleness
 
 RECENT = 100  # episodes that a mean return is taken over
-
-
-@dataclass(frozen=True)
-class HostStatus:
-    """One host of a run, as the launcher sees it."""
-
-    name: str
-    address: str  # of the machine; empty where it is this one
-    up: bool
-    workers: tuple[str, ...] = ()  # the learners on it: they are away while the host is down
 
 
 @dataclass
@@ -49,7 +40,7 @@ class Progress:
     spent: dict[str, float] = field(default_factory=dict)  # seconds of all sessions, by part
     elapsed_before: float = 0.0  # seconds of the sessions before a resume
     activity: str = ""  # what workers do before they train
-    hosts: dict[str, HostStatus] = field(default_factory=dict)  # by name; empty where one process runs everything
+    hosts: Hosts = field(default_factory=Hosts)
     restarts: int = 0  # of environments that failed
     staleness: Staleness = field(default_factory=Staleness)  # policy lag and waiting batches
 
@@ -68,7 +59,7 @@ class Progress:
     @property
     def away(self) -> list[str]:
         """Members whose host is down."""
-        return [worker for host in list(self.hosts.values()) if not host.up for worker in host.workers]
+        return self.hosts.workers_away
 
     def update(self, worker: str, report: Report, counted: int) -> None:
         """Take a member's report in; `counted` of its steps count."""
