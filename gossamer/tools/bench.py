@@ -125,8 +125,8 @@ def _round(config: Config, wired: Program, seconds: float, phase: Callable[[str]
     rates = {part: seen.rates[part] for part in PARTS}
     limits = _limits(seen.rates, crew)
     roofline = min(limits.values())
-    found = {"whole": whole.rate(), "roofline": roofline, "ratio": whole.rate() / roofline, "busy": whole.busy}
-    return {**rates, **(limits if crew.apart else {}), **found}
+    overall = {"whole": whole.rate(), "roofline": roofline, "ratio": whole.rate() / roofline, "busy": whole.busy}
+    return {**rates, **(limits if crew.apart else {}), **overall}
 
 
 def _limits(rates: Mapping[str, float], crew: Crew) -> dict[str, float]:
@@ -144,13 +144,13 @@ def _limits(rates: Mapping[str, float], crew: Crew) -> dict[str, float]:
 
 def _figures(rows: Sequence[dict[str, float]]) -> dict[str, Any]:
     """Medians and ranges over rounds."""
-    found = {name: [row[name] for row in rows] for name in rows[0]}
-    median = {name: statistics.median(values) for name, values in found.items()}
+    values_of = {name: [row[name] for row in rows] for name in rows[0]}
+    median = {name: statistics.median(values) for name, values in values_of.items()}
     limits = LIMITS if LIMITS[0] in median else PARTS
     return {
         **{name: round(value, 3 if name in ("ratio", "busy") else 1) for name, value in median.items()},
         "bound_by": min(limits, key=lambda name: median[name]),
-        "range": {name: [round(min(values), 3), round(max(values), 3)] for name, values in found.items()},
+        "range": {name: [round(min(values), 3), round(max(values), 3)] for name, values in values_of.items()},
     }
 
 

@@ -1,4 +1,4 @@
-"""What a run has done so far: counters, rates, means over recent episodes."""
+"""The progress of a run: counters, rates, means over recent episodes."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ class Progress:
         return self.current()
 
     def current(self) -> dict[str, Any]:
-        """What a row has, as of now; policy lag, waiting batches and gossip as of the last row."""
+        """The entries of a row, as of now; policy lag, waiting batches and gossip as of the last row."""
         return {
             "steps": self.steps,
             "frames": self.steps * self.frames_per_step,
@@ -186,7 +186,7 @@ class Progress:
         return {name: sum(values) / len(values) for name, values in found.items()}
 
     def state_dict(self) -> dict[str, Any]:
-        """What a resumed run goes on counting from."""
+        """The counters, from which a resumed run goes on."""
         with self._lock:
             return self._state()
 

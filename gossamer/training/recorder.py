@@ -13,7 +13,7 @@ from typing import Any
 from gossamer.storage.contents import EPISODES, EVALUATIONS, GOSSIP, METRICS, STATUS
 from gossamer.storage.files import atomic_write, to_json, write_json
 from gossamer.task import Episode
-from gossamer.training.sinks.base import Outcome
+from gossamer.training.sinks.base import RunEnding
 from gossamer.training.sinks.choice import Sinks
 
 COLUMNS = ("steps", "seconds", "member", "environment", "index", "return", "length")  # of `episodes.csv`
@@ -76,7 +76,7 @@ class Recorder:
         """Replace `gossip.json`: how far members were apart (`ConsensusMonitor.to_dict`)."""
         write_json(self._gossip, gossip)
 
-    def close(self, outcome: Outcome = "finished") -> dict[str, int]:
+    def close(self, outcome: RunEnding = "finished") -> dict[str, int]:
         """Close the files and tell the sinks how the run ended; the first call counts. Returns how many calls of each
         sink failed."""
         if not self._closed:

@@ -1,4 +1,4 @@
-"""What is left of a run that has ended: why it ended, and its counters (`result.json`)."""
+"""The result of a run that has ended: why it ended, and its counters (`result.json`)."""
 
 from __future__ import annotations
 

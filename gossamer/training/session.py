@@ -34,7 +34,7 @@ from gossamer.training.progress import Progress
 from gossamer.training.recorder import Recorder
 from gossamer.training.result import result, why_ended
 from gossamer.training.signals import Abandoned, Signals, naming
-from gossamer.training.sinks.base import Outcome, run_info
+from gossamer.training.sinks.base import RunEnding, run_info
 from gossamer.training.sinks.choice import Sinks
 from gossamer.training.states import initial, restored
 from gossamer.version import __version__
@@ -188,7 +188,7 @@ class Session:
         if self.observer.writer.record_evaluations():
             self.observer.display.note(f"evaluated {evaluation(self.progress)}")
 
-    def _outcome(self) -> Outcome:
+    def _outcome(self) -> RunEnding:
         _, short = why_ended(self.observer)
         return "failed" if short else "interrupted" if self.observer.interrupted else "finished"
 
@@ -214,7 +214,7 @@ class Session:
         return found
 
     def _aggregated(self, signals: Signals) -> dict[str, Any]:
-        """What the members play together; without whole games where a signal asks the run to end, also during them."""
+        """The results of the members together; without whole games if a signal asks the run to end, even in them."""
         last, returns = self.checkpoints.store.get("last"), self.progress.member_returns
         if self.observer.interrupted is None:
             try:
@@ -237,8 +237,8 @@ def _headline(config: Config) -> str:
 
 
 def _consensus(progress: Progress, directory: Path, done: int) -> ConsensusMonitor:
-    """What watches how far members are apart; it goes on from `gossip.json` where the run does, and raises `UserError`
-    where that is damaged."""
+    """The monitor of how far members are apart. It goes on from `gossip.json` where the run does; raises `UserError` if
+    that is damaged."""
     consensus = ConsensusMonitor(when=lambda: (progress.steps, progress.elapsed))
     file = directory / GOSSIP
     if file.exists():

@@ -1,4 +1,4 @@
-"""What differs between architectures in a simulation, and one simulation that has run."""
+"""The description of an architecture for a simulation, and one simulation that has run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ S = TypeVar("S", bound=Scenario)
 
 @dataclass(frozen=True)
 class Simulated(Generic[S]):
-    """An architecture that can be simulated: what it differs in from the others."""
+    """An architecture that can be simulated: everything in which it differs from the others."""
 
     scenario: type[S]  # its fields are the options
     program: Callable[[S], Program]  # the architecture's, with workers that compute nothing

@@ -19,7 +19,7 @@ from gossamer.task import Note, Recovered
 
 @dataclass(frozen=True)
 class Span:
-    """What a worker did. Times are virtual seconds."""
+    """An activity of a worker. Times are virtual seconds."""
 
     what: str  # act, update, wait_for_slots, ...
     start: float
@@ -39,7 +39,7 @@ class Stopwatch:
         self._spans.append(Span(what, start, self._now()))
 
     def take(self) -> tuple[Span, ...]:
-        """What was recorded since the last call."""
+        """The spans since the last call."""
         spans, self._spans = tuple(self._spans), []
         return spans
 
@@ -58,7 +58,7 @@ class Record(Protocol):
 
 @dataclass
 class Totals:
-    """What happened from `start` on."""
+    """Sums over all workers, from `start` on."""
 
     start: float = 0.0  # virtual seconds
     end: float = 0.0

@@ -97,7 +97,7 @@ def _traffic(s: ActorScenario, simulation: Simulation, totals: Totals) -> dict[s
 
 
 def bound_by(figures: Mapping[str, Any]) -> str:
-    """What is busiest: learners, the downlink or the uplink of their host, or actors."""
+    """The bottleneck: learners, the downlink or the uplink of their host, or actors."""
     load = {
         "learners": figures["utilisation"] + figures["averaging"],
         "downlink": figures["downlink_busy"],
