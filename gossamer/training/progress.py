@@ -98,8 +98,8 @@ class Progress:
             self.helpers.add(worker)
             self._spend(seconds)
 
-    def _spend(self, found: Mapping[str, float]) -> None:
-        for part, seconds in found.items():
+    def _spend(self, spent: Mapping[str, float]) -> None:
+        for part, seconds in spent.items():
             self.spent[part] = self.spent.get(part, 0.0) + seconds
 
     def rate(self, window: float) -> float:
@@ -170,20 +170,20 @@ class Progress:
     def _close_interval(self) -> None:
         """Set `queue` from the policy lag and the waiting batches since the last row, if there was an update."""
         with self._lock:
-            found = self.staleness.row()
-        if found is None:  # the figures stay, but each count is in one row only
-            found = {name: value for name, value in self.queue.items() if not isinstance(value, dict)}
-        self.queue = found
+            interval = self.staleness.row()
+        if interval is None:  # the figures stay, but each count is in one row only
+            interval = {name: value for name, value in self.queue.items() if not isinstance(value, dict)}
+        self.queue = interval
 
     def _metrics(self) -> dict[str, float]:
         """Return the mean of each metric over the members whose last update has it."""
-        found: dict[str, list[float]] = {}
+        values_of: dict[str, list[float]] = {}
         with self._lock:
             last = list(self.metrics.values())
         for metrics in last:
             for name, value in metrics.items():
-                found.setdefault(name, []).append(value)
-        return {name: sum(values) / len(values) for name, values in found.items()}
+                values_of.setdefault(name, []).append(value)
+        return {name: sum(values) / len(values) for name, values in values_of.items()}
 
     def state_dict(self) -> dict[str, Any]:
         """The counters, from which a resumed run goes on."""

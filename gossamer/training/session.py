@@ -127,9 +127,9 @@ class Session:
         signals = Signals(self._end)
         with signals.handled(), naming(self.checkpoints.store.last):
             self._train(launch)
-            found = self._finish(signals)
-        self.log(f"ended at step {self.progress.steps}: {found['ended']}")
-        return Run(self.directory, found)
+            outcome = self._finish(signals)
+        self.log(f"ended at step {self.progress.steps}: {outcome['ended']}")
+        return Run(self.directory, outcome)
 
     def _train(self, launch: Launcher) -> None:
         observer = self.observer
@@ -196,22 +196,22 @@ class Session:
         """`result.json`, and of members that differ the picture of how far they were apart, and what they play
         together."""
         self.progress.hosts.close()
-        found = result(self.config, self.progress, self.observer, self.consensus)
-        found |= {**self.events.to_dict(), "hosts": self.progress.hosts.info}
-        write_json(self.directory / RESULT, found)
-        self._await_evaluation(signals, found["seconds"])
+        content = result(self.config, self.progress, self.observer, self.consensus)
+        content |= {**self.events.to_dict(), "hosts": self.progress.hosts.info}
+        write_json(self.directory / RESULT, content)
+        self._await_evaluation(signals, content["seconds"])
         failures = self.recorder.close(self._outcome())
         evaluations = self.evaluator.to_dict() if self.config.run.eval_every else None
-        found |= {"evaluations": evaluations, "log_failures": failures, **self.events.to_dict()}
-        write_json(self.directory / RESULT, found)
+        content |= {"evaluations": evaluations, "log_failures": failures, **self.events.to_dict()}
+        write_json(self.directory / RESULT, content)
         if (self.directory / GOSSIP).exists():
             from gossamer.diagnostics.plots import draw  # matplotlib takes a second
 
             draw(json.loads((self.directory / GOSSIP).read_text()), self.directory / PICTURE)
         if len(self.observer.members) > 1 and not equal(self.checkpoints.store.get("last").load()["workers"]):
-            found |= self._aggregated(signals)
-            write_json(self.directory / RESULT, found)
-        return found
+            content |= self._aggregated(signals)
+            write_json(self.directory / RESULT, content)
+        return content
 
     def _aggregated(self, signals: Signals) -> dict[str, Any]:
         """The results of the members together; without whole games if a signal asks the run to end, even in them."""
