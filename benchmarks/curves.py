@@ -31,7 +31,7 @@ from gossamer.options import flag
 from gossamer.reporting import measures
 from gossamer.reporting.comparison import compare
 from gossamer.reporting.curves import Along, of_rows
-from gossamer.reporting.runs import Source
+from gossamer.reporting.runs import RunFolder
 from gossamer.reporting.runs import load as load_runs
 from gossamer.reporting.summary import summary
 
@@ -125,7 +125,7 @@ def plot(runs: Mapping[str, Sequence[Path]], goal: float | None, path: Path, *, 
     from gossamer.reporting import lines, style
     from gossamer.reporting.report import curves
 
-    labelled = [Source(directory, label) for label, directories in runs.items() for directory in directories]
+    labelled = [RunFolder(directory, label) for label, directories in runs.items() for directory in directories]
     comparison = compare(*load_runs(labelled))
     scores = measures.scores(comparison)
     found = summary(comparison, scores, {} if goal is None else dict.fromkeys(comparison.envs, goal))

@@ -80,7 +80,7 @@ _HOMES = {
     "PAAC": "architectures.paac",
     "PALA": "architectures.pala",
     "bench": "tools.bench",
-    "simulate": "tools.simulate",
+    "simulate": "tools.simulate.run",
     "UserError": "errors",
     "Evaluation": "evaluation.evaluate",
     "evaluate": "evaluation.evaluate",

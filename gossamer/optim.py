@@ -20,7 +20,8 @@ allows steps 3.2 times as long. Port the formula, not the number.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -56,8 +57,8 @@ class RMSProp(Optimizer):
         params: ParamsT,
         lr: float,
         *,
-        decay: float = 0.99,
-        eps: float = 0.1,
+        decay: float,
+        eps: float,
         inside: bool,
         start: float,
         centred: bool = False,
@@ -112,36 +113,37 @@ class RMSProp(Optimizer):
         torch._foreach_addcdiv_(params, grads, root, value=-group["lr"])
 
 
-def rmsprop_a3c(params: ParamsT, lr: float, *, decay: float = 0.99, eps: float = 0.1) -> RMSProp:
-    """p -= lr * g / sqrt(m + eps), m from 0: Mnih et al. 2016, section 4, "Optimization".
+@dataclass(frozen=True)
+class Form:
+    """One of the forms, with the settings that it was published with; calling it makes the optimizer."""
 
-    With decay 0.9 and eps 1e-6 it is Lasagne's `rmsprop`, used by accel_rl.
-    """
-    return RMSProp(params, lr, decay=decay, eps=eps, inside=True, start=0.0)
+    inside: bool  # whether eps stands inside the root
+    start: float = 0.0  # of m
+    centred: bool = False
+    decay: float = 0.99
+    eps: float = 0.1
 
-
-def rmsprop_tf(params: ParamsT, lr: float, *, decay: float = 0.99, eps: float = 0.1) -> RMSProp:
-    """p -= lr * g / sqrt(m + eps), m from 1: `tf.train.RMSPropOptimizer` of TensorFlow 1, without momentum.
-
-    The start makes the first steps short, for about 1 / (1 - decay) of them. With these defaults it is PAAC's and
-    GA3C's; IMPALA's paper has eps 0.01, OpenAI baselines' A2C 1e-5.
-    """
-    return RMSProp(params, lr, decay=decay, eps=eps, inside=True, start=1.0)
-
-
-def rmsprop_torch(params: ParamsT, lr: float, *, decay: float = 0.99, eps: float = 0.01) -> RMSProp:
-    """p -= lr * g / (sqrt(m) + eps), m from 0: `torch.optim.RMSprop`, with TorchBeast's eps as default."""
-    return RMSProp(params, lr, decay=decay, eps=eps, inside=False, start=0.0)
+    def __call__(self, params: ParamsT, lr: float, *, decay: float | None = None, eps: float | None = None) -> RMSProp:
+        """`decay`, `eps`: as published where they are None."""
+        numbers = {"decay": self.decay if decay is None else decay, "eps": self.eps if eps is None else eps}
+        return RMSProp(params, lr, **numbers, inside=self.inside, start=self.start, centred=self.centred)
 
 
-def rmsprop_dqn(params: ParamsT, lr: float, *, decay: float = 0.95, eps: float = 0.01) -> RMSProp:
-    """p -= lr * g / sqrt(m - n^2 + eps), m and n from 0: Mnih et al. 2015 (Nature DQN).
+# Mnih et al. 2016, section 4, "Optimization". With decay 0.9 and eps 1e-6 it is Lasagne's `rmsprop`, used by accel_rl.
+rmsprop_a3c = Form(inside=True)
 
-    eps stands inside the root, beside the variance. The paper prints no formula, only the table's "min squared
-    gradient"; the authors' code has this one (NeuralQLearner.lua, qLearnMinibatch). Its g is **summed** over the 32
-    samples of a minibatch; for a mean over N samples, eps / N^2 gives the very same steps (DQN Zoo: 0.01 / 32^2).
-    """
-    return RMSProp(params, lr, decay=decay, eps=eps, inside=True, start=0.0, centred=True)
+# `tf.train.RMSPropOptimizer` of TensorFlow 1, without momentum. The start makes the first steps short, for about
+# 1 / (1 - decay) of them. With these settings it is PAAC's and GA3C's; IMPALA's paper has eps 0.01, OpenAI baselines'
+# A2C 1e-5.
+rmsprop_tf = Form(inside=True, start=1.0)
+
+# `torch.optim.RMSprop`, with TorchBeast's eps.
+rmsprop_torch = Form(inside=False, eps=0.01)
+
+# Mnih et al. 2015 (Nature DQN). The paper prints no formula, only the table's "min squared gradient"; the authors' code
+# has this one (NeuralQLearner.lua, qLearnMinibatch). Its g is **summed** over the 32 samples of a minibatch; for a mean
+# over N samples, eps / N^2 gives the very same steps (DQN Zoo: 0.01 / 32^2).
+rmsprop_dqn = Form(inside=True, centred=True, decay=0.95, eps=0.01)
 
 
 class StepRule(Protocol):
@@ -178,44 +180,40 @@ class Muon:
 
 
 @options
-class RMSPropA3C:
-    """`rmsprop_a3c`."""
+class RMSPropOptions:
+    """Options of all forms of RMSProp."""
 
+    form: ClassVar[Form]
     decay: float = option(DECAY, 0.99, least=0, below=1)
     epsilon: float = option(EPSILON, 1e-5, above=0)
 
     def make(self, params: ParamsT, lr: float) -> Optimizer:
-        return rmsprop_a3c(params, lr, decay=self.decay, eps=self.epsilon)
+        return self.form(params, lr, decay=self.decay, eps=self.epsilon)
 
 
 @options
-class RMSPropTF:
-    """`rmsprop_tf`."""
+class RMSPropA3C(RMSPropOptions):
+    """`rmsprop_a3c`: p -= lr * g / sqrt(m + eps), m from 0."""
 
-    decay: float = option(DECAY, 0.99, least=0, below=1)
-    epsilon: float = option(EPSILON, 1e-5, above=0)
-
-    def make(self, params: ParamsT, lr: float) -> Optimizer:
-        return rmsprop_tf(params, lr, decay=self.decay, eps=self.epsilon)
+    form = rmsprop_a3c
 
 
 @options
-class RMSPropTorch:
-    """`rmsprop_torch`."""
+class RMSPropTF(RMSPropOptions):
+    """`rmsprop_tf`: p -= lr * g / sqrt(m + eps), m from 1."""
 
-    decay: float = option(DECAY, 0.99, least=0, below=1)
-    epsilon: float = option(EPSILON, 1e-5, above=0)
-
-    def make(self, params: ParamsT, lr: float) -> Optimizer:
-        return rmsprop_torch(params, lr, decay=self.decay, eps=self.epsilon)
+    form = rmsprop_tf
 
 
 @options
-class RMSPropDQN:
-    """`rmsprop_dqn`."""
+class RMSPropTorch(RMSPropOptions):
+    """`rmsprop_torch`: p -= lr * g / (sqrt(m) + eps), m from 0."""
 
-    decay: float = option(DECAY, 0.99, least=0, below=1)
-    epsilon: float = option(EPSILON, 1e-5, above=0)
+    form = rmsprop_torch
 
-    def make(self, params: ParamsT, lr: float) -> Optimizer:
-        return rmsprop_dqn(params, lr, decay=self.decay, eps=self.epsilon)
+
+@options
+class RMSPropDQN(RMSPropOptions):
+    """`rmsprop_dqn`: p -= lr * g / sqrt(m - n^2 + eps), m and n from 0."""
+
+    form = rmsprop_dqn

@@ -18,7 +18,7 @@ import gossamer
 from gossamer.data import Tree
 from gossamer.storage.checkpoint import Store
 from gossamer.training import session
-from gossamer.training.observer import RunObserver
+from gossamer.training.checkpoints import Checkpoints
 
 QUICK = {"env": "catch", "num_envs": 2, "rollout_length": 4, "steps": 80, "threads": 1}  # ten updates
 NAN_ENV = """
@@ -59,9 +59,7 @@ def result(directory: Path) -> dict[str, Any]:
 
 def save_always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every update be followed by a checkpoint."""
-    monkeypatch.setattr(
-        session, "RunObserver", lambda *given, **more: RunObserver(*given, **{**more, "checkpoint_seconds": 0.0})
-    )
+    monkeypatch.setattr(session, "Checkpoints", lambda *given, **more: Checkpoints(*given, **{**more, "seconds": 0.0}))
 
 
 def without_plots(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gossamer.config.resolve import configure
-from gossamer.training.sinks.base import Outcome, RunInfo, Scalars, run_info
+from gossamer.training.sinks.base import RunEnding, RunInfo, Scalars, run_info
 
 
 def info(directory: Path, **given: Any) -> RunInfo:
@@ -29,7 +29,7 @@ class Kept:
     """Keeps everything that it is given."""
 
     def __init__(self) -> None:
-        self.keys, self.rows, self.ends = list[str | None](), list[tuple[Scalars, int]](), list[Outcome]()
+        self.keys, self.rows, self.ends = list[str | None](), list[tuple[Scalars, int]](), list[RunEnding]()
 
     def start(self, run: RunInfo, key: str | None) -> str | None:
         self.keys.append(key)
@@ -38,7 +38,7 @@ class Kept:
     def write(self, scalars: Scalars, steps: int) -> None:
         self.rows.append((scalars, steps))
 
-    def close(self, outcome: Outcome) -> None:
+    def close(self, outcome: RunEnding) -> None:
         self.ends.append(outcome)
 
 
@@ -57,7 +57,7 @@ class Loses(Kept):
             raise TimeoutError
         super().write(scalars, steps)
 
-    def close(self, outcome: Outcome) -> None:
+    def close(self, outcome: RunEnding) -> None:
         raise ValueError("too late")
 
 

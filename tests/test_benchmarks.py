@@ -15,7 +15,7 @@ from benchmarks.gossip import scale
 from gossamer import commands
 from gossamer.config.file import to_dict
 from gossamer.config.resolve import configure
-from gossamer.reporting.runs import Source, load
+from gossamer.reporting.runs import RunFolder, load
 
 
 def row(steps: int, mean_return: float | None, episodes: int = 200) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def test_a_stored_curve_is_drawn_again(tmp_path: Path) -> None:
     found = {"curves": {"ours": {"trained": "gossamer train paac --env catch --steps 200", "seeds": seeds}}}
     one, two = redraw.stored(found)
     assert (two.label, two.env, two.seed, two.points[-1]) == ("ours", "catch", 2, [200, 2.0, 1.0])
-    (run,), left_out = load([Source(redraw.stand_in(tmp_path / "run", two), "ours")])
+    (run,), left_out = load([RunFolder(redraw.stand_in(tmp_path / "run", two), "ours")])
     assert left_out == []
     assert (run.curve.steps.tolist(), run.curve.returns.tolist(), run.frames_per_step) == ([100, 200], [0.0, 1.0], 4)
     redraw.draw([one, two], 0.8, tmp_path / "plot.png", chosen=("steps",))

@@ -24,8 +24,9 @@ from gossamer.program import Program
 from gossamer.runtime import Context
 from gossamer.storage.checkpoint import Store
 from gossamer.task import Report, Task
-from gossamer.tools.gossip.members import Workload
-from gossamer.tools.stand_in import Point, StandIn
+from gossamer.tools.simulate.gossip.members import Workload
+from gossamer.tools.simulate.stand_in import Point, StandIn
+from gossamer.training.checkpoints import Checkpoints
 from gossamer.training.display import ProgressDisplay
 from gossamer.training.observer import RunObserver
 from gossamer.training.progress import Progress
@@ -88,20 +89,21 @@ def observer(
     progress = Progress(steps, 1, now=now)
     if saved:
         progress.load_state_dict(saved["progress"])
-    return RunObserver(
-        progress,
-        Recorder(folder),
+    recorder, display = Recorder(folder), ProgressDisplay(progress, "title")
+    checkpoints = Checkpoints(
         Store(folder / "checkpoints", keep=100),
-        ProgressDisplay(progress, "title"),
+        progress,
+        recorder,
         lambda text: None,
         program.saved_workers,
         program.saved_services,
         {**saved["workers"], **saved["services"]} if saved else {},
-        checkpoint_seconds=math.inf,
-        checkpoint_steps=every,
+        seconds=math.inf,
+        steps=every,
         together=together,
         now=now,
     )
+    return RunObserver(progress, recorder, checkpoints, display, lambda text: None, now=now)
 
 
 class Counted:
@@ -161,7 +163,7 @@ def test_a_checkpoint_and_a_resumed_run_conserve_push_sum_s_mass(name: str, seed
     first = observer(tmp_path / "run", program, LEASE * 40, every=LEASE * 15)
     Simulation(seed, Network(latency=0.05))(program, first)
     first.keep()
-    kept = first.store.all()
+    kept = first.checkpoints.store.all()
     assert len(kept) >= 3
     for checkpoint in kept[:-1]:  # in the midst of the run: while nobody acts, everything is somewhere
         weight, total = mass(checkpoint.load())
@@ -171,7 +173,7 @@ def test_a_checkpoint_and_a_resumed_run_conserve_push_sum_s_mass(name: str, seed
     again = observer(tmp_path / "again", program, LEASE * 80, saved=saved, every=LEASE * 15)
     Simulation(seed + 1, Network(latency=0.05))(program, again)
     assert again.budget.acted == LEASE * 80
-    later = again.store.all()[1]
+    later = again.checkpoints.store.all()[1]
     weight, total = mass(later.load())
     assert weight == pytest.approx(4)
     torch.testing.assert_close(total, torch.full((16,), later.steps / LEASE))
@@ -182,7 +184,7 @@ def trained(folder: Path, program: Program, steps: int, saved: Any = None) -> li
     watch = observer(folder, program, steps, saved=saved, every=steps // 2, together=True)
     Simulation(5, Network(latency=0.01, bandwidth=1e7))(program, watch)
     watch.keep()
-    return [checkpoint.load() for checkpoint in watch.store.all()]
+    return [checkpoint.load() for checkpoint in watch.checkpoints.store.all()]
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,8 @@ from gossamer.loops import act_and_learn
 from gossamer.policy import Replica
 from gossamer.program import Program
 from gossamer.runtime import Context, Silent
-from gossamer.tools.gossip.members import Workload, stand_in
-from gossamer.tools.stand_in import Point, StandIn
+from gossamer.tools.simulate.gossip.members import Workload, stand_in
+from gossamer.tools.simulate.stand_in import Point, StandIn
 
 SEEDS = range(200)
 MODES: list[dict[str, Any]] = [
@@ -59,7 +59,7 @@ class Order(Silent):
 
     def report(self, worker: str, record: Any) -> None:
         self.order.append(worker)
-        for part in record:
+        for part in record.exchange:
             if isinstance(part, Traffic):
                 self.staleness |= set(part.staleness)
 

@@ -13,9 +13,20 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from gossamer.optim import RMSProp, rmsprop_a3c, rmsprop_dqn, rmsprop_tf, rmsprop_torch
+from gossamer.optim import (
+    Form,
+    RMSProp,
+    RMSPropA3C,
+    RMSPropDQN,
+    RMSPropOptions,
+    RMSPropTF,
+    RMSPropTorch,
+    rmsprop_a3c,
+    rmsprop_dqn,
+    rmsprop_tf,
+    rmsprop_torch,
+)
 
-Form = Callable[..., RMSProp]
 FORMS = [rmsprop_a3c, rmsprop_tf, rmsprop_torch, rmsprop_dqn]
 
 
@@ -118,6 +129,58 @@ def test_rmsprop_torch_is_torch_rmsprop() -> None:
     train(torch.optim.RMSprop(theirs, 0.01, alpha=0.99, eps=0.01), theirs, seed=1, steps=20)
     for a, b in zip(ours, theirs, strict=True):
         assert_close(a, b)
+
+
+def a3c_step(p: Tensor, g: Tensor, state: dict[str, Tensor], lr: float, decay: float, eps: float) -> None:
+    m = state.setdefault("m", torch.zeros_like(p)).mul_(decay).addcmul_(g, g, value=1.0 - decay)
+    p.addcdiv_(g, (m + eps).sqrt(), value=-lr)
+
+
+def tf_step(p: Tensor, g: Tensor, state: dict[str, Tensor], lr: float, decay: float, eps: float) -> None:
+    m = state.setdefault("m", torch.ones_like(p)).mul_(decay).addcmul_(g, g, value=1.0 - decay)
+    p.addcdiv_(g, (m + eps).sqrt(), value=-lr)
+
+
+def torch_step(p: Tensor, g: Tensor, state: dict[str, Tensor], lr: float, decay: float, eps: float) -> None:
+    m = state.setdefault("m", torch.zeros_like(p)).mul_(decay).addcmul_(g, g, value=1.0 - decay)
+    p.addcdiv_(g, m.sqrt() + eps, value=-lr)
+
+
+def dqn_step(p: Tensor, g: Tensor, state: dict[str, Tensor], lr: float, decay: float, eps: float) -> None:
+    m = state.setdefault("m", torch.zeros_like(p)).mul_(decay).addcmul_(g, g, value=1.0 - decay)
+    n = state.setdefault("n", torch.zeros_like(p)).lerp_(g, 1.0 - decay)
+    p.addcdiv_(g, (m.addcmul(n, n, value=-1.0).clamp_min(0.0) + eps).sqrt(), value=-lr)
+
+
+@pytest.mark.parametrize(
+    ("options", "slow"),
+    [
+        (RMSPropA3C(decay=0.9, epsilon=0.02), a3c_step),
+        (RMSPropTF(decay=0.9, epsilon=0.02), tf_step),
+        (RMSPropTorch(decay=0.9, epsilon=0.02), torch_step),
+        (RMSPropDQN(decay=0.9, epsilon=0.02), dqn_step),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_every_form_is_its_formula_to_the_bit(options: RMSPropOptions, slow: Callable[..., None]) -> None:
+    ours, theirs = tensors(0), tensors(0)
+    optimizer, states = options.make(ours, 0.01), [dict[str, Tensor]() for _ in theirs]
+    for step in range(20):
+        train(optimizer, ours, seed=step, steps=1)
+        with torch.no_grad():
+            for p, mine, state in zip(theirs, ours, states, strict=True):
+                assert mine.grad is not None
+                slow(p, mine.grad, state, lr=0.01, decay=0.9, eps=0.02)
+    assert all(map(torch.equal, ours, theirs))
+
+
+@pytest.mark.parametrize(
+    ("form", "published"),
+    [(rmsprop_a3c, (0.99, 0.1)), (rmsprop_tf, (0.99, 0.1)), (rmsprop_torch, (0.99, 0.01)), (rmsprop_dqn, (0.95, 0.01))],
+)
+def test_a_form_has_its_published_settings(form: Form, published: tuple[float, float]) -> None:
+    (group,) = form([one()], lr=0.1).param_groups
+    assert (group["decay"], group["eps"]) == published
 
 
 def test_the_start_at_one_makes_the_first_steps_of_tf_shorter_and_is_forgotten() -> None:

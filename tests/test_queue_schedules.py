@@ -36,10 +36,9 @@ from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.program import Program
 from gossamer.runtime import Answer, Context, Silent, Stopped
 from gossamer.task import Report
-from gossamer.tools.actors.ledger import Acted
-from gossamer.tools.actors.workers import Workload
-from gossamer.tools.actors.workers import act as act_rollouts
-from gossamer.tools.stand_in import Point, StandIn
+from gossamer.tools.simulate.actors.workers import Acted, Workload
+from gossamer.tools.simulate.actors.workers import act as act_rollouts
+from gossamer.tools.simulate.stand_in import Point, StandIn
 from gossamer.training.budget import Budget
 
 STEPS = 60  # rollouts in a run

@@ -60,7 +60,7 @@ def cost(learners: int, iterations: int, given: dict[str, Any]) -> dict[str, Any
     options = flat(config)
     updates = options.get("epochs", 1) * options.get("num_minibatches", 1)  # of each rollout
     rollouts = -(-iterations // updates)
-    config = config.with_run(steps=learners * num_envs(config) * options["rollout_length"] * rollouts)
+    config = config.with_run(steps=learners * num_envs(program(config)) * options["rollout_length"] * rollouts)
     monitor = ConsensusMonitor()
     reports, start = Reports(monitor), time.perf_counter()
     threads(program(config), reports)

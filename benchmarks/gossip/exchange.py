@@ -106,7 +106,7 @@ def _in_turn(ways: Mapping[str, Any], *, backwards: bool) -> list[tuple[str, Any
 def _alone(config: Config, *, hosts: int) -> Program:
     """The same learners without an exchange."""
     p, learners = Program("alone"), LEARNERS // hosts
-    envs = Envs(num_envs(config), flat(config)["env_workers"])
+    envs = Envs(num_envs(program(config)), flat(config)["env_workers"])
     for h in range(hosts):
         with p.host(f"host{h}", cpus=learners):
             p.worker(act_and_learn, copies=learners)(task(config), Replica(), Direct(), Alone(), envs=envs)
@@ -122,7 +122,7 @@ def figures(gala: Config, rates: Mapping[str, list[float]]) -> dict[str, Any]:
 
     chosen = {name: flat(gala)[name] for name in ("env", "algorithm", "network")}
     return {
-        "settings": {**chosen, "learners": LEARNERS, "num_envs": num_envs(gala)},
+        "settings": {**chosen, "learners": LEARNERS, "num_envs": num_envs(program(gala))},
         "steps_per_second": {name: {"median": statistics.median(r), "rounds": r} for name, r in rates.items()},
         "gala / threads without exchange": ratio("gala", "threads, no exchange"),
         "pala / processes without exchange": ratio("pala, two Ray hosts", "two processes, no exchange"),

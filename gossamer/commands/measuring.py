@@ -40,23 +40,21 @@ def bench(words: Sequence[str]) -> None:
 
     keep_freed_memory()  # before environments are tried, in threads
     composed = compose(words, prog="gossamer bench", description=BENCH, command=(Measuring,))
-    from gossamer.tools.bench import bench, round_seconds
-
-    c, how = composed.choices, Measuring(**composed.command)
-    made: dict[str, Any] = {"algorithm": c.algorithm, "optimizer": c.optimizer, "preset": c.preset, **c.given}
+    from gossamer.tools.bench import measure, round_seconds
     from gossamer.tools.rounds import Rounds, RoundsDisplay
 
+    how = Measuring(**composed.command)
     with only_json(how.json), RoundsDisplay(Rounds(how.rounds, round_seconds(how.seconds))) as progress:
-        found = bench(c.architecture, env=c.env, seconds=how.seconds, rounds=how.rounds, progress=progress, **made)
+        figures = measure(composed.choices, how.seconds, how.rounds, progress)
     if how.json:
-        print(to_json(found))
+        print(to_json(figures))
         return
-    apart = "acting" in found
+    apart = "acting" in figures
     for part in ("env", "inference", "update", *(("acting", "learning", "cores") * apart), "roofline", "whole"):
-        print(f"{part:>10} {found[part]:>10,.0f} steps/s")
-    print(f"{'busy':>10} {found['busy']:>10.2f} of {found['machine']['cores']} cores")
+        print(f"{part:>10} {figures[part]:>10,.0f} steps/s")
+    print(f"{'busy':>10} {figures['busy']:>10.2f} of {figures['machine']['cores']} cores")
     kind = "roofline of acting and learning at the same time" if apart else "serial roofline"
-    print(f"{'ratio':>10} {found['ratio']:>10.2f} of the {kind}; bound by {found['bound_by']}")
+    print(f"{'ratio':>10} {figures['ratio']:>10.2f} of the {kind}; bound by {figures['bound_by']}")
 
 
 SIMULATE = """Simulate an architecture in virtual time, over a network of your choice: its real services, with
@@ -78,15 +76,15 @@ def simulate(words: Sequence[str]) -> None:
     if name is None and asks_for_help(words):
         print(SIMULATE_BRIEF, end="")
         return
-    from gossamer.tools import simulate as tool
+    from gossamer.tools.simulate import run as tool
 
     if name is None or words[0] != name:
-        raise UserError(f"simulate: the first word must be an architecture: {', '.join(tool.SIMULATORS)}")
-    scenario = dataclass_of("Scene", tool.simulator(name).scenario)
+        raise UserError(f"simulate: the first word must be an architecture: {', '.join(tool.SIMULATED)}")
+    scenario = dataclass_of("Scene", tool.simulated(name).scenario)
     made = parse(_simulation(scenario), words[1:], prog=f"gossamer simulate {name}", description=SIMULATE)
-    found = tool.simulate(name, plot=made.plot, **vars(made.scenario))
-    print(to_json(found) if made.json else "\n".join(tool.simulator(name).lines(found)))
-    for warning in found["warnings"]:
+    figures = tool.simulate(name, plot=made.plot, **vars(made.scenario))
+    print(to_json(figures) if made.json else "\n".join(tool.lines(name, figures)))
+    for warning in figures["warnings"]:
         print(f"warning: {warning}", file=sys.stderr)
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from gossamer.commands.words import Directory, Protocol
 from gossamer.config.brief import OFTEN_TRAIN, asked, text
 from gossamer.config.command_line import left_open
-from gossamer.options import option, options
+from gossamer.options import declared, option, options
 
 if TYPE_CHECKING:
     from gossamer.training.experiment import Run
@@ -38,12 +38,12 @@ def train(words: Sequence[str]) -> int:
 
     keep_freed_memory()  # before environments are tried, in threads
     composed = compose(words, prog="gossamer train", description=TRAIN, command=(Place, Control))
-    from gossamer.training.experiment import train
+    from gossamer.training.experiment import start
 
-    c = composed.choices
-    parts = {"algorithm": c.algorithm, "optimizer": c.optimizer, "preset": c.preset}
-    made: dict[str, Any] = {**parts, **composed.command, **c.given}
-    return _ended(train(c.architecture, env=c.env, **made))
+    given = composed.command
+    place = Place(**{name: given[name] for name in declared(Place)})
+    control = Control(**{name: given[name] for name in declared(Control)})
+    return _ended(start(composed.choices, control, place.run_dir, overwrite=place.overwrite))
 
 
 @dataclass(frozen=True)

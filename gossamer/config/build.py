@@ -75,11 +75,13 @@ def network(chosen: NetworkOptions) -> Network:
     )
 
 
-def task(config: Config) -> Task:
+def task(config: Config, wired: Program | None = None) -> Task:
     """The task, resolved for this machine: device, precision, and an equal share of the cores for each learner.
 
+    `wired`: the configuration's program, if there is one already; its workers are counted.
     Raises `UserError` for a device that this machine lacks."""
-    return _task(config, device(config.run.device), _computing(config).total()).resolved()
+    sharing = _computing(wired or unresolved(config)).total()
+    return _task(config, device(config.run.device), sharing).resolved()
 
 
 def program(config: Config, *, cluster: str | None = None) -> Program:
@@ -92,7 +94,7 @@ def program(config: Config, *, cluster: str | None = None) -> Program:
             f"--device {config.run.device}: each host of a cluster numbers its own GPUs; use auto, cpu or cuda"
         )
     if cluster:
-        computing = _computing(config)
+        computing = _computing(unresolved(config))
         sharing = computing.total() if cluster == "local" else max(computing.values(), default=1)
         what = _task(config, config.run.device, sharing)
     else:
@@ -103,15 +105,14 @@ def program(config: Config, *, cluster: str | None = None) -> Program:
     return wired
 
 
-def learners(config: Config) -> int:
+def learners(wired: Program) -> int:
     """Number of learners on all hosts together."""
-    return len(_demands(unresolved(config)))
+    return len(_demands(wired))
 
 
-def _computing(config: Config) -> Counter[str]:
+def _computing(wired: Program) -> Counter[str]:
     """Host -> number of its workers that act or learn."""
-    crew = unresolved(config).crew
-    return Counter(copy.node.host for copy in crew if role(copy.node) != Role())
+    return Counter(copy.node.host for copy in wired.crew if role(copy.node) != Role())
 
 
 def unresolved(config: Config) -> Program:
@@ -119,9 +120,9 @@ def unresolved(config: Config) -> Program:
     return config.architecture.program(_task(config, "cpu", 1))
 
 
-def num_envs(config: Config) -> int:
+def num_envs(wired: Program) -> int:
     """Environments of each worker that acts, read from the program."""
-    return next(_wired_envs(unresolved(config)), 1)
+    return next(_wired_envs(wired), 1)
 
 
 def _wired_envs(wired: Program) -> Iterator[int]:
@@ -136,11 +137,10 @@ def _demands(wired: Program) -> list[Demand]:
     return [each.demand for each in roles if each.demand is not None]
 
 
-def check_memory(config: Config, spec: Spec) -> None:
+def check_memory(config: Config, wired: Program, spec: Spec) -> None:
     """Raise `UserError` if the rollouts of all learners, with those kept for replay, need more than the machine's
     memory."""
-    wired, length = unresolved(config), config.run.rollout_length
-    demands = _demands(wired)
+    length, demands = config.run.rollout_length, _demands(wired)
     _check_stored(demands, spec)
     replayed = max((each.replayed for each in demands), default=0)
     steps = sum(each.rollout_envs + each.replayed for each in demands) * (length + 1)
@@ -169,10 +169,10 @@ def _check_stored(demands: Sequence[Demand], spec: Spec) -> None:
         )
 
 
-def check_batch(config: Config) -> None:
+def check_batch(config: Config, wired: Program) -> None:
     """Raise `UserError` if a learner's first batch would not be full before the run ends."""
     wanted = getattr(config.architecture, "batch_rollouts", 0)
-    steps = sum(each.batch_envs for each in _demands(unresolved(config))) * config.run.rollout_length
+    steps = sum(each.batch_envs for each in _demands(wired)) * config.run.rollout_length
     if wanted and steps > config.run.steps:
         raise UserError(
             f"--batch-rollouts {wanted}: its batches, {steps:,} steps, are never full with --steps {config.run.steps}; "
@@ -180,9 +180,9 @@ def check_batch(config: Config) -> None:
         )
 
 
-def check_workers(config: Config) -> None:
+def check_workers(config: Config, wired: Program) -> None:
     """Raise `UserError` if the workers that step environments in Python cannot have equally many of each actor's."""
-    each, workers = num_envs(config), getattr(config.architecture, "env_workers", 0)
+    each, workers = num_envs(wired), getattr(config.architecture, "env_workers", 0)
     if isinstance(config.env, GymOptions) and each % max(1, workers):
         raise UserError(
             f"--env-workers {workers}: must divide {each}, the environments of each actor: all step equally many"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, make_dataclass
+from dataclasses import MISSING, dataclass, field, fields, make_dataclass, replace
 from typing import Annotated, Any
 
 import tyro
@@ -39,7 +39,7 @@ def compose(words: Sequence[str], *, prog: str, description: str, command: Seque
     made = _parse(plain_words, composition, command, prog, description)
     given = {name: value for name, value in made.items() if name in found or f"no_{name}" in found}
     options = {name: value for name, value in given.items() if name not in (*own, *CHOICES)}
-    settled = Choices(first.architecture, first.env, first.algorithm, first.optimizer, first.preset, options)
+    settled = replace(first, given=options, probed=composition.probed)
     if asks_for_help(words):
         _parse(["--help"], Composition(settled), command, prog, description)
     return Composed(settled, {name: value for name, value in made.items() if name in own})

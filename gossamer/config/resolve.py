@@ -25,7 +25,7 @@ from gossamer.config.names import (
     name_of,
 )
 from gossamer.config.presets import layers
-from gossamer.config.probe import probe
+from gossamer.config.probe import Probe, probe
 from gossamer.envs import catalogue
 from gossamer.envs.atari import Atari
 from gossamer.envs.options import AtariOptions, GymOptions, kind_of
@@ -49,6 +49,7 @@ class Choices:
     optimizer: str | StepRule | None = None
     preset: str = "tuned"
     given: Mapping[str, Any] = field(default_factory=dict)  # option -> value; None counts as not given
+    probed: Probe | None = None  # what `probe` says of the environment, if it has been made already
 
     @cached_property
     def options(self) -> dict[str, Any]:
@@ -89,7 +90,7 @@ class Composition:
         self.choices = choices
         architecture = architecture_kind(choices.architecture)
         self.env = catalogue.resolve(choices.env)
-        seen = probe(self.env)
+        self.probed = seen = choices.probed or probe(self.env)
         default = default_algorithm(architecture, continuous=seen.continuous and choices.preset == "tuned")
         algorithm = _kind("--algorithm", choices.algorithm or default, ALGORITHMS)
         names = _family_name(architecture, ARCHITECTURES), _family_name(algorithm, ALGORITHMS)

@@ -217,14 +217,14 @@ class ConsensusMonitor:
 
 def _figures(window: Window) -> dict[str, Any]:
     """Compute all figures of a window."""
-    found, cosine = consensus_distance(window), cosines(window)
+    consensus, cosine = consensus_distance(window), cosines(window)
     kl = policy_divergence([window.closing[member].policy for member in sorted(window.members)])
     return {
         "epoch": window.epoch,
         "members": len(window.members),
         "iteration": sum(cut.iteration for cut in window.closing.values()) / len(window.closing),
-        **asdict(found),
-        "tightness": found.distance / found.bound if found.bound > 0 else None,
+        **asdict(consensus),
+        "tightness": consensus.distance / consensus.bound if consensus.bound > 0 else None,
         "standard_error": window.standard_error,
         "projection_error": projection_error(window),
         "kl": kl.mean,

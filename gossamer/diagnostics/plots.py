@@ -129,27 +129,27 @@ def _bars(axes: Axes, title: str, below: str, names: Sequence[str], counts: Sequ
 
 
 def _staleness(axes: Axes, counts: dict[str, int]) -> None:
-    found = {int(behind): count for behind, count in counts.items()}
-    low, high = min(found, default=0), max(found, default=0)
+    counted = {int(behind): count for behind, count in counts.items()}
+    low, high = min(counted, default=0), max(counted, default=0)
     width = -(-(high - low + 1) // BARS)
     low -= low % width  # a bin starts at 0
     bars = dict.fromkeys(range(low, high + 1, width), 0)
-    for behind, count in found.items():
+    for behind, count in counted.items():
         bars[behind - (behind - low) % width] += count
     below = "iterations behind" if width == 1 else f"iterations behind, from (bars of {width})"
     _bars(axes, "Messages' staleness", below, [str(behind) for behind in bars], list(bars.values()))
 
 
 def _ages(axes: Axes, counts: dict[str, int]) -> None:
-    found = {int(exponent): count for exponent, count in counts.items()}
-    exponents = range(min(found, default=0), max(found, default=0) + 1)
+    counted = {int(exponent): count for exponent, count in counts.items()}
+    exponents = range(min(counted, default=0), max(counted, default=0) + 1)
     names = [_time(2.0**exponent) for exponent in exponents]
     _bars(
         axes,
         "Messages' age",
         "since published, at least",
         names,
-        [found.get(exponent, 0) for exponent in exponents],
+        [counted.get(exponent, 0) for exponent in exponents],
     )
 
 

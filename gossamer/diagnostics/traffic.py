@@ -14,7 +14,7 @@ NEWEST = 32  # messages that an edge's staleness is averaged over
 
 @dataclass(frozen=True)
 class Edge:
-    """What one member has averaged of the messages of another one."""
+    """The messages of one member that another one has averaged."""
 
     messages: int = 0
     staleness: float = 0.0  # iterations, mean over about the `NEWEST` messages; 0 of senders that are ahead

@@ -47,25 +47,25 @@ class Lines:
             return []
         try:
             self._look(os.fstat(handle), os.pread(handle, HEAD, 0))
-            found = os.pread(handle, size, self._offset)
+            piece = os.pread(handle, size, self._offset)
         except OSError:  # of a network file system, say: the next look may succeed
             return []
         finally:
             os.close(handle)
-        self.behind = len(found) == size
-        whole = found[: found.rfind(b"\n") + 1]
+        self.behind = len(piece) == size
+        whole = piece[: piece.rfind(b"\n") + 1]
         self._offset += len(whole)
         return whole.decode(errors="replace").splitlines()
 
     def _may_have_more(self) -> bool:
         """Without opening it, as most files have not changed at most looks."""
         try:
-            found = os.lstat(self._path)
+            stat = os.lstat(self._path)
         except OSError:
             self._forget()
             return False
         unread = self._offset < self._size
-        return unread or found.st_size != self._size or (found.st_dev, found.st_ino) != self._file
+        return unread or stat.st_size != self._size or (stat.st_dev, stat.st_ino) != self._file
 
     def _forget(self) -> None:
         """The file is gone, as after `train --overwrite`: what was read of it counts no longer."""
@@ -73,13 +73,13 @@ class Lines:
             self._file, self._offset, self._size, self._head = None, 0, 0, b""
             self.restarts += 1
 
-    def _look(self, found: os.stat_result, head: bytes) -> None:
-        same = self._file == (found.st_dev, found.st_ino) and head.startswith(self._head)
+    def _look(self, stat: os.stat_result, head: bytes) -> None:
+        same = self._file == (stat.st_dev, stat.st_ino) and head.startswith(self._head)
         self._head = head
-        if self._file is not None and not (same and found.st_size >= self._offset):
+        if self._file is not None and not (same and stat.st_size >= self._offset):
             self._offset = 0
             self.restarts += 1
-        self._file, self._size = (found.st_dev, found.st_ino), found.st_size
+        self._file, self._size = (stat.st_dev, stat.st_ino), stat.st_size
 
 
 class Document:
@@ -92,8 +92,8 @@ class Document:
     def read(self) -> bool:
         """Look again; whether `content` is new."""
         try:
-            found = os.lstat(self._path)
-            seen = (found.st_ino, found.st_mtime_ns, found.st_size)
+            stat = os.lstat(self._path)
+            seen = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
         except OSError:
             seen = (0, 0, 0)
         if seen == self._seen:
@@ -116,7 +116,7 @@ class Document:
             return {}
         with os.fdopen(handle, "rb") as file:
             try:
-                found = json.load(file)
+                content = json.load(file)
             except (ValueError, RecursionError):
                 return {}
-        return found if isinstance(found, dict) else {}
+        return content if isinstance(content, dict) else {}

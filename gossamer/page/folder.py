@@ -115,22 +115,22 @@ class Folder:
             return sound
 
         with self.changed:
-            found = [*find(self.path, is_sound), *damaged]
-            if found != self._found:
-                named = {os.path.relpath(path, self.path): path for path in found}
-                self._found, self.runs = found, {key: self.runs.get(key) or RunView(key, named[key]) for key in named}
+            paths = [*find(self.path, is_sound), *damaged]
+            if paths != self._found:
+                named = {os.path.relpath(path, self.path): path for path in paths}
+                self._found, self.runs = paths, {key: self.runs.get(key) or RunView(key, named[key]) for key in named}
                 self.changed.notify_all()
 
     def _is_run(self, folder: Path) -> bool:
         """Whether it is a run; asked again only where `config.json` has changed."""
         try:
-            found = os.lstat(os.path.join(folder, CONFIG))
+            info = os.lstat(os.path.join(folder, CONFIG))
         except OSError:
             return False
-        seen = found.st_ino, found.st_mtime_ns
+        seen = info.st_ino, info.st_mtime_ns
         known, verdict = self._verdicts.get(str(folder), ((0, 0), False))
         if known != seen:
-            verdict = stat.S_ISREG(found.st_mode) and is_run(folder)
+            verdict = stat.S_ISREG(info.st_mode) and is_run(folder)
             self._verdicts[str(folder)] = seen, verdict
             self._fresh.add(folder)
         return verdict

@@ -1,4 +1,4 @@
-"""What an agent sees and does, as data for a browser: pictures as data addresses, numbers as lists."""
+"""Observations and actions of an agent, as data for a browser: pictures as data addresses, numbers as lists."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def picture(pixels: Array) -> str:
 
 def observation(spec: Spec, obs: Array) -> list[dict[str, Any]]:
     """The parts of an observation [*O]: each has a name and a shape, and a picture or numbers."""
-    found = []
+    parts = []
     for part in spec.parts:
         if part.name != MASK:
             array = spec.layout.array(obs, part.name) if spec.layout else obs
             shown = {"picture": picture(tiled(array))} if part.picture else {"numbers": _rounded(array[:NUMBERS])}
-            found.append({"name": part.name, "shape": list(part.shape), **shown})
-    return found
+            parts.append({"name": part.name, "shape": list(part.shape), **shown})
+    return parts
 
 
 def tiled(channels: Array) -> Array:
@@ -53,8 +53,8 @@ def tiled(channels: Array) -> Array:
 
 
 def action(spec: Spec, answer: Action) -> dict[str, Any]:
-    """What the policy did with one observation (B = 1): `choices` with their probabilities and the one that was taken,
-    and the `names` of the actions if they have any; or the `mean` and `std` of numbers, and what was `drawn`."""
+    """The decision of the policy for one observation (B = 1): `choices` with their probabilities and the one that was
+    taken, and the `names` of the actions if they have any; or the `mean` and `std` of numbers, and what was `drawn`."""
     parameters, taken = answer.parameters[0].float().cpu(), answer.action[0].cpu()
     if isinstance(spec.actions, Box):
         mean, log_std = parameters.chunk(2)

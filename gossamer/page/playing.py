@@ -94,9 +94,9 @@ def play(directory: Path) -> Iterator[tuple[dict[str, Any], float]]:
     give_way()  # from here on: what was loaded until now had to be waited for
     while True:
         if time.monotonic() - looked >= LOOK_SECONDS:
-            looked, found = time.monotonic(), _newest(store)
-            if found is not None and (checkpoint is None or found.path != checkpoint.path):
-                policy, checkpoint = _loaded(game, found) or policy, found
+            looked, newest = time.monotonic(), _newest(store)
+            if newest is not None and (checkpoint is None or newest.path != checkpoint.path):
+                policy, checkpoint = _loaded(game, newest) or policy, newest
         if policy is None or checkpoint is None:
             yield {"note": NONE_YET}, LOOK_SECONDS
             continue
@@ -107,10 +107,10 @@ def play(directory: Path) -> Iterator[tuple[dict[str, Any], float]]:
 
 def _newest(store: Store) -> Checkpoint | None:
     """The newest checkpoint; `UserError` for a link that leads out of the run directory."""
-    found = store.all()
-    if found and not found[-1].path.resolve().is_relative_to(store.directory.parent.resolve()):
-        raise UserError(f"{found[-1].path}: is a link that leads out of the run directory")
-    return found[-1] if found else None
+    checkpoints = store.all()
+    if checkpoints and not checkpoints[-1].path.resolve().is_relative_to(store.directory.parent.resolve()):
+        raise UserError(f"{checkpoints[-1].path}: is a link that leads out of the run directory")
+    return checkpoints[-1] if checkpoints else None
 
 
 def _loaded(game: Game, checkpoint: Checkpoint) -> NetworkPolicy | None:

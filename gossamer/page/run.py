@@ -44,7 +44,7 @@ class Cursor(NamedTuple):
 
 
 class RunView:
-    """What is known of one run. The caller locks."""
+    """One run, as the page shows it. The caller locks."""
 
     def __init__(self, key: str, directory: Path) -> None:
         self.key, self.directory = key, directory
@@ -69,15 +69,15 @@ class RunView:
                 self._changed[name] = self.version
                 if name == "config" and self._documents[name].content and not is_run(self.directory):
                     self._documents[name].content = {}  # another program's
-        evaluated, found = self._files[3].restarts, self._read_lines()
+        evaluated, new = self._files[3].restarts, self._read_lines()
         before, self.state = self.state, self._state()
-        self.version += any(found) or self.state != before
-        if found[3] or self._files[3].restarts > evaluated:
+        self.version += any(new) or self.state != before
+        if new[3] or self._files[3].restarts > evaluated:
             self.version += 1
             self._changed["evaluations"] = self.version
         if self.state != before:
             self._changed["result"] = self.version  # an old one does not hold while the run goes on
-        return sum(len(line) for lines in found for line in lines)
+        return sum(len(line) for lines in new for line in lines)
 
     @property
     def behind(self) -> bool:
@@ -92,7 +92,7 @@ class RunView:
     def _read_lines(self) -> list[list[str]]:
         """Read the files that grow. One that was replaced, as when a run is resumed, begins anew."""
         before, thinned = [file.restarts for file in self._files], self.rows.thinned + self.episodes.thinned
-        metrics, episodes, log, evaluations = found = [file.read() for file in self._files]
+        metrics, episodes, log, evaluations = new_lines = [file.read() for file in self._files]
         new = [file.restarts > old for file, old in zip(self._files, before, strict=True)]
         self.rows, self.episodes = Series() if new[0] else self.rows, Series() if new[1] else self.episodes
         if new[2]:
@@ -107,7 +107,7 @@ class RunView:
         self._lines += len(log)
         if any(new) or self.rows.thinned + self.episodes.thinned != thinned:
             self.epoch = next(EPOCHS)
-        return found
+        return new_lines
 
     def _add_episode(self, line: str) -> None:
         """A line of `episodes.csv`: steps, seconds, member, environment, index, return, length."""
@@ -143,9 +143,9 @@ class RunView:
 
     def _outcome(self) -> dict[str, Any]:
         """The content of `result.json`; empty where it is older than the newest row."""
-        found = self._documents["result"].content
-        steps, later = found.get("steps"), self.rows.newest.get("steps") or 0
-        return found if is_number(steps) and steps >= later else {}
+        result = self._documents["result"].content
+        steps, later = result.get("steps"), self.rows.newest.get("steps") or 0
+        return result if is_number(steps) and steps >= later else {}
 
     @property
     def now(self) -> dict[str, float | None]:
@@ -184,7 +184,7 @@ class RunView:
         return known[::-1][::step][::-1]
 
     def update(self, cursor: Cursor) -> tuple[dict[str, Any] | None, Cursor]:
-        """What is new since the cursor, None if nothing is; and the cursor after it."""
+        """The news since the cursor, None if there are none; and the cursor after them."""
         reset = cursor.epoch != self.epoch or cursor.version > self.version
         before = Cursor() if reset else cursor
         after = Cursor(self.epoch, self.version, self.rows.rows, self.episodes.rows, self._lines)
@@ -210,9 +210,9 @@ class RunView:
         return {key: value for key, value in content.items() if key not in ("config", "windows", "row")}
 
 
-def _object(found: Any) -> dict[str, Any]:
+def _object(content: Any) -> dict[str, Any]:
     """Empty where it is no JSON object, as in a damaged file."""
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 def _evaluation(line: str) -> dict[str, Any]:

@@ -63,12 +63,12 @@ class Stream:
             yield b"retry: 1000\n\n"
             while True:
                 with folder.changed:
-                    found = self._collect(player)
-                    if not found and not folder.closed:
+                    news = self._collect(player)
+                    if not news and not folder.closed:
                         folder.changed.wait_for(lambda: folder.closed or self._news(player), timeout=QUIET_SECONDS)
-                        found = self._collect(player)
+                        news = self._collect(player)
                     closed = folder.closed
-                yield b"".join(event(name, _json(data), id) for name, data, id in found) or b": nothing new\n\n"
+                yield b"".join(event(name, _json(data), id) for name, data, id in news) or b": nothing new\n\n"
                 if closed:
                     yield event("end", "{}")
                     return
@@ -84,11 +84,11 @@ class Stream:
 
     def _collect(self, player: Player | None) -> list[tuple[str, Any, str | None]]:
         """Events with their data and ids. The caller locks."""
-        found = [*self._summaries(), *self._updates()]
+        events = [*self._summaries(), *self._updates()]
         if player is not None and player.moments != self._moment:
             self._moment = player.moments
-            found.append(("play", {"key": self._play, **player.moment}, None))
-        return found
+            events.append(("play", {"key": self._play, **player.moment}, None))
+        return events
 
     def _summaries(self) -> Iterator[tuple[str, Any, str | None]]:
         runs = self._folder.runs

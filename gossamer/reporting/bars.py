@@ -19,12 +19,12 @@ WIDE = 1.8  # inches: panels with longer labels stand below each other
 AGGREGATES = {"median": "median", "iqm": "IQM", "mean": "mean", "optimality_gap": "optimality gap"}
 
 
-def scores(comparison: Comparison, measured: Scores, found: Mapping[str, Any], palette: Palette) -> Drawn:
+def scores(comparison: Comparison, measured: Scores, summary: Mapping[str, Any], palette: Palette) -> Drawn:
     """A panel for each environment: seeds, interquartile mean and interval."""
     labels = [method.label for method in comparison.methods]
     made, panels = _panels(len(comparison.envs), len(labels), labels)
     for axes, env in zip(panels, comparison.envs, strict=True):
-        entries = [each for each in found["scores"] if each["env"] == env]
+        entries = [each for each in summary["scores"] if each["env"] == env]
         _rows(axes, [each["method"] for each in entries], palette)
         for row, (entry, (_, runs)) in enumerate(zip(entries, comparison.groups(env), strict=True)):
             colour = palette.colour(entry["method"])
@@ -35,36 +35,36 @@ def scores(comparison: Comparison, measured: Scores, found: Mapping[str, Any], p
     ends = [f"{comparison.end(env):,}" + f" ({env})" * (len(comparison.envs) > 1) for env in comparison.envs]
     at = f" at {', '.join(ends)} steps" if measured.of_training else ""
     caption = (
-        f"Scores: {found['score']}{at}. Bars: interquartile mean; dots: seeds. "
-        f"{intervals(found, 'Lines')}. {seeds(found)}."
+        f"Scores: {summary['score']}{at}. Bars: interquartile mean; dots: seeds. "
+        f"{intervals(summary, 'Lines')}. {seeds(summary)}."
     )
     return Drawn("scores", "Scores", caption, made)
 
 
-def aggregates(found: Mapping[str, Any], palette: Palette) -> Iterator[Drawn]:
+def aggregates(summary: Mapping[str, Any], palette: Palette) -> Iterator[Drawn]:
     """Median, interquartile mean, mean and optimality gap over environments; none with fewer than two."""
-    if not found["aggregates"]:
+    if not summary["aggregates"]:
         return
-    labels = _methods(found["aggregates"])
+    labels = _methods(summary["aggregates"])
     made, panels = _panels(len(AGGREGATES), len(labels), labels, width=2.1, each=False)
     for axes, (name, title) in zip(panels, AGGREGATES.items(), strict=True):
         _rows(axes, labels if axes is panels[0] else [], palette)
-        for row, entry in enumerate(found["aggregates"]):
+        for row, entry in enumerate(summary["aggregates"]):
             _interval(axes, row, entry, name, palette.colour(entry["method"]))
         axes.set_title(title)
-        axes.set_ylim(len(found["aggregates"]) - 0.5, -0.5)
+        axes.set_ylim(len(summary["aggregates"]) - 0.5, -0.5)
     made.supxlabel("human-normalised score", fontsize=8.5)
-    envs, used = found["aggregated_over"], over_environments(found)
+    envs, used = summary["aggregated_over"], over_environments(summary)
     caption = (
         f"Human-normalised scores over {len(envs)} environments ({', '.join(envs)}); of the optimality gap less is "
-        f"better. {found['human_source']}. {intervals(used, 'Lines')}. {seeds(used)}."
+        f"better. {summary['human_source']}. {intervals(used, 'Lines')}. {seeds(used)}."
     )
     yield Drawn("aggregates", "Aggregate scores", caption, made)
 
 
-def improvement(found: Mapping[str, Any], palette: Palette) -> Iterator[Drawn]:
+def improvement(summary: Mapping[str, Any], palette: Palette) -> Iterator[Drawn]:
     """How probably a run of one method scores higher than one of another; none with a single method."""
-    pairs = found["improvement"]
+    pairs = summary["improvement"]
     if not pairs:
         return
     labels = [f"{entry['first']}\n> {entry['second']}" for entry in pairs]
@@ -77,24 +77,24 @@ def improvement(found: Mapping[str, Any], palette: Palette) -> Iterator[Drawn]:
     axes.axvline(0.5, color=GREY, linestyle=":", linewidth=0.9)
     axes.xaxis.set_major_formatter(PercentFormatter(1))
     axes.set_xlabel("probability that a run of X scores higher than one of Y (X > Y)")
-    used = over_pairs(found)
+    used = over_pairs(summary)
     caption = (
         f"Probability of improvement (ties count half), averaged over the environments that both have. Score: "
-        f"{found['score']}. {intervals(used, 'Lines')}. {seeds(used)}."
+        f"{summary['score']}. {intervals(used, 'Lines')}. {seeds(used)}."
     )
     yield Drawn("improvement", "Probability of improvement", caption, made)
 
 
-def thresholds(found: Mapping[str, Any], palette: Palette) -> Iterator[Drawn]:
+def thresholds(summary: Mapping[str, Any], palette: Palette) -> Iterator[Drawn]:
     """Steps and seconds to the threshold of each environment; none where no run reached one."""
-    envs = dict.fromkeys(each["env"] for each in found["thresholds"] if each["reached"])
+    envs = dict.fromkeys(each["env"] for each in summary["thresholds"] if each["reached"])
     if not envs:
         return
-    most = max(sum(each["env"] == env for each in found["thresholds"]) for env in envs)
-    labels = [_with_reached(entry) for entry in found["thresholds"]]
+    most = max(sum(each["env"] == env for each in summary["thresholds"]) for env in envs)
+    labels = [_with_reached(entry) for entry in summary["thresholds"]]
     made, panels = _panels(2 * len(envs), most, labels)
     for axes, (env, what) in zip(panels, ((env, what) for env in envs for what in ("steps", "seconds")), strict=True):
-        entries = [each for each in found["thresholds"] if each["env"] == env]
+        entries = [each for each in summary["thresholds"] if each["env"] == env]
         _rows(axes, list(map(_with_reached, entries)), palette, _methods(entries))
         for row, entry in enumerate(entries):
             _reached(axes, row, entry, what, palette.colour(entry["method"]))
@@ -104,20 +104,20 @@ def thresholds(found: Mapping[str, Any], palette: Palette) -> Iterator[Drawn]:
     caption = (
         "Steps and seconds until the mean return of 100 training episodes first reached the threshold. Bars: median "
         "over seeds, drawn where more than half of them reached it; dots: seeds that reached it, of all (n/m). "
-        f"{intervals(found, 'Lines')}; no line where its upper end is never. {seeds(found)}."
+        f"{intervals(summary, 'Lines')}; no line where its upper end is never. {seeds(summary)}."
     )
     yield Drawn("thresholds", "Steps and seconds to a threshold", caption, made)
 
 
-def speed(comparison: Comparison, found: Mapping[str, Any], palette: Palette) -> Drawn:
+def speed(comparison: Comparison, summary: Mapping[str, Any], palette: Palette) -> Drawn:
     """Steps per second, and what the members' time went into."""
-    names = [_with_env(entry, comparison) for entry in found["speed"]]
+    names = [_with_env(entry, comparison) for entry in summary["speed"]]
     made, (rates, times) = _panels(2, len(names), names, width=3.4, each=False)
-    _rows(rates, names, palette, _methods(found["speed"]))
+    _rows(rates, names, palette, _methods(summary["speed"]))
     _rows(times, [], palette)
-    parts = sorted({part for entry in found["speed"] for part in entry["shares"]} - {"other"})
+    parts = sorted({part for entry in summary["speed"] for part in entry["shares"]} - {"other"})
     shades = {part: AREAS[number % len(AREAS)] for number, part in enumerate(parts)} | {"other": REST}
-    for row, entry in enumerate(found["speed"]):
+    for row, entry in enumerate(summary["speed"]):
         values = entry["steps_per_second_of_runs"]
         colour = palette.colour(entry["method"])
         rates.plot(values, [row] * len(values), "o", color=colour, alpha=0.4, markersize=4, mew=0)
@@ -136,7 +136,8 @@ def speed(comparison: Comparison, found: Mapping[str, Any], palette: Palette) ->
     )
     caption = (
         "Left: steps per second of whole trainings; bars: median over seeds, dots: seeds (no intervals). Right: what "
-        f"the members' time went into, the mean over seeds. {seeds(found)}. Machines: {'; '.join(found['machines'])}."
+        f"the members' time went into, the mean over seeds. {seeds(summary)}. "
+        f"Machines: {'; '.join(summary['machines'])}."
     )
     return Drawn("speed", "Throughput and time", caption, made)
 

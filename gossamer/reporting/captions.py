@@ -22,43 +22,43 @@ class Drawn:
     figure: Figure
 
 
-def over_environments(found: Mapping[str, Any]) -> dict[str, Any]:
-    """The same content of `summary` with the seeds that aggregates over environments use: of each method as many as it
+def over_environments(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """The same summary with the seeds that aggregates over environments use: of each method as many as it
     has of every environment. Unchanged where there are no aggregates."""
-    if not found["aggregates"]:
-        return dict(found)
-    return {**found, "methods": {each["method"]: {"": each["runs"]} for each in found["aggregates"]}}
+    if not summary["aggregates"]:
+        return dict(summary)
+    return {**summary, "methods": {each["method"]: {"": each["runs"]} for each in summary["aggregates"]}}
 
 
-def over_pairs(found: Mapping[str, Any]) -> dict[str, Any]:
-    """The same content of `summary` with the seeds that comparisons of two methods use: of each method the fewest that
+def over_pairs(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """The same summary with the seeds that comparisons of two methods use: of each method the fewest that
     it has in any of them."""
-    numbers = [(pair[each], pair[f"{each}_runs"]) for pair in found["improvement"] for each in ("first", "second")]
+    numbers = [(pair[each], pair[f"{each}_runs"]) for pair in summary["improvement"] for each in ("first", "second")]
     fewest = {label: min(number for name, number in numbers if name == label) for label, _ in numbers}
-    return {**found, "methods": {label: {"": number} for label, number in fewest.items()}}
+    return {**summary, "methods": {label: {"": number} for label, number in fewest.items()}}
 
 
-def seeds(found: Mapping[str, Any]) -> str:
-    """`5 seeds each`, or the number of each method. `found`: the content of `summary`."""
-    methods: dict[str, dict[str, int]] = found["methods"]
-    if len(numbers := set(_numbers(found))) == 1:
+def seeds(summary: Mapping[str, Any]) -> str:
+    """`5 seeds each`, or the number of each method. `summary`: the result of `reporting.summary`."""
+    methods: dict[str, dict[str, int]] = summary["methods"]
+    if len(numbers := set(_numbers(summary))) == 1:
         (number,) = numbers
         return f"{number} seed{'s' * (number > 1)}" + " each" * (len(methods) > 1)
     return "Seeds: " + "; ".join(f"{label}: {_by_env(by_env)}" for label, by_env in methods.items())
 
 
-def intervals(found: Mapping[str, Any], what: str) -> str:
-    """What the intervals of a figure are, or why there are none. `what`: how they are drawn."""
-    known = [number for number in _numbers(found) if number]
+def intervals(summary: Mapping[str, Any], what: str) -> str:
+    """The intervals of a figure in words, or why there are none. `what`: how they are drawn."""
+    known = [number for number in _numbers(summary) if number]
     least, most = min(known), max(known)
     if most < statistics.FEWEST:
         return f"No intervals: fewer than {statistics.FEWEST} seeds"
     some = f"; none where there are fewer than {statistics.FEWEST} seeds" if least < statistics.FEWEST else ""
-    return f"{what}: {found['interval']}{some}"
+    return f"{what}: {summary['interval']}{some}"
 
 
-def _numbers(found: Mapping[str, Any]) -> list[int]:
-    return [number for by_env in found["methods"].values() for number in by_env.values()]
+def _numbers(summary: Mapping[str, Any]) -> list[int]:
+    return [number for by_env in summary["methods"].values() for number in by_env.values()]
 
 
 def _by_env(numbers: Mapping[str, int]) -> str:

@@ -125,7 +125,7 @@ def _text(settings: Iterable[Mapping[str, Any]], name: str) -> str:
 
 
 def notes(comparison: Comparison) -> list[str]:
-    """What a reader has to know before comparing these runs."""
+    """Notes that a reader has to know before comparing these runs."""
     return [*_within(comparison), *_lengths(comparison), *_stopped(comparison), *_machines(comparison.runs)]
 
 
@@ -158,9 +158,9 @@ def _stopped(comparison: Comparison) -> Iterator[str]:
 
 
 def _machines(runs: Sequence[LoadedRun]) -> Iterator[str]:
-    found = machines(runs)
-    if len(found) > 1:
-        yield f"The runs are of {len(found)} kinds of machine: compare steps, not seconds."
+    kinds = machines(runs)
+    if len(kinds) > 1:
+        yield f"The runs are of {len(kinds)} kinds of machine: compare steps, not seconds."
     if len(versions(runs)) > 1:
         yield f"The runs are of several versions of Gossamer: {', '.join(versions(runs))}."
 

@@ -34,8 +34,8 @@ class Curve:
 
     def reached(self, goal: float) -> tuple[int, float] | None:
         """Steps and seconds at which a mean over 100 episodes first was `goal` or more; None if it never was."""
-        found = np.flatnonzero((self.episodes >= WINDOW) & (self.returns >= goal))
-        return (int(self.steps[found[0]]), float(self.seconds[found[0]])) if found.size else None
+        places = np.flatnonzero((self.episodes >= WINDOW) & (self.returns >= goal))
+        return (int(self.steps[places[0]]), float(self.seconds[places[0]])) if places.size else None
 
     def thinned(self, most: int) -> Curve:
         """At most `most` points, evenly spaced, including the first and the last."""

@@ -40,23 +40,23 @@ ul.notes { border-left: 3px solid #d55e00; padding-left: 1.6rem; }
 """
 
 
-def headline(found: Mapping[str, Any]) -> str:
-    """The methods and environments of a report. `found`: the content of `summary`."""
-    methods: dict[str, dict[str, int]] = found["methods"]
+def headline(summary: Mapping[str, Any]) -> str:
+    """The methods and environments of a report. `summary`: the result of `reporting.summary`."""
+    methods: dict[str, dict[str, int]] = summary["methods"]
     envs = list(dict.fromkeys(env for by_env in methods.values() for env in by_env))
     return f"{', '.join(methods)} on {', '.join(envs)}"
 
 
-def facts(found: Mapping[str, Any]) -> Iterator[str]:
-    """What stands above all figures."""
-    yield f"{seeds(found)}. Score: {found['score']}. {intervals(found, 'Intervals')}."
-    yield f"Machines: {'; '.join(found['machines'])}. Gossamer {', '.join(found['versions'])}."
+def facts(summary: Mapping[str, Any]) -> Iterator[str]:
+    """The lines above all figures."""
+    yield f"{seeds(summary)}. Score: {summary['score']}. {intervals(summary, 'Intervals')}."
+    yield f"Machines: {'; '.join(summary['machines'])}. Gossamer {', '.join(summary['versions'])}."
 
 
-def markdown(found: Mapping[str, Any], tables: Sequence[Table], drawn: Sequence[Drawn]) -> str:
+def markdown(summary: Mapping[str, Any], tables: Sequence[Table], drawn: Sequence[Drawn]) -> str:
     """The report as Markdown, which shows the .png files beside it."""
-    parts = [f"# {headline(found)}", *facts(found)]
-    parts += ["\n".join(f"- {note}" for note in found["notes"])] if found["notes"] else []
+    parts = [f"# {headline(summary)}", *facts(summary)]
+    parts += ["\n".join(f"- {note}" for note in summary["notes"])] if summary["notes"] else []
     parts += [f"## {each.title}\n\n![{each.title}]({each.name}.png)\n\n{each.caption}" for each in drawn]
     parts += [f"## Table: {table.title}\n\n{table.caption}\n\n{_pipes(table)}" for table in tables]
     return "\n\n".join(parts) + "\n"
@@ -68,13 +68,13 @@ def _pipes(table: Table) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
-def page(found: Mapping[str, Any], tables: Sequence[Table], drawn: Sequence[Drawn]) -> str:
+def page(summary: Mapping[str, Any], tables: Sequence[Table], drawn: Sequence[Drawn]) -> str:
     """The report as HTML."""
-    title = escape(headline(found))
-    notes = "".join(f"<li>{escape(note)}</li>" for note in found["notes"])
+    title = escape(headline(summary))
+    notes = "".join(f"<li>{escape(note)}</li>" for note in summary["notes"])
     body = [
         f"<h1>{title}</h1>",
-        *(f"<p class='caption'>{escape(fact)}</p>" for fact in facts(found)),
+        *(f"<p class='caption'>{escape(fact)}</p>" for fact in facts(summary)),
         f"<ul class='notes'>{notes}</ul>" if notes else "",
         *map(_figure, drawn),
         *map(_table, tables),

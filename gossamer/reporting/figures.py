@@ -18,23 +18,23 @@ from gossamer.reporting.style import STYLE, Palette
 def draw(
     comparison: Comparison,
     scores: Scores,
-    found: Mapping[str, Any],
+    summary: Mapping[str, Any],
     means: Sequence[MeanCurve],
     profiles: Sequence[Profile],
 ) -> list[Drawn]:
-    """Every figure for which there is something to draw. `found`: the content of `summary`."""
+    """Every figure for which there is something to draw. `summary`: the result of `reporting.summary`."""
     palette = Palette([method.label for method in comparison.methods])
     over_envs = [mean for mean in means if not mean.env]
     with mpl.rc_context(STYLE):
         drawn = [
-            lines.curves(comparison, found, means, palette),
-            *lines.aggregated(found, over_envs, palette),
-            bars.scores(comparison, scores, found, palette),
-            *bars.aggregates(found, palette),
-            lines.profiles(profiles, found, palette),
-            *bars.improvement(found, palette),
-            *bars.thresholds(found, palette),
-            bars.speed(comparison, found, palette),
+            lines.curves(comparison, summary, means, palette),
+            *lines.aggregated(summary, over_envs, palette),
+            bars.scores(comparison, scores, summary, palette),
+            *bars.aggregates(summary, palette),
+            lines.profiles(profiles, summary, palette),
+            *bars.improvement(summary, palette),
+            *bars.thresholds(summary, palette),
+            bars.speed(comparison, summary, palette),
         ]
         for each in drawn:
             each.figure.draw_without_rendering()

@@ -36,7 +36,7 @@ def _factors(comparison: Comparison, env: str) -> set[int]:
 
 def curves(
     comparison: Comparison,
-    found: Mapping[str, Any],
+    summary: Mapping[str, Any],
     means: Sequence[MeanCurve],
     palette: Palette,
     *,
@@ -47,7 +47,7 @@ def curves(
     columns = max(map(len, scales.values()))
     made = figure(3.7 * columns + text_width(palette.numbers) + 0.2, 2.6 * len(comparison.envs) + 0.4)
     grid = made.subplots(len(comparison.envs), columns, squeeze=False)
-    goals = {each["env"]: each["threshold"] for each in found["thresholds"]}
+    goals = {each["env"]: each["threshold"] for each in summary["thresholds"]}
     for env, row in zip(comparison.envs, grid, strict=True):
         here = [mean for mean in means if mean.env == env]
         for axes, along in zip(row, scales[env], strict=False):
@@ -67,7 +67,7 @@ def curves(
     goal = " Dotted: the threshold, where curves come near it." if goals else ""
     caption = (
         "Mean return of the last 100 training episodes. Thick lines: interquartile mean over seeds, until the first of "
-        f"them ends; thin lines: single seeds. {intervals(found, 'Bands')}. {seeds(found)}.{goal}"
+        f"them ends; thin lines: single seeds. {intervals(summary, 'Bands')}. {seeds(summary)}.{goal}"
     )
     return Drawn("curves", "Learning curves", caption, made)
 
@@ -112,7 +112,7 @@ def _along(axes: Axes, along: Along, factors: set[int]) -> None:
         above.set_xlabel(AXIS["frames"])
 
 
-def aggregated(found: Mapping[str, Any], means: Sequence[MeanCurve], palette: Palette) -> Iterator[Drawn]:
+def aggregated(summary: Mapping[str, Any], means: Sequence[MeanCurve], palette: Palette) -> Iterator[Drawn]:
     """One panel over several environments, human-normalised; none where there are no such means."""
     if not means:
         return
@@ -123,18 +123,18 @@ def aggregated(found: Mapping[str, Any], means: Sequence[MeanCurve], palette: Pa
     axes.axhline(1, color=GREY, linestyle=":", linewidth=0.9)
     axes.set_ylabel("human-normalised return, IQM")
     label_lines(axes, {mean.label: float(mean.iqm[-1]) for mean in means if len(mean.iqm)}, palette)
-    envs, used = found["aggregated_over"], over_environments(found)
+    envs, used = summary["aggregated_over"], over_environments(summary)
     caption = (
         f"Interquartile mean over the seeds of {len(envs)} environments ({', '.join(envs)}) of human-normalised "
-        f"training returns: 0 is random play, 1 (dotted) a human ({found['human_source']}). "
+        f"training returns: 0 is random play, 1 (dotted) a human ({summary['human_source']}). "
         f"{intervals(used, 'Bands')}. {seeds(used)}."
     )
     yield Drawn("aggregated-curves", "Learning curves over environments", caption, made)
 
 
-def profiles(made: Sequence[Profile], found: Mapping[str, Any], palette: Palette) -> Drawn:
+def profiles(made: Sequence[Profile], summary: Mapping[str, Any], palette: Palette) -> Drawn:
     """Performance profiles: over environments where scores can be normalised, else one panel for each environment."""
-    over: list[str] = found["aggregated_over"]
+    over: list[str] = summary["aggregated_over"]
     tasks = list(dict.fromkeys(profile.envs for profile in made))
     columns = min(PROFILE_COLUMNS, len(tasks))
     rows = math.ceil(len(tasks) / columns)
@@ -149,10 +149,10 @@ def profiles(made: Sequence[Profile], found: Mapping[str, Any], palette: Palette
     panels[0, 0].set_ylabel("fraction of runs with score > τ")
     palette.legend(panels.flat[len(tasks) - 1])
     what = f"over {len(over)} environments" if over else "of each environment"
-    used = over_environments(found) if over else found
+    used = over_environments(summary) if over else summary
     caption = (
         f"Performance profiles {what}: the fraction of runs whose score is above τ; higher is better. Score: "
-        f"{found['score']}. {intervals(used, 'Bands')}. {seeds(used)}."
+        f"{summary['score']}. {intervals(used, 'Bands')}. {seeds(used)}."
     )
     return Drawn("profiles", "Performance profiles", caption, drawing)
 

@@ -48,47 +48,47 @@ def scores(comparison: Comparison) -> Scores:
     """Scores from evaluations, where all runs have one of their end under the same protocol: after training, or else
     the last one beside it (`--eval-every`). Without those, from training. Notes say why evaluations are not used."""
     runs, notes = comparison.runs, list[str]()
-    for name, found in _kinds_of_evaluations(runs):
-        if why := _not_comparable(runs, found):
+    for name, evaluations in _kinds_of_evaluations(runs):
+        if why := _not_comparable(runs, evaluations):
             notes.append(f"{name}: not used as scores, as {why}.")
-        elif found:
-            means = {directory: games.mean_return for directory, games in found.items()}
-            return Scores(_told_of(next(iter(found.values())), name), False, means, tuple(notes))
+        elif evaluations:
+            means = {directory: games.mean_return for directory, games in evaluations.items()}
+            return Scores(_told_of(next(iter(evaluations.values())), name), False, means, tuple(notes))
     return replace(_trained(comparison), notes=tuple(notes))
 
 
 def _trained(comparison: Comparison) -> Scores:
-    found = {}
+    returns = {}
     for run in comparison.runs:
         end = max(comparison.end(run.env), int(run.curve.steps[0]))  # a long first episode may end after that
-        found[run.record.directory] = float(run.curve.at(np.array([end]), "steps")[0])
-    return Scores(TRAINING, True, found)
+        returns[run.record.directory] = float(run.curve.at(np.array([end]), "steps")[0])
+    return Scores(TRAINING, True, returns)
 
 
 def _kinds_of_evaluations(runs: Sequence[LoadedRun]) -> Iterator[tuple[str, dict[Path, Games]]]:
-    """What the evaluations of runs are called, and those there are, by the run's directory."""
+    """The name of each kind of evaluation, and the evaluations of that kind, by the run's directory."""
     for protocol in PROTOCOLS:
-        found = {run.record.directory: run.evaluations[protocol] for run in runs if protocol in run.evaluations}
-        yield f"evaluation-{protocol}.json", found
+        evaluations = {run.record.directory: run.evaluations[protocol] for run in runs if protocol in run.evaluations}
+        yield f"evaluation-{protocol}.json", evaluations
     yield BESIDE, {run.record.directory: run.beside for run in runs if run.beside}
 
 
-def _not_comparable(runs: Sequence[LoadedRun], found: Mapping[Path, Games]) -> str:
+def _not_comparable(runs: Sequence[LoadedRun], evaluations: Mapping[Path, Games]) -> str:
     """Why these evaluations cannot be the scores of these runs; empty if they can, or if there are none."""
-    if 0 < len(found) < len(runs):
-        return f"only {len(found)} of the {len(runs)} runs have one"
-    for run in runs if found else ():
-        if (steps := found[run.record.directory].steps) != run.steps:
+    if 0 < len(evaluations) < len(runs):
+        return f"only {len(evaluations)} of the {len(runs)} runs have one"
+    for run in runs if evaluations else ():
+        if (steps := evaluations[run.record.directory].steps) != run.steps:
             return f"{run.record.directory} ended at {run.steps:,} steps and was evaluated at {steps:,}"
-    differing = [name for name in ALIKE if len({getattr(games, name) for games in found.values()}) > 1]
-    limits = {(run.env, found[run.record.directory].max_steps) for run in runs if found}
+    differing = [name for name in ALIKE if len({getattr(games, name) for games in evaluations.values()}) > 1]
+    limits = {(run.env, evaluations[run.record.directory].max_steps) for run in runs if evaluations}
     if len(limits) > len({env for env, _ in limits}):
         differing.append("max_steps")
     return f"the evaluations of the runs differ in {', '.join(differing)}" if differing else ""
 
 
 def _told_of(games: Games, name: str) -> str:
-    """What a score from these games is."""
+    """Describes a score from these games."""
     if name == BESIDE:
         return (
             f"mean return of the last evaluation of {games.episodes} games beside training (--eval-every, protocol "
@@ -109,8 +109,8 @@ def normalised(values: Array, env: str) -> Array:
 
 def aggregated_envs(comparison: Comparison) -> list[str]:
     """The environments that scores are aggregated over: those of all methods that have a reference, if several."""
-    found = [env for env in comparison.shared_envs(comparison.methods) if reference(env)]
-    return found if len(found) > 1 else []
+    envs = [env for env in comparison.shared_envs(comparison.methods) if reference(env)]
+    return envs if len(envs) > 1 else []
 
 
 @dataclass(frozen=True)
@@ -198,8 +198,8 @@ class Reached:
 def reached(env: str, label: str, runs: Sequence[LoadedRun], threshold: float) -> Reached:
     """When these runs reached a threshold."""
     never = (math.inf, math.inf)
-    found = [run.curve.reached(threshold) or _told(run, threshold) or never for run in runs]
-    return Reached(env, label, threshold, [float(steps) for steps, _ in found], [seconds for _, seconds in found])
+    places = [run.curve.reached(threshold) or _told(run, threshold) or never for run in runs]
+    return Reached(env, label, threshold, [float(steps) for steps, _ in places], [seconds for _, seconds in places])
 
 
 def _told(run: LoadedRun, threshold: float) -> tuple[int, float] | None:
@@ -217,7 +217,7 @@ def thresholds(comparison: Comparison, given: Sequence[str]) -> dict[str, float]
                  for env in comparison.envs}  # fmt: skip
         agreed = {env: next(iter(goals)) for env, goals in stops.items() if len(goals) == 1}
         return {env: float(goal) for env, goal in agreed.items() if goal is not None}
-    everywhere, found = dict[str, float](), dict[str, float]()
+    everywhere, of_envs = dict[str, float](), dict[str, float]()
     for text in given:
         env, equals, value = text.rpartition("=")
         if equals and env not in comparison.envs:
@@ -229,5 +229,5 @@ def thresholds(comparison: Comparison, given: Sequence[str]) -> dict[str, float]
             raise UserError(f"--threshold {text}: must be a return (18) or ENV=RETURN (pong=18)") from None
         if not math.isfinite(goal):
             raise UserError(f"--threshold {text}: must be finite")
-        (found if equals else everywhere).update({env: goal} if equals else dict.fromkeys(comparison.envs, goal))
-    return everywhere | found
+        (of_envs if equals else everywhere).update({env: goal} if equals else dict.fromkeys(comparison.envs, goal))
+    return everywhere | of_envs

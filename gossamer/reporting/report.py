@@ -75,30 +75,30 @@ def write(paths: Sequence[Path], *, out: Path | None, thresholds: Sequence[str],
     comparison = compare(*load(sources(paths, labels)))
     goals = measures.thresholds(comparison, thresholds)
     scores = measures.scores(comparison)
-    found = summary(comparison, scores, goals)
+    numbers = summary(comparison, scores, goals)
     means, profiles = curves(comparison), profiles_of(comparison, scores)
     from gossamer.reporting import figures, style  # matplotlib takes a second
     from gossamer.reporting.documents import markdown, page
     from gossamer.reporting.tables import tables
 
-    drawn = figures.draw(comparison, scores, found, means=means, profiles=profiles)
-    texts = tables(found)
-    contents: dict[str, Content] = {PAGE: page(found, texts, drawn), MARKDOWN: markdown(found, texts, drawn)}
-    contents |= {f"{name}.csv": to_csv(rows) for name, rows in data(found, means, profiles).items()}
+    drawn = figures.draw(comparison, scores, numbers, means=means, profiles=profiles)
+    texts = tables(numbers)
+    contents: dict[str, Content] = {PAGE: page(numbers, texts, drawn), MARKDOWN: markdown(numbers, texts, drawn)}
+    contents |= {f"{name}.csv": to_csv(rows) for name, rows in data(numbers, means, profiles).items()}
     contents |= {f"{each.name}.{k}": partial(style.save, each.figure) for each in drawn for k in ("png", "pdf")}
-    return _written(folder, contents, found)
+    return _written(folder, contents, numbers)
 
 
 def curves(comparison: Comparison) -> list[MeanCurve]:
     """The mean curves of all methods, of each environment and over environments."""
-    found = list[MeanCurve]()
+    means = list[MeanCurve]()
     for env in comparison.envs:
         for method, _ in comparison.groups(env):
             by_steps = measures.mean_curve(env, method, "steps")
             by_seconds = measures.mean_curve(env, method, "seconds")
-            found += [by_steps, measures.in_frames(by_steps, method), by_seconds]
+            means += [by_steps, measures.in_frames(by_steps, method), by_seconds]
     over = measures.aggregated_envs(comparison)
-    return found + [measures.aggregated_curve(comparison, method, over) for method in comparison.methods if over]
+    return means + [measures.aggregated_curve(comparison, method, over) for method in comparison.methods if over]
 
 
 def _folder(paths: Sequence[Path], out: Path | None) -> Path:
@@ -114,7 +114,7 @@ def _folder(paths: Sequence[Path], out: Path | None) -> Path:
     return out
 
 
-def _written(folder: Path, contents: Mapping[str, Content], found: dict[str, Any]) -> Report:
+def _written(folder: Path, contents: Mapping[str, Content], summary: dict[str, Any]) -> Report:
     """Write the files, and remove those of an earlier report that this one does not have. Raises `UserError` where the
     folder cannot be written."""
     try:
@@ -128,4 +128,4 @@ def _written(folder: Path, contents: Mapping[str, Content], found: dict[str, Any
     paths = [folder / name for name in contents]
     figures = [path for path in paths if path.suffix in (".png", ".pdf")]
     tables = [path for path in paths if path.suffix == ".csv"]
-    return Report(folder, folder / PAGE, folder / MARKDOWN, figures, tables, found)
+    return Report(folder, folder / PAGE, folder / MARKDOWN, figures, tables, summary)

@@ -16,10 +16,10 @@ OVER_ENVS = "(human-normalised, all)"  # in the place of an environment
 DIRECT = ("scores", "aggregates", "improvement", "thresholds", "runs")  # lists of the summary that are tables already
 
 
-def data(found: Mapping[str, Any], means: Iterable[MeanCurve], profiles: Iterable[Profile]) -> dict[str, list[Entry]]:
-    """Name of a table -> its rows; none without any. `found`: the content of `summary`."""
-    made = {name: list(found[name]) for name in DIRECT}
-    made |= {"speed": list(_speed(found)), "settings": list(_settings(found))}
+def data(summary: Mapping[str, Any], means: Iterable[MeanCurve], profiles: Iterable[Profile]) -> dict[str, list[Entry]]:
+    """Name of a table -> its rows; none without any. `summary`: the result of `reporting.summary`."""
+    made = {name: list(summary[name]) for name in DIRECT}
+    made |= {"speed": list(_speed(summary)), "settings": list(_settings(summary))}
     made |= {"curves": list(_curves(means)), "profiles": list(_profiles(profiles))}
     return {name: rows for name, rows in made.items() if rows}
 
@@ -35,15 +35,15 @@ def to_csv(entries: Sequence[Entry]) -> str:
     return text.getvalue()
 
 
-def _speed(found: Mapping[str, Any]) -> Iterator[Entry]:
+def _speed(summary: Mapping[str, Any]) -> Iterator[Entry]:
     """Throughput, staleness and a column for each part of the members' time."""
-    for entry in found["speed"]:
+    for entry in summary["speed"]:
         yield entry | {f"share_{part}": share for part, share in entry["shares"].items()}
 
 
-def _settings(found: Mapping[str, Any]) -> Iterator[Entry]:
+def _settings(summary: Mapping[str, Any]) -> Iterator[Entry]:
     """A row for each option that differs and each method that has it."""
-    for option, values in found["settings"].items():
+    for option, values in summary["settings"].items():
         for method, value in values.items():
             if value:
                 yield {"option": option, "method": method, "value": value}

@@ -28,7 +28,7 @@ PROTOCOLS = ("noop", "sticky", "plain")  # of `evaluation-PROTOCOL.json`
 
 
 @dataclass(frozen=True)
-class Source:
+class RunFolder:
     """A run directory, which may not exist, and the label that a study or the user gave it."""
 
     directory: Path
@@ -86,21 +86,21 @@ class LeftOut:
     reason: str
 
 
-def sources(paths: Sequence[Path], labels: Mapping[str, Path]) -> list[Source]:
+def sources(paths: Sequence[Path], labels: Mapping[str, Path]) -> list[RunFolder]:
     """The runs in these folders, each once: those of a study, or all below a folder. `labels` names those below its
     folders, and adds them; of two labels, that of the folder inside the other one counts. Raises `UserError` for a path
     where there is no run, and for a folder with two labels."""
     _check_labels(labels)
-    found: dict[Path, Source] = {}
+    by_place: dict[Path, RunFolder] = {}
     for path in (*paths, *labels.values()):
         for source in _in_folder(path):
-            found.setdefault(source.directory.resolve(), source)
+            by_place.setdefault(source.directory.resolve(), source)
     deepest_last = sorted(labels.items(), key=lambda each: len(each[1].resolve().parts))
     for label, path in deepest_last:
-        for place, source in found.items():
+        for place, source in by_place.items():
             if place.is_relative_to(path.resolve()):
-                found[place] = Source(source.directory, label)
-    return list(found.values())
+                by_place[place] = RunFolder(source.directory, label)
+    return list(by_place.values())
 
 
 def _check_labels(labels: Mapping[str, Path]) -> None:
@@ -110,21 +110,21 @@ def _check_labels(labels: Mapping[str, Path]) -> None:
             raise UserError(f"--label {label}={path}: this folder has the label {other} already; give it one label")
 
 
-def _in_folder(path: Path) -> list[Source]:
+def _in_folder(path: Path) -> list[RunFolder]:
     if is_study(path):
         if not (planned := read(path)):
             raise UserError(f"{path}: the study has no runs")
-        return [Source(path / run.directory, run.label) for run in planned]
-    if found := sorted({*find(path), *damaged(path)}):
-        return list(map(Source, found))
+        return [RunFolder(path / run.directory, run.label) for run in planned]
+    if directories := sorted({*find(path), *damaged(path)}):
+        return list(map(RunFolder, directories))
     what = "no run directory is in it" if path.is_dir() else "is a file" if path.exists() else "does not exist"
     raise UserError(f"{path}: {what}; give run directories, folders with runs, or a study's folder")
 
 
-def load(found: Sequence[Source]) -> tuple[list[LoadedRun], list[LeftOut]]:
+def load(sources: Sequence[RunFolder]) -> tuple[list[LoadedRun], list[LeftOut]]:
     """The runs that have ended, and the others with the reason. Raises `UserError` if none has ended."""
     runs, left_out = list[LoadedRun](), list[LeftOut]()
-    for source in found:
+    for source in sources:
         try:
             reason = _unusable(source.directory)
             loaded = None if reason else _load(source)
@@ -157,7 +157,7 @@ def _unusable(directory: Path) -> str:
             return "" if record.mean_return is not None else "no episode has ended"
 
 
-def _load(source: Source) -> LoadedRun:
+def _load(source: RunFolder) -> LoadedRun:
     """Read all that a report uses. Raises `UserError` where a file is damaged."""
     record = RunRecord(source.directory)
     options = flat(record.config)
@@ -180,23 +180,23 @@ def _load(source: Source) -> LoadedRun:
 
 
 def _origin(record: RunRecord) -> dict[str, Any]:
-    """What trained a run, and the frames of its steps."""
+    """The machine and the version that trained a run, and the frames of its steps."""
     with _reading(record.directory / RESULT):
-        found = record.result or {}
-        hosts: Mapping[str, Mapping[str, Any]] = found.get("hosts") or {"": found.get("machine") or {}}
+        result = record.result or {}
+        hosts: Mapping[str, Mapping[str, Any]] = result.get("hosts") or {"": result.get("machine") or {}}
         return {
             "machine": "; with ".join(sorted({_machine(host) for host in hosts.values()})),
-            "version": str(found.get("version", "unknown")),
-            "frames_per_step": max(1, round((found.get("frames") or record.steps) / max(1, record.steps))),
+            "version": str(result.get("version", "unknown")),
+            "frames_per_step": max(1, round((result.get("frames") or record.steps) / max(1, record.steps))),
         }
 
 
-def _machine(found: Mapping[str, Any]) -> str:
-    """`found`: a `HostInfo`, or the machine that the run was started on: older runs know no more."""
-    gpu = f", {found['gpu']}" if found.get("gpu") else ""
-    parts = f"{found.get('processor', 'unknown processor')}, {found.get('cores', '?')} cores{gpu}"
-    computed = f", {found['precision']} on {found['device']}" if {"precision", "device"} <= found.keys() else ""
-    return f"{parts}, torch {found.get('torch', 'unknown')}{computed}"
+def _machine(host: Mapping[str, Any]) -> str:
+    """`host`: a `HostInfo`, or the machine that the run was started on: older runs know no more."""
+    gpu = f", {host['gpu']}" if host.get("gpu") else ""
+    parts = f"{host.get('processor', 'unknown processor')}, {host.get('cores', '?')} cores{gpu}"
+    computed = f", {host['precision']} on {host['device']}" if {"precision", "device"} <= host.keys() else ""
+    return f"{parts}, torch {host.get('torch', 'unknown')}{computed}"
 
 
 @contextmanager
@@ -237,31 +237,31 @@ def _beside(record: RunRecord) -> Games | None:
         return _played({"greedy": False, **record.evaluations[-1]}) if record.evaluations else None
 
 
-def _played(found: Mapping[str, Any], protocol: str | None = None) -> Games:
+def _played(games: Mapping[str, Any], protocol: str | None = None) -> Games:
     return Games(
-        protocol=protocol or str(found["protocol"]),
-        episodes=int(found["episodes"]),
-        greedy=bool(found["greedy"]),
-        mean_return=float(found["mean_return"]),
-        steps=int(found["steps"]),
-        member=str(found.get("member") or AVERAGE),
-        max_steps=None if found.get("max_steps") is None else int(found["max_steps"]),
+        protocol=protocol or str(games["protocol"]),
+        episodes=int(games["episodes"]),
+        greedy=bool(games["greedy"]),
+        mean_return=float(games["mean_return"]),
+        steps=int(games["steps"]),
+        member=str(games.get("member") or AVERAGE),
+        max_steps=None if games.get("max_steps") is None else int(games["max_steps"]),
     )
 
 
 def _staleness(file: Path) -> Counter[int]:
     counts = Counter[int]()
     with _reading(file):
-        found = json.loads(file.read_text())["traffic"]["staleness"] if file.exists() else {}
-        for behind, messages in found.items():
+        by_staleness = json.loads(file.read_text())["traffic"]["staleness"] if file.exists() else {}
+        for behind, messages in by_staleness.items():
             counts[int(behind)] += int(messages)
     return counts
 
 
 def _lag(record: RunRecord) -> tuple[float, float] | None:
     with _reading(record.directory / RESULT):
-        found = (record.result or {}).get("policy_lag")
-        return (float(found["mean"]), float(found["max"])) if found and "mean" in found else None
+        lag = (record.result or {}).get("policy_lag")
+        return (float(lag["mean"]), float(lag["max"])) if lag and "mean" in lag else None
 
 
 def _shares(record: RunRecord) -> dict[str, float]:

@@ -104,10 +104,10 @@ def _improvement(comparison: Comparison, scores: Scores) -> Iterator[Entry]:
             yield names | runs | {"probability": float(statistics.improvement(ones, others)), "low": low, "high": high}
 
 
-def _threshold(found: Reached) -> Entry:
-    entry: Entry = {"env": found.env, "method": found.label, "threshold": found.threshold}
-    entry |= {"runs": len(found.steps), "reached": found.number}
-    for name, values in (("steps", found.steps), ("seconds", found.seconds)):
+def _threshold(reached: Reached) -> Entry:
+    entry: Entry = {"env": reached.env, "method": reached.label, "threshold": reached.threshold}
+    entry |= {"runs": len(reached.steps), "reached": reached.number}
+    for name, values in (("steps", reached.steps), ("seconds", reached.seconds)):
         low, high = statistics.median_interval(values) or (None, None)
         entry |= {name: _finite(statistics.median_of(values)), f"{name}_low": _finite(low)}
         entry |= {f"{name}_high": _finite(high), f"{name}_of_runs": [_finite(value) for value in values]}

@@ -25,13 +25,10 @@ class Table:
     words: int = 2  # columns of text; those after them are numbers, aligned to the right
 
 
-def tables(found: Mapping[str, Any]) -> list[Table]:
-    """Every table that has rows. `found`: the content of `summary`."""
-    made = [
-        _scores(found), _aggregates(found), _thresholds(found), _improvement(found), _speed(found), _settings(found),
-        _runs(found), _left_out(found),
-    ]  # fmt: skip
-    return [table for table in made if table.rows]
+def tables(summary: Mapping[str, Any]) -> list[Table]:
+    """Every table that has rows. `summary`: the result of `reporting.summary`."""
+    kinds = (_scores, _aggregates, _thresholds, _improvement, _speed, _settings, _runs, _left_out)
+    return [table for table in (make(summary) for make in kinds) if table.rows]
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -50,41 +47,41 @@ def ranged(entry: Entry, name: str, low: str = "", high: str = "") -> str:
     return number(entry[name]) + inside
 
 
-def _scores(found: Mapping[str, Any]) -> Table:
-    human = any("human_iqm" in entry for entry in found["scores"])
+def _scores(summary: Mapping[str, Any]) -> Table:
+    human = any("human_iqm" in entry for entry in summary["scores"])
     rows = [
         [entry["env"], entry["method"], str(entry["runs"]), ranged(entry, "iqm"), number(entry["mean"]),
          number(entry["min"]), number(entry["max"])]
         + ([ranged(entry, "human_iqm") if "human_iqm" in entry else UNKNOWN] if human else [])
-        for entry in found["scores"]
+        for entry in summary["scores"]
     ]  # fmt: skip
     header = ["environment", "method", "seeds", "IQM", "mean", "lowest", "highest"] + ["human-normalised IQM"] * human
-    source = f" Human-normalised: 0 is random play, 1 a human ({found['human_source']})." if human else ""
-    return Table("Scores", f"Score: {found['score']}. {intervals(found, 'In brackets')}.{source}", header, rows)
+    source = f" Human-normalised: 0 is random play, 1 a human ({summary['human_source']})." if human else ""
+    return Table("Scores", f"Score: {summary['score']}. {intervals(summary, 'In brackets')}.{source}", header, rows)
 
 
-def _aggregates(found: Mapping[str, Any]) -> Table:
+def _aggregates(summary: Mapping[str, Any]) -> Table:
     rows = [
         [entry["method"], str(entry["runs"]), *(ranged(entry, name) for name in AGGREGATES)]
-        for entry in found["aggregates"]
+        for entry in summary["aggregates"]
     ]
-    envs = found["aggregated_over"]
+    envs = summary["aggregated_over"]
     caption = (
         f"Human-normalised scores over {len(envs)} environments ({', '.join(envs)}). "
-        f"{intervals(over_environments(found), 'In brackets')}."
+        f"{intervals(over_environments(summary), 'In brackets')}."
     )
     return Table("Aggregate scores", caption, ["method", "seeds", *AGGREGATES.values()], rows, words=1)
 
 
-def _thresholds(found: Mapping[str, Any]) -> Table:
+def _thresholds(summary: Mapping[str, Any]) -> Table:
     rows = [
         [entry["env"], entry["method"], f"{entry['threshold']:g}", f"{entry['reached']} of {entry['runs']}",
          _to_threshold(entry, "steps"), _to_threshold(entry, "seconds")]
-        for entry in found["thresholds"]
+        for entry in summary["thresholds"]
     ]  # fmt: skip
     caption = (
         "Median over seeds of the steps and seconds until the mean return of 100 training episodes first reached the "
-        f"threshold; never counts as later than any number. {intervals(found, 'In brackets')}."
+        f"threshold; never counts as later than any number. {intervals(summary, 'In brackets')}."
     )
     header = ["environment", "method", "threshold", "seeds that reached it", "steps", "seconds"]
     return Table("Steps and seconds to a threshold", caption, header, rows)
@@ -102,26 +99,26 @@ def _or_never(value: float | None) -> str:
     return "never" if value is None else number(value)
 
 
-def _improvement(found: Mapping[str, Any]) -> Table:
+def _improvement(summary: Mapping[str, Any]) -> Table:
     rows = [
         [entry["first"], entry["second"], f"{entry['first_runs']} / {entry['second_runs']}", str(entry["envs"]),
          ranged(entry, "probability", "low", "high")]
-        for entry in found["improvement"]
+        for entry in summary["improvement"]
     ]  # fmt: skip
     caption = (
         "Probability that a run of the first method scores higher than one of the second; ties count half. "
-        f"{intervals(found, 'In brackets')}."
+        f"{intervals(summary, 'In brackets')}."
     )
     return Table(
         "Probability of improvement", caption, ["first", "second", "seeds", "environments", "P(first > second)"], rows
     )
 
 
-def _speed(found: Mapping[str, Any]) -> Table:
+def _speed(summary: Mapping[str, Any]) -> Table:
     rows = [
         [entry["env"], entry["method"], str(entry["runs"]), number(entry["steps_per_second"]),
          _lag(entry, "policy_lag"), _lag(entry, "gossip_staleness"), _waited(entry["shares"])]
-        for entry in found["speed"]
+        for entry in summary["speed"]
     ]  # fmt: skip
     caption = (
         "Steps per second: median over seeds, of whole trainings. Policy lag: optimiser steps between acting and "
@@ -142,28 +139,28 @@ def _waited(shares: Mapping[str, float]) -> str:
     return ", ".join(f"{part.replace('_', ' ')} {share:.0%}" for part, share in waits.items()) or UNKNOWN
 
 
-def _settings(found: Mapping[str, Any]) -> Table:
-    methods = list(found["methods"])
+def _settings(summary: Mapping[str, Any]) -> Table:
+    methods = list(summary["methods"])
     rows = [
         [name.replace("_", "-"), *(values[method] or UNKNOWN for method in methods)]
-        for name, values in found["settings"].items()
+        for name, values in summary["settings"].items()
     ]
     header = ["option", *methods]
     caption = "Options that are not the same for all methods on an environment; – where a method has no such option."
     return Table("Settings that differ", caption, header, rows, words=len(header))
 
 
-def _runs(found: Mapping[str, Any]) -> Table:
+def _runs(summary: Mapping[str, Any]) -> Table:
     rows = [
         [run["directory"], run["method"], run["env"], str(run["seed"]), number(run["steps"]), number(run["seconds"]),
          number(run["score"]), run["ended"]]
-        for run in found["runs"]
+        for run in summary["runs"]
     ]  # fmt: skip
     header = ["run", "method", "environment", "seed", "steps", "seconds", "score", "how it ended"]
-    origin = f"Machines: {'; '.join(found['machines'])}. Gossamer {', '.join(found['versions'])}."
-    return Table("Runs", f"Score: {found['score']}. {origin}", header, rows, words=len(header))
+    origin = f"Machines: {'; '.join(summary['machines'])}. Gossamer {', '.join(summary['versions'])}."
+    return Table("Runs", f"Score: {summary['score']}. {origin}", header, rows, words=len(header))
 
 
-def _left_out(found: Mapping[str, Any]) -> Table:
-    rows = [[each["directory"], each["reason"]] for each in found["left_out"]]
+def _left_out(summary: Mapping[str, Any]) -> Table:
+    rows = [[each["directory"], each["reason"]] for each in summary["left_out"]]
     return Table("Runs that were left out", "They are part of no number.", ["run", "reason"], rows)

@@ -17,7 +17,7 @@ from rich.table import Table
 from gossamer.errors import UserError
 from gossamer.storage.runs import Row, RunRecord
 from gossamer.storage.studies import PlannedRun
-from gossamer.studies.jobs import Job, Outcome
+from gossamer.studies.jobs import Job, JobOutcome
 from gossamer.training.display import duration
 
 REFRESH_SECONDS = 1.0
@@ -29,7 +29,7 @@ def named(run: PlannedRun) -> str:
     return f"{run.label} on {run.env}, seed {run.seed}"
 
 
-def told(outcome: Outcome) -> str:
+def told(outcome: JobOutcome) -> str:
     """An outcome in one line."""
     mean = "" if outcome.mean_return is None else f", mean return {outcome.mean_return:.2f}"
     steps = f": {outcome.steps:,} steps{mean}" if outcome.steps else ""
@@ -75,7 +75,7 @@ class StudyDisplay:
         if self._live is None:
             self._print(f"{named(run)}: training in {self._directory / run.directory}")
 
-    def ended(self, outcome: Outcome) -> None:
+    def ended(self, outcome: JobOutcome) -> None:
         """A run has ended, or was finished before."""
         self._ended += 1
         self._trained += outcome.status == "finished"

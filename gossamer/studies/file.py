@@ -67,15 +67,15 @@ def _check(path: Path, key: str, value: Any) -> None:
 
 
 def _keywords(path: Path, content: dict[str, Any]) -> dict[str, Any]:
-    found = dict(content)
-    compositions = found.get("compositions")
+    keywords = dict(content)
+    compositions = keywords.get("compositions")
     if isinstance(compositions, dict):
-        found["compositions"] = [_labelled(path, label, words) for label, words in compositions.items()]
-    if "directory" in found:
-        found["directory"] = path.parent / found["directory"]
-    if "options" in found:
-        found["options"] = _words(path, found["options"])
-    return found
+        keywords["compositions"] = [_labelled(path, label, words) for label, words in compositions.items()]
+    if "directory" in keywords:
+        keywords["directory"] = path.parent / keywords["directory"]
+    if "options" in keywords:
+        keywords["options"] = _words(path, keywords["options"])
+    return keywords
 
 
 def _labelled(path: Path, label: str, words: str) -> str:

@@ -25,7 +25,7 @@ TAIL_BYTES = 4000  # of a log, which its last line is looked for in
 
 
 @dataclass(frozen=True)
-class Outcome:
+class JobOutcome:
     """How a run of a study ended."""
 
     run: PlannedRun
@@ -47,7 +47,7 @@ class Job:
     logged: int = 0  # bytes of the log that were there before
     began: float = field(default_factory=time.monotonic)
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> JobOutcome:
         """How it ended. The process has ended."""
         code = self.process.returncode
         if code == 0:
@@ -63,13 +63,13 @@ def _killed(number: int) -> str:
     return f"killed by {name}" + (" (out of memory?)" if number == signal.SIGKILL else "")
 
 
-def ended(run: PlannedRun, directory: Path, status: Status, reason: str = "") -> Outcome:
+def ended(run: PlannedRun, directory: Path, status: Status, reason: str = "") -> JobOutcome:
     """An outcome with what the run's files say."""
     record = RunRecord(directory)
     try:
-        return Outcome(run, status, reason, record.steps, record.mean_return)
+        return JobOutcome(run, status, reason, record.steps, record.mean_return)
     except UserError as error:
-        return Outcome(run, "failed", reason or str(error))
+        return JobOutcome(run, "failed", reason or str(error))
 
 
 def is_finished(directory: Path) -> bool:
@@ -83,8 +83,8 @@ def is_finished(directory: Path) -> bool:
 
 def _evaluated(record: RunRecord) -> bool:
     """Whether its last evaluation has ended; a signal, or the end of its process, may have come during it."""
-    found = (record.result or {}).get("evaluations")
-    return isinstance(found, dict) and not found.get("left_out")
+    evaluations = (record.result or {}).get("evaluations")
+    return isinstance(evaluations, dict) and not evaluations.get("left_out")
 
 
 def start(run: PlannedRun, folder: Path, share: int, shares: int) -> Job:
@@ -107,7 +107,7 @@ def start(run: PlannedRun, folder: Path, share: int, shares: int) -> Job:
 
 
 def command(run: PlannedRun, directory: Path) -> list[str]:
-    """What trains a run: from its last checkpoint where there is one."""
+    """The command that trains a run: from its last checkpoint where there is one."""
     program = python("gossamer.cli")
     if any(directory.glob(f"{CHECKPOINTS}/step_*")):
         return [*program, "resume", str(directory), *resuming(run, RunRecord(directory).last_row.get("seconds", 0.0))]

@@ -1,4 +1,4 @@
-"""What a study trains: every composition on every environment with every seed."""
+"""The plan of a study: every composition on every environment with every seed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gossamer.config.build import program
 from gossamer.config.composing import Composed, compose
 from gossamer.config.config import Control
 from gossamer.config.resolve import resolve
@@ -19,7 +18,7 @@ from gossamer.options import declared, flag
 from gossamer.storage import studies
 from gossamer.storage.lock import held
 from gossamer.storage.studies import STUDY, PlannedRun
-from gossamer.training.experiment import check_run, probe
+from gossamer.training.dry_run import dry_run
 
 PROG = "gossamer study"
 LONGEST = 200  # characters of the name of a directory
@@ -60,7 +59,7 @@ class Design:
     def runs(self) -> list[PlannedRun]:
         """Seed by seed, so that a study that is not finished yet has all combinations; each with its own directory.
         Raises `UserError` where two labels or environments would share one."""
-        found = [
+        runs = [
             PlannedRun(
                 directory=f"{slug(label)}/{slug(env)}/seed-{seed}",
                 label=label,
@@ -72,14 +71,14 @@ class Design:
             for env in self.envs
             for label, words in self.labels.items()
         ]
-        repeated = _repeated([run.directory for run in found])
+        repeated = _repeated([run.directory for run in runs])
         if repeated:
-            one, other = [run for run in found if run.directory == repeated[0]][:2]
+            one, other = [run for run in runs if run.directory == repeated[0]][:2]
             raise UserError(
                 f"{one.label!r} on {one.env} and {other.label!r} on {other.env} would share the directory "
                 f'{repeated[0]}; give a composition another name, as in "name: paac --algorithm ppo"'
             )
-        return found
+        return runs
 
     def _words(self, composition: str, env: str, seed: int) -> list[str]:
         steps = [] if self.steps is None else ["--steps", str(self.steps)]
@@ -104,10 +103,10 @@ def slug(text: str) -> str:
 def _labelled(text: str) -> tuple[str, str]:
     """Label and words of `LABEL: words`; the words are the label where there is none."""
     label, colon, words = text.partition(": ")
-    found = (label.strip(), words.strip()) if colon else (text.strip(), text.strip())
-    if not all(found):
+    parts = (label.strip(), words.strip()) if colon else (text.strip(), text.strip())
+    if not all(parts):
         raise UserError(f"the composition {text!r} has no words")
-    return found
+    return parts
 
 
 def _split(words: str) -> list[str]:
@@ -155,10 +154,7 @@ def check(runs: Sequence[PlannedRun]) -> None:
         made = composed(run)
         cluster = made.command["cluster"]
         try:
-            config = resolve(made.choices)
-            check_run(config, cluster)
-            program(config, cluster=cluster)
-            probe(config, cluster)
+            dry_run(resolve(made.choices), cluster)
         except UserError as error:
             raise UserError(f"{run.label} on {run.env}: {error}") from error
 
@@ -204,13 +200,13 @@ def _refuse_another(folder: Path, runs: Sequence[PlannedRun]) -> None:
 
 def _lasting(command: str) -> list[str]:
     """The words of a run without the cluster, which each call may choose."""
-    found, given = list[str](), iter(_split(command))
+    kept, given = list[str](), iter(_split(command))
     for word in given:
         if word == CLUSTER:
             next(given, None)
         elif not word.startswith(f"{CLUSTER}="):
-            found.append(word)
-    return found
+            kept.append(word)
+    return kept
 
 
 @contextmanager

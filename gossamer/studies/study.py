@@ -18,7 +18,7 @@ from gossamer.storage.lock import is_held
 from gossamer.storage.studies import PlannedRun
 from gossamer.studies import jobs
 from gossamer.studies.display import StudyDisplay
-from gossamer.studies.jobs import Job, Outcome
+from gossamer.studies.jobs import Job, JobOutcome
 from gossamer.studies.plan import Design, check, settled
 
 POLL_SECONDS = 0.2
@@ -30,15 +30,15 @@ class Study:
     """A study after a call of `study`."""
 
     directory: Path
-    outcomes: tuple[Outcome, ...]  # in the order of `study.json`; runs that were never started are missing
+    outcomes: tuple[JobOutcome, ...]  # in the order of `study.json`; runs that were never started are missing
     planned: int  # runs
     signal: int | None = None  # that asked the study to end
 
     @property
     def counts(self) -> dict[str, int]:
         """Runs by status; `not started` are those that are missing."""
-        found = Counter[str](outcome.status for outcome in self.outcomes)
-        return {**found, "not started": self.planned - found.total()}
+        counts = Counter[str](outcome.status for outcome in self.outcomes)
+        return {**counts, "not started": self.planned - counts.total()}
 
     @property
     def complete(self) -> bool:
@@ -101,10 +101,10 @@ def _seeds(given: int | Sequence[int]) -> tuple[int, ...]:
     wanted = f"seeds {given!r}: must be a whole number, or a list of them"
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise UserError(wanted)
-    found = tuple(as_number(seed, int) for seed in given)
-    if not all(map(_is_int, found)):
+    seeds = tuple(as_number(seed, int) for seed in given)
+    if not all(map(_is_int, seeds)):
         raise UserError(wanted)
-    return found
+    return seeds
 
 
 def _is_int(value: Any) -> bool:
@@ -130,11 +130,11 @@ class Conductor:
         self._folder, self._shares, self._display = design.directory, design.jobs, display
         self._pending = deque(runs)
         self._running: list[Job] = []
-        self._outcomes: list[Outcome] = []
+        self._outcomes: list[JobOutcome] = []
         self.received: int | None = None  # the first signal that asked to end
         self._stopped: int | None = None  # the signal that runs get
 
-    def conduct(self) -> list[Outcome]:
+    def conduct(self) -> list[JobOutcome]:
         """Until every run has ended, or a signal has ended those that were running."""
         with self._signals():
             while self._running or (self._pending and self._stopped is None):
@@ -171,7 +171,7 @@ class Conductor:
             self._running.remove(job)
             self._take(job.outcome())
 
-    def _take(self, outcome: Outcome) -> None:
+    def _take(self, outcome: JobOutcome) -> None:
         self._outcomes.append(outcome)
         self._display.ended(outcome)
 

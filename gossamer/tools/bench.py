@@ -15,16 +15,17 @@ from gossamer.config.build import learners, num_envs, program, task
 from gossamer.config.config import Architecture, Config
 from gossamer.config.file import flat
 from gossamer.config.keywords import Keywords
-from gossamer.config.resolve import configure
+from gossamer.config.resolve import Choices, resolve
 from gossamer.errors import UserError
 from gossamer.launch.threads import threads
 from gossamer.machine import keep_freed_memory, machine
 from gossamer.optim import StepRule
 from gossamer.processes import cores
+from gossamer.program import Program
 from gossamer.runtime import Silent
 from gossamer.task import Activity, Report
 from gossamer.tools.parts import CPUClock, Crew, programs
-from gossamer.training.experiment import probe
+from gossamer.training.dry_run import try_network
 
 WARM_UP_SECONDS = 1.0
 PARTS = ("env", "inference", "update")
@@ -93,14 +94,20 @@ def bench(
 
     Each round measures all of them, for `seconds` each. The figures are medians over the rounds. `progress` is called
     with the round (1, 2, ..) and the part that begins, from any thread."""
+    return measure(Choices(architecture, env, algorithm, optimizer, preset, options), seconds, rounds, progress)
+
+
+def measure(choices: Choices, seconds: float, rounds: int, progress: Callable[[int, str], None]) -> dict[str, Any]:
+    """`bench`, with the composition as data."""
     if not seconds > 0 or rounds < 1:
         raise UserError(f"--seconds {seconds} --rounds {rounds}: both must be positive")
     keep_freed_memory()
-    config = configure(architecture, env=env, algorithm=algorithm, optimizer=optimizer, preset=preset, **options)
-    probe(config)
+    config = resolve(choices)
+    try_network(config, program(config))
     config = config.with_run(steps=10**15)  # the observer ends it by time
-    rows = [_round(config, seconds, partial(progress, number)) for number in range(1, rounds + 1)]
-    return {**_figures(rows), **_origin(config)}
+    wired = program(config)
+    rows = [_round(config, wired, seconds, partial(progress, number)) for number in range(1, rounds + 1)]
+    return {**_figures(rows), **_origin(config, wired)}
 
 
 def round_seconds(seconds: float) -> float:
@@ -108,20 +115,20 @@ def round_seconds(seconds: float) -> float:
     return 4 * seconds + WARM_UP_SECONDS + 2.0  # environments and networks are created twice
 
 
-def _round(config: Config, seconds: float, phase: Callable[[str], None]) -> dict[str, float]:
+def _round(config: Config, wired: Program, seconds: float, phase: Callable[[str], None]) -> dict[str, float]:
     """Measure the parts, one after the other, then the whole program."""
-    seen, crew = Reports(phase=phase), Crew.of(config)
+    seen, crew = Reports(phase=phase), Crew.of(wired)
     for program_of_parts in programs(config, crew, seconds):
         threads(program_of_parts, seen)
     phase("whole program")
-    threads(program(config), whole := Reports(seconds))
+    threads(wired, whole := Reports(seconds))
     rates = {part: seen.rates[part] for part in PARTS}
     if not crew.apart:
         rates["update"] /= crew.passes  # of replay: steps whose windows are learned from
     limits = _limits(seen.rates, crew)
     roofline = min(limits.values())
-    found = {"whole": whole.rate(), "roofline": roofline, "ratio": whole.rate() / roofline, "busy": whole.busy}
-    return {**rates, **(limits if crew.apart else {}), **found}
+    overall = {"whole": whole.rate(), "roofline": roofline, "ratio": whole.rate() / roofline, "busy": whole.busy}
+    return {**rates, **(limits if crew.apart else {}), **overall}
 
 
 def _limits(rates: Mapping[str, float], crew: Crew) -> dict[str, float]:
@@ -139,26 +146,26 @@ def _limits(rates: Mapping[str, float], crew: Crew) -> dict[str, float]:
 
 def _figures(rows: Sequence[dict[str, float]]) -> dict[str, Any]:
     """Medians and ranges over rounds."""
-    found = {name: [row[name] for row in rows] for name in rows[0]}
-    median = {name: statistics.median(values) for name, values in found.items()}
+    values_of = {name: [row[name] for row in rows] for name in rows[0]}
+    median = {name: statistics.median(values) for name, values in values_of.items()}
     limits = LIMITS if LIMITS[0] in median else PARTS
     return {
         **{name: round(value, 3 if name in ("ratio", "busy") else 1) for name, value in median.items()},
         "bound_by": min(limits, key=lambda name: median[name]),
-        "range": {name: [round(min(values), 3), round(max(values), 3)] for name, values in found.items()},
+        "range": {name: [round(min(values), 3), round(max(values), 3)] for name, values in values_of.items()},
     }
 
 
-def _origin(config: Config) -> dict[str, Any]:
+def _origin(config: Config, wired: Program) -> dict[str, Any]:
     """The settings and the machine of the measurement."""
-    what, settings = task(config), flat(config)
+    what, settings = task(config, wired), flat(config)
     return {
         "architecture": settings["architecture"],
         "env_name": settings["env"],
         "algorithm": settings["algorithm"],
         "network": settings["network"],
-        "learners": learners(config),
-        "num_envs": num_envs(config),
+        "learners": learners(wired),
+        "num_envs": num_envs(wired),
         "device": what.device,
         "precision": str(what.network.dtype).removeprefix("torch."),
         "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),

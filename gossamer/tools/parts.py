@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from gossamer.config.build import program, task
+from gossamer.config.build import task
 from gossamer.config.config import Config
 from gossamer.data import Array, Step, Trajectory
 from gossamer.envs.base import VectorEnv, threads_of
@@ -47,9 +47,9 @@ class Crew:
     apart: bool  # whether actors and learners run at the same time
 
     @classmethod
-    def of(cls, config: Config) -> Crew:
-        """The workers of a configuration's program."""
-        roles = [role(copy.node) for copy in program(config).crew]
+    def of(cls, wired: Program) -> Crew:
+        """The workers of a program."""
+        roles = [role(copy.node) for copy in wired.crew]
         acting = [each.envs for each in roles if each.envs is not None]
         learning = [each.demand for each in roles if each.demand is not None]
         if not acting or not learning:

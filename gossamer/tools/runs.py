@@ -45,26 +45,26 @@ class Line:
 def listed(folders: Iterable[Path]) -> tuple[list[Line], list[str]]:
     """The runs in these folders, and what was wrong with those that cannot be read. Raises `UserError` where a folder
     is missing, or where there is no run."""
-    found, skipped = list[Line](), list[str]()
+    lines, skipped = list[Line](), list[str]()
     for directory in _directories(folders):
         try:
-            found.append(line(directory))
+            lines.append(line(directory))
         except UserError as error:
             skipped.append(str(error))
-    if not found and not skipped:
+    if not lines and not skipped:
         raise UserError(f"{', '.join(map(str, folders))}: no runs here; gossamer train makes one")
-    return found, skipped
+    return lines, skipped
 
 
 def _directories(folders: Iterable[Path]) -> Iterable[Path]:
     """The run directories in these folders, each once, although folders may overlap."""
-    found = dict[Path, Path]()
+    directories = dict[Path, Path]()
     for folder in folders:
         if not folder.is_dir():
             raise UserError(f"{folder}: no such folder; give one that holds runs")
         for directory in sorted({*find(folder), *damaged(folder)}):
-            found.setdefault(directory.resolve(), directory)
-    return found.values()
+            directories.setdefault(directory.resolve(), directory)
+    return directories.values()
 
 
 def line(directory: Path) -> Line:

@@ -58,7 +58,7 @@ def plain(progress: Progress) -> str:
 
 def hosts(progress: Progress) -> str:
     """How many hosts are up, and their addresses; nothing where one process runs everything."""
-    known = list(progress.hosts.values())
+    known = progress.hosts.known
     if not known:
         return ""
     up, down = ([f"{h.name} {h.address}".strip() for h in known if h.up == state] for state in (True, False))
@@ -69,7 +69,7 @@ def members(progress: Progress) -> str:
     """How many members are present (learners, where others act), and how many are away because their host is down;
     nothing of a single one."""
     learners = progress.members.keys() - progress.actors
-    known = {*learners, *(worker for host in list(progress.hosts.values()) for worker in host.workers)}
+    known = {*learners, *(worker for host in progress.hosts.known for worker in host.learners)}
     away = len(progress.away)
     if len(known) < 2:
         return ""
@@ -79,11 +79,11 @@ def members(progress: Progress) -> str:
 
 def queue(progress: Progress) -> str:
     """How old policies were when learned from, and how many batches wait; nothing before the first update."""
-    found = progress.queue
-    if "policy_lag_mean" not in found:
+    row = progress.queue
+    if "policy_lag_mean" not in row:
         return ""
-    lag = f"lag {found['policy_lag_mean']:.1f} updates, at most {found['policy_lag_max']:.0f}"
-    return f"{lag}; {found['queue']:.1f} batches wait" if "queue" in found else lag
+    lag = f"lag {row['policy_lag_mean']:.1f} updates, at most {row['policy_lag_max']:.0f}"
+    return f"{lag}; {row['queue']:.1f} batches wait" if "queue" in row else lag
 
 
 def lags(progress: Progress, width: int) -> str:
@@ -104,7 +104,7 @@ def lags(progress: Progress, width: int) -> str:
 
 def gossip(progress: Progress) -> str:
     """How far members are apart and how long they waited; nothing where they do not gossip or nothing is known yet."""
-    found = {name.removeprefix("gossip/"): value for name, value in progress.gossip.items()}
+    row = {name.removeprefix("gossip/"): value for name, value in progress.gossip.items()}
     shown = {
         "distance": "{:.3g} apart",
         "bound": "at most {:.3g}",
@@ -112,17 +112,17 @@ def gossip(progress: Progress) -> str:
         "staleness_mean": "{:.1f} stale",
         "waited": "waited {:.0%}",
     }
-    known = [(text, found.get(name)) for name, text in shown.items()]
+    known = [(text, row.get(name)) for name, text in shown.items()]
     return ", ".join(text.format(value) for text, value in known if value is not None)
 
 
 def evaluation(progress: Progress) -> str:
     """The result of the last evaluation beside training; nothing without one."""
-    found = progress.evaluation
-    if found is None:
+    result = progress.evaluation
+    if result is None:
         return ""
-    games = f"{found['episodes']} game{'s' * (found['episodes'] != 1)}, {found['protocol']}"
-    return f"at step {found['steps']:,}: mean return {found['mean_return']:.2f} ({games})"
+    games = f"{result['episodes']} game{'s' * (result['episodes'] != 1)}, {result['protocol']}"
+    return f"at step {result['steps']:,}: mean return {result['mean_return']:.2f} ({games})"
 
 
 def _some(names: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""What happens when an error ends a run: a last checkpoint is saved and the error message is completed."""
+"""The end of a run by an error: a last checkpoint is saved and the error message is completed."""
 
 from __future__ import annotations
 
@@ -25,4 +25,4 @@ def ended_early(error: BaseException, observer: RunObserver, directory: Path) ->
             with suppress(OSError):
                 observer.log(error.trace)
             told.append(f"traceback in {directory / LOG}")
-        error.advice = "; ".join([*told, observer.store.last()])
+        error.advice = "; ".join([*told, observer.checkpoints.store.last()])

@@ -104,13 +104,13 @@ class Evaluator:
 
     def take(self) -> list[Row]:
         """The results since the last call."""
-        found = list[Row]()
+        rows = list[Row]()
         while True:
             try:
-                found.append(self._finished.get_nowait())
+                rows.append(self._finished.get_nowait())
             except Empty:
-                self.rows += found
-                return found
+                self.rows += rows
+                return rows
 
     def finish(self, last: Checkpoint, seconds: float) -> None:
         """Wait for the evaluation that is running, and for that of the last checkpoint if it is due."""
@@ -137,8 +137,8 @@ class Evaluator:
 
     def _evaluate(self, checkpoint: Checkpoint, seconds: float) -> None:
         try:
-            found = self._play(checkpoint)
-            row = {name: found[name] for name in KEPT}
+            result = self._play(checkpoint)
+            row = {name: result[name] for name in KEPT}
             self._finished.put({"seconds": round(seconds, 3), **row})
         except Exception as error:  # whatever fails here, training goes on
             if not self._ended:

@@ -2,47 +2,32 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-import numpy as np
-from torch import nn
-
 from gossamer.algorithms import Algorithm
-from gossamer.algorithms.base import initial_state
-from gossamer.algorithms.target import PREFIX as TARGET
-from gossamer.config.build import check_batch, check_effect, check_memory, check_workers, environment, program, task
-from gossamer.config.config import Architecture, Config, Control
+from gossamer.config.config import Architecture, Control
 from gossamer.config.file import to_dict
 from gossamer.config.keywords import Keywords
-from gossamer.config.resolve import configure
-from gossamer.envs.base import Watchable
-from gossamer.envs.gym import IN_A_FILE
-from gossamer.envs.interface import Interface, describe
-from gossamer.envs.watchdog import Watchdog, complain
+from gossamer.config.resolve import Choices, resolve
 from gossamer.errors import UserError, check_guard
-from gossamer.evaluation.members import newcomer
 from gossamer.launch.threads import threads
-from gossamer.machine import keep_freed_memory, single_threaded
+from gossamer.machine import keep_freed_memory
 from gossamer.optim import StepRule
-from gossamer.policy import build
 from gossamer.program import Program
-from gossamer.random_play import random_actions
 from gossamer.storage.checkpoint import Store
 from gossamer.storage.contents import CHECKPOINTS, CONFIG, LOG, SPEC
 from gossamer.storage.directory import load_config, logger, prepared
 from gossamer.storage.files import write_json
 from gossamer.storage.lock import RunLock, held
-from gossamer.training.evaluator import check_protocol
+from gossamer.training.dry_run import dry_run
 from gossamer.training.session import Run, Session
-from gossamer.training.sinks.choice import chosen
 
 if TYPE_CHECKING:
     from gossamer.training.cluster import Launcher
 
-__all__ = ["Run", "check_run", "probe", "resume", "train"]
+__all__ = ["Run", "resume", "train"]
 
 
 def train(
@@ -68,15 +53,19 @@ def train(
     `page`: serve the live page of the run at this port of this machine.
     Raises `UserError` for a value that cannot be used, `NonFinite` when a loss is NaN (the last good checkpoint
     stays), `OSError` on a full disk."""
+    control = Control(stop_at_return=stop_at_return, max_seconds=max_seconds, cluster=cluster, page=page)
+    choices = Choices(architecture, env, algorithm, optimizer, preset, options)
+    return start(choices, control, run_dir, overwrite=overwrite)
+
+
+def start(choices: Choices, control: Control, run_dir: str | Path | None = None, *, overwrite: bool = False) -> Run:
+    """`train`, with the arguments as data."""
     check_guard()
     keep_freed_memory()
-    control = Control(stop_at_return=stop_at_return, max_seconds=max_seconds, cluster=cluster, page=page)
-    config = configure(architecture, env=env, algorithm=algorithm, optimizer=optimizer, preset=preset, **options)
-    check_run(config, cluster)
-    wired = program(config, cluster=cluster)
-    interface = probe(config, cluster)  # what is wrong shows before anything is written
+    config = resolve(choices)
+    wired, interface = dry_run(config, control.cluster)  # what is wrong shows before anything is written
     spec = interface.to_dict()
-    with _launcher(cluster, wired) as launch, prepared(config, run_dir, overwrite) as lock:
+    with _launcher(control.cluster, wired) as launch, prepared(config, run_dir, overwrite) as lock:
         write_json(lock.directory / SPEC, spec)
         return Session(config, control, wired, lock, interface.frames_per_step).run(launch)
 
@@ -124,34 +113,12 @@ def _resume(lock: RunLock, changes: dict[str, Any], control: Control) -> Run:
     if steps is not None and steps <= checkpoint.steps:
         raise UserError(f"--steps {steps}: the run has done {checkpoint.steps} already; give the total to go on to")
     config = config.with_run(**changes)
-    check_run(config, control.cluster)
     saved = checkpoint.load()
-    wired, interface = program(config, cluster=control.cluster), probe(config, control.cluster, resumed=True)
+    wired, interface = dry_run(config, control.cluster, resumed=True)
     with _launcher(control.cluster, wired) as launch:
         write_json(directory / CONFIG, to_dict(config))
         write_json(directory / SPEC, interface.to_dict())
         return Session(config, control, wired, lock, interface.frames_per_step, saved).run(launch)
-
-
-def check_run(config: Config, cluster: str | None) -> None:
-    """Raise `UserError` for sinks, a protocol of evaluations or an address of a cluster that cannot be used, and for an
-    environment that other processes need but cannot import."""
-    chosen(config.run.log)
-    _check_importable(config, cluster)
-    check_protocol(config)
-    if cluster is not None:
-        from gossamer.training.cluster import launcher
-
-        launcher(cluster)
-
-
-def _check_importable(config: Config, cluster: str | None) -> None:
-    """An environment of a script or notebook: only worker processes can load it, and only from a script's file."""
-    is_script = Path(getattr(sys.modules["__main__"], "__file__", None) or "").is_file()
-    in_workers = getattr(config.architecture, "env_workers", 0) > 1
-    apart = cluster is not None or config.run.eval_every or (in_workers and not is_script)
-    if config.env.name.startswith("__main__:") and apart:
-        raise UserError(f"--env {config.env.name}: {IN_A_FILE}")
 
 
 def _launcher(cluster: str | None, wired: Program) -> AbstractContextManager[Launcher]:
@@ -160,47 +127,3 @@ def _launcher(cluster: str | None, wired: Program) -> AbstractContextManager[Lau
     from gossamer.training.cluster import on_cluster  # only where it is asked for
 
     return on_cluster(cluster, wired)
-
-
-def probe(config: Config, cluster: str | None = None, *, resumed: bool = False) -> Interface:
-    """Make one environment and the network here, so that errors show at once; the environment's interface.
-
-    An environment written in Python is stepped once, which checks what it returns. With a `cluster` the network is
-    made on the CPU: the machine that starts a run may have no GPU. `resumed`: the run that `--init-from` names is not
-    needed any more."""
-    what = task(config.with_run(device="cpu") if cluster else config)
-    with Watchdog(what.env.name, complain) as watchdog, closing(watchdog.watch(what.env.make(1))) as env:
-        check_batch(config)
-        check_memory(config, env.spec)
-        check_workers(config)
-        check_effect(config, env.spec)
-        if isinstance(env, Watchable):
-            obs = env.reset(what.stream("probe"))
-            env.step(random_actions(env.spec, np.random.default_rng(0), obs))
-        try:
-            with single_threaded():
-                model = build(what, env.spec)
-        except Exception as error:  # of the user's network, too
-            why = error if isinstance(error, ValueError | RuntimeError | TypeError) else repr(error)
-            raise UserError(
-                f"--network {config.network.torso}: does not fit observations {env.spec.shapes} ({why})"
-            ) from error
-        _check_network(config, model, None if resumed else config.run.init_from)
-        return describe(environment(config), env)
-
-
-def _check_network(config: Config, model: nn.Module, source: str | None) -> None:
-    """Raise `UserError` if the network lacks the memory that was asked for, or differs from the run `source`."""
-    memory = config.network.memory
-    if memory != "none" and not initial_state(model, 1):
-        raise UserError(f"--memory {memory}: the network of {type(config.algorithm).__name__} has no memory")
-    if source is None:
-        return
-    given = newcomer(Store(Path(source) / CHECKPOINTS).get("last").load()["workers"])["parameters"]
-    shapes, wanted = [
-        {name: tensor.shape for name, tensor in each.items() if not name.startswith(TARGET)}
-        for each in (given, model.state_dict())
-    ]
-    different = shapes.items() ^ wanted.items()
-    if different:
-        raise UserError(f"--init-from {source}: its network differs in {min(different)[0]}; use its network options")

@@ -1,10 +1,27 @@
-"""Which hosts of a run are up, and when one was away."""
+"""The hosts of a run: which are up, what each computes with (`hosts.json`), and when one was away."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import json
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
+
+from gossamer.errors import UserError
+from gossamer.machine import HostInfo, differences
+from gossamer.storage.files import write_json
+
+
+@dataclass(frozen=True)
+class Host:
+    """One host of a run, as the launcher sees it."""
+
+    name: str
+    address: str  # of the machine; empty where it is this one
+    up: bool
+    learners: tuple[str, ...] = ()  # the workers that learn on it: they are away while the host is down
 
 
 @dataclass
@@ -20,28 +37,66 @@ class Absence:
 
 
 class Hosts:
-    """Addresses and absences of the hosts of a session. The caller locks."""
+    """The hosts of a session. The caller locks, but any thread may read `known`."""
 
-    def __init__(self, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        host_of: Mapping[str, str] | None = None,
+        learners: Collection[str] = (),
+        *,
+        file: Path | None = None,
+        log: Callable[[str], None] = lambda text: None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`host_of`: worker -> its host; `learners`: the workers that learn. `file`: `hosts.json`, with the hosts of
+        earlier sessions. Raises `UserError` if it exists and cannot be read as JSON."""
+        self._host_of, self._learners = host_of or {}, frozenset(learners)
+        self._file, self._log = file, log
         self._now, self._began = now, now()
-        self.addresses: dict[str, str] = {}  # of the hosts that were up once
+        try:
+            self._before: dict[str, Any] = json.loads(file.read_text()) if file and file.exists() else {}
+        except ValueError as error:
+            raise UserError(f"{file}: truncated or altered ({error}); restore or remove it") from error
+        self._known: dict[str, Host] = {}  # by name; empty where one process runs everything
         self.absences: list[Absence] = []
+        self.info: dict[str, dict[str, Any]] = {}  # host -> the fields of its newest `HostInfo`
+
+    @property
+    def known(self) -> list[Host]:
+        """The hosts that the launcher has told of; none where one process runs everything."""
+        return list(self._known.values())
+
+    @property
+    def workers_away(self) -> list[str]:
+        """Learners whose host is down."""
+        return [worker for host in self.known if not host.up for worker in host.learners]
 
     def update(self, name: str, where: str | None) -> None:
         """A host runs at this address, or is away (None)."""
-        open_ = next((each for each in self.absences if each.host == name and each.seconds is None), None)
+        before = self._known.get(name)
+        address = where if where is not None else before.address if before else ""
+        learners = tuple(each for each, host in self._host_of.items() if host == name and each in self._learners)
+        self._known[name] = Host(name, address, where is not None, learners)
+        absence = next((each for each in self.absences if each.host == name and each.seconds is None), None)
         now = self._now() - self._began
-        if where is None and open_ is None:
+        if where is None and absence is None:
             self.absences.append(Absence(name, now))
-        elif where is not None:
-            self.addresses[name] = where
-            if open_ is not None:
-                open_.seconds = now - open_.at
+        elif where is not None and absence is not None:
+            absence.seconds = now - absence.at
 
-    @property
-    def away(self) -> list[str]:
-        """Hosts that are away now."""
-        return [each.host for each in self.absences if each.seconds is None]
+    def computes_with(self, worker: str, info: HostInfo) -> None:
+        """Store the `HostInfo` that a worker reports when it starts. Logs how it differs from the previous session, or
+        from the time before the host restarted."""
+        host, now = self._host_of.get(worker), asdict(info)
+        if host is None or self.info.get(host) == now:  # None: the observer was not given the program's hosts
+            return
+        before = self.info.get(host, self._before.get(host, {}))
+        self.info[host] = now
+        self._log(f"{host} computes with {', '.join(f'{name} {value}' for name, value in now.items())}")
+        if changed := differences(before, now):
+            self._log(f"{host} differs from the run before: {changed}")
+        if self._file is not None:
+            write_json(self._file, self._before | self.info)
 
     def close(self) -> None:
         """The session has ended: so have the absences."""
@@ -49,7 +104,7 @@ class Hosts:
             each.seconds = self._now() - self._began - each.at if each.seconds is None else each.seconds
 
     def to_list(self) -> list[dict[str, Any]]:
-        """As `result.json` has them."""
+        """The absences, as `result.json` has them."""
         return [
             {
                 "host": each.host,

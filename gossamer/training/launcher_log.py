@@ -1,4 +1,4 @@
-"""What launchers log (a host is gone, is back), recorded with the run."""
+"""Records log messages of launchers (a host is gone, is back) with the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run has done so far: counters, rates, means over recent episodes."""
+"""The progress of a run: counters, rates, means over recent episodes."""
 
 from __future__ import annotations
 
@@ -10,19 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gossamer.task import Episode, Report
+from gossamer.training.hosts import Hosts
 from gossamer.training.staleness import Staleness
 
 RECENT = 100  # episodes that a mean return is taken over
-
-
-@dataclass(frozen=True)
-class HostStatus:
-    """One host of a run, as the launcher sees it."""
-
-    name: str
-    address: str  # of the machine; empty where it is this one
-    up: bool
-    workers: tuple[str, ...] = ()  # the learners on it: they are away while the host is down
 
 
 @dataclass
@@ -49,7 +40,7 @@ class Progress:
     spent: dict[str, float] = field(default_factory=dict)  # seconds of all sessions, by part
     elapsed_before: float = 0.0  # seconds of the sessions before a resume
     activity: str = ""  # what workers do before they train
-    hosts: dict[str, HostStatus] = field(default_factory=dict)  # by name; empty where one process runs everything
+    hosts: Hosts = field(default_factory=Hosts)
     restarts: int = 0  # of environments that failed
     staleness: Staleness = field(default_factory=Staleness)  # policy lag and waiting batches
 
@@ -68,7 +59,7 @@ class Progress:
     @property
     def away(self) -> list[str]:
         """Members whose host is down."""
-        return [worker for host in list(self.hosts.values()) if not host.up for worker in host.workers]
+        return self.hosts.workers_away
 
     def update(self, worker: str, report: Report, counted: int) -> None:
         """Take a member's report in; `counted` of its steps count."""
@@ -107,8 +98,8 @@ class Progress:
             self.helpers.add(worker)
             self._spend(seconds)
 
-    def _spend(self, found: Mapping[str, float]) -> None:
-        for part, seconds in found.items():
+    def _spend(self, spent: Mapping[str, float]) -> None:
+        for part, seconds in spent.items():
             self.spent[part] = self.spent.get(part, 0.0) + seconds
 
     def rate(self, window: float) -> float:
@@ -159,7 +150,7 @@ class Progress:
         return self.current()
 
     def current(self) -> dict[str, Any]:
-        """What a row has, as of now; policy lag, waiting batches and gossip as of the last row."""
+        """The entries of a row, as of now; policy lag, waiting batches and gossip as of the last row."""
         return {
             "steps": self.steps,
             "frames": self.steps * self.frames_per_step,
@@ -179,23 +170,23 @@ class Progress:
     def _close_interval(self) -> None:
         """Set `queue` from the policy lag and the waiting batches since the last row, if there was an update."""
         with self._lock:
-            found = self.staleness.row()
-        if found is None:  # the figures stay, but each count is in one row only
-            found = {name: value for name, value in self.queue.items() if not isinstance(value, dict)}
-        self.queue = found
+            interval = self.staleness.row()
+        if interval is None:  # the figures stay, but each count is in one row only
+            interval = {name: value for name, value in self.queue.items() if not isinstance(value, dict)}
+        self.queue = interval
 
     def _metrics(self) -> dict[str, float]:
         """Return the mean of each metric over the members whose last update has it."""
-        found: dict[str, list[float]] = {}
+        values_of: dict[str, list[float]] = {}
         with self._lock:
             last = list(self.metrics.values())
         for metrics in last:
             for name, value in metrics.items():
-                found.setdefault(name, []).append(value)
-        return {name: sum(values) / len(values) for name, values in found.items()}
+                values_of.setdefault(name, []).append(value)
+        return {name: sum(values) / len(values) for name, values in values_of.items()}
 
     def state_dict(self) -> dict[str, Any]:
-        """What a resumed run goes on counting from."""
+        """The counters, from which a resumed run goes on."""
         with self._lock:
             return self._state()
 

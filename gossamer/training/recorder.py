@@ -10,10 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gossamer.storage.contents import EPISODES, EVALUATIONS, METRICS, STATUS
-from gossamer.storage.files import atomic_write, to_json
+from gossamer.storage.contents import EPISODES, EVALUATIONS, GOSSIP, METRICS, STATUS
+from gossamer.storage.files import atomic_write, to_json, write_json
 from gossamer.task import Episode
-from gossamer.training.sinks.base import Outcome
+from gossamer.training.sinks.base import RunEnding
 from gossamer.training.sinks.choice import Sinks
 
 COLUMNS = ("steps", "seconds", "member", "environment", "index", "return", "length")  # of `episodes.csv`
@@ -31,7 +31,7 @@ class Recorder:
                 _keep(directory / name, lambda line: _row_until(line, keep_until))
             lines = _keep(directory / EPISODES, lambda line: _episode_until(line, keep_until))
             self.kept = lines - 1 if lines else None  # the first one names the columns
-        self._status = directory / STATUS
+        self._status, self._gossip = directory / STATUS, directory / GOSSIP
         self._file = open(directory / METRICS, "a", buffering=1)  # noqa: SIM115  closed by close()
         self._episodes = open(directory / EPISODES, "a", newline="")  # noqa: SIM115
         self._table = csv.writer(self._episodes, lineterminator="\n")
@@ -72,7 +72,11 @@ class Recorder:
         """Replace `status.json`. It is not forced to disk: the next one follows within a second."""
         atomic_write(self._status, to_json(status), durable=False)
 
-    def close(self, outcome: Outcome = "finished") -> dict[str, int]:
+    def write_gossip(self, gossip: dict[str, Any]) -> None:
+        """Replace `gossip.json`: how far members were apart (`ConsensusMonitor.to_dict`)."""
+        write_json(self._gossip, gossip)
+
+    def close(self, outcome: RunEnding = "finished") -> dict[str, int]:
         """Close the files and tell the sinks how the run ended; the first call counts. Returns how many calls of each
         sink failed."""
         if not self._closed:

@@ -1,4 +1,4 @@
-"""What is left of a run that has ended: why it ended, and its counters (`result.json`)."""
+"""The result of a run that has ended: why it ended, and its counters (`result.json`)."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def result(
         "stop_at_return": observer.stop_at_return,
         "solved_steps": observer.solved_steps,
         "environment_restarts": progress.restarts,
-        "checkpoint": observer.store.get("last").path.name,
-        "failures": observer.hosts.to_list(),
+        "checkpoint": observer.checkpoints.store.get("last").path.name,
+        "failures": progress.hosts.to_list(),
         "machine": machine(),
         "version": __version__,
         "config": to_dict(config),
@@ -61,6 +61,6 @@ def why_ended(observer: RunObserver) -> tuple[str, int]:
     if observer.out_of_time:
         return "reached the time asked for", 0
     if missing := observer.budget.missing:
-        reasons = ", ".join(map(str, observer.hosts.absences)) or "all members ended before"
+        reasons = ", ".join(map(str, observer.progress.hosts.absences)) or "all members ended before"
         return f"{missing:,} steps short: {reasons}", missing
     return "all steps done", 0

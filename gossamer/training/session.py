@@ -23,18 +23,18 @@ from gossamer.storage.directory import logger, title
 from gossamer.storage.events import EventLog, earlier
 from gossamer.storage.files import write_json
 from gossamer.storage.lock import RunLock
-from gossamer.task import Recovered
+from gossamer.training.checkpoints import Checkpoints
 from gossamer.training.display import ProgressDisplay, evaluation
 from gossamer.training.ends import ended_early
 from gossamer.training.evaluator import evaluator
-from gossamer.training.host_info import HostInfoFile
+from gossamer.training.hosts import Hosts
 from gossamer.training.launcher_log import launcher_log
 from gossamer.training.observer import RunObserver
 from gossamer.training.progress import Progress
 from gossamer.training.recorder import Recorder
 from gossamer.training.result import result, why_ended
 from gossamer.training.signals import Abandoned, Signals, naming
-from gossamer.training.sinks.base import Outcome, run_info
+from gossamer.training.sinks.base import RunEnding, run_info
 from gossamer.training.sinks.choice import Sinks
 from gossamer.training.states import initial, restored
 from gossamer.version import __version__
@@ -52,7 +52,8 @@ class Run:
 
 
 class Session:
-    """What surrounds a program while it trains."""
+    """One session of a run: it puts together the run's files, progress, checkpoints, evaluations and sinks, trains, and
+    writes the result."""
 
     def __init__(
         self,
@@ -66,42 +67,47 @@ class Session:
         """`saved`: the content of the checkpoint that the session goes on from, None at the start of a run."""
         self.config, self.control, self.wired, self.directory = config, control, wired, lock.directory
         self.log = logger(self.directory / LOG)
-        progress = Progress(config.run.steps, frames_per_step)
+        members = wired.saved_workers
+        host_of = {copy.name: copy.node.host for copy in wired.crew}
+        hosts = Hosts(host_of, members, file=self.directory / HOSTS, log=self.log)
+        progress = Progress(config.run.steps, frames_per_step, hosts=hosts)
         if saved:
             progress.load_state_dict(saved["progress"])
             if lost := progress.give_back():
                 self.log(f"{lost:,} steps that were in the queue, or acted since the checkpoint, are acted again")
         self.progress, self.done = progress, progress.steps
         self.events = earlier(self.directory / RESULT) if saved else EventLog()
-        members = wired.saved_workers
         self.consensus = _consensus(progress, self.directory, self.done) if len(members) > 1 else None
         states = restored(saved, members, self.log) if saved else initial(config, members)
-        self.host_info = HostInfoFile(self.directory / HOSTS, wired, self.log)
         self.sinks = Sinks(config.run.log, self._sink_failed)
         self.recorder = Recorder(self.directory, self.sinks, keep_until=self.done if saved else None)
         if self.recorder.kept is not None:
             progress.recount(self.recorder.kept)
         store = Store(self.directory / CHECKPOINTS, config.run.keep, lock.check)
         self.evaluator = evaluator(config, self.directory, store, progress, self._evaluation_failed)
-        self.observer = RunObserver(
+        self.checkpoints = Checkpoints(
+            store,
             progress,
             self.recorder,
-            store,
-            ProgressDisplay(progress, _headline(config)),
             self.log,
             members,
             wired.saved_services,
             states,
-            control.stop_at_return,
-            checkpoint_seconds=config.run.checkpoint_every,
-            max_seconds=control.max_seconds,
+            seconds=config.run.checkpoint_every,
             consensus=self.consensus,
             evaluator=self.evaluator,
-            host_workers=_host_workers(wired),
-            kept=lambda: _write_gossip(self.consensus, self.directory),
-            host_info=self.host_info.take,
-            recovered=self._recovered,
-            returned=self._returned,
+        )
+        self.observer = RunObserver(
+            progress,
+            self.recorder,
+            self.checkpoints,
+            ProgressDisplay(progress, _headline(config)),
+            self.log,
+            self.events,
+            control.stop_at_return,
+            control.max_seconds,
+            self.consensus,
+            self.evaluator,
         )
         self.began = "resumed" if saved else "started"
 
@@ -119,11 +125,11 @@ class Session:
         self.log(f"{self.began} at step {self.done} with gossamer {__version__}" + (f"; {what}" if what else ""))
         self.sinks.start(run_info(self.directory, self.config))
         signals = Signals(self._end)
-        with signals.handled(), naming(self.observer.store.last):
+        with signals.handled(), naming(self.checkpoints.store.last):
             self._train(launch)
-            found = self._finish(signals)
-        self.log(f"ended at step {self.progress.steps}: {found['ended']}")
-        return Run(self.directory, found)
+            outcome = self._finish(signals)
+        self.log(f"ended at step {self.progress.steps}: {outcome['ended']}")
+        return Run(self.directory, outcome)
 
     def _train(self, launch: Launcher) -> None:
         observer = self.observer
@@ -158,13 +164,6 @@ class Session:
         self.events.add("signal", steps=self.progress.steps, name=name)
         self.observer.display.note(f"{name}: saving a checkpoint, then ending (Ctrl-C again: at once)")
 
-    def _recovered(self, record: Recovered, lost: int) -> None:
-        self.events.add("learner_restarted", steps=self.progress.steps, **asdict(record), lost=lost)
-
-    def _returned(self, worker: str, steps: int) -> None:
-        self.events.add("worker_died", steps=self.progress.steps, worker=worker, unreported=steps)
-        self.log(f"{worker} died; {steps:,} steps that it had not reported are acted again")
-
     def _sink_failed(self, name: str, why: str) -> None:
         self.events.add("log_failed", steps=self.progress.steps, sink=name, error=why)
         self.observer.note(f"--log {name}: {why}; training goes on, metrics may be missing there")
@@ -181,7 +180,7 @@ class Session:
         self.observer.note("training is done and saved; waiting for the evaluation (Ctrl-C leaves it out)")
         try:
             with signals.may_be_left_out():
-                self.evaluator.finish(self.observer.store.get("last"), seconds)
+                self.evaluator.finish(self.checkpoints.store.get("last"), seconds)
         except Abandoned:
             self.log("the last evaluation was left out: a signal came during it")
             self.evaluator.left_out = True
@@ -189,34 +188,34 @@ class Session:
         if self.observer.writer.record_evaluations():
             self.observer.display.note(f"evaluated {evaluation(self.progress)}")
 
-    def _outcome(self) -> Outcome:
+    def _outcome(self) -> RunEnding:
         _, short = why_ended(self.observer)
         return "failed" if short else "interrupted" if self.observer.interrupted else "finished"
 
     def _finish(self, signals: Signals) -> dict[str, Any]:
         """`result.json`, and of members that differ the picture of how far they were apart, and what they play
         together."""
-        self.observer.hosts.close()
-        found = result(self.config, self.progress, self.observer, self.consensus)
-        found |= {**self.events.to_dict(), "hosts": self.host_info.hosts}
-        write_json(self.directory / RESULT, found)
-        self._await_evaluation(signals, found["seconds"])
+        self.progress.hosts.close()
+        content = result(self.config, self.progress, self.observer, self.consensus)
+        content |= {**self.events.to_dict(), "hosts": self.progress.hosts.info}
+        write_json(self.directory / RESULT, content)
+        self._await_evaluation(signals, content["seconds"])
         failures = self.recorder.close(self._outcome())
         evaluations = self.evaluator.to_dict() if self.config.run.eval_every else None
-        found |= {"evaluations": evaluations, "log_failures": failures, **self.events.to_dict()}
-        write_json(self.directory / RESULT, found)
+        content |= {"evaluations": evaluations, "log_failures": failures, **self.events.to_dict()}
+        write_json(self.directory / RESULT, content)
         if (self.directory / GOSSIP).exists():
             from gossamer.diagnostics.plots import draw  # matplotlib takes a second
 
             draw(json.loads((self.directory / GOSSIP).read_text()), self.directory / PICTURE)
-        if len(self.observer.members) > 1 and not equal(self.observer.store.get("last").load()["workers"]):
-            found |= self._aggregated(signals)
-            write_json(self.directory / RESULT, found)
-        return found
+        if len(self.observer.members) > 1 and not equal(self.checkpoints.store.get("last").load()["workers"]):
+            content |= self._aggregated(signals)
+            write_json(self.directory / RESULT, content)
+        return content
 
     def _aggregated(self, signals: Signals) -> dict[str, Any]:
-        """What the members play together; without whole games where a signal asks the run to end, also during them."""
-        last, returns = self.observer.store.get("last"), self.progress.member_returns
+        """The results of the members together; without whole games if a signal asks the run to end, even in them."""
+        last, returns = self.checkpoints.store.get("last"), self.progress.member_returns
         if self.observer.interrupted is None:
             try:
                 with signals.may_be_left_out():
@@ -230,22 +229,16 @@ class Session:
         return aggregate(self.config, last, returns, games=False, note=self.observer.note)
 
 
-def _host_workers(wired: Program) -> dict[str, tuple[str, ...]]:
-    """Host -> its learners."""
-    saved = [copy for copy in wired.crew if copy.node.saved]
-    return {host: tuple(copy.name for copy in saved if copy.node.host == host) for host in wired.hosts}
-
-
 def _headline(config: Config) -> str:
-    """What is shown above the progress of a run."""
+    """The line above the progress of a run."""
     algorithm = name_of(type(config.algorithm), ALGORITHMS)
     architecture = title(config).removesuffix(f"-{config.env.name}")
     return f"gossamer {architecture} · {algorithm} · {config.env.name} · seed {config.run.seed}"
 
 
 def _consensus(progress: Progress, directory: Path, done: int) -> ConsensusMonitor:
-    """What watches how far members are apart; it goes on from `gossip.json` where the run does, and raises `UserError`
-    where that is damaged."""
+    """The monitor of how far members are apart. It goes on from `gossip.json` where the run does; raises `UserError` if
+    that is damaged."""
     consensus = ConsensusMonitor(when=lambda: (progress.steps, progress.elapsed))
     file = directory / GOSSIP
     if file.exists():
@@ -254,8 +247,3 @@ def _consensus(progress: Progress, directory: Path, done: int) -> ConsensusMonit
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(f"{file}: truncated or altered ({error}); restore or remove it") from error
     return consensus
-
-
-def _write_gossip(consensus: ConsensusMonitor | None, directory: Path) -> None:
-    if consensus is not None and (found := consensus.to_dict()):
-        write_json(directory / GOSSIP, found)

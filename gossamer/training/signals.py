@@ -20,8 +20,8 @@ class Abandoned(KeyboardInterrupt):
 
 
 class Signals:
-    """What a run does about signals. Job schedulers and `timeout` send SIGTERM to a process and again to its group, so
-    every SIGTERM after the first request means the same request."""
+    """Handles the signals that ask a run to end. Job schedulers and `timeout` send SIGTERM to a process and again
+    to its group, so every SIGTERM after the first request means the same request."""
 
     def __init__(self, request: Callable[[str], None], now: Callable[[], float] = time.monotonic) -> None:
         """`request` is called once, with the name of the first signal: it has the run save a checkpoint and end."""

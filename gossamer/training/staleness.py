@@ -35,11 +35,11 @@ class Staleness:
         self._row_lag, self._row_waiting = Counter[int](), Counter[int]()
         if not lag and not waiting:
             return None
-        found: dict[str, Any] = {f"policy_lag_{name}": value for name, value in summary(lag).items()}
-        found |= {"policy_lag_trajectories": by_value(_coarsened(lag, 5))}
+        row: dict[str, Any] = {f"policy_lag_{name}": value for name, value in summary(lag).items()}
+        row |= {"policy_lag_trajectories": by_value(_coarsened(lag, 5))}
         if waiting:
-            found |= {"queue": summary(waiting)["mean"], "queue_updates": by_value(waiting)}
-        return found
+            row |= {"queue": summary(waiting)["mean"], "queue_updates": by_value(waiting)}
+        return row
 
     def state_dict(self) -> dict[str, list[list[int]]]:
         """Each histogram as pairs of value and count."""
@@ -79,10 +79,10 @@ def _coarse(lag: int, bits: int = 8) -> int:
 
 
 def _coarsened(lags: Counter[int], bits: int) -> Counter[int]:
-    found = Counter[int]()
+    coarse = Counter[int]()
     for lag, count in lags.items():
-        found[_coarse(lag, bits)] += count
-    return found
+        coarse[_coarse(lag, bits)] += count
+    return coarse
 
 
 def _pairs(histogram: Counter[int]) -> list[list[int]]:

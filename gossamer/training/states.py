@@ -27,7 +27,7 @@ def is_whole(state: Tree) -> bool:
 
 
 def initial(config: Config, members: frozenset[str]) -> dict[str, Tree]:
-    """What members start from in a new run: nothing, or the parameters of another run (`--init-from`)."""
+    """The states that members start from in a new run: none, or the parameters of another run (`--init-from`)."""
     if config.run.init_from is None:
         return {}
     workers = Store(Path(config.run.init_from) / CHECKPOINTS).get("last").load()["workers"]

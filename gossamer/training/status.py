@@ -7,12 +7,11 @@ from typing import Any
 
 from gossamer.diagnostics.consensus import ConsensusMonitor
 from gossamer.evaluation.members import rank, ranked
-from gossamer.training.hosts import Hosts
 from gossamer.training.progress import Progress
 from gossamer.training.staleness import by_value
 
 
-def status(progress: Progress, hosts: Hosts, consensus: ConsensusMonitor | None) -> dict[str, Any]:
+def status(progress: Progress, consensus: ConsensusMonitor | None) -> dict[str, Any]:
     """The content of `status.json`. `row` has what a line of `metrics.jsonl` has; times are in seconds, `written` is
     Unix time."""
     return {
@@ -24,10 +23,10 @@ def status(progress: Progress, hosts: Hosts, consensus: ConsensusMonitor | None)
         "row": progress.current(),
         "members": _members(progress),
         "hosts": [
-            {"name": host.name, "address": host.address, "up": host.up, "workers": list(host.workers)}
-            for host in list(progress.hosts.values())
+            {"name": host.name, "address": host.address, "up": host.up, "workers": list(host.learners)}
+            for host in progress.hosts.known
         ],
-        "absences": hosts.to_list(),
+        "absences": progress.hosts.to_list(),
         "environment_restarts": progress.restarts,
         "policy_lag": by_value(progress.staleness.lag),
         "traffic": consensus.traffic() if consensus is not None else {},
@@ -37,7 +36,7 @@ def status(progress: Progress, hosts: Hosts, consensus: ConsensusMonitor | None)
 def _members(progress: Progress) -> list[dict[str, Any]]:
     """Every worker that has reported, or that belongs to a host; in the order of their ranks."""
     returns, away = progress.member_returns, progress.away
-    known = {*returns, *(worker for host in list(progress.hosts.values()) for worker in host.workers)}
+    known = {*returns, *(worker for host in progress.hosts.known for worker in host.learners)}
     return [
         {
             "name": worker,

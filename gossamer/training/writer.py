@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from gossamer.diagnostics.consensus import ConsensusMonitor
 from gossamer.training.display import evaluation
 from gossamer.training.evaluator import Evaluator
-from gossamer.training.hosts import Hosts
 from gossamer.training.progress import Progress
 from gossamer.training.recorder import Recorder
 from gossamer.training.status import status
@@ -26,7 +25,6 @@ class Writer:
 
     progress: Progress
     recorder: Recorder
-    hosts: Hosts
     log: Callable[[str], None]
     consensus: ConsensusMonitor | None = None  # of members that gossip
     evaluator: Evaluator | None = None
@@ -57,7 +55,7 @@ class Writer:
     def write_status(self) -> None:
         """Write `status.json`."""
         self._status_written, self._unwritten = self.now(), False
-        self.recorder.write_status(status(self.progress, self.hosts, self.consensus))
+        self.recorder.write_status(status(self.progress, self.consensus))
 
     def record_evaluations(self) -> int:
         """Record the evaluations that have ended since the last call. Returns their number."""

@@ -27,8 +27,7 @@ from gossamer.loops import Envs, act_and_learn
 from gossamer.policy import Replica
 from gossamer.program import Program
 from gossamer.runtime import Context, Silent
-from gossamer.task import Report
-from gossamer.tools.gossip.members import Workload, stand_in
+from gossamer.tools.simulate.gossip.members import Workload, stand_in
 
 
 class Sums(Silent):
@@ -39,7 +38,7 @@ class Sums(Silent):
         self.mixed = 0
 
     def report(self, worker: str, record: Any) -> None:
-        for part in record.exchange if isinstance(record, Report) else record:
+        for part in record.exchange:
             if isinstance(part, Traffic):
                 self.iterations[worker] += part.iterations
                 self.weights[worker] = part.weight

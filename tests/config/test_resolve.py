@@ -280,7 +280,7 @@ def test_an_option_of_another_optimizer_is_not_taken_from_a_preset() -> None:
 def test_a_rollout_that_memory_cannot_hold_is_refused() -> None:
     made = settings(rollout_length=10**6, num_envs=16_000)
     with pytest.raises(UserError, match=r"--rollout-length 1000000: .* take 3,200 GB"):
-        check_memory(made, made.env.factory().make(1).spec)
+        check_memory(made, program(made), made.env.factory().make(1).spec)
 
 
 def test_replayed_rollouts_that_memory_cannot_hold_are_refused() -> None:
@@ -288,7 +288,7 @@ def test_replayed_rollouts_that_memory_cannot_hold_are_refused() -> None:
     for size, refused in ((10, False), (10**7, True)):
         made = configure("impala", replay_size=size, **options)
         with pytest.raises(UserError, match="--replay-size 10000000") if refused else nullcontext():
-            check_memory(made, made.env.factory().make(1).spec)
+            check_memory(made, program(made), made.env.factory().make(1).spec)
 
 
 @pytest.mark.parametrize(("rollouts", "refused"), [(0, False), (10, False), (100, True)])
@@ -296,14 +296,15 @@ def test_a_batch_that_the_queue_can_never_fill_is_refused(rollouts: int, refused
     options: dict[str, Any] = {"num_envs": 8, "actors": 2, "rollout_length": 5, "steps": 1_000}
     made = configure("impala", env="catch", batch_rollouts=rollouts, **options)
     with pytest.raises(UserError, match=r"--batch-rollouts 100: .* 2,000 steps") if refused else nullcontext():
-        check_batch(made)
+        check_batch(made, program(made))
 
 
 def test_workers_must_divide_the_environments_of_each_actor() -> None:
     options: dict[str, Any] = {"env": "CartPole-v1", "num_envs": 16, "actors": 4}
-    check_workers(configure("impala", env_workers=4, **options))
+    made, uneven = (configure("impala", env_workers=workers, **options) for workers in (4, 8))
+    check_workers(made, program(made))
     with pytest.raises(UserError, match="--env-workers 8: must divide 4, the environments of each actor"):
-        check_workers(configure("impala", env_workers=8, **options))
+        check_workers(uneven, program(uneven))
 
 
 @pytest.mark.parametrize(
@@ -439,7 +440,7 @@ def test_inputs_and_initialisations() -> None:
 def test_threads_are_those_of_the_machine_where_none_are_given() -> None:
     assert task(settings("catch-pixels", threads=0)).threads == cores()
     many = configure("pala", env="catch-pixels", hosts=2, learners=3)
-    assert (learners(many), task(many).threads) == (6, max(1, cores() // 6))
+    assert (learners(program(many)), task(many).threads) == (6, max(1, cores() // 6))
 
 
 @pytest.mark.parametrize(

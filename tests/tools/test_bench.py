@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from gossamer import cli
+from gossamer.config.build import program
 from gossamer.config.resolve import configure
 from gossamer.envs.base import UnknownEnv
 from gossamer.errors import UserError
@@ -58,7 +59,7 @@ def test_a_measurement(given: dict[str, Any]) -> None:
 )
 def test_actors_and_learners_at_the_same_time(given: dict[str, Any], passes: float, columns: int) -> None:
     settings: dict[str, Any] = {"env": "catch", "num_envs": 4, "threads": 1, "actors": 1, **given}
-    crew = Crew.of(configure("impala", **settings))
+    crew = Crew.of(program(configure("impala", **settings)))
     assert crew.apart
     assert (crew.actors * crew.num_envs, crew.learners) == (4, given.get("learners", 1))
     assert (crew.passes, crew.columns) == (passes, columns)
@@ -74,14 +75,14 @@ def test_actors_and_learners_at_the_same_time(given: dict[str, Any], passes: flo
 @pytest.mark.parametrize("options", [{}, {"actors": 2, "num_envs": 8}, {"learners": 2}])
 def test_the_parts_are_measured_with_the_program_s_workers(options: dict[str, Any]) -> None:
     config = configure("impala", env="catch", **options)
-    crew = Crew.of(config)
+    crew = Crew.of(program(config))
     acting, learning = (each.workers[0] for each in programs(config, crew, 0.1))
     assert (acting.copies, acting.kwargs["which"]) == (crew.actors, ("env", "inference"))
     assert acting.kwargs["sharing"] == crew.actors
     assert (learning.copies, learning.kwargs["which"]) == (crew.learners, ("update",))
     assert learning.kwargs["envs"].count == crew.columns
     config = configure("gala", env="catch")
-    (together,) = (each.workers[0] for each in programs(config, Crew.of(config), 0.1))
+    (together,) = (each.workers[0] for each in programs(config, Crew.of(program(config)), 0.1))
     assert (together.kwargs["which"], together.kwargs["sharing"]) == (("env", "update", "inference"), 1)
 
 

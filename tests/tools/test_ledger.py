@@ -10,23 +10,27 @@ import pytest
 import torch
 
 from gossamer.exchange.gossip.records import Traffic
-from gossamer.tools.gossip.ledger import Computed, Curves, Ledger, curves
-from gossamer.tools.gossip.picture import draw
-from gossamer.tools.gossip.scenario import Scenario
+from gossamer.launch.simulation import Simulation
 from gossamer.tools.simulate import simulate
+from gossamer.tools.simulate.gossip.curves import Curves, curves, cut_distance
+from gossamer.tools.simulate.gossip.figures import panels_of
+from gossamer.tools.simulate.gossip.members import Iteration
+from gossamer.tools.simulate.gossip.scenario import GossipScenario
+from gossamer.tools.simulate.ledger import Ledger
+from gossamer.tools.simulate.picture import draw
 
 
-def computed(start: float, worked: float, end: float, *point: float) -> Computed:
-    return Computed(int(end), start, worked, end, torch.tensor(point))
+def iteration(start: float, worked: float, end: float, point: tuple[float, float], *kept: Traffic) -> Iteration:
+    return Iteration(int(end), start, worked, end, torch.tensor(point), kept)
 
 
 def two_members() -> Ledger:
     """Member a computes all the time; b computes 1 s of each 2, and ends after 4 s."""
-    ledger = Ledger(2, 8)
+    ledger = Ledger(2, 8, Simulation())
     for k in range(8):
-        ledger.report("a", (computed(k, 1.0, k + 1, 3.0, 4.0), Traffic(1, 1, 0)))
+        ledger.report("a", iteration(k, 1.0, k + 1, (3.0, 4.0), Traffic(1, 1, 0)))
     for k in (0, 2):
-        ledger.report("b", (computed(k, 1.0, k + 2, 3.0, 2.0), Traffic(1, 1, 2, staleness={1: 1, 5: 1})))
+        ledger.report("b", iteration(k, 1.0, k + 2, (3.0, 2.0), Traffic(1, 1, 2, staleness={1: 1, 5: 1})))
     return ledger
 
 
@@ -47,21 +51,23 @@ def test_curves() -> None:
 def test_the_program_ends_with_the_last_iteration_of_the_last_member() -> None:
     ledger = two_members()
     assert not ledger.stopping()  # b is at iteration 4 of 8
-    ledger.report("b", (computed(7, 1.0, 8, 3.0, 2.0),))
+    ledger.report("b", iteration(7, 1.0, 8, (3.0, 2.0)))
     assert ledger.stopping()
 
 
 def test_totals() -> None:
     ledger = two_members()
-    assert (ledger.iterations, ledger.sent, ledger.mixed, ledger.worked) == (10, 10, 4, 10.0)
-    assert ledger.distance() is None  # no cut
+    assert ledger.totals.counts == {"iterations": 10, "sent": 10, "averaged": 4}
+    assert ledger.totals.seconds == {"compute": 10.0}
+    assert ledger.totals.lag == {1: 2, 5: 2}
+    assert cut_distance(ledger) is None  # no cut
 
 
 @pytest.mark.parametrize("crashes", [[], [(1.5, "host0")], [(1.0, "host0")] * 1000])
 def test_a_picture(tmp_path: Path, crashes: list[tuple[float, str]]) -> None:
     path = tmp_path / "curves.png"
     path.write_bytes(b"an old one")
-    draw(curves(two_members()), Scenario(), crashes, path)
+    draw(path, "a title", panels_of(curves(two_members()), GossipScenario(), crashes))
     picture = imageio.imread(path)
     assert picture.shape[1] > 1200
     assert picture[..., :3].std() > 5  # something is on it
@@ -70,7 +76,8 @@ def test_a_picture(tmp_path: Path, crashes: list[tuple[float, str]]) -> None:
 
 def test_a_picture_where_nothing_is_known(tmp_path: Path) -> None:
     nothing = np.full(3, np.nan)
-    draw(Curves(np.arange(1.0, 4.0), nothing, nothing, nothing, nothing), Scenario(), [], tmp_path / "curves.png")
+    unknown = Curves(np.arange(1.0, 4.0), nothing, nothing, nothing, nothing)
+    draw(tmp_path / "curves.png", "a title", panels_of(unknown, GossipScenario(), []))
     assert (tmp_path / "curves.png").exists()
 
 

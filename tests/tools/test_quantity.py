@@ -7,11 +7,11 @@ import math
 import pytest
 
 from gossamer.errors import UserError
-from gossamer.tools.quantity import BYTES, BYTES_PER_SECOND, PER_SECOND, SECONDS, Kind
+from gossamer.tools.simulate.quantity import BYTES, BYTES_PER_SECOND, PER_SECOND, SECONDS, Quantity
 
 
 @pytest.mark.parametrize(
-    ("text", "kind", "value"),
+    ("text", "quantity", "value"),
     [
         ("1Gb", BYTES_PER_SECOND, 1.25e8),
         ("1Gbps", BYTES_PER_SECOND, 1.25e8),
@@ -35,12 +35,12 @@ from gossamer.tools.quantity import BYTES, BYTES_PER_SECOND, PER_SECOND, SECONDS
         ("0.5 /s", PER_SECOND, 0.5),
     ],
 )
-def test_text_has_a_unit(text: str, kind: Kind, value: float) -> None:
-    assert kind.parse("--x", text) == pytest.approx(value)
+def test_text_has_a_unit(text: str, quantity: Quantity, value: float) -> None:
+    assert quantity.parse("--x", text) == pytest.approx(value)
 
 
 @pytest.mark.parametrize(
-    ("text", "kind", "told"),
+    ("text", "quantity", "told"),
     [
         ("40", SECONDS, "--x 40: the unit is missing; write 40ms or 40s"),
         ("0", SECONDS, "--x 0: the unit is missing; write 0ms or 0s"),
@@ -62,15 +62,15 @@ def test_text_has_a_unit(text: str, kind: Kind, value: float) -> None:
         ("nan", SECONDS, "not a quantity"),
     ],
 )
-def test_other_text_is_refused(text: str, kind: Kind, told: str) -> None:
+def test_other_text_is_refused(text: str, quantity: Quantity, told: str) -> None:
     with pytest.raises(UserError) as caught:
-        kind.parse("--x", text)
+        quantity.parse("--x", text)
     assert told in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("kind", "value", "text"),
+    ("quantity", "value", "text"),
     [
         (SECONDS, 0.04, "40 ms"),
         (SECONDS, 0.99999, "1 s"),
@@ -85,5 +85,5 @@ def test_other_text_is_refused(text: str, kind: Kind, told: str) -> None:
         (PER_SECOND, 0.0, "0/h"),
     ],
 )
-def test_people_read_the_largest_unit_that_fits(kind: Kind, value: float, text: str) -> None:
-    assert kind.text(value) == text
+def test_people_read_the_largest_unit_that_fits(quantity: Quantity, value: float, text: str) -> None:
+    assert quantity.text(value) == text

@@ -14,8 +14,8 @@ import pytest
 import gossamer
 from gossamer import cli
 from gossamer.errors import UserError
-from gossamer.tools.gossip.figures import FIGURES
 from gossamer.tools.simulate import simulate
+from gossamer.tools.simulate.gossip.figures import FIGURES
 
 NUMBERS = {
     "efficiency", "staleness_max", "staleness_mean", "distance", "waited", "exchanged", "sent", "delivered", "averaged",

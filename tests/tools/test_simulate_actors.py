@@ -20,21 +20,20 @@ from some_parts import a_task
 from sweeps import sweep
 
 import gossamer
-from gossamer import cli
+from gossamer import architectures, cli
 from gossamer.algorithms import VTrace
-from gossamer.architectures import APPO, IMPALA
 from gossamer.data import Packed, Trajectory
 from gossamer.errors import UserError
 from gossamer.launch.simulation import Faults, Simulation
 from gossamer.runtime import Answer
 from gossamer.task import Recovered
-from gossamer.tools.actors.figures import ACTORS, FIGURES
-from gossamer.tools.actors.ledger import Acted, Learned, Ledger, Span
-from gossamer.tools.actors.picture import busy
-from gossamer.tools.actors.run import network, program, run
-from gossamer.tools.actors.scenario import ActorScenario
-from gossamer.tools.actors.workers import Workload
 from gossamer.tools.simulate import simulate
+from gossamer.tools.simulate.actors.figures import ACTORS, FIGURES
+from gossamer.tools.simulate.actors.impala import IMPALA, network, program
+from gossamer.tools.simulate.actors.scenario import ActorScenario
+from gossamer.tools.simulate.actors.workers import Acted, Learned, Workload
+from gossamer.tools.simulate.ledger import Ledger, Span, busy
+from gossamer.tools.simulate.run import run
 
 KEYS = {figure.key for figure in FIGURES} | {"lag", "bound_by", "units", "warnings", "scenario"}
 FREE: dict[str, Any] = {"bandwidth": math.inf, "latency": 0.0, "jitter": 0.0}
@@ -114,7 +113,7 @@ def test_after_a_restart_of_the_learner_s_host_no_actor_waits_for_parameters_tha
 def test_the_wiring_is_that_of_the_architecture(name: str, given: dict[str, Any]) -> None:
     s = ActorScenario(**{**SMALL, **given})
     here = s.here or 4
-    kind = {"impala": IMPALA, "appo": APPO}[name]
+    kind = {"impala": architectures.IMPALA, "appo": architectures.APPO}[name]
     real = kind(hosts=s.hosts, learners=s.learners, actors=here // s.learners, num_envs=4 * here).program(
         a_task(algorithm=VTrace())
     )
@@ -250,9 +249,9 @@ def test_the_same_seed_gives_the_same_figures() -> None:
 
 def test_only_hosts_of_actors_crash_and_the_run_comes_to_its_end() -> None:
     s = ActorScenario(**{**SMALL, "batches": 200}, crash_rate=1 / 4, down=1.0)
-    simulation, ledger = run(s)
-    assert {host for _, host in simulation.crashes} == {"actors0", "actors1"}
-    assert ledger.stopping()
+    ran = run(IMPALA, s)
+    assert {host for _, host in ran.simulation.crashes} == {"actors0", "actors1"}
+    assert ran.ledger.stopping()
 
 
 def test_a_rollout_has_the_bytes_of_a_real_one() -> None:
@@ -270,7 +269,7 @@ def test_steps_take_their_time_on_average() -> None:
 
 def test_the_warm_up_does_not_count_and_nothing_after_the_end() -> None:
     simulation = Simulation()
-    ledger = Ledger(1, 4, simulation)
+    ledger = Ledger(1, 4, simulation, warm_up=1)
     for number in range(4):  # passes of 1 s after 1 s of waiting; the first batch is the warm-up
         start = 2.0 * number
         spans = (Span("learner_waits", start, start + 1), Span("update", start + 1, start + 2))
@@ -280,7 +279,7 @@ def test_the_warm_up_does_not_count_and_nothing_after_the_end() -> None:
     assert ledger.stopping()
     ledger.report("act", Acted(8, (Span("act", 0.0, 99.0),)))
     totals = ledger.totals
-    assert (totals.start, totals.end, totals.acted, totals.learned) == (2.0, 8.0, 1, 3)
+    assert (totals.start, totals.end, totals.counts["acted"], totals.counts["learned"]) == (2.0, 8.0, 1, 3)
     assert dict(totals.seconds) == {"learner_waits": 3.0, "update": 3.0, "act": 1.5}
     assert totals.lag == {1: 1, 2: 1, 3: 1}
 

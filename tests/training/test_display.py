@@ -24,7 +24,8 @@ from gossamer.training.display import (
     queue,
     sparkline,
 )
-from gossamer.training.progress import HostStatus, Progress
+from gossamer.training.hosts import Hosts
+from gossamer.training.progress import Progress
 
 
 class Watch:
@@ -144,10 +145,15 @@ def test_the_panel_has_a_histogram_of_the_whole_run_s_lag() -> None:
 
 def on_hosts(count: int, down: tuple[int, ...] = ()) -> Progress:
     """Two members on each host, of which only the first has reported."""
-    shown = progress()
+    shown, host_of = progress(), dict[str, str]()
     for h in range(count):
         pair = tuple(f"act_and_learn[{rank}]" for rank in (2 * h, 2 * h + 1))
-        shown.hosts[f"host{h}"] = HostStatus(f"host{h}", f"10.0.0.{h + 1}", h not in down, pair)
+        host_of |= dict.fromkeys(pair, f"host{h}")
+    shown.hosts = Hosts(host_of, host_of.keys())
+    for h in range(count):
+        shown.hosts.update(f"host{h}", f"10.0.0.{h + 1}")
+        if h in down:
+            shown.hosts.update(f"host{h}", None)
     del shown.members["act_and_learn"]
     shown.update("act_and_learn[0]", Report(1, 1, 1), 1)
     return shown

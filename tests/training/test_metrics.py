@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from gossamer.task import Episode, Report
-from gossamer.training.progress import HostStatus, Progress
+from gossamer.training.hosts import Hosts
+from gossamer.training.progress import Progress
 from gossamer.training.recorder import Recorder
 
 
@@ -93,7 +94,9 @@ def test_after_a_resume_the_rate_is_that_of_the_new_session() -> None:
 
 def test_members_of_a_host_that_is_down_are_away() -> None:
     progress, _ = begun()
-    progress.hosts = {name: HostStatus(name, "", up, (f"m{name}",)) for name, up in (("a", True), ("b", False))}
+    progress.hosts = Hosts({"ma": "a", "helper": "b", "mb": "b"}, {"ma", "mb"})
+    progress.hosts.update("a", "10.0.0.1")
+    progress.hosts.update("b", None)
     assert progress.away == ["mb"]
 
 

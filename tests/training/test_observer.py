@@ -14,7 +14,9 @@ from some_sinks import wait
 from gossamer.runtime import Answer, Stage
 from gossamer.storage.checkpoint import Store
 from gossamer.task import Activity, Episode, Note, Recovered, Report
+from gossamer.training.checkpoints import CHECKPOINT_SECONDS, Checkpoints
 from gossamer.training.display import ProgressDisplay
+from gossamer.training.hosts import Hosts
 from gossamer.training.observer import FENCE_SECONDS, RunObserver
 from gossamer.training.progress import Progress
 from gossamer.training.recorder import Recorder
@@ -27,19 +29,41 @@ class Kept:
     """An observer of a run of `members` in a folder, and a clock that the test turns."""
 
     def __init__(
-        self, folder: Path, members: tuple[str, ...] = ("m",), services: tuple[str, ...] = (), **given: Any
+        self,
+        folder: Path,
+        members: tuple[str, ...] = ("m",),
+        services: tuple[str, ...] = (),
+        *,
+        host_of: dict[str, str] | None = None,
+        seconds: float = CHECKPOINT_SECONDS,
+        steps: int | None = None,
+        consensus: Any = None,
+        saved: dict[str, Any] | None = None,
+        **given: Any,
     ) -> None:
         self.time, self.notes, self.folder = 0.0, list[str](), folder
 
         def now() -> float:
             return self.time
 
-        self.progress = Progress(1000, 1, now=now)
-        recorder, store = Recorder(folder), Store(folder / "checkpoints")
+        self.progress = Progress(1000, 1, now=now, hosts=Hosts(host_of, members, now=now))
+        self.store, recorder, log = Store(folder / "checkpoints"), Recorder(folder), self.notes.append
         display = ProgressDisplay(self.progress, "title")
-        saved, run = frozenset(members), frozenset(services)
+        self.checkpoints = Checkpoints(
+            self.store,
+            self.progress,
+            recorder,
+            log,
+            frozenset(members),
+            frozenset(services),
+            saved or {},
+            seconds=seconds,
+            steps=steps,
+            consensus=consensus,
+            now=now,
+        )
         self.observer = RunObserver(
-            self.progress, recorder, store, display, self.notes.append, saved, run, now=now, **given
+            self.progress, recorder, self.checkpoints, display, log, consensus=consensus, now=now, **given
         )
 
     def act(self, member: str = "m", steps: int = STEPS, *episodes: Episode) -> None:
@@ -63,10 +87,10 @@ class Kept:
         return found
 
     def saved(self) -> list[int]:
-        return [checkpoint.steps for checkpoint in self.observer.store.all()]
+        return [checkpoint.steps for checkpoint in self.store.all()]
 
     def workers(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.observer.store.get("last").load()["workers"]
+        found: dict[str, Any] = self.store.get("last").load()["workers"]
         return found
 
 
@@ -106,7 +130,7 @@ def test_the_status_is_half_a_second_old_at_most(tmp_path: Path) -> None:
 
 
 def test_the_status_says_at_once_that_a_host_is_away(tmp_path: Path) -> None:
-    kept = Kept(tmp_path, ("a", "b"), host_workers={"h0": ("a",), "h1": ("b",)})
+    kept = Kept(tmp_path, ("a", "b"), host_of={"a": "h0", "b": "h1"})
     kept.observer.host("h0", "10.0.0.1")
     kept.observer.host("h1", "10.0.0.2")
     kept.observer.host("h1", None)
@@ -143,14 +167,15 @@ def test_steps_count_once_and_only_those_that_were_leased(tmp_path: Path) -> Non
 
 
 def test_what_a_worker_that_died_had_not_reported_is_told(tmp_path: Path) -> None:
-    told: list[tuple[str, int]] = []
-    kept = Kept(tmp_path, returned=lambda worker, steps: told.append((worker, steps)))
+    kept = Kept(tmp_path)
     kept.act()
     kept.observer.died("m")
-    assert told == []
+    assert kept.observer.events.events == []
     kept.claim("m")
     kept.observer.died("m")
-    assert told == [("m", STEPS)]
+    (event,) = kept.observer.events.events
+    assert (event["kind"], event["worker"], event["unreported"], event["steps"]) == ("worker_died", "m", STEPS, STEPS)
+    assert kept.notes == [f"m died; {STEPS} steps that it had not reported are acted again"]
 
 
 def test_what_an_actor_that_ends_had_leased_is_acted_by_others(tmp_path: Path) -> None:
@@ -208,7 +233,7 @@ def test_checkpoints_are_a_minute_apart(tmp_path: Path) -> None:
 
 
 def test_checkpoints_can_be_so_many_steps_apart(tmp_path: Path) -> None:
-    kept = Kept(tmp_path, checkpoint_steps=3 * STEPS)
+    kept = Kept(tmp_path, steps=3 * STEPS)
     for _ in range(7):
         kept.claim("m")
         kept.claim("m")
@@ -245,7 +270,7 @@ def test_services_save_once_all_members_have(tmp_path: Path) -> None:
         kept.observer.settled("Post")
     assert (stage, kept.saved()) == (Stage.SAVE, [])
     kept.observer.save("Post", "letters")
-    assert kept.observer.store.get("last").load()["services"] == {"Post": "letters"}
+    assert kept.store.get("last").load()["services"] == {"Post": "letters"}
     assert kept.claim("m") == 10
 
 
@@ -286,7 +311,7 @@ def test_a_member_that_is_away_is_not_waited_for_until_it_is_back(tmp_path: Path
 
 
 def test_nothing_is_kept_before_something_has_been_acted(tmp_path: Path) -> None:
-    kept = Kept(tmp_path, checkpoint_seconds=0.0)
+    kept = Kept(tmp_path, seconds=0.0)
     assert [kept.claim("m"), kept.claim("m")] == [0, 10]
     assert kept.saved() == []
 
@@ -339,18 +364,18 @@ def test_a_checkpoint_lacks_a_member_that_has_only_the_parameters_it_starts_from
 
 def test_a_member_that_is_started_again_goes_on_from_what_it_saved_last(tmp_path: Path) -> None:
     kept = Kept(tmp_path)
-    kept.observer.saved = {"m": "of the run before"}
+    kept.checkpoints.saved = {"m": "of the run before"}
     kept.observer.save("m", "of this run")
     assert kept.observer.restored("m") == "of this run"
 
 
 def test_a_member_that_never_came_back_keeps_its_state_of_the_run_before(tmp_path: Path) -> None:
     kept = Kept(tmp_path, ("a", "b"), ("Post",))
-    kept.observer.saved = {"a": "before", "b": "before", "Post": "before", "of another wiring": "before"}
+    kept.checkpoints.saved = {"a": "before", "b": "before", "Post": "before", "of another wiring": "before"}
     kept.observer.save("a", "now")
     kept.observer.keep()
     assert kept.workers() == {"a": "now", "b": "before"}
-    assert kept.observer.store.get("last").load()["services"] == {"Post": "before"}
+    assert kept.store.get("last").load()["services"] == {"Post": "before"}
 
 
 def test_hosts_that_were_away_are_listed(tmp_path: Path) -> None:
@@ -359,15 +384,15 @@ def test_hosts_that_were_away_are_listed(tmp_path: Path) -> None:
     kept.time += 5
     kept.observer.host("one", None)
     kept.observer.host("one", None)
-    assert kept.observer.hosts.away == ["one"]
+    assert [host.name for host in kept.progress.hosts.known if not host.up] == ["one"]
     kept.time += 22
     kept.observer.host("one", "10.0.0.1")
-    assert kept.observer.hosts.to_list() == [{"host": "one", "at_seconds": 5.0, "away_seconds": 22.0}]
-    assert [str(each) for each in kept.observer.hosts.absences] == ["one away 22 s"]
+    assert kept.progress.hosts.to_list() == [{"host": "one", "at_seconds": 5.0, "away_seconds": 22.0}]
+    assert [str(each) for each in kept.progress.hosts.absences] == ["one away 22 s"]
 
 
 def test_what_members_exchange_goes_to_the_ball_and_into_rows(tmp_path: Path) -> None:
-    taken, written = list[tuple[str, object]](), list[int]()
+    taken = list[tuple[str, object]]()
 
     class Taker:
         def take(self, worker: str, record: object) -> None:
@@ -379,8 +404,10 @@ def test_what_members_exchange_goes_to_the_ball_and_into_rows(tmp_path: Path) ->
         def traffic(self) -> dict[str, float]:
             return {"sent": 7}
 
+        def to_dict(self) -> dict[str, float]:
+            return {"taken": len(taken), "checkpoints": len(kept.saved())}
+
     kept = Kept(tmp_path, ("a", "b"), consensus=Taker())
-    kept.observer.kept = lambda: written.append(len(kept.saved()))
     kept.observer.report("a", Report(10, 10, 1, exchange=("one", "two")))
     kept.observer.report("b", Report(10, 10, 1, exchange=("three",)))
     assert taken == [("a", "one"), ("a", "two"), ("b", "three")]
@@ -389,7 +416,7 @@ def test_what_members_exchange_goes_to_the_ball_and_into_rows(tmp_path: Path) ->
     assert row["gossip/mixed"] == 3
     assert kept.status()["traffic"] == {"sent": 7}
     kept.observer.keep()
-    assert written == [1]  # once the checkpoint is there
+    assert json.loads((tmp_path / "gossip.json").read_text()) == {"taken": 3, "checkpoints": 1}  # after the checkpoint
 
 
 def test_what_members_save_at_their_end_is_kept_at_the_end(tmp_path: Path) -> None:
@@ -399,7 +426,7 @@ def test_what_members_save_at_their_end_is_kept_at_the_end(tmp_path: Path) -> No
     assert kept.saved() == []
     kept.observer.keep()
     assert kept.workers() == {"m": "the end"}
-    assert kept.observer.store.get("last").score == 3.0
+    assert kept.store.get("last").score == 3.0
 
 
 def test_it_asks_to_end_once_a_hundred_episodes_are_good_enough(tmp_path: Path) -> None:
@@ -447,15 +474,15 @@ def test_notes_are_logged_and_shown(tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_a_restarted_learner_says_how_many_updates_were_lost(
     tmp_path: Path, record: Recovered, lost: int, told: str
 ) -> None:
-    found: list[tuple[Recovered, int]] = []
-    kept = Kept(tmp_path, recovered=lambda *given: found.append(given))
+    kept = Kept(tmp_path)
     kept.observer.report("m", Report(0, 10, 4, waiting=0, version=30))
     kept.observer.report("m", record)
-    assert found == [(record, lost)]
+    (event,) = kept.observer.events.events
+    assert (event["kind"], event["lost"], event["version"]) == ("learner_restarted", lost, record.version)
     (note,) = kept.notes
     assert re.search(told, note)
     kept.observer.report("m", record)  # restarted once more, before it has made another update
-    assert found[-1] == (record, 0)
+    assert kept.observer.events.events[-1]["lost"] == 0
 
 
 def test_the_episodes_that_a_checkpoint_counts_are_on_disk_before_it(tmp_path: Path) -> None:
@@ -464,12 +491,13 @@ def test_the_episodes_that_a_checkpoint_counts_are_on_disk_before_it(tmp_path: P
     assert kept.rows() == []
     kept.observer.keep()  # the run may be killed after this
     lines = (tmp_path / "episodes.csv").read_text().splitlines()
-    assert len(lines) == 1 + kept.observer.store.get("last").load()["progress"]["episodes"] == 3
+    assert len(lines) == 1 + kept.store.get("last").load()["progress"]["episodes"] == 3
 
 
 def test_members_go_on_from_what_was_saved(tmp_path: Path) -> None:
-    observer = Kept(tmp_path).observer
+    kept = Kept(tmp_path)
+    observer = kept.observer
     assert observer.restored("m") is None
-    observer.saved = {"m": {"steps": 3}}
+    kept.checkpoints.saved = {"m": {"steps": 3}}
     assert observer.restored("m") == {"steps": 3}
     assert observer.restored("another") is None

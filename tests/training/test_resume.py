@@ -170,8 +170,8 @@ import sys
 from functools import partial
 import gossamer
 from gossamer.training import session
-kind = session.RunObserver
-session.RunObserver = lambda *given, **more: kind(*given, **{**more, 'checkpoint_seconds': 0.0})
+kind = session.Checkpoints
+session.Checkpoints = lambda *given, **more: kind(*given, **{**more, 'seconds': 0.0})
 gossamer.train("paac", env="catch", num_envs=2, rollout_length=4, threads=1, steps=10**7, run_dir=sys.argv[1])
 """
 

@@ -153,8 +153,8 @@ cli.run()
 ALWAYS = """
 from functools import partial
 from gossamer.training import session
-kind = session.RunObserver
-session.RunObserver = lambda *given, **more: kind(*given, **{**more, 'checkpoint_seconds': 0.0})
+kind = session.Checkpoints
+session.Checkpoints = lambda *given, **more: kind(*given, **{**more, 'seconds': 0.0})
 """
 BRIEF = ("--num-envs", "1", "--rollout-length", "4", "--threads", "1", "--run-dir", "run")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from queue import SimpleQueue
 
-from gossamer.training.sinks.base import Outcome, RunInfo, Scalars, Sink
+from gossamer.training.sinks.base import RunEnding, RunInfo, Scalars, Sink
 
 CAPACITY = 10_000  # rows that may wait: more than five hours of them
 
@@ -21,7 +21,7 @@ class Background:
         """`told` receives the first error message, `remember` the sink's key. Other threads may call both."""
         self.failures = 0
         self._sink, self._told, self._remember = sink, told, remember
-        self._waiting = SimpleQueue[tuple[Scalars, int] | Outcome]()
+        self._waiting = SimpleQueue[tuple[Scalars, int] | RunEnding]()
         self._dead = False
 
     def start(self, run: RunInfo, key: str | None) -> None:
@@ -38,7 +38,7 @@ class Background:
         else:
             self._waiting.put((scalars, steps))
 
-    def end(self, outcome: Outcome) -> None:
+    def end(self, outcome: RunEnding) -> None:
         """Have the sink closed after the rows that wait."""
         self._waiting.put(outcome)
 
@@ -59,8 +59,8 @@ class Background:
                     self._dead = True
 
     def _start(self, run: RunInfo, key: str | None) -> None:
-        if (found := self._sink.start(run, key)) is not None:
-            self._remember(found)
+        if (new_key := self._sink.start(run, key)) is not None:
+            self._remember(new_key)
 
     def _tried(self, call: Callable[[], object]) -> bool:
         """Whether the call succeeded. Whatever a tool raises, training goes on."""

@@ -1,4 +1,4 @@
-"""What a sink is: it takes the metrics of one run, and is told how the run ends."""
+"""The protocol of sinks: a sink takes the metrics of one run, and is told how the run ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gossamer.config.config import Config
 from gossamer.config.file import flat, to_dict
 from gossamer.storage.studies import is_study
 
-Outcome: TypeAlias = Literal["finished", "interrupted", "failed"]
+RunEnding: TypeAlias = Literal["finished", "interrupted", "failed"]
 Scalars: TypeAlias = dict[str, float]
 
 # Options that change neither what is learned nor how: runs that differ only in these are repetitions of each other
@@ -21,7 +21,7 @@ REPEATED = ("seed", "steps", "device", "threads", "keep", "checkpoint_every", "l
 
 @dataclass(frozen=True)
 class RunInfo:
-    """What sinks are told about a run."""
+    """Facts about a run, for sinks."""
 
     directory: Path
     env: str
@@ -44,7 +44,7 @@ class RunInfo:
 
 
 def run_info(directory: Path, config: Config) -> RunInfo:
-    """What sinks are told about the run of this configuration."""
+    """The facts about the run of this configuration."""
     options = flat(config)
     tags = (options["architecture"], options["algorithm"], config.env.name)
     digest = hashlib.sha256(json.dumps(compared(options), sort_keys=True).encode()).hexdigest()
@@ -67,5 +67,5 @@ class Sink(Protocol):
     def write(self, scalars: Scalars, steps: int) -> None:
         """Add these values at this step."""
 
-    def close(self, outcome: Outcome) -> None:
+    def close(self, outcome: RunEnding) -> None:
         """The run has ended."""

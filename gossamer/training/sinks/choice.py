@@ -15,7 +15,7 @@ from gossamer.errors import UserError
 from gossamer.storage.contents import SINKS
 from gossamer.storage.files import write_json
 from gossamer.training.sinks.background import Background
-from gossamer.training.sinks.base import Outcome, RunInfo, Scalars, Sink
+from gossamer.training.sinks.base import RunEnding, RunInfo, Scalars, Sink
 
 KNOWN = {
     "tensorboard": "gossamer.training.sinks.tensorboard:TensorBoard",
@@ -46,8 +46,8 @@ def chosen(log: str) -> list[str]:
 
 def _installed(package: str) -> bool:
     """Whether a package is installed; a mere folder of its name, as wandb makes for its runs, is none."""
-    found = find_spec(package)
-    return found is not None and found.origin is not None
+    spec = find_spec(package)
+    return spec is not None and spec.origin is not None
 
 
 class Sinks:
@@ -79,7 +79,7 @@ class Sinks:
         for beside in self._background.values():
             beside.write(scalars, steps)
 
-    def close(self, outcome: Outcome) -> None:
+    def close(self, outcome: RunEnding) -> None:
         """Tell all how the run ended."""
         for beside in self._background.values():
             beside.end(outcome)

@@ -11,7 +11,7 @@ from mlflow.entities import Metric, Param
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
-from gossamer.training.sinks.base import Outcome, RunInfo, Scalars
+from gossamer.training.sinks.base import RunEnding, RunInfo, Scalars
 
 STATUS = {"finished": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}
 LONGEST, PARAMS_PER_CALL = 6000, 100  # MLflow's limits: characters of a parameter, parameters of one call
@@ -37,8 +37,8 @@ class MLflow:
     def _experiment(self, name: str) -> str:
         """The id of an experiment, which is made where there is none."""
         for last in (False, True):
-            if (found := self._client.get_experiment_by_name(name)) is not None:
-                return str(found.experiment_id)
+            if (experiment := self._client.get_experiment_by_name(name)) is not None:
+                return str(experiment.experiment_id)
             try:
                 return str(self._client.create_experiment(name))
             except MlflowException:  # another run has made it meanwhile
@@ -55,5 +55,5 @@ class MLflow:
         now = int(time.time() * 1000)  # milliseconds
         self._client.log_batch(self._key, metrics=[Metric(name, v, now, steps) for name, v in scalars.items()])
 
-    def close(self, outcome: Outcome) -> None:
+    def close(self, outcome: RunEnding) -> None:
         self._client.set_terminated(self._key, STATUS[outcome])

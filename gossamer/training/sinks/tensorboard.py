@@ -14,7 +14,7 @@ from tensorboard.plugins.hparams.summary_v2 import hparams_pb
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from gossamer.storage.contents import TENSORBOARD
-from gossamer.training.sinks.base import Outcome, RunInfo, Scalars
+from gossamer.training.sinks.base import RunEnding, RunInfo, Scalars
 
 DT_STRING = 7  # TensorFlow's number of the type
 
@@ -40,7 +40,7 @@ class TensorBoard:
             event.summary.value.add(tag=name, simple_value=value)
         self._add(event)
 
-    def close(self, outcome: Outcome) -> None:
+    def close(self, outcome: RunEnding) -> None:
         try:
             self._add(Event(wall_time=time.time(), summary=_session_end(outcome)))
         finally:
@@ -61,7 +61,7 @@ class TensorBoard:
         self._records.flush()
 
 
-def _session_end(outcome: Outcome) -> Summary:
+def _session_end(outcome: RunEnding) -> Summary:
     """The summary from which the HPARAMS page takes a run's status and end."""
     status = api_pb2.STATUS_FAILURE if outcome == "failed" else api_pb2.STATUS_SUCCESS
     end = plugin_data_pb2.SessionEndInfo(status=status, end_time_secs=time.time())

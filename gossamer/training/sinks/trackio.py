@@ -6,7 +6,7 @@ import secrets
 
 import trackio
 
-from gossamer.training.sinks.base import Outcome, RunInfo, Scalars
+from gossamer.training.sinks.base import RunEnding, RunInfo, Scalars
 
 PROJECT = "gossamer"
 
@@ -32,6 +32,6 @@ class Trackio:
     def write(self, scalars: Scalars, steps: int) -> None:
         self._run.log(scalars, step=steps)
 
-    def close(self, outcome: Outcome) -> None:
+    def close(self, outcome: RunEnding) -> None:
         self._run.log({"outcome": outcome})  # it has no field for how a run ended
         self._run.finish()

@@ -7,7 +7,7 @@ import secrets
 
 import wandb
 
-from gossamer.training.sinks.base import Outcome, RunInfo, Scalars
+from gossamer.training.sinks.base import RunEnding, RunInfo, Scalars
 
 EXIT_CODES = {"finished": 0, "interrupted": 255, "failed": 1}  # with 255, its pages show a run as killed
 START_SECONDS = 60.0  # that the server may take to answer
@@ -40,5 +40,5 @@ class WandB:
     def write(self, scalars: Scalars, steps: int) -> None:
         self._run.log({"steps": steps, **scalars})
 
-    def close(self, outcome: Outcome) -> None:
+    def close(self, outcome: RunEnding) -> None:
         self._run.finish(exit_code=EXIT_CODES[outcome])

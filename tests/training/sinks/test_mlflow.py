@@ -18,7 +18,7 @@ pytest.importorskip("sqlalchemy", reason="the extra [mlflow] is not installed")
 
 from mlflow.tracking import MlflowClient
 
-from gossamer.training.sinks.base import Outcome
+from gossamer.training.sinks.base import RunEnding
 from gossamer.training.sinks.mlflow import MLflow
 
 
@@ -34,7 +34,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 @pytest.mark.parametrize(
     ("outcome", "status"), [("finished", "FINISHED"), ("interrupted", "KILLED"), ("failed", "FAILED")]
 )
-def test_a_run_has_its_options_metrics_and_end(client: Any, tmp_path: Path, outcome: Outcome, status: str) -> None:
+def test_a_run_has_its_options_metrics_and_end(client: Any, tmp_path: Path, outcome: RunEnding, status: str) -> None:
     run, sink = info(tmp_path / "pong-3", seed=3), MLflow()
     key = sink.start(run, None)
     sink.write({"loss": 2.0, "time/env": 0.25}, 10)

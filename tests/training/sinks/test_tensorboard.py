@@ -18,7 +18,7 @@ from tensorboard.plugins.hparams.backend_context import Context
 from tensorboard.plugins.hparams.list_session_groups import Handler
 
 from gossamer.training.recorder import Recorder
-from gossamer.training.sinks.base import Outcome
+from gossamer.training.sinks.base import RunEnding
 from gossamer.training.sinks.choice import Sinks
 
 
@@ -88,7 +88,7 @@ def hparams(directory: Path, tag: str) -> Any:
     ("outcome", "status"),
     [("finished", api_pb2.STATUS_SUCCESS), ("failed", api_pb2.STATUS_FAILURE)],
 )
-def test_the_hparams_page_has_options_and_status(tmp_path: Path, outcome: Outcome, status: int) -> None:
+def test_the_hparams_page_has_options_and_status(tmp_path: Path, outcome: RunEnding, status: int) -> None:
     recorder(tmp_path).close(outcome)
     options = hparams(tmp_path, "session_start_info").session_start_info.hparams
     assert options["learning_rate"].number_value == 0.002

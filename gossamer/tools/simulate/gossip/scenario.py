@@ -10,13 +10,13 @@ from gossamer.exchange import room
 from gossamer.exchange.gossip import graphs
 from gossamer.exchange.gossip.graphs import Graph
 from gossamer.exchange.gossip.options import GRAPHS
-from gossamer.options import check_ranges, option
-from gossamer.tools.measured import check_floors, measured
-from gossamer.tools.quantity import BYTES, BYTES_PER_SECOND, PER_SECOND, SECONDS
+from gossamer.options import option
+from gossamer.tools.simulate.quantity import BYTES, SECONDS
+from gossamer.tools.simulate.scenario import bandwidth, check_scenario, crash_rate, down, latency, measured, seed
 
 
 @dataclass(frozen=True)
-class Scenario:
+class GossipScenario:
     """Members of PALA in virtual time. Raises `UserError` for an invalid value.
 
     Numbers are in SI units: bytes per second, seconds, bytes, and crashes per second of each host."""
@@ -24,14 +24,8 @@ class Scenario:
     members: int = option("Learners on all hosts together.", 64)
     learners: int = option("Learners on each host.", 8)
     graph: str = option(f"Which member sends to which: {', '.join(GRAPHS)}.", "ring")
-    bandwidth: float = measured(
-        "Bandwidth of each host in each direction: bits (1Gb/s) or bytes (125MB/s) per second, or inf.",
-        "1Gb/s",
-        BYTES_PER_SECOND,
-        floor=1,
-        infinite=True,
-    )
-    latency: float = measured("Latency between hosts, one way.", "40ms", SECONDS)
+    bandwidth: float = bandwidth()
+    latency: float = latency("40ms")
     loss: float = option("Probability that a call between hosts is lost.", 0.0, least=0, below=1)
     step_time: float = measured("Computing time of one iteration, at least 1us.", "30ms", SECONDS, floor=1e-6)
     jitter: float = option("Standard deviation of the computing time, relative to it.", 0.1, least=0)
@@ -41,9 +35,9 @@ class Scenario:
     interval: int | None = option(
         "Iterations from one exchange to the next.", None, least=1, hint="(default: 4, or a quarter of --staleness)"
     )
-    crash_rate: float = measured("Crashes of each host, for example 2/h or 1/min.", "0/h", PER_SECOND)
-    down: float = measured("Time until a crashed host restarts; inf: never.", "10s", SECONDS, infinite=True)
-    seed: int = option("Seed of all random streams.", 0, least=0)
+    crash_rate: float = crash_rate()
+    down: float = down()
+    seed: int = seed()
 
     def __post_init__(self) -> None:
         if self.members < 2:
@@ -54,8 +48,7 @@ class Scenario:
             raise UserError(
                 f"--graph {self.graph}: no such graph{near(self.graph, GRAPHS)}; available: {', '.join(GRAPHS)}"
             )
-        check_floors(self)
-        check_ranges(self)
+        check_scenario(self)
         if self.interval is not None and self.interval > room(self.staleness):
             most = math.floor(room(self.staleness))
             raise UserError(

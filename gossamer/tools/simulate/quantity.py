@@ -11,8 +11,8 @@ from gossamer.errors import UserError
 
 
 @dataclass(frozen=True)
-class Kind:
-    """A kind of quantity. Numbers are in its SI unit."""
+class Quantity:
+    """A physical quantity, such as time. Numbers are in its SI unit."""
 
     unit: str  # SI unit of numbers, for example `seconds`
     units: Mapping[str, float]  # unit in text -> its value in SI units
@@ -21,12 +21,12 @@ class Kind:
 
     def parse(self, option: str, text: str) -> float:
         """The number in SI units. Raises `UserError`, which names the option, if the text is invalid."""
-        found = re.fullmatch(r"([0-9]+\.?[0-9]*(?:e[+-]?[0-9]+)?)\s*(\S*)", text.strip())
         if text.strip() == "inf":
             return math.inf
-        if not found:
+        parts = re.fullmatch(r"([0-9]+\.?[0-9]*(?:e[+-]?[0-9]+)?)\s*(\S*)", text.strip())
+        if not parts:
             raise UserError(f"{option} {text}: not a quantity; write it as {self.example('10')}")
-        number, unit = found.groups()
+        number, unit = parts.groups()
         if not unit:
             raise UserError(f"{option} {text}: the unit is missing; write {self.example(number)}")
         if unit not in self.units:
@@ -56,12 +56,12 @@ SIZES = {
     for prefix, factor in PREFIXES.items()
     for name, bytes_ in {"b": 1 / 8, "bit": 1 / 8, "B": 1.0}.items()
 }
-SPEEDS = {f"{size}{per}": bytes_ for size, bytes_ in SIZES.items() for per in ("", "/s", "ps")}
+RATES = {f"{size}{per}": bytes_ for size, bytes_ in SIZES.items() for per in ("", "/s", "ps")}
 TIMES = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
-RATES = {f"/{unit}": 1 / seconds for unit, seconds in TIMES.items() if seconds >= 1}
+FREQUENCIES = {f"/{unit}": 1 / seconds for unit, seconds in TIMES.items() if seconds >= 1}
 
-SECONDS = Kind("seconds", TIMES, ("h", "min", "s", "ms", "us"), ("ms", "s"))
-BYTES = Kind("bytes", SIZES, ("GB", "MB", "kB", "B"), ("kB", "MB"))
-BYTES_PER_SECOND = Kind("bytes per second", SPEEDS, ("Gb/s", "Mb/s", "kb/s", "b/s"), ("Mb/s (bits)", "MB/s (bytes)"))
-PER_SECOND = Kind("events per second", RATES, ("/h",), ("/h", "/min"))
-KINDS = {kind.unit: kind for kind in (SECONDS, BYTES, BYTES_PER_SECOND, PER_SECOND)}
+SECONDS = Quantity("seconds", TIMES, ("h", "min", "s", "ms", "us"), ("ms", "s"))
+BYTES = Quantity("bytes", SIZES, ("GB", "MB", "kB", "B"), ("kB", "MB"))
+BYTES_PER_SECOND = Quantity("bytes per second", RATES, ("Gb/s", "Mb/s", "kb/s", "b/s"), ("Mb/s (bits)", "MB/s (bytes)"))
+PER_SECOND = Quantity("events per second", FREQUENCIES, ("/h",), ("/h", "/min"))
+QUANTITIES = {quantity.unit: quantity for quantity in (SECONDS, BYTES, BYTES_PER_SECOND, PER_SECOND)}

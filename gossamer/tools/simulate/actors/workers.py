@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,8 +21,8 @@ from gossamer.experience.base import untimed
 from gossamer.loops import Envs
 from gossamer.policy import Replica
 from gossamer.runtime import Context, Stopped
-from gossamer.tools.actors.ledger import Acted, Learned, Span
-from gossamer.tools.stand_in import Point, StandIn
+from gossamer.tools.simulate.ledger import Span, Stopwatch
+from gossamer.tools.simulate.stand_in import Point, StandIn
 
 
 @dataclass(frozen=True)
@@ -46,22 +46,42 @@ class Workload:
         return float(rng.lognormal(mean, math.sqrt(variance), self.rollout_length).sum())
 
 
-class Stopwatch:
-    """Records what a worker does, and when, in virtual time."""
+@dataclass(frozen=True)
+class Acted:
+    """A rollout that has been handed over."""
 
-    def __init__(self, now: Callable[[], float]) -> None:
-        self._now, self._spans = now, list[Span]()
+    position: int  # in the run's budget
+    spans: Sequence[Span]  # of the actor, since its last report
+    lag: Mapping[int, int] = field(default_factory=dict, init=False)
 
-    @contextmanager
-    def __call__(self, what: str) -> Iterator[None]:
-        start = self._now()
-        yield
-        self._spans.append(Span(what, start, self._now()))
+    @property
+    def counts(self) -> Mapping[str, int]:
+        return {"acted": 1}
 
-    def take(self) -> tuple[Span, ...]:
-        """What was recorded since the last call."""
-        spans, self._spans = tuple(self._spans), []
-        return spans
+    def progress(self, before: int) -> int:
+        return before
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A pass over a batch."""
+
+    positions: Sequence[int]  # of its rollouts, if they are learned from for the first time
+    rollouts: int
+    lag: Mapping[int, int]  # policy lag in optimizer steps -> rollouts, of each optimizer step
+    waiting: int  # further batches that are full
+    spans: Sequence[Span]  # of the learner, since its last report
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """`learned`: rollouts, for the first time. `waiting`: the queue's length, summed over new batches."""
+        if not self.positions:
+            return {"reused": self.rollouts}
+        return {"learned": self.rollouts, "batches": 1, "waiting": self.waiting}
+
+    def progress(self, before: int) -> int:
+        """Counts new batches."""
+        return before + bool(self.positions)
 
 
 @dataclass(frozen=True)

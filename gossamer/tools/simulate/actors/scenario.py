@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gossamer.errors import UserError
-from gossamer.options import check_ranges, option
-from gossamer.tools.measured import check_floors, measured
-from gossamer.tools.quantity import BYTES, BYTES_PER_SECOND, PER_SECOND, SECONDS
+from gossamer.options import option
+from gossamer.tools.simulate.quantity import BYTES, SECONDS
+from gossamer.tools.simulate.scenario import bandwidth, check_scenario, crash_rate, down, latency, measured, seed
 
 STEP_BYTES = 4 * 4 + 8 + 1  # reward, discount, log-probability, value; action; begin of an episode
 HEARTBEATS = 2_000_000  # most in a run: more take hours to simulate
@@ -43,22 +43,15 @@ class ActorScenario:
     )
     obs_size: float = measured("Size of one observation; the default is four frames of Atari.", "28.224kB", BYTES)
     parameters_size: float = measured("Size of the network's parameters.", "6.8MB", BYTES)
-    bandwidth: float = measured(
-        "Bandwidth of each host in each direction: bits (1Gb/s) or bytes (125MB/s) per second, or inf.",
-        "1Gb/s",
-        BYTES_PER_SECOND,
-        floor=1,
-        infinite=True,
-    )
-    latency: float = measured("Latency between hosts, one way.", "1ms", SECONDS)
+    bandwidth: float = bandwidth()
+    latency: float = latency("1ms")
     batches: int = option("Batches of each learner; the first quarter is a warm-up.", 200, least=4, most=10_000_000)
-    crash_rate: float = measured("Crashes of each host of actors, for example 2/h or 1/min.", "0/h", PER_SECOND)
-    down: float = measured("Time until a crashed host restarts; inf: never.", "10s", SECONDS, infinite=True)
-    seed: int = option("Seed of all random streams.", 0, least=0)
+    crash_rate: float = crash_rate("host of actors")
+    down: float = down()
+    seed: int = seed()
 
     def __post_init__(self) -> None:
-        check_floors(self)
-        check_ranges(self)
+        check_scenario(self)
         if self.actors % self.learners:
             raise UserError(f"--actors {self.actors}: must be a multiple of --learners {self.learners}")
         if self.hosts and (self.actors % self.here or self.here % self.learners):

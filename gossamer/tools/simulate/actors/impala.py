@@ -1,51 +1,25 @@
-"""The run of a scenario of actors and learners."""
+"""IMPALA and APPO in virtual time: the program of a scenario, and what it is measured by."""
 
 from __future__ import annotations
 
-import time
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-import torch
-
-from gossamer.architectures import APPO, IMPALA
+from gossamer import architectures
 from gossamer.data import Packed
 from gossamer.exchange.broadcast.parameters import PackedParameters
 from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.loops import act, learn
 from gossamer.program import Program
-from gossamer.tools.actors import workers
-from gossamer.tools.actors.figures import FIGURES, figures, warnings
-from gossamer.tools.actors.ledger import Ledger
-from gossamer.tools.actors.picture import draw
-from gossamer.tools.actors.scenario import ActorScenario
-from gossamer.tools.actors.workers import Workload
-from gossamer.tools.measured import in_units
-from gossamer.tools.table import units
+from gossamer.tools.simulate.actors import workers
+from gossamer.tools.simulate.actors.figures import FIGURES, measure, panels, summary, title, warnings
+from gossamer.tools.simulate.actors.scenario import ActorScenario
+from gossamer.tools.simulate.actors.workers import Workload
+from gossamer.tools.simulate.base import Simulated
+from gossamer.tools.simulate.ledger import Ledger
 
-PROGRAMS: dict[str, type[IMPALA]] = {"impala": IMPALA, "appo": APPO}
-
-
-def simulated(architecture: str, chosen: ActorScenario, plot: Path | None) -> dict[str, Any]:
-    """The figures of a scenario, with their units, warnings, and the scenario. `plot`: a .png file for a plot."""
-    began = time.perf_counter()
-    simulation, ledger = run(chosen, architecture)
-    found = figures(chosen, simulation, ledger, time.perf_counter() - began)
-    whole = {**found, "units": units(FIGURES), "warnings": warnings(chosen, found), "scenario": in_units(chosen)}
-    if plot is not None:
-        draw(whole, chosen, ledger, plot)
-    return whole
-
-
-def run(chosen: ActorScenario, architecture: str = "impala") -> tuple[Simulation, Ledger]:
-    """Run the simulation of a scenario."""
-    faults = Faults(crash_rate=chosen.crash_rate, down_seconds=chosen.down, spared=frozenset({"learner"}))
-    simulation = Simulation(chosen.seed, network(chosen), faults)
-    ledger = Ledger(chosen.learners, chosen.batches, simulation)
-    torch.set_num_threads(1)
-    simulation(program(chosen, architecture), ledger)
-    return simulation, ledger
+PROGRAMS: dict[str, type[architectures.IMPALA]] = {"impala": architectures.IMPALA, "appo": architectures.APPO}
 
 
 def program(s: ActorScenario, architecture: str) -> Program:
@@ -77,3 +51,29 @@ def _size(s: ActorScenario, method: str, args: tuple[Any, ...], kwargs: dict[str
     rollouts = sum(isinstance(each, Packed) for each in args)
     parameters = sum(isinstance(each, PackedParameters) for each in args)
     return rollouts * s.rollout_bytes + parameters * s.parameters_size
+
+
+def faults(s: ActorScenario) -> Faults:
+    """Hosts of actors crash; that of the learners does not."""
+    return Faults(crash_rate=s.crash_rate, down_seconds=s.down, spared=frozenset({"learner"}))
+
+
+def ledger(s: ActorScenario, simulation: Simulation) -> Ledger:
+    """Its warm-up is the first quarter of every learner's batches."""
+    return Ledger(s.learners, s.batches, simulation, warm_up=s.batches // 4)
+
+
+IMPALA = Simulated(
+    scenario=ActorScenario,
+    program=partial(program, architecture="impala"),
+    network=network,
+    faults=faults,
+    ledger=ledger,
+    figures=FIGURES,
+    measure=measure,
+    warnings=warnings,
+    summary=summary,
+    title=title,
+    panels=panels,
+)
+APPO = replace(IMPALA, program=partial(program, architecture="appo"))

@@ -1,0 +1,95 @@
+"""Curves of a simulation of gossip over virtual time: distance to consensus, efficiency, staleness."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gossamer.data import Array
+from gossamer.exchange.gossip.records import Cut
+from gossamer.tools.simulate.gossip.members import Iteration
+from gossamer.tools.simulate.ledger import Ledger, busy
+from gossamer.tools.simulate.picture import POINTS
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Curves over virtual time. NaN marks unknown values."""
+
+    seconds: Array  # [N] the ends of N intervals of equal length
+    distance: Array  # [N] farthest training member from the mean of all training members, relative to the mean's norm
+    efficiency: Array  # [N] computing time as a fraction of the members' time in this interval
+    staleness_mean: Array  # [N] iterations, of messages averaged in this interval
+    staleness_max: Array  # [N]
+
+
+def curves(ledger: Ledger) -> Curves:
+    """At most `POINTS` points, at least two iterations apart."""
+    members: dict[str, list[Iteration]] = {}
+    for worker, iteration in ledger.of(Iteration):
+        members.setdefault(worker, []).append(iteration)
+    lines = list(members.values())
+    count = max(2, min(POINTS, max(map(len, lines)) // 2))
+    edges = np.linspace(0.0, max(line[-1].end for line in lines), count + 1)
+    working = busy([span for line in lines for each in line for span in each.spans], edges) * np.diff(edges)
+    present = sum(np.diff(np.minimum(edges, line[-1].end)) for line in lines)
+    mean, most = _staleness(_arrivals(ledger), edges)
+    distance = np.array([_distance_at(lines, second) for second in edges[1:]])
+    return Curves(edges[1:], distance, np.asarray(working / np.maximum(present, 1e-12)), mean, most)
+
+
+def cut_distance(ledger: Ledger) -> float | None:
+    """max_i ||x_i - xbar|| / ||xbar|| at the last complete cut; None if no cut is complete."""
+    cuts: dict[int, dict[int, Tensor]] = {}
+    taking_part: dict[int, tuple[int, ...]] = {}
+    for _, iteration in ledger.of(Iteration):
+        for cut in iteration.exchange:
+            if isinstance(cut, Cut):
+                cuts.setdefault(cut.epoch, {})[cut.member] = cut.parameters
+                taking_part[cut.epoch] = cut.members
+    complete = [epoch for epoch, cut in cuts.items() if epoch and set(cut) >= set(taking_part[epoch])]
+    if not complete:
+        return None
+    return _relative_distance(torch.stack(list(cuts[max(complete)].values())).numpy())
+
+
+def _arrivals(ledger: Ledger) -> list[tuple[float, int]]:
+    """(virtual second, staleness in iterations) of averaged messages."""
+    return [
+        (iteration.end, max(0, behind))
+        for _, iteration in ledger.of(Iteration)
+        for behind, count in iteration.lag.items()
+        for _ in range(count)
+    ]
+
+
+def _distance_at(members: Sequence[Sequence[Iteration]], second: float) -> float:
+    """The distance at this time, among the members that are still training or end at this time."""
+    there = [member for member in members if member[0].end <= second <= member[-1].end]
+    if len(there) < 2:
+        return np.nan
+    points = [member[bisect_right(member, second, key=lambda each: each.end) - 1].point for member in there]
+    return _relative_distance(torch.stack(points).numpy())
+
+
+def _relative_distance(vectors: Array) -> float:
+    """Vectors [M, P]: max_i ||x_i - xbar|| / ||xbar||."""
+    mean = vectors.mean(0)
+    norm = float(np.linalg.norm(mean))
+    return float(np.linalg.norm(vectors - mean, axis=1).max()) / norm if norm else np.nan
+
+
+def _staleness(arrivals: Sequence[tuple[float, int]], edges: Array) -> tuple[Array, Array]:
+    """Mean and maximum of each interval."""
+    mean, most = np.full(len(edges) - 1, np.nan), np.full(len(edges) - 1, np.nan)
+    times, behind = np.array([t for t, _ in arrivals]), np.array([k for _, k in arrivals])
+    interval = np.clip(np.searchsorted(edges, times) - 1, 0, len(mean) - 1)
+    for i in np.unique(interval):
+        inside = behind[interval == i]
+        mean[i], most[i] = inside.mean(), inside.max()
+    return mean, most

@@ -1,0 +1,75 @@
+"""PALA in virtual time: the program of a scenario, and what it is measured by."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from gossamer import architectures
+from gossamer.exchange import room
+from gossamer.exchange.gossip.options import Gossiping
+from gossamer.exchange.proxy.wire import HEADER, PARCEL
+from gossamer.launch.simulation import Faults, Network, Simulation
+from gossamer.loops import act_and_learn
+from gossamer.program import Program
+from gossamer.tools.simulate.base import Simulated
+from gossamer.tools.simulate.gossip.figures import FIGURES, measure, panels, summary, title, warnings
+from gossamer.tools.simulate.gossip.members import Workload, stand_in
+from gossamer.tools.simulate.gossip.scenario import GossipScenario
+from gossamer.tools.simulate.ledger import Ledger
+
+
+def program(s: GossipScenario) -> Program:
+    """The architecture's program, with members that compute nothing."""
+    period = max(2, s.iterations // 2)
+    gossip = Gossiping(
+        graph=s.wired,
+        staleness=s.staleness,
+        interval=s.interval or int(min(4, room(s.staleness))),
+        period=period,
+        window=period // 2,
+    )
+    work: Any = Workload(s.iterations, s.step_time, s.jitter, seed=s.seed)  # in place of a task
+    return (
+        architectures.PALA(hosts=s.hosts, learners=s.each)
+        .program(work, gossip=gossip)
+        .with_loops({act_and_learn: stand_in})
+    )
+
+
+def network(s: GossipScenario) -> Network:
+    """The network between the hosts."""
+    return Network(s.latency, s.bandwidth, s.loss, size=partial(_size, s.message_size))
+
+
+def _size(message_size: float, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> float:
+    """Bytes of a call on the network: each parcel counts with `message_size` instead of its small model."""
+    packets = [packet for packet in args if isinstance(packet, np.ndarray)]
+    return 100.0 + sum(message_size + HEADER.size if p[5] == PARCEL else p.nbytes for p in packets)
+
+
+def faults(s: GossipScenario) -> Faults:
+    """Every host may crash."""
+    return Faults(crash_rate=s.crash_rate, down_seconds=s.down)
+
+
+def ledger(s: GossipScenario, simulation: Simulation) -> Ledger:
+    """It ends when all members have taken their steps; messages still in transit then have no receiver."""
+    return Ledger(s.members, s.iterations, simulation)
+
+
+PALA = Simulated(
+    scenario=GossipScenario,
+    program=program,
+    network=network,
+    faults=faults,
+    ledger=ledger,
+    figures=FIGURES,
+    measure=measure,
+    warnings=warnings,
+    summary=summary,
+    title=title,
+    panels=panels,
+)

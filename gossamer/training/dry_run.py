@@ -1,0 +1,103 @@
+"""A dry run: the checks of a configuration before anything is written, with one environment and the network."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+from torch import nn
+
+from gossamer.algorithms.base import initial_state
+from gossamer.algorithms.target import PREFIX as TARGET
+from gossamer.config.build import check_batch, check_effect, check_memory, check_workers, environment, program, task
+from gossamer.config.config import Config
+from gossamer.envs.base import Watchable
+from gossamer.envs.gym import IN_A_FILE
+from gossamer.envs.interface import Interface, describe
+from gossamer.envs.watchdog import Watchdog, complain
+from gossamer.errors import UserError
+from gossamer.evaluation.members import newcomer
+from gossamer.machine import single_threaded
+from gossamer.policy import build
+from gossamer.program import Program
+from gossamer.random_play import random_actions
+from gossamer.storage.checkpoint import Store
+from gossamer.storage.contents import CHECKPOINTS
+from gossamer.training.evaluator import check_protocol
+from gossamer.training.sinks.choice import chosen
+
+
+def dry_run(config: Config, cluster: str | None = None, *, resumed: bool = False) -> tuple[Program, Interface]:
+    """The program of this configuration, and the interface of its environment. `resumed`: see `try_network`.
+
+    Raises `UserError` for whatever would keep the run from starting."""
+    check_run(config, cluster)
+    wired = program(config, cluster=cluster)
+    return wired, try_network(config, wired, cluster, resumed=resumed)
+
+
+def check_run(config: Config, cluster: str | None) -> None:
+    """Raise `UserError` for sinks, a protocol of evaluations or an address of a cluster that cannot be used, and for an
+    environment that other processes need but cannot import."""
+    chosen(config.run.log)
+    _check_importable(config, cluster)
+    check_protocol(config)
+    if cluster is not None:
+        from gossamer.training.cluster import launcher
+
+        launcher(cluster)
+
+
+def _check_importable(config: Config, cluster: str | None) -> None:
+    """An environment of a script or notebook: only worker processes can load it, and only from a script's file."""
+    is_script = Path(getattr(sys.modules["__main__"], "__file__", None) or "").is_file()
+    in_workers = getattr(config.architecture, "env_workers", 0) > 1
+    apart = cluster is not None or config.run.eval_every or (in_workers and not is_script)
+    if config.env.name.startswith("__main__:") and apart:
+        raise UserError(f"--env {config.env.name}: {IN_A_FILE}")
+
+
+def try_network(config: Config, wired: Program, cluster: str | None = None, *, resumed: bool = False) -> Interface:
+    """Make one environment and the network here, so that errors show at once; the environment's interface.
+
+    An environment written in Python is stepped once, which checks what it returns. With a `cluster` the network is
+    made on the CPU: the machine that starts a run may have no GPU. `resumed`: the run that `--init-from` names is not
+    needed any more."""
+    what = task(config.with_run(device="cpu") if cluster else config, wired)
+    with Watchdog(what.env.name, complain) as watchdog, closing(watchdog.watch(what.env.make(1))) as env:
+        check_batch(config, wired)
+        check_memory(config, wired, env.spec)
+        check_workers(config, wired)
+        check_effect(config, env.spec)
+        if isinstance(env, Watchable):
+            obs = env.reset(what.stream("probe"))
+            env.step(random_actions(env.spec, np.random.default_rng(0), obs))
+        try:
+            with single_threaded():
+                model = build(what, env.spec)
+        except Exception as error:  # of the user's network, too
+            why = error if isinstance(error, ValueError | RuntimeError | TypeError) else repr(error)
+            raise UserError(
+                f"--network {config.network.torso}: does not fit observations {env.spec.shapes} ({why})"
+            ) from error
+        _check_network(config, model, None if resumed else config.run.init_from)
+        return describe(environment(config), env)
+
+
+def _check_network(config: Config, model: nn.Module, source: str | None) -> None:
+    """Raise `UserError` if the network lacks the memory that was asked for, or differs from the run `source`."""
+    memory = config.network.memory
+    if memory != "none" and not initial_state(model, 1):
+        raise UserError(f"--memory {memory}: the network of {type(config.algorithm).__name__} has no memory")
+    if source is None:
+        return
+    given = newcomer(Store(Path(source) / CHECKPOINTS).get("last").load()["workers"])["parameters"]
+    shapes, wanted = [
+        {name: tensor.shape for name, tensor in each.items() if not name.startswith(TARGET)}
+        for each in (given, model.state_dict())
+    ]
+    different = shapes.items() ^ wanted.items()
+    if different:
+        raise UserError(f"--init-from {source}: its network differs in {min(different)[0]}; use its network options")
