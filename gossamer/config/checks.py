@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from gossamer.config.config import Config
-from gossamer.config.layers import batch_envs
 from gossamer.config.names import NETWORKS
 from gossamer.envs.base import EnvFactory
 from gossamer.envs.gym import Custom, Gym
 from gossamer.errors import UserError, near
 from gossamer.options import declared, flag
+from gossamer.rules import batch_envs
 
 
 def check_effects(

@@ -24,7 +24,6 @@ ALGORITHMS = {
     "vtrace": "gossamer.algorithms.vtrace:VTrace",
     "appo": "gossamer.algorithms.appo:AsyncPPO",
 }
-OF_ARCHITECTURE = {"impala": "vtrace", "appo": "appo"}  # its algorithm, where none is chosen
 NETWORKS = {
     "auto": "gossamer.torsos:auto",
     "nips": "gossamer.torsos:nips",

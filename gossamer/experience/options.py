@@ -52,15 +52,6 @@ PARALLEL_LOADING = partial(
     "--replay-share or --hosts, and --depth 2 or more.",
 )
 
-FEWEST_ENVS = 4  # of an actor, where the number of actors is not given: smaller batches make inference slow
-
-
-def actors_for(num_envs: int, learners: int, cores: int) -> int:
-    """The number of actors of each learner on a machine with so many cores: it divides the learner's environments."""
-    envs = num_envs // learners
-    most = max(1, min(cores // learners - 1, envs // FEWEST_ENVS))
-    return next(actors for actors in range(most, 0, -1) if envs % actors == 0 or actors == 1)
-
 
 def threads_beside(task: Task, learners: int, actors: int) -> int:
     """Native threads of each actor beside learners on the same machine. Learners that compute in float32 on the CPU
