@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gossamer.architectures import IMPALA, PALA
+from gossamer.config.names import ARCHITECTURES, load
 from gossamer.errors import UserError, near
 from gossamer.tools.actors import figures as of_actors
 from gossamer.tools.actors import run as actors
@@ -28,7 +30,17 @@ class Simulator:
 
 GOSSIP = Simulator(Scenario, gossip.simulated, of_gossip.lines)
 ACTORS = Simulator(ActorScenario, actors.simulated, of_actors.lines)
-SIMULATORS = {"pala": GOSSIP, "impala": ACTORS, "appo": ACTORS}
+FAMILIES: dict[type, Simulator] = {PALA: GOSSIP, IMPALA: ACTORS}  # and what derives from them
+
+
+def _simulators() -> Iterator[tuple[str, Simulator]]:
+    """Every architecture that can be simulated, by name."""
+    for name in ARCHITECTURES:
+        kind = load("architecture", name, ARCHITECTURES)
+        yield from ((name, simulator) for family, simulator in FAMILIES.items() if issubclass(kind, family))
+
+
+SIMULATORS = dict(_simulators())
 
 
 def simulator(architecture: str) -> Simulator:
@@ -40,9 +52,9 @@ def simulator(architecture: str) -> Simulator:
 
 
 def simulate(architecture: str = "pala", *, plot: str | Path | None = None, **given: Any) -> dict[str, Any]:
-    """Simulate an architecture in virtual time. `given` are fields of its scenario, `Scenario` for pala and
-    `ActorScenario` for impala and appo: text with a unit ("1Gb/s", "40ms"), or numbers in SI units (bytes per second,
-    seconds, bytes, crashes per second). `plot`: a .png file for a plot.
+    """Simulate an architecture in virtual time. `given` are fields of its scenario, `Scenario` for members that gossip
+    and `ActorScenario` for actors and learners apart: text with a unit ("1Gb/s", "40ms"), or numbers in SI units (bytes
+    per second, seconds, bytes, crashes per second). `plot`: a .png file for a plot.
 
     Returns the figures by name (`FIGURES` of `tools.gossip.figures` and `tools.actors.figures` describe them), their
     `units`, `warnings` (sentences) and the `scenario`. Raises `UserError` for an invalid value, before the simulation

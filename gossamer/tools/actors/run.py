@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from gossamer.architectures import APPO, IMPALA
+from gossamer.architectures import IMPALA
+from gossamer.config.names import ARCHITECTURES, load
 from gossamer.data import Packed
 from gossamer.exchange.broadcast.parameters import PackedParameters
 from gossamer.launch.simulation import Faults, Network, Simulation
@@ -23,8 +24,6 @@ from gossamer.tools.actors.scenario import ActorScenario
 from gossamer.tools.actors.workers import Workload
 from gossamer.tools.measured import in_units
 from gossamer.tools.table import units
-
-PROGRAMS: dict[str, type[IMPALA]] = {"impala": IMPALA, "appo": APPO}
 
 
 def simulated(architecture: str, chosen: ActorScenario, plot: Path | None) -> dict[str, Any]:
@@ -52,7 +51,8 @@ def program(s: ActorScenario, architecture: str) -> Program:
     """The architecture's program, with workers that compute nothing."""
     task = Workload(s.rollout_length, s.step_time, s.jitter, s.update_time, s.updates, s.seed)
     here = s.here or s.actors  # actors on each host that has some
-    options = PROGRAMS[architecture](
+    kind: type[IMPALA] = load("architecture", architecture, ARCHITECTURES)
+    options = kind(
         hosts=s.hosts,
         learners=s.learners,
         actors=here // s.learners,
