@@ -16,92 +16,68 @@ if "OMP_WAIT_POLICY" not in os.environ:
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from gossamer.version import __version__
+from gossamer.config.names import ALGORITHMS, ARCHITECTURES
+from gossamer.version import __version__ as __version__
 
-if TYPE_CHECKING:
-    from gossamer.algorithms.a2c import A2C
-    from gossamer.algorithms.appo import AsyncPPO
-    from gossamer.algorithms.ppo import PPO
-    from gossamer.algorithms.vtrace import VTrace
-    from gossamer.architectures.appo import APPO
-    from gossamer.architectures.gala import GALA
-    from gossamer.architectures.impala import IMPALA
-    from gossamer.architectures.paac import PAAC
-    from gossamer.architectures.pala import PALA
-    from gossamer.errors import UserError
-    from gossamer.evaluation.evaluate import Evaluation, evaluate
-    from gossamer.evaluation.video import Recording, record
-    from gossamer.export.load import load
-    from gossamer.export.policy import TrainedPolicy
-    from gossamer.reporting.report import Report, report
-    from gossamer.studies.study import Study, study
-    from gossamer.tools.bench import bench
-    from gossamer.tools.simulate import simulate
-    from gossamer.training.experiment import Run, resume, train
-
-__all__ = [
-    "A2C",
-    "APPO",
-    "GALA",
-    "IMPALA",
-    "PAAC",
-    "PALA",
-    "PPO",
-    "AsyncPPO",
-    "Evaluation",
-    "Recording",
-    "Report",
-    "Run",
-    "Study",
-    "TrainedPolicy",
-    "UserError",
-    "VTrace",
-    "__version__",
-    "bench",
-    "evaluate",
-    "load",
-    "record",
-    "report",
-    "resume",
-    "simulate",
-    "study",
-    "train",
-]
+if TYPE_CHECKING:  # for type checkers, which do not run the rest
+    from gossamer.algorithms.a2c import A2C as A2C
+    from gossamer.algorithms.appo import AsyncPPO as AsyncPPO
+    from gossamer.algorithms.dqn import DQN as DQN
+    from gossamer.algorithms.ppo import PPO as PPO
+    from gossamer.algorithms.vtrace import VTrace as VTrace
+    from gossamer.architectures.appo import APPO as APPO
+    from gossamer.architectures.dqn import DeepQNetwork as DeepQNetwork
+    from gossamer.architectures.gala import GALA as GALA
+    from gossamer.architectures.impala import IMPALA as IMPALA
+    from gossamer.architectures.paac import PAAC as PAAC
+    from gossamer.architectures.pala import PALA as PALA
+    from gossamer.errors import UserError as UserError
+    from gossamer.evaluation.evaluate import Evaluation as Evaluation
+    from gossamer.evaluation.evaluate import evaluate as evaluate
+    from gossamer.evaluation.video import Recording as Recording
+    from gossamer.evaluation.video import record as record
+    from gossamer.export.load import load as load
+    from gossamer.export.policy import TrainedPolicy as TrainedPolicy
+    from gossamer.reporting.report import Report as Report
+    from gossamer.reporting.report import report as report
+    from gossamer.studies.study import Study as Study
+    from gossamer.studies.study import study as study
+    from gossamer.tools.bench import bench as bench
+    from gossamer.tools.simulate import simulate as simulate
+    from gossamer.training.experiment import resume as resume
+    from gossamer.training.experiment import train as train
+    from gossamer.training.session import Run as Run
 
 # Loaded when asked for: a process that only launches others, or simulates, starts in a tenth of the time.
 _HOMES = {
-    "A2C": "algorithms.a2c",
-    "PPO": "algorithms.ppo",
-    "AsyncPPO": "algorithms.appo",
-    "VTrace": "algorithms.vtrace",
-    "APPO": "architectures.appo",
-    "IMPALA": "architectures.impala",
-    "GALA": "architectures.gala",
-    "PAAC": "architectures.paac",
-    "PALA": "architectures.pala",
-    "bench": "tools.bench",
-    "simulate": "tools.simulate.run",
-    "UserError": "errors",
-    "Evaluation": "evaluation.evaluate",
-    "evaluate": "evaluation.evaluate",
-    "load": "export.load",
-    "TrainedPolicy": "export.policy",
-    "Run": "training.experiment",
-    "resume": "training.experiment",
-    "train": "training.experiment",
-    "Recording": "evaluation.video",
-    "Study": "studies.study",
-    "study": "studies.study",
-    "record": "evaluation.video",
-    "Report": "reporting.report",
-    "report": "reporting.report",
+    "UserError": "gossamer.errors",
+    "Evaluation": "gossamer.evaluation.evaluate",
+    "evaluate": "gossamer.evaluation.evaluate",
+    "Recording": "gossamer.evaluation.video",
+    "record": "gossamer.evaluation.video",
+    "load": "gossamer.export.load",
+    "TrainedPolicy": "gossamer.export.policy",
+    "Report": "gossamer.reporting.report",
+    "report": "gossamer.reporting.report",
+    "Study": "gossamer.studies.study",
+    "study": "gossamer.studies.study",
+    "bench": "gossamer.tools.bench",
+    "simulate": "gossamer.tools.simulate.run",
+    "Run": "gossamer.training.session",
+    "resume": "gossamer.training.experiment",
+    "train": "gossamer.training.experiment",
 }
+for _target in (*ARCHITECTURES.values(), *ALGORITHMS.values()):
+    _module, _, _name = _target.partition(":")
+    _HOMES[_name] = _module
+
+__all__ = sorted([*_HOMES, "__version__"])
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"gossamer.{_HOMES[name]}"), name)
+    return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:

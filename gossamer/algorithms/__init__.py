@@ -3,8 +3,9 @@
 from gossamer.algorithms.a2c import A2C
 from gossamer.algorithms.appo import AsyncPPO
 from gossamer.algorithms.base import Algorithm
+from gossamer.algorithms.dqn import DQN
 from gossamer.algorithms.ppo import PPO
 from gossamer.algorithms.vtrace import VTrace
 from gossamer.networks import Network
 
-__all__ = ["A2C", "PPO", "Algorithm", "AsyncPPO", "Network", "VTrace"]
+__all__ = ["A2C", "DQN", "PPO", "Algorithm", "AsyncPPO", "Network", "VTrace"]

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
 
 from gossamer.algorithms.base import ENTROPY_FINAL, PolicyGradient, annealed, evaluate, observe, return_scaling
 from gossamer.data import Trajectory
+from gossamer.layers import Layer
 from gossamer.losses import Loss, a2c
 from gossamer.options import option, options
 from gossamer.returns import lambda_returns
+from gossamer.rules import critic_without_memory
+
+
+def long_rollouts_with_memory(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
+    """Gradients flow back to the start of a rollout: what must be remembered has to lie within it."""
+    return {} if values["memory"] == "none" else {"rollout_length": 32}
 
 
 @options
@@ -44,3 +52,52 @@ class A2C(PolicyGradient):
             scale=self.loss_scale,
         )
         observe(model, batch, target)
+
+    presets: ClassVar[tuple[Layer, ...]] = (
+        Layer(
+            "tuned on Pong: PAAC's network and rollout, pictures centred on their background, Adam instead of RMSProp",
+            {
+                "rollout_length": 5,
+                "gae_lambda": 1.0,
+                "value_coef": 0.5,
+                "entropy_coef": 0.01,
+                "learning_rate": 1e-3,
+                "final_fraction": 0.1,
+                "max_grad_norm": 0.5,
+            },
+            kind="pixels",
+        ),
+        Layer(
+            "tuned on Catch and CartPole-v1: PAAC's rollout",
+            {
+                "rollout_length": 5,
+                "gamma": 0.98,
+                "gae_lambda": 0.9,
+                "value_coef": 0.05,
+                "entropy_coef": 0.01,
+                "learning_rate": 1e-3,
+                "final_fraction": 0.1,
+                "max_grad_norm": 0.5,
+            },
+            (long_rollouts_with_memory,),
+            kind="vector",
+        ),
+        Layer(
+            "observations and returns normalised, a network for each head",
+            {
+                "rollout_length": 5,
+                "normalize_observations": True,
+                "normalize_returns": True,
+                "gamma": 0.99,
+                "gae_lambda": 0.9,
+                "value_coef": 0.5,
+                "entropy_coef": 0.0,
+                "learning_rate": 7e-4,
+                "final_fraction": 0.0,
+                "max_grad_norm": 0.5,
+            },
+            (critic_without_memory,),
+            kind="continuous",
+        ),
+        Layer("as with vectors: no entropy bonus (not tuned)", {"entropy_coef": 0.0}, kind="continuous pixels"),
+    )

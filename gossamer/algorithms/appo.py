@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Literal
+from dataclasses import replace
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -23,8 +24,10 @@ from gossamer.algorithms.base import (
     return_scaling,
 )
 from gossamer.algorithms.minibatches import advantages, minibatches
+from gossamer.algorithms.ppo import PPO
 from gossamer.algorithms.target import add_target, target_of
 from gossamer.data import Trajectory
+from gossamer.layers import Layer
 from gossamer.losses import Loss, ppo
 from gossamer.networks import Network
 from gossamer.options import option, options
@@ -119,3 +122,12 @@ class AsyncPPO(PolicyGradient):
         if self.surrogate == "impact":
             return torch.maximum(log_old, behaviour + math.log(IMPACT_BETA)), torch.ones_like(weight)
         return log_old, weight
+
+    presets: ClassVar[tuple[Layer, ...]] = (
+        *(replace(layer, why=f"as PPO: {layer.why}") for layer in PPO.presets),
+        Layer(
+            "a schedule and a clip range tuned on Pong",
+            {"entropy_final_fraction": 0.1, "clip_range": 0.15, "anneal_from": 0.35, "final_fraction": 0.15},
+            kind="pixels",
+        ),
+    )

@@ -3,9 +3,9 @@ n-step targets and exploration by environment (Horgan et al. 2018)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,7 @@ from gossamer.algorithms.base import ReplayPlan, own_rewards
 from gossamer.algorithms.target import add_target, target_of
 from gossamer.data import Action, Trajectory, Tree
 from gossamer.errors import UserError
+from gossamer.layers import Layer
 from gossamer.losses import Loss, q_learning
 from gossamer.networks import Network, QNetwork
 from gossamer.options import option, options
@@ -21,6 +22,11 @@ from gossamer.returns import n_step
 from gossamer.spaces import IMPOSSIBLE, Discrete, Spec
 
 NAMES = "a2c, ppo, vtrace and appo"  # that work with all actions and with memory
+
+
+def explore_a_tenth(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
+    """Epsilon falls during a tenth of the run, and at most 250,000 steps (1M frames, as in the paper)."""
+    return {"epsilon_steps": min(250_000, values["steps"] // 10)}
 
 
 @options
@@ -110,6 +116,47 @@ class DQN:
         bootstrap = estimate.value(target_net, batch.obs[-1], {})
         target = n_step(reward, batch.discount, bootstrap)[0]
         yield q_learning(model(batch.obs[0]), batch.action[0], target, huber=self.huber, weight=batch.weight)
+
+    presets: ClassVar[tuple[Layer, ...]] = (
+        Layer("exploration ends after a tenth of the run", rules=(explore_a_tenth,)),
+        Layer(
+            "42x42 pictures centred on their background, a small network (tried on Pong once, not tuned)",
+            {
+                "screen_size": 42,
+                "rollout_length": 4,
+                "n_step": 3,
+                "target_period": 1000,
+                "epsilon_end": 0.02,
+                "buffer_size": 200_000,
+                "batch_size": 64,
+                "samples_per_insert": 4.0,
+                "learning_starts": 5000,
+                "learning_rate": 5e-4,
+                "final_fraction": 0.1,
+                "max_grad_norm": 10.0,
+            },
+            kind="pixels",
+        ),
+        Layer(
+            "tried on Catch and CartPole-v1",
+            {
+                "rollout_length": 4,
+                "gamma": 0.98,
+                "n_step": 3,
+                "huber": False,
+                "target_period": 500,
+                "epsilon_end": 0.02,
+                "batch_size": 128,
+                "samples_per_insert": 16.0,
+                "learning_rate": 5e-4,
+                "final_fraction": 0.1,
+                "max_grad_norm": 10.0,
+            },
+            kind="vector",
+        ),
+        Layer("tried on Pong", {"num_envs": 16}, kind="pixels", beside=("paac",)),
+        Layer("tried on CartPole-v1", {"num_envs": 8}, kind="vector", beside=("paac",)),
+    )
 
 
 @dataclass(frozen=True)

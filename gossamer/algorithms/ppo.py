@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -10,9 +11,21 @@ from torch import nn
 from gossamer.algorithms.base import ENTROPY_FINAL, PolicyGradient, annealed, observe, return_scaling
 from gossamer.algorithms.minibatches import advantages, minibatches
 from gossamer.data import Trajectory
+from gossamer.layers import Layer
 from gossamer.losses import Loss, ppo
 from gossamer.options import option, options
 from gossamer.returns import lambda_returns
+from gossamer.rules import critic_without_memory, returns_with_memory, small_minibatches
+
+
+def small_steps_with_memory(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
+    """Tuned on Pong with an LSTM and single frames. At the rate of networks without memory, 1e-3, each update moves the
+    policy too far (a KL of 0.09), and returns stop growing at -5. The schedule is the one that it was tuned with."""
+    if values["memory"] == "none":
+        return {}
+    schedule = {"anneal_from": 0.0, "final_fraction": 0.1, "entropy_final_fraction": 1.0}
+    bonus = 0.02 if values["entropy_coef"] else 0.0
+    return {"learning_rate": 4e-4, "entropy_coef": bonus, "epochs": 4, "num_minibatches": 4, **schedule}
 
 
 @options
@@ -52,3 +65,65 @@ class PPO(PolicyGradient):
                 entropy_coef=self.entropy_coef,
             )
         observe(model, batch, target)
+
+    presets: ClassVar[tuple[Layer, ...]] = (
+        Layer(
+            "tuned on Pong: 42x42 pictures centred on their background, a small network, small minibatches",
+            {
+                "screen_size": 42,
+                "rollout_length": 50,
+                "gae_lambda": 0.95,
+                "value_coef": 1.0,
+                "entropy_coef": 0.03,
+                "clip_range": 0.3,
+                "epochs": 3,
+                "num_minibatches": 8,
+                "normalize_advantage": True,
+                "learning_rate": 1e-3,
+                "final_fraction": 0.1,
+                "max_grad_norm": 10.0,
+            },
+            (small_steps_with_memory,),
+            kind="pixels",
+        ),
+        Layer(
+            "tuned on Catch and CartPole-v1: short rollouts, four passes",
+            {
+                "rollout_length": 32,
+                "gamma": 0.98,
+                "gae_lambda": 0.9,
+                "value_coef": 0.1,
+                "entropy_coef": 0.01,
+                "clip_range": 0.2,
+                "epochs": 4,
+                "num_minibatches": 4,
+                "normalize_advantage": True,
+                "learning_rate": 1e-3,
+                "final_fraction": 0.1,
+                "max_grad_norm": 0.5,
+            },
+            (returns_with_memory,),
+            kind="vector",
+        ),
+        Layer(
+            "tried on MuJoCo's Hopper and HalfCheetah: observations and returns normalised, a network for each head",
+            {
+                "rollout_length": 128,
+                "normalize_observations": True,
+                "normalize_returns": True,
+                "gamma": 0.99,
+                "gae_lambda": 0.95,
+                "value_coef": 0.5,
+                "entropy_coef": 0.0,
+                "clip_range": 0.2,
+                "epochs": 10,
+                "normalize_advantage": True,
+                "learning_rate": 1e-3,
+                "final_fraction": 0.0,
+                "max_grad_norm": 0.5,
+            },
+            (critic_without_memory, small_minibatches),
+            kind="continuous",
+        ),
+        Layer("as with vectors: no entropy bonus (not tuned)", {"entropy_coef": 0.0}, kind="continuous pixels"),
+    )

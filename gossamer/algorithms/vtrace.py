@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import ClassVar
 
 import torch
 from torch import nn
@@ -18,8 +19,10 @@ from gossamer.algorithms.base import (
     return_scaling,
 )
 from gossamer.data import Trajectory
+from gossamer.layers import Layer
 from gossamer.losses import Loss, a2c
 from gossamer.options import option, options
+from gossamer.rules import critic_without_memory
 
 
 @options
@@ -58,3 +61,52 @@ class VTrace(PolicyGradient):
             scale=self.loss_scale,
         )
         observe(model, batch, trace.target)
+
+    presets: ClassVar[tuple[Layer, ...]] = (
+        Layer(
+            "tuned on Pong: 42x42 pictures centred on their background, a small network, batches of 160 steps",
+            {
+                "screen_size": 42,
+                "rollout_length": 10,
+                "gae_lambda": 0.95,
+                "value_coef": 0.5,
+                "entropy_coef": 0.003,
+                "learning_rate": 1e-3,
+                "final_fraction": 0.1,
+                "max_grad_norm": 0.5,
+            },
+            kind="pixels",
+        ),
+        Layer(
+            "the settings of A2C on vectors",
+            {
+                "rollout_length": 5,
+                "gamma": 0.98,
+                "gae_lambda": 0.9,
+                "value_coef": 0.05,
+                "entropy_coef": 0.01,
+                "learning_rate": 2e-3,
+                "final_fraction": 0.1,
+                "max_grad_norm": 0.5,
+            },
+            kind="vector",
+        ),
+        Layer(
+            "observations and returns normalised, a network for each head",
+            {
+                "rollout_length": 5,
+                "normalize_observations": True,
+                "normalize_returns": True,
+                "gamma": 0.99,
+                "gae_lambda": 0.9,
+                "value_coef": 0.5,
+                "entropy_coef": 0.0,
+                "learning_rate": 7e-4,
+                "final_fraction": 0.0,
+                "max_grad_norm": 0.5,
+            },
+            (critic_without_memory,),
+            kind="continuous",
+        ),
+        Layer("as with vectors: no entropy bonus (not tuned)", {"entropy_coef": 0.0}, kind="continuous pixels"),
+    )

@@ -1,9 +1,10 @@
 """The published architectures and their options. Each program mirrors the figure of its paper."""
 
 from gossamer.architectures.appo import APPO
+from gossamer.architectures.dqn import DeepQNetwork
 from gossamer.architectures.gala import GALA
 from gossamer.architectures.impala import IMPALA
 from gossamer.architectures.paac import PAAC
 from gossamer.architectures.pala import PALA
 
-__all__ = ["APPO", "GALA", "IMPALA", "PAAC", "PALA"]
+__all__ = ["APPO", "GALA", "IMPALA", "PAAC", "PALA", "DeepQNetwork"]

@@ -10,8 +10,11 @@ parallel data loading    actors fill the columns of the next batches in place wh
 
 from __future__ import annotations
 
-from gossamer.architectures.impala import IMPALA
+from typing import ClassVar
+
+from gossamer.architectures.impala import IMPALA, LOADING
 from gossamer.experience import options as shared
+from gossamer.layers import Layer
 from gossamer.options import options
 
 
@@ -22,3 +25,40 @@ class APPO(IMPALA):
 
     num_envs: int = shared.NUM_ENVS(16)
     env_workers: int = shared.ENV_WORKERS(1)  # on two cores more take time from the learner
+
+    algorithms: ClassVar[tuple[str, ...]] = ("appo", "vtrace")
+    presets: ClassVar[tuple[Layer, ...]] = (
+        LOADING,
+        Layer(
+            "small environments are stepped in the actor's process", {"env_workers": 0}, preset=None, kind="not atari"
+        ),
+        Layer(
+            "the settings of the authors' code for Pong: 42x42 pictures, auto-encoder, two passes over batches of 750 "
+            "steps; its gradient clip of 10 is for sums over these steps",
+            {
+                "steps": 5_000_000,
+                "rollout_length": 50,
+                "screen_size": 42,
+                "num_envs": 15,
+                "reuse": 2,
+                "depth": 5,
+                "gae_lambda": 1.0,
+                "value_coef": 1.0,
+                "entropy_coef": 0.01,
+                "clip_range": 0.3,
+                "epochs": 1,
+                "num_minibatches": 1,
+                "surrogate": "behaviour",
+                "network": "autoencoder",
+                "input": "unit",
+                "optimizer": "adam",
+                "epsilon": 1e-8,
+                "learning_rate": 5e-4,
+                "anneal_steps": 0,
+                "final_fraction": 1.0,
+                "max_grad_norm": 10 / 750,
+            },
+            preset="paper",
+            beside=("appo",),
+        ),
+    )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
+from gossamer.architectures.gossip import GOSSIP, PUBLISHED, sqrt_of_learners
 from gossamer.architectures.options import ENV_WORKERS, NUM_ENVS
 from gossamer.exchange import Mailboxes
 from gossamer.exchange.gossip import options as shared
 from gossamer.exchange.gossip.gossip import PERIOD
 from gossamer.exchange.gossip.options import Gossiping
 from gossamer.experience import own_experience
+from gossamer.layers import Layer
 from gossamer.loops import Envs, act_and_learn
 from gossamer.options import option, options
 from gossamer.policy import Replica
@@ -60,3 +64,15 @@ class GALA:
             interval=self.interval,
             period=PERIOD if self.diagnostics else 0,
         )
+
+    presets: ClassVar[tuple[Layer, ...]] = (
+        *GOSSIP,
+        Layer(
+            "GALA as published: the settings of its code, learning rate 7e-4 times the square root of the number of "
+            "learners; our nature network has 64 channels in its third layer, GALA's has 32",
+            {**PUBLISHED, "rollout_length": 5},
+            (sqrt_of_learners,),
+            preset="paper",
+            beside=("a2c",),
+        ),
+    )

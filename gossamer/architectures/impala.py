@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from typing import Any, ClassVar
 
 from gossamer.exchange import AllReduce, Alone, Broadcast, Gradients, Parameters, fetch
 from gossamer.experience import (
@@ -16,12 +18,25 @@ from gossamer.experience import (
 )
 from gossamer.experience import options as shared
 from gossamer.experience.workers import beat, watch
+from gossamer.layers import Layer
 from gossamer.loops import Envs, act, learn, load
 from gossamer.options import options
 from gossamer.policy import Replica
 from gossamer.processes import cores
 from gossamer.program import Program, copy_name
+from gossamer.rules import actors_for
 from gossamer.task import Task
+
+
+def loading_in_parallel(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
+    """A worker assembles batches where something has to be copied: old trajectories, or rollouts of other hosts. With
+    --depth 1 the learner would wait for it."""
+    return {"parallel_loading": bool(values["replay_share"] or values["hosts"]) and values["depth"] > 1}
+
+
+LOADING = Layer(
+    "batches are assembled ahead where something has to be copied", rules=(loading_in_parallel,), preset=None
+)
 
 
 @options
@@ -46,10 +61,12 @@ class IMPALA:
     replay_size: int = shared.REPLAY_SIZE(1000)
     parallel_loading: bool = shared.PARALLEL_LOADING(False)
 
+    algorithms: ClassVar[tuple[str, ...]] = ("vtrace", "appo")
+
     def program(self, task: Task) -> Program:
         self._check(task)
         hosts, learners = self.hosts, self.learners
-        actors = self.actors or shared.actors_for(self.num_envs, learners, cores())
+        actors = self.actors or actors_for(self.num_envs, learners, cores())
         crew, each = actors * max(1, hosts), self.num_envs // (actors * learners)
         env_workers = self.env_workers or (0 if hosts else shared.threads_beside(task, learners, actors))
         batching = Batching(each, self.batch_rollouts or crew, self.depth)
@@ -93,3 +110,33 @@ class IMPALA:
         shared.check_envs(self.num_envs, self.learners, self.actors)
         shared.check_reuse(self.reuse, self.depth)
         shared.check_off_policy(task.algorithm)
+
+    presets: ClassVar[tuple[Layer, ...]] = (
+        LOADING,
+        Layer("tuned on Pong: batches of 160 steps", {"num_envs": 16}, kind="pixels", beside=("vtrace",)),
+        Layer("the environments of appo", {"num_envs": 16, "env_workers": 1}, kind="pixels", beside=("appo",)),
+        Layer(
+            "IMPALA's settings for Atari games (table G.1), shallow network; the loss is a sum over 32 x 20 steps",
+            {
+                "steps": 50_000_000,
+                "rollout_length": 20,
+                "preprocessing": "impala",
+                "num_envs": 32,
+                "gae_lambda": 1.0,
+                "value_coef": 0.25,
+                "entropy_coef": 0.01,
+                "loss_scale": 640.0,
+                "network": "nips",
+                "input": "unit",
+                "optimizer": "rmsprop-tf",
+                "decay": 0.99,
+                "epsilon": 0.01,
+                "learning_rate": 6e-4,
+                "anneal_steps": 50_000_000,
+                "final_fraction": 0.0,
+                "max_grad_norm": 40.0,
+            },
+            preset="paper",
+            beside=("vtrace",),
+        ),
+    )

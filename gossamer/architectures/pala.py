@@ -18,7 +18,9 @@ model aggregation        `Gossip`: one fused average on the device after every `
 from __future__ import annotations
 
 import secrets
+from typing import ClassVar
 
+from gossamer.architectures.gossip import GOSSIP, PUBLISHED
 from gossamer.architectures.options import ENV_WORKERS, NUM_ENVS
 from gossamer.exchange import Proxy
 from gossamer.exchange.gossip import options as shared
@@ -28,6 +30,7 @@ from gossamer.exchange.gossip.options import Gossiping
 from gossamer.exchange.proxy.wire import Token
 from gossamer.exchange.proxy.workers import carry, watch
 from gossamer.experience import own_experience
+from gossamer.layers import Layer
 from gossamer.loops import Envs, act_and_learn
 from gossamer.options import option, options
 from gossamer.policy import Replica
@@ -91,3 +94,14 @@ class PALA:
             interval=self.interval,
             period=PERIOD if self.diagnostics else 0,
         )
+
+    presets: ClassVar[tuple[Layer, ...]] = (
+        *GOSSIP,
+        Layer(
+            "PALA as published: the settings of its code, which are GALA's except for longer rollouts, an unscaled "
+            "learning rate, and a process lock that keeps every learner from running ahead of its neighbour's messages",
+            {**PUBLISHED, "rollout_length": 20, "sync": "bounded", "staleness": 0, "interval": 1},
+            preset="paper",
+            beside=("a2c",),
+        ),
+    )

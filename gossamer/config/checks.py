@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from gossamer.config.config import Config
-from gossamer.config.layers import batch_envs
 from gossamer.config.names import NETWORKS
 from gossamer.envs.base import EnvFactory
 from gossamer.envs.gym import Custom, Gym
 from gossamer.errors import UserError, near
 from gossamer.options import declared, flag
+from gossamer.rules import batch_envs
 
 
 def check_effects(
@@ -27,6 +27,11 @@ def check_effects(
         raise UserError(f"--action-bounds {given['action_bounds']}: the actions of {env} are not continuous")
     if given.get("surrogate") == "impact" and not values.get("target_period", 1):
         raise UserError("--surrogate impact: needs a target network; add --target-period BATCHES")
+    if values.get("learning_starts", 0) >= values["steps"]:
+        raise UserError(
+            f"--learning-starts {values['learning_starts']}: must be less than --steps {values['steps']}, or nothing is "
+            "learned"
+        )
     for name in ("eval_episodes", "eval_protocol"):
         if name in given and not values["eval_every"]:
             raise UserError(f"{flag(name)} {given[name]}: no evaluations without --eval-every STEPS")

@@ -63,6 +63,18 @@ class Keywords(TypedDict, total=False):
     c_bar: float
     surrogate: Literal["behaviour", "impact", "decoupled"]
     target_period: int
+    n_step: int
+    double: bool
+    dueling: bool
+    huber: bool
+    exploration: Literal["schedule", "by-environment"]
+    epsilon_start: float
+    epsilon_end: float
+    epsilon_steps: int
+    buffer_size: int
+    batch_size: int
+    samples_per_insert: float
+    learning_starts: int
     # network
     network: str
     input: Literal["background", "unit", "raw"]

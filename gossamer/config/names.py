@@ -17,14 +17,15 @@ ARCHITECTURES = {
     "pala": "gossamer.architectures.pala:PALA",
     "impala": "gossamer.architectures.impala:IMPALA",
     "appo": "gossamer.architectures.appo:APPO",
+    "dqn": "gossamer.architectures.dqn:DeepQNetwork",
 }
 ALGORITHMS = {
     "a2c": "gossamer.algorithms.a2c:A2C",
     "ppo": "gossamer.algorithms.ppo:PPO",
     "vtrace": "gossamer.algorithms.vtrace:VTrace",
     "appo": "gossamer.algorithms.appo:AsyncPPO",
+    "dqn": "gossamer.algorithms.dqn:DQN",
 }
-OF_ARCHITECTURE = {"impala": "vtrace", "appo": "appo"}  # its algorithm, where none is chosen
 NETWORKS = {
     "auto": "gossamer.torsos:auto",
     "nips": "gossamer.torsos:nips",

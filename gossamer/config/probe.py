@@ -5,10 +5,10 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import dataclass
 
-from gossamer.config.layers import Kind
 from gossamer.envs.atari import Atari
 from gossamer.envs.base import EnvFactory, Masking
 from gossamer.envs.watchdog import Watchdog, complain
+from gossamer.layers import Kind
 from gossamer.spaces import Box, Spec
 
 LEAST_SIDE = 36  # pixels; `nature` needs so many, `nips` fewer
@@ -22,12 +22,24 @@ class Probe:
     masks: bool = False
     continuous: bool = False  # actions
     tiny: bool = False  # pictures that are too small for the networks of papers
+    atari: bool = False
+
+    @property
+    def kinds(self) -> set[Kind]:
+        """Every kind that it is of."""
+        pixels = self.kind == "pixels"
+        more: dict[Kind, bool] = {
+            "continuous pixels": pixels and self.continuous,
+            "tiny pixels": pixels and self.tiny,
+            "not atari": not self.atari,
+        }
+        return {self.kind, *(kind for kind, true in more.items() if true)}
 
 
 def probe(env: EnvFactory) -> Probe:
     """Make one environment and look at it; one written in Python is also reset. Atari games are known."""
     if isinstance(env, Atari):
-        return Probe("pixels")
+        return Probe("pixels", atari=True)
     with Watchdog(env.name, complain) as watchdog, closing(watchdog.watch(env.make(1))) as made:
         continuous = isinstance(made.spec.actions, Box)
         kind: Kind = "pixels" if made.spec.pixels else "continuous" if continuous else "vector"

@@ -12,24 +12,21 @@ from gossamer.algorithms import Algorithm
 from gossamer.config.checks import check_effects, check_together
 from gossamer.config.config import Architecture, Config, Control, OptimizationOptions, RunOptions
 from gossamer.config.elsewhere import suggestion
-from gossamer.config.layers import Layer
+from gossamer.config.keywords import Keywords
 from gossamer.config.names import (
     ALGORITHMS,
     ARCHITECTURES,
-    NAMED,
-    OF_ARCHITECTURE,
     OPTIMIZERS,
     PRESETS,
-    family,
     load,
     name_of,
 )
-from gossamer.config.presets import layers
+from gossamer.config.presets import family_name, layers
 from gossamer.config.probe import Probe, probe
 from gossamer.envs import catalogue
-from gossamer.envs.atari import Atari
 from gossamer.envs.options import AtariOptions, GymOptions, kind_of
 from gossamer.errors import UserError, near
+from gossamer.layers import Layer, algorithms_of
 from gossamer.networks import NetworkOptions
 from gossamer.optim import StepRule
 from gossamer.options import declared, defaults, flag, given, is_part, options
@@ -93,10 +90,9 @@ class Composition:
         self.probed = seen = choices.probed or probe(self.env)
         default = default_algorithm(architecture, continuous=seen.continuous and choices.preset == "tuned")
         algorithm = _kind("--algorithm", choices.algorithm or default, ALGORITHMS)
-        names = _family_name(architecture, ARCHITECTURES), _family_name(algorithm, ALGORITHMS)
-        found = layers(*names, preset=choices.preset, seen=seen, atari=isinstance(self.env, Atari))
+        found = layers(architecture, algorithm, preset=choices.preset, seen=seen)
         self.continuous = seen.continuous
-        self.layers = (Layer("the environment", (GymOptions("", action_masks=seen.masks),)), *found)
+        self.layers = (Layer("the environment", {"action_masks": True} if seen.masks else {}), *found)
         self.kinds: dict[str, type] = {
             **COMMON,
             "env": kind_of(self.env),
@@ -110,12 +106,12 @@ class Composition:
         """The optimizer that was given, or that of the last layer that has one."""
         if self.choices.optimizer is not None:
             return _kind("--optimizer", self.choices.optimizer, OPTIMIZERS)
-        rules = {load("--optimizer", name, OPTIMIZERS) for name in OPTIMIZERS}
-        used = [type(part) for layer in self.layers for part in layer.parts if type(part) in rules]
-        return used[-1] if used else _kind("--optimizer", "adam", OPTIMIZERS)
+        used = ["adam", *(layer.options["optimizer"] for layer in self.layers if "optimizer" in layer.options)]
+        return _kind("--optimizer", used[-1], OPTIMIZERS)
 
     def _check_names(self) -> None:
-        """Options of two parts must not share a name. A given option must be an option of one of the parts."""
+        """Options of two parts must not share a name. A given option must be an option of one of the parts, and one of
+        a preset at least an option of some part."""
         owner: dict[str, str] = {}
         for place in PLACES:
             for name in declared(self.kinds[place]):
@@ -125,6 +121,9 @@ class Composition:
                         f"{self.kinds[place].__name__}: option {name} already belongs to the {other} options; rename it"
                     )
                 owner[name] = place
+        for layer in self.layers:
+            for name in layer.options.keys() - owner.keys() - Keywords.__annotations__.keys() - {"optimizer"}:
+                raise UserError(f"preset {layer.why!r}: no part has the option {name}{near(name, owner)}")
         for name, value in self.choices.options.items():
             if name not in owner:
                 raise refused(name, value, owner, self._titles())
@@ -140,17 +139,20 @@ class Composition:
         user = self.choices.options
         for layer in self.layers:
             found |= self._of(layer)
-            for rule in layer.rules:
-                found |= rule({**found, **user}, set(user))
+        for rule in (rule for layer in self.layers for rule in layer.rules):
+            found |= rule({**found, **user}, set(user))
         found |= user
         if found["anneal_steps"] is None:
             found["anneal_steps"] = found["steps"]
         return found
 
     def _of(self, layer: Layer) -> dict[str, Any]:
-        """The options of a layer that belong to the chosen parts."""
-        kinds = {family(kind, NAMED.get(place, {})) for place, kind in self.kinds.items()}
-        return {name: value for part in layer.parts if type(part) in kinds for name, value in given(part).items()}
+        """The options of a layer that the chosen parts have; those of an optimizer only if it is the chosen one."""
+        optimizer = self.kinds["optimizer"]
+        other = layer.options.get("optimizer") not in (None, family_name(optimizer, OPTIMIZERS))
+        kinds = [kind for kind in self.kinds.values() if not (other and kind is optimizer)]
+        names = {name for kind in kinds for name in declared(kind)}
+        return {name: value for name, value in layer.options.items() if name in names}
 
     def config(self) -> Config:
         """The complete configuration, with checked values."""
@@ -179,13 +181,9 @@ def build(kinds: Mapping[str, type], values: Mapping[str, Any], *, env: str, pre
 
 
 def default_algorithm(architecture: type, *, continuous: bool) -> str:
-    """The algorithm of an architecture where none is chosen: that of its paper, but PPO for continuous actions."""
-    default = "ppo" if continuous else "a2c"
-    return OF_ARCHITECTURE.get(_family_name(architecture, ARCHITECTURES), default)
-
-
-def _family_name(kind: type, known: dict[str, str]) -> str:
-    return name_of(family(kind, known), known)
+    """The algorithm of an architecture where none is chosen: the first of its own, else A2C, but PPO for continuous
+    actions."""
+    return (*algorithms_of(architecture), "ppo" if continuous else "a2c")[0]
 
 
 def _kind(option: str, chosen: Any, known: dict[str, str]) -> type:

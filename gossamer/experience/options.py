@@ -8,6 +8,7 @@ from functools import partial
 import torch
 
 from gossamer.algorithms import Algorithm
+from gossamer.algorithms.base import FromReplay
 from gossamer.envs.base import threads_of
 from gossamer.errors import UserError
 from gossamer.options import option
@@ -52,15 +53,6 @@ PARALLEL_LOADING = partial(
     "--replay-share or --hosts, and --depth 2 or more.",
 )
 
-FEWEST_ENVS = 4  # of an actor, where the number of actors is not given: smaller batches make inference slow
-
-
-def actors_for(num_envs: int, learners: int, cores: int) -> int:
-    """The number of actors of each learner on a machine with so many cores: it divides the learner's environments."""
-    envs = num_envs // learners
-    most = max(1, min(cores // learners - 1, envs // FEWEST_ENVS))
-    return next(actors for actors in range(most, 0, -1) if envs % actors == 0 or actors == 1)
-
 
 def threads_beside(task: Task, learners: int, actors: int) -> int:
     """Native threads of each actor beside learners on the same machine. Learners that compute in float32 on the CPU
@@ -91,6 +83,8 @@ def check_reuse(reuse: int, depth: int) -> None:
 
 def check_off_policy(algorithm: Algorithm) -> None:
     """Raise `UserError` if the losses are wrong for batches of an older policy."""
+    kind = type(algorithm).__name__.lower()
+    if isinstance(algorithm, FromReplay):
+        raise UserError(f"--algorithm {kind}: learns from a replay memory, not from a queue; use vtrace or appo")
     if algorithm.on_policy:
-        kind = type(algorithm).__name__.lower()
         raise UserError(f"--algorithm {kind}: on-policy, but batches of a queue are older; use vtrace or appo")

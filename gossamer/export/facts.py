@@ -10,11 +10,12 @@ from typing import Any
 
 import gymnasium
 
-from gossamer.config.names import OF_ARCHITECTURE
+from gossamer.config.names import ARCHITECTURES, load
 from gossamer.envs.catalogue import TOYS
 from gossamer.envs.interface import Interface
 from gossamer.evaluation.members import AVERAGE
 from gossamer.export.snapshot import Snapshot
+from gossamer.layers import algorithms_of
 from gossamer.storage.contents import EVALUATIONS
 
 PROTOCOLS = {
@@ -58,8 +59,9 @@ class Facts:
     def title(self) -> str:
         """Architecture, algorithm where it is not the architecture's own, and environment."""
         architecture, algorithm = self.choice("architecture"), self.choice("algorithm")
-        own = OF_ARCHITECTURE.get(architecture) == algorithm
-        return " ".join([architecture, *([] if own else [algorithm]), "on", self.interface.name])
+        known = architecture in ARCHITECTURES  # a user's may be elsewhere
+        own = algorithms_of(load("architecture", architecture, ARCHITECTURES))[:1] if known else ()
+        return " ".join([architecture, *([] if algorithm in own else [algorithm]), "on", self.interface.name])
 
 
 def facts(directory: Path, snapshot: Snapshot) -> Facts:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from rich.console import Console
 from rich.markup import escape
@@ -11,17 +11,17 @@ from rich.table import Table
 
 from gossamer.config.build import program
 from gossamer.config.file import flat
-from gossamer.config.names import ALGORITHMS, ARCHITECTURES, NETWORKS, OPTIMIZERS
-from gossamer.config.papers import PAPERS
-from gossamer.config.presets import TUNED
+from gossamer.config.names import ALGORITHMS, ARCHITECTURES, NETWORKS, OPTIMIZERS, load
+from gossamer.config.presets import paper_of
 from gossamer.config.resolve import Choices, architecture_kind, resolve
 from gossamer.envs import catalogue
+from gossamer.layers import Kind, algorithms_of, presets_of
 from gossamer.options import flag
 from gossamer.program import Program
 
-EXAMPLES = {"pixels": "catch-pixels", "vector": "catch", "continuous": "Pendulum-v1"}  # of each kind of environment
-ON_POLICY = ("a2c", "ppo")
-USUAL = {"impala": ("vtrace", "appo"), "appo": ("appo", "vtrace")}  # algorithms whose defaults are shown
+# An environment of each kind
+EXAMPLES: dict[Kind, str] = {"pixels": "catch-pixels", "vector": "catch", "continuous": "Pendulum-v1"}
+USUAL = ("a2c", "ppo")  # algorithms that are shown of an architecture that names none
 PIPED_WIDTH = 200  # columns, if the output is not a terminal
 
 
@@ -32,7 +32,8 @@ def console() -> Console:
 
 def show(architecture: str, console: Console) -> None:
     """Print figure, parts and defaults of an architecture. Raises `UserError` with similar names if it is unknown."""
-    about = (architecture_kind(architecture).__doc__ or "").strip()
+    kind = architecture_kind(architecture)
+    about = (kind.__doc__ or "").strip()
     wired = program(resolve(Choices(architecture, "catch")))
     console.print(f"[bold]{architecture}[/bold]  {escape(about)}\n")
     console.print("[bold]Figure[/bold] (Mermaid, drawn from the wiring)\n")
@@ -41,12 +42,21 @@ def show(architecture: str, console: Console) -> None:
     for line in parts(wired):
         console.print("  " + escape(line))
     console.print("\n[bold]Defaults[/bold] by algorithm and kind of environment\n")
-    console.print(_defaults(architecture))
-    for (algorithm, kind), chosen in TUNED.items():
-        if algorithm in USUAL.get(architecture, ON_POLICY):
-            console.print(f"  {algorithm}, {kind}: {chosen.why}")
-    if architecture in PAPERS:
-        console.print(f"  --preset paper: {PAPERS[architecture][1].why}")
+    tuned = {name: _tuned(name) for name in algorithms_of(kind) or USUAL}
+    paper = paper_of(kind)
+    console.print(_defaults(architecture, tuned, paper is not None))
+    for name, reasons in tuned.items():
+        for on, why in reasons.items():
+            console.print(f"  {name}, {on}: {why}")
+    if paper:
+        console.print(f"  --preset paper: {paper.why}")
+
+
+def _tuned(algorithm: str) -> dict[Kind, str]:
+    """The kinds of environment that an algorithm has presets for, with their sources."""
+    layers = presets_of(load("--algorithm", algorithm, ALGORITHMS))
+    found = {on: [each.why for each in layers if each.kind == on and not each.beside] for on in EXAMPLES}
+    return {on: "; ".join(why) for on, why in found.items() if why}
 
 
 def parts(wired: Program) -> list[str]:
@@ -61,14 +71,13 @@ def _counted(number: float, what: str) -> str:
     return f"{number:g} {what}{'s' * (number != 1)}"
 
 
-def _defaults(architecture: str) -> Table:
-    shown = USUAL.get(architecture, ON_POLICY)
+def _defaults(architecture: str, tuned: Mapping[str, Iterable[Kind]], paper: bool) -> Table:
     columns = {
         f"{algorithm} {kind}": flat(resolve(Choices(architecture, EXAMPLES[kind], algorithm)))
-        for algorithm, kind in TUNED
-        if algorithm in shown
+        for algorithm, kinds in tuned.items()
+        for kind in kinds or EXAMPLES
     }
-    if architecture in PAPERS:
+    if paper:
         columns["paper"] = flat(resolve(Choices(architecture, EXAMPLES["pixels"], preset="paper")))
     table = Table(box=None, padding=(0, 2))
     table.add_column("option", style="cyan", no_wrap=True)

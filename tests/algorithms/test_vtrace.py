@@ -240,7 +240,7 @@ def with_a_final(batch: Trajectory) -> Trajectory:
 @pytest.mark.parametrize("algorithm", [VTrace(), AsyncPPO(**ONE_PASS)], ids=["vtrace", "appo"])
 def test_an_auto_encoder_learns_from_batches_with_truncated_episodes(algorithm: Algorithm) -> None:
     learner = Learner(a_task(algorithm=algorithm, torso=autoencoder), PICTURES)
-    metrics = learner.update(with_a_final(a_trajectory(PICTURES, 4, 2)), AloneLink(), 0)
+    metrics = learner.update(with_a_final(a_trajectory(PICTURES, 4, 2)), AloneLink(), 0).metrics
     assert metrics["reconstruction_loss"] > 0
 
 

@@ -95,12 +95,12 @@ def test_a_host_that_ran_for_long_goes_on_where_its_neighbours_are(down: float, 
     assert simulation.clocks["act_and_learn[0]"] < 150 * 0.5 + 15
 
 
-def slow_start(ctx: Any, task: Any, exchange: Any, **given: Any) -> None:
+def slow_start(ctx: Any, task: Any, policy: Any, experience: Any, exchange: Any, **given: Any) -> None:
     """After a restart its environments take 100 seconds to start; each rollout half a second."""
     exchange.begin(ctx)
     if ctx.restarts:
         ctx.sleep(100.0)
-    act_and_learn(Slow(ctx), task, exchange, **given)  # type: ignore[arg-type]
+    act_and_learn(Slow(ctx), task, policy, experience, exchange, **given)  # type: ignore[arg-type]
 
 
 def test_a_restarted_host_waits_for_members_whose_environments_take_long_to_start() -> None:
@@ -126,7 +126,8 @@ class NoEnvironment(Catch):
 
 def test_members_say_that_they_have_started_before_their_environments_are_there() -> None:
     told, program = Told(), Program("one")
-    program.worker(act_and_learn)(replace(a_task(), env=NoEnvironment()), Announced(), num_envs=1)
+    task = replace(a_task(), env=NoEnvironment())
+    program.worker(act_and_learn)(task, Replica(), Direct(), Announced(), envs=Envs(1))
     with pytest.raises(OSError, match="no environment"):
         threads(program, told)
     assert told.first == "begun"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import gossamer
 from gossamer.architectures import GALA
 from gossamer.config.elsewhere import ELSEWHERE, suggestion, table
 from gossamer.config.names import ALGORITHMS, ARCHITECTURES, NETWORKS, OPTIMIZERS, load, name_of
@@ -29,6 +31,15 @@ def test_every_name_is_found_and_found_again() -> None:
     for known in (ARCHITECTURES, ALGORITHMS, NETWORKS, OPTIMIZERS):
         for name in known:
             assert name_of(load("", name, known), known) == name
+
+
+def test_type_checkers_see_what_the_package_exports() -> None:
+    (typed,) = [node for node in ast.parse(Path(gossamer.__file__).read_text()).body if isinstance(node, ast.If)][1:]
+    seen = {each.name: line.module for line in typed.body if isinstance(line, ast.ImportFrom) for each in line.names}
+    exported = {name: getattr(gossamer, name) for name in gossamer.__all__ if name != "__version__"}
+    assert seen == {name: thing.__module__ for name, thing in exported.items()}
+    for known in (ARCHITECTURES, ALGORITHMS):
+        assert {load("", name, known) for name in known} <= set(exported.values())
 
 
 def test_every_option_has_a_help_text_and_a_default_within_its_range() -> None:

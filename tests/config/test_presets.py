@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,15 +12,17 @@ import pytest
 from some_runs import checkpoint, rows, without_plots
 
 import gossamer
-from gossamer.algorithms import PPO
+from gossamer.algorithms import A2C, PPO
+from gossamer.architectures import PAAC
 from gossamer.config.file import flat
-from gossamer.config.names import ALGORITHMS, ARCHITECTURES, load
-from gossamer.config.papers import PAPERS
-from gossamer.config.presets import COMBINATIONS, SHAPES, TUNED, layers
+from gossamer.config.keywords import Keywords
+from gossamer.config.names import ALGORITHMS, ARCHITECTURES, OPTIMIZERS, load
+from gossamer.config.presets import layers
 from gossamer.config.probe import Probe
 from gossamer.config.resolve import configure
 from gossamer.errors import UserError
-from gossamer.options import given
+from gossamer.layers import presets_of
+from gossamer.options import declared
 
 
 def resolve(wanted: dict[str, Any]) -> SimpleNamespace:
@@ -35,18 +38,45 @@ def test_what_presets_say_can_be(architecture: str, env: str, wanted: dict[str, 
     assert (made.preset, made.algorithm) == (wanted.get("preset", "tuned"), wanted.get("algorithm", "a2c"))
 
 
-def test_layers_set_options_of_their_own_algorithm_and_architecture_only() -> None:
-    named = [(TUNED[key], key[0], None) for key in TUNED]
-    named += [(layer, "a2c", name) for name, layer in SHAPES.items()]
-    named += [(layer, algorithm, name) for name, (algorithm, layer) in PAPERS.items()]
-    named += [(layer, algorithm, name) for (name, algorithm, _), layer in COMBINATIONS.items()]
-    for layer, algorithm, architecture in named:
-        kinds = {type(part) for part in layer.parts}
-        others = {load("", name, ALGORITHMS) for name in ALGORITHMS if name != algorithm}
-        others |= {load("", name, ARCHITECTURES) for name in ARCHITECTURES if name != architecture}
-        assert layer.why
-        assert not kinds & others
-        assert all(given(part) for part in layer.parts)
+def parts() -> Iterator[tuple[type, dict[str, str]]]:
+    """Every architecture and algorithm, with the names of those that it may be beside."""
+    for known, others in ((ARCHITECTURES, ALGORITHMS), (ALGORITHMS, ARCHITECTURES)):
+        yield from ((load("", name, known), others) for name in known)
+
+
+def test_layers_name_their_source_and_other_parts_and_options_that_exist() -> None:
+    for kind, others in parts():
+        for layer in presets_of(kind):
+            assert layer.why
+            assert layer.options or layer.rules
+            assert set(layer.beside) <= set(others), kind
+            assert layer.options.keys() <= Keywords.__annotations__.keys() | {"optimizer"}, kind
+            assert layer.options.get("optimizer", "adam") in OPTIMIZERS
+
+
+def test_an_algorithm_sets_options_of_its_own_and_of_no_other_algorithm() -> None:
+    of_algorithms = {name for each in ALGORITHMS for name in declared(load("", each, ALGORITHMS))}
+    for name in ALGORITHMS:
+        kind = load("", name, ALGORITHMS)
+        for layer in presets_of(kind):
+            assert layer.options.keys() & of_algorithms <= declared(kind).keys()
+
+
+def test_a_paper_has_settings_for_one_algorithm() -> None:
+    for name in ARCHITECTURES:
+        layers = presets_of(load("", name, ARCHITECTURES))
+        assert [len(layer.beside) for layer in layers if layer.preset == "paper"] == [1]
+
+
+def test_later_layers_override_earlier_ones_and_rules_come_last() -> None:
+    made = layers(PAAC, A2C, preset="tuned", seen=Probe("vector"))
+    whys = [layer.why.split(":")[0] for layer in made]
+    general, own = "small vectors", "tuned on Catch and CartPole-v1"
+    assert whys == [general, own, own, "with memory, minibatches are whole sequences"]
+    assert [layer.beside for layer in made] == [(), (), ("a2c",), ()]
+    # The rate of a2c, 1e-3, becomes 2e-3 under paac, and with memory a rule makes it 5e-3
+    assert resolve({"architecture": "paac", "env": "catch"}).learning_rate == 2e-3
+    assert resolve({"architecture": "paac", "env": "catch", "memory": "gru"}).learning_rate == 5e-3
 
 
 def test_asynchronous_ppo_and_vtrace_have_the_environments_of_ppo_and_of_appo() -> None:
@@ -114,7 +144,7 @@ def test_the_paper_on_vectors_has_a_network_that_fits_them() -> None:
 
 def test_the_paper_has_one_algorithm() -> None:
     with pytest.raises(UserError, match="--algorithm ppo: PAAC's paper has only a2c; omit --preset paper"):
-        list(layers("paac", "ppo", preset="paper", seen=Probe("pixels"), atari=True))
+        layers(PAAC, PPO, preset="paper", seen=Probe("pixels"))
 
 
 def test_impala_s_and_appo_s_published_settings() -> None:

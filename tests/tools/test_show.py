@@ -7,11 +7,11 @@ import io
 import pytest
 from rich.console import Console
 
+from gossamer.algorithms import A2C, PPO
+from gossamer.architectures import PAAC
 from gossamer.config.build import program
 from gossamer.config.file import flat
 from gossamer.config.names import NETWORKS, OPTIMIZERS
-from gossamer.config.papers import PAPER_PAAC
-from gossamer.config.presets import TUNED
 from gossamer.config.resolve import configure
 from gossamer.errors import UserError
 from gossamer.options import flag
@@ -33,8 +33,10 @@ def test_an_architecture_is_shown_with_its_figure_its_parts_and_where_its_defaul
     assert "so any on-policy algorithm can be used" in " ".join(text.split())
     for line in parts(wired):
         assert line in text
-    for chosen in (*(layer for (algorithm, _), layer in TUNED.items() if algorithm in ("a2c", "ppo")), PAPER_PAAC):
-        assert chosen.why in text
+    shown = {"pixels", "vector", "continuous"}
+    for layer in (*A2C.presets, *PPO.presets, *PAAC.presets):
+        if layer.preset == "paper" or (layer.kind in shown and not layer.beside):
+            assert layer.why in text
 
 
 def test_every_default_is_in_the_table() -> None:

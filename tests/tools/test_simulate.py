@@ -13,9 +13,11 @@ import pytest
 
 import gossamer
 from gossamer import cli
+from gossamer.commands.measuring import SIMULATE_BRIEF
 from gossamer.errors import UserError
 from gossamer.tools.simulate import simulate
 from gossamer.tools.simulate.gossip.figures import FIGURES
+from gossamer.tools.simulate.run import SIMULATED
 
 NUMBERS = {
     "efficiency", "staleness_max", "staleness_mean", "distance", "waited", "exchanged", "sent", "delivered", "averaged",
@@ -244,6 +246,12 @@ def test_crashes_are_as_frequent_as_the_option_says() -> None:
         expected += 1 / 60 * 2 * found["virtual_seconds"]
     assert 45 < expected < 80
     assert abs(crashes - expected) <= 4 * math.sqrt(expected)
+
+
+def test_the_short_help_has_every_architecture_that_can_be_simulated() -> None:
+    listed = [line for line in SIMULATE_BRIEF.splitlines() if line.startswith("  ")]
+    names = {name.strip(",") for line in listed for name in line.split("   ")[0].split()}
+    assert names == set(SIMULATED) == {"pala", "impala", "appo"}
 
 
 def test_simulate_is_exported() -> None:

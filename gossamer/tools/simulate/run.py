@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from gossamer.architectures import IMPALA, PALA
+from gossamer.config.names import ARCHITECTURES, load
 from gossamer.errors import UserError, near
 from gossamer.launch.simulation import Simulation
-from gossamer.tools.simulate.actors.impala import APPO, IMPALA
+from gossamer.tools.simulate.actors import impala
 from gossamer.tools.simulate.base import Run, S, Simulated
 from gossamer.tools.simulate.figures import table, units
-from gossamer.tools.simulate.gossip.pala import PALA
+from gossamer.tools.simulate.gossip import pala
 from gossamer.tools.simulate.picture import draw
 from gossamer.tools.simulate.scenario import from_text, in_units
 
-SIMULATED: dict[str, Simulated[Any]] = {"pala": PALA, "impala": IMPALA, "appo": APPO}
+# How an architecture, and what derives from it, is simulated: from its name
+FAMILIES: dict[type, Callable[[str], Simulated[Any]]] = {PALA: lambda name: pala.PALA, IMPALA: impala.simulated}
+
+
+def _simulated() -> Iterator[tuple[str, Simulated[Any]]]:
+    """Every architecture that can be simulated, with its name."""
+    for name in ARCHITECTURES:
+        kind = load("architecture", name, ARCHITECTURES)
+        yield from ((name, simulated(name)) for family, simulated in FAMILIES.items() if issubclass(kind, family))
+
+
+SIMULATED = dict(_simulated())
 
 
 def simulated(architecture: str) -> Simulated[Any]:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from gossamer import architectures
+from gossamer.config.names import ARCHITECTURES, load
 from gossamer.data import Packed
 from gossamer.exchange.broadcast.parameters import PackedParameters
 from gossamer.launch.simulation import Faults, Network, Simulation
@@ -19,14 +20,13 @@ from gossamer.tools.simulate.actors.workers import Workload
 from gossamer.tools.simulate.base import Simulated
 from gossamer.tools.simulate.ledger import Ledger
 
-PROGRAMS: dict[str, type[architectures.IMPALA]] = {"impala": architectures.IMPALA, "appo": architectures.APPO}
-
 
 def program(s: ActorScenario, architecture: str) -> Program:
     """The architecture's program, with workers that compute nothing."""
     task = Workload(s.rollout_length, s.step_time, s.jitter, s.update_time, s.updates, s.seed)
     here = s.here or s.actors  # actors on each host that has some
-    options = PROGRAMS[architecture](
+    kind: type[architectures.IMPALA] = load("architecture", architecture, ARCHITECTURES)
+    options = kind(
         hosts=s.hosts,
         learners=s.learners,
         actors=here // s.learners,
@@ -76,4 +76,8 @@ IMPALA = Simulated(
     title=title,
     panels=panels,
 )
-APPO = replace(IMPALA, program=partial(program, architecture="appo"))
+
+
+def simulated(architecture: str) -> Simulated[ActorScenario]:
+    """An architecture that is IMPALA, or derives from it, by its name."""
+    return replace(IMPALA, program=partial(program, architecture=architecture))

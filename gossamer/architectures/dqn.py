@@ -1,0 +1,48 @@
+"""DQN: a deep Q-network on one machine (Mnih et al. 2015), the yardstick of Gorila, Ape-X and R2D2."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from gossamer.algorithms.base import FromReplay
+from gossamer.architectures.options import ENV_WORKERS, NUM_ENVS
+from gossamer.errors import UserError
+from gossamer.exchange import Alone
+from gossamer.experience import LocalReplay
+from gossamer.layers import Layer
+from gossamer.loops import Envs, act_and_learn
+from gossamer.options import options
+from gossamer.policy import Replica
+from gossamer.program import Program
+from gossamer.task import Task
+
+
+@options
+class DeepQNetwork:
+    """One worker acts and learns in turn: after each rollout of `num_envs` environments it stores the steps in its
+    replay memory and trains on batches of it, so many samples for each step (`samples_per_insert`)."""
+
+    num_envs: int = NUM_ENVS(16)
+    env_workers: int = ENV_WORKERS(0)
+
+    def program(self, task: Task) -> Program:
+        if not isinstance(task.algorithm, FromReplay):
+            name = type(task.algorithm).__name__.lower()
+            raise UserError(
+                f"--algorithm {name}: does not learn from a replay memory; use dqn, or paac --algorithm {name}"
+            )
+        p = Program("dqn")
+        with p.host("machine", cpus=max(1, self.env_workers), gpus=task.gpus):
+            p.worker(act_and_learn, saved=True)(
+                task,
+                Replica(),
+                LocalReplay(task.algorithm.replay_plan()),
+                Alone(),
+                envs=Envs(self.num_envs, self.env_workers),
+            )
+        return p
+
+    algorithms: ClassVar[tuple[str, ...]] = ("dqn",)
+    presets: ClassVar[tuple[Layer, ...]] = (
+        Layer("short vectors: few environments, so that policies are renewed often", {"num_envs": 8}, kind="vector"),
+    )
