@@ -28,9 +28,7 @@ class DeepQNetwork:
     def program(self, task: Task) -> Program:
         if not isinstance(task.algorithm, FromReplay):
             name = type(task.algorithm).__name__.lower()
-            raise UserError(
-                f"--algorithm {name}: does not learn from a replay memory; use dqn, or paac --algorithm {name}"
-            )
+            raise UserError(f"--algorithm {name}: has no replay memory; use --algorithm dqn, or the architecture paac")
         p = Program("dqn")
         with p.host("machine", cpus=max(1, self.env_workers), gpus=task.gpus):
             p.worker(act_and_learn, saved=True)(

@@ -29,8 +29,7 @@ def check_effects(
         raise UserError("--surrogate impact: needs a target network; add --target-period BATCHES")
     if values.get("learning_starts", 0) >= values["steps"]:
         raise UserError(
-            f"--learning-starts {values['learning_starts']}: must be less than --steps {values['steps']}, or nothing is "
-            "learned"
+            f"--learning-starts {values['learning_starts']}: must be less than --steps {values['steps']}, the whole run"
         )
     for name in ("eval_episodes", "eval_protocol"):
         if name in given and not values["eval_every"]:
