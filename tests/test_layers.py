@@ -41,7 +41,7 @@ ROWS = [
     {"returns", "data", "program", "machine"},
     {"version", "runtime"},
     {"options"},
-    {"errors", "processes", "streams"},
+    {"errors", "installation", "processes", "streams"},
 ]
 MAY_IMPORT = {layer: set[str]().union({layer}, *ROWS[row + 1 :]) for row, layers in enumerate(ROWS) for layer in layers}
 MAY_IMPORT["launch"] = {"launch", "program", "runtime"}  # a launcher knows nothing of learning
