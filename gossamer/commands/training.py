@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from gossamer.commands.words import Directory, Protocol
 from gossamer.config.brief import OFTEN_TRAIN, asked, text
-from gossamer.config.command_line import left_open
-from gossamer.options import option, options
+from gossamer.config.command_line import left_open, parse
+from gossamer.options import declared, option, options
 
 if TYPE_CHECKING:
     from gossamer.training.experiment import Run
@@ -34,24 +35,36 @@ def train(words: Sequence[str]) -> int:
         return 0
     from gossamer.config.composing import compose
     from gossamer.config.config import Control
+    from gossamer.config.resolve import resolve
     from gossamer.machine import keep_freed_memory
 
     keep_freed_memory()  # before environments are tried, in threads
     composed = compose(words, prog="gossamer train", description=TRAIN, command=(Place, Control))
-    from gossamer.training.experiment import train
+    from gossamer.training.experiment import start
 
-    c = composed.choices
-    parts = {"algorithm": c.algorithm, "optimizer": c.optimizer, "preset": c.preset}
-    made: dict[str, Any] = {**parts, **composed.command, **c.given}
-    return _ended(train(c.architecture, env=c.env, **made))
+    given = dict(composed.command)
+    place = Place(**{name: given.pop(name) for name in declared(Place)})
+    config, control = resolve(composed.choices), Control(**given)
+    return _ended(start(config, control, place.run_dir, overwrite=place.overwrite, asked=_typed("train", words)))
 
 
 @dataclass(frozen=True)
 class Resume:
-    """Continue a run from its last checkpoint."""
+    """What `resume` takes: a run, and the options that change."""
 
     run_dir: Directory
     steps: Annotated[int | None, left_open("Total environment steps, including those before.", int, AS_STARTED)] = None
+    learning_rate: Annotated[
+        float | None, left_open("Learning rate at the start of the run's schedule.", float, AS_STARTED)
+    ] = None
+    anneal_steps: Annotated[
+        int | None,
+        left_open("Steps of the whole run until the learning rate has fallen; 0: constant.", int, AS_STARTED),
+    ] = None
+    final_fraction: Annotated[
+        float | None,
+        left_open("Final learning rate, as a fraction of the initial one.", float, AS_STARTED),
+    ] = None
     stop_at_return: Annotated[
         float | None,
         left_open("End when the mean return of the last 100 episodes reaches this.", float, "(default: never)"),
@@ -78,24 +91,21 @@ class Resume:
         left_open("Serve the live page to this machine at this port (without a number: 6006).", int, "(default: none)"),
     ] = None
 
-    def __call__(self) -> int:
-        from gossamer.training.experiment import resume
 
-        run = resume(
-            self.run_dir,
-            steps=self.steps,
-            keep=self.keep,
-            checkpoint_every=self.checkpoint_every,
-            stop_at_return=self.stop_at_return,
-            max_seconds=self.max_seconds,
-            cluster=self.cluster,
-            log=self.log,
-            eval_every=self.eval_every,
-            eval_episodes=self.eval_episodes,
-            eval_protocol=self.eval_protocol,
-            page=self.page,
-        )
-        return _ended(run)
+def resume(words: Sequence[str]) -> int:
+    """Continue a run from its last checkpoint."""
+    made = parse(Resume, words, prog="gossamer resume", description=resume.__doc__)
+    from gossamer.config.config import Control
+    from gossamer.training.experiment import go_on
+
+    given = vars(made).copy()
+    directory, control = given.pop("run_dir"), Control(**{name: given.pop(name) for name in declared(Control)})
+    return _ended(go_on(directory, control, given, asked=_typed("resume", words)))
+
+
+def _typed(command: str, words: Sequence[str]) -> str:
+    """The command, for the log of the run."""
+    return shlex.join(["gossamer", command, *words])
 
 
 def _ended(run: Run) -> int:

@@ -200,20 +200,25 @@ def _replayed(wired: Program) -> list[int]:
     return [int(worker.kwargs["replay_size"]) for worker in replaying for _ in range(worker.copies)]
 
 
-def _task(config: Config, where: str, sharing: int) -> Task:
+def schedule(config: Config) -> Optimization:
+    """The optimizer and its learning-rate schedule."""
     plan = config.optimization
+    return Optimization(
+        make=config.optimizer.make,
+        learning_rate=plan.learning_rate,
+        anneal_steps=config.run.steps if plan.anneal_steps is None else plan.anneal_steps,
+        final_fraction=plan.final_fraction,
+        max_grad_norm=plan.max_grad_norm,
+        anneal_from=plan.anneal_from,
+    )
+
+
+def _task(config: Config, where: str, sharing: int) -> Task:
     return Task(
         env=observed(environment(config), config),
         algorithm=config.algorithm,
         network=network(config.network),
-        optimization=Optimization(
-            make=config.optimizer.make,
-            learning_rate=plan.learning_rate,
-            anneal_steps=config.run.steps if plan.anneal_steps is None else plan.anneal_steps,
-            final_fraction=plan.final_fraction,
-            max_grad_norm=plan.max_grad_norm,
-            anneal_from=plan.anneal_from,
-        ),
+        optimization=schedule(config),
         rollout_length=config.run.rollout_length,
         seed=config.run.seed,
         device=where,

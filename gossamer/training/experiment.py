@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
@@ -35,14 +36,16 @@ from gossamer.storage.contents import CHECKPOINTS, CONFIG, LOG, SPEC
 from gossamer.storage.directory import load_config, logger, prepared
 from gossamer.storage.files import write_json
 from gossamer.storage.lock import RunLock, held
+from gossamer.training.call import call
 from gossamer.training.evaluator import check_protocol
+from gossamer.training.rates import check_rate
 from gossamer.training.session import Run, Session
 from gossamer.training.sinks.choice import chosen
 
 if TYPE_CHECKING:
     from gossamer.training.cluster import Launcher
 
-__all__ = ["Run", "check_run", "probe", "resume", "train"]
+__all__ = ["Run", "check_run", "go_on", "probe", "resume", "start", "train"]
 
 
 def train(
@@ -68,16 +71,24 @@ def train(
     `page`: serve the live page of the run at this port of this machine.
     Raises `UserError` for a value that cannot be used, `NonFinite` when a loss is NaN (the last good checkpoint
     stays), `OSError` on a full disk."""
+    asked = call(train, locals())
     check_guard()
     keep_freed_memory()
     control = Control(stop_at_return=stop_at_return, max_seconds=max_seconds, cluster=cluster, page=page)
     config = configure(architecture, env=env, algorithm=algorithm, optimizer=optimizer, preset=preset, **options)
+    return start(config, control, run_dir, overwrite=overwrite, asked=asked)
+
+
+def start(config: Config, control: Control, run_dir: str | Path | None, *, overwrite: bool, asked: str) -> Run:
+    """Train with this configuration. `asked`: the command or call that asks for it, for the log."""
+    cluster = control.cluster
     check_run(config, cluster)
     wired = program(config, cluster=cluster)
     interface = probe(config, cluster)  # what is wrong shows before anything is written
     spec = interface.to_dict()
     with _launcher(cluster, wired) as launch, prepared(config, run_dir, overwrite) as lock:
         write_json(lock.directory / SPEC, spec)
+        logger(lock.directory / LOG)(asked)
         return Session(config, control, wired, lock, interface.frames_per_step).run(launch)
 
 
@@ -85,6 +96,9 @@ def resume(
     run_dir: str | Path,
     *,
     steps: int | None = None,
+    learning_rate: float | None = None,
+    anneal_steps: int | None = None,
+    final_fraction: float | None = None,
     keep: int | None = None,
     checkpoint_every: float | None = None,
     stop_at_return: float | None = None,
@@ -97,14 +111,18 @@ def resume(
     page: int | None = None,
 ) -> Run:
     """Continue a run from its last checkpoint, to `steps` steps in total. Arguments that are None keep the run's
-    values, except `stop_at_return`, `max_seconds`, `cluster` and `page`, which apply only to this call. The learning
-    rate keeps its original schedule."""
+    values, except `stop_at_return`, `max_seconds`, `cluster` and `page`, which apply only to this call.
+
+    The learning rate keeps its schedule, which may have ended before `steps`; `learning_rate`, `anneal_steps` and
+    `final_fraction` change the schedule of the whole run. Raises `UserError` if the rate would stay 0."""
+    asked = call(resume, locals())
     check_guard()
-    keep_freed_memory()
-    load_config(Path(run_dir))  # before the lock: this may be no run at all
     control = Control(stop_at_return=stop_at_return, max_seconds=max_seconds, cluster=cluster, page=page)
-    changes: dict[str, Any] = {
+    changes = {
         "steps": steps,
+        "learning_rate": learning_rate,
+        "anneal_steps": anneal_steps,
+        "final_fraction": final_fraction,
         "keep": keep,
         "checkpoint_every": checkpoint_every,
         "log": log,
@@ -112,24 +130,34 @@ def resume(
         "eval_episodes": eval_episodes,
         "eval_protocol": eval_protocol,
     }
-    with held(Path(run_dir)) as lock:
-        return _resume(lock, {name: value for name, value in changes.items() if value is not None}, control)
+    return go_on(Path(run_dir), control, changes, asked=asked)
 
 
-def _resume(lock: RunLock, changes: dict[str, Any], control: Control) -> Run:
+def go_on(run_dir: Path, control: Control, changes: Mapping[str, Any], *, asked: str) -> Run:
+    """Continue a run from its last checkpoint, with these options changed unless they are None. `asked`: as in
+    `start`."""
+    keep_freed_memory()
+    load_config(run_dir)  # before the lock: this may be no run at all
+    with held(run_dir) as lock:
+        return _go_on(lock, control, changes, asked=asked)
+
+
+def _go_on(lock: RunLock, control: Control, changes: Mapping[str, Any], *, asked: str) -> Run:
     directory = lock.directory
     config = load_config(directory, logger(directory / LOG))
     checkpoint = Store(directory / CHECKPOINTS).get("last")
     steps = changes.get("steps")
     if steps is not None and steps <= checkpoint.steps:
         raise UserError(f"--steps {steps}: the run has done {checkpoint.steps} already; give the total to go on to")
-    config = config.with_run(**changes)
+    config = config.changed(changes)
+    check_rate(config, checkpoint.steps)
     check_run(config, control.cluster)
     saved = checkpoint.load()
     wired, interface = program(config, cluster=control.cluster), probe(config, control.cluster, resumed=True)
     with _launcher(control.cluster, wired) as launch:
         write_json(directory / CONFIG, to_dict(config))
         write_json(directory / SPEC, interface.to_dict())
+        logger(directory / LOG)(asked)
         return Session(config, control, wired, lock, interface.frames_per_step, saved).run(launch)
 
 

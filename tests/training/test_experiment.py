@@ -55,7 +55,9 @@ def test_what_a_run_leaves(tmp_path: Path) -> None:
     assert [path.name for path in (run.directory / "checkpoints").iterdir()] == ["step_000000000080"]
     assert list((run.directory / "tensorboard").iterdir())
     log = (run.directory / "run.log").read_text().splitlines()
-    assert f"started at step 0 with gossamer {gossamer.__version__}" in log[0]
+    call = f"gossamer.train('paac', env='catch', run_dir={run.directory!r}, "  # then the options
+    assert log[0].split(" ", 2)[2].startswith(call)
+    assert f"started at step 0 with gossamer {gossamer.__version__}" in log[1]
     assert log[-1].endswith("ended at step 80: all steps done")
 
 
