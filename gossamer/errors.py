@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import difflib
-import multiprocessing
-import sys
 from collections.abc import Iterable
-
-GUARD = 'put its calls of gossamer under `if __name__ == "__main__":`'
 
 
 class UserError(ValueError):
@@ -49,14 +45,6 @@ class EnvironmentFailed(UserError):
     def __str__(self) -> str:
         which = "" if self.index is None else f"environment {self.index}: "
         return f"--env {self.env}: {which}{self.what}{self.advice and '; ' + self.advice}"
-
-
-def check_guard() -> None:
-    """Raise `UserError` in a worker process of multiprocessing that imports the main script, and so runs it again.
-    The process ends with this error; its traceback is left out, as each of many workers prints it."""
-    if getattr(multiprocessing.current_process(), "_inheriting", False):  # what multiprocessing itself looks at
-        sys.tracebacklimit = 0
-        raise UserError(f"worker processes import this script: {GUARD}")
 
 
 def near(name: str, names: Iterable[str]) -> str:

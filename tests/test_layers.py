@@ -40,7 +40,7 @@ ROWS = [
     {"distributions", "observations"},
     {"returns", "data", "program", "machine"},
     {"version", "runtime"},
-    {"options"},
+    {"options", "scripts"},
     {"errors", "installation", "processes", "streams"},
 ]
 MAY_IMPORT = {layer: set[str]().union({layer}, *ROWS[row + 1 :]) for row, layers in enumerate(ROWS) for layer in layers}

@@ -4,12 +4,10 @@ Each name stands for `module:Name`, the form of a user's own parts. A part is im
 
 from __future__ import annotations
 
-import importlib
-import sys
-from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 from gossamer.errors import UserError, near
+from gossamer.scripts import own_module, script
 
 ARCHITECTURES = {
     "paac": "gossamer.architectures.paac:PAAC",
@@ -139,7 +137,7 @@ def load(option: str, name: str, known: dict[str, str]) -> Any:
         raise UserError(f"{what}{near(name, known)}; available: {', '.join(known)}, or your own module:Name")
     module, _, attribute = known.get(name, name).partition(":")
     try:
-        return getattr(importlib.import_module(module), attribute)
+        return getattr(own_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise UserError(f"{option} {name}: cannot be imported ({error}); give module:Name") from error
 
@@ -147,8 +145,8 @@ def load(option: str, name: str, known: dict[str, str]) -> Any:
 def name_of(kind: Any, known: dict[str, str]) -> str:
     """The name under which `load` finds this object."""
     module = kind.__module__
-    if module == "__main__" and (script := getattr(sys.modules["__main__"], "__file__", None)):
-        module = Path(script).stem  # other processes import it by the script's name
+    if module == "__main__":
+        module = script() or module  # other processes import it by the script's name
     path = f"{module}:{kind.__qualname__}"
     return next((name for name, target in known.items() if target == path), path)
 

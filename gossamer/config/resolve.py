@@ -29,6 +29,7 @@ from gossamer.config.probe import probe
 from gossamer.envs import catalogue
 from gossamer.envs.atari import Atari
 from gossamer.envs.options import AtariOptions, GymOptions, kind_of
+from gossamer.envs.own import EnvMaker, env_name
 from gossamer.errors import UserError, near
 from gossamer.networks import NetworkOptions
 from gossamer.optim import StepRule
@@ -63,14 +64,14 @@ class Choices:
 def configure(
     architecture: str | Architecture,
     *,
-    env: str,
+    env: str | EnvMaker,
     algorithm: str | Algorithm | None = None,
     optimizer: str | StepRule | None = None,
     preset: str = "tuned",
     **given: Any,
 ) -> Config:
     """The complete configuration for keywords as `gossamer.train` takes them."""
-    return resolve(Choices(architecture, env, algorithm, optimizer, preset, given))
+    return resolve(Choices(architecture, env_name(env), algorithm, optimizer, preset, given))
 
 
 def resolve(choices: Choices) -> Config:
@@ -84,8 +85,6 @@ class Composition:
     def __init__(self, choices: Choices) -> None:
         if choices.preset not in PRESETS:
             raise UserError(f"--preset {choices.preset}: must be one of {', '.join(PRESETS)}")
-        if not isinstance(choices.env, str):
-            raise UserError(f"env {choices.env!r}: must be a name, as pong, CartPole-v1, or module:Class for your own")
         self.choices = choices
         architecture = architecture_kind(choices.architecture)
         self.env = catalogue.resolve(choices.env)

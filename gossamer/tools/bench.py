@@ -16,6 +16,7 @@ from gossamer.config.config import Architecture, Config
 from gossamer.config.file import flat
 from gossamer.config.names import Keywords
 from gossamer.config.resolve import configure
+from gossamer.envs.own import EnvMaker
 from gossamer.errors import UserError
 from gossamer.launch.threads import threads
 from gossamer.machine import keep_freed_memory, machine
@@ -74,7 +75,7 @@ class Reports(Silent):
 def bench(
     architecture: str | Architecture,
     *,
-    env: str,
+    env: str | EnvMaker,
     algorithm: str | Algorithm | None = None,
     optimizer: str | StepRule | None = None,
     preset: Literal["tuned", "paper"] = "tuned",

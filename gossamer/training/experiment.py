@@ -22,8 +22,9 @@ from gossamer.config.resolve import configure
 from gossamer.envs.base import Watchable
 from gossamer.envs.gym import IN_A_FILE
 from gossamer.envs.interface import Interface, describe
+from gossamer.envs.own import EnvMaker
 from gossamer.envs.watchdog import Watchdog, complain
-from gossamer.errors import UserError, check_guard
+from gossamer.errors import UserError
 from gossamer.evaluation.members import newcomer
 from gossamer.launch.threads import threads
 from gossamer.learner import build
@@ -31,6 +32,7 @@ from gossamer.machine import keep_freed_memory, single_threaded
 from gossamer.optim import StepRule
 from gossamer.program import Program
 from gossamer.random_play import random_actions
+from gossamer.scripts import check_guard
 from gossamer.storage.checkpoint import Store
 from gossamer.storage.contents import CHECKPOINTS, CONFIG, LOG, SPEC
 from gossamer.storage.directory import load_config, logger, prepared
@@ -51,7 +53,7 @@ __all__ = ["Run", "check_run", "go_on", "probe", "resume", "start", "train"]
 def train(
     architecture: str | Architecture,
     *,
-    env: str,
+    env: str | EnvMaker,
     algorithm: str | Algorithm | None = None,
     optimizer: str | StepRule | None = None,
     preset: Literal["tuned", "paper"] = "tuned",
@@ -65,6 +67,8 @@ def train(
 ) -> Run:
     """Train from the start: `train("gala", env="pong", learners=4)`, or `train(GALA(learners=4), env="pong")`.
 
+    `env` is a name, as `--env` takes it, or a class or function that makes one of your environments. It must be defined
+    at the top level of a file, since the run and other processes import it by its name.
     `architecture`, `algorithm` and `optimizer` are names or their options (`PPO(epochs=3)`); `options` are all others
     that the composition has. What is left open comes from the preset (see `gossamer show`).
     `cluster`: None runs in this process; else on Ray: `local` on processes of this machine, or a cluster's address.

@@ -36,7 +36,6 @@ from gossamer.envs.base import UnknownEnv, UnsupportedSpace
 from gossamer.envs.gym import Gym
 from gossamer.envs.last import LastActionReward
 from gossamer.envs.options import AleOptions
-from gossamer.envs.toy import Catch
 from gossamer.errors import UserError
 from gossamer.optim import RMSProp, RMSPropTF
 from gossamer.processes import cores
@@ -196,10 +195,10 @@ def test_whole_numbers_will_do_for_integers() -> None:
     assert [type(each) for each in (*chosen, found["run"]["threads"])] == [int, int, float, int]
 
 
-@pytest.mark.parametrize("env", [None, Catch])
-def test_an_environment_that_is_no_name_is_refused(env: Any) -> None:
-    with pytest.raises(UserError, match=r"^env .*(None|Catch).*: must be a name, as pong, .* or module:Class"):
-        configure("paac", env=env)
+def test_an_environment_that_is_no_name_is_refused() -> None:
+    nothing: Any = None
+    with pytest.raises(UserError, match=r"^env None: must be a name, as pong, .* or module:Class"):
+        configure("paac", env=nothing)
 
 
 COUNTS = ["steps", "num_envs", "rollout_length", "epochs", "num_minibatches"]

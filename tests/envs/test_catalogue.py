@@ -121,7 +121,7 @@ def test_other_ale_ids_are_unknown(name: str) -> None:
 
 @pytest.mark.usefixtures("no_atari")
 def test_ale_ids_need_the_extra() -> None:
-    with pytest.raises(MissingExtra, match="'ALE/Pong-v5' is an Atari game; .* pip install .*\\[atari\\]\""):
+    with pytest.raises(MissingExtra, match=r"'ALE/Pong-v5' is an Atari game; .* pip install .*\[atari\]"):
         resolve("ALE/Pong-v5")
 
 
