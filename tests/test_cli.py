@@ -502,7 +502,7 @@ def test_the_help_of_a_composition_has_its_options_in_groups_with_their_real_def
     assert not {"--hosts", "--message-format", "--loss-scale", "--decay", "--screen-size"} & shown.keys()
     # 0.001 for one learner, times the square root of 9; the schedule ends with the run
     assert "(default: 0.003)" in shown["--learning-rate"]
-    assert "[steps, 0 to 1e+15] (default: 10000000)" in shown["--anneal-steps"]
+    assert "[steps, 0 to 1e+15] (default: 200000)" in shown["--anneal-steps"]
     assert "[1 to 1,000] (default: 4)" in shown["--epochs"]
     _, out, _ = command("train", "paac", "--env", "catch", "--preset", "paper", "--steps", 500, "--help")
     shown = options_shown(out)

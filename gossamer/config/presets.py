@@ -44,7 +44,7 @@ def _asynchronous(layer: Layer, kind: str, *more: Any) -> Layer:
 PIXELS = Layer("pictures", (NetworkOptions(torso="auto", input="background"), Adam(epsilon=1e-5)))
 VECTOR = Layer(
     "small vectors: one thread, because more would only wait for each other",
-    (NetworkOptions(torso="auto", input="raw"), RunOptions(threads=1), Adam(epsilon=1e-5)),
+    (NetworkOptions(torso="auto", input="raw"), RunOptions(steps=200_000, threads=1), Adam(epsilon=1e-5)),
 )
 _PICTURES_42 = (AtariOptions("", screen_size=42), AleOptions("", screen_size=42))
 PPO_PIXELS = Layer(

@@ -37,6 +37,7 @@ from gossamer.options import declared, defaults, flag, given, is_part, options
 
 # Parts of a `Config` whose dataclass does not depend on the choices
 COMMON = {"run": RunOptions, "network": NetworkOptions, "optimization": OptimizationOptions}
+TOY_STEPS = 200_000  # as with vectors, for toys with pictures, too
 PLACES = ("run", "env", "architecture", "algorithm", "network", "optimizer", "optimization")
 
 
@@ -94,7 +95,8 @@ class Composition:
         names = _family_name(architecture, ARCHITECTURES), _family_name(algorithm, ALGORITHMS)
         found = layers(*names, preset=choices.preset, seen=seen, atari=isinstance(self.env, Atari))
         self.continuous = seen.continuous
-        self.layers = (Layer("the environment", (GymOptions("", action_masks=seen.masks),)), *found)
+        steps = (RunOptions(steps=TOY_STEPS),) if self.env in catalogue.TOYS else ()
+        self.layers = (Layer("the environment", (GymOptions("", action_masks=seen.masks), *steps)), *found)
         self.kinds: dict[str, type] = {
             **COMMON,
             "env": kind_of(self.env),
