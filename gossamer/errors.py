@@ -48,6 +48,11 @@ class EnvironmentFailed(UserError):
 
 
 def near(name: str, names: Iterable[str]) -> str:
-    """`; near: a, b` if similar names exist, else an empty string."""
-    close = difflib.get_close_matches(name, list(names), n=3, cutoff=0.5)
-    return f"; near: {', '.join(close)}" if close else ""
+    """`; near: a, b` if there are names that differ in a few letters, or that begin with `name`; else an empty string.
+    Dashes before the names of options do not count."""
+    known = {each.lstrip("-"): each for each in names}
+    wanted = name.lstrip("-")
+    close = difflib.get_close_matches(wanted, known, n=3, cutoff=0.7)
+    begun = [each for each in known if each.startswith(wanted) and len(wanted) > 2]
+    found = [known[each] for each in dict.fromkeys([*close, *begun])][:3]
+    return f"; near: {', '.join(found)}" if found else ""

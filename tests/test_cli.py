@@ -179,6 +179,11 @@ REFUSED = {
     "no number": (("evaluate", "run", "--episodes", "many"), "--episodes 'many': must be of type int"),
     "a word too many": (("train", "paac", *TINY, "stray"), "unknown option stray"),
     "no run": (("evaluate",), "A run directory. (required)"),
+    "an algorithm": (
+        ("train", "ppo", "--env", "catch"),
+        "ppo is an algorithm: gossamer train paac --algorithm ppo ...",
+    ),
+    "quiet": (("evaluate", "run", "--quiet"), "unknown option --quiet; progress goes to stderr, which 2>/dev/null"),
     "of SB3": (("train", "paac", *TINY, "--n-steps", 5), "unknown option --n-steps; use --rollout-length"),
     "of CleanRL": (("train", "paac", *TINY, "--ent-coef", 5), "unknown option --ent-coef; use --entropy-coef"),
     "of RLlib": (("train", "paac", *TINY, "--num_envs_per_env_runner", 5), "use --num-envs"),

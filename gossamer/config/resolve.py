@@ -11,7 +11,7 @@ from typing import Any, get_type_hints
 from gossamer.algorithms import Algorithm
 from gossamer.config.checks import check_effects, check_together
 from gossamer.config.config import Architecture, Config, Control, OptimizationOptions, RunOptions
-from gossamer.config.elsewhere import suggestion
+from gossamer.config.elsewhere import explained, suggestion
 from gossamer.config.layers import Layer
 from gossamer.config.names import (
     ALGORITHMS,
@@ -232,6 +232,8 @@ def refused(name: str, value: Any, known: Iterable[str], chosen: Collection[str]
         return UserError(f"{flag(name)} {value}: not an option of {', '.join(chosen)}; {have}")
     if meant := suggestion(name):
         return UserError(f"unknown option {flag(name)}; use {flag(meant)}")
+    if instead := explained(name):
+        return UserError(f"unknown option {flag(name)}; {instead}")
     return UserError(f"unknown option {flag(name)}{near(flag(name), map(flag, known))}")
 
 

@@ -1,13 +1,16 @@
-"""An environment given in Python, as a class or a function: the name under which every process can import it."""
+"""The user's environments: the name of a class or function, under which every process can import it."""
 
 from __future__ import annotations
 
+import ast
+import re
 import reprlib
 import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from types import FunctionType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 import gymnasium
 
@@ -31,6 +34,28 @@ def env_name(env: str | EnvMaker) -> str:
         if module is not None and _member(made.__module__, made.__qualname__) is made:
             return f"{module}:{made.__qualname__}"
     raise UserError(f"env {_shown(env)}: {_advice(env)}")
+
+
+def in_file(name: str) -> list[str]:
+    """`arm:Arm` for each class and function that may make environments in the file `arm.py` of the current folder, for
+    the name `arm` or `arm.py`: classes that derive from one named `..Env` or `..Wrapper`, functions that start with
+    `make`, and what has the file's name. The file is not run."""
+    stem = name.removesuffix(".py")
+    try:
+        found = ast.parse(Path(f"{stem}.py").read_text()).body if stem.isidentifier() else []
+    except (OSError, ValueError, SyntaxError):
+        return []
+    return [f"{stem}:{each.name}" for each in found if _makes(each, stem)]
+
+
+def _makes(node: ast.stmt, stem: str) -> TypeGuard[ast.ClassDef | ast.FunctionDef]:
+    if not isinstance(node, ast.ClassDef | ast.FunctionDef):
+        return False
+    if node.name.lower() == stem.replace("_", "").lower() or node.name == stem:
+        return True
+    bases = [ast.unparse(base) for base in node.bases] if isinstance(node, ast.ClassDef) else []
+    made = isinstance(node, ast.FunctionDef) and node.name.startswith("make")
+    return made or any(re.search(r"(Env|Wrapper)(\[.*)?$", base) for base in bases)
 
 
 def _member(module: str, name: str) -> Any:

@@ -237,6 +237,9 @@ ZERO_WILL_DO = ["env_workers", "threads", "anneal_steps", "seed"]
         ("preprocessing", "gala", "--preprocessing gala: not an option of paac, ppo, adam, catch"),
         ("learning_rat", 1.0, "unknown option --learning-rat; near: --learning-rate"),
         ("n_steps", 128, "unknown option --n-steps; use --rollout-length"),
+        ("net_arch", 64, r"unknown option --net-arch; layers come with the network: --network NAME, or module:factory"),
+        ("hidden_sizes", 64, "unknown option --hidden-sizes; layers come with the network"),
+        ("config", "x.yaml", "unknown option --config; options are words of the command; gossamer study takes a file"),
         ("ent_coef", 0.1, "unknown option --ent-coef; use --entropy-coef"),
         ("lr", 0.1, "unknown option --lr; use --learning-rate"),
         ("decay", 0.9, "--decay 0.9: not an option of paac, ppo, adam, catch; rmsprop-a3c, .* have it"),
@@ -365,7 +368,9 @@ def test_counts_must_fit_each_other() -> None:
 
 
 def test_names_that_are_not_are_answered_with_near_ones() -> None:
-    with pytest.raises(UserError, match="unknown architecture 'pac'; near: paac, pala; available: paac"):
+    with pytest.raises(UserError, match=r"^--algorithm gala: gala is an architecture: gossamer train gala \.\.\.$"):
+        configure("paac", env="catch", algorithm="gala")
+    with pytest.raises(UserError, match="unknown architecture 'pac'; near: paac; available: paac"):
         configure("pac", env="catch")
     with pytest.raises(UnknownEnv, match="unknown environment 'cacth'; near: catch"):
         settings("cacth")

@@ -12,7 +12,8 @@ import gymnasium
 import pytest
 from some_envs import Walk
 
-from gossamer.envs.own import env_name
+from gossamer.envs import UnknownEnv, resolve
+from gossamer.envs.own import env_name, in_file
 from gossamer.errors import UserError
 
 LATER = "a run must be able to import it later"
@@ -77,3 +78,29 @@ def test_a_class_of_the_main_script_has_the_script_s_name(tmp_path: Path, monkey
     (tmp_path / "script.py").touch()
     main.__file__ = str(tmp_path / "script.py")
     assert env_name(mine) == "script:Mine"
+
+
+ARM = """
+import gymnasium
+from gymnasium import Wrapper
+raise RuntimeError("it is not run")
+class Arm(Base): "has the name of the file"
+class Long(gymnasium.Env[object, int]): ...
+class Thin(Wrapper): ...
+class Joint: ...
+def make_short(): ...
+def helper(): ...
+"""
+
+
+def test_what_makes_environments_in_a_file_here_is_suggested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert in_file("arm") == []
+    (tmp_path / "arm.py").write_text(ARM)
+    assert in_file("arm") == in_file("arm.py") == ["arm:Arm", "arm:Long", "arm:Thin", "arm:make_short"]
+    with pytest.raises(UnknownEnv, match=r"^unknown environment 'arm'; near: arm:Arm, .* \(in arm\.py\)$"):
+        resolve("arm")
+    (tmp_path / "arm.py").write_text("class Arm(:")
+    assert in_file("arm") == []
+    with pytest.raises(UnknownEnv, match=r"^unknown environment 'Arm'; gossamer list shows all$"):
+        resolve("Arm")
