@@ -5,7 +5,7 @@
     gossamer evaluate runs/corridor
     gossamer record runs/corridor
 
-or from Python, as at the end of this file: python examples/own_environment.py
+or from Python, with the class itself, as at the end of this file: python examples/own_environment.py
 """
 
 from __future__ import annotations
@@ -52,5 +52,5 @@ if __name__ == "__main__":
     import gossamer
 
     directory = sys.argv[1] if len(sys.argv) > 1 else "runs/corridor"
-    run = gossamer.train("paac", env="own_environment:Corridor", steps=60_000, run_dir=directory)
+    run = gossamer.train("paac", env=Corridor, steps=60_000, run_dir=directory)
     print(f"mean return {gossamer.evaluate(run.directory, episodes=10).mean_return:.2f}, 0.93 is the best")

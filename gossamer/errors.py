@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import difflib
-import multiprocessing
-import sys
 from collections.abc import Iterable
-
-GUARD = 'put its calls of gossamer under `if __name__ == "__main__":`'
 
 
 class UserError(ValueError):
@@ -51,15 +47,12 @@ class EnvironmentFailed(UserError):
         return f"--env {self.env}: {which}{self.what}{self.advice and '; ' + self.advice}"
 
 
-def check_guard() -> None:
-    """Raise `UserError` in a worker process of multiprocessing that imports the main script, and so runs it again.
-    The process ends with this error; its traceback is left out, as each of many workers prints it."""
-    if getattr(multiprocessing.current_process(), "_inheriting", False):  # what multiprocessing itself looks at
-        sys.tracebacklimit = 0
-        raise UserError(f"worker processes import this script: {GUARD}")
-
-
 def near(name: str, names: Iterable[str]) -> str:
-    """`; near: a, b` if similar names exist, else an empty string."""
-    close = difflib.get_close_matches(name, list(names), n=3, cutoff=0.5)
-    return f"; near: {', '.join(close)}" if close else ""
+    """`; near: a, b` if there are names that differ in a few letters, or that begin with `name`; else an empty string.
+    Dashes before the names of options do not count."""
+    known = {each.lstrip("-"): each for each in names}
+    wanted = name.lstrip("-")
+    close = difflib.get_close_matches(wanted, known, n=3, cutoff=0.7)
+    begun = [each for each in known if each.startswith(wanted) and len(wanted) > 2]
+    found = [known[each] for each in dict.fromkeys([*close, *begun])][:3]
+    return f"; near: {', '.join(found)}" if found else ""

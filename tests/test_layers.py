@@ -41,8 +41,8 @@ ROWS = [
     {"distributions", "observations"},
     {"returns", "data", "program", "machine"},
     {"version", "runtime"},
-    {"options", "rules"},
-    {"errors", "processes", "streams", "layers"},
+    {"options", "rules", "scripts"},
+    {"errors", "installation", "processes", "streams", "layers"},
 ]
 MAY_IMPORT = {layer: set[str]().union({layer}, *ROWS[row + 1 :]) for row, layers in enumerate(ROWS) for layer in layers}
 MAY_IMPORT["launch"] = {"launch", "program", "runtime"}  # a launcher knows nothing of learning

@@ -11,14 +11,14 @@ from gossamer.commands.playing import Evaluate, Record
 from gossamer.commands.reporting import Report
 from gossamer.commands.showing import List, Show
 from gossamer.commands.studying import Runs, study
-from gossamer.commands.training import Resume, train
+from gossamer.commands.training import resume, train
 from gossamer.commands.watch import Watch
 from gossamer.config.command_line import parse
 from gossamer.errors import UserError, near
 
 COMMANDS: dict[str, Any] = {
     "train": train,
-    "resume": Resume,
+    "resume": resume,
     "evaluate": Evaluate,
     "record": Record,
     "watch": Watch,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from gossamer.commands.words import Directory, Protocol
 from gossamer.config.brief import OFTEN_TRAIN, asked, text
-from gossamer.config.command_line import left_open
+from gossamer.config.command_line import left_open, parse
 from gossamer.options import declared, option, options
 
 if TYPE_CHECKING:
@@ -40,18 +41,29 @@ def train(words: Sequence[str]) -> int:
     composed = compose(words, prog="gossamer train", description=TRAIN, command=(Place, Control))
     from gossamer.training.experiment import start
 
-    given = composed.command
-    place = Place(**{name: given[name] for name in declared(Place)})
-    control = Control(**{name: given[name] for name in declared(Control)})
-    return _ended(start(composed.choices, control, place.run_dir, overwrite=place.overwrite))
+    given = dict(composed.command)
+    place = Place(**{name: given.pop(name) for name in declared(Place)})
+    run_dir, control = place.run_dir, Control(**given)
+    return _ended(start(composed.choices, control, run_dir, overwrite=place.overwrite, asked=_typed("train", words)))
 
 
 @dataclass(frozen=True)
 class Resume:
-    """Continue a run from its last checkpoint."""
+    """What `resume` takes: a run, and the options that change."""
 
     run_dir: Directory
     steps: Annotated[int | None, left_open("Total environment steps, including those before.", int, AS_STARTED)] = None
+    learning_rate: Annotated[
+        float | None, left_open("Learning rate at the start of the run's schedule.", float, AS_STARTED)
+    ] = None
+    anneal_steps: Annotated[
+        int | None,
+        left_open("Steps of the whole run until the learning rate has fallen; 0: constant.", int, AS_STARTED),
+    ] = None
+    final_fraction: Annotated[
+        float | None,
+        left_open("Final learning rate, as a fraction of the initial one.", float, AS_STARTED),
+    ] = None
     stop_at_return: Annotated[
         float | None,
         left_open("End when the mean return of the last 100 episodes reaches this.", float, "(default: never)"),
@@ -78,24 +90,21 @@ class Resume:
         left_open("Serve the live page to this machine at this port (without a number: 6006).", int, "(default: none)"),
     ] = None
 
-    def __call__(self) -> int:
-        from gossamer.training.experiment import resume
 
-        run = resume(
-            self.run_dir,
-            steps=self.steps,
-            keep=self.keep,
-            checkpoint_every=self.checkpoint_every,
-            stop_at_return=self.stop_at_return,
-            max_seconds=self.max_seconds,
-            cluster=self.cluster,
-            log=self.log,
-            eval_every=self.eval_every,
-            eval_episodes=self.eval_episodes,
-            eval_protocol=self.eval_protocol,
-            page=self.page,
-        )
-        return _ended(run)
+def resume(words: Sequence[str]) -> int:
+    """Continue a run from its last checkpoint."""
+    made = parse(Resume, words, prog="gossamer resume", description=resume.__doc__)
+    from gossamer.config.config import Control
+    from gossamer.training.experiment import go_on
+
+    given = vars(made).copy()
+    directory, control = given.pop("run_dir"), Control(**{name: given.pop(name) for name in declared(Control)})
+    return _ended(go_on(directory, control, given, asked=_typed("resume", words)))
+
+
+def _typed(command: str, words: Sequence[str]) -> str:
+    """The command, for the log of the run."""
+    return shlex.join(["gossamer", command, *words])
 
 
 def _ended(run: Run) -> int:

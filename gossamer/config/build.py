@@ -206,20 +206,25 @@ def check_effect(config: Config, spec: Spec) -> None:
         raise UserError(f"--reconstruction-coef {chosen.reconstruction_coef}: has no effect without an auto-encoder")
 
 
-def _task(config: Config, where: str, sharing: int) -> Task:
+def schedule(config: Config) -> Optimization:
+    """The optimizer and its learning-rate schedule."""
     plan = config.optimization
+    return Optimization(
+        make=config.optimizer.make,
+        learning_rate=plan.learning_rate,
+        anneal_steps=config.run.steps if plan.anneal_steps is None else plan.anneal_steps,
+        final_fraction=plan.final_fraction,
+        max_grad_norm=plan.max_grad_norm,
+        anneal_from=plan.anneal_from,
+    )
+
+
+def _task(config: Config, where: str, sharing: int) -> Task:
     return Task(
         env=observed(environment(config), config),
         algorithm=config.algorithm,
         network=network(config.network),
-        optimization=Optimization(
-            make=config.optimizer.make,
-            learning_rate=plan.learning_rate,
-            anneal_steps=config.run.steps if plan.anneal_steps is None else plan.anneal_steps,
-            final_fraction=plan.final_fraction,
-            max_grad_norm=plan.max_grad_norm,
-            anneal_from=plan.anneal_from,
-        ),
+        optimization=schedule(config),
         rollout_length=config.run.rollout_length,
         seed=config.run.seed,
         device=where,

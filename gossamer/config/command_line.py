@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeVar
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
+from gossamer.config.elsewhere import explained
 from gossamer.errors import UserError
 from gossamer.options import as_number, choices, declared, described, optional, plain, types
 
@@ -101,7 +102,11 @@ def parse(kind: type[T], words: Sequence[str], *, prog: str, description: str | 
     except SystemExit as end:
         if not end.code:
             raise
-        raise UserError(f"{one_line(errors.getvalue())}; see {prog} --help") from None
+        told = one_line(errors.getvalue())
+        name = re.match(r"unknown option (--[^\s;]+)", told)
+        if name and (instead := explained(name[1])):
+            told = f"{name[0]}; {instead}"
+        raise UserError(f"{told}; see {prog} --help") from None
 
 
 def with_port(words: Sequence[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -9,7 +10,7 @@ from gossamer.algorithms import Algorithm
 from gossamer.envs.options import EnvOptions
 from gossamer.networks import NetworkOptions
 from gossamer.optim import StepRule
-from gossamer.options import option, options
+from gossamer.options import declared, option, options
 from gossamer.program import Program
 from gossamer.task import Task
 
@@ -109,3 +110,10 @@ class Config:
     def with_run(self, **changes: Any) -> Config:
         """A copy with these options of the run changed."""
         return replace(self, run=replace(self.run, **changes))
+
+    def changed(self, options: Mapping[str, Any]) -> Config:
+        """A copy with these options of the run and of the optimization changed; None keeps an option's value."""
+        given = {name: value for name, value in options.items() if value is not None}
+        run = {name: value for name, value in given.items() if name in declared(RunOptions)}
+        optimization = {name: value for name, value in given.items() if name in declared(OptimizationOptions)}
+        return replace(self, run=replace(self.run, **run), optimization=replace(self.optimization, **optimization))

@@ -26,6 +26,8 @@ ELSEWHERE: dict[str, tuple[str, str, str]] = {
     "anneal_steps": ("learning_rate (a function)", "anneal-lr", "lr (a schedule)"),
     "epsilon": ("rms_prop_eps", "", ""),
     "screen_size": ("screen_size", "", ""),
+    "run_dir": ("", "exp-name", ""),
+    "actors": ("", "", "num_env_runners"),
     "frame_stack": ("n_stack", "", ""),
     "initialization": ("ortho_init", "", ""),
     "checkpoint_every": ("save_freq", "", ""),
@@ -33,6 +35,29 @@ ELSEWHERE: dict[str, tuple[str, str, str]] = {
     "eval_every": ("eval_freq", "", "evaluation_interval"),
     "eval_episodes": ("n_eval_episodes", "", "evaluation_duration"),
 }
+# Names in other libraries without an option of ours -> what there is instead
+_LAYERS = "layers come with the network: --network NAME, or module:factory for your own (docs/networks.md)"
+_OUTPUT = "progress goes to stderr, which 2>/dev/null hides; the last line goes to stdout"
+ABSENT: dict[str, str] = {
+    "net_arch": _LAYERS,
+    "policy_kwargs": _LAYERS,
+    "hidden_sizes": _LAYERS,
+    "fcnet_hiddens": _LAYERS,
+    "quiet": _OUTPUT,
+    "verbose": _OUTPUT,
+    "config": "options are words of the command; gossamer study takes a file (docs/studies.md)",
+    "target_kl": "no update ends early; --epochs, --clip-range and --learning-rate limit its size",
+    "clip_vloss": "the value loss is not clipped",
+    "clip_range_vf": "the value loss is not clipped",
+    "train_batch_size": "a batch has --num-envs times --rollout-length steps",
+    "capture_video": "gossamer record RUN makes a video of a run",
+    "save_model": "every run saves checkpoints",
+}
+
+
+def explained(name: str) -> str:
+    """What there is in place of an option of another library; empty if the name is unknown."""
+    return ABSENT.get(_plain(name), "")
 
 
 def suggestion(name: str) -> str | None:
@@ -50,6 +75,14 @@ def table() -> str:
     for ours, (sb3, cleanrl, rllib) in ELSEWHERE.items():
         rows.append((f"`{flag(ours)}`", _code(sb3), _code(f"--{cleanrl}" if cleanrl else ""), _code(rllib)))
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def absent() -> str:
+    """The table of docs/options.md with what has no option here."""
+    rows = {"names": "here", "---": "---"}
+    for text in dict.fromkeys(ABSENT.values()):
+        rows[", ".join(f"`{name}`" for name, own in ABSENT.items() if own == text)] = text
+    return "\n".join(f"| {names} | {text} |" for names, text in rows.items())
 
 
 def _code(name: str) -> str:

@@ -4,12 +4,10 @@ Each name stands for `module:Name`, the form of a user's own parts. A part is im
 
 from __future__ import annotations
 
-import importlib
-import sys
-from pathlib import Path
 from typing import Any
 
 from gossamer.errors import UserError, near
+from gossamer.scripts import own_module, script
 
 ARCHITECTURES = {
     "paac": "gossamer.architectures.paac:PAAC",
@@ -51,22 +49,29 @@ PRESETS = ("tuned", "paper")
 def load(option: str, name: str, known: dict[str, str]) -> Any:
     """Import the part with this name: one of `known`, or the user's `module:Name`. A `UserError` names the option."""
     if name not in known and ":" not in name:
-        what = (
-            f"unknown architecture {name!r}" if option == "architecture" else f"{option} {name}: no such {option[2:]}"
-        )
-        raise UserError(f"{what}{near(name, known)}; available: {', '.join(known)}, or your own module:Name")
+        raise UserError(_unknown(option, name, known))
     module, _, attribute = known.get(name, name).partition(":")
     try:
-        return getattr(importlib.import_module(module), attribute)
+        return getattr(own_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise UserError(f"{option} {name}: cannot be imported ({error}); give module:Name") from error
+
+
+def _unknown(option: str, name: str, known: dict[str, str]) -> str:
+    """The error for a name of none of these parts."""
+    if option == "architecture" and name in ALGORITHMS:
+        return f"{name} is an algorithm: gossamer train paac --algorithm {name} ..."
+    if option == "--algorithm" and name in ARCHITECTURES:
+        return f"--algorithm {name}: {name} is an architecture: gossamer train {name} ..."
+    what = f"unknown architecture {name!r}" if option == "architecture" else f"{option} {name}: no such {option[2:]}"
+    return f"{what}{near(name, known)}; available: {', '.join(known)}, or your own module:Name"
 
 
 def name_of(kind: Any, known: dict[str, str]) -> str:
     """The name under which `load` finds this object."""
     module = kind.__module__
-    if module == "__main__" and (script := getattr(sys.modules["__main__"], "__file__", None)):
-        module = Path(script).stem  # other processes import it by the script's name
+    if module == "__main__":
+        module = script() or module  # other processes import it by the script's name
     path = f"{module}:{kind.__qualname__}"
     return next((name for name, target in known.items() if target == path), path)
 

@@ -8,12 +8,12 @@ from gossamer.errors import UserError
 from gossamer.layers import Layer, presets_of
 from gossamer.rules import whole_sequences
 
-_VECTORS = "small vectors: one thread, because more would only wait for each other"
+_VECTORS = "small vectors: runs of minutes; one thread, because more would only wait for each other"
 KINDS = (
     Layer("pictures: centred on their background", {"input": "background"}, kind="pixels"),
     Layer("as with vectors: returns normalised (not tuned)", {"normalize_returns": True}, kind="continuous pixels"),
-    Layer(_VECTORS, {"threads": 1}, kind="vector"),
-    Layer(_VECTORS, {"threads": 1}, kind="continuous"),
+    Layer(_VECTORS, {"steps": 200_000, "threads": 1}, kind="vector"),
+    Layer(_VECTORS, {"steps": 200_000, "threads": 1}, kind="continuous"),
 )
 _NO_PICTURES = "no paper has vectors"
 LAST = (

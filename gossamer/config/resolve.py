@@ -11,7 +11,7 @@ from typing import Any, get_type_hints
 from gossamer.algorithms import Algorithm
 from gossamer.config.checks import check_effects, check_together
 from gossamer.config.config import Architecture, Config, Control, OptimizationOptions, RunOptions
-from gossamer.config.elsewhere import suggestion
+from gossamer.config.elsewhere import explained, suggestion
 from gossamer.config.keywords import Keywords
 from gossamer.config.names import (
     ALGORITHMS,
@@ -25,6 +25,7 @@ from gossamer.config.presets import family_name, layers
 from gossamer.config.probe import Probe, probe
 from gossamer.envs import catalogue
 from gossamer.envs.options import AtariOptions, GymOptions, kind_of
+from gossamer.envs.own import EnvMaker, env_name
 from gossamer.errors import UserError, near
 from gossamer.layers import Layer, algorithms_of
 from gossamer.networks import NetworkOptions
@@ -33,6 +34,7 @@ from gossamer.options import declared, defaults, flag, given, is_part, options
 
 # Parts of a `Config` whose dataclass does not depend on the choices
 COMMON = {"run": RunOptions, "network": NetworkOptions, "optimization": OptimizationOptions}
+TOY_STEPS = 200_000  # as with vectors, for toys with pictures, too
 PLACES = ("run", "env", "architecture", "algorithm", "network", "optimizer", "optimization")
 
 
@@ -61,14 +63,14 @@ class Choices:
 def configure(
     architecture: str | Architecture,
     *,
-    env: str,
+    env: str | EnvMaker,
     algorithm: str | Algorithm | None = None,
     optimizer: str | StepRule | None = None,
     preset: str = "tuned",
     **given: Any,
 ) -> Config:
     """The complete configuration for keywords as `gossamer.train` takes them."""
-    return resolve(Choices(architecture, env, algorithm, optimizer, preset, given))
+    return resolve(Choices(architecture, env_name(env), algorithm, optimizer, preset, given))
 
 
 def resolve(choices: Choices) -> Config:
@@ -82,8 +84,6 @@ class Composition:
     def __init__(self, choices: Choices) -> None:
         if choices.preset not in PRESETS:
             raise UserError(f"--preset {choices.preset}: must be one of {', '.join(PRESETS)}")
-        if not isinstance(choices.env, str):
-            raise UserError(f"env {choices.env!r}: must be a name, as pong, CartPole-v1, or module:Class for your own")
         self.choices = choices
         architecture = architecture_kind(choices.architecture)
         self.env = catalogue.resolve(choices.env)
@@ -92,7 +92,9 @@ class Composition:
         algorithm = _kind("--algorithm", choices.algorithm or default, ALGORITHMS)
         found = layers(architecture, algorithm, preset=choices.preset, seen=seen)
         self.continuous = seen.continuous
-        self.layers = (Layer("the environment", {"action_masks": True} if seen.masks else {}), *found)
+        own = {"action_masks": True} if seen.masks else {}
+        toys = {"steps": TOY_STEPS} if self.env in catalogue.TOYS else {}
+        self.layers = (Layer("the environment", {**own, **toys}), *found)
         self.kinds: dict[str, type] = {
             **COMMON,
             "env": kind_of(self.env),
@@ -230,6 +232,8 @@ def refused(name: str, value: Any, known: Iterable[str], chosen: Collection[str]
         return UserError(f"{flag(name)} {value}: not an option of {', '.join(chosen)}; {have}")
     if meant := suggestion(name):
         return UserError(f"unknown option {flag(name)}; use {flag(meant)}")
+    if instead := explained(name):
+        return UserError(f"unknown option {flag(name)}; {instead}")
     return UserError(f"unknown option {flag(name)}{near(flag(name), map(flag, known))}")
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from gossamer.data import Array, Step, Tree
 from gossamer.errors import EnvironmentFailed
+from gossamer.installation import install
 from gossamer.spaces import Spec
 
 if TYPE_CHECKING:
@@ -153,13 +154,13 @@ def not_installed(name: str, message: str) -> MissingExtra:
     """Return the error for an environment that needs a package; `message`: Gymnasium's error message."""
     if any(f"[{extra}]" in message for extra in OURS):
         package = message.split(" is not installed")[0]
-        return MissingExtra(f'{name}: {package} is not installed; run pip install "gossamer[gym]"')
+        return MissingExtra(f"{name}: {package} is not installed; run {install('gym')}")
     return MissingExtra(f"{name}: {message}")
 
 
 def missing_extra(what: str, extra: str) -> MissingExtra:
     """Return the error for `what`, which needs the extra `extra`, with the command to install it."""
-    return MissingExtra(f'{what}: not installed; run pip install "gossamer[{extra}]"')
+    return MissingExtra(f"{what}: not installed; run {install(extra)}")
 
 
 def check_counts(num_envs: int, workers: int) -> None:

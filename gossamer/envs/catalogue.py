@@ -6,8 +6,9 @@ import importlib.util
 import re
 
 from gossamer.envs.atari import GYMNASIUM, PRESETS, Atari, AtariPreset, list_games
-from gossamer.envs.base import EnvFactory, missing_extra, near_names, unknown_env
+from gossamer.envs.base import EnvFactory, UnknownEnv, missing_extra, near_names, unknown_env
 from gossamer.envs.gym import Custom, Gym, find_spec, list_ids
+from gossamer.envs.own import in_file
 from gossamer.envs.support import check_installed, trainable
 from gossamer.envs.toy import Catch, Counter, Identity, Recall
 
@@ -40,6 +41,8 @@ def resolve(name: str, *, preset: str | AtariPreset = "paac") -> EnvFactory:
         return Atari(name, PRESETS[preset] if isinstance(preset, str) else preset)
     if name.startswith(ALE):
         return _ale(name, known["atari"])
+    if own := in_file(name):
+        raise UnknownEnv(f"unknown environment {name!r}; near: {', '.join(own)} (in {name.removesuffix('.py')}.py)")
     if not known["atari"] and re.fullmatch(r"[a-z][a-z0-9_]*", name) and not near_names(name, known["toy"]):
         raise missing_extra(f"{name!r} can only be an Atari game; the extra for these", "atari")
     raise unknown_env(name, [each for group in known.values() for each in group])

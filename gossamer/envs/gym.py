@@ -6,7 +6,6 @@ without a chosen action to every episode. Single environments run in this proces
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from gossamer.envs.single import OnError, Source, named, place
 from gossamer.envs.spaces import GymEnv
 from gossamer.envs.workers import Workers
 from gossamer.errors import UserError
+from gossamer.scripts import own_module
 from gossamer.spaces import Bounds
 
 IN_A_FILE = (  # of an environment `__main__:Name`
@@ -143,7 +143,9 @@ def _import(name: str, module: str) -> Any:
     """Import the module of a user's environment. Raises `UnknownEnv` if it does not exist, and `UserError` for any
     other error of the import."""
     try:
-        return importlib.import_module(module)
+        return own_module(module)
+    except UserError as error:  # its calls of Gossamer
+        raise UserError(f"--env {name}: {module} cannot be imported: {error}") from error
     except ModuleNotFoundError as error:
         if error.name is not None and f"{module}.".startswith(f"{error.name}."):
             raise UnknownEnv(

@@ -9,18 +9,19 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
 from gossamer.envs.base import MissingExtra, UnsupportedSpace
+from gossamer.installation import install, pip
 
 # Module prefix of an environment -> why it is not supported. Tested against the spaces of all installed ones.
 REFUSED = {
     "gymnasium.envs.tabular.cliffwalking:": "its actions are a Box of integers",
     "gymnasium.envs.mujoco.pusher_v4:": "it needs mujoco below version 3; Pusher-v5 does not",
 }
-# Module prefix of an environment -> the module that it needs, and the command to install that.
+# Module prefix of an environment -> the module that it needs, and what has it: one of our extras, or a package for pip.
 NEEDS = {
-    "gymnasium.envs.box2d.": ("Box2D", 'pip install "gossamer[gym]"'),
-    "gymnasium.envs.phys2d.": ("jax", 'pip install "gymnasium[jax]"'),
-    "gymnasium.envs.tabular.": ("jax", 'pip install "gymnasium[jax]"'),
-    "gymnasium.envs.mujoco.": ("mujoco", 'pip install "gossamer[mujoco]"'),
+    "gymnasium.envs.box2d.": ("Box2D", "gym"),
+    "gymnasium.envs.phys2d.": ("jax", "gymnasium[jax]"),
+    "gymnasium.envs.tabular.": ("jax", "gymnasium[jax]"),
+    "gymnasium.envs.mujoco.": ("mujoco", "mujoco"),
 }
 
 
@@ -39,8 +40,13 @@ def support(spec: EnvSpec) -> Support:
         return Support("Gymnasium has removed it")
     refused = next((why for place, why in REFUSED.items() if entry.startswith(place)), "")
     needs = [need for place, need in NEEDS.items() if entry.startswith(place)]
-    install = next((command for module, command in needs if find_spec(module) is None), "")
-    return Support(refused, install)
+    missing = next((package for module, package in needs if find_spec(module) is None), "")
+    return Support(refused, missing and _command(missing))
+
+
+def _command(package: str) -> str:
+    """The command that installs one of our extras, or another package."""
+    return f'{pip()} install "{package}"' if "[" in package else install(package)
 
 
 def check_installed(name: str, spec: EnvSpec) -> None:

@@ -21,7 +21,8 @@ from gossamer.envs.base import env_seeds
 from gossamer.envs.blocks import Answer, Request, Shared, serve
 from gossamer.envs.local import AT_MOST
 from gossamer.envs.single import Single, Source
-from gossamer.errors import GUARD, EnvironmentFailed
+from gossamer.errors import EnvironmentFailed
+from gossamer.scripts import GUARD
 
 CLOSE_SECONDS = 5.0  # time for worker processes to end on request
 DEATH_SECONDS = 1.0  # time for a process to end after its pipe was closed

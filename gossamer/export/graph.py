@@ -31,6 +31,7 @@ from gossamer.data import numpy_dtype
 from gossamer.envs.spaces import Adapter
 from gossamer.errors import UserError
 from gossamer.export.snapshot import Snapshot
+from gossamer.installation import install
 from gossamer.networks import Stepping
 from gossamer.spaces import Box
 
@@ -85,7 +86,7 @@ def to_onnx(snapshot: Snapshot) -> bytes:
     """The content of `model.onnx`. Raises `UserError` if a package is missing, or if the network cannot be written."""
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
-        raise UserError(f'--onnx: {missing[0]} is not installed; run pip install "gossamer[onnx]"')
+        raise UserError(f"--onnx: {missing[0]} is not installed; run {install('onnx')}")
     graph = graph_of(snapshot)
     batch = torch.export.Dim("batch")
     with _quiet(), torch.no_grad():

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gossamer.errors import UserError, check_guard
+from gossamer.envs.own import EnvMaker, env_name
+from gossamer.errors import UserError
 from gossamer.options import as_number
+from gossamer.scripts import check_guard
 from gossamer.storage.lock import is_held
 from gossamer.storage.studies import PlannedRun
 from gossamer.studies import jobs
@@ -57,7 +59,7 @@ class Study:
 def study(
     compositions: Sequence[str],
     *,
-    envs: Sequence[str],
+    envs: Sequence[str | EnvMaker],
     seeds: int | Sequence[int] = 5,
     steps: int | None = None,
     directory: str | Path,
@@ -67,20 +69,21 @@ def study(
 ) -> Study:
     """Train every composition on every environment with every seed; `study.json` in `directory` lists the runs.
 
-    `compositions`: words of `gossamer train`, as in `paac --algorithm ppo`, or `LABEL: words`. `seeds`: their number
-    (1 to N), or the seeds. `jobs`: runs at once; each gets an equal share of this machine's cores. `options`: words for
-    every run. `cluster`: Ray cluster that every run's hosts are placed on; the runs' files are written here.
+    `compositions`: words of `gossamer train`, as in `paac --algorithm ppo`, or `LABEL: words`. `envs`: as in `train`.
+    `seeds`: their number (1 to N), or the seeds. `jobs`: runs at once; each gets an equal share of this machine's
+    cores. `options`: words for every run. `cluster`: Ray cluster that every run's hosts are placed on; the runs' files
+    are written here.
 
     A call goes on where an earlier one ended: finished runs are left out, others continue from their last checkpoint.
     A run that fails is reported, and the others go on. Raises `UserError` before anything is written where a
     composition cannot be trained, where the directory has another study, or where another process is running it."""
     check_guard()
     for name, given in (("compositions", compositions), ("envs", envs), ("options", options)):
-        if isinstance(given, str):
+        if isinstance(given, str) or not isinstance(given, Iterable):
             raise UserError(f"{name} {given!r}: must be a list of strings")
-        if wrong := [each for each in given if not isinstance(each, str)]:
+        if name != "envs" and (wrong := [each for each in given if not isinstance(each, str)]):
             raise UserError(f"{name}: {wrong[0]!r} is not a string")
-    numbers = _seeds(seeds)
+    names, numbers = tuple(env_name(each) for each in envs), _seeds(seeds)
     steps, jobs = (as_number(given, int) for given in (steps, jobs))
     for name, number in (("steps", steps), ("jobs", jobs)):
         if not _is_int(number) and not (name == "steps" and number is None):
@@ -89,7 +92,7 @@ def study(
         raise UserError(f"directory {directory!r}: must be a path")
     if not isinstance(cluster, str | None):
         raise UserError(f"cluster {cluster!r}: must be local, auto or IP:PORT")
-    design = Design(tuple(compositions), tuple(envs), numbers, Path(directory), steps, tuple(options), jobs, cluster)
+    design = Design(tuple(compositions), names, numbers, Path(directory), steps, tuple(options), jobs, cluster)
     return conducted(design)
 
 

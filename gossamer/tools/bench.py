@@ -16,6 +16,7 @@ from gossamer.config.config import Architecture, Config
 from gossamer.config.file import flat
 from gossamer.config.keywords import Keywords
 from gossamer.config.resolve import Choices, resolve
+from gossamer.envs.own import EnvMaker, env_name
 from gossamer.errors import UserError
 from gossamer.launch.threads import threads
 from gossamer.machine import keep_freed_memory, machine
@@ -75,7 +76,7 @@ class Reports(Silent):
 def bench(
     architecture: str | Architecture,
     *,
-    env: str,
+    env: str | EnvMaker,
     algorithm: str | Algorithm | None = None,
     optimizer: str | StepRule | None = None,
     preset: Literal["tuned", "paper"] = "tuned",
@@ -94,7 +95,9 @@ def bench(
 
     Each round measures all of them, for `seconds` each. The figures are medians over the rounds. `progress` is called
     with the round (1, 2, ..) and the part that begins, from any thread."""
-    return measure(Choices(architecture, env, algorithm, optimizer, preset, options), seconds, rounds, progress)
+    return measure(
+        Choices(architecture, env_name(env), algorithm, optimizer, preset, options), seconds, rounds, progress
+    )
 
 
 def measure(choices: Choices, seconds: float, rounds: int, progress: Callable[[int, str], None]) -> dict[str, Any]:

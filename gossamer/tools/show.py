@@ -15,6 +15,7 @@ from gossamer.config.names import ALGORITHMS, ARCHITECTURES, NETWORKS, OPTIMIZER
 from gossamer.config.presets import paper_of
 from gossamer.config.resolve import Choices, architecture_kind, resolve
 from gossamer.envs import catalogue
+from gossamer.installation import install
 from gossamer.layers import Kind, algorithms_of, presets_of
 from gossamer.options import flag
 from gossamer.program import Program
@@ -114,5 +115,5 @@ def overview(console: Console) -> None:
     table.add_column(style="bold", no_wrap=True)
     table.add_column()
     for what, names in rows.items():
-        table.add_row(what, escape(", ".join(names) or 'none; run pip install "gossamer[atari]"'))
+        table.add_row(what, escape(", ".join(names) or f"none; run {install('atari')}"))
     console.print(table)

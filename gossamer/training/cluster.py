@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TypeAlias
 
 from gossamer.errors import UserError
+from gossamer.installation import install
 from gossamer.launch.ray.errors import ClusterUnreachable, LackOfResources
 from gossamer.launch.ray.launcher import Ray, check_room, connected, nodes
 from gossamer.machine import KEEP_FREED_MEMORY
@@ -35,6 +36,8 @@ def on_cluster(cluster: str, wired: Program) -> Iterator[Launcher]:
         try:
             live = stack.enter_context(connected(ray.address, wired))
             check_room(list(wired.hosts.values()), nodes(live))
-        except (ClusterUnreachable, LackOfResources, ImportError) as error:  # the last one says what to install
+        except ImportError as error:
+            raise UserError(f"--cluster {cluster}: {error}; run {install('ray')}") from error
+        except (ClusterUnreachable, LackOfResources) as error:
             raise UserError(f"--cluster {cluster}: {str(error).removeprefix(f'cluster {ray.address}: ')}") from error
         yield ray

@@ -19,6 +19,8 @@ from gossamer.streams import Output
 from gossamer.training.progress import Progress
 
 PLAIN_SECONDS = 10.0
+RATED_SECONDS = 5.0  # over which the rate is measured that the duration of a run is estimated from
+WARM_UP_SECONDS = 3.0  # before that
 BLOCKS = "▁▂▃▄▅▆▇█"
 COLOURS = ("green", "cyan", "magenta", "yellow", "blue", "bright_black")
 WIDTH = 100  # columns of the panel, at most
@@ -33,6 +35,23 @@ def duration(seconds: float | None) -> str:
     minutes, rest = divmod(int(max(0.0, seconds)), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def about(seconds: float) -> str:
+    """A duration in words: `50 seconds`, `12 minutes`, `3.5 hours`, `2.0 days`."""
+    if seconds < 90:
+        return f"{seconds:.0f} seconds"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} minutes"
+    return f"{seconds / 3600:.1f} hours" if seconds < 172_800 else f"{seconds / 86_400:.1f} days"
+
+
+def estimate(progress: Progress, steps: int) -> str:
+    """How long this session takes, which began after so many steps; empty until there is a rate to tell from."""
+    if progress.acting < WARM_UP_SECONDS + RATED_SECONDS or progress.steps >= progress.total:
+        return ""
+    rate, session = progress.rate(RATED_SECONDS), progress.total - steps
+    return f"about {about(session / rate)} for {session:,} steps at {rate:,.0f} steps/s" if rate > 0 else ""
 
 
 def plain(progress: Progress) -> str:
@@ -146,6 +165,8 @@ class ProgressDisplay:
         self._printed = self._sampled = time.monotonic()
         self._curve: list[float] = []  # mean return over time, for the sparkline
         self._activity = ""  # that was printed last
+        self._before = progress.steps
+        self._estimated = False
         self._screen = Screen()
 
     def __enter__(self) -> ProgressDisplay:
@@ -174,6 +195,9 @@ class ProgressDisplay:
     def tick(self) -> None:
         """Called after each report; samples the return and prints a line when it is time."""
         now = time.monotonic()
+        if not self._estimated and (told := estimate(self._progress, self._before)):
+            self._estimated = True
+            self.note(told)
         if now - self._sampled >= 1.0 and self._progress.mean_return is not None:
             self._sampled = now
             self._curve.append(self._progress.mean_return)

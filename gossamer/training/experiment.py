@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
@@ -11,17 +12,21 @@ from gossamer.config.config import Architecture, Control
 from gossamer.config.file import to_dict
 from gossamer.config.keywords import Keywords
 from gossamer.config.resolve import Choices, resolve
-from gossamer.errors import UserError, check_guard
+from gossamer.envs.own import EnvMaker, env_name
+from gossamer.errors import UserError
 from gossamer.launch.threads import threads
 from gossamer.machine import keep_freed_memory
 from gossamer.optim import StepRule
 from gossamer.program import Program
+from gossamer.scripts import check_guard
 from gossamer.storage.checkpoint import Store
 from gossamer.storage.contents import CHECKPOINTS, CONFIG, LOG, SPEC
 from gossamer.storage.directory import load_config, logger, prepared
 from gossamer.storage.files import write_json
 from gossamer.storage.lock import RunLock, held
+from gossamer.training.call import call
 from gossamer.training.dry_run import dry_run
+from gossamer.training.rates import check_rate
 from gossamer.training.session import Run, Session
 
 if TYPE_CHECKING:
@@ -33,7 +38,7 @@ __all__ = ["Run", "resume", "train"]
 def train(
     architecture: str | Architecture,
     *,
-    env: str,
+    env: str | EnvMaker,
     algorithm: str | Algorithm | None = None,
     optimizer: str | StepRule | None = None,
     preset: Literal["tuned", "paper"] = "tuned",
@@ -47,19 +52,22 @@ def train(
 ) -> Run:
     """Train from the start: `train("gala", env="pong", learners=4)`, or `train(GALA(learners=4), env="pong")`.
 
+    `env` is a name, as `--env` takes it, or a class or function that makes one of your environments. It must be defined
+    at the top level of a file, since the run and other processes import it by its name.
     `architecture`, `algorithm` and `optimizer` are names or their options (`PPO(epochs=3)`); `options` are all others
     that the composition has. What is left open comes from the preset (see `gossamer show`).
     `cluster`: None runs in this process; else on Ray: `local` on processes of this machine, or a cluster's address.
     `page`: serve the live page of the run at this port of this machine.
     Raises `UserError` for a value that cannot be used, `NonFinite` when a loss is NaN (the last good checkpoint
     stays), `OSError` on a full disk."""
+    asked = call(train, locals())
     control = Control(stop_at_return=stop_at_return, max_seconds=max_seconds, cluster=cluster, page=page)
-    choices = Choices(architecture, env, algorithm, optimizer, preset, options)
-    return start(choices, control, run_dir, overwrite=overwrite)
+    choices = Choices(architecture, env_name(env), algorithm, optimizer, preset, options)
+    return start(choices, control, run_dir, overwrite=overwrite, asked=asked)
 
 
-def start(choices: Choices, control: Control, run_dir: str | Path | None = None, *, overwrite: bool = False) -> Run:
-    """`train`, with the arguments as data."""
+def start(choices: Choices, control: Control, run_dir: str | Path | None, *, overwrite: bool, asked: str) -> Run:
+    """`train`, with the arguments as data. `asked`: the command or call that asks for the run, for its log."""
     check_guard()
     keep_freed_memory()
     config = resolve(choices)
@@ -67,6 +75,7 @@ def start(choices: Choices, control: Control, run_dir: str | Path | None = None,
     spec = interface.to_dict()
     with _launcher(control.cluster, wired) as launch, prepared(config, run_dir, overwrite) as lock:
         write_json(lock.directory / SPEC, spec)
+        logger(lock.directory / LOG)(asked)
         return Session(config, control, wired, lock, interface.frames_per_step).run(launch)
 
 
@@ -74,6 +83,9 @@ def resume(
     run_dir: str | Path,
     *,
     steps: int | None = None,
+    learning_rate: float | None = None,
+    anneal_steps: int | None = None,
+    final_fraction: float | None = None,
     keep: int | None = None,
     checkpoint_every: float | None = None,
     stop_at_return: float | None = None,
@@ -86,14 +98,18 @@ def resume(
     page: int | None = None,
 ) -> Run:
     """Continue a run from its last checkpoint, to `steps` steps in total. Arguments that are None keep the run's
-    values, except `stop_at_return`, `max_seconds`, `cluster` and `page`, which apply only to this call. The learning
-    rate keeps its original schedule."""
+    values, except `stop_at_return`, `max_seconds`, `cluster` and `page`, which apply only to this call.
+
+    The learning rate keeps its schedule, which may have ended before `steps`; `learning_rate`, `anneal_steps` and
+    `final_fraction` change the schedule of the whole run. Raises `UserError` if the rate would stay 0."""
+    asked = call(resume, locals())
     check_guard()
-    keep_freed_memory()
-    load_config(Path(run_dir))  # before the lock: this may be no run at all
     control = Control(stop_at_return=stop_at_return, max_seconds=max_seconds, cluster=cluster, page=page)
-    changes: dict[str, Any] = {
+    changes = {
         "steps": steps,
+        "learning_rate": learning_rate,
+        "anneal_steps": anneal_steps,
+        "final_fraction": final_fraction,
         "keep": keep,
         "checkpoint_every": checkpoint_every,
         "log": log,
@@ -101,23 +117,33 @@ def resume(
         "eval_episodes": eval_episodes,
         "eval_protocol": eval_protocol,
     }
-    with held(Path(run_dir)) as lock:
-        return _resume(lock, {name: value for name, value in changes.items() if value is not None}, control)
+    return go_on(Path(run_dir), control, changes, asked=asked)
 
 
-def _resume(lock: RunLock, changes: dict[str, Any], control: Control) -> Run:
+def go_on(run_dir: Path, control: Control, changes: Mapping[str, Any], *, asked: str) -> Run:
+    """Continue a run from its last checkpoint, with these options changed unless they are None. `asked`: as in
+    `start`."""
+    keep_freed_memory()
+    load_config(run_dir)  # before the lock: this may be no run at all
+    with held(run_dir) as lock:
+        return _go_on(lock, control, changes, asked=asked)
+
+
+def _go_on(lock: RunLock, control: Control, changes: Mapping[str, Any], *, asked: str) -> Run:
     directory = lock.directory
     config = load_config(directory, logger(directory / LOG))
     checkpoint = Store(directory / CHECKPOINTS).get("last")
     steps = changes.get("steps")
     if steps is not None and steps <= checkpoint.steps:
         raise UserError(f"--steps {steps}: the run has done {checkpoint.steps} already; give the total to go on to")
-    config = config.with_run(**changes)
+    config = config.changed(changes)
+    check_rate(config, checkpoint.steps)
     saved = checkpoint.load()
     wired, interface = dry_run(config, control.cluster, resumed=True)
     with _launcher(control.cluster, wired) as launch:
         write_json(directory / CONFIG, to_dict(config))
         write_json(directory / SPEC, interface.to_dict())
+        logger(directory / LOG)(asked)
         return Session(config, control, wired, lock, interface.frames_per_step, saved).run(launch)
 
 

@@ -129,6 +129,12 @@ class Progress:
             return {worker: _mean([e.score for e in episodes]) for worker, episodes in self.members.items()}
 
     @property
+    def acting(self) -> float:
+        """Seconds since this session began to act; exact for the first minute, and then about one minute."""
+        with self._lock:
+            return self.now() - self._marks[0][0] if self._marks else 0.0
+
+    @property
     def left(self) -> float | None:
         """Seconds until the end at the rate of the last minute."""
         rate = self.rate(60)

@@ -15,6 +15,7 @@ from gossamer.diagnostics.consensus import ConsensusMonitor
 from gossamer.errors import EnvironmentFailed, UserError
 from gossamer.evaluation.aggregate import aggregate
 from gossamer.evaluation.members import equal
+from gossamer.installation import commit
 from gossamer.page.server import serving
 from gossamer.program import Program
 from gossamer.storage.checkpoint import Store
@@ -31,6 +32,7 @@ from gossamer.training.hosts import Hosts
 from gossamer.training.launcher_log import launcher_log
 from gossamer.training.observer import RunObserver
 from gossamer.training.progress import Progress
+from gossamer.training.rates import rates
 from gossamer.training.recorder import Recorder
 from gossamer.training.result import result, why_ended
 from gossamer.training.signals import Abandoned, Signals, naming
@@ -122,7 +124,11 @@ class Session:
 
     def _run(self, launch: Launcher) -> Run:
         what = {name: value for name, value in asdict(self.control).items() if value is not None}
-        self.log(f"{self.began} at step {self.done} with gossamer {__version__}" + (f"; {what}" if what else ""))
+        source = commit()
+        version = f"{__version__} (commit {source})" if source else __version__
+        self.log(f"{self.began} at step {self.done} with gossamer {version}" + (f"; {what}" if what else ""))
+        if self.began == "resumed":
+            self.observer.note(rates(self.config, self.done))
         self.sinks.start(run_info(self.directory, self.config))
         signals = Signals(self._end)
         with signals.handled(), naming(self.checkpoints.store.last):

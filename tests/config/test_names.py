@@ -11,7 +11,7 @@ import pytest
 
 import gossamer
 from gossamer.architectures import GALA
-from gossamer.config.elsewhere import ELSEWHERE, suggestion, table
+from gossamer.config.elsewhere import ABSENT, ELSEWHERE, absent, suggestion, table
 from gossamer.config.names import ALGORITHMS, ARCHITECTURES, NETWORKS, OPTIMIZERS, load, name_of
 from gossamer.config.resolve import COMMON, configure
 from gossamer.envs.options import AleOptions, AtariOptions, GymOptions
@@ -107,8 +107,11 @@ def test_a_part_that_cannot_be_one_is_refused(mine: None, architecture: str, alg
 
 
 def test_names_of_other_libraries_are_those_of_the_page() -> None:
-    assert table() in (ROOT / "docs" / "options.md").read_text()
-    known = {name for kind in KINDS for name in declared(kind)} | {"env"}
+    page = (ROOT / "docs" / "options.md").read_text()
+    assert table() in page
+    assert absent() in page
+    known = {name for kind in KINDS for name in declared(kind)} | {"env", "run_dir"}
+    assert not set(ABSENT) & known
     assert set(ELSEWHERE) <= known
     assert (suggestion("n_steps"), suggestion("ent-coef"), suggestion("lambda_"), suggestion("gamma")) == (
         ("rollout_length", "entropy_coef", "gae_lambda", None)

@@ -220,3 +220,17 @@ def test_ppo_trains_continuous_actions_with_the_defaults(
 def test_the_pictures_of_appos_paper_are_small_under_both_names(name: str) -> None:
     made = resolve({"architecture": "appo", "env": name, "preset": "paper"})
     assert made.screen_size == 42
+
+
+@pytest.mark.parametrize(
+    ("env", "steps"), [("CartPole-v1", 200_000), ("Pendulum-v1", 200_000), ("catch-pixels", 200_000)]
+)
+def test_small_environments_have_a_run_of_minutes(env: str, steps: int) -> None:
+    found = configure("paac", env=env)
+    assert (found.run.steps, found.optimization.anneal_steps) == (steps, steps)
+
+
+def test_games_have_more_steps_and_papers_their_own() -> None:
+    pytest.importorskip("ale_py", reason="ale-py is not installed (the extra `atari`)")
+    assert configure("paac", env="pong").run.steps == 10_000_000
+    assert configure("paac", env="catch", preset="paper").run.steps == 80_000_000

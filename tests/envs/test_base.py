@@ -1,4 +1,5 @@
 from gossamer.envs.base import env_seeds, missing_extra, near_names, unknown_env
+from gossamer.installation import install
 
 
 def test_seeds_of_environments_are_distinct_and_shared_by_no_other_run() -> None:
@@ -19,4 +20,4 @@ def test_near_names_see_through_spellings() -> None:
 def test_errors_say_what_would_do() -> None:
     assert str(unknown_env("pongg", ["pong", "qbert"])) == "unknown environment 'pongg'; near: pong"
     assert str(unknown_env("zzz", ["pong"])) == "unknown environment 'zzz'; gossamer list shows all"
-    assert 'pip install "gossamer[atari]"' in str(missing_extra("Atari games", "atari"))
+    assert install("atari") in str(missing_extra("Atari games", "atari"))

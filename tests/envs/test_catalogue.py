@@ -38,7 +38,7 @@ def test_names_without_the_atari_extra() -> None:
 @pytest.mark.usefixtures("no_atari")
 def test_a_game_without_the_extra_says_which_command_installs_it() -> None:
     for game in ("pong", "gopher"):
-        with pytest.raises(MissingExtra, match=rf'{game}.*pip install "gossamer\[atari\]"'):
+        with pytest.raises(MissingExtra, match=rf'{game}.*pip install .*\[atari\]"'):
             resolve(game)
     with pytest.raises(MissingExtra, match="pip install"):
         Atari("pong").make(1)
@@ -121,7 +121,7 @@ def test_other_ale_ids_are_unknown(name: str) -> None:
 
 @pytest.mark.usefixtures("no_atari")
 def test_ale_ids_need_the_extra() -> None:
-    with pytest.raises(MissingExtra, match=r"'ALE/Pong-v5' is an Atari game; .* pip install \"gossamer\[atari\]\""):
+    with pytest.raises(MissingExtra, match=r"'ALE/Pong-v5' is an Atari game; .* pip install .*\[atari\]"):
         resolve("ALE/Pong-v5")
 
 

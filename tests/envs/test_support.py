@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -13,6 +14,7 @@ from gossamer.envs import MissingExtra, UnsupportedSpace, resolve, support
 from gossamer.envs.gym import Gym, list_ids
 from gossamer.envs.support import trainable
 from gossamer.errors import EnvironmentFailed
+from gossamer.installation import install
 
 OWN = [gymnasium.spec(id) for id in list_ids() if str(gymnasium.spec(id).entry_point).startswith("gymnasium.envs.")]
 INSTALLED = [spec.id for spec in OWN if not support.support(spec).install]
@@ -50,11 +52,11 @@ def test_what_is_registered_by_others_can_be_as_far_as_is_known() -> None:
 
 @pytest.mark.usefixtures("nothing_installed")
 def test_what_is_not_installed_is_said_with_its_command() -> None:
-    assert "LunarLander-v3" in trainable(list_ids())['pip install "gossamer[gym]"']
-    assert "HalfCheetah-v5" in trainable(list_ids())['pip install "gossamer[mujoco]"']
-    with pytest.raises(MissingExtra, match=r'^LunarLander-v3: .* not installed; run pip install "gossamer\[gym\]"$'):
+    assert "LunarLander-v3" in trainable(list_ids())[install("gym")]
+    assert "HalfCheetah-v5" in trainable(list_ids())[install("mujoco")]
+    with pytest.raises(MissingExtra, match=f"^LunarLander-v3: .* not installed; run {re.escape(install('gym'))}$"):
         resolve("LunarLander-v3")
-    with pytest.raises(MissingExtra, match=r'run pip install "gossamer\[mujoco\]"$'):
+    with pytest.raises(MissingExtra, match=f"run {re.escape(install('mujoco'))}$"):
         resolve("HalfCheetah-v5")
 
 
@@ -65,7 +67,7 @@ def test_a_picture_that_needs_pygame_says_so(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(sys.modules, "pygame", None)  # as if it were not installed
     env = Gym("CartPole-v1").make(1, render=True)
     env.reset(seed=0)
-    told = r'^CartPole-v1: pygame is not installed; run pip install "gossamer\[gym\]"$'
+    told = f"^CartPole-v1: pygame is not installed; run {re.escape(install('gym'))}$"
     with pytest.raises(MissingExtra, match=told):
         env.frames()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,7 @@ from gossamer.errors import UserError
 from gossamer.export import graph as module
 from gossamer.export.graph import NEEDED, Graph, graph_of, to_onnx
 from gossamer.export.snapshot import Snapshot, of_run
+from gossamer.installation import install
 from gossamer.observations import MASK, Part
 
 for needed in (*NEEDED, "onnxruntime"):
@@ -120,7 +122,7 @@ def _no_actor_critic(patch: pytest.MonkeyPatch) -> None:
 
 
 REFUSED: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], str]] = {
-    "no package": (_no_package, r'--onnx: onnx is not installed; run pip install "gossamer\[onnx\]"'),
+    "no package": (_no_package, f"--onnx: onnx is not installed; run {re.escape(install('onnx'))}"),
     "no ActorCritic": (_no_actor_critic, "--onnx: only an ActorCritic can be written, and the network is a Linear"),
 }
 

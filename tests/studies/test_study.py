@@ -141,7 +141,7 @@ def test_a_text_in_place_of_a_list_is_refused(tmp_path: Path, name: str) -> None
         ({"jobs": None}, "^jobs None: must be a whole number$"),
         ({"cluster": 3}, "^cluster 3: must be local, auto or IP:PORT$"),
         ({"directory": None}, "^directory None: must be a path$"),
-        ({"envs": [3]}, "^envs: 3 is not a string$"),
+        ({"envs": [3]}, "^env 3: must be a name, as pong, "),
         ({"options": ["--steps", 3]}, "^options: 3 is not a string$"),
     ],
 )

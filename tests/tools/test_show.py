@@ -14,6 +14,7 @@ from gossamer.config.file import flat
 from gossamer.config.names import NETWORKS, OPTIMIZERS
 from gossamer.config.resolve import configure
 from gossamer.errors import UserError
+from gossamer.installation import install
 from gossamer.options import flag
 from gossamer.tools import show as show_module
 from gossamer.tools.show import overview, parts, show
@@ -86,4 +87,4 @@ def test_without_ale_py_the_list_says_how_to_get_it(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("gossamer.envs.catalogue._has_atari", lambda: False)
     paper, screen = console()
     overview(paper)
-    assert 'none; run pip install "gossamer[atari]"' in screen.getvalue()
+    assert f"none; run {install('atari')}" in screen.getvalue()

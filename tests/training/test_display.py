@@ -13,7 +13,9 @@ from gossamer.training.display import (
     ProgressDisplay,
     Screen,
     _bars,
+    about,
     duration,
+    estimate,
     evaluation,
     gossip,
     hosts,
@@ -51,6 +53,42 @@ def test_the_line_says_it_all() -> None:
         "steps 5,000/1,000,000 | frames 20,000 | 2,500 steps/s (60 s: 2,500) | return -20.50 (1 of 1 episodes) | "
         "env 50% other 50% | left 6:38"
     )
+
+
+def test_the_estimate_waits_for_a_rate() -> None:
+    watch = Watch()
+    made = progress(watch)  # acting since 50 s, 5,000 steps at 52 s
+    assert estimate(made, 0) == ""
+    watch.time = 55
+    made.update("act_and_learn", Report(6_000), 6_000)
+    watch.time = 60  # 11,000 steps more within the last 5 s, 10 s after the first
+    made.update("act_and_learn", Report(11_000), 11_000)
+    # 2,200 steps/s: 1,000,000 steps take 454.5 s, or 7.6 minutes
+    assert estimate(made, 0) == "about 8 minutes for 1,000,000 steps at 2,200 steps/s"
+    # resumed at step 890,000: 110,000 steps take 50 s
+    assert estimate(made, 890_000) == "about 50 seconds for 110,000 steps at 2,200 steps/s"
+    made.steps = made.total
+    assert estimate(made, 0) == ""
+
+
+def test_the_estimate_is_shown_once(capfd: pytest.CaptureFixture[str]) -> None:
+    watch = Watch()
+    made = progress(watch)
+    display = ProgressDisplay(made, "title")
+    watch.time = 60
+    made.update("act_and_learn", Report(5_000), 5_000)
+    for _ in range(2):
+        display.tick()
+    assert capfd.readouterr().err.count("about ") == 1
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(50, "50 seconds"), (89, "89 seconds"), (90, "2 minutes"), (720, "12 minutes"), (5400, "1.5 hours"),
+     (172_799, "48.0 hours"), (172_800, "2.0 days")],
+)  # fmt: skip
+def test_durations_in_words(seconds: float, words: str) -> None:
+    assert about(seconds) == words
 
 
 def test_the_line_before_there_is_anything_to_say() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -26,6 +27,8 @@ from gossamer.learner import NonFinite
 from gossamer.processes import cores
 from gossamer.storage.checkpoint import Store
 from gossamer.storage.directory import load_config
+
+ENVS = Path(__file__).parents[1] / "envs"  # the folder of some_envs
 
 
 def test_five_lines_of_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,7 +58,9 @@ def test_what_a_run_leaves(tmp_path: Path) -> None:
     assert [path.name for path in (run.directory / "checkpoints").iterdir()] == ["step_000000000080"]
     assert list((run.directory / "tensorboard").iterdir())
     log = (run.directory / "run.log").read_text().splitlines()
-    assert f"started at step 0 with gossamer {gossamer.__version__}" in log[0]
+    call = f"gossamer.train('paac', env='catch', run_dir={run.directory!r}, "  # then the options
+    assert log[0].split(" ", 2)[2].startswith(call)
+    assert f"started at step 0 with gossamer {gossamer.__version__}" in log[1]
     assert log[-1].endswith("ended at step 80: all steps done")
 
 
@@ -194,6 +199,41 @@ def test_a_script_without_a_guard_is_not_run_again_by_worker_processes(tmp_path:
     )
     assert len(list((tmp_path / "runs").iterdir())) == 1
     assert not (tmp_path / "st").exists()
+
+
+SCRIPT = """
+import gossamer
+from some_envs import Walk
+
+class Mine(Walk):
+    pass
+
+{guard}
+    gossamer.train("paac", env=Mine, num_envs=2, steps=80, rollout_length=4, log="none", run_dir="run", **{more})
+"""
+
+
+@pytest.mark.parametrize("more", [{}, {"env_workers": 2}], ids=str)
+def test_a_script_trains_on_its_own_class(tmp_path: Path, more: dict[str, Any]) -> None:
+    run_script(tmp_path, SCRIPT.format(guard='if __name__ == "__main__":', more=more))
+    assert load_config(tmp_path / "run").env.name == "script:Mine"
+
+
+def test_a_script_without_a_guard_does_not_train_again_when_it_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_script(tmp_path, SCRIPT.format(guard="if True:", more={}))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.syspath_prepend(ENVS)
+    told = "--env script:Mine: script cannot be imported: it would train when it is imported: put its calls"
+    with pytest.raises(UserError, match=told):
+        gossamer.evaluate(tmp_path / "run", episodes=1)
+
+
+def run_script(folder: Path, text: str) -> None:
+    (folder / "script.py").write_text(text)
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ENVS), *filter(None, sys.path)])}
+    subprocess.run([sys.executable, "script.py"], cwd=folder, env=env, check=True, capture_output=True)
 
 
 def test_a_network_that_does_not_fit_is_refused_by_name(tmp_path: Path) -> None:

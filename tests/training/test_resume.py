@@ -257,3 +257,38 @@ def test_what_each_host_computes_with_is_kept_and_a_change_is_logged(tmp_path: P
     gossamer.resume(run.directory, steps=120)
     changed = f"threads 7, now 1; torch 1.0, now {torch.__version__}"
     assert f"machine differs from the run before: {changed}" in log.read_text()
+
+
+def test_a_changed_schedule_is_that_of_the_whole_run(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run", steps=40, learning_rate=0.002, final_fraction=0.5)
+    gossamer.resume(run.directory, steps=80, anneal_steps=80, learning_rate=0.004, final_fraction=0)
+    plan = load_config(run.directory).optimization
+    assert (plan.learning_rate, plan.anneal_steps, plan.final_fraction) == (0.004, 80, 0.0)
+    # The last batch of 8 steps begins at step 72: 0.004 * (1 - 72 / 80).
+    assert rows(run.directory)[-1]["learning_rate"] == pytest.approx(0.0004)
+    with pytest.raises(UserError, match="--learning-rate -1: must be above 0"):
+        gossamer.resume(run.directory, steps=120, learning_rate=-1)
+
+
+def test_a_resumed_run_says_what_the_learning_rate_is(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run = trained(tmp_path / "run", steps=40, anneal_steps=160, learning_rate=0.002, final_fraction=0)
+    capfd.readouterr()
+    gossamer.resume(run.directory, steps=80)
+    told = "learning rate 0.0015 now, 0.001 at the end (step 80)"  # 0.002 * (1 - 40 / 160), 0.002 * (1 - 80 / 160)
+    assert capfd.readouterr().err.splitlines()[0] == told
+    log = (run.directory / "run.log").read_text().splitlines()
+    asked = next(place for place, line in enumerate(log) if "gossamer.resume(" in line)
+    assert log[asked].endswith(f"gossamer.resume({run.directory!r}, steps=80)")
+    assert "resumed at step 40" in log[asked + 1]
+    assert log[asked + 2].endswith(told)
+
+
+def test_a_run_that_could_learn_nothing_more_is_refused(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run", steps=40, final_fraction=0)
+    told = r"^--steps 80: the learning rate is 0 from step 40 on, .*; add --anneal-steps 80 .* or --final-fraction 0.1$"
+    with pytest.raises(UserError, match=told):
+        gossamer.resume(run.directory, steps=80)
+    assert load_config(run.directory).run.steps == 40
+    assert gossamer.resume(run.directory).result["steps"] == 40  # nothing is left to do
+    assert gossamer.resume(run.directory, steps=80, anneal_steps=80).result["steps"] == 80
+    assert gossamer.resume(run.directory, steps=120, anneal_steps=0).result["steps"] == 120

@@ -148,7 +148,7 @@ def connected(address: str | None, program: Program) -> Iterator[ModuleType]:
     try:
         import ray
     except ImportError as error:
-        raise ImportError('Ray is not installed: pip install "gossamer[ray]"') from error
+        raise ImportError("Ray is not installed") from error
     if ray.is_initialized():
         yield ray
         return

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from gossamer.config.names import load
 from gossamer.errors import UserError
+from gossamer.installation import install
 from gossamer.storage.contents import SINKS
 from gossamer.storage.files import write_json
 from gossamer.training.sinks.background import Background
@@ -39,7 +40,7 @@ def chosen(log: str) -> list[str]:
         raise UserError(f"--log {log}: {NONE} stands alone")
     for name in names:
         if name in KNOWN and not _installed(name):
-            raise UserError(f'--log {name}: not installed; run pip install "gossamer[{name}]"')
+            raise UserError(f"--log {name}: not installed; run {install(name)}")
         load("--log", name, KNOWN)
     return names
 

@@ -378,7 +378,7 @@ def test_a_listener_that_is_no_cluster_is_told_in_time(monkeypatch: pytest.Monke
 
 def test_where_ray_is_not_installed_it_says_how_to(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ImportError, match=r'pip install "gossamer\[ray\]"'):
+    with pytest.raises(ImportError, match="Ray is not installed"):
         Ray()(empty())
 
 

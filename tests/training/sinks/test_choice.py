@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from some_sinks import info
 
 import gossamer
 from gossamer.errors import UserError
+from gossamer.installation import install
 from gossamer.storage import studies
 from gossamer.storage.contents import survey
 from gossamer.training.sinks import choice
@@ -53,7 +55,7 @@ def test_a_missing_package_is_named_with_its_extra(
         (tmp_path / "lacking").mkdir()
         monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(choice.KNOWN, "lacking", "lacking:Sink")
-    with pytest.raises(UserError, match=r'--log lacking: not installed; run pip install "gossamer\[lacking\]"'):
+    with pytest.raises(UserError, match=f"--log lacking: not installed; run {re.escape(install('lacking'))}"):
         chosen("lacking")
 
 
