@@ -255,11 +255,16 @@ def refs(tree: Any) -> list[Ref]:
 
 
 def _title(part: Any) -> str:
-    """The name of a part's type; if it holds handles, also those of its dataclass fields."""
-    if not refs(part):
-        return type(part).__name__
-    inside = [type(getattr(part, f.name)).__name__ for f in fields(part) if is_dataclass(getattr(part, f.name))]
-    return f"{type(part).__name__}({', '.join(name for name in inside if name != Ref.__name__)})"
+    """The name of a part's type; if it holds handles, also the names of the parts in it, and options that are not at
+    their defaults."""
+    name, inside = type(part).__name__, list[str]()
+    for each in fields(part) if refs(part) else ():
+        value = getattr(part, each.name)
+        if is_dataclass(value) and not isinstance(value, Ref):
+            inside.append(type(value).__name__)
+        elif isinstance(value, bool | int | float | str) and value != each.default:
+            inside.append(f"{each.name}={value}")
+    return f"{name}({', '.join(inside)})" if inside else name
 
 
 def _name(make: Callable[..., Any]) -> str:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from some_parts import a_task
 
-from gossamer.algorithms import VTrace
-from gossamer.architectures import GALA, IMPALA, PAAC, PALA
+from gossamer.algorithms import DQN, VTrace
+from gossamer.architectures import GALA, IMPALA, PAAC, PALA, DeepQNetwork
 from gossamer.exchange import Alone, Gossip
 from gossamer.exchange.gossip.graphs import RING
 from gossamer.exchange.proxy.workers import carry, watch
@@ -26,6 +26,7 @@ DRAWN: dict[str, Callable[[], Program]] = {  # as their pages draw them
     "gala": lambda: GALA(learners=4, num_envs=16, env_workers=0).program(a_task()),
     "pala": lambda: PALA(hosts=2, learners=2, num_envs=16, env_workers=0).program(a_task()),
     "impala": lambda: IMPALA(actors=2, num_envs=32, env_workers=0).program(OFF_POLICY),
+    "dqn": lambda: DeepQNetwork(env_workers=0).program(a_task(algorithm=DQN())),
 }
 
 

@@ -117,13 +117,17 @@ def _no_package(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(module, "find_spec", lambda name: None)
 
 
-def _no_actor_critic(patch: pytest.MonkeyPatch) -> None:
+def _no_steps(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Snapshot, "model", lambda *given: torch.nn.Linear(1, 1))
 
 
 REFUSED: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], str]] = {
     "no package": (_no_package, f"--onnx: onnx is not installed; run {re.escape(install('onnx'))}"),
-    "no ActorCritic": (_no_actor_critic, "--onnx: only an ActorCritic can be written, and the network is a Linear"),
+    "no network with `step`": (
+        _no_steps,
+        "--onnx: only an ActorCritic, a QNetwork, or another network with `step` can be written, and the network is a "
+        "Linear",
+    ),
 }
 
 

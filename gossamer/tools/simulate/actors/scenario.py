@@ -9,7 +9,7 @@ from gossamer.options import option
 from gossamer.tools.simulate.quantity import BYTES, SECONDS
 from gossamer.tools.simulate.scenario import bandwidth, check_scenario, crash_rate, down, latency, measured, seed
 
-STEP_BYTES = 4 * 4 + 8 + 1  # reward, discount, log-probability, value; action; begin of an episode
+STEP_BYTES = 4 * 4 + 8 + 8 + 1  # reward, discount, log-probability, value; action; version; begin of an episode
 HEARTBEATS = 2_000_000  # most in a run: more take hours to simulate
 
 
