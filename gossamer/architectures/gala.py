@@ -24,8 +24,8 @@ class GALA:
     """`learners` actor-learners as threads of one process, each with its own `num_envs` environments.
 
     After every `interval`-th optimizer step, a learner puts its parameters into its neighbours' mailboxes and averages
-    its own with those in its mailbox. Nothing is copied or serialised. By default learners do not wait; see `Gossip`
-    for `staleness`, and for `sync`.
+    its own with those in its mailbox. Nothing is copied or serialised. By default learners do not wait; see `sync` and
+    `staleness`.
 
     All learners start from the same parameters, with separate random streams for actions and environments. On a GPU,
     each learner has its own CUDA stream."""

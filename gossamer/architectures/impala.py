@@ -115,6 +115,7 @@ class IMPALA:
         LOADING,
         Layer("tuned on Pong: batches of 160 steps", {"num_envs": 16}, kind="pixels", beside=("vtrace",)),
         Layer("the environments of appo", {"num_envs": 16, "env_workers": 1}, kind="pixels", beside=("appo",)),
+        Layer("small environments: by the actor's own process", {"env_workers": 0}, kind="not atari", beside=("appo",)),
         Layer(
             "IMPALA's settings for Atari games (table G.1), shallow network; the loss is a sum over 32 x 20 steps",
             {
