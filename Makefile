@@ -19,13 +19,15 @@ endef
 # $(call require,COMMAND,MESSAGE): fail with one line, as pytest would skip the tests and succeed.
 require = @{ $(1); } >/dev/null 2>&1 || { echo "$@: $(strip $(2))" >&2; exit 1; }
 
-.PHONY: help install test test-long test-page test-sinks lint unit demo bench-install bench-install-actors wheel constraints clean distclean
+.PHONY: help install dev test test-long test-page test-sinks lint unit demo bench-install bench-install-actors wheel constraints clean distclean
 .NOTPARALLEL:
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-22s%s\n", $$1, $$2 }' Makefile
 
-install: .venv/.installed ## .venv with the gossamer command
+install: .venv/.installed ## .venv with the gossamer command, Atari games and Ray
+
+dev: .venv/.dev ## the same, with what tests and checks need
 
 # A looser first install of torch can pull several GB of CUDA packages, so the pinned one comes first, by itself.
 # Stamps are touched last: an interrupted step is done again, and a second `make install` does nothing.
@@ -35,19 +37,27 @@ install: .venv/.installed ## .venv with the gossamer command
 	@touch $@
 
 .venv/.installed: .venv/.torch pyproject.toml constraints.txt
-	.venv/bin/python $(PIP) install -c constraints.txt -e ".[atari,gym,ray,dev]"
+	.venv/bin/python $(PIP) install -c constraints.txt -e ".[atari,gym,ray]"
+	@touch $@
+
+.venv/.dev: .venv/.installed
+	.venv/bin/python $(PIP) install -c constraints.txt -e ".[dev]"
+	@touch $@
+
+.venv/.browser: .venv/.dev
+	.venv/bin/python $(PIP) install -c constraints.txt -e ".[browser]"
 	@touch $@
 
 test: lint unit ## ruff, mypy, then pytest without the long tests
 
-test-long: install ## the long tests: sweeps over seeds, every architecture on every launcher
+test-long: dev ## the long tests: sweeps over seeds, every architecture on every launcher
 	$(PYTEST) -m long $(ARGS)
 
-test-page: install ## the live page in Debian's Chromium (packages chromium, chromium-driver)
+test-page: .venv/.browser ## the live page in Debian's Chromium (packages chromium, chromium-driver)
 	$(call require,command -v chromium && command -v chromedriver,\
 		chromium or chromedriver is missing: install the packages chromium and chromium-driver)
 	$(call require,.venv/bin/python -c "import selenium",\
-		selenium cannot be imported: remove .venv and run make install)
+		selenium cannot be imported: remove .venv and run make test-page)
 	.venv/bin/python -m pytest -m page tests/page $(ARGS)
 
 test-sinks: .venv-sinks/.installed ## logs with the real Weights & Biases, Trackio and MLflow, in .venv-sinks
@@ -61,20 +71,20 @@ test-sinks: .venv-sinks/.installed ## logs with the real Weights & Biases, Track
 	.venv-sinks/bin/python $(PIP) install -c constraints-sinks.txt -e ".[atari,gym,dev,wandb,trackio,mlflow]"
 	@touch $@
 
-lint: install ## ruff (lint and format) and mypy
+lint: dev ## ruff (lint and format) and mypy
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check
 	.venv/bin/mypy
 
-unit: install
+unit: dev
 	$(PYTEST) $(ARGS)
 
 demo: install ## solve Pong while you watch, evaluate, leave a video
 	@bash scripts/demo.sh
 
-bench-install: install .venv-peers/.installed ## add what benchmarks/ compare with: SB3, in .venv-peers
+bench-install: dev .venv-peers/.installed ## add what benchmarks/ compare with: SB3, in .venv-peers
 
-bench-install-actors: install .venv-sample-factory/.installed .venv-rllib/.installed ## add Sample Factory and RLlib
+bench-install-actors: dev .venv-sample-factory/.installed .venv-rllib/.installed ## add Sample Factory and RLlib
 
 .venv-sample-factory/.installed: benchmarks/peers/requirements-sample-factory.txt
 	$(call make-venv,.venv-sample-factory)
@@ -94,7 +104,7 @@ bench-install-actors: install .venv-sample-factory/.installed .venv-rllib/.insta
 	.venv-peers/bin/python $(PIP) install -r $<
 	@touch $@
 
-wheel: install ## build the wheel, try it from outside the tree
+wheel: dev ## build the wheel, try it from outside the tree
 	@bash scripts/wheel.sh "$(TORCH)"
 
 constraints: ## pin anew what a fresh install takes (Python 3.11)

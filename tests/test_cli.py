@@ -135,6 +135,14 @@ def test_in_a_process_of_its_own_with_modules_of_the_user_s(tmp_path: Path) -> N
     assert lines[-1].startswith("steps 2,080/2,000 | frames 2,080 | ")
 
 
+def test_a_return_that_was_not_reached_is_said_in_the_last_line(command: Command) -> None:
+    code, out, _ = command(
+        "train", "paac", *TINY, "--stop-at-return", "2", "--run-dir", "run"
+    )  # 1 is the best in Catch
+    assert code == 0
+    assert out.splitlines()[-1].startswith("all steps done, the return asked for (2) was not reached: ")
+
+
 def test_a_file_of_the_user_s_hides_no_package(tmp_path: Path) -> None:
     (tmp_path / "my_parts.py").write_text(MY_PARTS)
     for name in ("rich", "click", "tyro"):

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 EXTRAS = {
-    "constraints.txt": ("atari", "gym", "ray", "onnx", "dev"),  # of `make install`
+    "constraints.txt": ("atari", "gym", "ray", "onnx", "dev", "browser"),  # of `make test` and `make test-page`
     "constraints-sinks.txt": ("atari", "gym", "dev", "wandb", "trackio", "mlflow"),  # of `make test-sinks`
 }
 OWN = "gossamer"

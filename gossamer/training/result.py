@@ -58,9 +58,11 @@ def why_ended(observer: RunObserver) -> tuple[str, int]:
         return observer.interrupted, 0
     if observer.solved_steps:
         return "reached the return asked for", 0
+    goal = observer.stop_at_return
+    missed = "" if goal is None else f", the return asked for ({goal:g}) was not reached"
     if observer.out_of_time:
-        return "reached the time asked for", 0
+        return f"reached the time asked for{missed}", 0
     if missing := observer.budget.missing:
         reasons = ", ".join(map(str, observer.progress.hosts.absences)) or "all members ended before"
         return f"{missing:,} steps short: {reasons}", missing
-    return "all steps done", 0
+    return f"all steps done{missed}", 0

@@ -26,7 +26,7 @@ from gossamer.page.server import PageServer
 from gossamer.page.stream import everything
 from gossamer.storage.lock import held
 
-selenium = pytest.importorskip("selenium", reason="selenium is not installed (the extra `dev`)")
+selenium = pytest.importorskip("selenium", reason="selenium is not installed (the extra `browser`)")
 from selenium import webdriver  # noqa: E402
 from selenium.webdriver.chrome.service import Service  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402

@@ -28,7 +28,7 @@ def make(target: str, folder: Path, python: str = SAYS_ITS_WORDS, programs: tupl
     shutil.copy(ROOT / "Makefile", folder)
     for environment in (".venv", ".venv-sinks"):
         program(folder / environment / "bin" / "python", python)
-        for stamp in (".torch", ".installed"):
+        for stamp in (".torch", ".installed", ".dev", ".browser"):
             (folder / environment / stamp).touch()
     for name in programs:
         program(folder / "bin" / name)

@@ -108,7 +108,10 @@ def test_it_ends_when_it_is_good_enough(tmp_path: Path) -> None:
 
 def test_it_does_not_end_before_it_is_good_enough(tmp_path: Path) -> None:
     run = trained(tmp_path / "run", env="counter", rollout_length=10, steps=1200, stop_at_return=45.1)
-    assert (run.result["ended"], run.result["steps"]) == ("all steps done", 1200)
+    assert (run.result["ended"], run.result["steps"]) == (
+        "all steps done, the return asked for (45.1) was not reached",
+        1200,
+    )
 
 
 def before_and_after(folder: Path) -> list[tuple[str, bytes]]:
