@@ -35,7 +35,7 @@ from benchmarks.provenance import Results, add_out
 from gossamer.config.build import program
 from gossamer.config.resolve import configure
 from gossamer.launch.threads import threads
-from gossamer.machine import keep_freed_memory
+from gossamer.system.machine import keep_freed_memory
 from gossamer.tools.bench import Reports
 
 SLOW_STEP, SLOW_SECONDS = 0.01, 0.05

@@ -34,7 +34,7 @@ from typing import Any
 
 from benchmarks.provenance import ROOT, Results, add_out
 from benchmarks.watched import rate, training
-from gossamer.machine import resolve_dtype
+from gossamer.system.machine import resolve_dtype
 
 OURS = {"impala": "auto", "impala-fp32": "fp32"}
 COMMAND = (

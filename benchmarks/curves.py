@@ -27,13 +27,13 @@ from typing import Any, TypeAlias, TypeVar
 from benchmarks.provenance import add_out, keep, provenance
 from gossamer.config.file import flat, from_dict
 from gossamer.config.resolve import configure
-from gossamer.options import flag
 from gossamer.reporting import measures
 from gossamer.reporting.comparison import compare
 from gossamer.reporting.curves import Along, of_rows
 from gossamer.reporting.runs import RunFolder
 from gossamer.reporting.runs import load as load_runs
 from gossamer.reporting.summary import summary
+from gossamer.system.options import flag
 
 T = TypeVar("T")
 Row: TypeAlias = Mapping[str, Any]  # a line of metrics.jsonl; lines are two seconds apart

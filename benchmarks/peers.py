@@ -31,7 +31,7 @@ from typing import Any
 
 from benchmarks.provenance import ROOT, add_out, keep, provenance
 from benchmarks.watched import STUCK_SECONDS, Mark, rate, training
-from gossamer.machine import resolve_dtype
+from gossamer.system.machine import resolve_dtype
 
 ENVS, ROLLOUT = 32, 5
 PEER_PYTHON = ROOT / ".venv-peers" / "bin" / "python"

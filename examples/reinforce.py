@@ -15,10 +15,10 @@ import torch
 from torch import nn
 
 from gossamer.algorithms.base import PolicyGradient, evaluate, observe
+from gossamer.algorithms.losses import Loss
+from gossamer.algorithms.returns import n_step
 from gossamer.data import Trajectory
-from gossamer.losses import Loss
-from gossamer.options import option, options
-from gossamer.returns import n_step
+from gossamer.system.options import option, options
 
 
 @options

@@ -17,7 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from gossamer.config.names import ALGORITHMS, ARCHITECTURES
-from gossamer.version import __version__ as __version__
+from gossamer.system.version import __version__ as __version__
 
 if TYPE_CHECKING:  # for type checkers, which do not run the rest
     from gossamer.algorithms.a2c import A2C as A2C
@@ -31,7 +31,6 @@ if TYPE_CHECKING:  # for type checkers, which do not run the rest
     from gossamer.architectures.impala import IMPALA as IMPALA
     from gossamer.architectures.paac import PAAC as PAAC
     from gossamer.architectures.pala import PALA as PALA
-    from gossamer.errors import UserError as UserError
     from gossamer.evaluation.evaluate import Evaluation as Evaluation
     from gossamer.evaluation.evaluate import evaluate as evaluate
     from gossamer.evaluation.video import Recording as Recording
@@ -42,6 +41,7 @@ if TYPE_CHECKING:  # for type checkers, which do not run the rest
     from gossamer.reporting.report import report as report
     from gossamer.studies.study import Study as Study
     from gossamer.studies.study import study as study
+    from gossamer.system.errors import UserError as UserError
     from gossamer.tools.bench import bench as bench
     from gossamer.tools.simulate import simulate as simulate
     from gossamer.training.experiment import resume as resume
@@ -50,7 +50,7 @@ if TYPE_CHECKING:  # for type checkers, which do not run the rest
 
 # Loaded when asked for: a process that only launches others, or simulates, starts in a tenth of the time.
 _HOMES = {
-    "UserError": "gossamer.errors",
+    "UserError": "gossamer.system.errors",
     "Evaluation": "gossamer.evaluation.evaluate",
     "evaluate": "gossamer.evaluation.evaluate",
     "Recording": "gossamer.evaluation.video",

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Sequence
 
 from gossamer import commands
-from gossamer.errors import UserError
-from gossamer.exits import guarded, leave
-from gossamer.version import __version__
+from gossamer.commands.exits import guarded, leave
+from gossamer.system.errors import UserError
+from gossamer.system.version import __version__
 
 
 def main() -> int:

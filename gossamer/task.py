@@ -14,9 +14,9 @@ from torch.optim.optimizer import ParamsT
 
 from gossamer.algorithms import Algorithm, Network
 from gossamer.envs.base import EnvFactory
-from gossamer.errors import EnvironmentFailed
-from gossamer.machine import resolve_device, resolve_dtype
-from gossamer.processes import cores
+from gossamer.system.errors import EnvironmentFailed
+from gossamer.system.machine import resolve_device, resolve_dtype
+from gossamer.system.processes import cores
 
 
 @dataclass(frozen=True)

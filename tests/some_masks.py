@@ -8,8 +8,8 @@ from torch import Tensor
 
 from gossamer.envs.gym import Custom
 from gossamer.envs.last import LastActionReward
-from gossamer.networks import ActorCritic
-from gossamer.observations import MASK
+from gossamer.nn.networks import ActorCritic
+from gossamer.spaces.observations import MASK
 
 ENVS = str(Path(__file__).parent / "envs")  # where `DOORS` is imported from
 SIZES = [3, 4]  # doors of the first and of the second choice

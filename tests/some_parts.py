@@ -17,13 +17,13 @@ from gossamer.algorithms import A2C, Algorithm, Network
 from gossamer.data import Trajectory, numpy_dtype
 from gossamer.envs.base import EnvFactory, VectorEnv
 from gossamer.envs.toy import Catch
-from gossamer.muon import Muon
-from gossamer.networks import ActorCritic
-from gossamer.optim import rmsprop_a3c, rmsprop_dqn, rmsprop_tf, rmsprop_torch
+from gossamer.nn.muon import Muon
+from gossamer.nn.networks import ActorCritic
+from gossamer.nn.optim import rmsprop_a3c, rmsprop_dqn, rmsprop_tf, rmsprop_torch
+from gossamer.nn.torsos import TorsoFactory, mlp, small
 from gossamer.runtime import Answer, Context, Silent
 from gossamer.spaces import Space, Spec
 from gossamer.task import Optimization, Report, Task
-from gossamer.torsos import TorsoFactory, mlp, small
 from gossamer.training.budget import Budget
 
 OPTIMIZERS: dict[str, Callable[[ParamsT, float], Optimizer]] = {

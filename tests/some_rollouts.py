@@ -15,11 +15,11 @@ from torch.testing import assert_close
 from gossamer import loops
 from gossamer.algorithms import PPO, VTrace
 from gossamer.algorithms.base import evaluate_to_end, own_rewards
+from gossamer.algorithms.losses import Loss
 from gossamer.data import Array, Step, Trajectory
 from gossamer.envs.base import VectorEnv
 from gossamer.envs.toy import Counter
-from gossamer.losses import Loss
-from gossamer.networks import Network
+from gossamer.nn.networks import Network
 from gossamer.runtime import Answer, Context
 from gossamer.spaces import Spec
 from gossamer.task import Task

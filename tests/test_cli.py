@@ -16,10 +16,10 @@ import pytest
 from some_runs import fill
 
 from gossamer import cli, commands
-from gossamer.installation import install
 from gossamer.storage.checkpoint import Store
+from gossamer.system.installation import install
+from gossamer.system.version import __version__
 from gossamer.training.experiment import train
-from gossamer.version import __version__
 
 Command = Callable[..., tuple[int, str, str]]
 

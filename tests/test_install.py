@@ -20,7 +20,7 @@ def test_the_folder_above_a_clone_imports_the_package_and_not_the_clone(tmp_path
     pytest.importorskip("setuptools", minversion="77")  # what builds the package
     clone, installed = tmp_path / "gossamer", tmp_path / "site"
     (clone / "gossamer").mkdir(parents=True)
-    for name in ("pyproject.toml", "README.md", "LICENSE", "gossamer/__init__.py", "gossamer/version.py"):
+    for name in ("pyproject.toml", "README.md", "LICENSE", "gossamer/__init__.py", "gossamer/system/version.py"):
         shutil.copy(ROOT / name, clone / name)
     subprocess.run([sys.executable, "-c", BUILD, str(tmp_path)], cwd=clone, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")

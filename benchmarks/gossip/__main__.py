@@ -19,7 +19,7 @@ from typing import Protocol
 
 from benchmarks.gossip import diagnostics, exchange, message, rate, scale
 from benchmarks.provenance import Results, add_out
-from gossamer.machine import keep_freed_memory
+from gossamer.system.machine import keep_freed_memory
 
 
 class Benchmark(Protocol):

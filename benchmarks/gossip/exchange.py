@@ -19,10 +19,10 @@ from gossamer.experience import Direct
 from gossamer.launch.ray.launcher import Ray
 from gossamer.launch.threads import threads
 from gossamer.loops import Envs, act_and_learn
-from gossamer.machine import KEEP_FREED_MEMORY
 from gossamer.policy import Replica
 from gossamer.program import Program
 from gossamer.runtime import Silent
+from gossamer.system.machine import KEEP_FREED_MEMORY
 from gossamer.task import Report
 
 WARM_UP = 2.0  # seconds of training that are not measured

@@ -14,12 +14,12 @@ from gossamer.exchange.gossip.formats import Format
 from gossamer.exchange.gossip.messages import Message, Parcel
 from gossamer.exchange.proxy.wire import FORMATS, decode, encode
 from gossamer.launch.ray.launcher import Ray
-from gossamer.machine import KEEP_FREED_MEMORY
-from gossamer.networks import ActorCritic, Network
+from gossamer.nn.networks import ActorCritic, Network
+from gossamer.nn.torsos import nature
 from gossamer.program import Program
 from gossamer.runtime import Context, Silent
 from gossamer.spaces import Discrete, Spec
-from gossamer.torsos import nature
+from gossamer.system.machine import KEEP_FREED_MEMORY
 
 TOKEN, LAYOUT = bytes(16), bytes(8)
 

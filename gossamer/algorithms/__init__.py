@@ -6,6 +6,6 @@ from gossamer.algorithms.base import Algorithm
 from gossamer.algorithms.dqn import DQN
 from gossamer.algorithms.ppo import PPO
 from gossamer.algorithms.vtrace import VTrace
-from gossamer.networks import Network
+from gossamer.nn.networks import Network
 
 __all__ = ["A2C", "DQN", "PPO", "Algorithm", "AsyncPPO", "Network", "VTrace"]

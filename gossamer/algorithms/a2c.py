@@ -9,12 +9,12 @@ import torch
 from torch import nn
 
 from gossamer.algorithms.base import ENTROPY_FINAL, PolicyGradient, annealed, evaluate, observe, return_scaling
+from gossamer.algorithms.losses import Loss, a2c
+from gossamer.algorithms.returns import lambda_returns
 from gossamer.data import Trajectory
-from gossamer.layers import Layer
-from gossamer.losses import Loss, a2c
-from gossamer.options import option, options
-from gossamer.returns import lambda_returns
-from gossamer.rules import critic_without_memory
+from gossamer.presets.layers import Layer
+from gossamer.presets.rules import critic_without_memory
+from gossamer.system.options import option, options
 
 
 def long_rollouts_with_memory(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:

@@ -23,16 +23,16 @@ from gossamer.algorithms.base import (
     own_rewards,
     return_scaling,
 )
+from gossamer.algorithms.losses import Loss, ppo
 from gossamer.algorithms.minibatches import advantages, minibatches
 from gossamer.algorithms.ppo import PPO
+from gossamer.algorithms.returns import VTrace
 from gossamer.algorithms.target import add_target, target_of
 from gossamer.data import Trajectory
-from gossamer.layers import Layer
-from gossamer.losses import Loss, ppo
-from gossamer.networks import Network
-from gossamer.options import option, options
-from gossamer.returns import VTrace
+from gossamer.nn.networks import Network
+from gossamer.presets.layers import Layer
 from gossamer.spaces import Spec
+from gossamer.system.options import option, options
 
 IMPACT_BETA = 0.5  # the ratio's denominator is at least this fraction of mu(a)
 

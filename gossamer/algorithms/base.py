@@ -11,12 +11,12 @@ from typing import Protocol, TypeVar, runtime_checkable
 import torch
 from torch import Tensor, nn
 
+from gossamer.algorithms.losses import Loss
+from gossamer.algorithms.returns import VTrace, vtrace
 from gossamer.data import Action, Trajectory, Tree
-from gossamer.distributions import Distribution, rows
-from gossamer.losses import Loss
-from gossamer.networks import ActorCritic, Network, Normalizing, Recurrent
-from gossamer.returns import VTrace, vtrace
+from gossamer.nn.networks import ActorCritic, Network, Normalizing, Recurrent
 from gossamer.spaces import Spec
+from gossamer.spaces.distributions import Distribution, rows
 
 ENTROPY_FINAL = (
     "Final weight of the entropy bonus, as a fraction of the initial one; it falls over --anneal-steps, too."

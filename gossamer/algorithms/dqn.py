@@ -11,15 +11,15 @@ import torch
 from torch import Tensor, nn
 
 from gossamer.algorithms.base import ReplayPlan, own_rewards
+from gossamer.algorithms.losses import Loss, q_learning
+from gossamer.algorithms.returns import n_step
 from gossamer.algorithms.target import add_target, target_of
 from gossamer.data import Action, Trajectory, Tree
-from gossamer.errors import UserError
-from gossamer.layers import Layer
-from gossamer.losses import Loss, q_learning
-from gossamer.networks import Network, QNetwork
-from gossamer.options import option, options
-from gossamer.returns import n_step
+from gossamer.nn.networks import Network, QNetwork
+from gossamer.presets.layers import Layer
 from gossamer.spaces import IMPOSSIBLE, Discrete, Spec
+from gossamer.system.errors import UserError
+from gossamer.system.options import option, options
 
 NAMES = "a2c, ppo, vtrace and appo"  # that work with all actions and with memory
 

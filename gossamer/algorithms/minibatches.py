@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from gossamer.algorithms.base import evaluate
 from gossamer.data import Trajectory
-from gossamer.distributions import Distribution
-from gossamer.networks import Preparing
+from gossamer.nn.networks import Preparing
+from gossamer.spaces.distributions import Distribution
 
 KEPT = 2**28  # bytes; a rollout's inputs are kept in memory for its passes if they need no more
 

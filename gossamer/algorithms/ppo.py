@@ -9,13 +9,13 @@ import torch
 from torch import nn
 
 from gossamer.algorithms.base import ENTROPY_FINAL, PolicyGradient, annealed, observe, return_scaling
+from gossamer.algorithms.losses import Loss, ppo
 from gossamer.algorithms.minibatches import advantages, minibatches
+from gossamer.algorithms.returns import lambda_returns
 from gossamer.data import Trajectory
-from gossamer.layers import Layer
-from gossamer.losses import Loss, ppo
-from gossamer.options import option, options
-from gossamer.returns import lambda_returns
-from gossamer.rules import critic_without_memory, returns_with_memory, small_minibatches
+from gossamer.presets.layers import Layer
+from gossamer.presets.rules import critic_without_memory, returns_with_memory, small_minibatches
+from gossamer.system.options import option, options
 
 
 def small_steps_with_memory(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:

@@ -18,11 +18,11 @@ from gossamer.algorithms.base import (
     own_rewards,
     return_scaling,
 )
+from gossamer.algorithms.losses import Loss, a2c
 from gossamer.data import Trajectory
-from gossamer.layers import Layer
-from gossamer.losses import Loss, a2c
-from gossamer.options import option, options
-from gossamer.rules import critic_without_memory
+from gossamer.presets.layers import Layer
+from gossamer.presets.rules import critic_without_memory
+from gossamer.system.options import option, options
 
 
 @options

@@ -13,9 +13,9 @@ from __future__ import annotations
 from typing import ClassVar
 
 from gossamer.architectures.impala import IMPALA, LOADING
-from gossamer.experience import options as shared
-from gossamer.layers import Layer
-from gossamer.options import options
+from gossamer.experience.queue import options as shared
+from gossamer.presets.layers import Layer
+from gossamer.system.options import options
 
 
 @options

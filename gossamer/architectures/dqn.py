@@ -6,14 +6,14 @@ from typing import ClassVar
 
 from gossamer.algorithms.base import FromReplay
 from gossamer.architectures.options import ENV_WORKERS, NUM_ENVS
-from gossamer.errors import UserError
 from gossamer.exchange import Alone
 from gossamer.experience import LocalReplay
-from gossamer.layers import Layer
 from gossamer.loops import Envs, act_and_learn
-from gossamer.options import options
 from gossamer.policy import Replica
+from gossamer.presets.layers import Layer
 from gossamer.program import Program
+from gossamer.system.errors import UserError
+from gossamer.system.options import options
 from gossamer.task import Task
 
 

@@ -11,11 +11,11 @@ from gossamer.exchange.gossip import options as shared
 from gossamer.exchange.gossip.gossip import PERIOD
 from gossamer.exchange.gossip.options import Gossiping
 from gossamer.experience import own_experience
-from gossamer.layers import Layer
 from gossamer.loops import Envs, act_and_learn
-from gossamer.options import option, options
 from gossamer.policy import Replica
+from gossamer.presets.layers import Layer
 from gossamer.program import Program
+from gossamer.system.options import option, options
 from gossamer.task import Task
 
 

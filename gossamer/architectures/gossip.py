@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from gossamer.exchange.gossip.options import follow
-from gossamer.layers import Layer
-from gossamer.rules import minibatches_of
+from gossamer.presets.layers import Layer
+from gossamer.presets.rules import minibatches_of
 
 
 def sqrt_of_learners(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:

@@ -16,15 +16,15 @@ from gossamer.experience import (
     Replaying,
     TrajectoryQueue,
 )
-from gossamer.experience import options as shared
-from gossamer.experience.workers import beat, watch
-from gossamer.layers import Layer
+from gossamer.experience.queue import options as shared
+from gossamer.experience.queue.workers import beat, watch
 from gossamer.loops import Envs, act, learn, load
-from gossamer.options import options
 from gossamer.policy import Replica
-from gossamer.processes import cores
+from gossamer.presets.layers import Layer
+from gossamer.presets.rules import actors_for
 from gossamer.program import Program, copy_name
-from gossamer.rules import actors_for
+from gossamer.system.options import options
+from gossamer.system.processes import cores
 from gossamer.task import Task
 
 

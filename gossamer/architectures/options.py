@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from gossamer.options import option
+from gossamer.system.options import option
 
 NUM_ENVS = partial(option, "Environments side by side, of each learner (n_e).", least=1, most=16_384)
 ENV_WORKERS = partial(

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 from gossamer.architectures.options import ENV_WORKERS, NUM_ENVS
 from gossamer.exchange import Alone
 from gossamer.experience import own_experience
-from gossamer.layers import Layer
 from gossamer.loops import Envs, act_and_learn
-from gossamer.options import options
 from gossamer.policy import Replica
+from gossamer.presets.layers import Layer
 from gossamer.program import Program
+from gossamer.system.options import options
 from gossamer.task import Task
 
 

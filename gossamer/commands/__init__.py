@@ -14,7 +14,7 @@ from gossamer.commands.studying import Runs, study
 from gossamer.commands.training import resume, train
 from gossamer.commands.watch import Watch
 from gossamer.config.command_line import parse
-from gossamer.errors import UserError, near
+from gossamer.system.errors import UserError, near
 
 COMMANDS: dict[str, Any] = {
     "train": train,

@@ -14,9 +14,9 @@ from gossamer.commands.output import only_json
 from gossamer.commands.words import AsJson
 from gossamer.config.brief import OFTEN_BENCH, asked, text
 from gossamer.config.command_line import asks_for_help, dataclass_of, left_open, parse
-from gossamer.errors import UserError
-from gossamer.options import option, options
 from gossamer.storage.files import to_json
+from gossamer.system.errors import UserError
+from gossamer.system.options import option, options
 
 BENCH = "Measure the speed of a program and of its parts on this machine."
 
@@ -36,7 +36,7 @@ def bench(words: Sequence[str]) -> None:
         print(text("bench", BENCH, OFTEN_BENCH), end="")
         return
     from gossamer.config.composing import compose
-    from gossamer.machine import keep_freed_memory
+    from gossamer.system.machine import keep_freed_memory
 
     keep_freed_memory()  # before environments are tried, in threads
     composed = compose(words, prog="gossamer bench", description=BENCH, command=(Measuring,))

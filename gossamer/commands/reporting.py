@@ -11,8 +11,8 @@ import tyro
 
 from gossamer.commands.words import AsJson
 from gossamer.config.command_line import help_text, left_open
-from gossamer.errors import UserError
 from gossamer.storage.files import to_json
+from gossamer.system.errors import UserError
 
 
 @dataclass(frozen=True)

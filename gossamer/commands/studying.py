@@ -14,8 +14,8 @@ import tyro
 from gossamer.commands.output import only_json
 from gossamer.commands.words import AsJson
 from gossamer.config.command_line import help_text, left_open, parse
-from gossamer.errors import UserError
 from gossamer.storage.files import to_json
+from gossamer.system.errors import UserError
 
 if TYPE_CHECKING:
     from gossamer.studies.study import Study

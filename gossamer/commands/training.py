@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from gossamer.commands.words import Directory, Protocol
 from gossamer.config.brief import OFTEN_TRAIN, asked, text
 from gossamer.config.command_line import left_open, parse
-from gossamer.options import declared, option, options
+from gossamer.system.options import declared, option, options
 
 if TYPE_CHECKING:
     from gossamer.training.experiment import Run
@@ -35,7 +35,7 @@ def train(words: Sequence[str]) -> int:
         return 0
     from gossamer.config.composing import compose
     from gossamer.config.config import Control
-    from gossamer.machine import keep_freed_memory
+    from gossamer.system.machine import keep_freed_memory
 
     keep_freed_memory()  # before environments are tried, in threads
     composed = compose(words, prog="gossamer train", description=TRAIN, command=(Place, Control))

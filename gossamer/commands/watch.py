@@ -10,7 +10,7 @@ from typing import Annotated
 import tyro
 
 from gossamer.config.command_line import help_text, left_open
-from gossamer.errors import UserError
+from gossamer.system.errors import UserError
 
 Folder = Annotated[Path, tyro.conf.Positional, help_text("A folder with run directories, or one of them.")]
 

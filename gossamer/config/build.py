@@ -14,15 +14,15 @@ from gossamer.config.names import NETWORKS, load
 from gossamer.envs.base import EnvFactory
 from gossamer.envs.last import LastActionReward
 from gossamer.envs.options import GymOptions
-from gossamer.errors import UserError
 from gossamer.experience import Demand
 from gossamer.experience.replay.memory import nbytes
-from gossamer.inputs import INPUT_SCALES
 from gossamer.loops import Role, role
-from gossamer.machine import resolve_device, total_memory
-from gossamer.networks import NetworkOptions
+from gossamer.nn.inputs import INPUT_SCALES
+from gossamer.nn.networks import NetworkOptions
 from gossamer.program import Program
 from gossamer.spaces import Box, Spec
+from gossamer.system.errors import UserError
+from gossamer.system.machine import resolve_device, total_memory
 from gossamer.task import Optimization, Task
 
 

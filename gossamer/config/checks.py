@@ -9,9 +9,9 @@ from gossamer.config.config import Config
 from gossamer.config.names import NETWORKS
 from gossamer.envs.base import EnvFactory
 from gossamer.envs.gym import Custom, Gym
-from gossamer.errors import UserError, near
-from gossamer.options import declared, flag
-from gossamer.rules import batch_envs
+from gossamer.presets.rules import batch_envs
+from gossamer.system.errors import UserError, near
+from gossamer.system.options import declared, flag
 
 
 def check_effects(

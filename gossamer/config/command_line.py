@@ -13,9 +13,9 @@ from typing import Annotated, Any, TypeVar
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from gossamer.config.elsewhere import explained
-from gossamer.errors import UserError
-from gossamer.options import as_number, choices, declared, described, optional, plain, types
+from gossamer.config.other_libraries import explained
+from gossamer.system.errors import UserError
+from gossamer.system.options import as_number, choices, declared, described, optional, plain, types
 
 T = TypeVar("T")
 PORT = "6006"  # of the live page

@@ -11,8 +11,8 @@ import tyro
 from gossamer.config.command_line import arguments, asks_for_help, group, help_text, parse, to_int, typed, with_port
 from gossamer.config.names import ALGORITHMS, ARCHITECTURES, OPTIMIZERS, PRESETS, name_of
 from gossamer.config.resolve import Choices, Composition, refused
-from gossamer.errors import UserError
-from gossamer.options import check_value, choices, declared, flag, plain, types
+from gossamer.system.errors import UserError
+from gossamer.system.options import check_value, choices, declared, flag, plain, types
 
 CHOICES = ("env", "algorithm", "optimizer", "preset")
 

@@ -8,10 +8,10 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from gossamer.algorithms import Algorithm
 from gossamer.envs.options import EnvOptions
-from gossamer.networks import NetworkOptions
-from gossamer.optim import StepRule
-from gossamer.options import declared, option, options
+from gossamer.nn.networks import NetworkOptions
+from gossamer.nn.optim import StepRule
 from gossamer.program import Program
+from gossamer.system.options import declared, option, options
 from gossamer.task import Task
 
 

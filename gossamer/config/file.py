@@ -15,9 +15,9 @@ from gossamer.config.config import Config
 from gossamer.config.names import NAMED, load, name_of
 from gossamer.config.resolve import COMMON, PLACES, architecture_kind, build
 from gossamer.envs.options import stored_kind
-from gossamer.errors import UserError
-from gossamer.options import declared, values
-from gossamer.version import __version__
+from gossamer.system.errors import UserError
+from gossamer.system.options import declared, values
+from gossamer.system.version import __version__
 
 T = TypeVar("T")
 FORMAT = 2

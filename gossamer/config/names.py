@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gossamer.errors import UserError, near
-from gossamer.scripts import own_module, script
+from gossamer.system.errors import UserError, near
+from gossamer.system.scripts import own_module, script
 
 ARCHITECTURES = {
     "paac": "gossamer.architectures.paac:PAAC",
@@ -25,22 +25,22 @@ ALGORITHMS = {
     "dqn": "gossamer.algorithms.dqn:DQN",
 }
 NETWORKS = {
-    "auto": "gossamer.torsos:auto",
-    "nips": "gossamer.torsos:nips",
-    "nature": "gossamer.torsos:nature",
-    "small": "gossamer.torsos:small",
-    "tiny": "gossamer.torsos:tiny",
-    "resnet": "gossamer.torsos:resnet",
-    "autoencoder": "gossamer.torsos:autoencoder",
-    "mlp": "gossamer.torsos:mlp",
+    "auto": "gossamer.nn.torsos:auto",
+    "nips": "gossamer.nn.torsos:nips",
+    "nature": "gossamer.nn.torsos:nature",
+    "small": "gossamer.nn.torsos:small",
+    "tiny": "gossamer.nn.torsos:tiny",
+    "resnet": "gossamer.nn.torsos:resnet",
+    "autoencoder": "gossamer.nn.torsos:autoencoder",
+    "mlp": "gossamer.nn.torsos:mlp",
 }
 OPTIMIZERS = {
-    "adam": "gossamer.optim:Adam",
-    "muon": "gossamer.optim:Muon",
-    "rmsprop-a3c": "gossamer.optim:RMSPropA3C",
-    "rmsprop-tf": "gossamer.optim:RMSPropTF",
-    "rmsprop-torch": "gossamer.optim:RMSPropTorch",
-    "rmsprop-dqn": "gossamer.optim:RMSPropDQN",
+    "adam": "gossamer.nn.optim:Adam",
+    "muon": "gossamer.nn.optim:Muon",
+    "rmsprop-a3c": "gossamer.nn.optim:RMSPropA3C",
+    "rmsprop-tf": "gossamer.nn.optim:RMSPropTF",
+    "rmsprop-torch": "gossamer.nn.optim:RMSPropTorch",
+    "rmsprop-dqn": "gossamer.nn.optim:RMSPropDQN",
 }
 NAMED = {"architecture": ARCHITECTURES, "algorithm": ALGORITHMS, "optimizer": OPTIMIZERS}
 PRESETS = ("tuned", "paper")

@@ -1,12 +1,12 @@
-"""The layers of defaults of a composition, in their order. Each part has its own in its class (`gossamer.layers`)."""
+"""The layers of defaults of a composition, in their order. Each part has its own in its class: `presets.layers`."""
 
 from __future__ import annotations
 
 from gossamer.config.names import ALGORITHMS, ARCHITECTURES, family, load, name_of
 from gossamer.config.probe import Probe
-from gossamer.errors import UserError
-from gossamer.layers import Layer, presets_of
-from gossamer.rules import whole_sequences
+from gossamer.presets.layers import Layer, presets_of
+from gossamer.presets.rules import whole_sequences
+from gossamer.system.errors import UserError
 
 _VECTORS = "small vectors: runs of minutes; one thread, because more would only wait for each other"
 KINDS = (

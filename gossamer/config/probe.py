@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gossamer.envs.atari import Atari
 from gossamer.envs.base import EnvFactory, Masking
 from gossamer.envs.watchdog import Watchdog, complain
-from gossamer.layers import Kind
+from gossamer.presets.layers import Kind
 from gossamer.spaces import Box, Spec
 
 LEAST_SIDE = 36  # pixels; `nature` needs so many, `nips` fewer

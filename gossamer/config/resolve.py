@@ -11,7 +11,6 @@ from typing import Any, get_type_hints
 from gossamer.algorithms import Algorithm
 from gossamer.config.checks import check_effects, check_together
 from gossamer.config.config import Architecture, Config, Control, OptimizationOptions, RunOptions
-from gossamer.config.elsewhere import explained, suggestion
 from gossamer.config.keywords import Keywords
 from gossamer.config.names import (
     ALGORITHMS,
@@ -21,16 +20,17 @@ from gossamer.config.names import (
     load,
     name_of,
 )
+from gossamer.config.other_libraries import explained, suggestion
 from gossamer.config.presets import family_name, layers
 from gossamer.config.probe import Probe, probe
 from gossamer.envs import catalogue
 from gossamer.envs.options import AtariOptions, GymOptions, kind_of
 from gossamer.envs.own import EnvMaker, env_name
-from gossamer.errors import UserError, near
-from gossamer.layers import Layer, algorithms_of
-from gossamer.networks import NetworkOptions
-from gossamer.optim import StepRule
-from gossamer.options import declared, defaults, flag, given, is_part, options
+from gossamer.nn.networks import NetworkOptions
+from gossamer.nn.optim import StepRule
+from gossamer.presets.layers import Layer, algorithms_of
+from gossamer.system.errors import UserError, near
+from gossamer.system.options import declared, defaults, flag, given, is_part, options
 
 # Parts of a `Config` whose dataclass does not depend on the choices
 COMMON = {"run": RunOptions, "network": NetworkOptions, "optimization": OptimizationOptions}

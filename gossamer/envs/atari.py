@@ -22,8 +22,8 @@ import numpy as np
 
 from gossamer.data import Array, Step
 from gossamer.envs.base import VectorEnv, check_counts, env_seeds, missing_extra, unknown_env
-from gossamer.processes import cores
 from gossamer.spaces import Discrete, Spec
+from gossamer.system.processes import cores
 
 if TYPE_CHECKING:
     from ale_py.vector_env import AtariVectorEnv

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 
 from gossamer.data import Array, Step, Tree
-from gossamer.errors import EnvironmentFailed
-from gossamer.installation import install
 from gossamer.spaces import Spec
+from gossamer.system.errors import EnvironmentFailed
+from gossamer.system.installation import install
 
 if TYPE_CHECKING:
     from gymnasium import Space

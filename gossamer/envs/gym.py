@@ -20,9 +20,9 @@ from gossamer.envs.local import Local, ResumableLocal
 from gossamer.envs.single import OnError, Source, named, place
 from gossamer.envs.spaces import GymEnv
 from gossamer.envs.workers import Workers
-from gossamer.errors import UserError
-from gossamer.scripts import own_module
 from gossamer.spaces import Bounds
+from gossamer.system.errors import UserError
+from gossamer.system.scripts import own_module
 
 IN_A_FILE = (  # of an environment `__main__:Name`
     "other processes cannot import what a script or notebook defines: put it in a file, and give --env FILE:NAME"

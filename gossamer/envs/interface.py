@@ -19,8 +19,8 @@ from gossamer.envs.gym import Custom, Gym
 from gossamer.envs.leaves import Picture
 from gossamer.envs.spaces import Adapter, adapt
 from gossamer.envs.trees import Leaf
-from gossamer.errors import UserError
 from gossamer.spaces import Bounds, Spec
+from gossamer.system.errors import UserError
 
 FORMAT = 1
 

@@ -20,8 +20,8 @@ from gossamer.envs.base import (
     threads_of,
 )
 from gossamer.envs.interface import spaces_of
-from gossamer.observations import WHOLE, Layout, Part, one_hots
 from gossamer.spaces import Discrete, MultiDiscrete, Space, Spec
+from gossamer.spaces.observations import WHOLE, Layout, Part, one_hots
 
 ACTION, REWARD = "last_action", "last_reward"  # names of the parts
 FLOATS = np.dtype(np.float32)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from gossamer.data import Array
-from gossamer.observations import one_hots
+from gossamer.spaces.observations import one_hots
 
 BYTES, FLOATS = np.dtype(np.uint8), np.dtype(np.float32)
 

@@ -9,8 +9,8 @@ import numpy as np
 from gossamer.data import Array, Step, Tree
 from gossamer.envs.base import Spaces, env_seeds
 from gossamer.envs.single import Single, Source
-from gossamer.errors import EnvironmentFailed
 from gossamer.spaces import Spec
+from gossamer.system.errors import EnvironmentFailed
 
 AT_MOST = 10  # consecutive restarts of one environment without a successful step
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from gossamer.data import Array
 from gossamer.envs.leaves import BYTES, InvalidObservation
-from gossamer.observations import MASK, Part
 from gossamer.spaces import Discrete, MultiBinary, MultiDiscrete, Space
+from gossamer.spaces.observations import MASK, Part
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from gossamer.envs import catalogue
 from gossamer.envs.atari import GYMNASIUM, Atari
 from gossamer.envs.base import EnvFactory
 from gossamer.envs.gym import Custom, Gym
-from gossamer.options import option, options
 from gossamer.spaces import Bounds
+from gossamer.system.options import option, options
 
 SIZE = "Height of pictures, and their width without --screen-width."
 WIDTH = "Width of pictures. Sizes that divide the screen's, 210x160 in most games, are fastest."

@@ -14,8 +14,8 @@ from typing import Any, TypeAlias, TypeGuard
 
 import gymnasium
 
-from gossamer.errors import UserError
-from gossamer.scripts import script
+from gossamer.system.errors import UserError
+from gossamer.system.scripts import script
 
 EnvMaker: TypeAlias = Callable[..., gymnasium.Env[Any, Any]]  # a class, or a function that returns an environment
 FILE = "envs"  # of the module that messages suggest

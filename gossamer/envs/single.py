@@ -19,9 +19,9 @@ from gossamer.envs.base import MissingExtra, Resumable, UnknownEnv, UnsupportedS
 from gossamer.envs.leaves import InvalidObservation
 from gossamer.envs.masks import has_mask, mask_for
 from gossamer.envs.spaces import GymEnv, adapt
-from gossamer.errors import EnvironmentFailed, UserError
-from gossamer.observations import MASK
 from gossamer.spaces import Bounds
+from gossamer.spaces.observations import MASK
+from gossamer.system.errors import EnvironmentFailed, UserError
 
 OnError: TypeAlias = Literal["fail", "restart"]
 

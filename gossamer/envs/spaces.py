@@ -15,8 +15,8 @@ from gossamer.data import Array
 from gossamer.envs.base import Spaces, UnsupportedSpace
 from gossamer.envs.masks import Mask, mask_for
 from gossamer.envs.trees import Leaf, Node, Unconvertible, tree
-from gossamer.observations import MASK, WHOLE, Layout
 from gossamer.spaces import Bounds, Spec
+from gossamer.spaces.observations import MASK, WHOLE, Layout
 
 GymEnv: TypeAlias = gymnasium.Env[Any, Any]
 

@@ -9,7 +9,7 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
 from gossamer.envs.base import MissingExtra, UnsupportedSpace
-from gossamer.installation import install, pip
+from gossamer.system.installation import install, pip
 
 # Module prefix of an environment -> why it is not supported. Tested against the spaces of all installed ones.
 REFUSED = {

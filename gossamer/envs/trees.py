@@ -12,7 +12,7 @@ from gymnasium import spaces
 from gossamer.data import Array
 from gossamer.envs.leaves import BYTES, Choices, InvalidObservation, Kind, Numbers, Picture, Switches
 from gossamer.envs.masks import Mask
-from gossamer.observations import MASK, Part
+from gossamer.spaces.observations import MASK, Part
 
 MOST_CHOICES = 65_536  # of a Discrete or MultiDiscrete: its one-hot vectors have as many bytes
 SUPPORTED = (

@@ -18,11 +18,11 @@ import numpy as np
 
 from gossamer.data import Array, Step
 from gossamer.envs.base import env_seeds
-from gossamer.envs.blocks import Answer, Request, Shared, serve
 from gossamer.envs.local import AT_MOST
 from gossamer.envs.single import Single, Source
-from gossamer.errors import EnvironmentFailed
-from gossamer.scripts import GUARD
+from gossamer.envs.worker_processes import Answer, Request, Shared, serve
+from gossamer.system.errors import EnvironmentFailed
+from gossamer.system.scripts import GUARD
 
 CLOSE_SECONDS = 5.0  # time for worker processes to end on request
 DEATH_SECONDS = 1.0  # time for a process to end after its pipe was closed

@@ -14,8 +14,8 @@ from gossamer.envs.watchdog import Watchdog, complain
 from gossamer.evaluation.evaluate import load_policy
 from gossamer.evaluation.games import limit, play, shown
 from gossamer.evaluation.members import AVERAGE, best, rank, ranked
-from gossamer.machine import single_threaded
 from gossamer.storage.checkpoint import Checkpoint
+from gossamer.system.machine import single_threaded
 
 EPISODES = 10  # whole games for each of the two
 PROTOCOL = "training: whole games in the training environment, sampled actions, unclipped scores"

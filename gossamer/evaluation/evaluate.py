@@ -16,7 +16,6 @@ from gossamer.config.build import environment, observed, task
 from gossamer.envs.atari import Atari
 from gossamer.envs.base import EnvFactory
 from gossamer.envs.watchdog import Watchdog, complain
-from gossamer.errors import UserError
 from gossamer.evaluation.games import MAX_FRAMES, MAX_STEPS, SIDE_BY_SIDE, limit, play, shown
 from gossamer.evaluation.members import AVERAGE, average, choose, distinct
 from gossamer.policy import NetworkPolicy, build
@@ -25,6 +24,7 @@ from gossamer.storage.checkpoint import Checkpoint, Store
 from gossamer.storage.contents import CHECKPOINTS
 from gossamer.storage.directory import load_config
 from gossamer.storage.files import write_json
+from gossamer.system.errors import UserError
 from gossamer.task import Task
 
 Protocol = Literal["noop", "sticky"]

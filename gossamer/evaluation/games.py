@@ -12,7 +12,7 @@ from rich.console import Console
 
 from gossamer.envs.atari import Atari
 from gossamer.envs.base import EnvFactory, VectorEnv
-from gossamer.memory import reset
+from gossamer.nn.memory import reset
 from gossamer.policy import ActorPolicy
 
 SIDE_BY_SIDE = 32  # games in parallel

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gossamer.data import Tree
-from gossamer.errors import UserError
+from gossamer.system.errors import UserError
 
 AVERAGE, BEST = "average", "best"
 

@@ -17,13 +17,13 @@ import torch
 
 from gossamer.config.build import environment, observed, task
 from gossamer.envs.watchdog import Watchdog, complain
-from gossamer.errors import EnvironmentFailed, UserError
 from gossamer.evaluation.evaluate import Protocol, load_policy, under
 from gossamer.evaluation.members import AVERAGE
 from gossamer.storage.checkpoint import Store
 from gossamer.storage.contents import CHECKPOINTS, FILM
 from gossamer.storage.directory import load_config
 from gossamer.storage.files import atomic_write
+from gossamer.system.errors import EnvironmentFailed, UserError
 
 MIN_HEIGHT = 400  # pixels; smaller screens are enlarged by an integer factor
 STEPS_A_SECOND = 15  # Atari's speed: 60 frames per second, 4 frames per step

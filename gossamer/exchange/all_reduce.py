@@ -17,10 +17,10 @@ from torch import Tensor
 from gossamer.data import Tree, Version
 from gossamer.exchange.base import Alone, Exchange, Learning, Link, LocalStep, OnStep, Stepped, unheard
 from gossamer.exchange.gossip.records import Record
-from gossamer.machine import settle
-from gossamer.networks import Normalizing
-from gossamer.normalization import Observed, pooled
+from gossamer.nn.networks import Normalizing
+from gossamer.nn.normalization import Observed, pooled
 from gossamer.runtime import Context, Wait, ended_copies, waits
+from gossamer.system.machine import settle
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ from gossamer.experience.base import (
 )
 from gossamer.experience.choice import own_experience
 from gossamer.experience.direct import Direct
-from gossamer.experience.ends import QueueReader, QueueWriter, RemoteWriter
-from gossamer.experience.loading import Assembler, NextBatch
-from gossamer.experience.queue import Batching, TrajectoryQueue
-from gossamer.experience.queued import ActorQueue, LearnerQueue, RemoteActorQueue, Replaying
+from gossamer.experience.queue.ends import QueueReader, QueueWriter, RemoteWriter
+from gossamer.experience.queue.loading import Assembler, NextBatch
+from gossamer.experience.queue.parts import ActorQueue, LearnerQueue, RemoteActorQueue, Replaying
+from gossamer.experience.queue.queue import Batching, TrajectoryQueue
+from gossamer.experience.queue.slots import Slots
 from gossamer.experience.replay import LocalReplay, Replay, ReplayMemory
-from gossamer.experience.slots import Slots
 
 __all__ = [
     "ActorExperience",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from gymnasium.spaces import Dict, Space, Tuple
 
-from gossamer.errors import UserError
+from gossamer.system.errors import UserError
 
 
 def count(space: Space[Any], value: Any) -> int | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from gossamer.export.facts import Facts
 from gossamer.export.folder import CURVE, ONNX
-from gossamer.version import __version__
+from gossamer.system.version import __version__
 
 USE = """\
 ```python

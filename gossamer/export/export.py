@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from gossamer.errors import UserError
 from gossamer.evaluation.members import AVERAGE
 from gossamer.export import folder
 from gossamer.export.card import card
@@ -15,6 +14,7 @@ from gossamer.export.snapshot import of_run
 from gossamer.storage.contents import CONFIG, listed
 from gossamer.storage.files import atomic_write
 from gossamer.storage.runs import RunRecord
+from gossamer.system.errors import UserError
 
 
 def export(

@@ -15,7 +15,7 @@ from gossamer.envs.catalogue import TOYS
 from gossamer.envs.interface import Interface
 from gossamer.evaluation.members import AVERAGE
 from gossamer.export.snapshot import Snapshot
-from gossamer.layers import algorithms_of
+from gossamer.presets.layers import algorithms_of
 from gossamer.storage.contents import EVALUATIONS
 
 PROTOCOLS = {

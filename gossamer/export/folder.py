@@ -15,11 +15,11 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from gossamer.envs.interface import Interface
-from gossamer.errors import UserError
 from gossamer.export.snapshot import Description, Snapshot, read_json
 from gossamer.storage.contents import CONFIG
 from gossamer.storage.files import to_json
-from gossamer.version import __version__
+from gossamer.system.errors import UserError
+from gossamer.system.version import __version__
 
 FORMAT = 1
 MODEL, CARD, CURVE, ONNX = "model.safetensors", "README.md", "curve.png", "model.onnx"

@@ -29,11 +29,11 @@ from torch import Tensor, nn
 
 from gossamer.data import numpy_dtype
 from gossamer.envs.spaces import Adapter
-from gossamer.errors import UserError
 from gossamer.export.snapshot import Snapshot
-from gossamer.installation import install
-from gossamer.networks import Stepping
+from gossamer.nn.networks import Stepping
 from gossamer.spaces import Box
+from gossamer.system.errors import UserError
+from gossamer.system.installation import install
 
 NEEDED = ("onnx", "onnxscript")  # onnxruntime runs what is written
 

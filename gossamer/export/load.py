@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from gossamer.config.build import device as existing
-from gossamer.errors import UserError
 from gossamer.evaluation.members import AVERAGE
 from gossamer.export import folder
 from gossamer.export.policy import TrainedPolicy
 from gossamer.export.snapshot import of_run
+from gossamer.system.errors import UserError
 
 
 def load(

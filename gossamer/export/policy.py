@@ -13,12 +13,12 @@ from gossamer.algorithms.base import initial_state
 from gossamer.data import Array, Tree
 from gossamer.envs.last import LastParts
 from gossamer.envs.leaves import InvalidObservation
-from gossamer.errors import UserError
 from gossamer.export.batches import count, row
 from gossamer.export.screens import Screens
 from gossamer.export.snapshot import Snapshot
-from gossamer.memory import reset
-from gossamer.observations import MASK
+from gossamer.nn.memory import reset
+from gossamer.spaces.observations import MASK
+from gossamer.system.errors import UserError
 
 
 class TrainedPolicy:

@@ -12,7 +12,7 @@ import numpy as np
 
 from gossamer.data import Array
 from gossamer.envs.atari import AtariPreset
-from gossamer.errors import UserError
+from gossamer.system.errors import UserError
 
 LUMINANCE = np.array([0.2989, 0.5870, 0.1140])  # weights of red, green and blue in the emulator's palettes
 

@@ -19,14 +19,14 @@ from gossamer.config.file import check_format, part, to_dict
 from gossamer.config.names import ALGORITHMS, load
 from gossamer.envs.interface import Interface, describe
 from gossamer.envs.last import LastParts
-from gossamer.errors import UserError
 from gossamer.evaluation.members import AVERAGE, average, choose, distinct, mean_return
-from gossamer.machine import resolve_dtype
-from gossamer.networks import NetworkOptions
+from gossamer.nn.networks import NetworkOptions
 from gossamer.spaces import Spec
 from gossamer.storage.checkpoint import Store
 from gossamer.storage.contents import CHECKPOINTS, CONFIG, SPEC
 from gossamer.storage.directory import load_config
+from gossamer.system.errors import UserError
+from gossamer.system.machine import resolve_dtype
 
 
 @dataclass(frozen=True)

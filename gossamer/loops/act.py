@@ -9,10 +9,10 @@ from gossamer.envs.base import threads_of
 from gossamer.experience import ActorExperience
 from gossamer.loops.roles import Envs
 from gossamer.loops.watched import watched
-from gossamer.member import Player, prepared
 from gossamer.policy import Policy
 from gossamer.runtime import Context
 from gossamer.task import Activity, Task
+from gossamer.workers.member import Player, prepared
 
 
 def act(ctx: Context, task: Task, policy: Policy, experience: ActorExperience, *, envs: Envs) -> None:

@@ -9,10 +9,10 @@ from gossamer.exchange import Exchange
 from gossamer.experience import OwnExperience
 from gossamer.loops.roles import Envs
 from gossamer.loops.watched import watched
-from gossamer.member import Member
 from gossamer.policy import Policy
 from gossamer.runtime import Context, Stopped
 from gossamer.task import Activity, Task
+from gossamer.workers.member import Member
 
 
 def act_and_learn(

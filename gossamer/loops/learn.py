@@ -9,10 +9,10 @@ from gossamer.envs.base import EnvFactory
 from gossamer.envs.watchdog import Watchdog
 from gossamer.exchange import Exchange
 from gossamer.experience import LearnerExperience, Reader
-from gossamer.member import Trainer, prepared
 from gossamer.runtime import Context, Stopped
 from gossamer.spaces import Spec
 from gossamer.task import Task
+from gossamer.workers.member import Trainer, prepared
 
 
 def learn(ctx: Context, task: Task, experience: LearnerExperience, exchange: Exchange) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gossamer.actor import Clock
 from gossamer.experience import Assembler, NextBatch, Replaying, TrajectoryQueue
-from gossamer.machine import settle
-from gossamer.member import prepared
 from gossamer.runtime import Context
+from gossamer.system.machine import settle
 from gossamer.task import Spent, Task
+from gossamer.workers.clock import Clock
+from gossamer.workers.member import prepared
 
 
 def load(ctx: Context, task: Task, queue: TrajectoryQueue, next_batch: NextBatch, replaying: Replaying) -> None:

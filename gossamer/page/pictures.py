@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from gossamer.data import Action, Array
-from gossamer.observations import MASK
 from gossamer.spaces import Box, Discrete, MultiDiscrete, Spec
+from gossamer.spaces.observations import MASK
 
 SMALL = 50_000  # pixels, up to which a picture is sent exactly (PNG)
 NUMBERS = 256  # of one observation, that are shown

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gossamer.processes import module_path, python
+from gossamer.system.processes import module_path, python
 
 LINGER_SECONDS = 4.0  # that a player goes on after the last watcher left: a browser that reconnects finds it running
 STOP_SECONDS = 2.0  # that a process is given to end

@@ -19,18 +19,18 @@ from gossamer.config.build import environment, observed, task
 from gossamer.config.config import Config
 from gossamer.data import Array, Tree
 from gossamer.envs.base import EnvFactory, MissingExtra, UnknownEnv, UnsupportedSpace, VectorEnv
-from gossamer.errors import DamagedCheckpoint, UserError
 from gossamer.evaluation.evaluate import load_policy, under
 from gossamer.evaluation.members import AVERAGE
 from gossamer.evaluation.video import STEPS_A_SECOND
-from gossamer.memory import reset
+from gossamer.nn.memory import reset
 from gossamer.page.pictures import action, observation, picture
 from gossamer.policy import NetworkPolicy
-from gossamer.processes import give_way
 from gossamer.storage.checkpoint import Checkpoint, Store
 from gossamer.storage.contents import CHECKPOINTS
 from gossamer.storage.directory import load_config
 from gossamer.storage.files import to_json
+from gossamer.system.errors import DamagedCheckpoint, UserError
+from gossamer.system.processes import give_way
 
 LOOK_SECONDS = 2.0  # between two looks for a newer checkpoint
 PAUSE_SECONDS = 0.7  # between two games

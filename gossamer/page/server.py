@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import cast
 from urllib.parse import parse_qs, urlsplit
 
-from gossamer.errors import UserError
 from gossamer.page.access import Access
 from gossamer.page.document import page, policy
 from gossamer.page.folder import Folder
 from gossamer.page.player import Players
 from gossamer.page.stream import Stream
+from gossamer.system.errors import UserError
 
 HOST = "127.0.0.1"
 TRIES = 32  # ports, one after the other, where the first is taken

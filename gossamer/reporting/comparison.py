@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gossamer.options import flag
 from gossamer.reporting.runs import LeftOut, LoadedRun
+from gossamer.system.options import flag
 
 ALWAYS = ("architecture", "algorithm")  # of a label
 

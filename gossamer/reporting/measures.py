@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
-from gossamer.errors import UserError, near
 from gossamer.reporting import statistics
 from gossamer.reporting.comparison import Comparison, Method
 from gossamer.reporting.curves import Along, grid
 from gossamer.reporting.human import reference
 from gossamer.reporting.runs import PROTOCOLS, Games, LoadedRun
 from gossamer.reporting.statistics import Array
+from gossamer.system.errors import UserError, near
 
 BESIDE = "evaluations.jsonl"
 ALIKE = ("protocol", "episodes", "greedy", "member")  # of evaluations that are compared

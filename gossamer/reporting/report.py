@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gossamer.errors import UserError
 from gossamer.reporting import measures
 from gossamer.reporting.comparison import Comparison, compare
 from gossamer.reporting.measures import MeanCurve
@@ -19,6 +18,7 @@ from gossamer.reporting.summary import summary
 from gossamer.storage.contents import is_run, listed
 from gossamer.storage.files import Content, atomic_write
 from gossamer.storage.studies import is_study
+from gossamer.system.errors import UserError
 
 PAGE, MARKDOWN = "report.html", "report.md"
 FIGURES = ("curves", "aggregated-curves", "scores", "aggregates", "profiles", "improvement", "thresholds", "speed")

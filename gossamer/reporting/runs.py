@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from gossamer.config.file import flat
-from gossamer.errors import UserError
 from gossamer.evaluation.members import AVERAGE
 from gossamer.reporting.curves import Curve, begins_late, of_run
 from gossamer.storage.contents import EPISODES, EVALUATIONS, GOSSIP, METRICS, RESULT, damaged, find
 from gossamer.storage.runs import RunRecord
 from gossamer.storage.studies import is_study, read
+from gossamer.system.errors import UserError
 
 # Options that do not change what is learned
 ASIDE = frozenset(

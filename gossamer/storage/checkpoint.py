@@ -23,9 +23,9 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from gossamer.data import Tree
-from gossamer.errors import DamagedCheckpoint, NewerCheckpoint, NonFiniteParameter, UserError
 from gossamer.storage.files import atomic_write, sync, temporary, to_json
 from gossamer.storage.tree import flatten, non_finite, unflatten
+from gossamer.system.errors import DamagedCheckpoint, NewerCheckpoint, NonFiniteParameter, UserError
 
 FORMAT = 2
 TENSORS, STATE, MANIFEST = "tensors.safetensors", "state.json", "manifest.json"

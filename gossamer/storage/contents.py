@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gossamer.errors import UserError
 from gossamer.storage.lock import LOCK
+from gossamer.system.errors import UserError
 
 CONFIG, RESULT, GOSSIP, PICTURE = "config.json", "result.json", "gossip.json", "gossip.png"
 METRICS, EPISODES, LOG = "metrics.jsonl", "episodes.csv", "run.log"

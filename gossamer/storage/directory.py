@@ -23,10 +23,10 @@ from pathlib import Path
 from gossamer.config.config import Config
 from gossamer.config.file import from_dict, to_dict
 from gossamer.config.names import ARCHITECTURES, name_of
-from gossamer.errors import UserError
 from gossamer.storage.contents import CONFIG, clear, is_empty, is_run, listed
 from gossamer.storage.files import write_json
 from gossamer.storage.lock import RunLock, held
+from gossamer.system.errors import UserError
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from gossamer.errors import DirectoryGone, DirectoryInUse
+from gossamer.system.errors import DirectoryGone, DirectoryInUse
 
 LOCK = ".lock"
 WITHOUT_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)  # file systems that have none

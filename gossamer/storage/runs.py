@@ -12,10 +12,10 @@ from types import NoneType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from gossamer.config.config import Config
-from gossamer.errors import UserError
 from gossamer.storage.contents import EPISODES, EVALUATIONS, METRICS, RESULT
 from gossamer.storage.directory import load_config
 from gossamer.storage.lock import is_held
+from gossamer.system.errors import UserError
 
 State: TypeAlias = Literal["running", "ended", "interrupted", "short", "crashed"]
 Row: TypeAlias = dict[str, Any]  # a line of metrics.jsonl

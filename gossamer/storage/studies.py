@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from gossamer.errors import UserError
 from gossamer.storage.files import write_json
+from gossamer.system.errors import UserError
 
 STUDY = "study.json"
 FORMAT = 1

@@ -14,10 +14,10 @@ from rich.markup import escape
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
-from gossamer.errors import UserError
 from gossamer.storage.runs import Row, RunRecord
 from gossamer.storage.studies import PlannedRun
 from gossamer.studies.jobs import Job, JobOutcome
+from gossamer.system.errors import UserError
 from gossamer.training.display import duration
 
 REFRESH_SECONDS = 1.0

@@ -19,8 +19,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from gossamer.errors import UserError, near
-from gossamer.options import as_number
+from gossamer.system.errors import UserError, near
+from gossamer.system.options import as_number
 
 KINDS: dict[str, tuple[type, ...]] = {
     "compositions": (dict, list),

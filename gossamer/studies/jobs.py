@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from gossamer.config.file import flat
-from gossamer.errors import UserError
-from gossamer.processes import module_path, python
 from gossamer.storage.contents import CHECKPOINTS
 from gossamer.storage.runs import RunRecord
 from gossamer.storage.studies import PlannedRun
 from gossamer.studies.plan import resuming
 from gossamer.studies.plan import words as words_of
+from gossamer.system.errors import UserError
+from gossamer.system.processes import module_path, python
 
 Status: TypeAlias = Literal["finished", "finished before", "interrupted", "failed"]
 TAIL_BYTES = 4000  # of a log, which its last line is looked for in

@@ -13,11 +13,11 @@ from pathlib import Path
 from gossamer.config.composing import Composed, compose
 from gossamer.config.config import Control
 from gossamer.config.resolve import resolve
-from gossamer.errors import UserError
-from gossamer.options import declared, flag
 from gossamer.storage import studies
 from gossamer.storage.lock import held
 from gossamer.storage.studies import STUDY, PlannedRun
+from gossamer.system.errors import UserError
+from gossamer.system.options import declared, flag
 from gossamer.training.dry_run import dry_run
 
 PROG = "gossamer study"

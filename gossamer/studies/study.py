@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from gossamer.envs.own import EnvMaker, env_name
-from gossamer.errors import UserError
-from gossamer.options import as_number
-from gossamer.scripts import check_guard
 from gossamer.storage.lock import is_held
 from gossamer.storage.studies import PlannedRun
 from gossamer.studies import jobs
 from gossamer.studies.display import StudyDisplay
 from gossamer.studies.jobs import Job, JobOutcome
 from gossamer.studies.plan import Design, check, settled
+from gossamer.system.errors import UserError
+from gossamer.system.options import as_number
+from gossamer.system.scripts import check_guard
 
 POLL_SECONDS = 0.2
 INCOMPLETE = 3  # exit code

@@ -17,13 +17,13 @@ from gossamer.config.file import flat
 from gossamer.config.keywords import Keywords
 from gossamer.config.resolve import Choices, resolve
 from gossamer.envs.own import EnvMaker, env_name
-from gossamer.errors import UserError
 from gossamer.launch.threads import threads
-from gossamer.machine import keep_freed_memory, machine
-from gossamer.optim import StepRule
-from gossamer.processes import cores
+from gossamer.nn.optim import StepRule
 from gossamer.program import Program
 from gossamer.runtime import Silent
+from gossamer.system.errors import UserError
+from gossamer.system.machine import keep_freed_memory, machine
+from gossamer.system.processes import cores
 from gossamer.task import Activity, Report
 from gossamer.tools.parts import CPUClock, Crew, programs
 from gossamer.training.dry_run import try_network

@@ -19,18 +19,18 @@ from gossamer.config.build import task
 from gossamer.config.config import Config
 from gossamer.data import Array, Step, Trajectory
 from gossamer.envs.base import VectorEnv, threads_of
+from gossamer.envs.random_play import random_actions
 from gossamer.envs.watchdog import Watchdog, complain
-from gossamer.errors import UserError
 from gossamer.exchange import Alone
 from gossamer.experience import ReplayMemory
 from gossamer.loops import Envs, role
-from gossamer.member import Member
-from gossamer.observations import MASK
 from gossamer.policy import Replica
 from gossamer.program import Program
-from gossamer.random_play import random_actions
 from gossamer.runtime import Context
+from gossamer.spaces.observations import MASK
+from gossamer.system.errors import UserError
 from gossamer.task import Activity, Task
+from gossamer.workers.member import Member
 
 
 @dataclass(frozen=True)

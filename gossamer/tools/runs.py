@@ -14,9 +14,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from gossamer.config.file import flat
-from gossamer.errors import UserError
 from gossamer.storage.contents import damaged, find
 from gossamer.storage.runs import RunRecord, State
+from gossamer.system.errors import UserError
 
 WIDTH = 150  # columns besides the directory, where the output is no terminal
 STYLES = {"running": "cyan", "ended": "green", "interrupted": "yellow", "short": "yellow", "crashed": "red"}

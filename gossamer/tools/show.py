@@ -15,10 +15,10 @@ from gossamer.config.names import ALGORITHMS, ARCHITECTURES, NETWORKS, OPTIMIZER
 from gossamer.config.presets import paper_of
 from gossamer.config.resolve import Choices, architecture_kind, resolve
 from gossamer.envs import catalogue
-from gossamer.installation import install
-from gossamer.layers import Kind, algorithms_of, presets_of
-from gossamer.options import flag
+from gossamer.presets.layers import Kind, algorithms_of, presets_of
 from gossamer.program import Program
+from gossamer.system.installation import install
+from gossamer.system.options import flag
 
 # An environment of each kind
 EXAMPLES: dict[Kind, str] = {"pixels": "catch-pixels", "vector": "catch", "continuous": "Pendulum-v1"}

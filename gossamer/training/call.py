@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any
 
-from gossamer.options import given, is_part
+from gossamer.system.options import given, is_part
 
 
 def call(function: Callable[..., Any], arguments: Mapping[str, Any]) -> str:

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TypeAlias
 
-from gossamer.errors import UserError
-from gossamer.installation import install
 from gossamer.launch.ray.errors import ClusterUnreachable, LackOfResources
 from gossamer.launch.ray.launcher import Ray, check_room, connected, nodes
-from gossamer.machine import KEEP_FREED_MEMORY
 from gossamer.program import Program
 from gossamer.runtime import Observer
+from gossamer.system.errors import UserError
+from gossamer.system.installation import install
+from gossamer.system.machine import KEEP_FREED_MEMORY
 
 Launcher: TypeAlias = Callable[[Program, Observer], None]
 

@@ -15,7 +15,7 @@ from rich.segment import ControlType, Segment
 from rich.table import Table
 from rich.text import Text
 
-from gossamer.streams import Output
+from gossamer.system.streams import Output
 from gossamer.training.progress import Progress
 
 PLAIN_SECONDS = 10.0

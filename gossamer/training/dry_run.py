@@ -16,15 +16,15 @@ from gossamer.config.config import Config
 from gossamer.envs.base import Watchable
 from gossamer.envs.gym import IN_A_FILE
 from gossamer.envs.interface import Interface, describe
+from gossamer.envs.random_play import random_actions
 from gossamer.envs.watchdog import Watchdog, complain
-from gossamer.errors import UserError
 from gossamer.evaluation.members import newcomer
-from gossamer.machine import single_threaded
 from gossamer.policy import build
 from gossamer.program import Program
-from gossamer.random_play import random_actions
 from gossamer.storage.checkpoint import Store
 from gossamer.storage.contents import CHECKPOINTS
+from gossamer.system.errors import UserError
+from gossamer.system.machine import single_threaded
 from gossamer.training.evaluator import check_protocol
 from gossamer.training.sinks.choice import chosen
 

@@ -15,10 +15,10 @@ from typing import Any, TypeAlias
 from gossamer.config.build import environment
 from gossamer.config.config import Config
 from gossamer.envs.atari import Atari
-from gossamer.errors import UserError
-from gossamer.processes import module_path, python
 from gossamer.storage.checkpoint import Checkpoint, Store
 from gossamer.storage.contents import EVALUATIONS
+from gossamer.system.errors import UserError
+from gossamer.system.processes import module_path, python
 from gossamer.training.progress import Progress
 
 Row: TypeAlias = dict[str, Any]  # a line of `evaluations.jsonl`
@@ -41,7 +41,7 @@ def evaluator(
 ) -> Evaluator:
     """The evaluator of a run. `failed` is called with the error of an evaluation, by another thread."""
     given = {"run_dir": str(directory), "episodes": config.run.eval_episodes, "protocol": config.run.eval_protocol}
-    words = python("gossamer.evaluation.beside")
+    words = python("gossamer.evaluation.background")
     rows = earlier(directory / EVALUATIONS)
     made = Evaluator(
         lambda checkpoint: [*words, json.dumps({**given, "checkpoint": checkpoint.path.name})],

@@ -13,17 +13,17 @@ from gossamer.config.file import to_dict
 from gossamer.config.keywords import Keywords
 from gossamer.config.resolve import Choices, resolve
 from gossamer.envs.own import EnvMaker, env_name
-from gossamer.errors import UserError
 from gossamer.launch.threads import threads
-from gossamer.machine import keep_freed_memory
-from gossamer.optim import StepRule
+from gossamer.nn.optim import StepRule
 from gossamer.program import Program
-from gossamer.scripts import check_guard
 from gossamer.storage.checkpoint import Store
 from gossamer.storage.contents import CHECKPOINTS, CONFIG, LOG, SPEC
 from gossamer.storage.directory import load_config, logger, prepared
 from gossamer.storage.files import write_json
 from gossamer.storage.lock import RunLock, held
+from gossamer.system.errors import UserError
+from gossamer.system.machine import keep_freed_memory
+from gossamer.system.scripts import check_guard
 from gossamer.training.call import call
 from gossamer.training.dry_run import dry_run
 from gossamer.training.rates import check_rate

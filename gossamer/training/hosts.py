@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from gossamer.errors import UserError
-from gossamer.machine import HostInfo, differences
 from gossamer.storage.files import write_json
+from gossamer.system.errors import UserError
+from gossamer.system.machine import HostInfo, differences
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from typing import Any
 
 from gossamer.diagnostics.consensus import ConsensusMonitor
 from gossamer.envs.watchdog import Silence
-from gossamer.errors import EnvironmentFailed
 from gossamer.launch.base import EndWithout
-from gossamer.machine import HostInfo
 from gossamer.runtime import Answer, Stage
 from gossamer.storage.events import EventLog
+from gossamer.system.errors import EnvironmentFailed
+from gossamer.system.machine import HostInfo
 from gossamer.task import Activity, Note, Recovered, Report, Spent
 from gossamer.training.budget import Budget
 from gossamer.training.checkpoints import Checkpoints

@@ -11,7 +11,7 @@ from typing import Any
 
 from gossamer.task import Episode, Report
 from gossamer.training.hosts import Hosts
-from gossamer.training.staleness import Staleness
+from gossamer.training.policy_lag import Staleness
 
 RECENT = 100  # episodes that a mean return is taken over
 

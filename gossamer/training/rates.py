@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gossamer.config.build import schedule
 from gossamer.config.config import Config
-from gossamer.errors import UserError
+from gossamer.system.errors import UserError
 
 
 def check_rate(config: Config, steps: int) -> None:

@@ -7,11 +7,11 @@ from typing import Any
 from gossamer.config.config import Config
 from gossamer.config.file import to_dict
 from gossamer.diagnostics.consensus import ConsensusMonitor
-from gossamer.machine import machine
+from gossamer.system.machine import machine
+from gossamer.system.version import __version__
 from gossamer.training.observer import RunObserver
+from gossamer.training.policy_lag import by_value, summary
 from gossamer.training.progress import Progress
-from gossamer.training.staleness import by_value, summary
-from gossamer.version import __version__
 
 PROTOCOL = "training: mean of the last 100 training episodes, sampled actions, whole games, unclipped scores"
 

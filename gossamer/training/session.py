@@ -12,10 +12,8 @@ from gossamer.config.config import Config, Control
 from gossamer.config.names import ALGORITHMS, name_of
 from gossamer.data import Tree
 from gossamer.diagnostics.consensus import ConsensusMonitor
-from gossamer.errors import EnvironmentFailed, UserError
 from gossamer.evaluation.aggregate import aggregate
 from gossamer.evaluation.members import equal
-from gossamer.installation import commit
 from gossamer.page.server import serving
 from gossamer.program import Program
 from gossamer.storage.checkpoint import Store
@@ -24,9 +22,12 @@ from gossamer.storage.directory import logger, title
 from gossamer.storage.events import EventLog, earlier
 from gossamer.storage.files import write_json
 from gossamer.storage.lock import RunLock
+from gossamer.system.errors import EnvironmentFailed, UserError
+from gossamer.system.installation import commit
+from gossamer.system.version import __version__
 from gossamer.training.checkpoints import Checkpoints
 from gossamer.training.display import ProgressDisplay, evaluation
-from gossamer.training.ends import ended_early
+from gossamer.training.early_end import ended_early
 from gossamer.training.evaluator import evaluator
 from gossamer.training.hosts import Hosts
 from gossamer.training.launcher_log import launcher_log
@@ -39,7 +40,6 @@ from gossamer.training.signals import Abandoned, Signals, naming
 from gossamer.training.sinks.base import RunEnding, run_info
 from gossamer.training.sinks.choice import Sinks
 from gossamer.training.states import initial, restored
-from gossamer.version import __version__
 
 if TYPE_CHECKING:
     from gossamer.training.cluster import Launcher

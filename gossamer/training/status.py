@@ -7,8 +7,8 @@ from typing import Any
 
 from gossamer.diagnostics.consensus import ConsensusMonitor
 from gossamer.evaluation.members import rank, ranked
+from gossamer.training.policy_lag import by_value
 from gossamer.training.progress import Progress
-from gossamer.training.staleness import by_value
 
 
 def status(progress: Progress, consensus: ConsensusMonitor | None) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from gossamer.algorithms import A2C
 from gossamer.data import Trajectory
-from gossamer.distributions import Categorical
+from gossamer.spaces.distributions import Categorical
 
 LN2 = math.log(2)
 

@@ -8,9 +8,9 @@ from some_parts import a_network
 from torch import Tensor, nn
 
 from gossamer.algorithms import A2C, PPO, Algorithm
-from gossamer.distributions import Categorical
+from gossamer.nn.torsos import mlp
 from gossamer.spaces import Discrete
-from gossamer.torsos import mlp
+from gossamer.spaces.distributions import Categorical
 
 ALGORITHMS: list[Algorithm] = [A2C(), PPO()]
 

@@ -13,13 +13,13 @@ from torch.testing import assert_close
 
 from gossamer.algorithms.base import ReplayPlan
 from gossamer.algorithms.dqn import DQN, EpsilonGreedy, apex_epsilon
+from gossamer.algorithms.losses import q_learning
 from gossamer.algorithms.target import add_target
 from gossamer.data import Final, Trajectory
-from gossamer.errors import UserError
-from gossamer.losses import q_learning
-from gossamer.networks import Network, QNetwork
+from gossamer.nn.networks import Network, QNetwork
+from gossamer.nn.torsos import mlp
 from gossamer.spaces import IMPOSSIBLE, Box, Discrete, Spec
-from gossamer.torsos import mlp
+from gossamer.system.errors import UserError
 
 SPEC = Spec((1,), np.dtype(np.float32), Discrete(3))
 RNG = torch.Generator()

@@ -9,13 +9,14 @@ from some_parts import a_task, sharpen
 from torch import Tensor
 from torch.testing import assert_close
 
-from gossamer.actor import Actor, Clock
 from gossamer.algorithms import A2C, PPO, Algorithm, AsyncPPO, VTrace
 from gossamer.algorithms.base import evaluate, evaluate_to_end, initial_state
 from gossamer.algorithms.minibatches import minibatches
 from gossamer.data import Trajectory
-from gossamer.networks import ActorCritic
+from gossamer.nn.networks import ActorCritic
 from gossamer.policy import NetworkPolicy, build
+from gossamer.workers.actor import Actor
+from gossamer.workers.clock import Clock
 
 T, B = 6, 4
 PASS = {"epochs": 1, "num_minibatches": 2}  # minibatches of 12 steps each

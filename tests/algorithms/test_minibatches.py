@@ -11,9 +11,9 @@ from torch.testing import assert_close
 from gossamer.algorithms import minibatches as module
 from gossamer.algorithms.minibatches import minibatches
 from gossamer.data import Trajectory
-from gossamer.networks import ActorCritic, Network
+from gossamer.nn.networks import ActorCritic, Network
+from gossamer.nn.torsos import small
 from gossamer.spaces import Discrete, Spec
-from gossamer.torsos import small
 
 T, B, SHAPE = 5, 3, (2, 14, 14)
 

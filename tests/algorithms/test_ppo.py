@@ -13,7 +13,7 @@ from torch.testing import assert_close
 from gossamer.algorithms import PPO
 from gossamer.algorithms.minibatches import advantages
 from gossamer.data import Trajectory
-from gossamer.distributions import Categorical
+from gossamer.spaces.distributions import Categorical
 
 
 class Spy(nn.Module):

@@ -15,18 +15,18 @@ from torch import Tensor, nn
 
 from gossamer.algorithms import A2C, PPO, Algorithm, AsyncPPO, VTrace
 from gossamer.algorithms.base import evaluate, evaluate_to_end, own_rewards
+from gossamer.algorithms.losses import Loss, ppo
+from gossamer.algorithms.returns import vtrace
 from gossamer.algorithms.target import Target
 from gossamer.data import Final, Trajectory
-from gossamer.distributions import Categorical
 from gossamer.envs.toy import Catch
 from gossamer.exchange import AloneLink
-from gossamer.learner import Learner
-from gossamer.losses import Loss, ppo
-from gossamer.networks import ActorCritic
+from gossamer.nn.networks import ActorCritic
+from gossamer.nn.torsos import autoencoder
 from gossamer.policy import build
-from gossamer.returns import vtrace
 from gossamer.spaces import Box, Discrete, Spec
-from gossamer.torsos import autoencoder
+from gossamer.spaces.distributions import Categorical
+from gossamer.workers.learner import Learner
 
 SPEC = Catch().make(1).spec
 NO_ENTROPY: dict[str, Any] = {"entropy_coef": 0.0, "value_coef": 0.0}

@@ -28,12 +28,12 @@ from gossamer.exchange.gossip.records import Cut, Traffic
 from gossamer.launch.simulation import Simulation
 from gossamer.launch.threads import threads
 from gossamer.loops import Envs, act_and_learn
-from gossamer.member import Member
 from gossamer.policy import Policy
 from gossamer.program import Program
 from gossamer.runtime import Context
 from gossamer.spaces import Discrete, Spec
 from gossamer.task import Report, Task
+from gossamer.workers.member import Member
 
 LEARNERS = 4
 FIGURES = ["gala", "pala"]

@@ -19,6 +19,7 @@ from torch import nn
 
 import gossamer
 from gossamer.algorithms import A2C, PPO, AsyncPPO, VTrace
+from gossamer.algorithms.losses import Loss
 from gossamer.architectures import IMPALA, PAAC
 from gossamer.config.build import program
 from gossamer.config.resolve import configure
@@ -27,15 +28,14 @@ from gossamer.envs.base import VectorEnv, threads_of
 from gossamer.envs.gym import Custom
 from gossamer.envs.last import LastActionReward
 from gossamer.envs.toy import Catch, Counter, Recall
-from gossamer.errors import UserError
 from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.launch.threads import threads
 from gossamer.loops import Envs, act, role
-from gossamer.losses import Loss
-from gossamer.options import options
 from gossamer.runtime import Answer
 from gossamer.storage.checkpoint import Store
 from gossamer.storage.contents import CHECKPOINTS, LOG
+from gossamer.system.errors import UserError
+from gossamer.system.options import options
 from gossamer.task import Recovered, Task
 
 Launcher = Callable[..., None]

@@ -15,14 +15,14 @@ from torch import nn
 
 import gossamer
 from gossamer.algorithms import AsyncPPO, VTrace
+from gossamer.algorithms.losses import Loss
 from gossamer.architectures import IMPALA
 from gossamer.data import Trajectory
 from gossamer.experience import Replay, Replaying
 from gossamer.launch.simulation import Network, Simulation
 from gossamer.launch.threads import threads
-from gossamer.learner import NonFinite
-from gossamer.losses import Loss
 from gossamer.program import Program
+from gossamer.workers.learner import NonFinite
 
 Launcher = Callable[..., None]
 FAR = Network(latency=0.01, bandwidth=1e8)

@@ -25,7 +25,7 @@ from gossamer.config.build import unresolved
 from gossamer.config.file import to_dict
 from gossamer.config.names import ALGORITHMS, ARCHITECTURES, PRESETS
 from gossamer.config.resolve import PLACES, configure
-from gossamer.errors import UserError
+from gossamer.system.errors import UserError
 
 TABLE = Path(__file__).parents[1] / "data" / "compositions.json"
 ENVS = ("pong", "ALE/Pong-v5", "catch-pixels", "catch", "CartPole-v1", "Pendulum-v1", "cameras:Camera")

@@ -15,8 +15,8 @@ from gossamer.config.names import ALGORITHMS, ARCHITECTURES, OPTIMIZERS
 from gossamer.config.resolve import configure
 from gossamer.envs import catalogue
 from gossamer.envs.options import AleOptions, AtariOptions, EnvOptions, GymOptions, PlainOptions
-from gossamer.errors import UserError
 from gossamer.storage.directory import load_config
+from gossamer.system.errors import UserError
 
 # Written by version 0.1.0, before configurations had a format number
 FORMAT_1 = Path(__file__).parents[1] / "data" / "format_1" / "configs"

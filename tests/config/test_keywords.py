@@ -11,7 +11,7 @@ from gossamer.config import keywords
 from gossamer.config.names import ALGORITHMS, ARCHITECTURES, OPTIMIZERS, load
 from gossamer.config.resolve import COMMON
 from gossamer.envs.options import AleOptions, AtariOptions, GymOptions
-from gossamer.options import choices, declared, plain, types
+from gossamer.system.options import choices, declared, plain, types
 
 FILE = Path(keywords.__file__)
 NAMED: dict[str, list[type]] = {

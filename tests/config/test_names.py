@@ -11,12 +11,12 @@ import pytest
 
 import gossamer
 from gossamer.architectures import GALA
-from gossamer.config.elsewhere import ABSENT, ELSEWHERE, absent, suggestion, table
 from gossamer.config.names import ALGORITHMS, ARCHITECTURES, NETWORKS, OPTIMIZERS, load, name_of
+from gossamer.config.other_libraries import ABSENT, ELSEWHERE, absent, suggestion, table
 from gossamer.config.resolve import COMMON, configure
 from gossamer.envs.options import AleOptions, AtariOptions, GymOptions
-from gossamer.errors import UserError
-from gossamer.options import declared, defaults
+from gossamer.system.errors import UserError
+from gossamer.system.options import declared, defaults
 
 ROOT = Path(__file__).parents[2]
 OF_ENVIRONMENTS = [AtariOptions, AleOptions, GymOptions]
@@ -53,7 +53,7 @@ MINE = """
 from dataclasses import dataclass
 from gossamer.algorithms import A2C
 from gossamer.architectures import PAAC
-from gossamer.options import option, options
+from gossamer.system.options import option, options
 class Plain: pass
 @dataclass(frozen=True)
 class Lacks:

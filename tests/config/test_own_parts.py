@@ -14,7 +14,7 @@ from some_runs import without_plots
 import gossamer
 from gossamer.config.file import flat, from_dict, to_dict
 from gossamer.config.resolve import configure
-from gossamer.errors import UserError
+from gossamer.system.errors import UserError
 from gossamer.tools.show import show
 
 TOY = "toys:Toy"

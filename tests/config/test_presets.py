@@ -20,9 +20,9 @@ from gossamer.config.names import ALGORITHMS, ARCHITECTURES, OPTIMIZERS, load
 from gossamer.config.presets import layers
 from gossamer.config.probe import Probe
 from gossamer.config.resolve import configure
-from gossamer.errors import UserError
-from gossamer.layers import presets_of
-from gossamer.options import declared
+from gossamer.presets.layers import presets_of
+from gossamer.system.errors import UserError
+from gossamer.system.options import declared
 
 
 def resolve(wanted: dict[str, Any]) -> SimpleNamespace:

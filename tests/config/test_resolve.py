@@ -36,14 +36,14 @@ from gossamer.envs.base import UnknownEnv, UnsupportedSpace
 from gossamer.envs.gym import Gym
 from gossamer.envs.last import LastActionReward
 from gossamer.envs.options import AleOptions
-from gossamer.errors import UserError
 from gossamer.loops import Envs, role
-from gossamer.optim import RMSProp, RMSPropTF
-from gossamer.processes import cores
+from gossamer.nn.optim import RMSProp, RMSPropTF
+from gossamer.nn.torsos import auto
 from gossamer.program import Program
 from gossamer.spaces import Box
+from gossamer.system.errors import UserError
+from gossamer.system.processes import cores
 from gossamer.task import Task
-from gossamer.torsos import auto
 
 
 def settings(env: str = "catch", **given: Any) -> Config:

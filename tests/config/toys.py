@@ -9,13 +9,13 @@ import torch
 from torch import nn
 
 from gossamer.algorithms.base import PolicyGradient, evaluate
+from gossamer.algorithms.losses import Loss
+from gossamer.algorithms.returns import n_step
 from gossamer.architectures.paac import PAAC
 from gossamer.data import Trajectory
-from gossamer.layers import Layer
-from gossamer.losses import Loss
-from gossamer.options import option, options
+from gossamer.presets.layers import Layer
 from gossamer.program import Program
-from gossamer.returns import n_step
+from gossamer.system.options import option, options
 from gossamer.task import Task
 
 

@@ -8,8 +8,8 @@ pytest.importorskip("ale_py", reason="the extra [atari] is not installed")
 from gossamer.data import Step
 from gossamer.envs.atari import GALA, IMPALA, MACHADO, PAAC, PRESETS, Atari, AtariPreset
 from gossamer.envs.base import Resumable, UnknownEnv
-from gossamer.processes import cores
 from gossamer.spaces import Discrete
+from gossamer.system.processes import cores
 
 SMALL = replace(PAAC, size=10, stack=2)
 

@@ -1,5 +1,5 @@
 from gossamer.envs.base import env_seeds, missing_extra, near_names, unknown_env
-from gossamer.installation import install
+from gossamer.system.installation import install
 
 
 def test_seeds_of_environments_are_distinct_and_shared_by_no_other_run() -> None:

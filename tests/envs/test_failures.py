@@ -21,7 +21,7 @@ from gossamer.envs.base import Restarting, VectorEnv
 from gossamer.envs.gym import Custom, Gym, vectorise
 from gossamer.envs.local import AT_MOST, Local
 from gossamer.envs.single import Source
-from gossamer.errors import EnvironmentFailed, UserError
+from gossamer.system.errors import EnvironmentFailed, UserError
 
 
 @pytest.fixture(autouse=True)

@@ -13,8 +13,8 @@ import pytest
 from gossamer.envs import catalogue
 from gossamer.envs.base import Resumable, UnknownEnv, UnsupportedSpace, VectorEnv, env_seeds
 from gossamer.envs.gym import Custom, Gym, list_ids
-from gossamer.errors import UserError
 from gossamer.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
+from gossamer.system.errors import UserError
 
 
 @pytest.fixture(autouse=True)

@@ -18,8 +18,8 @@ from gossamer.envs.base import UnsupportedSpace
 from gossamer.envs.gym import Custom
 from gossamer.envs.interface import Interface, describe
 from gossamer.envs.last import LastActionReward
-from gossamer.errors import UserError
 from gossamer.storage.files import to_json
+from gossamer.system.errors import UserError
 
 SPACES: dict[str, spaces.Space[Any]] = {
     "infinite": spaces.Box(-np.inf, np.inf, (2,), np.float64),

@@ -13,7 +13,6 @@ from gymnasium.spaces import Dict, Discrete
 from more_envs import Shows
 from some_parts import a_task
 
-from gossamer.actor import Actor, Clock
 from gossamer.data import Array, Step, Trajectory
 from gossamer.envs.base import EnvFactory, Restarting, Resumable, UnsupportedSpace, VectorEnv, Watchable
 from gossamer.envs.gym import Custom, Gym
@@ -21,10 +20,12 @@ from gossamer.envs.last import LastActionReward, LastVector, as_numbers
 from gossamer.envs.local import Local
 from gossamer.envs.single import Source
 from gossamer.envs.toy import Catch, Counter, Identity
-from gossamer.observations import Part
 from gossamer.policy import NetworkPolicy, build
 from gossamer.spaces import Box, MultiBinary, MultiDiscrete, Space
 from gossamer.spaces import Discrete as Choice
+from gossamer.spaces.observations import Part
+from gossamer.workers.actor import Actor
+from gossamer.workers.clock import Clock
 
 FLOATS = np.dtype(np.float32)
 

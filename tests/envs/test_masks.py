@@ -20,11 +20,11 @@ from gossamer.envs.base import Masking, UnsupportedSpace, VectorEnv
 from gossamer.envs.gym import Custom, Gym, vectorise
 from gossamer.envs.local import Local
 from gossamer.envs.masks import Mask
+from gossamer.envs.random_play import play, random_actions
 from gossamer.envs.single import Source
-from gossamer.errors import EnvironmentFailed
-from gossamer.observations import MASK, Part
 from gossamer.policy import build
-from gossamer.random_play import play, random_actions
+from gossamer.spaces.observations import MASK, Part
+from gossamer.system.errors import EnvironmentFailed
 
 BYTES, FLOATS = np.dtype(np.uint8), np.dtype(np.float32)
 REUSED: dict[str, Any] = {"reuse": 2, "depth": 3, "replay_share": 0.5}

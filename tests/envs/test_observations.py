@@ -19,8 +19,8 @@ from gossamer.envs.gym import Custom, vectorise
 from gossamer.envs.local import Local
 from gossamer.envs.single import Source
 from gossamer.envs.spaces import adapt
-from gossamer.errors import EnvironmentFailed
-from gossamer.observations import Layout, Part
+from gossamer.spaces.observations import Layout, Part
+from gossamer.system.errors import EnvironmentFailed
 
 BYTES, FLOATS = np.dtype(np.uint8), np.dtype(np.float32)
 

@@ -14,7 +14,7 @@ from some_envs import Walk
 
 from gossamer.envs import UnknownEnv, resolve
 from gossamer.envs.own import env_name, in_file
-from gossamer.errors import UserError
+from gossamer.system.errors import UserError
 
 LATER = "a run must be able to import it later"
 

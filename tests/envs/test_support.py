@@ -13,8 +13,8 @@ import pytest
 from gossamer.envs import MissingExtra, UnsupportedSpace, resolve, support
 from gossamer.envs.gym import Gym, list_ids
 from gossamer.envs.support import trainable
-from gossamer.errors import EnvironmentFailed
-from gossamer.installation import install
+from gossamer.system.errors import EnvironmentFailed
+from gossamer.system.installation import install
 
 OWN = [gymnasium.spec(id) for id in list_ids() if str(gymnasium.spec(id).entry_point).startswith("gymnasium.envs.")]
 INSTALLED = [spec.id for spec in OWN if not support.support(spec).install]

@@ -12,7 +12,7 @@ from some_runs import checkpoint, rows, without_plots
 
 import gossamer
 from gossamer.data import Tree
-from gossamer.errors import UserError
+from gossamer.system.errors import UserError
 
 MODULE = """
 import gymnasium, numpy as np

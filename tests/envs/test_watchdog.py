@@ -16,7 +16,7 @@ from gossamer.envs.base import VectorEnv, Watchable
 from gossamer.envs.gym import Custom
 from gossamer.envs.toy import Catch
 from gossamer.envs.watchdog import Silence, Watchdog
-from gossamer.errors import EnvironmentFailed
+from gossamer.system.errors import EnvironmentFailed
 
 
 class Asked:

@@ -18,11 +18,11 @@ from torch import nn
 import gossamer
 from gossamer.envs.atari import GALA, PRESETS, Atari
 from gossamer.envs.toy import Catch
-from gossamer.errors import UserError
 from gossamer.evaluation import evaluate, games, video
 from gossamer.evaluation.evaluate import Evaluation, load_policy, under
 from gossamer.policy import NetworkPolicy
 from gossamer.storage.checkpoint import Store
+from gossamer.system.errors import UserError
 
 KEYS = {"mean_return", "std_return", "episodes", "protocol", "returns", "steps", "checkpoint", "greedy", "member"}
 KEYS |= {"cut_off", "max_steps"}

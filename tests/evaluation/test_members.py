@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from gossamer.errors import UserError
 from gossamer.evaluation.members import average, best, choose, distinct, rank, ranked
+from gossamer.system.errors import UserError
 
 
 def tree(weights: dict[str, float], scores: dict[str, list[float]] | None = None) -> dict[str, Any]:

@@ -14,8 +14,8 @@ import pytest
 from some_runs import fill, trained
 
 import gossamer
-from gossamer.errors import UserError
 from gossamer.evaluation import video
+from gossamer.system.errors import UserError
 
 
 @pytest.fixture

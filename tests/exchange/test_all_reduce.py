@@ -16,10 +16,10 @@ from gossamer.exchange import AllReduce, Alone, AloneLink, Gradients
 from gossamer.exchange.all_reduce import Contribution
 from gossamer.launch.simulation import Simulation
 from gossamer.launch.threads import threads
-from gossamer.learner import Learner
 from gossamer.program import Program
 from gossamer.runtime import Context, WouldBlock
 from gossamer.task import Task
+from gossamer.workers.learner import Learner
 
 SPEC = Catch().make(1).spec
 LEARNERS = 3

@@ -31,13 +31,13 @@ from gossamer.exchange.broadcast import Published
 from gossamer.exchange.broadcast.broadcast import RECOVERY
 from gossamer.exchange.flat import buffers
 from gossamer.launch.simulation import Simulation
-from gossamer.learner import Learner
+from gossamer.nn.torsos import small
 from gossamer.policy import build
 from gossamer.program import Program
 from gossamer.runtime import Context, WouldBlock
 from gossamer.spaces import Discrete
 from gossamer.task import Recovered
-from gossamer.torsos import small
+from gossamer.workers.learner import Learner
 
 SPEC = Catch().make(1).spec
 

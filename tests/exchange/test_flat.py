@@ -12,9 +12,9 @@ from torch.optim import Adam
 
 from gossamer.algorithms.target import Target, add_target
 from gossamer.exchange.flat import ALIGN, Flat
-from gossamer.networks import ActorCritic
+from gossamer.nn.networks import ActorCritic
+from gossamer.nn.torsos import mlp, small
 from gossamer.spaces import Discrete
-from gossamer.torsos import mlp, small
 
 
 def a_model() -> ActorCritic:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gossamer.actor import Clock
 from gossamer.data import Batch, NoBatch, Packed, Trajectory, Updated
 from gossamer.experience import Assembler, Batching, NextBatch, QueueReader, QueueWriter, Replay, Slots, TrajectoryQueue
 from gossamer.experience.base import untimed
 from gossamer.launch.simulation import Simulation
 from gossamer.program import Program
 from gossamer.runtime import Context, WouldBlock
+from gossamer.workers.clock import Clock
 
 BATCHES = 6
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import torch
 
-from gossamer.actor import Clock
 from gossamer.data import Batch, Final, NoBatch, Packed, Stamp, Trajectory, Updated
 from gossamer.experience import Batching, QueueReader, QueueWriter, Replay, Slots, TrajectoryQueue
 from gossamer.experience.base import untimed
-from gossamer.experience.queue import PATIENCE
-from gossamer.experience.workers import beat
+from gossamer.experience.queue.queue import PATIENCE
+from gossamer.experience.queue.workers import beat
 from gossamer.runtime import Stopped, Unreachable, WouldBlock
+from gossamer.workers.clock import Clock
 
 
 def a_queue(*, actors: int = 1, slots: int = 2, depth: int = 2, begun: bool = True) -> TrajectoryQueue:

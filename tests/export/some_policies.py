@@ -17,7 +17,7 @@ from gossamer.data import Array
 from gossamer.envs.base import env_seeds
 from gossamer.envs.gym import Custom
 from gossamer.evaluation.evaluate import load_policy
-from gossamer.memory import reset
+from gossamer.nn.memory import reset
 from gossamer.storage.checkpoint import Store
 from gossamer.storage.directory import load_config
 

@@ -18,10 +18,10 @@ from some_runs import trained
 
 import gossamer
 from gossamer import cli
-from gossamer.errors import DamagedCheckpoint, UserError
 from gossamer.export.export import export
 from gossamer.storage.checkpoint import Store
 from gossamer.storage.contents import find
+from gossamer.system.errors import DamagedCheckpoint, UserError
 
 SEED = 3
 ALONE = """
@@ -213,7 +213,7 @@ def test_an_export_has_one_policy(cart: Path, tmp_path: Path) -> None:
 
 
 def test_a_network_of_the_users_has_to_be_importable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "my_torso.py").write_text("from gossamer.torsos import mlp\ndef mine(shape): return mlp(shape)\n")
+    (tmp_path / "my_torso.py").write_text("from gossamer.nn.torsos import mlp\ndef mine(shape): return mlp(shape)\n")
     with monkeypatch.context() as patch:
         patch.syspath_prepend(tmp_path)
         directory = trained(tmp_path / "run", network="my_torso:mine").directory

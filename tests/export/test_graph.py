@@ -18,12 +18,12 @@ from some_runs import trained
 import gossamer
 from gossamer import cli
 from gossamer.data import Array
-from gossamer.errors import UserError
 from gossamer.export import graph as module
 from gossamer.export.graph import NEEDED, Graph, graph_of, to_onnx
 from gossamer.export.snapshot import Snapshot, of_run
-from gossamer.installation import install
-from gossamer.observations import MASK, Part
+from gossamer.spaces.observations import MASK, Part
+from gossamer.system.errors import UserError
+from gossamer.system.installation import install
 
 for needed in (*NEEDED, "onnxruntime"):
     pytest.importorskip(needed, reason="the extra [onnx] is not installed")

@@ -10,8 +10,8 @@ import pytest
 from gossamer.data import Array
 from gossamer.envs.atari import PAAC, Atari
 from gossamer.envs.base import env_seeds
-from gossamer.errors import UserError
 from gossamer.export.screens import Screens, coverage, grey, resized
+from gossamer.system.errors import UserError
 
 
 def test_each_wanted_pixel_is_the_mean_of_what_it_covers() -> None:

@@ -14,8 +14,8 @@ from some_runs import trained
 
 import gossamer
 from gossamer.config.build import environment
-from gossamer.errors import UserError
 from gossamer.storage.directory import load_config
+from gossamer.system.errors import UserError
 
 STEPS, SEED = 12, 5  # longer than an episode of each of them
 EPISODES = 60

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from some_pages import Listener, add_rows, ask, bind, served, write_run, write_status
 
-from gossamer.errors import UserError
 from gossamer.page import server as server_module
 from gossamer.page.document import page
 from gossamer.page.server import PageServer, serving
+from gossamer.system.errors import UserError
 
 LARGEST = 150_000  # bytes of the page
 

@@ -18,12 +18,12 @@ from some_runs import trained
 
 import gossamer
 from gossamer.data import Action
-from gossamer.observations import Layout, Part
 from gossamer.page import player as player_module
 from gossamer.page import playing
 from gossamer.page.pictures import SMALL, action, observation, picture, tiled
 from gossamer.page.player import Player, Players
 from gossamer.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space, Spec
+from gossamer.spaces.observations import Layout, Part
 
 BYTES, FLOATS = np.dtype(np.uint8), np.dtype(np.float32)
 

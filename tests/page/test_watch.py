@@ -17,7 +17,7 @@ from some_runs import has_begun, start, wait_until
 
 from gossamer import commands
 from gossamer.config.command_line import with_port
-from gossamer.errors import UserError
+from gossamer.system.errors import UserError
 
 
 def test_a_run_is_saved_as_one_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from some_results import episodes, rising, write_run
 
-from gossamer.errors import UserError
 from gossamer.reporting import comparison, human, measures, statistics
 from gossamer.reporting.comparison import Comparison
 from gossamer.reporting.runs import load, sources
 from gossamer.reporting.summary import summary
+from gossamer.system.errors import UserError
 
 PINNED = {
     "battle_zone": (2360.0, 37187.5),

@@ -17,7 +17,6 @@ from some_results import episodes, rising, write_run
 
 import gossamer
 from gossamer import cli
-from gossamer.errors import UserError
 from gossamer.reporting import lines, measures
 from gossamer.reporting import report as reports
 from gossamer.reporting.captions import Drawn, intervals, seeds
@@ -31,6 +30,7 @@ from gossamer.reporting.summary import summary
 from gossamer.reporting.tables import number
 from gossamer.storage import studies
 from gossamer.storage.studies import PlannedRun
+from gossamer.system.errors import UserError
 
 Command = Callable[..., tuple[int, str, str]]
 

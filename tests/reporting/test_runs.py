@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from some_results import rising, write_run
 
-from gossamer.errors import UserError
 from gossamer.reporting.runs import load, sources
 from gossamer.storage import studies
 from gossamer.storage.studies import PlannedRun
+from gossamer.system.errors import UserError
 from gossamer.tools.runs import line
 
 

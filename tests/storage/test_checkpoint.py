@@ -13,9 +13,9 @@ import pytest
 import torch
 from some_parts import differences
 
-from gossamer.errors import DamagedCheckpoint, NewerCheckpoint, NonFiniteParameter, UserError
 from gossamer.storage.checkpoint import FORMAT, Checkpoint, Store
 from gossamer.storage.tree import flatten, unflatten
+from gossamer.system.errors import DamagedCheckpoint, NewerCheckpoint, NonFiniteParameter, UserError
 
 FILES = ("tensors.safetensors", "state.json", "manifest.json")
 

@@ -14,10 +14,10 @@ from some_runs import QUICK, has_begun, rows, start, trained, wait_until
 import gossamer
 from gossamer.config.config import Config
 from gossamer.config.resolve import configure
-from gossamer.errors import DirectoryInUse, UserError
 from gossamer.storage import directory as module
 from gossamer.storage.contents import clear, is_run, survey
 from gossamer.storage.directory import prepared
+from gossamer.system.errors import DirectoryInUse, UserError
 
 FORMAT_1 = Path(__file__).parents[1] / "data" / "format_1"
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from gossamer.errors import DirectoryGone, DirectoryInUse
 from gossamer.storage.lock import LOCK, held
+from gossamer.system.errors import DirectoryGone, DirectoryInUse
 
 HOLDER = """
 import os, sys, time

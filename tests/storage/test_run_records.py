@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from some_runs import trained
 
-from gossamer.errors import UserError
 from gossamer.storage import runs
 from gossamer.storage.contents import find
 from gossamer.storage.lock import held, is_held
 from gossamer.storage.runs import EpisodeRow, RunRecord
+from gossamer.system.errors import UserError
 
 
 def record(directory: Path, row: int = 0, **result: Any) -> RunRecord:

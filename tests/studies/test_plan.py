@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from gossamer.errors import UserError
 from gossamer.storage import studies
 from gossamer.storage.studies import PlannedRun
 from gossamer.studies.plan import Design, check, resuming, settled
+from gossamer.system.errors import UserError
 from gossamer.training.sinks import choice
 
 

@@ -21,7 +21,6 @@ from some_runs import trained
 
 import gossamer
 from gossamer import cli, commands
-from gossamer.errors import UserError
 from gossamer.storage import studies
 from gossamer.storage.lock import held
 from gossamer.storage.studies import PlannedRun
@@ -29,6 +28,7 @@ from gossamer.studies import jobs, study
 from gossamer.studies.display import StudyDisplay
 from gossamer.studies.plan import Design, settled
 from gossamer.studies.study import Study, conducted
+from gossamer.system.errors import UserError
 
 TINY = ("--num-envs", "2", "--rollout-length", "4", "--threads", "1")
 # Stands in for a run: waits for the file `go` beside the study, then leaves a result as training does.

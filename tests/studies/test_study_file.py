@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gossamer.errors import UserError
 from gossamer.studies.file import load
+from gossamer.system.errors import UserError
 
 ATARI = """
 envs = ["pong", "breakout"]

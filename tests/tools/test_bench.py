@@ -15,7 +15,7 @@ from gossamer import cli
 from gossamer.config.build import program
 from gossamer.config.resolve import configure
 from gossamer.envs.base import UnknownEnv
-from gossamer.errors import UserError
+from gossamer.system.errors import UserError
 from gossamer.task import Report
 from gossamer.tools import bench as module
 from gossamer.tools.bench import Reports, bench

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from gossamer.errors import UserError
+from gossamer.system.errors import UserError
 from gossamer.tools.simulate.quantity import BYTES, BYTES_PER_SECOND, PER_SECOND, SECONDS, Quantity
 
 

@@ -13,9 +13,9 @@ from gossamer.config.build import program
 from gossamer.config.file import flat
 from gossamer.config.names import NETWORKS, OPTIMIZERS
 from gossamer.config.resolve import configure
-from gossamer.errors import UserError
-from gossamer.installation import install
-from gossamer.options import flag
+from gossamer.system.errors import UserError
+from gossamer.system.installation import install
+from gossamer.system.options import flag
 from gossamer.tools import show as show_module
 from gossamer.tools.show import overview, parts, show
 

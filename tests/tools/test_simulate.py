@@ -14,7 +14,7 @@ import pytest
 import gossamer
 from gossamer import cli
 from gossamer.commands.measuring import SIMULATE_BRIEF
-from gossamer.errors import UserError
+from gossamer.system.errors import UserError
 from gossamer.tools.simulate import simulate
 from gossamer.tools.simulate.gossip.figures import FIGURES
 from gossamer.tools.simulate.run import SIMULATED

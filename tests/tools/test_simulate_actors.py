@@ -23,9 +23,9 @@ import gossamer
 from gossamer import architectures, cli
 from gossamer.algorithms import VTrace
 from gossamer.data import Packed, Trajectory
-from gossamer.errors import UserError
 from gossamer.launch.simulation import Faults, Simulation
 from gossamer.runtime import Answer
+from gossamer.system.errors import UserError
 from gossamer.task import Recovered
 from gossamer.tools.simulate import simulate
 from gossamer.tools.simulate.actors.figures import ACTORS, FIGURES

@@ -16,9 +16,9 @@ import pytest
 
 from gossamer import cli
 from gossamer.launch.simulation import Faults, Network
-from gossamer.options import option
 from gossamer.program import Program
 from gossamer.runtime import Context
+from gossamer.system.options import option
 from gossamer.tools.simulate import SIMULATED, simulate
 from gossamer.tools.simulate.base import Run, Simulated
 from gossamer.tools.simulate.figures import Figure, faults_line, lag, rate, shares

@@ -13,7 +13,7 @@ import pytest
 from gossamer import cli
 from gossamer.architectures.paac import PAAC
 from gossamer.config.resolve import configure
-from gossamer.errors import UserError
+from gossamer.system.errors import UserError
 from gossamer.training import experiment
 from gossamer.training.dry_run import dry_run
 

@@ -16,11 +16,11 @@ from some_runs import checkpoint, result, start, trained
 from some_sinks import wait
 
 import gossamer
-from gossamer.errors import UserError
 from gossamer.storage.checkpoint import Checkpoint, Store
 from gossamer.storage.contents import survey
 from gossamer.storage.runs import RunRecord
 from gossamer.studies.jobs import is_finished
+from gossamer.system.errors import UserError
 from gossamer.training.evaluator import Evaluator
 
 PLAYED = {
@@ -98,7 +98,7 @@ def test_an_evaluation_runs_where_a_core_is_idle_or_has_a_low_priority(tmp_path:
     (tmp_path / "torch.py").write_text(f"import os\n{told}\n")
     root = Path(gossamer.__file__).parent.parent
     limited = f"import os; os.sched_setaffinity(0, {cores}); "
-    words = [sys.executable, "-c", f"{limited}from gossamer.evaluation.beside import main; main()", "{}"]
+    words = [sys.executable, "-c", f"{limited}from gossamer.evaluation.background import main; main()", "{}"]
     with subprocess.Popen(
         words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{root}"},
@@ -172,7 +172,7 @@ def test_failures_are_told_and_counted(tmp_path: Path, script: str, why: str) ->
 
 
 def test_its_process_ends_with_the_run() -> None:
-    words = [sys.executable, "-m", "gossamer.evaluation.beside", "{}"]
+    words = [sys.executable, "-m", "gossamer.evaluation.background", "{}"]
     ended = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=120, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (1, b"", b"")
 

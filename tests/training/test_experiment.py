@@ -22,11 +22,11 @@ import gossamer
 from gossamer.config.file import from_dict
 from gossamer.config.resolve import configure
 from gossamer.envs import UnknownEnv
-from gossamer.errors import UserError
-from gossamer.learner import NonFinite
-from gossamer.processes import cores
 from gossamer.storage.checkpoint import Store
 from gossamer.storage.directory import load_config
+from gossamer.system.errors import UserError
+from gossamer.system.processes import cores
+from gossamer.workers.learner import NonFinite
 
 ENVS = Path(__file__).parents[1] / "envs"  # the folder of some_envs
 

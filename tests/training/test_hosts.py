@@ -11,9 +11,9 @@ import torch
 
 from gossamer.config.build import program
 from gossamer.config.resolve import configure
-from gossamer.errors import UserError
-from gossamer.machine import host_info
 from gossamer.program import Program
+from gossamer.system.errors import UserError
+from gossamer.system.machine import host_info
 from gossamer.training.hosts import Hosts
 
 

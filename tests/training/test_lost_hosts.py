@@ -16,12 +16,12 @@ from gossamer import cli
 from gossamer.evaluation.members import average
 from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.launch.threads import threads
-from gossamer.learner import NonFinite
 from gossamer.program import Program
 from gossamer.runtime import Answer
 from gossamer.storage.checkpoint import Store
 from gossamer.training import experiment
 from gossamer.training.observer import RunObserver
+from gossamer.workers.learner import NonFinite
 
 MANY: dict[str, Any] = {
     "env": "catch",

@@ -19,7 +19,6 @@ import gossamer
 from gossamer.config.build import program, task
 from gossamer.config.resolve import configure
 from gossamer.envs.toy import Catch
-from gossamer.errors import UserError
 from gossamer.evaluation.aggregate import aggregate
 from gossamer.evaluation.evaluate import load_policy
 from gossamer.launch.ray.errors import ClusterUnreachable
@@ -28,6 +27,7 @@ from gossamer.program import Program
 from gossamer.runtime import Observer
 from gossamer.storage.checkpoint import Store
 from gossamer.storage.directory import load_config
+from gossamer.system.errors import UserError
 from gossamer.training import cluster as cluster_module
 from gossamer.training import session
 

@@ -9,7 +9,7 @@ import pytest
 from some_runs import trained
 
 import gossamer
-from gossamer.errors import UserError
+from gossamer.system.errors import UserError
 
 
 def test_parameters_of_another_network_are_refused(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from some_parts import OPTIMIZERS, differences
 from some_runs import QUICK, checkpoint, has_begun, result, rows, save_always, start, trained, wait_until
 
 import gossamer
-from gossamer.errors import DamagedCheckpoint, UserError
 from gossamer.storage.checkpoint import Store
 from gossamer.storage.directory import load_config
+from gossamer.system.errors import DamagedCheckpoint, UserError
 
 FEW = ("--num-envs", "2", "--rollout-length", "4", "--threads", "1")
 algorithms = pytest.mark.parametrize("algorithm", ["a2c", "ppo"])

@@ -13,8 +13,8 @@ import gossamer
 from gossamer.config.names import ARCHITECTURES
 from gossamer.data import Array, Step
 from gossamer.envs.toy import ToyVector
-from gossamer.learner import Learner
 from gossamer.storage.contents import LOG
+from gossamer.workers.learner import Learner
 
 MINIBATCHES: dict[str, Any] = {"epochs": 2, "num_minibatches": 2}
 IN_TURN: list[tuple[str, dict[str, Any]]] = [  # architectures that learn from each batch before they act again

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
-from gossamer.errors import UserError, near
 from gossamer.exchange.gossip import graphs, mixing
 from gossamer.exchange.gossip.gossip import PERIOD, WINDOW, Gossip, room
 from gossamer.exchange.gossip.mailboxes import Post
-from gossamer.options import option
+from gossamer.system.errors import UserError, near
+from gossamer.system.options import option
 
 Mix: TypeAlias = Literal["uniform", "push-sum"]
 Sync: TypeAlias = Literal["never", "bounded", "lock-step"]

@@ -25,7 +25,7 @@ from gossamer.spaces import Space
 
 @dataclass(frozen=True)
 class PolicyOutputs:
-    """A member's policy outputs on the reference observations, which all members share (`gossamer.reference`)."""
+    """A member's policy outputs on the reference observations, which all members share (`workers.reference`)."""
 
     observations: Array  # [M] uint32, checksums of the observations
     parameters: Tensor  # [M, P] float32, of the distributions over actions

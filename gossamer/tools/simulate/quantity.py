@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gossamer.errors import UserError
+from gossamer.system.errors import UserError
 
 
 @dataclass(frozen=True)

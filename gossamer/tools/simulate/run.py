@@ -11,8 +11,8 @@ import torch
 
 from gossamer.architectures import IMPALA, PALA
 from gossamer.config.names import ARCHITECTURES, load
-from gossamer.errors import UserError, near
 from gossamer.launch.simulation import Simulation
+from gossamer.system.errors import UserError, near
 from gossamer.tools.simulate.actors import impala
 from gossamer.tools.simulate.base import Run, S, Simulated
 from gossamer.tools.simulate.figures import table, units

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import Field, fields
 from typing import Any, TypeVar
 
-from gossamer.errors import UserError, near
-from gossamer.options import check_ranges, flag, option
+from gossamer.system.errors import UserError, near
+from gossamer.system.options import check_ranges, flag, option
 from gossamer.tools.simulate.quantity import BYTES_PER_SECOND, PER_SECOND, QUANTITIES, SECONDS, Quantity
 
 T = TypeVar("T")

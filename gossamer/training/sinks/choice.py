@@ -11,10 +11,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from gossamer.config.names import load
-from gossamer.errors import UserError
-from gossamer.installation import install
 from gossamer.storage.contents import SINKS
 from gossamer.storage.files import write_json
+from gossamer.system.errors import UserError
+from gossamer.system.installation import install
 from gossamer.training.sinks.background import Background
 from gossamer.training.sinks.base import RunEnding, RunInfo, Scalars, Sink
 

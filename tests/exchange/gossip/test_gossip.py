@@ -22,8 +22,8 @@ from gossamer.exchange.gossip.messages import Message, Parcel
 from gossamer.exchange.gossip.mixing import LEAST, UNIFORM, Mixing, PushSum
 from gossamer.exchange.gossip.records import Cut, Traffic
 from gossamer.exchange.proxy.wire import decode, encode
-from gossamer.learner import Learner
 from gossamer.runtime import WouldBlock
+from gossamer.workers.learner import Learner
 
 SIZE = 304  # P: two blocks of int8, the second not full
 TOKEN = b"0123456789abcdef"

@@ -230,7 +230,7 @@ import os, signal
 from collections import Counter
 from pathlib import Path
 from gossamer.algorithms import VTrace
-from gossamer.options import options
+from gossamer.system.options import options
 
 calls = Counter()  # of this process
 

@@ -11,10 +11,10 @@ from some_runs import result, rows, trained
 from some_sinks import info
 
 import gossamer
-from gossamer.errors import UserError
-from gossamer.installation import install
 from gossamer.storage import studies
 from gossamer.storage.contents import survey
+from gossamer.system.errors import UserError
+from gossamer.system.installation import install
 from gossamer.training.sinks import choice
 from gossamer.training.sinks.base import RunInfo
 from gossamer.training.sinks.choice import Keys, chosen

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gossamer.errors import UserError
-from gossamer.options import option
+from gossamer.system.errors import UserError
+from gossamer.system.options import option
 from gossamer.tools.simulate.quantity import BYTES, SECONDS
 from gossamer.tools.simulate.scenario import bandwidth, check_scenario, crash_rate, down, latency, measured, seed
 

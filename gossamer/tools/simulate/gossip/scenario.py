@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from gossamer.errors import UserError, near
 from gossamer.exchange import room
 from gossamer.exchange.gossip import graphs
 from gossamer.exchange.gossip.graphs import Graph
 from gossamer.exchange.gossip.options import GRAPHS
-from gossamer.options import option
+from gossamer.system.errors import UserError, near
+from gossamer.system.options import option
 from gossamer.tools.simulate.quantity import BYTES, SECONDS
 from gossamer.tools.simulate.scenario import bandwidth, check_scenario, crash_rate, down, latency, measured, seed
 

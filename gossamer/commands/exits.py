@@ -1,0 +1,96 @@
+"""How the command ends: one-line errors, exit codes, and an exit that is safe while worker threads run."""
+
+from __future__ import annotations
+
+import errno
+import multiprocessing
+import os
+import select
+import sys
+import threading
+from collections.abc import Callable
+from typing import NoReturn
+
+from gossamer.system.errors import UserError
+from gossamer.system.streams import forget
+
+BAD_VALUE, INTERRUPTED, UNREAD = 2, 130, 141
+CANNOT_WRITE = (
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.ENAMETOOLONG,
+)
+
+
+def guarded(command: Callable[[], int]) -> int:
+    """Run a command and return its exit code. Errors that a user can fix print one line on stderr; others propagate.
+    Where nobody reads the output to its end, as in `gossamer runs | head`, it ends quietly, with 141 as in shells if
+    there was nothing worse."""
+    code = 0
+    try:
+        code = command()
+        _flush()
+        return code
+    except OSError as error:
+        if isinstance(error, BrokenPipeError) and _unread():
+            return code or UNREAD
+        if error.errno not in CANNOT_WRITE:
+            raise
+        where = f" ({error.filename})" if error.filename else ""
+        told = f"cannot write{where}: {error.strerror}; free disk space or use another directory"
+        return _told(told, BAD_VALUE)
+    except KeyboardInterrupt as error:
+        return _told(str(error) or "interrupted", INTERRUPTED)
+    except Exception as error:
+        if not _for_the_user(error):
+            raise
+        return _told(str(error), BAD_VALUE)
+
+
+def _flush() -> None:
+    for output in (sys.stdout, sys.stderr):
+        if output is not None:  # closed, as by `>&-`
+            output.flush()
+
+
+def _unread() -> bool:
+    """Whether nobody reads the output any more. What is left of it is dropped: Python would complain at its end."""
+    output = select.poll()
+    output.register(sys.stdout, select.POLLOUT)
+    broken = any(event & select.POLLERR for _, event in output.poll(0))
+    if broken:
+        forget(sys.stdout)
+    return broken
+
+
+def _for_the_user(error: Exception) -> bool:
+    """Whether the message is meant for users. Imports only on an error, because torch takes seconds to load."""
+    if isinstance(error, UserError):
+        return True
+    from gossamer.envs.base import MissingExtra, UnknownEnv, UnsupportedSpace
+    from gossamer.exchange import LayoutMismatch
+    from gossamer.launch.ray.errors import HostFailed
+    from gossamer.workers.learner import NonFinite
+
+    return isinstance(error, MissingExtra | UnknownEnv | UnsupportedSpace | LayoutMismatch | HostFailed | NonFinite)
+
+
+def _told(text: str, code: int) -> int:
+    print("gossamer:", *text.split(), file=sys.stderr)  # on one line: messages of torch may have several
+    return code
+
+
+def leave(code: int) -> NoReturn:
+    """End the process. If worker threads still run, as after a second Ctrl-C, skip the interpreter's clean-up: it would
+    abort the process while a thread is inside torch."""
+    if code and threading.active_count() > 1:
+        for child in multiprocessing.active_children():  # environments; a normal exit would end them
+            child.terminate()
+        _flush()
+        os._exit(code)
+    sys.exit(code)

@@ -1,0 +1,83 @@
+"""Uniformly random play in a few separate environments, and the mean observation measured in it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import closing
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from gossamer.data import Array
+from gossamer.envs.base import EnvFactory
+from gossamer.envs.watchdog import Silence, Watchdog
+from gossamer.spaces import Spec
+from gossamer.spaces.observations import MASK
+
+BACKGROUND_ENVS = 4
+BACKGROUND_STEPS = 250  # of each
+
+T = TypeVar("T")
+
+
+class OncePerProcess(Generic[T]):
+    """Caches the result of the last key. The first thread that requests it computes it; other threads wait."""
+
+    def __init__(self) -> None:
+        self._computing = threading.Lock()
+        self._last: tuple[Hashable, T] | None = None
+
+    def get(self, key: Hashable, compute: Callable[[], T]) -> T:
+        with self._computing:
+            if self._last is None or self._last[0] != key:
+                self._last = key, compute()
+            return self._last[1]
+
+
+_background = OncePerProcess[dict[str, Array]]()
+
+
+def background(env: EnvFactory, seed: int, tell: Callable[[Silence], Any]) -> dict[str, Array]:
+    """Return the mean observation [*O] (float32) of uniformly random play in four environments, 250 steps each, as
+    {"": mean}; of observations with several parts the mean of each picture, by name.
+
+    It is measured once per process and shared by the members there. `tell` is called if an environment hangs."""
+
+    def measure() -> dict[str, Array]:
+        total: dict[str, Any] = {}
+        count = 0
+        for spec, obs in play(env, BACKGROUND_ENVS, seed, BACKGROUND_STEPS, tell):
+            count += len(obs)
+            for name, part in _centred(spec, obs).items():
+                total[name] = total.get(name, 0.0) + part.sum(0, dtype=np.float64)
+        return {name: np.asarray(each / count).astype(np.float32) for name, each in total.items()}
+
+    return _background.get((env, seed), measure)
+
+
+def _centred(spec: Spec, obs: Array) -> dict[str, Array]:
+    """The parts [B, ...] of observations [B, *O] that networks centre."""
+    if spec.layout is None:
+        return {"": obs}
+    return {part.name: spec.layout.array(obs, part.name) for part in spec.layout.parts if part.picture}
+
+
+def play(
+    env: EnvFactory, num_envs: int, seed: int, steps: int, tell: Callable[[Silence], Any]
+) -> Iterator[tuple[Spec, Array]]:
+    """Yield the observations [B, *O] of uniformly random play (of valid actions), B = `num_envs`: after the reset and
+    after each step."""
+    rng = np.random.default_rng(seed)
+    with Watchdog(env.name, tell) as watchdog, closing(watchdog.watch(env.make(num_envs))) as playing:
+        spec, obs = playing.spec, playing.reset(seed)
+        yield spec, obs
+        for _ in range(steps):
+            obs = playing.step(random_actions(spec, rng, obs)).obs
+            yield spec, obs
+
+
+def random_actions(spec: Spec, rng: np.random.Generator, obs: Array) -> Array:
+    """Draw uniformly random actions [B, *A], valid ones if the observations [B, *O] have a mask."""
+    mask = spec.layout.array(obs, MASK) if spec.layout and MASK in spec.layout.places else None
+    return spec.actions.random(rng, len(obs), mask)

@@ -1,0 +1,1 @@
+"""Experience through a queue between actors and a learner."""

@@ -1,0 +1,162 @@
+"""The ends of a queue: an actor's, on the learner's host or on another one, and a learner's."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import TypeVar
+
+from gossamer.data import Batch, NoBatch, Packed, Stamp, Trajectory, Updated, Version
+from gossamer.experience.base import Timer, untimed
+from gossamer.experience.queue.loading import Assembler, NextBatch
+from gossamer.experience.queue.queue import GONE, Lease, TrajectoryQueue
+from gossamer.experience.queue.replay import Replay
+from gossamer.experience.queue.slots import Slots
+from gossamer.runtime import Context, Stopped, Unreachable
+
+T = TypeVar("T")
+RETRY = 0.5  # seconds between two attempts to reach the learner's host
+
+
+class QueueWriter:
+    """An actor's end of a queue on its host."""
+
+    def __init__(self, queue: TrajectoryQueue, actor: int, restarts: int, clock: Timer) -> None:
+        """`clock`: measures the time that the actor waits for a free slot."""
+        self._queue, self._who, self._clock = queue, (actor, restarts), clock
+        self._slots = queue.join(*self._who)
+
+    @contextmanager
+    def slot(self, position: int) -> Iterator[Trajectory]:
+        """See `Writer`. Raises `Stopped` if the learner has ended, or if the program is stopped while it waits."""
+        with self._clock("actors_wait"):
+            key = _granted(self._queue.lease(*self._who)).slot
+        try:
+            yield self._slots.slot(key)
+        except BaseException:
+            self._queue.give_back(key, *self._who)
+            raise
+        self._queue.put(key, *self._who, position)
+
+    def close(self) -> None:
+        """The actor ends."""
+        self._queue.leave(*self._who)
+
+
+class RemoteWriter:
+    """An actor's end of a queue on another host: a rollout is filled here, then sent."""
+
+    def __init__(
+        self, ctx: Context, queue: TrajectoryQueue, slot: Trajectory, at_least: Callable[[Stamp], bool], clock: Timer
+    ) -> None:
+        """`slot`: memory for a rollout. `at_least`: waits until parameters with this stamp are on this host; whether
+        newer ones may follow. `clock`: measures the time that the actor waits for a free slot and for these parameters,
+        and the time that it sends."""
+        self._ctx, self._queue, self._slot, self._at_least, self._clock = ctx, queue, slot, at_least, clock
+        self._who = (ctx.rank, ctx.restarts)
+        self._failed: float | None = None  # time of the first attempt that failed since the last answer
+        self._reach(lambda: queue.register(*self._who))
+
+    @contextmanager
+    def slot(self, position: int) -> Iterator[Trajectory]:
+        """See `Writer`. Raises `Stopped` if the learner has ended or its host does not answer for `GONE` seconds, or if
+        the program is stopped while it waits."""
+        with self._clock("actors_wait"):
+            lease = _granted(self._reach(lambda: self._queue.lease(*self._who)))
+        with self._clock("parameters_wait"):
+            if not self._at_least(lease.stamp):
+                raise Stopped("the learner has ended")
+        yield self._slot
+        with self._clock("send"):
+            packed = Packed.of(self._slot)
+            self._reach(lambda: self._queue.deliver(lease.slot, *self._who, position, packed))
+
+    def close(self) -> None:
+        """The actor ends."""
+        with suppress(Stopped):
+            self._reach(lambda: self._queue.leave(*self._who))
+
+    def _reach(self, call: Callable[[], T]) -> T:
+        """Call the learner's host, again until it answers. Every call here may be executed twice."""
+        while True:
+            try:
+                answer, self._failed = call(), None
+                return answer
+            except Unreachable:
+                now = self._ctx.now()
+                self._failed = now if self._failed is None else self._failed
+                if self._ctx.stopped or now - self._failed > GONE:
+                    raise Stopped("while the learner's host did not answer") from None
+                self._ctx.sleep(RETRY)
+
+
+def _granted(lease: Lease | None) -> Lease:
+    """Raises `Stopped` if the learner has ended."""
+    if lease is None:
+        raise Stopped("the learner has ended")
+    return lease
+
+
+class QueueReader:
+    """A learner's end of a queue on its host.
+
+    `reuse`: passes over each batch. Each new batch is trained on in turn with the reuse - 1 before it. `replay`: old
+    trajectories that are added to each new batch."""
+
+    def __init__(
+        self,
+        queue: TrajectoryQueue,
+        slots: Slots,
+        *,
+        version: Callable[[], Version],
+        life: int = 0,
+        ended: Collection[str] = (),
+        clock: Timer = untimed,
+        reuse: int = 1,
+        replay: Replay | None = None,
+        next_batch: NextBatch | None = None,
+    ) -> None:
+        """`version`: of the learner's parameters, now; `life`: restarts of its host; `ended`: workers that had ended
+        before the last one. `clock`: measures the time that the learner waits for a batch, and that in which it unpacks
+        what other hosts sent and adds old trajectories. `next_batch`: where a worker hands over batches that are
+        assembled already."""
+        self._queue, self._version, self._clock, self._reuse = queue, version, clock, reuse
+        self._assembler, self._next_batch = Assembler(queue, slots, clock, replay), next_batch
+        self._ring = deque[Batch](maxlen=reuse)
+        self._round = deque[Batch]()  # batches still to be trained on before the next new one
+        queue.forget(ended)
+        if next_batch is not None:
+            next_batch.forget(ended)
+        queue.provide(slots, Stamp(life, version()))
+
+    def batch(self) -> Batch | NoBatch:
+        """See `Reader`."""
+        if not self._round:
+            new = self._new()
+            if new is None:
+                return NoBatch.END
+            self._ring.append(new)
+            self._round.extend(self._ring)
+        return self._round.popleft()
+
+    def trained(self, batch: Batch, updated: Updated) -> None:
+        """See `Reader`."""
+        place = next(i for i, each in enumerate(self._ring) if each.key == batch.key)
+        self._ring[place] = replace(batch, fresh=0)
+        if not self._round and len(self._ring) == self._reuse:
+            self._queue.trained(self._ring[0].key, self._version())
+
+    def close(self) -> None:
+        """The learner ends."""
+        self._queue.close()
+        if self._next_batch is not None:
+            self._next_batch.close()
+
+    def _new(self) -> Batch | None:
+        """The next batch that has not been trained on, ready to train."""
+        if self._next_batch is None:
+            return self._assembler.batch()
+        with self._clock("learner_waits"):
+            return self._next_batch.take()

@@ -1,0 +1,1 @@
+"""Networks, and optimizers of their parameters."""

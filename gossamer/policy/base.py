@@ -1,0 +1,73 @@
+"""Protocols of policies: from observations to actions. A `Policy` is configuration; `join` creates an actor's end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor, nn
+
+from gossamer.data import Action, Tree, Version
+from gossamer.exchange import Link
+from gossamer.runtime import Context
+from gossamer.spaces import Spec
+from gossamer.task import Task
+
+
+class ActorPolicy(Protocol):
+    """An actor's end of a policy: selects actions for batches of observations."""
+
+    @property
+    def version(self) -> Version:
+        """Version of the parameters, as of the last `refresh`."""
+
+    def refresh(self, position: int) -> Version:
+        """Prepare for a rollout: take the newest parameters and return their version. `position`: environment steps in
+        the run's budget before the rollout; exploration may depend on it."""
+
+    def __call__(self, obs: Tensor, state: Tree) -> tuple[Action, Tree]:
+        """Map obs [B, *O] and the recurrent state before it to actions and the state after it."""
+
+    def initial_state(self, num_envs: int) -> Tree:
+        """The recurrent state [B, ...] at the start of an episode; empty without memory."""
+
+    def value(self, obs: Tensor, state: Tree) -> Tensor:
+        """Estimate the return [B] from obs [B, *O] and the recurrent state before it."""
+
+    def state_dict(self) -> Tree:
+        """What the next actions depend on besides parameters and observations; `Policy.join` restores it."""
+
+    def close(self) -> None:
+        """The actor ends."""
+
+
+@dataclass(frozen=True)
+class OwnNetwork:
+    """The network of a learner in the same worker."""
+
+    model: nn.Module
+    link: Link  # of the learner
+
+    def refresh(self) -> Version:
+        """See `Source`."""
+        return self.link.refresh()
+
+    def leave(self) -> None:
+        """The learner leaves by itself."""
+
+
+class Policy(Protocol):
+    """Frozen configuration of where an actor's actions come from."""
+
+    def join(
+        self,
+        ctx: Context,
+        task: Task,
+        spec: Spec,
+        num_envs: int,
+        own: OwnNetwork | None = None,
+        state: Tree | None = None,
+    ) -> ActorPolicy:
+        """Create the end of an actor with so many environments. May block until there are parameters. `own`: the
+        network that learns in the same worker; `state`: the result of `ActorPolicy.state_dict`. Raises `Stopped` if
+        the learner has ended before it had parameters."""

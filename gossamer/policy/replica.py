@@ -1,0 +1,127 @@
+"""Policies of networks in the actors' own process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from gossamer.algorithms import Algorithm
+from gossamer.algorithms.base import Acting, exploring, initial_state
+from gossamer.data import Action, Tree, Version
+from gossamer.exchange import Follower, Parameters
+from gossamer.policy.base import OwnNetwork
+from gossamer.runtime import Context
+from gossamer.spaces import Spec
+from gossamer.task import Task
+
+_SEEDING = threading.Lock()  # torch initialises from one global random stream, which members of a process share
+
+
+class Source(Protocol):
+    """Where the parameters of an actor's network come from: the learner in the same worker, or a `Follower`."""
+
+    @property
+    def model(self) -> nn.Module:
+        """The network."""
+
+    def refresh(self) -> Version:
+        """Update the network to the newest parameters and return their version."""
+
+    def leave(self) -> None:
+        """The actor ends."""
+
+
+@dataclass(frozen=True)
+class Replica:
+    """Each actor evaluates a network of its own: a copy that follows a learner, or the very network that learns."""
+
+    parameters: Parameters | None = None  # of the learner that it follows; None: the learner in the same worker
+
+    def join(
+        self,
+        ctx: Context,
+        task: Task,
+        spec: Spec,
+        num_envs: int,
+        own: OwnNetwork | None = None,
+        state: Tree | None = None,
+    ) -> NetworkPolicy:
+        """See `Policy`."""
+        source: Source
+        if self.parameters is None:
+            assert own is not None, "a replica without parameters to follow needs a learner in the same worker"
+            source, version = own, 0
+        else:
+            source = follower = Follower(self.parameters, build(task, spec))
+            version = follower.version
+        rng = task.generator(f"act{life(ctx, version)}", ctx.rank)
+        if state is not None:
+            task.restore(rng, state["rng"], f"act {source.refresh()}", ctx.rank)
+        first = ctx.rank * num_envs
+        seats = Seats(range(first, first + num_envs), ctx.copies * num_envs)
+        return NetworkPolicy(source.model, task.algorithm, rng, source=source, version=version, seats=seats)
+
+
+@dataclass(frozen=True)
+class Seats:
+    """An actor's environments among those of all actors."""
+
+    indices: Sequence[int] = range(1)
+    total: int = 1
+
+
+@dataclass
+class NetworkPolicy:
+    """The policy of a network in this process."""
+
+    model: nn.Module
+    algorithm: Algorithm
+    rng: torch.Generator
+    greedy: bool = False
+    source: Source | None = None  # of newer parameters; None: they do not change
+    version: Version = 0
+    seats: Seats = field(default_factory=Seats)
+
+    def __post_init__(self) -> None:
+        self._acting: Acting = self.algorithm
+
+    def refresh(self, position: int) -> Version:
+        self._acting = exploring(self.algorithm, position, self.seats.indices, self.seats.total)
+        if self.source is not None:
+            self.version = self.source.refresh()
+        return self.version
+
+    def __call__(self, obs: Tensor, state: Tree) -> tuple[Action, Tree]:
+        return self._acting.act(self.model, obs, state, self.rng, greedy=self.greedy)
+
+    def initial_state(self, num_envs: int) -> Tree:
+        return initial_state(self.model, num_envs)
+
+    def value(self, obs: Tensor, state: Tree) -> Tensor:
+        return self.algorithm.value(self.model, obs, state)
+
+    def state_dict(self) -> Tree:
+        return {"rng": self.rng.get_state()}
+
+    def close(self) -> None:
+        if self.source is not None:
+            self.source.leave()
+
+
+def build(task: Task, spec: Spec) -> nn.Module:
+    """Create the task's network on its device, in evaluation mode, with initial parameters common to all members."""
+    with _SEEDING, torch.random.fork_rng(devices=[]):
+        torch.manual_seed(task.stream("model"))
+        model = task.algorithm.model(spec, task.network)
+    return model.to(task.device).eval()
+
+
+def life(ctx: Context, version: Version = 0) -> str:
+    """A name for this life of an actor, for its random streams: actors of a resumed run or a restarted host act anew.
+    `version`: of the parameters that it begins with."""
+    return f" {version}" * bool(version) + f" {ctx.restarts}" * bool(ctx.restarts)

@@ -1,0 +1,1 @@
+"""What presets consist of: layers of options, and rules that derive options from others."""

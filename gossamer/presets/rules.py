@@ -1,0 +1,61 @@
+"""Rules of presets: options that follow from others. Several parts share these."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from gossamer.system.processes import cores
+
+FEWEST_ENVS = 4  # of an actor, where the number of actors is not given: smaller batches make inference slow
+
+
+def returns_with_memory(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
+    """Values of long episodes are large. Their gradient would drown the policy's in the memory that they share."""
+    return {"normalize_returns": values["memory"] != "none"}
+
+
+def critic_without_memory(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
+    """The value has a torso of its own, unless both heads share a memory."""
+    return {"separate_critic": values["memory"] == "none"}
+
+
+def small_minibatches(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
+    """Minibatches of 256 steps, however many environments a learner has."""
+    return minibatches_of(values, 256)
+
+
+def minibatches_of(values: Mapping[str, Any], steps: int) -> dict[str, Any]:
+    """The number of minibatches of so many steps; nothing if there are no minibatches or environments."""
+    if not {"num_minibatches", "num_envs"} <= values.keys():
+        return {}
+    return {"num_minibatches": max(1, batch_envs(values) * values["rollout_length"] // steps)}
+
+
+def whole_sequences(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
+    """With memory, a minibatch consists of the rollouts of one or more environments, by default of two or more."""
+    if values["memory"] == "none" or not {"num_minibatches", "num_envs"} <= values.keys():
+        return {}
+    return {"num_minibatches": min(values["num_minibatches"], max(1, batch_envs(values) // 2))}
+
+
+def batch_envs(values: Mapping[str, Any]) -> int:
+    """The environments whose rollouts form a learner's batch.
+
+    With a queue, --num-envs is that of a host's actors, who work for all learners. A batch has a rollout of each actor
+    of a learner, or --batch-rollouts of them."""
+    envs: int = values["num_envs"]
+    if not {"batch_rollouts", "learners", "hosts", "actors"} <= values.keys():
+        return envs
+    learners, hosts = max(1, values["learners"]), max(1, values["hosts"])
+    actors: int = values["actors"] or actors_for(envs, learners, cores())
+    rollouts: int = values["batch_rollouts"] or hosts * actors
+    each: int = max(1, envs // (learners * actors))
+    return each * rollouts
+
+
+def actors_for(num_envs: int, learners: int, cores: int) -> int:
+    """The number of actors of each learner on a machine with so many cores: it divides the learner's environments."""
+    envs = num_envs // learners
+    most = max(1, min(cores // learners - 1, envs // FEWEST_ENVS))
+    return next(actors for actors in range(most, 0, -1) if envs % actors == 0 or actors == 1)

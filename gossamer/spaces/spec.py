@@ -1,0 +1,39 @@
+"""The observations and actions of an environment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gossamer.spaces.actions import Space
+from gossamer.spaces.observations import MASK, Layout, Part
+
+
+@dataclass(frozen=True)
+class Spec:
+    """Observations and actions of one environment."""
+
+    obs_shape: tuple[int, ...]  # O: [C, H, W] for images, [N] for vectors; [bytes] with a `layout`
+    obs_dtype: np.dtype[Any]  # uint8 for images, one-hot vectors, and with a `layout`
+    actions: Space
+    frames_per_step: int = 1  # emulator frames per step
+    layout: Layout | None = None  # of an observation that consists of several arrays
+    history: int = 1  # images: the channels are so many pictures, oldest first; all but the newest were observed before
+    action_names: tuple[str, ...] = field(default=(), compare=False)  # of a `Discrete` space, where there are names
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The arrays that an observation consists of."""
+        return self.layout.parts if self.layout else (Part("", self.obs_shape, self.obs_dtype),)
+
+    @property
+    def shapes(self) -> str:
+        """The shapes of observations, for messages. Networks do not get masks, which are left out."""
+        return ", ".join(f"{part.name} {list(part.shape)}".strip() for part in self.parts if part.name != MASK)
+
+    @property
+    def pixels(self) -> bool:
+        """Whether observations have a picture (the default network is then convolutional)."""
+        return any(part.picture for part in self.parts)

@@ -1,0 +1,147 @@
+"""Settings of the C allocator, of OpenMP and of arithmetic for this program, and a description of the machine."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from gossamer.system.processes import cores
+from gossamer.system.version import __version__
+
+_TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8  # glibc, malloc.h
+_WANTED = {_TRIM_THRESHOLD: 2**31 - 1, _MMAP_MAX: 0, _ARENA_MAX: 1}
+
+# The same as environment variables, for new processes: a process with threads already has several arenas.
+KEEP_FREED_MEMORY = {
+    "MALLOC_TRIM_THRESHOLD_": str(_WANTED[_TRIM_THRESHOLD]),
+    "MALLOC_MMAP_MAX_": str(_WANTED[_MMAP_MAX]),
+    "MALLOC_ARENA_MAX": str(_WANTED[_ARENA_MAX]),
+}
+
+
+def keep_freed_memory() -> bool:
+    """Keep freed memory in the process instead of returning it to the kernel. Returns whether the allocator agreed.
+
+    Each update allocates and frees the same inputs and activations, of several MB to 100 MB. By default glibc returns
+    such blocks at once, and the next block costs a page fault every 4 KiB: a third of the time of an update of the
+    Nature network. So malloc may not map blocks one by one (its threshold for this is at most 32 MiB), and all threads
+    share one arena, because other arenas return freed memory in spite of these settings. Call it before threads start:
+    glibc does not take back arenas."""
+    if sys.platform != "linux":
+        return False
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except AttributeError:  # musl has no mallopt
+        return False
+    taken = [mallopt(*pair) == 1 for pair in _WANTED.items()]  # set all of them, even if one is refused
+    return all(taken)
+
+
+def flush_denormals() -> bool:
+    """Count numbers below 1.2e-38 as zero, on the calling thread and on the threads that it starts from now on, such as
+    its OpenMP team. Returns whether the processor can.
+
+    Where a unit is dead its gradient is zero, and Adam's mean of gradients decays to such a number and stays there: a
+    third of the means in long runs. Processors compute with them in microcode, and an optimizer step takes ten times
+    as long, although what they add to a parameter is nearly always rounded away."""
+    return torch.set_flush_denormal(True)
+
+
+@contextmanager
+def single_threaded() -> Iterator[None]:
+    """Run torch with one thread on the calling thread, which only starts other threads and waits for them.
+
+    Each thread that calls torch gets its own OpenMP team. If there are more OpenMP threads than cores, all teams sleep
+    at each barrier instead of spinning, and small forward passes take nearly twice as long."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@dataclass(frozen=True)
+class HostInfo:
+    """What a host computed with. The values `auto` and 0 of the configuration are resolved."""
+
+    node: str  # the machine's name
+    device: str
+    precision: str  # fp32 or bf16
+    threads: int  # of torch, for each learner
+    processor: str
+    cores: int | None
+    gpu: str | None
+    python: str
+    torch: str
+    gossamer: str
+
+
+def host_info(*, device: str, dtype: torch.dtype | None, threads: int) -> HostInfo:
+    """The `HostInfo` of this process."""
+    return HostInfo(
+        node=platform.node(),
+        device=device,
+        precision="bf16" if dtype == torch.bfloat16 else "fp32",
+        threads=threads,
+        python=platform.python_version(),
+        gossamer=__version__,
+        **machine(),
+    )
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """The differences between two `HostInfo` as text: `threads 4, now 2; torch 2.8, now 2.9`."""
+    return "; ".join(f"{name} {old}, now {now[name]}" for name, old in before.items() if now.get(name, old) != old)
+
+
+def resolve_device(name: str) -> str:
+    """Resolve `auto` in this process: cuda if it sees a GPU, else cpu. Other names are returned unchanged."""
+    if name != "auto":
+        return name
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def resolve_dtype(device: str) -> torch.dtype:
+    """The dtype that `--precision auto` means on this device: bfloat16 where it is faster than float32, else float32.
+
+    That is on GPUs that compute it natively, and on processors with AMX. On a Xeon with AVX-512's bfloat16 but no AMX,
+    acting took 1.3 times and updates 1.4 times as long as in float32 (`gossamer bench paac --env pong`, with
+    `--precision bf16` and `fp32`)."""
+    if device.startswith("cuda"):
+        faster = torch.cuda.is_bf16_supported(including_emulation=False)
+    else:
+        faster = torch.cpu._is_amx_tile_supported()
+    return torch.bfloat16 if faster else torch.float32
+
+
+def settle(device: torch.device | str) -> None:
+    """Wait until what this thread has begun on a GPU is done. Workers of one GPU have streams of their own, so this
+    comes before a tensor is handed over to another one. On the CPU there is nothing to wait for."""
+    if torch.device(device).type == "cuda":
+        torch.cuda.current_stream(device).synchronize()
+
+
+def machine() -> dict[str, Any]:
+    """The machine that a figure was measured on."""
+    model = platform.processor() or platform.machine()
+    try:
+        with open("/proc/cpuinfo") as file:
+            model = next(line.split(":")[1].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):
+        pass  # not Linux: use the name that the platform gives
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    return {"processor": model, "cores": cores(), "gpu": gpu, "torch": torch.__version__}
+
+
+def total_memory() -> int:
+    """Bytes of memory that this machine has."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,0 +1,198 @@
+"""A learner: a network, its optimizer, and their progress."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gossamer.algorithms.base import scheduled
+from gossamer.algorithms.losses import Loss
+from gossamer.data import Trajectory, Tree, Updated
+from gossamer.exchange import Gradient, Link
+from gossamer.exchange.flat import Flat
+from gossamer.exchange.gossip.records import PolicyOutputs
+from gossamer.nn.networks import WithTorso, auto_encoders, reconstruction_loss
+from gossamer.nn.torsos import AutoEncoder
+from gossamer.policy import build
+from gossamer.spaces import Spec
+from gossamer.task import Task
+from gossamer.workers.reference import policy_outputs
+
+
+class NonFinite(ArithmeticError):
+    """An observation, reward, loss or gradient was NaN or infinite."""
+
+
+def _groups(model: nn.Module, trained: Sequence[nn.Parameter]) -> list[dict[str, Any]]:
+    """The trained parameters in groups, for `StepRule.make`: the torso's, which are hidden layers, and the others."""
+    torso = set(model.torso.parameters()) if isinstance(model, WithTorso) else set()
+    groups = [{"params": [p for p in trained if (p in torso) is inside], "hidden": inside} for inside in (True, False)]
+    return [group for group in groups if group["params"]]
+
+
+@contextmanager
+def training(model: nn.Module) -> Iterator[None]:
+    """Training mode inside, evaluation mode after it: dropout and batch normalisation of a user's network."""
+    model.train()
+    try:
+        yield
+    finally:
+        model.eval()
+
+
+class Learner:
+    """Updates a network from trajectories."""
+
+    def __init__(self, task: Task, spec: Spec, *, rank: int = 0) -> None:
+        self.task, self.model, self._actions = task, build(task, spec), spec.actions
+        self._trained = [each for each in self.model.parameters() if each.requires_grad]  # running statistics have none
+        self.opt = task.optimization.make(_groups(self.model, self._trained), task.optimization.learning_rate)
+        self.rng, self._rank = task.generator("learn", rank), rank
+        self.steps = 0  # environment steps learned from
+        self.updates = 0  # optimizer steps
+        self.waited = 0.0  # seconds, for gradients of other learners
+        self._lag = Counter[int]()
+
+    @cached_property
+    def flat(self) -> Flat:
+        """The parameters as one vector. Created at first access; from then on the parameters are views of it."""
+        return Flat(self.model)
+
+    @cached_property
+    def _coders(self) -> list[AutoEncoder]:
+        return auto_encoders(self.model)
+
+    @property
+    def rate(self) -> float:
+        """The learning rate of the next step."""
+        return float(self.opt.param_groups[0]["lr"])
+
+    @rate.setter
+    def rate(self, rate: float) -> None:
+        for group in self.opt.param_groups:
+            group["lr"] = rate
+
+    def finish(self, link: Link) -> None:
+        """Take the steps that other learners still take, after the last batch of this one."""
+        link.finish(self)
+
+    @property
+    def finite(self) -> bool:
+        """Whether all parameters are finite."""
+        return all(bool(p.isfinite().all()) for p in self.model.parameters())
+
+    def update(self, batch: Trajectory, link: Link, position: int) -> Updated:
+        """Train on a batch. Return the mean metrics of its losses and, if losses give priorities, the last ones.
+
+        `position`: environment steps in the run's budget before this batch; it sets the learning rate and whatever else
+        has a schedule. Raises `NonFinite` before NaN or infinity reaches the parameters or another member; the
+        parameters are those after the last finite step."""
+        self.rate = rate = self.task.optimization.rate(position)
+        algorithm = scheduled(self.task.algorithm, self.task.optimization.progress(position))
+        version, rows = link.refresh(), list[Tensor]()
+        names, priority = list[str](), None
+        with training(self.model):
+            for each in algorithm.losses(self.model, batch, self.rng):
+                loss = self._with_reconstruction(each)
+                self.opt.zero_grad(set_to_none=True)
+                loss.total.backward()  # type: ignore[no-untyped-call]
+                stepped = link.step(self)
+                self.waited += stepped.waited
+                if not stepped.finite:
+                    raise NonFinite(f"{self._culprit(batch, loss)} became NaN or infinite at step {position:,}")
+                self.updates += 1
+                names = ["loss", "gradient_norm", *loss.parts]
+                priority = priority if loss.priority is None else loss.priority
+                rows.append(torch.stack([loss.total.detach(), stepped.norm, *loss.parts.values()]))
+        self.steps += batch.steps
+        self._count_lag(batch, version, len(rows))
+        means = dict(zip(names, torch.stack(rows).mean(0).tolist(), strict=True))
+        return Updated({**means, "learning_rate": rate}, priority)
+
+    def _with_reconstruction(self, loss: Loss) -> Loss:
+        """Add the loss of the network's auto-encoder, if it has one."""
+        error = reconstruction_loss(self._coders)
+        if error is None:
+            return loss
+        total = loss.total + self.task.network.reconstruction_coef * error
+        return replace(loss, total=total, parts={**loss.parts, "reconstruction_loss": error.detach()})
+
+    def _count_lag(self, batch: Trajectory, version: int, updates: int) -> None:
+        """Count how old the parameters that began each trajectory were at each of the updates, the first one at this
+        version."""
+        for before, trajectories in Counter(batch.version[0].tolist()).items():
+            for update in range(updates):
+                self._lag[version + update - before] += trajectories
+
+    def take_lag(self) -> dict[int, int]:
+        """Policy lag of the updates since the last call: {version at the update - version that acted: trajectories}."""
+        lag, self._lag = dict(self._lag), Counter[int]()
+        return lag
+
+    def gradient(self) -> Gradient:
+        """See `LocalStep`."""
+        norm = nn.utils.get_total_norm([p.grad for p in self._trained if p.grad is not None], foreach=True)
+        size, most = float(norm), self.task.optimization.max_grad_norm
+        if size > most:  # `clip_grad_norm_` would multiply shorter ones, too, by 1
+            nn.utils.clip_grads_with_norm_(self._trained, most, norm, foreach=True)
+        return Gradient(norm, math.isfinite(size))
+
+    def apply(self) -> None:
+        """See `LocalStep`."""
+        self.opt.step()
+
+    def _culprit(self, batch: Trajectory, loss: Loss) -> str:
+        """Name the first non-finite quantity: observation or reward (with environments), parameter, loss, gradient."""
+        for name, values in (("observation", batch.obs), ("reward", batch.reward)):  # [T(+1), B, ...]
+            if values.is_floating_point() and not values.isfinite().all():
+                bad = (~values.isfinite()).movedim(1, 0).flatten(1).any(1).nonzero().flatten().tolist()
+                return f"the {name} of environment {', '.join(map(str, bad))}"
+        if not self.finite:
+            return "a parameter"
+        return "the gradient" if bool(loss.total.isfinite()) else "the loss"
+
+    def policy_outputs(self) -> PolicyOutputs | None:
+        """Evaluate the current policy on the reference observations."""
+        return policy_outputs(self.task, self.model, self._actions)
+
+    def optimizer_state(self) -> Tree:
+        """A copy of what the optimizer has accumulated; empty before the first step."""
+        return {str(k): deepcopy(v) for k, v in self.opt.state_dict()["state"].items()}
+
+    def load_optimizer(self, state: Tree) -> None:
+        """Copy what `optimizer_state` has returned, here or at another learner."""
+        groups = self.opt.state_dict()["param_groups"]  # `update` sets the learning rate, the task the rest
+        self.opt.load_state_dict({"state": {int(k): v for k, v in state.items()}, "param_groups": groups})
+        for parameter, kept in self.opt.state.items():
+            for name, tensor in kept.items():
+                # Fused Adam needs moments in the parameter's memory layout. Copies leave `state` as it is
+                like = parameter if tensor.shape == parameter.shape else tensor
+                kept[name] = torch.empty_like(like).copy_(tensor)
+
+    def state_dict(self) -> Tree:
+        """Return all state that the next update depends on."""
+        return {
+            # The next update modifies torch's live tensors. Parameters are views of one vector: with `deepcopy` pickle
+            # would write the whole of it for each of them
+            "model": {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()},
+            "optimizer": self.optimizer_state(),
+            "rng": self.rng.get_state(),
+            "steps": self.steps,
+            "updates": self.updates,
+        }
+
+    def load_state_dict(self, state: Tree) -> None:
+        """Restore a state of `state_dict`."""
+        self.model.load_state_dict(state["model"])
+        self.load_optimizer(state["optimizer"])
+        self.steps, self.updates = int(state["steps"]), int(state["updates"])
+        self.task.restore(self.rng, state["rng"], f"learn {self.updates}", self._rank)

@@ -1,0 +1,232 @@
+"""What the worker loops consist of: a learner in a program, an actor in a program, or both in one thread."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import torch
+
+from gossamer.algorithms.base import initial_state
+from gossamer.data import Batch, Trajectory, Tree, Updated, Version, numpy_dtype, on_host
+from gossamer.envs.base import VectorEnv
+from gossamer.envs.random_play import background
+from gossamer.exchange import Exchange
+from gossamer.nn.inputs import centre_on
+from gossamer.policy import OwnNetwork, Policy, life
+from gossamer.runtime import Context
+from gossamer.spaces import Spec
+from gossamer.system.machine import flush_denormals, host_info, settle
+from gossamer.task import Activity, Note, Report, Task
+from gossamer.workers.actor import Actor
+from gossamer.workers.clock import Clock
+from gossamer.workers.learner import Learner
+
+
+def prepared(ctx: Context, task: Task) -> Task:
+    """Resolve the task on this machine, and set up torch for the calling worker."""
+    task = task.resolved()
+    if task.threads:
+        torch.set_num_threads(task.threads)  # counts for the calling thread: each worker has its own
+    flush_denormals()
+    if task.device.startswith("cuda") and ctx.copies > 1:  # the thread's own: workers on one GPU run side by side
+        torch.cuda.set_stream(torch.cuda.Stream(task.device))  # type: ignore[no-untyped-call]
+    return task
+
+
+def empty(task: Task, spec: Spec, num_envs: int, state: Tree) -> Trajectory:
+    """An empty trajectory of the task's shapes, on its device. `state`: the network's initial state."""
+    return Trajectory.empty(
+        task.rollout_length,
+        num_envs,
+        spec.obs_shape,
+        numpy_dtype(spec.obs_dtype),
+        spec.actions.shape,
+        numpy_dtype(spec.actions.dtype),
+        task.device,
+        state,
+    )
+
+
+class Trainer:
+    """A learner with its exchange, and all that must be saved of them."""
+
+    num_envs = 0  # it does not act
+
+    def __init__(self, ctx: Context, task: Task, spec: Spec, exchange: Exchange, saved: Tree | None) -> None:
+        """`task`: see `prepared`. `saved`: the state to continue from."""
+        self.task, self.spec, self.clock = task, spec, Clock()
+        self.learner = Learner(task, spec, rank=ctx.rank)
+        ctx.report(host_info(device=task.device, dtype=task.network.dtype, threads=torch.get_num_threads()))
+        self._begin(ctx, saved)
+        self._equal = exchange.equal
+        self.link = exchange.join(ctx, self.learner, None if saved is None else saved.get("exchange", {}))
+        self._updates = self.learner.updates  # at the last report
+        self._metrics = list[dict[str, float]]()  # of the updates since the last report
+        self._fresh = self._reused = 0  # steps learned from since the last report, for the first time and again
+
+    def _begin(self, ctx: Context, saved: Tree | None) -> None:
+        """Load what was saved: everything, or nothing but the parameters of other members."""
+        if saved is None and self.task.network.centre:
+            ctx.report(Activity("measuring the background (random play)"))
+            seed = self.task.stream("background")  # without the rank: all members see the same background
+            centre_on(self.learner.model, background(self.task.env, seed, ctx.report))
+        elif saved is not None and "learner" in saved:
+            self.learner.load_state_dict(saved["learner"])
+        elif saved is not None:
+            given, known = saved["parameters"], self.learner.model.state_dict()  # only one may have a target network
+            self.learner.model.load_state_dict({name: given.get(name, known[name]) for name in known})
+
+    def slot(self, num_envs: int) -> Trajectory:
+        """An empty trajectory of so many environments."""
+        return empty(self.task, self.spec, num_envs, initial_state(self.learner.model, num_envs))
+
+    def version(self) -> Version:
+        """Version of the parameters."""
+        return self.link.refresh()
+
+    def update(self, batch: Batch) -> Updated:
+        """Train on a batch."""
+        before = self.learner.waited
+        with self.clock("update"):
+            updated = self.learner.update(batch.data, self.link, batch.position)
+        if waited := self.learner.waited - before:
+            self.clock.add("update", -waited)
+            self.clock.add("gradients_wait", waited)
+        self._metrics.append(updated.metrics)
+        self._fresh += batch.fresh
+        self._reused += max(0, batch.data.steps - batch.fresh)
+        return updated
+
+    def report(self, waiting: int | None = None) -> Report:
+        """What has been learned since the last report. `waiting`: full batches in the queue behind a new one."""
+        updates, self._updates = self.learner.updates - self._updates, self.learner.updates
+        metrics, self._metrics = means(self._metrics), []
+        fresh, reused, self._fresh, self._reused = self._fresh, self._reused, 0, 0
+        return Report(
+            steps=0,
+            learned=fresh,
+            updates=updates,
+            metrics=metrics,
+            seconds=self.clock.take(),
+            exchange=self.link.take(),
+            reused=reused,
+            lag=self.learner.take_lag(),
+            waiting=waiting,
+            version=self.version(),
+        )
+
+    def close(self) -> None:
+        """Leave the others."""
+        self.link.leave()
+
+    def state_dict(self) -> Tree:
+        """Everything that learning depends on: parameters, optimizer, random stream, exchange. `equal`: see
+        `Exchange`."""
+        state = {"learner": self.learner.state_dict(), "exchange": self.link.state_dict(), "equal": self._equal}
+        return on_host(state)
+
+
+class Player:
+    """An actor with its policy."""
+
+    def __init__(
+        self,
+        ctx: Context,
+        task: Task,
+        env: VectorEnv,
+        policy: Policy,
+        own: Trainer | None = None,
+        saved: Tree | None = None,
+    ) -> None:
+        """`task`: see `prepared`. Waits for the first parameters. `own`: the learner in the same worker; `saved`: the
+        state to continue from."""
+        self.task, self.env, self.spec, self.num_envs = task, env, env.spec, env.num_envs
+        self.clock, self._apart = Clock() if own is None else own.clock, own is None
+        if own is None:
+            ctx.report(host_info(device=task.device, dtype=task.network.dtype, threads=torch.get_num_threads()))
+        network = None if own is None else OwnNetwork(own.learner.model, own.link)
+        whole = saved if saved is not None and "learner" in saved else None
+        self.policy = policy.join(ctx, task, env.spec, env.num_envs, network, whole)
+        began = life(ctx, self.policy.version) or " 0" if own is None else f" {own.learner.steps}{life(ctx)}"
+        seed = task.stream(f"env{began}", ctx.rank)
+        gamma, name = task.algorithm.gamma, task.env.name
+        self.actor = Actor(env, self.policy, gamma=gamma, seed=seed, clock=self.clock, name=name)
+        self._acted = 0  # environment steps since the last report
+        if saved is not None and saved.get("actor"):
+            self.actor.load_state_dict(saved["actor"])
+        elif saved is not None and "actor" in saved:
+            ctx.report(Note(f"{name} cannot give its state: new episodes begin, all else goes on exactly"))
+
+    @property
+    def rollout_steps(self) -> int:
+        """Environment steps of a rollout."""
+        return self.task.rollout_length * self.num_envs
+
+    def slot(self, num_envs: int) -> Trajectory:
+        """An empty trajectory of so many environments."""
+        return empty(self.task, self.spec, num_envs, self.policy.initial_state(num_envs))
+
+    def version(self) -> Version:
+        """Version of the parameters that it acts with."""
+        return self.policy.version
+
+    def unroll(self, slot: Trajectory, position: int) -> None:
+        """Act for T steps into `slot`, which a learner in another thread may read. `position`: environment steps in the
+        run's budget before them."""
+        self.actor.unroll(slot, position)
+        self._acted += slot.steps
+        if self._apart:
+            settle(self.task.device)
+
+    def report(self) -> Report:
+        """What has been acted since the last report."""
+        acted, self._acted = self._acted, 0
+        episodes, failures = self.actor.episodes(), self.actor.failures()
+        return Report(acted, episodes=episodes, seconds=self.clock.take(), failures=failures)
+
+    def close(self) -> None:
+        """Leave the policy."""
+        self.policy.close()
+
+
+class Member:
+    """One actor-learner: an actor and a learner in one thread."""
+
+    def __init__(self, ctx: Context, task: Task, env: VectorEnv, policy: Policy, exchange: Exchange) -> None:
+        task, saved = prepared(ctx, task), ctx.restored()
+        self.task, self.spec, self.num_envs = task, env.spec, env.num_envs
+        self.trainer = Trainer(ctx, task, env.spec, exchange, saved)
+        self.player = Player(ctx, task, env, policy, self.trainer, saved)
+        self.learner, self.link, self.clock = self.trainer.learner, self.trainer.link, self.trainer.clock
+        self.actor, self.rollout_steps = self.player.actor, self.player.rollout_steps
+        self.slot, self.version, self.update = self.trainer.slot, self.trainer.version, self.trainer.update
+
+    def unroll(self, slot: Trajectory, position: int) -> None:
+        """Act for T steps into `slot`. `position`: environment steps in the run's budget before them."""
+        self.player.unroll(slot, position)
+
+    def report(self) -> Report:
+        """What has happened since the last report."""
+        acted = self.player.report()
+        learned = self.trainer.report()
+        seconds = {**acted.seconds, **learned.seconds}  # they share a clock
+        return replace(learned, steps=acted.steps, episodes=acted.episodes, failures=acted.failures, seconds=seconds)
+
+    def close(self) -> None:
+        """Leave the others."""
+        self.player.close()
+        self.trainer.close()
+
+    def state_dict(self, *, acting: bool = True) -> Tree:
+        """Everything the future depends on: parameters, optimizer, random streams, exchange, environments (without
+        `acting` not these: they have failed in the middle of a step)."""
+        actor = self.actor.state_dict() if acting else {}
+        return {**self.trainer.state_dict(), **on_host({**self.player.policy.state_dict(), "actor": actor})}
+
+
+def means(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The mean of each metric over the updates that have it."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    values = {name: [row[name] for row in rows if name in row] for name in names}
+    return {name: sum(each) / len(each) for name, each in values.items()}

@@ -1,0 +1,73 @@
+"""Workers of one GPU have streams of their own: what one hands over to another is finished before. Without a GPU, the
+streams are stand-ins that note when they are waited for."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from some_messages import Local
+from torch import nn
+from torch.optim import SGD
+
+from gossamer.exchange import all_reduce
+from gossamer.exchange.all_reduce import AllReduce, Gradients
+from gossamer.exchange.flat import Flat
+from gossamer.system.machine import settle
+from gossamer.workers.member import Player
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The devices whose streams were waited for."""
+    found = list[str]()
+
+    def stream(device: Any) -> SimpleNamespace:
+        return SimpleNamespace(synchronize=lambda: found.append(str(device)))
+
+    monkeypatch.setattr(torch.cuda, "current_stream", stream)
+    return found
+
+
+def test_only_the_work_of_a_gpu_is_waited_for(waits: list[str]) -> None:
+    settle("cpu")
+    settle(torch.device("cpu"))
+    assert not waits
+    settle("cuda:1")
+    settle(torch.device("cuda"))
+    assert waits == ["cuda:1", "cuda"]
+
+
+def test_a_rollout_is_finished_before_it_is_handed_over(waits: list[str]) -> None:
+    acted = "4 steps from 12"
+
+    def unroll(slot: Any, position: int) -> None:
+        waits.append(f"{slot.steps} steps from {position}")
+
+    for apart, expected in ((True, [acted, "cuda:0"]), (False, [acted])):  # apart from the learner's thread
+        waits.clear()
+        player: Any = object.__new__(Player)
+        player.task, player._acted, player._apart = SimpleNamespace(device="cuda:0"), 0, apart
+        player.actor = SimpleNamespace(unroll=unroll)
+        player.unroll(SimpleNamespace(steps=4), 12)
+        assert waits == expected
+
+
+def test_what_learners_give_is_finished_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, order = nn.Linear(2, 1), list[str]()
+    learner: Any = SimpleNamespace(model=model, flat=Flat(model), rate=0.1, optimizer_state=dict)
+    monkeypatch.setattr(all_reduce, "settle", lambda device: order.append(f"settled {device}"))
+
+    class Noted(Gradients):
+        def exchange(self, rank: int, number: int, given: Any) -> Any:
+            order.append("start" if number == 0 else "none" if given is None else "gradient")
+            return (given,) if given is not None else ()
+
+    local = Local(SGD(model.parameters(), 0.0))
+    ctx = SimpleNamespace(name="learn", rank=0, copies=1, ended_before=frozenset(), report=print)
+    link = AllReduce(Noted(1)).join(ctx, learner)  # type: ignore[arg-type]
+    link.step(local)
+    link.finish(local)
+    assert order == ["settled cpu", "start", "settled cpu", "gradient", "settled cpu", "none"]
