@@ -1,0 +1,100 @@
+"""DQN: it learns, by itself and under the other architectures; what it stores, draws and learns from is counted; what
+it does not work with is refused before anything is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from some_parts import Watcher, a_task
+from some_runs import checkpoint, result
+
+import gossamer
+from gossamer import cli
+from gossamer.algorithms import DQN
+from gossamer.architectures import GALA, PAAC, DeepQNetwork
+from gossamer.envs.toy import Catch
+from gossamer.launch.simulation import Simulation
+from gossamer.launch.threads import threads
+from gossamer.program import Program
+from gossamer.storage.contents import LOG
+
+SMALL = DQN(buffer_size=400, batch_size=16, n_step=2, samples_per_insert=2.0, learning_starts=64, target_period=10)
+QUICK: dict[str, Any] = {
+    "env": "catch", "num_envs": 4, "rollout_length": 4, "steps": 480, "threads": 1, "learning_starts": 64,
+    "batch_size": 16, "samples_per_insert": 2.0,
+}  # fmt: skip
+
+
+def test_catch_is_solved_with_the_default_settings(tmp_path: Path) -> None:
+    run = gossamer.train("dqn", env="catch", steps=60_000, run_dir=tmp_path / "run", log="none")
+    assert gossamer.evaluate(run.directory, episodes=100).mean_return >= 0.8
+
+
+@pytest.mark.long
+def test_cart_pole_is_learned_with_the_default_settings(tmp_path: Path) -> None:
+    run = gossamer.train("dqn", env="CartPole-v1", run_dir=tmp_path / "run", log="none")
+    assert gossamer.evaluate(run.directory, episodes=20, greedy=True).mean_return >= 300
+
+
+@pytest.mark.parametrize("launch", [threads, Simulation(1)], ids=["threads", "simulation"])
+@pytest.mark.parametrize(
+    ("wired", "members"),
+    [
+        (lambda task: DeepQNetwork(num_envs=4).program(task), 1),
+        (lambda task: PAAC(num_envs=4).program(task), 1),
+        (lambda task: GALA(learners=2, num_envs=4).program(task), 2),
+    ],
+    ids=["dqn", "paac", "gala"],
+)
+def test_every_step_is_stored_once_and_samples_are_drawn_at_their_ratio(launch: Any, wired: Any, members: int) -> None:
+    """A rollout is 16 steps. A member's memory has 64 steps after four of them; that one and each later one are drawn
+    from twice 16 / 16 = 2 times, 16 windows of 2 steps each."""
+    watcher, rollouts = Watcher(steps=480), 480 // 16
+    program: Program = wired(a_task(Catch(), SMALL, rollout_length=4))
+    launch(program, watcher)
+    reports = watcher.records
+    assert sum(report.steps for report in reports) == 480
+    updates = sum(report.updates for report in reports)
+    assert updates == 2 * (rollouts - 3 * members)
+    assert sum(report.learned for report in reports) == 480
+    # What was drawn besides is learned from again: 32 steps a batch, of which those that are new count as learned
+    again = sum(report.reused for report in reports)
+    assert 32 * updates - 480 <= again <= 32 * updates
+
+
+def test_a_resumed_run_says_that_its_memory_is_empty_and_goes_on_to_learn(tmp_path: Path) -> None:
+    run = gossamer.train("dqn", run_dir=tmp_path / "run", log="none", **QUICK)
+    before = checkpoint(run.directory)["workers"]["act_and_learn"]["learner"]["updates"]
+    gossamer.resume(run.directory, steps=960)
+    assert "the replay memory is empty; learning goes on when it has 64 steps" in (run.directory / LOG).read_text()
+    after = checkpoint(run.directory)["workers"]["act_and_learn"]["learner"]["updates"]
+    assert after == 2 * before  # another 480 steps, of which the first 48 only fill the memory
+    assert (result(run.directory)["learned"], result(run.directory)["dropped"]) == (960, 0)
+
+
+REFUSED = {
+    "dqn --env catch --algorithm a2c": "--algorithm a2c: has no replay memory; use --algorithm dqn, or the arch",
+    "impala --env catch --algorithm dqn": "--algorithm dqn: learns from a replay memory, not from a queue",
+    "paac --env Pendulum-v1 --algorithm dqn": "--algorithm dqn: Pendulum-v1 has 1 continuous actions",
+    "dqn --env catch --memory lstm": "--memory lstm: dqn has none",
+    "dqn --env catch --buffer-size 100": "--learning-starts 1000: must be at most --buffer-size 100",
+    "dqn --env catch --buffer-size 50 --learning-starts 40": "--buffer-size 50: must be at least --batch-size 128",
+    "dqn --env catch --steps 900": "--learning-starts 1000: must be less than --steps 900",
+    "dqn --env catch-pixels --buffer-size 10000000000": "--buffer-size 10000000000: its observations take",
+    "dqn --env catch --epsilon-end 1.5": "--epsilon-end 1.5: must be at most 1",
+}
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_what_cannot_be_is_refused_in_a_line(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["gossamer", "train", *words.split()])
+    assert cli.main() == 2
+    told = capsys.readouterr().err.strip().splitlines()
+    assert len(told) == 1
+    assert REFUSED[words] in told[0]
+    assert list(tmp_path.iterdir()) == []
