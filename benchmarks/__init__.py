@@ -1,1 +1,1 @@
-"""Benchmarks. Each is a command that writes its result as data under `results/`; see README.md in this directory."""
+"""Benchmarks. Each is a command that writes its result as data to `results/current/`; see README.md in this folder."""

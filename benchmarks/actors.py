@@ -6,7 +6,7 @@
 
 Each round measures every side once, for `--seconds` after a warm-up, in this process. Ratios are computed within a
 round, so that they hold although the machine's speed varies. `cores` is CPU seconds per second of all threads and
-processes: how busy the cores are. Writes `results/actors-rate.json` or `results/actors-uneven.json` after each round.
+processes: how busy the cores are. Writes `speed-impala-paac.json` or `speed-uneven-steps.json` after each round.
 
 `rate`: all sides have 32 environments and train with V-trace on rollouts of 20 steps, at the same settings, with the
 default precision and in float32; IMPALA also with one thread that steps its games.
@@ -15,7 +15,7 @@ default precision and in float32; IMPALA also with one thread that steps its gam
 divided by the rate without them, `kept per busy core` the same of rate / cores. PAAC steps all environments in
 lock-step; IMPALA has 8 actors with 4 environments each.
 
-`simulate` is not timed, so the machine may be busy: see `benchmarks.simulated`. Writes `results/impala-simulated.json`
+`simulate` is not timed, so the machine may be busy: see `benchmarks.simulated`. Writes `impala-simulated.json`
 and a plot.
 """
 
@@ -47,6 +47,7 @@ PONG: dict[str, Any] = {
     "num_envs": 32,
     "rollout_length": 20,
 }
+NAMES = {"rate": "speed-impala-paac", "uneven": "speed-uneven-steps"}  # of the result files
 FP32 = " --precision fp32"  # a side with it computes in float32, where others compute in bfloat16 if they can
 RATE: dict[str, dict[str, Any]] = {
     f"{side}{ending}": {**PONG, **options, **precision}
@@ -130,7 +131,7 @@ def _rounds(ratios: list[float]) -> dict[str, Any]:
 def main() -> None:
     """Measure and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("rate", "uneven", "simulate"))
+    parser.add_argument("what", choices=(*NAMES, "simulate"))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--most", type=int, default=1000, help="simulate: actors of the largest simulation")
@@ -141,7 +142,7 @@ def main() -> None:
     if given.what == "simulate":
         simulated.measure(Results("impala-simulated", given.out), given.most, given.batches)
         return
-    results, rounds = Results(f"actors-{given.what}", given.out), list[dict[str, dict[str, float]]]()
+    results, rounds = Results(NAMES[given.what], given.out), list[dict[str, dict[str, float]]]()
     for _ in range(given.rounds):
         sides = RATE if given.what == "rate" else UNEVEN
         rounds.append({side: measure(side, options, given.seconds) for side, options in sides.items()})

@@ -14,7 +14,7 @@ of a warm-up to the end. The time includes everything that a side does (metrics,
   has AMX, and once with `--precision fp32`.
 
 A round measures each side once. Ratios are computed within a round. `cores` is CPU seconds per second of all processes
-of a side: how busy the cores are. Writes `results/actors-peers.json` after each round.
+of a side: how busy the cores are. Writes `speed-impala-libraries.json` after each round.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def main() -> None:
         parser.error(f"{' and '.join(missing)} not installed: make bench-install-actors")
     # A shell that runs this with & makes it ignore SIGINT. The trainings, which SIGINT ends, would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    results, rounds = Results("actors-peers", given.out), list[dict[str, dict[str, float]]]()
+    results, rounds = Results("speed-impala-libraries", given.out), list[dict[str, dict[str, float]]]()
     for turn in range(given.rounds):
         row: dict[str, dict[str, float]] = {}
         for side in SIDES:

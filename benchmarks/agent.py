@@ -3,7 +3,7 @@
     .venv/bin/python -m benchmarks.agent
 
 Trains PAAC with PPO on Pong with `--page`, alternately with a browser that shows the agent and without one. Writes
-`results/agent.json`:
+`speed-with-agent.json`:
 
 `steps_per_second`   of each training, after the warm-up
 `shown_per_second`   steps of the agent that the browser is sent; 15 is what the page wants
@@ -77,7 +77,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     add_out(parser)
     given = parser.parse_args()
-    results, rounds = Results("agent", given.out), list[dict[str, Any]]()
+    results, rounds = Results("speed-with-agent", given.out), list[dict[str, Any]]()
     for number in range(given.rounds):
         rounds.append(one_round(given.seconds, number))
         median = statistics.median(each["ratio"] for each in rounds)

@@ -24,7 +24,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=200, help=f"steps of {ENVS} environments in each round")
     add_out(parser)
     args = parser.parse_args()
-    results = Results("atari-pictures", args.out)
+    results = Results("speed-picture-sizes", args.out)
     rates: dict[str, list[int]] = {f"{height}x{width}": [] for height, width in SIZES}
     for _ in range(args.rounds):
         for height, width in SIZES:

@@ -45,7 +45,7 @@ SIDES = (*OURS, *PEERS)
 PEER_PYTHON = ROOT / ".venv-peers" / "bin" / "python"
 NOTES = (
     "marks: steps, seconds, mean return of the last 100 training episodes",
-    "seconds and steps_per_second: of runs that shared the machine with others; see continuous-rates.json",
+    "seconds and steps_per_second: of runs that shared the machine with others; see speed-sb3-continuous.json",
 )
 RATE_NOTES = (
     "steps_per_second by round: from the first report with a finished episode to the last; the sides in turn",
@@ -141,7 +141,7 @@ def build(runs: Sequence[Run]) -> dict[str, Any]:
 
 def rates(given: argparse.Namespace) -> None:
     """Measure the speed of each side in each environment, in turn, and write the figures after each round."""
-    results, found = Results("continuous-rates", given.out), dict[str, dict[str, list[float]]]()
+    results, found = Results("speed-sb3-continuous", given.out), dict[str, dict[str, list[float]]]()
     for _ in range(given.rounds):
         for env in given.envs:
             for side in given.sides:

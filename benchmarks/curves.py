@@ -3,11 +3,11 @@ several options, each seed trains all of them before the next seed does, so that
 
     python -m benchmarks.curves train pong-paac --seeds 1 2 3 --stop-at-return 18 \\
         --run "ppo: paac --env pong --algorithm ppo --steps 1500000" --run "a2c: paac --env pong --steps 6000000"
-    python -m benchmarks.curves build pong-paac --run ppo=runs/a,runs/b --run a2c=runs/c
+    python -m benchmarks.curves build pong-paac --run ppo=runs/ppo --run a2c=runs/a,runs/b
 
 `train` skips finished runs and resumes an interrupted one, so it can be started again at any time. Both commands write
-`results/NAME.json` and a plot from the run directories. `build` is for existing runs; use it at the commit and on the
-machine that trained them.
+`NAME.json` and a plot from the run directories. `build` is for existing runs, and takes all runs below a folder; use it
+at the commit and on the machine that trained them.
 """
 
 from __future__ import annotations
@@ -100,12 +100,14 @@ def build(runs: Mapping[str, Sequence[Path]], goal: float) -> dict[str, Any]:
     """Curves and medians by label. Raises `ValueError` if runs of one label differ in more than their seed."""
     curves = {}
     for label, directories in runs.items():
-        commands = {command(json.loads((d / "result.json").read_text())["config"]) for d in directories}
+        configs = [json.loads((d / "result.json").read_text())["config"] for d in directories]
+        commands = {command(config) for config in configs}
         if len(commands) > 1:
             raise ValueError(f"{label}: the runs differ in more than their seed: {'; '.join(sorted(commands))}")
         seeds = [load(directory, goal) for directory in directories]
         curves[label] = {
             "trained": commands.pop(),
+            "config": configs[0],  # the others differ in their seed
             "median_goal_steps": median([seed["goal_steps"] for seed in seeds]),
             "median_goal_seconds": median([seed["goal_seconds"] for seed in seeds]),
             "seeds": seeds,
@@ -161,6 +163,16 @@ def train(options: Sequence[str], seed: int, directory: Path, stop_at_return: fl
         raise SystemExit(code or f"{directory}: interrupted; run the same command again to continue")
 
 
+def runs_below(folder: Path) -> list[Path]:
+    """The run in this folder, or all runs below it, by name and seed. Raises FileNotFoundError if there is none."""
+    if (folder / "result.json").exists():
+        return [folder]
+    runs = [result.parent for result in folder.rglob("result.json")]
+    if not runs:
+        raise FileNotFoundError(f"no finished run in {folder}")
+    return sorted(runs, key=lambda run: (run.parent, len(run.name), run.name))  # seed-2 before seed-11
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(dest="verb", required=True)
@@ -171,6 +183,7 @@ def _parser() -> argparse.ArgumentParser:
         made.add_argument("--run", action="append", required=True, metavar=form, help="may be repeated")
         made.add_argument("--goal", type=float, default=18.0, help="return whose first steps and seconds are stored")
         made.add_argument("--note", help="what a reader has to know about these runs")
+        made.add_argument("--no-seconds", action="store_true", help="runs shared the machine: plot steps only")
     verbs.choices["train"].add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     verbs.choices["train"].add_argument("--stop-at-return", type=float, help="end a run at this mean return")
     verbs.choices["train"].add_argument("--work", type=Path, default=Path("runs/curves"), help="directory of the runs")
@@ -191,17 +204,20 @@ def main() -> None:
             parser.error(f"--run {text}: must start with a label; see --help")
         options[label] = rest
     if given.verb == "build":
-        runs = {label: [Path(directory) for directory in found.split(",")] for label, found in options.items()}
+        runs = {
+            label: [run for folder in found.split(",") for run in runs_below(Path(folder))]
+            for label, found in options.items()
+        }
     else:
         work = given.work / given.name
-        runs = {label: [work / f"{label}-seed{seed}" for seed in given.seeds] for label in options}
+        runs = {label: [work / label / f"seed-{seed}" for seed in given.seeds] for label in options}
         for i, seed in enumerate(given.seeds):
             for label, words in options.items():
                 train(shlex.split(words), seed, runs[label][i], given.stop_at_return)
     found = build(runs, given.goal)
     note = {"note": given.note} if given.note else {}
-    path = keep(given.name, {**origin, **note, **found}, given.out)
-    plot(runs, given.goal, path.with_suffix(".png"))
+    path = keep(given.name, {**origin, **note, "seconds_compare": not given.no_seconds, **found}, given.out)
+    plot(runs, given.goal, path.with_suffix(".png"), chosen=("steps",) if given.no_seconds else ())
     print(f"{path} and {path.with_suffix('.png').name}")
     for label, curve in found["curves"].items():
         print(f"{label}: return {given.goal:g} at {curve['median_goal_steps']} steps (median of {len(curve['seeds'])})")

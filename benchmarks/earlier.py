@@ -153,14 +153,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tree", type=Path, help="a checkout of the earlier commit")
     parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--run", type=Path, help="continue this run instead; results go to bench-resumed")
+    parser.add_argument("--run", type=Path, help="continue this run instead; results go to speed-before-after-resumed")
     parser.add_argument("--bench", nargs="+", default=[], metavar="COMMAND", help="such as 'paac --env pong'")
-    parser.add_argument("--name", default="bench-before-after", help="of the result of --bench")
+    parser.add_argument("--name", default="speed-before-after", help="of the result of --bench")
     add_out(parser)
     given = parser.parse_args()
     if not (given.tree / "gossamer" / "cli.py").is_file():
         parser.error(f"{given.tree}: no checkout of Gossamer; create one with git worktree add")
-    name = "bench-resumed" if given.run else given.name
+    name = "speed-before-after-resumed" if given.run else given.name
     measure(Results(name, given.out), (given.tree.resolve(), ROOT), given.rounds, given.run, given.bench)
 
 

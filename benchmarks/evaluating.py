@@ -3,7 +3,7 @@
     .venv/bin/python -m benchmarks.evaluating
 
 Trains PAAC with PPO on Pong, alternately without evaluations and with evaluations that follow each other without a
-pause, which is the most that they can cost. Writes `results/evaluating.json`:
+pause, which is the most that they can cost. Writes `speed-with-evaluations.json`:
 
 `steps_per_second`   of each training, after the warm-up
 `evaluations`        that ended during each training
@@ -53,7 +53,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     add_out(parser)
     given = parser.parse_args()
-    results, rounds = Results("evaluating", given.out), list[dict[str, Any]]()
+    results, rounds = Results("speed-with-evaluations", given.out), list[dict[str, Any]]()
     for number in range(given.rounds):
         rounds.append(one_round(given.seconds, number))
         median = statistics.median(each["ratio"] for each in rounds)

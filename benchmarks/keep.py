@@ -1,6 +1,6 @@
-"""Runs a command that prints one JSON object, and writes the object and its origin to `results/NAME.json`.
+"""Runs a command that prints one JSON object, and writes the object and its origin to `NAME.json`.
 
-python -m benchmarks.keep bench-paac-pong -- gossamer bench paac --env pong --json
+python -m benchmarks.keep speed-paac-a2c -- gossamer bench paac --env pong --json
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from benchmarks.provenance import add_out, keep, provenance
 def main() -> None:
     """Write the origin, and the command's output as `figures`."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("name", help="name of the file under results/")
+    parser.add_argument("name", help="name of the result file")
     add_out(parser)
     parser.add_argument("words", nargs="+", metavar="COMMAND", help="after --")
     given = parser.parse_args()

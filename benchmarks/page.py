@@ -3,7 +3,7 @@
     .venv/bin/python -m benchmarks.page
 
 Trains PAAC with PPO on Pong, with `gossamer watch` beside it, and reads the page's events as a browser does that shows
-this run. Writes `results/page.json`:
+this run. Writes `page-delay.json`:
 
 `behind`      seconds from the moment a row of metrics is in a file to its event, of each row
 `cpu_share`   CPU seconds of `gossamer watch` / those of the training (all its processes) while the browser is connected
@@ -145,7 +145,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=120.0, help="that the browser is connected")
     add_out(parser)
     given = parser.parse_args()
-    results = Results("page", given.out)
+    results = Results("page-delay", given.out)
     with tempfile.TemporaryDirectory() as folder:
         found = measure(Path(folder), given.seconds)
     results.write(found)

@@ -13,7 +13,7 @@ the end of a warm-up to the end. The time includes everything that a side does (
   has AMX, and once with `--precision fp32`. The games run in ale-py's native vector environment, which is part of
   the comparison.
 
-A round measures each side once. Ratios are computed within a round. Writes `results/peers.json`.
+A round measures each side once. Ratios are computed within a round. Writes `speed-sb3-a2c.json`.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=30.0, help="measured seconds of training, after the warm-up")
     parser.add_argument("--warm-up", type=float, default=6.0, help="seconds of training before the measurement")
-    parser.add_argument("--name", default="peers", help="name of the result file (default: peers)")
+    parser.add_argument("--name", default="speed-sb3-a2c", help="name of the result file (default: speed-sb3-a2c)")
     add_out(parser)
     given = parser.parse_args()
     if given.rounds < 1 or given.seconds < 5 or given.warm_up < 0:

@@ -19,7 +19,8 @@ from typing import Any
 from gossamer.system.machine import machine
 
 ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "benchmarks" / "results"
+RESULTS = ROOT / "benchmarks" / "results" / "current"
+RUNS = RESULTS / "runs"  # archives of the runs of figures
 PACKAGES = ("gossamer", "torch", "numpy", "gymnasium", "ale-py")
 
 
@@ -53,17 +54,19 @@ def commit() -> str:
 
 
 def keep(name: str, content: dict[str, Any], folder: Path = RESULTS) -> Path:
-    """Write `content` to `folder/NAME.json` and return the path. A list of numbers is written on one line."""
+    """Write `content` to `folder/NAME.json` and return the path. A list of numbers, or of such lists, has one line."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.json"
     text = json.dumps(content, indent=2)
-    path.write_text(re.sub(r"\[\s+([-+\d.eE,\s]+?)\s+\]", lambda found: f"[{' '.join(found[1].split())}]", text) + "\n")
+    for lists in (r"[-+\d.eE,\s]+?", r"\[[-+\d.eE, ]+\](?:,\s+\[[-+\d.eE, ]+\])*"):
+        text = re.sub(rf"\[\s+({lists})\s+\]", lambda found: f"[{' '.join(found[1].split())}]", text)
+    path.write_text(f"{text}\n")
     return path
 
 
 def add_out(parser: argparse.ArgumentParser) -> None:
     """Add the option `--out`, which every benchmark has."""
-    parser.add_argument("--out", type=Path, default=RESULTS, help="result directory (default: benchmarks/results)")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="default: benchmarks/results/current")
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Draws the pictures of stored learning curves again, as a report draws curves today.
 
-    python -m benchmarks.redraw pong-paac pong-gossip
+    python -m benchmarks.redraw pong-appo-ppo pong-gossip
 
-A result file holds at most 200 points of each run (`benchmarks.curves`). Its runs themselves are not kept.
+A result file holds at most 200 points of each run (`benchmarks.curves`).
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ def main() -> None:
     for name in parser.parse_args().names:
         file = RESULTS / f"{name}.json"
         found = json.loads(file.read_text())
-        draw(stored(found), found["goal"], file.with_suffix(".png"))
+        chosen: tuple[Along, ...] = () if found.get("seconds_compare", True) else ("steps",)
+        draw(stored(found), found["goal"], file.with_suffix(".png"), chosen=chosen)
         print(file.with_suffix(".png"))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import gossamer
-from benchmarks import actors, actors_peers, continuous, curves, pack, peers, provenance, redraw, simulated
+from benchmarks import actors, actors_peers, continuous, curves, pack, peers, provenance, redraw, simulated, unpack
 from benchmarks.gossip import __main__ as gossip
 from benchmarks.gossip import scale
 from gossamer import commands
@@ -130,11 +130,17 @@ def test_a_run_that_a_signal_ended_is_not_finished(tmp_path: Path) -> None:
 
 
 def test_a_result_is_kept_as_it_is_with_a_line_for_each_list_of_numbers(tmp_path: Path) -> None:
-    content = {"notes": ["two  spaces", "[1,\n 2]"], "curve": [[1, 2.5, -0.5], [2, 1e-9, None]], "ratio": [3.0]}
+    content = {
+        "notes": ["two  spaces", "[1,\n 2]"],
+        "curve": [[1, 2.5, -0.5], [2, 1e-9, None]],
+        "marks": [[1, 2], [3, -4]],
+        "ratio": [3.0],
+    }
     path = provenance.keep("some", content, tmp_path)
     assert path == tmp_path / "some.json"
     assert json.loads(path.read_text()) == content
     assert "[1, 2.5, -0.5]" in path.read_text()
+    assert "[[1, 2], [3, -4]]" in path.read_text()
 
 
 def test_provenance_says_where_a_figure_comes_from() -> None:
@@ -253,8 +259,10 @@ def test_a_packed_study_counts_as_finished_and_can_be_reported(tmp_path: Path, m
     for run in (tmp_path / "study").rglob("seed-*"):
         if run.is_dir():
             gossamer.evaluate(run, episodes=2)
-    monkeypatch.setattr(sys, "argv", ["pack", str(tmp_path / "study"), str(tmp_path / "packed")])
+    monkeypatch.setattr(sys, "argv", ["pack", str(tmp_path / "study"), "some", "--out", str(tmp_path / "archives")])
     pack.main()
+    (archive,) = (tmp_path / "archives").iterdir()
+    unpack.unpack(archive, tmp_path / "packed")
     assert not any((tmp_path / "packed").rglob("*.safetensors"))
     again = gossamer.study(words, envs=["catch"], seeds=2, steps=320, directory=tmp_path / "packed")
     assert again.counts["finished before"] == 2
@@ -264,6 +272,42 @@ def test_a_packed_study_counts_as_finished_and_can_be_reported(tmp_path: Path, m
         each.pop("runs")  # whose directories differ
     assert reports[0] == reports[1]
     assert reports[0]["speed"][0]["gossip_staleness_mean"] is not None
+
+
+def test_the_same_runs_give_the_same_archive(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        run = write_run(tmp_path / f"seed-{seed}", [row(step, 0.5) for step in range(300)], seed=seed)
+        (run / "episodes.csv").write_text("")
+        (run / "spec.json").write_text("{}")
+    (tmp_path / "seed-3").mkdir()
+    (tmp_path / "seed-3" / "metrics.jsonl").write_text("")  # no result: still training
+    first, second = tmp_path / "first.tar.xz", tmp_path / "second.tar.xz"
+    assert pack.pack(tmp_path, first) == 2
+    unpack.unpack(first, tmp_path / "unpacked")
+    assert sorted(run.name for run in (tmp_path / "unpacked").iterdir()) == ["seed-1", "seed-2"]
+    assert len((tmp_path / "unpacked" / "seed-1" / "metrics.jsonl").read_text().splitlines()) == curves.POINTS
+    assert pack.pack(tmp_path / "unpacked", second) == 2
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_runs_are_not_unpacked_over_others(tmp_path: Path) -> None:
+    archive = next(provenance.RUNS.glob("*.tar.xz"))
+    with pytest.raises(FileExistsError, match=r"exists: remove it, or name another folder with --to"):
+        unpack.unpack(archive, tmp_path)
+
+
+def test_a_folder_without_finished_runs_is_not_packed(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no finished runs in"):
+        pack.pack(tmp_path, tmp_path / "some.tar.xz")
+
+
+def test_curves_take_all_runs_below_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "ppo").mkdir()
+    runs = {seed: write_run(tmp_path / "ppo" / f"seed-{seed}", [row(10, 0.0)], seed=seed) for seed in (11, 2, 1)}
+    assert curves.runs_below(tmp_path) == [runs[1], runs[2], runs[11]]
+    assert curves.runs_below(runs[2]) == [runs[2]]
+    with pytest.raises(FileNotFoundError, match="no finished run in"):
+        curves.runs_below(tmp_path / "nowhere")
 
 
 def test_packed_rows_of_metrics_keep_their_ends() -> None:

@@ -6,7 +6,7 @@
     python -m benchmarks.gossip diagnostics    # bytes and CPU time of what members report about their exchange
     python -m benchmarks.gossip rate           # steps until Catch is learned: one learner, GALA at two learning rates
 
-Each writes `results/gossip-NAME.json`; `scale` adds a plot. `python -m benchmarks.gossip NAME --help` lists the options
+Each writes `gossip-NAME.json`; `scale` adds a plot. `python -m benchmarks.gossip NAME --help` lists the options
 of one benchmark.
 
 To add a benchmark, write a module with `add_options` and `measure` (see `Benchmark`) and add it to `BENCHMARKS`.
