@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-VERSION = "gossamer/system/version.py"
+IMPORTED = [  # with `import gossamer`
+    f"gossamer/{name}.py"
+    for name in ("__init__", "config/__init__", "config/names", "system/__init__", "system/errors", "system/scripts")
+] + ["gossamer/system/version.py"]
 BUILD = "import sys; from setuptools import build_meta; build_meta.build_editable(sys.argv[1])"
 IMPORT = "import site, sys; site.addsitedir(sys.argv[1]); import gossamer; print(gossamer.__file__)"
 
@@ -20,10 +23,9 @@ IMPORT = "import site, sys; site.addsitedir(sys.argv[1]); import gossamer; print
 def test_the_folder_above_a_clone_imports_the_package_and_not_the_clone(tmp_path: Path) -> None:
     pytest.importorskip("setuptools", minversion="77")  # what builds the package
     clone, installed = tmp_path / "gossamer", tmp_path / "site"
-    (clone / "gossamer" / "system").mkdir(parents=True)
-    for name in ("pyproject.toml", "README.md", "LICENSE", "gossamer/__init__.py", "gossamer/system/__init__.py"):
+    for name in ("pyproject.toml", "README.md", "LICENSE", *IMPORTED):
+        (clone / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, clone / name)
-    shutil.copy(ROOT / VERSION, clone / VERSION)
     subprocess.run([sys.executable, "-c", BUILD, str(tmp_path)], cwd=clone, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
     zipfile.ZipFile(wheel).extractall(installed)
