@@ -14,8 +14,16 @@ import pytest
 ROOT = Path(__file__).parent.parent
 IMPORTED = [  # with `import gossamer`
     f"gossamer/{name}.py"
-    for name in ("__init__", "config/__init__", "config/names", "system/__init__", "system/errors", "system/scripts")
-] + ["gossamer/system/version.py"]
+    for name in (
+        "__init__",
+        "config/__init__",
+        "config/names",
+        "system/__init__",
+        "system/errors",
+        "system/scripts",
+        "system/version",
+    )
+]
 BUILD = "import sys; from setuptools import build_meta; build_meta.build_editable(sys.argv[1])"
 IMPORT = "import site, sys; site.addsitedir(sys.argv[1]); import gossamer; print(gossamer.__file__)"
 
