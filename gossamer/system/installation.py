@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent  # of a checkout; else the folder of all installed packages
+ROOT = Path(__file__).resolve().parents[2]  # of a checkout; else the folder of all installed packages
 GIT_SECONDS = 5.0  # for an answer of git, which may read a slow network file system
 
 

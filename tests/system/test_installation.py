@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import gossamer
 from gossamer.system import installation
 from gossamer.system.installation import commit, install, pip
 
@@ -100,3 +101,8 @@ def test_the_commit_of_an_installed_package_is_the_one_that_pip_took(
 def test_a_repository_that_git_cannot_read_has_no_known_commit(root: Path) -> None:
     (root / ".git").mkdir()
     assert commit() == ""
+
+
+def test_a_checkout_is_found_where_it_is() -> None:
+    """The package lies at its top: else neither its commit nor the command that installs it is known."""
+    assert (installation.ROOT / "gossamer" / "__init__.py").samefile(gossamer.__file__)

@@ -10,7 +10,7 @@ import torch
 
 from gossamer.algorithms.base import ReplayPlan
 from gossamer.data import Batch, NoBatch, Trajectory, Updated
-from gossamer.experience.base import Demand, Participant
+from gossamer.experience.base import Demand, Participant, Timer
 from gossamer.experience.replay.memory import ReplayMemory
 from gossamer.runtime import Context
 from gossamer.task import Note
@@ -29,7 +29,7 @@ class LocalReplay:
         if worker.version():
             when = f"learning goes on when it has {self.plan.learning_starts:,} steps"
             ctx.report(Note(f"{ctx.name}: the replay memory is empty; {when}"))
-        return LocalReplayEnd(self.plan, memory, worker.slot(worker.num_envs), rng, worker.task.device)
+        return LocalReplayEnd(self.plan, memory, worker.slot(worker.num_envs), rng, worker.task.device, worker.clock)
 
     def demand(self, num_envs: int) -> Demand:
         """See `LearnerExperience`."""
@@ -46,10 +46,17 @@ class LocalReplayEnd:
     """One slot, whose content is stored, and the memory."""
 
     def __init__(
-        self, plan: ReplayPlan, memory: ReplayMemory, slot: Trajectory, rng: torch.Generator, device: str
+        self,
+        plan: ReplayPlan,
+        memory: ReplayMemory,
+        slot: Trajectory,
+        rng: torch.Generator,
+        device: str,
+        clock: Timer,
     ) -> None:
-        """`rng`: of the CPU; `device`: where batches are needed."""
+        """`rng`: of the CPU; `device`: where batches are needed; `clock`: measures the time of storing and drawing."""
         self._plan, self._memory, self._slot, self._rng, self._device = plan, memory, slot, rng, device
+        self._clock = clock
         self._owed = 0.0  # windows that may be drawn
         self._fresh = self._position = 0  # steps stored since the last batch; position of the last rollout
 
@@ -57,7 +64,8 @@ class LocalReplayEnd:
     def slot(self, position: int) -> Iterator[Trajectory]:
         """See `Writer`."""
         yield self._slot
-        self._memory.add(self._slot)
+        with self._clock("replay"):
+            self._memory.add(self._slot)
         self._position = position
         self._fresh += self._slot.steps
         if len(self._memory) >= self._plan.learning_starts:
@@ -69,8 +77,9 @@ class LocalReplayEnd:
         if self._owed < count or not self._memory.windows(length).any():
             return NoBatch.YET
         self._owed -= count
-        keys = self._memory.draw(count, length, self._rng)
-        data = self._memory.window(keys, length).to(self._device)
+        with self._clock("replay"):
+            keys = self._memory.draw(count, length, self._rng)
+            data = self._memory.window(keys, length).to(self._device)
         fresh, self._fresh = self._fresh, 0
         return Batch(data, fresh, self._position, windows=keys)
 

@@ -14,6 +14,7 @@ from gossamer.algorithms.dqn import DQN
 from gossamer.data import Batch, NoBatch, Trajectory, Updated
 from gossamer.envs.toy import Catch
 from gossamer.experience import Direct, LocalReplay, own_experience
+from gossamer.experience.base import untimed
 from gossamer.experience.replay.local import LocalReplayEnd
 
 SPEC = Catch().make(1).spec
@@ -28,7 +29,7 @@ class Place:
     told: list[Any] = field(default_factory=list)
     updates: int = 0
     task = a_task(algorithm=DQN(), rollout_length=4)
-    spec, num_envs, clock = SPEC, 2, None
+    spec, num_envs, clock = SPEC, 2, staticmethod(untimed)
 
     def report(self, record: Any) -> None:
         self.told.append(record)
