@@ -43,7 +43,7 @@ if TYPE_CHECKING:  # for type checkers, which do not run the rest
     from gossamer.studies.study import study as study
     from gossamer.system.errors import UserError as UserError
     from gossamer.tools.bench import bench as bench
-    from gossamer.tools.simulate import simulate as simulate
+    from gossamer.tools.simulate.run import simulate as simulate
     from gossamer.training.experiment import resume as resume
     from gossamer.training.experiment import train as train
     from gossamer.training.session import Run as Run

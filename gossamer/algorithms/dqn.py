@@ -25,8 +25,10 @@ NAMES = "a2c, ppo, vtrace and appo"  # that work with all actions and with memor
 
 
 def explore_a_tenth(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
-    """Epsilon falls during a tenth of the run, and at most 250,000 steps (1M frames, as in the paper)."""
-    return {"epsilon_steps": min(250_000, values["steps"] // 10)}
+    """Epsilon falls during a tenth of the run, and at most 250,000 steps (1M frames, as in the paper). Short runs begin
+    to learn within it."""
+    tenth = values["steps"] // 10
+    return {"epsilon_steps": min(250_000, tenth), "learning_starts": min(values["learning_starts"], max(1, tenth))}
 
 
 @options

@@ -27,10 +27,6 @@ def check_effects(
         raise UserError(f"--action-bounds {given['action_bounds']}: the actions of {env} are not continuous")
     if given.get("surrogate") == "impact" and not values.get("target_period", 1):
         raise UserError("--surrogate impact: needs a target network; add --target-period BATCHES")
-    if values.get("learning_starts", 0) >= values["steps"]:
-        raise UserError(
-            f"--learning-starts {values['learning_starts']}: must be less than --steps {values['steps']}, the whole run"
-        )
     for name in ("eval_episodes", "eval_protocol"):
         if name in given and not values["eval_every"]:
             raise UserError(f"{flag(name)} {given[name]}: no evaluations without --eval-every STEPS")
@@ -64,6 +60,9 @@ def check_together(config: Config, env: EnvFactory) -> None:
             f"--num-minibatches {minibatches}: a batch has only {batch * length} steps "
             f"(of {batch} environments, --rollout-length {length})"
         )
+    starts = values.get("learning_starts", 0)
+    if starts >= values["steps"]:
+        raise UserError(f"--learning-starts {starts}: must be less than --steps {values['steps']}, the whole run")
     if values.get("message_format") == "int8" and (values["normalize_observations"] or values["normalize_returns"]):
         raise UserError("--message-format int8: too coarse for the statistics of --normalize-...; use bf16 or fp32")
     if values["memory"] != "none" and values["separate_critic"]:

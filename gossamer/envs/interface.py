@@ -44,7 +44,8 @@ class Interface:
         if self.preset is not None:  # the stack comes first, even where it is as long as a side
             shape = made.spec.obs_shape
             made = replace(made, observations=Leaf("", Picture(shape, (0, 1, 2))))
-        return replace(made, spec=replace(made.spec, frames_per_step=self.frames_per_step))
+        history = 1 if self.preset is None else self.preset.stack
+        return replace(made, spec=replace(made.spec, frames_per_step=self.frames_per_step, history=history))
 
     def to_dict(self) -> dict[str, Any]:
         """The content of `spec.json`. Raises `UnsupportedSpace` for a key of a Dict that is neither text nor an

@@ -165,7 +165,7 @@ def test_learners_that_average_gradients_are_resumed_alike(env: str, tmp_path: P
     run = gossamer.train("impala", env=env, learners=2, actors=1, num_envs=8, steps=3_000, checkpoint_every=0.5,
                          run_dir=tmp_path / "run")  # fmt: skip
     assert run.result["learned"] == run.result["steps"]
-    again = gossamer.resume(run.directory, steps=6_000)
+    again = gossamer.resume(run.directory, steps=6_000, anneal_steps=6_000)
     assert again.result["steps"] >= 6_000
     workers = Store(run.directory / CHECKPOINTS).get("last").load()["workers"]
     first, second = (workers[f"learn[{rank}]"]["learner"]["model"] for rank in range(2))

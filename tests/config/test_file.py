@@ -94,7 +94,7 @@ def test_a_field_that_is_missing_means_what_was_before_it_and_is_noted(
         ({"format": 3}, "format 3: written by a later version"),
         ({"run": {"colour": "red"}}, "run has unknown fields colour: written by a later version"),
         ({"run": {"steps": 0}}, "--steps 0: must be at least 1"),
-        ({"algorithm": {"name": "dqn"}}, "--algorithm dqn: no such algorithm"),
+        ({"algorithm": {"name": "sac"}}, "--algorithm sac: no such algorithm"),
         ({"algorithm": {"name": "nowhere:Mine"}}, "--algorithm nowhere:Mine: cannot be imported"),
     ],
 )

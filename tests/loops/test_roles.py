@@ -12,7 +12,7 @@ from some_parts import a_task
 from gossamer.algorithms import A2C, VTrace
 from gossamer.algorithms.base import ReplayPlan
 from gossamer.architectures import APPO, GALA, IMPALA, PAAC, PALA
-from gossamer.config.build import learners, num_envs
+from gossamer.config.build import learners, num_envs, unresolved
 from gossamer.config.resolve import configure
 from gossamer.exchange import Alone
 from gossamer.experience import Demand, Direct
@@ -104,20 +104,20 @@ def test_the_names_of_arguments_mean_nothing(given: tuple[Any, ...], named: dict
 
 
 def test_settings_are_counted_by_roles() -> None:
-    together = configure("pala", env="catch", hosts=3, learners=2, num_envs=6)
+    together = unresolved(configure("pala", env="catch", hosts=3, learners=2, num_envs=6))
     assert (learners(together), num_envs(together)) == (6, 6)
-    apart = configure("impala", env="catch", **APART)
+    apart = unresolved(configure("impala", env="catch", **APART))
     assert (learners(apart), num_envs(apart)) == (2, 2)
 
 
 def test_the_crew_of_a_measurement_is_counted_by_roles() -> None:
-    assert Crew.of(configure("gala", env="catch", learners=2, num_envs=6, env_workers=0)) == Crew(
+    assert Crew.of(unresolved(configure("gala", env="catch", learners=2, num_envs=6, env_workers=0))) == Crew(
         actors=2, num_envs=6, env_workers=0, learners=2, columns=6, window=0, passes=1.0, apart=False
     )
-    assert Crew.of(configure("impala", env="catch", **APART)) == Crew(
+    assert Crew.of(unresolved(configure("impala", env="catch", **APART))) == Crew(
         actors=8, num_envs=2, env_workers=0, learners=2, columns=24, window=0, passes=4.0, apart=True
     )
     drawn = replace(configure("paac", env="catch", num_envs=6, env_workers=0), algorithm=Drawing())
-    assert Crew.of(drawn) == Crew(
+    assert Crew.of(unresolved(drawn)) == Crew(
         actors=1, num_envs=6, env_workers=0, learners=1, columns=32, window=3, passes=8.0, apart=False
     )

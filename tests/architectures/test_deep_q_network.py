@@ -81,7 +81,7 @@ REFUSED = {
     "dqn --env catch --memory lstm": "--memory lstm: dqn has none",
     "dqn --env catch --buffer-size 100": "--learning-starts 1000: must be at most --buffer-size 100",
     "dqn --env catch --buffer-size 50 --learning-starts 40": "--buffer-size 50: must be at least --batch-size 128",
-    "dqn --env catch --steps 900": "--learning-starts 1000: must be less than --steps 900",
+    "dqn --env catch --steps 900 --learning-starts 1000": "--learning-starts 1000: must be less than --steps 900",
     "dqn --env catch-pixels --buffer-size 10000000000": "--buffer-size 10000000000: its observations take",
     "dqn --env catch --epsilon-end 1.5": "--epsilon-end 1.5: must be at most 1",
 }
