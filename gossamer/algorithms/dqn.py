@@ -122,7 +122,7 @@ class DQN:
     presets: ClassVar[tuple[Layer, ...]] = (
         Layer("exploration ends after a tenth of the run", rules=(explore_a_tenth,)),
         Layer(
-            "42x42 pictures centred on their background, a small network (tried on Pong once, not tuned)",
+            "42x42 pictures centred on their background, a small network (not tuned; no full run of Pong yet)",
             {
                 "screen_size": 42,
                 "rollout_length": 4,
