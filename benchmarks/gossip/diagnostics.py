@@ -20,16 +20,23 @@ from gossamer.config.resolve import configure
 from gossamer.diagnostics.consensus import ConsensusMonitor
 from gossamer.exchange.gossip.records import Cut, InTransit, Tracked
 from gossamer.launch.threads import threads
-from gossamer.runtime import Silent
+from gossamer.runtime import Answer, Silent
 from gossamer.task import Report
+from gossamer.training.budget import Budget
 
 
 class Reports(Silent):
-    """Observer: passes the members' records to a monitor, and keeps the records of windows to measure their size."""
+    """Observer: passes the members' records to a monitor, and keeps the records of windows to measure their size. It
+    grants `steps` environment steps."""
 
-    def __init__(self, monitor: ConsensusMonitor) -> None:
-        self.monitor, self._lock = monitor, threading.Lock()
+    def __init__(self, monitor: ConsensusMonitor, steps: int) -> None:
+        self.monitor, self._budget, self._lock = monitor, Budget(steps), threading.Lock()
         self.windows: dict[int, list[Cut | InTransit | Tracked]] = defaultdict(list)  # by the window's first epoch
+
+    def claim(self, worker: str, steps: int, *, idle: bool = True) -> int | Answer:
+        with self._lock:
+            position = self._budget.lease(worker, steps)
+        return Answer.END if position is None else position
 
     def report(self, worker: str, record: Any) -> None:
         if not isinstance(record, Report):
@@ -60,9 +67,10 @@ def cost(learners: int, iterations: int, given: dict[str, Any]) -> dict[str, Any
     options = flat(config)
     updates = options.get("epochs", 1) * options.get("num_minibatches", 1)  # of each rollout
     rollouts = -(-iterations // updates)
-    config = config.with_run(steps=learners * num_envs(program(config)) * options["rollout_length"] * rollouts)
+    steps = learners * num_envs(program(config)) * options["rollout_length"] * rollouts
+    config = config.with_run(steps=steps)
     monitor = ConsensusMonitor()
-    reports, start = Reports(monitor), time.perf_counter()
+    reports, start = Reports(monitor, steps), time.perf_counter()
     threads(program(config), reports)
     seconds = time.perf_counter() - start
     monitor.close()
