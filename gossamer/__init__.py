@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # for type checkers, which do not run the rest
     from gossamer.architectures.appo import APPO as APPO
     from gossamer.architectures.dqn import DeepQNetwork as DeepQNetwork
     from gossamer.architectures.gala import GALA as GALA
+    from gossamer.architectures.gorila import Gorila as Gorila
     from gossamer.architectures.impala import IMPALA as IMPALA
     from gossamer.architectures.paac import PAAC as PAAC
     from gossamer.architectures.pala import PALA as PALA

@@ -112,6 +112,11 @@ class Report:
     lag: dict[int, int] = field(default_factory=dict)  # policy lag in optimizer steps -> trajectories, of each update
     waiting: int | None = None  # full batches in the queue behind a new one; None without a queue, and for a reused one
     version: int | None = None  # of a learner's parameters after its last update; None of an actor
+    staleness: dict[int, int] = field(default_factory=dict)  # of gradients, in a server's updates -> gradients applied
+    dropped: dict[str, int] = field(default_factory=dict)  # why gradients were not applied -> gradients
+    stored: int | None = None  # environment steps that a replay memory has taken; None: there is none
+    drawn: int = 0  # environment steps drawn from replay memories, each as often as it was drawn
+    lost: int = 0  # environment steps stored in memories that have failed since
 
 
 @dataclass(frozen=True)

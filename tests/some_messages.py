@@ -74,7 +74,7 @@ class Local:
     finite: bool = True
 
     def gradient(self) -> Gradient:
-        return Gradient(torch.zeros(()), self.finite)
+        return Gradient(torch.zeros(()), self.finite, torch.zeros(()))
 
     def apply(self) -> None:
         self.opt.step()

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from gossamer.algorithms.base import ReplayPlan, own_rewards
 from gossamer.algorithms.losses import Loss, q_learning
 from gossamer.algorithms.returns import n_step
-from gossamer.algorithms.target import add_target, target_of
+from gossamer.algorithms.target import add_target, target_by_version
 from gossamer.data import Action, Trajectory, Tree
 from gossamer.nn.networks import Network, QNetwork
 from gossamer.presets.layers import Layer
@@ -112,7 +112,7 @@ class DQN:
         return q.amax(-1)
 
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
-        target_net = target_of(model, self.target_period)
+        target_net = target_by_version(model, self.target_period)
         estimate = DoubleQ(self.gamma, model) if self.double else self
         reward = own_rewards(estimate, target_net, batch)
         bootstrap = estimate.value(target_net, batch.obs[-1], {})

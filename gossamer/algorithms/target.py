@@ -16,11 +16,12 @@ class Target(nn.Module):
 
     exchanged = False
     age: Tensor
+    version = 0  # of the network's parameters, as their exchange counts it; set by the learner
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = deepcopy(model).requires_grad_(False)
-        self.register_buffer("age", torch.zeros((), dtype=torch.int64))  # [] calls of `used` since the last copy
+        self.register_buffer("age", torch.zeros((), dtype=torch.int64))  # [] see `used` and `followed`
 
     def train(self, mode: bool = True) -> Target:
         """Stay in evaluation mode."""
@@ -28,13 +29,27 @@ class Target(nn.Module):
 
     @torch.no_grad()
     def used(self, model: nn.Module, period: int) -> nn.Module:
-        """Return the copy, which is renewed from `model` in the first of every `period` calls."""
+        """Return the copy, which is renewed from `model` in the first of every `period` calls. `age` counts the calls
+        since the last copy."""
         if int(self.age) == 0:
-            source = model.state_dict()
-            for name, tensor in self.model.state_dict().items():
-                tensor.copy_(source[name])
+            self._copy(model)
         self.age.copy_((self.age + 1) % period)
         return self.model
+
+    @torch.no_grad()
+    def followed(self, model: nn.Module, period: int) -> nn.Module:
+        """Return the copy, which is renewed from `model` when its version has reached a multiple of `period`. `age` is
+        the version of the copy plus 1, at first 0."""
+        copied = int(self.age) - 1
+        if copied < 0 or self.version // period != copied // period:
+            self._copy(model)
+            self.age.fill_(self.version + 1)
+        return self.model
+
+    def _copy(self, model: nn.Module) -> None:
+        source = model.state_dict()
+        for name, tensor in self.model.state_dict().items():
+            tensor.copy_(source[name])
 
 
 def add_target(model: nn.Module) -> None:
@@ -46,3 +61,15 @@ def target_of(model: nn.Module, period: int) -> nn.Module:
     """The network's target network, copied every `period` calls; with period 0 the network itself."""
     target = getattr(model, "target", None) if period else None
     return target.used(model, period) if isinstance(target, Target) else model
+
+
+def target_by_version(model: nn.Module, period: int) -> nn.Module:
+    """The network's target network, copied every `period` versions of the parameters; with period 0 the network
+    itself."""
+    target = getattr(model, "target", None) if period else None
+    return target.followed(model, period) if isinstance(target, Target) else model
+
+
+def targets(model: nn.Module) -> list[Target]:
+    """The network's target networks."""
+    return [module for module in model.modules() if isinstance(module, Target)]

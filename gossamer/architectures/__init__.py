@@ -3,8 +3,9 @@
 from gossamer.architectures.appo import APPO
 from gossamer.architectures.dqn import DeepQNetwork
 from gossamer.architectures.gala import GALA
+from gossamer.architectures.gorila import Gorila
 from gossamer.architectures.impala import IMPALA
 from gossamer.architectures.paac import PAAC
 from gossamer.architectures.pala import PALA
 
-__all__ = ["APPO", "GALA", "IMPALA", "PAAC", "PALA", "DeepQNetwork"]
+__all__ = ["APPO", "GALA", "IMPALA", "PAAC", "PALA", "DeepQNetwork", "Gorila"]

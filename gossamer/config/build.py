@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import torch
+from torch import nn
 
 from gossamer.algorithms import Network
 from gossamer.algorithms.base import Limited
@@ -14,11 +15,15 @@ from gossamer.config.names import NETWORKS, load
 from gossamer.envs.base import EnvFactory
 from gossamer.envs.last import LastActionReward
 from gossamer.envs.options import GymOptions
+from gossamer.exchange import Server
+from gossamer.exchange.flat import Flat
+from gossamer.exchange.server.server import most_shards
 from gossamer.experience import Demand
 from gossamer.experience.replay.memory import nbytes
 from gossamer.loops import Role, role
 from gossamer.nn.inputs import INPUT_SCALES
 from gossamer.nn.networks import NetworkOptions
+from gossamer.nn.optim import Muon
 from gossamer.program import Program
 from gossamer.spaces import Box, Spec
 from gossamer.system.errors import UserError
@@ -178,6 +183,21 @@ def check_batch(config: Config, wired: Program) -> None:
             f"--batch-rollouts {wanted}: its batches, {steps:,} steps, are never full with --steps {config.run.steps}; "
             "use fewer rollouts or more steps"
         )
+
+
+def check_server(config: Config, wired: Program, model: nn.Module) -> None:
+    """Raise `UserError` if the parameters cannot live on the shards of the program's server."""
+    for worker in wired.workers:
+        for server in (arg for arg in worker.args if isinstance(arg, Server)):
+            size = len(Flat(model).vector)
+            if len(server.shards) > most_shards(size):
+                raise UserError(
+                    f"--shards {len(server.shards)}: the network's {size:,} parameters can be split over "
+                    f"{most_shards(size):,} at most"
+                )
+            if isinstance(config.optimizer, Muon):
+                raise UserError("--optimizer muon: needs whole matrices, which shards do not have; use adam")
+            return
 
 
 def check_workers(config: Config, wired: Program) -> None:

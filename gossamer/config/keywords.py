@@ -48,6 +48,11 @@ class Keywords(TypedDict, total=False):
     replay_share: float
     replay_size: int
     parallel_loading: bool
+    bundles: int
+    shards: int
+    max_delay: int
+    loss_deviations: float
+    snapshot_seconds: float
     # algorithms
     gamma: float
     gae_lambda: float

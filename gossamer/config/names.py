@@ -16,6 +16,7 @@ ARCHITECTURES = {
     "impala": "gossamer.architectures.impala:IMPALA",
     "appo": "gossamer.architectures.appo:APPO",
     "dqn": "gossamer.architectures.dqn:DeepQNetwork",
+    "gorila": "gossamer.architectures.gorila:Gorila",
 }
 ALGORITHMS = {
     "a2c": "gossamer.algorithms.a2c:A2C",
@@ -36,6 +37,7 @@ NETWORKS = {
 }
 OPTIMIZERS = {
     "adam": "gossamer.nn.optim:Adam",
+    "adagrad": "gossamer.nn.optim:AdaGrad",
     "muon": "gossamer.nn.optim:Muon",
     "rmsprop-a3c": "gossamer.nn.optim:RMSPropA3C",
     "rmsprop-tf": "gossamer.nn.optim:RMSPropTF",

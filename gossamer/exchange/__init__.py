@@ -1,17 +1,19 @@
 """How parameters move between members."""
 
 from gossamer.exchange.all_reduce import AllReduce, Gradients
-from gossamer.exchange.base import Alone, AloneLink, Exchange, Gradient, Learning, Link, LocalStep, Stepped
+from gossamer.exchange.base import Alone, AloneLink, Dropped, Exchange, Gradient, Learning, Link, LocalStep, Stepped
 from gossamer.exchange.broadcast import Broadcast, Follower, Parameters, fetch
 from gossamer.exchange.gossip.gossip import Gossip, room
 from gossamer.exchange.gossip.mailboxes import LayoutMismatch, Mailboxes
 from gossamer.exchange.proxy.proxy import Proxy
+from gossamer.exchange.server import ParameterShard, Server, tend
 
 __all__ = [
     "AllReduce",
     "Alone",
     "AloneLink",
     "Broadcast",
+    "Dropped",
     "Exchange",
     "Follower",
     "Gossip",
@@ -22,9 +24,12 @@ __all__ = [
     "Link",
     "LocalStep",
     "Mailboxes",
+    "ParameterShard",
     "Parameters",
     "Proxy",
+    "Server",
     "Stepped",
     "fetch",
     "room",
+    "tend",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Protocol, TypeAlias
 
 from torch import Tensor, nn
@@ -21,6 +22,15 @@ class Gradient:
 
     norm: Tensor  # []  global L2 norm before clipping
     finite: bool  # whether loss and gradient are finite; otherwise nothing must be done with it
+    loss: Tensor  # []  that it is the gradient of
+
+
+class Dropped(Enum):
+    """Why a gradient has changed no parameters."""
+
+    STALE = "stale"  # its parameters were too old
+    OUTLIER = "outlier"  # its loss was too large
+    LOST = "lost"  # no shard of the server answered
 
 
 @dataclass(frozen=True)
@@ -30,6 +40,8 @@ class Stepped:
     norm: Tensor  # []  global L2 norm of the gradient before clipping
     finite: bool  # whether loss and gradient were finite; if not, the parameters are unchanged
     waited: float = 0.0  # seconds until the gradients of other learners were there
+    staleness: int | None = None  # between the gradient's parameters and those that it changed, in versions
+    dropped: Dropped | None = None  # why it changed none
 
 
 class LocalStep(Protocol):

@@ -154,7 +154,7 @@ class StepRule(Protocol):
         torch's optimizers take them: those of hidden layers, with `hidden: True`, and the others."""
 
 
-EPSILON = "Added to the denominator: outside the root for adam, muon and rmsprop-torch, inside for the others."
+EPSILON = "Added to the denominator: outside the root for adam, adagrad, muon and rmsprop-torch, inside for the others."
 DECAY = "Of the running means, for each step."
 
 
@@ -177,6 +177,16 @@ class Muon:
 
     def make(self, params: ParamsT, lr: float) -> Optimizer:
         return muon.Muon(params, lr, momentum=self.momentum, eps=self.epsilon)
+
+
+@options
+class AdaGrad:
+    """AdaGrad (Duchi et al. 2011): p -= lr * g / (sqrt(G) + eps), G the sum of g^2 of all steps."""
+
+    epsilon: float = option(EPSILON, 1e-5, above=0)
+
+    def make(self, params: ParamsT, lr: float) -> Optimizer:
+        return torch.optim.Adagrad(params, lr, eps=self.epsilon, foreach=True)
 
 
 @options

@@ -69,6 +69,8 @@ def plain(progress: Progress) -> str:
         _after("hosts ", hosts(progress)),
         members(progress),
         queue(progress),
+        progress.gradients.told(),
+        progress.replayed.told(),
         gossip(progress),
         _after("evaluated ", evaluation(progress)),
     )
@@ -260,6 +262,8 @@ def panel(p: Progress, title: str, curve: list[float], width: int) -> Panel:
         "members": Text(members(p)),
         "queue": Text(queue(p)),
         "lag": Text(lags(p, room), style="cyan"),
+        "server": Text(p.gradients.told()),
+        "replay": Text(p.replayed.told()),
         "gossip": Text(gossip(p)),
         "eval": Text(evaluation(p)),
         "passed": f"{duration(p.elapsed)}, left {duration(p.left)}",

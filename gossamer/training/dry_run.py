@@ -11,7 +11,16 @@ from torch import nn
 
 from gossamer.algorithms.base import initial_state
 from gossamer.algorithms.target import PREFIX as TARGET
-from gossamer.config.build import check_batch, check_effect, check_memory, check_workers, environment, program, task
+from gossamer.config.build import (
+    check_batch,
+    check_effect,
+    check_memory,
+    check_server,
+    check_workers,
+    environment,
+    program,
+    task,
+)
 from gossamer.config.config import Config
 from gossamer.envs.base import Watchable
 from gossamer.envs.gym import IN_A_FILE
@@ -82,6 +91,7 @@ def try_network(config: Config, wired: Program, cluster: str | None = None, *, r
             raise UserError(
                 f"--network {config.network.torso}: does not fit observations {env.spec.shapes} ({why})"
             ) from error
+        check_server(config, wired, model)
         _check_network(config, model, None if resumed else config.run.init_from)
         return describe(environment(config), env)
 

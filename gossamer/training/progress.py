@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gossamer.task import Episode, Report
+from gossamer.training.counters import Gradients, Replayed
 from gossamer.training.hosts import Hosts
 from gossamer.training.policy_lag import Staleness
 
@@ -43,6 +44,8 @@ class Progress:
     hosts: Hosts = field(default_factory=Hosts)
     restarts: int = 0  # of environments that failed
     staleness: Staleness = field(default_factory=Staleness)  # policy lag and waiting batches
+    gradients: Gradients = field(default_factory=Gradients)  # of a parameter server
+    replayed: Replayed = field(default_factory=Replayed)  # steps in replay memories
 
     def __post_init__(self) -> None:
         self.started = self._acting_since = self.now()
@@ -74,7 +77,8 @@ class Progress:
         self.uncounted += report.steps - counted
         self.learned += report.learned
         self.reused += report.reused
-        self.staleness.update(report)
+        for counters in (self.staleness, self.gradients, self.replayed):
+            counters.update(report)
         self.updates += report.updates
         self.episodes += len(report.episodes)
         self.restarts += len(report.failures)
@@ -170,6 +174,8 @@ class Progress:
             **self._metrics(),
             **self.queue,
             **self.gossip,
+            **self.gradients.row(),
+            **self.replayed.row(),
             **{f"time/{part}": round(share, 4) for part, share in self.shares().items()},
         }
 
@@ -203,6 +209,8 @@ class Progress:
             "learned": self.learned,
             "reused": self.reused,
             **self.staleness.state_dict(),
+            "gradients": self.gradients.state_dict(),
+            "replayed": self.replayed.state_dict(),
             "updates": self.updates,
             "episodes": self.episodes,
             "recent": _pairs(self.recent),
@@ -234,6 +242,8 @@ class Progress:
         self.learned, self.uncounted = int(state.get("learned", self.steps)), int(state.get("uncounted", 0))
         self.reused = int(state.get("reused", 0))
         self.staleness.load_state_dict(state)
+        self.gradients.load_state_dict(state.get("gradients", {}))
+        self.replayed.load_state_dict(state.get("replayed", {}))
         self.episodes, self.elapsed_before = int(state["episodes"]), float(state["elapsed"])
         self.restarts = int(state.get("restarts", 0))  # not in checkpoints of 0.2
         if "spent" in state:  # older checkpoints have none

@@ -31,6 +31,8 @@ def result(
         "unreported": max(0, progress.learned - progress.steps - progress.uncounted),
         "policy_lag": {**summary(progress.staleness.lag), "trajectories": by_value(progress.staleness.lag)},
         "queue": {**summary(progress.staleness.waiting), "updates": by_value(progress.staleness.waiting)},
+        "gradients": progress.gradients.result(),
+        "replay": progress.replayed.result(progress.steps),
         "gossip": consensus.overall() if consensus else None,
         "time": {part: round(share, 4) for part, share in progress.shares().items()},
         "seconds_in": {part: round(seconds, 1) for part, seconds in sorted(progress.spent.items())},

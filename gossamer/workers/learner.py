@@ -16,8 +16,9 @@ from torch import Tensor, nn
 
 from gossamer.algorithms.base import scheduled
 from gossamer.algorithms.losses import Loss
+from gossamer.algorithms.target import Target, targets
 from gossamer.data import Trajectory, Tree, Updated
-from gossamer.exchange import Gradient, Link
+from gossamer.exchange import Dropped, Gradient, Link, Stepped
 from gossamer.exchange.flat import Flat
 from gossamer.exchange.gossip.records import PolicyOutputs
 from gossamer.nn.networks import WithTorso, auto_encoders, reconstruction_loss
@@ -60,7 +61,8 @@ class Learner:
         self.steps = 0  # environment steps learned from
         self.updates = 0  # optimizer steps
         self.waited = 0.0  # seconds, for gradients of other learners
-        self._lag = Counter[int]()
+        self._lag, self._staleness, self._dropped = Counter[int](), Counter[int](), Counter[Dropped]()
+        self._loss = torch.zeros(())  # that the gradients are of
 
     @cached_property
     def flat(self) -> Flat:
@@ -70,6 +72,10 @@ class Learner:
     @cached_property
     def _coders(self) -> list[AutoEncoder]:
         return auto_encoders(self.model)
+
+    @cached_property
+    def _targets(self) -> list[Target]:
+        return targets(self.model)
 
     @property
     def rate(self) -> float:
@@ -99,17 +105,19 @@ class Learner:
         self.rate = rate = self.task.optimization.rate(position)
         algorithm = scheduled(self.task.algorithm, self.task.optimization.progress(position))
         version, rows = link.refresh(), list[Tensor]()
+        for target in self._targets:
+            target.version = version
         names, priority = list[str](), None
         with training(self.model):
             for each in algorithm.losses(self.model, batch, self.rng):
                 loss = self._with_reconstruction(each)
                 self.opt.zero_grad(set_to_none=True)
                 loss.total.backward()  # type: ignore[no-untyped-call]
+                self._loss = loss.total.detach()
                 stepped = link.step(self)
-                self.waited += stepped.waited
                 if not stepped.finite:
                     raise NonFinite(f"{self._culprit(batch, loss)} became NaN or infinite at step {position:,}")
-                self.updates += 1
+                self._count(stepped)
                 names = ["loss", "gradient_norm", *loss.parts]
                 priority = priority if loss.priority is None else loss.priority
                 rows.append(torch.stack([loss.total.detach(), stepped.norm, *loss.parts.values()]))
@@ -117,6 +125,15 @@ class Learner:
         self._count_lag(batch, version, len(rows))
         means = dict(zip(names, torch.stack(rows).mean(0).tolist(), strict=True))
         return Updated({**means, "learning_rate": rate}, priority)
+
+    def _count(self, stepped: Stepped) -> None:
+        self.waited += stepped.waited
+        if stepped.dropped is None:
+            self.updates += 1
+            if stepped.staleness is not None:
+                self._staleness[stepped.staleness] += 1
+        else:
+            self._dropped[stepped.dropped] += 1
 
     def _with_reconstruction(self, loss: Loss) -> Loss:
         """Add the loss of the network's auto-encoder, if it has one."""
@@ -138,13 +155,19 @@ class Learner:
         lag, self._lag = dict(self._lag), Counter[int]()
         return lag
 
+    def take_gradients(self) -> tuple[dict[int, int], dict[str, int]]:
+        """The gradients since the last call: {staleness: gradients that were applied}, {why: that were dropped}."""
+        applied, dropped = dict(self._staleness), {why.value: count for why, count in self._dropped.items()}
+        self._staleness, self._dropped = Counter[int](), Counter[Dropped]()
+        return applied, dropped
+
     def gradient(self) -> Gradient:
         """See `LocalStep`."""
         norm = nn.utils.get_total_norm([p.grad for p in self._trained if p.grad is not None], foreach=True)
         size, most = float(norm), self.task.optimization.max_grad_norm
         if size > most:  # `clip_grad_norm_` would multiply shorter ones, too, by 1
             nn.utils.clip_grads_with_norm_(self._trained, most, norm, foreach=True)
-        return Gradient(norm, math.isfinite(size))
+        return Gradient(norm, math.isfinite(size), self._loss)
 
     def apply(self) -> None:
         """See `LocalStep`."""

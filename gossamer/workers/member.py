@@ -103,6 +103,7 @@ class Trainer:
         updates, self._updates = self.learner.updates - self._updates, self.learner.updates
         metrics, self._metrics = means(self._metrics), []
         fresh, reused, self._fresh, self._reused = self._fresh, self._reused, 0, 0
+        staleness, dropped = self.learner.take_gradients()
         return Report(
             steps=0,
             learned=fresh,
@@ -114,6 +115,8 @@ class Trainer:
             lag=self.learner.take_lag(),
             waiting=waiting,
             version=self.version(),
+            staleness=staleness,
+            dropped=dropped,
         )
 
     def close(self) -> None:

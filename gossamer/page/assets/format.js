@@ -111,6 +111,15 @@ const ABOUT = {
   policy_lag_p90: ["Policy lag, 90 %", "updates", "90 % of what was learned from since the row before was no older."],
   policy_lag_max: ["Policy lag, greatest", "updates", "The oldest policy that was learned from since the row before."],
   queue: ["Waiting batches", "batches", "Full batches in the queue behind the one that is learned from."],
+  gradient_staleness_mean: [
+    "Staleness of gradients, mean",
+    "updates",
+    "Updates of the server between a gradient's parameters and those that it changed, over the run.",
+  ],
+  dropped_stale: ["Gradients dropped as too old", "gradients", "More updates behind than --max-delay, over the run."],
+  dropped_outlier: ["Gradients dropped as outliers", "gradients", "Of losses above --loss-deviations, over the run."],
+  drawn: ["Steps drawn from replay", "steps", "Each as often as it was drawn, over the run."],
+  lost: ["Steps lost from replay", "steps", "In memories that have failed, over the run."],
   "gossip/distance": [
     "Consensus distance",
     "",

@@ -50,7 +50,7 @@ class StandIn:
 
     def gradient(self) -> Gradient:
         """It clips nothing."""
-        return Gradient(torch.zeros(()), True)
+        return Gradient(torch.zeros(()), True, torch.zeros(()))
 
     def apply(self) -> None:
         """One step of gradient descent."""

@@ -1,0 +1,22 @@
+"""Worker loop of a shard's host."""
+
+from __future__ import annotations
+
+from gossamer.exchange.server.shard import ParameterShard
+from gossamer.runtime import Context
+from gossamer.task import Note
+
+BEAT = 0.2  # seconds between two ticks
+AFTER = 5.0  # seconds after a restart until what was lost is reported: learners call many times a second
+
+
+def tend(ctx: Context, shard: ParameterShard) -> None:
+    """Clock of a shard, until its learners have ended. After a restart it reports what was lost."""
+    shard.begin(ctx.restarts)
+    untold, began = ctx.restarts > 0, ctx.now()
+    while not ctx.stopped and shard.tick(ctx.now()):
+        if untold and ctx.now() - began >= AFTER:
+            untold = False
+            version, lost = shard.lost()
+            ctx.report(Note(f"{ctx.name}: the shard continues from update {version:,}; updates lost: {lost:,}"))
+        ctx.sleep(BEAT)

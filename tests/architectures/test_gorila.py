@@ -1,0 +1,156 @@
+"""Gorila: one bundle is DQN; gradients that are too old or of outlier losses are dropped and counted; shards fail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from some_parts import Watcher, a_task
+from some_runs import checkpoint, result
+
+import gossamer
+from gossamer import cli
+from gossamer.algorithms import DQN
+from gossamer.architectures import DeepQNetwork, Gorila
+from gossamer.envs.toy import Catch
+from gossamer.launch.simulation import Faults, Network, Simulation
+from gossamer.launch.threads import threads
+from gossamer.task import Note, Task
+
+SMALL = DQN(buffer_size=400, batch_size=16, n_step=2, samples_per_insert=2.0, learning_starts=64, target_period=10)
+QUICK: dict[str, Any] = {
+    "env": "catch", "num_envs": 4, "rollout_length": 4, "steps": 960, "threads": 1, "learning_starts": 64,
+    "batch_size": 16, "samples_per_insert": 2.0, "buffer_size": 400, "target_period": 10,
+}  # fmt: skip
+
+
+def a_dqn_task() -> Task:
+    return a_task(Catch(), SMALL, optimizer="adagrad", rollout_length=4)
+
+
+def model_of(watcher: Watcher) -> dict[str, torch.Tensor]:
+    state: dict[str, torch.Tensor] = watcher.saved["act_and_learn"]["learner"]["model"]
+    return {name: tensor for name, tensor in state.items() if name != "target.age"}
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("launch", [threads, Simulation(1)], ids=["threads", "simulation"])
+def test_one_bundle_without_limits_is_dqn_to_the_bit(launch: Any, shards: int) -> None:
+    alone, bundle = Watcher(steps=960), Watcher(steps=960)
+    threads(DeepQNetwork(num_envs=4).program(a_dqn_task()), alone)
+    gorila = Gorila(bundles=1, shards=shards, num_envs=4, max_delay=10**9, loss_deviations=0)
+    launch(gorila.program(a_dqn_task()), bundle)
+    expected, found = model_of(alone), model_of(bundle)
+    assert expected.keys() == found.keys()
+    assert [name for name in expected if not torch.equal(expected[name], found[name])] == []
+    assert sum(report.updates for report in bundle.records) == sum(report.updates for report in alone.records) > 90
+
+
+@pytest.mark.parametrize("limit", [0, 1, 10**9])
+def test_gradients_that_met_newer_parameters_than_the_limit_are_dropped_and_counted(limit: int) -> None:
+    """Three bundles push what they computed at parameters that the others change meanwhile: a call takes 20 ms."""
+    watcher = Watcher(steps=1920)
+    gorila = Gorila(bundles=3, num_envs=4, max_delay=limit, loss_deviations=0)
+    Simulation(1, Network(latency=0.01))(gorila.program(a_dqn_task()), watcher)
+    applied = [stale for report in watcher.records for stale in report.staleness]
+    dropped = sum(report.dropped.get("stale", 0) for report in watcher.records)
+    updates = sum(report.updates for report in watcher.records)
+    assert max(applied) <= limit
+    assert (dropped > 0) == (limit < 2)
+    assert watcher.saved["ParameterShard"]["version"] == updates
+    assert updates == sum(count for report in watcher.records for count in report.staleness.values())
+
+
+def test_outlier_losses_change_nothing_and_are_counted() -> None:
+    watcher = Watcher(steps=1920)
+    threads(Gorila(bundles=1, num_envs=4, loss_deviations=0.5).program(a_dqn_task()), watcher)
+    dropped = sum(report.dropped.get("outlier", 0) for report in watcher.records)
+    assert dropped > 0
+    batches = 2 * (1920 // 16 - 3)
+    assert sum(report.updates for report in watcher.records) == batches - dropped
+
+
+def test_target_networks_are_copied_at_multiples_of_the_servers_count() -> None:
+    """With two bundles, each makes about half of the updates; a target copied every ten of its own would be half as
+    often as one of the server's."""
+    watcher = Watcher(steps=1920)
+    Simulation(1, Network(latency=0.01))(Gorila(bundles=2, num_envs=4).program(a_dqn_task()), watcher)
+    version = watcher.saved["ParameterShard"]["version"]
+    for bundle in range(2):
+        state = watcher.saved[f"act_and_learn[{bundle}]"]
+        copied = int(state["learner"]["model"]["target.age"]) - 1
+        assert version - copied < 10 + 5  # of the last version that is a multiple of 10; others' updates come after it
+        assert state["learner"]["updates"] < 0.6 * version
+
+
+class Notes(Watcher):
+    """Keeps notes, and lets workers go on from what they saved last."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.notes: list[str] = []
+
+    def restored(self, worker: str) -> Any | None:
+        return self.saved.get(worker)
+
+    def report(self, worker: str, record: Any) -> None:
+        super().report(worker, record)
+        if isinstance(record, Note):
+            self.notes.append(f"{worker}: {record.text}")
+
+
+def test_a_shard_that_fails_goes_on_from_its_snapshot_while_learners_go_on() -> None:
+    watcher = Notes(steps=4800)
+    gorila = Gorila(bundles=2, shards=2, num_envs=4, snapshot_seconds=0.5)
+    faults = Faults(crashes=[(3.2, "shard1", 1.0)])
+    Simulation(2, Network(latency=0.005), faults, patience=500.0)(gorila.program(a_dqn_task()), watcher)
+    (told,) = [note for note in watcher.notes if "updates lost" in note]
+    assert told.startswith("tend[1]: tend[1]: the shard continues from update ")
+    restored, lost = (int(word.strip(";").replace(",", "")) for word in told.split() if word.strip(";")[0].isdigit())
+    assert restored > 0
+    assert lost > 0
+    first, second = (watcher.saved[f"ParameterShard[{shard}]"]["version"] for shard in range(2))
+    assert first > second > restored  # shard 0 applied what shard 1 missed
+    assert sum(report.steps for report in watcher.records) == 4800
+
+
+def test_catch_is_solved_with_the_default_settings(tmp_path: Path) -> None:
+    run = gossamer.train("gorila", env="catch", steps=100_000, run_dir=tmp_path / "run", log="none")
+    assert gossamer.evaluate(run.directory, episodes=100).mean_return >= 0.8
+    gradients = result(run.directory)["gradients"]
+    assert gradients["applied"] > 1000
+    assert gradients["staleness"]["max"] >= 1
+
+
+def test_a_resumed_run_goes_on_from_the_shards(tmp_path: Path) -> None:
+    run = gossamer.train("gorila", bundles=2, shards=2, run_dir=tmp_path / "run", log="none", **QUICK)
+    saved = checkpoint(run.directory)["services"]
+    gossamer.resume(run.directory, steps=1920)
+    after = checkpoint(run.directory)["services"]
+    for shard in ("ParameterShard[0]", "ParameterShard[1]"):
+        assert after[shard]["version"] > saved[shard]["version"] > 0
+
+
+REFUSED = {
+    "gorila --env catch --algorithm a2c": "--algorithm a2c: has no replay memory; use --algorithm dqn",
+    "gorila --env catch --bundles 0": "--bundles 0: must be at least 1",
+    "gorila --env catch --max-delay -1": "--max-delay -1: must be at least 0",
+    "gorila --env catch --shards 100000": "--shards 100000: must be at most 65,536",
+    "gorila --env catch --shards 3000": "--shards 3000: the network's 7,632 parameters can be split over 477 at most",
+    "gorila --env catch --optimizer muon": "--optimizer muon: needs whole matrices, which shards do not have; use adam",
+}
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_what_cannot_be_is_refused_in_a_line(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["gossamer", "train", *words.split()])
+    assert cli.main() == 2
+    told = capsys.readouterr().err.strip().splitlines()
+    assert len(told) == 1
+    assert REFUSED[words] in told[0]
+    assert list(tmp_path.iterdir()) == []
