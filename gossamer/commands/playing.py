@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from gossamer.commands.output import only_json
-from gossamer.commands.words import AsJson, Directory, Greedy, Member, Under, Which
+from gossamer.commands.words import AsJson, Directory, Epsilon, Greedy, Member, Under, Which
 from gossamer.config.command_line import help_text, left_open
 from gossamer.storage.files import to_json
 
@@ -26,6 +26,7 @@ class Evaluate:
     checkpoint: Which = "last"
     member: Member = "average"
     greedy: Greedy = False
+    epsilon: Epsilon = None
     seed: Annotated[int, help_text("Seed of all random streams.")] = 0
     json: AsJson = False
 
@@ -41,6 +42,7 @@ class Evaluate:
                 checkpoint=self.checkpoint,
                 member=self.member,
                 greedy=self.greedy,
+                epsilon=self.epsilon,
                 seed=self.seed,
             )
         if self.json:
@@ -48,7 +50,7 @@ class Evaluate:
         else:
             print(
                 f"mean return {result.mean_return:.2f}, standard deviation {result.std_return:.2f}, "
-                f"{result.episodes} episodes, protocol {result.protocol}, {result.checkpoint}"
+                f"{result.episodes} episodes, protocol {result.protocol}, {result.actions}, {result.checkpoint}"
             )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from gossamer.evaluation.acting import actions
 from gossamer.reporting import statistics
 from gossamer.reporting.comparison import Comparison, Method
 from gossamer.reporting.curves import Along, grid
@@ -18,7 +19,7 @@ from gossamer.reporting.statistics import Array
 from gossamer.system.errors import UserError, near
 
 BESIDE = "evaluations.jsonl"
-ALIKE = ("protocol", "episodes", "greedy", "member")  # of evaluations that are compared
+ALIKE = ("protocol", "episodes", "greedy", "epsilon", "member")  # of evaluations that are compared
 TRAINING = "mean return of the last 100 training episodes (sampled actions, whole games, unclipped)"
 
 
@@ -94,11 +95,8 @@ def _told_of(games: Games, name: str) -> str:
             f"mean return of the last evaluation of {games.episodes} games beside training (--eval-every, protocol "
             f"{games.protocol})"
         )
-    chosen = "most probable" if games.greedy else "sampled"
-    return (
-        f"mean return of {games.episodes} evaluation games (gossamer evaluate, protocol {games.protocol}, {chosen} "
-        "actions)"
-    )
+    chosen = actions(games.greedy, games.epsilon)
+    return f"mean return of {games.episodes} evaluation games (gossamer evaluate, protocol {games.protocol}, {chosen})"
 
 
 def normalised(values: Array, env: str) -> Array:
