@@ -31,6 +31,7 @@ class Scores:
     of_training: bool  # at the steps of the shortest run of an environment; else of a checkpoint
     values: Mapping[Path, float]  # run directory -> score
     notes: tuple[str, ...] = ()  # why evaluations are not used
+    games: Games | None = None  # of one run, like those of all; None: of training
 
     def of(self, runs: Sequence[LoadedRun]) -> Array:
         """The scores of these runs. [N]"""
@@ -54,7 +55,8 @@ def scores(comparison: Comparison) -> Scores:
             notes.append(f"{name}: not used as scores, as {why}.")
         elif evaluations:
             means = {directory: games.mean_return for directory, games in evaluations.items()}
-            return Scores(_told_of(next(iter(evaluations.values())), name), False, means, tuple(notes))
+            one = next(iter(evaluations.values()))
+            return Scores(_told_of(one, name), False, means, tuple(notes), one)
     return replace(_trained(comparison), notes=tuple(notes))
 
 
