@@ -443,7 +443,9 @@ def test_what_people_read_without_json(command: Command) -> None:
     command("train", "paac", *TINY, "--env", "counter", "--run-dir", "run")
     code, out, _ = command("evaluate", "run", "--episodes", 3)
     assert code == 0
-    assert out == "mean return 45.00, standard deviation 0.00, 3 episodes, protocol plain, step_000000000080\n"
+    assert out == (
+        "mean return 45.00, standard deviation 0.00, 3 episodes, protocol plain, sampled actions, step_000000000080\n"
+    )
     code, out, _ = command("record", "run", "--out", "film.gif", "--max-steps", 3)
     assert (code, out) == (0, "film.gif: 3 steps, score 3\n")  # 0 + 1 + 2
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -41,3 +43,13 @@ def test_the_folder_above_a_clone_imports_the_package_and_not_the_clone(tmp_path
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(command, cwd=tmp_path, env=env, check=True, capture_output=True, text=True)
     assert done.stdout.strip() == str(clone / "gossamer" / "__init__.py")
+
+
+def test_a_wheel_has_every_file_of_the_package() -> None:
+    """`package-data` names those that are no modules."""
+    patterns = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["gossamer"]
+    package = ROOT / "gossamer"
+    others = [file for file in package.rglob("*") if file.is_file() and file.suffix not in (".py", ".pyc")]
+    names = [file.relative_to(package).as_posix() for file in others]
+    assert "reporting/published.csv" in names
+    assert [name for name in names if not any(fnmatch.fnmatch(name, pattern) for pattern in patterns)] == []

@@ -59,6 +59,18 @@ class Scheduled(Protocol):
         """The algorithm for one batch. `progress`: how much of the learning rate's schedule is over, 0 to 1."""
 
 
+@runtime_checkable
+class ByValue(Protocol):
+    """An algorithm that takes the action of the highest value, or with probability epsilon a random one."""
+
+    @property
+    def epsilon_end(self) -> float:
+        """Epsilon of `Algorithm.act`, as in evaluation."""
+
+    def with_epsilon(self, epsilon: float) -> Algorithm:
+        """The algorithm with another `epsilon_end`, 0 to 1."""
+
+
 class Acting(Protocol):
     """The part of an algorithm that selects actions."""
 

@@ -4,7 +4,7 @@ n-step targets and exploration by environment (Horgan et al. 2018)."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -97,6 +97,10 @@ class DQN:
     ) -> tuple[Action, Tree]:
         """See `Algorithm`; with the final epsilon, as in evaluation."""
         return EpsilonGreedy(self.epsilon_end).act(model, obs, state, rng, greedy=greedy)
+
+    def with_epsilon(self, epsilon: float) -> DQN:
+        """See `ByValue`."""
+        return replace(self, epsilon_end=epsilon)
 
     def exploring(self, position: int, envs: Sequence[int], total: int) -> EpsilonGreedy:
         """See `Exploring`."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from gossamer.commands.output import only_json
-from gossamer.commands.words import AsJson, Directory, Greedy, Member, Under, Which
+from gossamer.commands.words import AsJson, Directory, Epsilon, Greedy, Member, Under, Which
 from gossamer.config.command_line import help_text, left_open
 from gossamer.storage.files import to_json
 
@@ -26,11 +26,17 @@ class Evaluate:
     checkpoint: Which = "last"
     member: Member = "average"
     greedy: Greedy = False
+    epsilon: Epsilon = None
     seed: Annotated[int, help_text("Seed of all random streams.")] = 0
     json: AsJson = False
 
     def __call__(self) -> None:
+        from gossamer.config.build import environment
+        from gossamer.envs.atari import Atari
         from gossamer.evaluation.evaluate import evaluate
+        from gossamer.reporting import beside
+        from gossamer.reporting.published import Score
+        from gossamer.storage.directory import load_config
 
         with only_json(self.json):
             result = evaluate(
@@ -41,15 +47,21 @@ class Evaluate:
                 checkpoint=self.checkpoint,
                 member=self.member,
                 greedy=self.greedy,
+                epsilon=self.epsilon,
                 seed=self.seed,
             )
+            env = environment(load_config(self.run_dir))
+        how = beside.protocol(result, env.preset.frame_skip) if isinstance(env, Atari) else None
         if self.json:
-            print(to_json(result.to_dict()))
-        else:
-            print(
-                f"mean return {result.mean_return:.2f}, standard deviation {result.std_return:.2f}, "
-                f"{result.episodes} episodes, protocol {result.protocol}, {result.checkpoint}"
-            )
+            more = {} if how is None else {"published": beside.entries(env.name, how)}
+            print(to_json({**result.to_dict(), **more}))
+            return
+        print(
+            f"mean return {result.mean_return:.2f}, standard deviation {result.std_return:.2f}, "
+            f"{result.episodes} episodes, protocol {result.protocol}, {result.actions}, {result.checkpoint}"
+        )
+        for line in beside.lines(env.name, Score("this run", result.mean_return, how)) if how else ():
+            print(line)
 
 
 @dataclass(frozen=True)

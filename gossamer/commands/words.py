@@ -21,6 +21,10 @@ Under = Annotated[
         "(default: sticky if trained with sticky actions, else noop)",
     ),
 ]
-Greedy = Annotated[bool, help_text("Take the most probable action instead of sampling.")]
+Greedy = Annotated[bool, help_text("Take the most probable action instead of sampling, or that of the highest value.")]
+Epsilon = Annotated[
+    float | None,
+    left_open("Probability of a random action, for algorithms that act by values.", float, "(default: --epsilon-end)"),
+]
 AsJson = Annotated[bool, help_text("Print one JSON object.")]
 Member = Annotated[str, help_text("With several members: average (of their parameters), best, or a member's number.")]

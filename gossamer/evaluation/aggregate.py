@@ -11,6 +11,7 @@ import numpy as np
 from gossamer.config.build import environment, observed, task
 from gossamer.config.config import Config
 from gossamer.envs.watchdog import Watchdog, complain
+from gossamer.evaluation.acting import acting, actions
 from gossamer.evaluation.evaluate import load_policy
 from gossamer.evaluation.games import limit, play, shown
 from gossamer.evaluation.members import AVERAGE, best, rank, ranked
@@ -18,7 +19,7 @@ from gossamer.storage.checkpoint import Checkpoint
 from gossamer.system.machine import single_threaded
 
 EPISODES = 10  # whole games for each of the two
-PROTOCOL = "training: whole games in the training environment, sampled actions, unclipped scores"
+PROTOCOL = "training: whole games in the training environment, {actions}, unclipped scores"
 
 
 def aggregate(
@@ -48,6 +49,7 @@ def whole_games(config: Config, checkpoint: Checkpoint, member: str, note: Calla
     """Returns of whole games of a member, played as in training."""
     on_gpu = config.run.device.startswith("cuda")  # of the hosts; this machine may have none
     what, factory = task(config.with_run(device="auto") if on_gpu else config), environment(config)
+    _, epsilon = acting(what, greedy=False, epsilon=None)
     with (
         single_threaded(),
         Watchdog(factory.name, complain) as watchdog,
@@ -71,5 +73,5 @@ def whole_games(config: Config, checkpoint: Checkpoint, member: str, note: Calla
         "std_return": float(np.std(games.returns)),
         "episodes": EPISODES,
         "cut_off": games.cut_off,
-        "protocol": PROTOCOL,
+        "protocol": PROTOCOL.format(actions=actions(False, epsilon)),
     }

@@ -16,6 +16,7 @@ from gossamer.config.build import environment, observed, task
 from gossamer.envs.atari import Atari
 from gossamer.envs.base import EnvFactory
 from gossamer.envs.watchdog import Watchdog, complain
+from gossamer.evaluation.acting import acting, actions
 from gossamer.evaluation.games import MAX_FRAMES, MAX_STEPS, SIDE_BY_SIDE, limit, play, shown
 from gossamer.evaluation.members import AVERAGE, average, choose, distinct
 from gossamer.policy import NetworkPolicy, build
@@ -45,6 +46,12 @@ class Evaluation:
     member: str | None = None  # `average`, or the number of the member; None if there is only one
     cut_off: int = 0  # games that had not ended after `max_steps`; their returns include only these steps
     max_steps: int = MAX_STEPS
+    epsilon: float | None = None  # probability of a random action; None: policies that do not act by values
+
+    @property
+    def actions(self) -> str:
+        """How actions were chosen, in words."""
+        return actions(self.greedy, self.epsilon)
 
     def to_dict(self) -> dict[str, Any]:
         """The content that `--json` prints."""
@@ -101,6 +108,7 @@ def evaluate(
     protocol: Protocol | None = None,
     checkpoint: str = "last",
     greedy: bool = False,
+    epsilon: float | None = None,
     seed: int = 0,
     device: str | None = None,
     member: str = AVERAGE,
@@ -115,6 +123,9 @@ def evaluate(
     member with the highest mean return of its last 100 training episodes, `0`, `1`, .. are single members. The result
     of a single member is written to `evaluation-PROTOCOL-NUMBER.json`.
 
+    `greedy` takes the most probable actions, or those of the highest value. `epsilon`: probability of a random action,
+    for algorithms that act by values; None is that of the run (`--epsilon-end`).
+
     `env_workers`: threads or processes that step the environments (0: the default of their kind). `write`: whether the
     result is written to the run directory."""
     if episodes < 1:
@@ -125,6 +136,7 @@ def evaluate(
     config = load_config(directory)
     found = Store(directory / CHECKPOINTS).get(checkpoint)
     what = task(config.with_run(device=device or config.run.device))
+    what, epsilon = acting(what, greedy=greedy, epsilon=epsilon)
     factory, name = under(environment(config), protocol)
     seen, side_by_side = observed(factory, config), min(episodes, SIDE_BY_SIDE)
     with (
@@ -156,6 +168,7 @@ def evaluate(
         member=whose,
         cut_off=games.cut_off,
         max_steps=games.max_steps,
+        epsilon=epsilon,
     )
     if write:
         of_one = "" if whose in (None, AVERAGE) else f"-{whose}"

@@ -13,6 +13,7 @@ import gymnasium
 from gossamer.config.names import ARCHITECTURES, load
 from gossamer.envs.catalogue import TOYS
 from gossamer.envs.interface import Interface
+from gossamer.evaluation.acting import actions
 from gossamer.evaluation.members import AVERAGE
 from gossamer.export.snapshot import Snapshot
 from gossamer.presets.layers import algorithms_of
@@ -99,7 +100,7 @@ def _scores(texts: Sequence[str], snapshot: Snapshot) -> list[Score]:
 
 def _protocol(found: dict[str, Any]) -> str:
     """The protocol of an evaluation, for people."""
-    drawn = "most probable actions" if found.get("greedy") else "sampled actions"
+    drawn = actions(bool(found.get("greedy")), found.get("epsilon"))
     cut = f", {found['cut_off']} cut off after {found['max_steps']:,} steps" if found.get("cut_off") else ""
     name = found["protocol"]
     return f"{name}: {found['episodes']} {PROTOCOLS.get(name, 'games')}, {drawn}{cut}"

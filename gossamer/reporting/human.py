@@ -69,11 +69,15 @@ RANDOM_AND_HUMAN = {
 }
 
 
+def game(env: str) -> str | None:
+    """The game of an environment, as named in `--env` (`ms_pacman`, `ALE/MsPacman-v5`); None if it is none of these."""
+    return _GAMES.get(env.removeprefix("ALE/").removesuffix("-v5").replace("_", "").lower())
+
+
 def reference(env: str) -> tuple[float, float] | None:
-    """Random and human score of an environment, as named in `--env` (`ms_pacman`, `ALE/MsPacman-v5`); None if there is
-    no published one."""
-    game = env.removeprefix("ALE/").removesuffix("-v5").replace("_", "").lower()
-    return _BY_GAME.get(game)
+    """Random and human score of an environment, as named in `--env`; None if there is no published one."""
+    known = game(env)
+    return None if known is None else RANDOM_AND_HUMAN[known]
 
 
-_BY_GAME = {name.replace("_", ""): scores for name, scores in RANDOM_AND_HUMAN.items()}
+_GAMES = {name.replace("_", ""): name for name in RANDOM_AND_HUMAN}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from gossamer.evaluation.acting import actions
 from gossamer.reporting import statistics
 from gossamer.reporting.comparison import Comparison, Method
 from gossamer.reporting.curves import Along, grid
@@ -18,7 +19,7 @@ from gossamer.reporting.statistics import Array
 from gossamer.system.errors import UserError, near
 
 BESIDE = "evaluations.jsonl"
-ALIKE = ("protocol", "episodes", "greedy", "member")  # of evaluations that are compared
+ALIKE = ("protocol", "episodes", "greedy", "epsilon", "member")  # of evaluations that are compared
 TRAINING = "mean return of the last 100 training episodes (sampled actions, whole games, unclipped)"
 
 
@@ -30,6 +31,7 @@ class Scores:
     of_training: bool  # at the steps of the shortest run of an environment; else of a checkpoint
     values: Mapping[Path, float]  # run directory -> score
     notes: tuple[str, ...] = ()  # why evaluations are not used
+    games: Games | None = None  # of one run, like those of all; None: of training
 
     def of(self, runs: Sequence[LoadedRun]) -> Array:
         """The scores of these runs. [N]"""
@@ -53,7 +55,8 @@ def scores(comparison: Comparison) -> Scores:
             notes.append(f"{name}: not used as scores, as {why}.")
         elif evaluations:
             means = {directory: games.mean_return for directory, games in evaluations.items()}
-            return Scores(_told_of(next(iter(evaluations.values())), name), False, means, tuple(notes))
+            one = next(iter(evaluations.values()))
+            return Scores(_told_of(one, name), False, means, tuple(notes), one)
     return replace(_trained(comparison), notes=tuple(notes))
 
 
@@ -94,11 +97,8 @@ def _told_of(games: Games, name: str) -> str:
             f"mean return of the last evaluation of {games.episodes} games beside training (--eval-every, protocol "
             f"{games.protocol})"
         )
-    chosen = "most probable" if games.greedy else "sampled"
-    return (
-        f"mean return of {games.episodes} evaluation games (gossamer evaluate, protocol {games.protocol}, {chosen} "
-        "actions)"
-    )
+    chosen = actions(games.greedy, games.epsilon)
+    return f"mean return of {games.episodes} evaluation games (gossamer evaluate, protocol {games.protocol}, {chosen})"
 
 
 def normalised(values: Array, env: str) -> Array:

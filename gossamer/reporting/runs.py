@@ -46,6 +46,7 @@ class Games:
     steps: int  # of the run when the checkpoint was written
     member: str  # `average` also where there is only one
     max_steps: int | None  # after which a game was cut off; None: the environment's default
+    epsilon: float | None = None  # probability of a random action; None: policies that do not act by values
 
 
 @dataclass(frozen=True)
@@ -246,6 +247,7 @@ def _played(games: Mapping[str, Any], protocol: str | None = None) -> Games:
         steps=int(games["steps"]),
         member=str(games.get("member") or AVERAGE),
         max_steps=None if games.get("max_steps") is None else int(games["max_steps"]),
+        epsilon=None if games.get("epsilon") is None else float(games["epsilon"]),
     )
 
 

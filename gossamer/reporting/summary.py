@@ -11,11 +11,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from gossamer.diagnostics.traffic import staleness
+from gossamer.reporting import beside, measures, statistics
 from gossamer.reporting import comparison as compared
-from gossamer.reporting import measures, statistics
 from gossamer.reporting.comparison import Comparison, Method
 from gossamer.reporting.human import SOURCE, reference
 from gossamer.reporting.measures import Reached, Scores
+from gossamer.reporting.published import Score, published
 from gossamer.reporting.runs import LoadedRun
 from gossamer.reporting.statistics import Array, Statistic
 
@@ -41,6 +42,7 @@ def summary(comparison: Comparison, scores: Scores, goals: Mapping[str, float]) 
         "interval": INTERVAL,
         "scores": list(_scores(comparison, scores)),
         "aggregated_over": aggregated,
+        "published": _published(comparison, scores),
         "human_source": SOURCE if any(map(reference, comparison.envs)) else None,
         "aggregates": [_aggregate(method, scores, aggregated) for method in comparison.methods if aggregated],
         "improvement": list(_improvement(comparison, scores)),
@@ -102,6 +104,19 @@ def _improvement(comparison: Comparison, scores: Scores) -> Iterator[Entry]:
             names: Entry = {"first": first.label, "second": second.label, "envs": len(envs)}
             runs: Entry = {"first_runs": len(ones), "second_runs": len(others)}
             yield names | runs | {"probability": float(statistics.improvement(ones, others)), "low": low, "high": high}
+
+
+def _published(comparison: Comparison, scores: Scores) -> Entry | None:
+    """The published scores beside the methods' interquartile means, of a single Atari game."""
+    if len(comparison.envs) > 1 or not published(env := comparison.envs[0]):
+        return None
+    frames = comparison.runs[0].frames_per_step
+    how = beside.TRAINING if scores.games is None else beside.protocol(scores.games, frames)
+    groups = comparison.groups(env)
+    own = [Score(each.label, float(statistics.iqm(scores.of(runs)[:, None])), how) for each, runs in groups]
+    names = ("agent", "protocol", "score", "human_normalised")
+    rows = [dict(zip(names, row, strict=True)) for row in beside.rows(env, own)]
+    return {"env": env, "rows": rows, "note": beside.note(env, how), "scores": beside.entries(env, how)}
 
 
 def _threshold(reached: Reached) -> Entry:

@@ -27,7 +27,7 @@ class Table:
 
 def tables(summary: Mapping[str, Any]) -> list[Table]:
     """Every table that has rows. `summary`: the result of `reporting.summary`."""
-    kinds = (_scores, _aggregates, _thresholds, _improvement, _speed, _settings, _runs, _left_out)
+    kinds = (_scores, _published, _aggregates, _thresholds, _improvement, _speed, _settings, _runs, _left_out)
     return [table for table in (make(summary) for make in kinds) if table.rows]
 
 
@@ -58,6 +58,19 @@ def _scores(summary: Mapping[str, Any]) -> Table:
     header = ["environment", "method", "seeds", "IQM", "mean", "lowest", "highest"] + ["human-normalised IQM"] * human
     source = f" Human-normalised: 0 is random play, 1 a human ({summary['human_source']})." if human else ""
     return Table("Scores", f"Score: {summary['score']}. {intervals(summary, 'In brackets')}.{source}", header, rows)
+
+
+def _published(summary: Mapping[str, Any]) -> Table:
+    found = summary["published"] or {"rows": [], "env": "", "note": "", "scores": []}
+    rows = [
+        [row["agent"], row["protocol"], number(row["score"]), number(row["human_normalised"])] for row in found["rows"]
+    ]
+    sources = dict.fromkeys(f"{each['agent']}, {each['starts']}: {each['source']}" for each in found["scores"])
+    caption = (
+        f"Scores of papers on {found['env']} beside the IQM of each method here. {found['note']} Human-normalised: 0 "
+        f"is random play, 1 a human, with the same starts. Sources: {'; '.join(sources)}."
+    )
+    return Table("Published scores", caption, ["agent", "protocol", "score", "human-normalised"], rows)
 
 
 def _aggregates(summary: Mapping[str, Any]) -> Table:

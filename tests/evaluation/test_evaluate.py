@@ -25,7 +25,7 @@ from gossamer.storage.checkpoint import Store
 from gossamer.system.errors import UserError
 
 KEYS = {"mean_return", "std_return", "episodes", "protocol", "returns", "steps", "checkpoint", "greedy", "member"}
-KEYS |= {"cut_off", "max_steps"}
+KEYS |= {"cut_off", "max_steps", "epsilon"}
 TWO_KINDS = """
 import gymnasium, numpy as np
 class TwoKinds(gymnasium.Env):
@@ -139,6 +139,52 @@ def test_greedy_takes_the_likeliest_action(tmp_path: Path) -> None:
     assert greedy.greedy
     assert greedy.mean_return == 10.0
     assert 5.0 < gossamer.evaluate(directory, episodes=32).mean_return < 10.0
+
+
+@pytest.fixture(scope="module")
+def by_value(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of DQN, whose own epsilon is 0.25."""
+    options: dict[str, Any] = {**QUICK, "learning_starts": 32, "epsilon_end": 0.25}
+    return gossamer.train("dqn", run_dir=tmp_path_factory.mktemp("dqn") / "run", log="none", **options).directory
+
+
+@pytest.mark.parametrize(
+    ("given", "epsilon", "words"),
+    [
+        ({}, 0.25, "epsilon 0.25"),
+        ({"epsilon": 0.05}, 0.05, "epsilon 0.05"),
+        ({"epsilon": 0.0}, 0.0, "greedy actions"),
+        ({"greedy": True}, 0.0, "greedy actions"),
+    ],
+)
+def test_values_are_evaluated_with_a_named_epsilon(
+    by_value: Path, given: dict[str, Any], epsilon: float, words: str
+) -> None:
+    found = gossamer.evaluate(by_value, episodes=2, **given)
+    assert (found.epsilon, found.actions) == (epsilon, words)
+    assert json.loads((by_value / "evaluation-plain.json").read_text())["epsilon"] == epsilon
+
+
+def test_epsilon_is_the_chance_of_a_random_action(by_value: Path) -> None:
+    """Greedy games are those of epsilon 0, whatever the seed of the policy draws; with epsilon 1 the network does not
+    count. Catch is lost at random in 4 of 5 games."""
+    greedy = gossamer.evaluate(by_value, episodes=40, greedy=True)
+    assert gossamer.evaluate(by_value, episodes=40, epsilon=0.0).returns == greedy.returns
+    assert gossamer.evaluate(by_value, episodes=200, epsilon=1.0).mean_return == pytest.approx(-0.6, abs=0.2)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"epsilon": 1.5}, r"--epsilon 1\.5: must be from 0 to 1"),
+        ({"epsilon": float("nan")}, "--epsilon nan: must be from 0 to 1"),
+        ({"epsilon": 0.05, "greedy": True}, r"--epsilon 0\.05: --greedy means --epsilon 0; leave one of them out"),
+        ({"epsilon": 0.05}, r"--epsilon 0\.05: A2C has no epsilon; leave it out"),
+    ],
+)
+def test_an_epsilon_that_cannot_be_is_refused(counted: Path, given: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        gossamer.evaluate(counted, episodes=1, **given)
 
 
 def test_any_checkpoint_can_be_played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
