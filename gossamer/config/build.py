@@ -15,7 +15,7 @@ from gossamer.envs.base import EnvFactory
 from gossamer.envs.last import LastActionReward
 from gossamer.envs.options import GymOptions
 from gossamer.experience import Demand
-from gossamer.experience.replay.memory import nbytes
+from gossamer.experience.replay.pictures import nbytes
 from gossamer.loops import Role, role
 from gossamer.nn.inputs import INPUT_SCALES
 from gossamer.nn.networks import NetworkOptions

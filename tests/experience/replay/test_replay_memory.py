@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gossamer.data import Final, Trajectory, numpy_dtype
-from gossamer.experience.replay.memory import ReplayMemory, nbytes
+from gossamer.experience.replay.memory import ReplayMemory
+from gossamer.experience.replay.pictures import nbytes
 from gossamer.spaces import Discrete, Spec
 
 HISTORY = 3
