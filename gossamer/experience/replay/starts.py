@@ -42,8 +42,8 @@ class Starts:
 
     @property
     def _places(self) -> int:
-        """States that are kept of each environment: those of all rollouts of which a step is still there."""
-        return self._rows // self._steps + 2
+        """States that are kept of each environment: those of all rollouts whose first step is still there."""
+        return self._rows // self._steps
 
     def add_final(self, final: Final, env: int, step: int) -> None:
         """Store the state before the final observation of an episode that was truncated in this step."""
