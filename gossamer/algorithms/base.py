@@ -109,9 +109,8 @@ class ReplayPlan:
     samples_per_insert: float  # windows that are drawn for each environment step
     learning_starts: int  # environment steps in a memory before the first batch
     priority: Prioritized | None = None  # None: windows are drawn uniformly
-    sequences: bool = (
-        False  # windows start where a rollout or an episode begins; they have a recurrent state and a mask
-    )
+    sequences: bool = False  # windows start where rollouts or episodes begin; they have a recurrent state and a mask
+    inner: bool = True  # whether a window's observations between x_0 and x_T are needed; else `obs` is [2, W, *O]
 
 
 @runtime_checkable

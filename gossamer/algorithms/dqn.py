@@ -78,6 +78,7 @@ class DQN:
             samples_per_insert=self.samples_per_insert,
             learning_starts=self.learning_starts,
             priority=self._priority(),
+            inner=False,
         )
 
     def _priority(self) -> Prioritized | None:

@@ -198,7 +198,7 @@ def test_what_it_does_not_work_with_is_refused_in_a_line() -> None:
 
 def test_it_is_given_windows_of_its_own_length() -> None:
     plan = DQN(n_step=5, buffer_size=999, batch_size=7, samples_per_insert=2.0, learning_starts=30).replay_plan()
-    assert plan == ReplayPlan(999, batch_size=7, window=5, samples_per_insert=2.0, learning_starts=30)
+    assert plan == ReplayPlan(999, batch_size=7, window=5, samples_per_insert=2.0, learning_starts=30, inner=False)
 
 
 def test_it_draws_by_priority_if_the_exponent_is_not_0() -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
 from gossamer.algorithms.base import ReplayPlan
 from gossamer.data import Batch, NoBatch, Trajectory, Updated
 from gossamer.experience.base import Demand, Participant, Timer
-from gossamer.experience.replay.store import ReplayStore, importance
+from gossamer.experience.replay.store import ReplayStore
 from gossamer.runtime import Context
 from gossamer.task import Note
 
@@ -82,12 +82,7 @@ class LocalReplayEnd:
         self._owed -= count
         with self._clock("replay"):
             drawn = self._store.draw(count, self._rng)
-            data = drawn.data
-            if self._plan.priority is not None:
-                beta = self._plan.priority.correction
-                weight = importance(drawn.mass, self._store.mass, self._store.windows, beta)
-                data = replace(data, weight=weight)
-            data = data.to(self._device)
+            data = drawn.weighted(self._plan.priority, self._store.mass, self._store.windows).to(self._device)
         fresh, self._fresh = self._fresh, 0
         return Batch(data, fresh, self._position, windows=drawn.keys)
 

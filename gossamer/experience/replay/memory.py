@@ -152,14 +152,15 @@ class ReplayMemory:
         written = self.written[envs]
         return torch.from_numpy((written - (written - rows) % self.rows) * self.num_envs + envs)
 
-    def window(self, keys: Tensor, length: int) -> Trajectory:
-        """The windows with these keys [W] as a trajectory of `length` steps of W environments, copied."""
+    def window(self, keys: Tensor, length: int, *, inner: bool = True) -> Trajectory:
+        """The windows with these keys [W] as a trajectory of `length` steps of W environments, copied. Without `inner`
+        it has only the observations x_0 and x_T, [2, W, *O]."""
         firsts, envs, rows = self._rows_of(keys, length)
         sequences = self._starts is not None
         tensors = self.tensors(keys, length)
         return Trajectory(
             **tensors,
-            obs=self._pictures.stacks(envs, self._newest[envs, rows]),
+            obs=self._pictures.stacks(envs, self._newest[envs, rows if inner else rows[[0, -1]]]),
             state=self._starts.states(envs, rows[0]) if self._starts is not None else {},
             finals=self._window_finals(envs, firsts, rows[:length]),
             mask=first_episode(tensors["begins"][:length]) if sequences else None,

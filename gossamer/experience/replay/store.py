@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from gossamer.algorithms.base import ReplayPlan
+from gossamer.algorithms.base import Prioritized, ReplayPlan
 from gossamer.data import Array, Trajectory, Tree
 from gossamer.experience.replay.memory import ReplayMemory
 from gossamer.experience.replay.priorities import Priorities
@@ -26,6 +26,12 @@ class Drawn:
     keys: Tensor  # [W] int64
     mass: Tensor  # [W] float64  of each: p^alpha; 1 if windows are drawn uniformly
     data: Trajectory  # of W environments, on the host
+
+    def weighted(self, priority: Prioritized | None, total_mass: float, windows: int) -> Trajectory:
+        """The data with importance weights; without `priority` as it is. See `importance`."""
+        if priority is None:
+            return self.data
+        return replace(self.data, weight=importance(self.mass, total_mass, windows, priority.correction))
 
 
 def importance(mass: Tensor, total_mass: float, windows: int, beta: float) -> Tensor:
@@ -105,7 +111,7 @@ class ReplayStore:
         else:
             places = self._priorities.draw(count, rng)
             keys, mass = self._memory.keys(places), torch.from_numpy(self._priorities.leaves[places])
-        return Drawn(keys, mass, self._memory.window(keys, self._length))
+        return Drawn(keys, mass, self._memory.window(keys, self._length, inner=self._plan.inner))
 
     def update(self, keys: Tensor, priority: Tensor) -> None:
         """Change the priorities |delta| [W] of windows. Those that have been overwritten since are ignored. Without

@@ -95,6 +95,17 @@ def test_a_window_of_several_draws_is_their_windows_side_by_side() -> None:
         assert [(f.t, f.value) for f in whole.finals if f.b == w] == [(f.t, f.value) for f in one.finals]
 
 
+def test_windows_without_inner_observations_have_the_first_and_the_last_one() -> None:
+    play, memory = Play(PICTURES, 3, 5, 3), ReplayMemory(PICTURES, 3, 60)
+    for each in play.rollouts(4):
+        memory.add(each)
+    keys = memory.draw(9, 4, torch.Generator().manual_seed(2))
+    whole, ends = memory.window(keys, 4), memory.window(keys, 4, inner=False)
+    assert torch.equal(ends.obs, whole.obs[[0, 4]])
+    assert torch.equal(ends.reward, whole.reward)
+    assert len(ends.finals) == len(whole.finals)
+
+
 def test_a_million_steps_of_atari_take_seven_and_a_half_gigabytes() -> None:
     atari = Spec((4, 84, 84), np.dtype(np.uint8), Discrete(6), history=4)
     assert nbytes(atari, 1_000_000) <= 7.5e9
