@@ -57,6 +57,7 @@ class Action:
     parameters: Tensor  # [B, P]  of the behaviour policy's distributions
     value: Tensor  # [B]  estimated return; zeros if the policy has no value head
     version: Tensor | None = None  # [B] int64  of the parameters that chose; None: those of the last `refresh`
+    chosen: Tensor | None = None  # [B]  Q(x, a) of the action; None: a policy without action values
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,8 @@ class Trajectory:
     version: Tensor  # [T, B] int64  version of the behaviour policy's parameters
     finals: list[Final] = field(default_factory=list)  # of the episodes that were truncated
     weight: Tensor | None = None  # [B]  of each environment's loss, for samples of a memory; None: 1
+    chosen: Tensor | None = None  # [T, B]  Q(x_t, a_t) at acting time; None: not wanted
+    mask: Tensor | None = None  # [T, B] bool  steps to learn from; None: all
 
     @property
     def steps(self) -> int:
@@ -125,6 +128,10 @@ class Trajectory:
             state={name: each.clone() for name, each in (state or {}).items()},
             version=torch.zeros(steps, dtype=torch.int64, device=device),
         )
+
+    def with_chosen(self) -> Trajectory:
+        """This slot, which an actor also writes `chosen` to."""
+        return replace(self, chosen=torch.zeros_like(self.reward))
 
     def to(self, device: torch.device | str) -> Trajectory:
         """Copy the trajectory to another device."""
@@ -168,9 +175,11 @@ class Trajectory:
 
     @staticmethod
     def concatenated(parts: Sequence[Trajectory]) -> Trajectory:
-        """Copy trajectories of equal length, without weights, side by side into a new one."""
-        names = [f.name for f in fields(Trajectory) if f.name not in ("obs", "state", "finals", "weight")]
-        joined = {name: torch.cat([getattr(part, name) for part in parts], 1) for name in names}
+        """Copy trajectories of equal length, all with or all without `weight`, `chosen` and `mask`, side by side into
+        a new one."""
+        dims = {name: int(name != "weight") for name, each in vars(parts[0]).items() if isinstance(each, Tensor)}
+        del dims["obs"]
+        joined = {name: torch.cat([getattr(part, name) for part in parts], dim) for name, dim in dims.items()}
         joined["obs"] = torch.cat([part.obs.movedim(2, -1) for part in parts], 1).movedim(-1, 2)  # keeps the format
         state = {name: torch.cat([part.state[name] for part in parts]) for name in parts[0].state}
         return Trajectory(**joined, state=state, finals=merged_finals(parts))
@@ -205,6 +214,8 @@ class Packed:
         """Copy the trajectory into a slot. Raises `ValueError` if it has another shape."""
         for name, array in self.arrays.items():
             into = slot.obs.movedim(2, -1) if name == "obs" else getattr(slot, name)
+            if into is None:
+                raise ValueError(f"a trajectory with {name}, for which the slot has no memory")
             if into.shape != array.shape:
                 raise ValueError(f"a trajectory whose {name} is {array.shape}, not {tuple(into.shape)}")
             into.copy_(torch.from_numpy(array))

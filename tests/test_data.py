@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from gossamer.data import Trajectory, numpy_dtype
+from gossamer.data import Packed, Trajectory, numpy_dtype
 
 
 def test_an_empty_slot_has_the_shapes_of_the_legend() -> None:
@@ -52,3 +54,35 @@ def test_a_trajectory_moves_whole() -> None:
 @pytest.mark.parametrize(("ours", "theirs"), [(np.uint8, torch.uint8), (np.float32, torch.float32)])
 def test_dtypes_of_observations(ours: type, theirs: torch.dtype) -> None:
     assert numpy_dtype(np.dtype(ours)) == theirs
+
+
+def with_all(envs: int) -> Trajectory:
+    """A trajectory with everything that some have only, numbered through."""
+    slot = Trajectory.empty(2, envs, (7,), torch.float32).with_chosen()
+    assert slot.chosen is not None
+    slot.chosen.copy_(torch.arange(2.0 * envs).view(2, envs))
+    return replace(slot, mask=slot.chosen > 1, weight=torch.arange(float(envs)))
+
+
+def test_what_some_trajectories_have_only_goes_with_them() -> None:
+    """Columns 1 and 2 of three have weights 1 and 2, chosen 1 2 | 4 5 and mask 0 1 | 1 1."""
+    found = [whole := with_all(3)]
+    (other := with_all(3).new_empty(3)).copy_(whole)
+    (sent := with_all(3).new_empty(3)).copy_(with_all(3))
+    Packed.of(whole).unpack(sent)
+    found += [other, sent, Trajectory.concatenated([whole.columns(0, 1), whole.columns(1, 3)]), whole.to("cpu")]
+    for each in found:
+        part = each.columns(1, 3)
+        assert part.weight is not None
+        assert part.chosen is not None
+        assert part.mask is not None
+        assert part.weight.tolist() == [1, 2]
+        assert part.chosen.tolist() == [[1, 2], [4, 5]]
+        assert part.mask.tolist() == [[False, True], [True, True]]
+
+
+def test_a_slot_without_memory_for_what_arrives_is_refused() -> None:
+    with pytest.raises(ValueError, match="a trajectory with chosen, for which the slot has no memory"):
+        Packed.of(Trajectory.empty(2, 1, (7,), torch.float32).with_chosen()).unpack(
+            Trajectory.empty(2, 1, (7,), torch.float32)
+        )

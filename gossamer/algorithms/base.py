@@ -94,6 +94,23 @@ def exploring(algorithm: Algorithm, position: int, envs: Sequence[int], total: i
     return algorithm.exploring(position, envs, total) if isinstance(algorithm, Exploring) else algorithm
 
 
+class Errors(Protocol):
+    """Computes the first priorities of windows from what was computed when acting (Horgan et al. 2018, section 3)."""
+
+    def __call__(self, reward: Tensor, discount: Tensor, value: Tensor, chosen: Tensor, begins: Tensor) -> Tensor:
+        """|delta| [W] of W windows of T steps: reward, discount, chosen (Q(x_t, a_t)) [T, W]; value (max_a Q(x_t, a)),
+        begins [T+1, W]."""
+
+
+@dataclass(frozen=True)
+class Prioritized:
+    """Windows are drawn in proportion to p^alpha, p = |delta| + 1e-6 (Schaul et al. 2016, eq. 1)."""
+
+    exponent: float  # alpha
+    correction: float  # beta, exponent of the importance weights
+    errors: Errors  # |delta| of new windows; later ones are those of the losses (`Loss.priority`)
+
+
 @dataclass(frozen=True)
 class ReplayPlan:
     """How an algorithm learns from a replay memory."""
@@ -103,6 +120,9 @@ class ReplayPlan:
     window: int  # steps of each window
     samples_per_insert: float  # windows that are drawn for each environment step
     learning_starts: int  # environment steps in a memory before the first batch
+    priority: Prioritized | None = None  # None: windows are drawn uniformly
+    sequences: bool = False  # windows start where rollouts or episodes begin; they have a recurrent state and a mask
+    inner: bool = True  # whether a window's observations between x_0 and x_T are needed; else `obs` is [2, W, *O]
 
 
 @runtime_checkable

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from gossamer.algorithms.base import ReplayPlan, own_rewards
+from gossamer.algorithms.base import Prioritized, ReplayPlan, own_rewards
 from gossamer.algorithms.losses import Loss, q_learning
 from gossamer.algorithms.returns import n_step
 from gossamer.algorithms.target import add_target, target_by_version
@@ -33,7 +33,7 @@ def explore_a_tenth(values: Mapping[str, Any], given: Collection[str]) -> dict[s
 
 @options
 class DQN:
-    """Action values from windows of `n_step` steps that are drawn uniformly from a replay memory.
+    """Action values from windows of `n_step` steps that are drawn from a replay memory, uniformly or by priority.
 
     Actors choose a random action with probability epsilon, else the one of the highest value. The target of Q(x_0, a_0)
     is the sum of n discounted rewards and the discounted value of x_n by the target network; with `double`, of the
@@ -59,6 +59,8 @@ class DQN:
     batch_size: int = option("Of each update.", 32, least=1, most=10**6, measure="samples")
     samples_per_insert: float = option("Samples that are drawn for each step.", 8.0, above=0, most=10**6)
     learning_starts: int = option("In the memory before the first update.", 1000, least=1, most=10**10, measure="steps")
+    priority_exponent: float = option("How much samples with large errors are preferred; 0: not.", 0.0, least=0, most=1)
+    importance_exponent: float = option("How much the loss corrects for that; 1: wholly.", 0.4, least=0, most=1)
 
     def replay_plan(self) -> ReplayPlan:
         """See `FromReplay`."""
@@ -69,7 +71,21 @@ class DQN:
         for name, needed in (("batch-size", self.batch_size), ("n-step", self.n_step)):
             if needed > self.buffer_size:
                 raise UserError(f"--buffer-size {self.buffer_size}: must be at least --{name} {needed}")
-        return ReplayPlan(self.buffer_size, self.batch_size, self.n_step, self.samples_per_insert, self.learning_starts)
+        return ReplayPlan(
+            capacity=self.buffer_size,
+            batch_size=self.batch_size,
+            window=self.n_step,
+            samples_per_insert=self.samples_per_insert,
+            learning_starts=self.learning_starts,
+            priority=self._priority(),
+            inner=False,
+        )
+
+    def _priority(self) -> Prioritized | None:
+        """By which windows are drawn; None: uniformly."""
+        if not self.priority_exponent:
+            return None
+        return Prioritized(self.priority_exponent, self.importance_exponent, n_step_errors)
 
     def check(self, spec: Spec, network: Network, env: str) -> None:
         """See `Limited`."""
@@ -165,6 +181,11 @@ class DQN:
     )
 
 
+def n_step_errors(reward: Tensor, discount: Tensor, value: Tensor, chosen: Tensor, begins: Tensor) -> Tensor:
+    """|R - Q(x_0, a_0)| [W] of windows, by the values of acting time. See `Errors`."""
+    return (n_step(reward, discount, value[-1])[0] - chosen[0]).abs()
+
+
 @dataclass(frozen=True)
 class DoubleQ:
     """Values by double Q-learning (van Hasselt et al. 2016, eq. 4)."""
@@ -201,8 +222,8 @@ class EpsilonGreedy:
         mu = epsilon.unsqueeze(-1) * valid / valid.sum(-1, keepdim=True)
         mu.scatter_add_(-1, best.unsqueeze(-1), (1 - epsilon).unsqueeze(-1))
         log_mu = mu.clamp(min=1e-30).log()
-        chosen = log_mu.gather(-1, action.unsqueeze(-1)).squeeze(-1)
-        return Action(action=action, log_prob=chosen, parameters=log_mu, value=q.amax(-1)), state
+        log_prob, chosen = (each.gather(-1, action.unsqueeze(-1)).squeeze(-1) for each in (log_mu, q))
+        return Action(action=action, log_prob=log_prob, parameters=log_mu, value=q.amax(-1), chosen=chosen), state
 
 
 def apex_epsilon(index: int, total: int, base: float = 0.4, alpha: float = 7.0) -> float:

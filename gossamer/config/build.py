@@ -19,7 +19,7 @@ from gossamer.exchange import Server
 from gossamer.exchange.flat import Flat
 from gossamer.exchange.server.server import most_shards
 from gossamer.experience import Demand
-from gossamer.experience.replay.memory import nbytes
+from gossamer.experience.replay.pictures import nbytes
 from gossamer.loops import Role, role
 from gossamer.nn.inputs import INPUT_SCALES
 from gossamer.nn.networks import NetworkOptions
@@ -147,6 +147,7 @@ def check_memory(config: Config, wired: Program, spec: Spec) -> None:
     memory."""
     length, demands = config.run.rollout_length, _demands(wired)
     _check_stored(demands, spec)
+    _check_rings(demands, length)
     replayed = max((each.replayed for each in demands), default=0)
     steps = sum(each.rollout_envs + each.replayed for each in demands) * (length + 1)
     wanted = steps * torch.Size(spec.obs_shape).numel() * spec.obs_dtype.itemsize
@@ -172,6 +173,17 @@ def _check_stored(demands: Sequence[Demand], spec: Spec) -> None:
             f"--buffer-size {stored // len(demands)}: its observations take {wanted / 1e9:,.0f} GB and the machine has "
             f"{there / 1e9:,.0f} GB; use at most {most:,}"
         )
+
+
+def _check_rings(demands: Sequence[Demand], rollout_length: int) -> None:
+    """Raise `UserError` if a replay memory keeps less of each environment than a rollout or a window."""
+    for each in demands:
+        kept, needed = each.stored // max(1, each.rollout_envs), max(rollout_length, each.window)
+        if each.stored and kept < needed:
+            raise UserError(
+                f"--buffer-size {each.stored}: keeps {kept} steps of each of {each.rollout_envs} environments, but "
+                f"rollouts and samples have up to {needed}; use at least {needed * each.rollout_envs}"
+            )
 
 
 def check_batch(config: Config, wired: Program) -> None:

@@ -80,6 +80,8 @@ class Keywords(TypedDict, total=False):
     batch_size: int
     samples_per_insert: float
     learning_starts: int
+    priority_exponent: float
+    importance_exponent: float
     # network
     network: str
     input: Literal["background", "unit", "raw"]

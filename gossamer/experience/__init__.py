@@ -17,7 +17,7 @@ from gossamer.experience.queue.loading import Assembler, NextBatch
 from gossamer.experience.queue.parts import ActorQueue, LearnerQueue, RemoteActorQueue, Replaying
 from gossamer.experience.queue.queue import Batching, TrajectoryQueue
 from gossamer.experience.queue.slots import Slots
-from gossamer.experience.replay import LocalReplay, Replay, ReplayMemory
+from gossamer.experience.replay import Drawn, LocalReplay, Replay, ReplayMemory, ReplayStore, importance
 
 __all__ = [
     "ActorExperience",
@@ -26,6 +26,7 @@ __all__ = [
     "Batching",
     "Demand",
     "Direct",
+    "Drawn",
     "LearnerExperience",
     "LearnerQueue",
     "LocalReplay",
@@ -39,10 +40,12 @@ __all__ = [
     "RemoteWriter",
     "Replay",
     "ReplayMemory",
+    "ReplayStore",
     "Replaying",
     "Slots",
     "Timer",
     "TrajectoryQueue",
     "Writer",
+    "importance",
     "own_experience",
 ]

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from gossamer.algorithms.base import FromReplay
 from gossamer.config.build import task
 from gossamer.config.config import Config
 from gossamer.data import Array, Step, Trajectory
@@ -22,7 +23,7 @@ from gossamer.envs.base import VectorEnv, threads_of
 from gossamer.envs.random_play import random_actions
 from gossamer.envs.watchdog import Watchdog, complain
 from gossamer.exchange import Alone
-from gossamer.experience import ReplayMemory
+from gossamer.experience import ReplayStore
 from gossamer.loops import Envs, role
 from gossamer.policy import Replica
 from gossamer.program import Program
@@ -101,7 +102,7 @@ def programs(config: Config, crew: Crew, seconds: float) -> Iterator[Program]:
         made = Program("parts")
         sharing = copies if crew.apart else 1
         envs = Envs(num_envs, crew.env_workers)
-        drawn = (crew.columns, crew.window) if crew.window else None
+        drawn = crew.columns if crew.window else None
         given: dict[str, Any] = {"sharing": sharing, "seconds": seconds, "which": which, "drawn": drawn}
         made.worker(parts, copies=copies)(task(config), envs=envs, **given)
         yield made
@@ -124,11 +125,11 @@ def parts(
     sharing: int,
     seconds: float,
     which: Sequence[str],
-    drawn: tuple[int, int] | None = None,
+    drawn: int | None = None,
 ) -> None:
     """Replaces the loops: times parts separately, with the same objects and shapes. All copies run in parallel, as in
-    training. `drawn`: the number and the length of the windows of a batch that is drawn from a replay memory; the time
-    of drawing them is part of an update, whose rate is then that of windows.
+    training. `drawn`: the number of windows of a batch that is drawn from a replay memory; the time of drawing them is
+    part of an update, whose rate is then that of windows.
 
     `inference` is acting in environments that repeat recorded steps. It includes the last forward pass of a rollout,
     for the bootstrap value, and the cast of new parameters if the network computes in bfloat16."""
@@ -138,7 +139,7 @@ def parts(
         closing(watchdog.watch(task.env.make(envs.count, workers=workers))) as env,
     ):
         member = Member(ctx, task, env, Replica(), Alone())
-        slot = member.slot(envs.count)
+        slot = _slot(member)
         member.unroll(slot, 0)
         playing = RandomPlay(env)
         steps = [playing.step() for _ in range(8)]
@@ -148,13 +149,9 @@ def parts(
                 next(member.learner.model.parameters()).mul_(1.0)  # counts as new parameters
             member.unroll(slot, 0)
 
-        batch = _batches(member, slot, drawn)
-
-        def update() -> None:
-            member.learner.update(batch(), member.link, 0)
-
+        update = _update(member, slot) if drawn is None else _drawn_update(member, slot, drawn)
         names = {"env": "environments", "update": "updates", "inference": "inference"}
-        learned = slot.steps if drawn is None else drawn[0]
+        learned = drawn or slot.steps
         calls = {"env": (playing.step, envs.count), "update": (update, learned), "inference": (act, slot.steps)}
         for part in which:
             if part != "env":
@@ -164,16 +161,36 @@ def parts(
             ctx.report({part: rate, **({f"{part} cores": busy} if ctx.rank == 0 else {})})
 
 
-def _batches(member: Member, slot: Trajectory, drawn: tuple[int, int] | None) -> Callable[[], Trajectory]:
-    """A function that returns a batch: the rollout in `slot`, or windows that are `drawn` from a memory of such."""
-    if drawn is None:
-        return lambda: slot
-    (count, length), rng = drawn, torch.Generator().manual_seed(0)
-    rollouts = 4 + length // slot.reward.shape[0]
-    memory = ReplayMemory(member.spec, slot.num_envs, rollouts * slot.steps)
+def _slot(member: Member) -> Trajectory:
+    """A slot with all that the algorithm learns from."""
+    slot, algorithm = member.slot(member.num_envs), member.task.algorithm
+    wants_values = isinstance(algorithm, FromReplay) and algorithm.replay_plan().priority is not None
+    return slot.with_chosen() if wants_values else slot
+
+
+def _update(member: Member, slot: Trajectory) -> Callable[[], object]:
+    """A function that learns from the rollout in `slot`."""
+    return lambda: member.learner.update(slot, member.link, 0)
+
+
+def _drawn_update(member: Member, slot: Trajectory, count: int) -> Callable[[], object]:
+    """A function that learns from `count` windows of a replay memory of rollouts like that in `slot`."""
+    algorithm, rng = member.task.algorithm, torch.Generator().manual_seed(0)
+    assert isinstance(algorithm, FromReplay)
+    plan = algorithm.replay_plan()
+    rollouts = 4 + plan.window // slot.reward.shape[0]
+    store = ReplayStore(member.spec, plan, {0: slot.num_envs}, rollouts * slot.steps)
     for _ in range(rollouts):
-        memory.add(slot)
-    return lambda: memory.window(memory.draw(count, length, rng), length).to(member.task.device)
+        store.add(0, slot)
+
+    def update() -> None:
+        drawn = store.draw(count, rng)
+        data = drawn.weighted(plan.priority, store.mass, store.windows).to(member.task.device)
+        updated = member.learner.update(data, member.link, 0)
+        if updated.priority is not None:
+            store.update(drawn.keys, updated.priority)
+
+    return update
 
 
 def _rate(call: Callable[[], object], steps: int, seconds: float) -> tuple[float, float]:

@@ -54,6 +54,9 @@ class Actor:
                 slot.obs[t].copy_(torch.from_numpy(self._obs))
                 answer, self._state = self.policy(slot.obs[t], self._state)
                 slot.action[t], slot.value[t] = answer.action, answer.value
+                if slot.chosen is not None:
+                    assert answer.chosen is not None, "the experience wants action values, which this policy has not"
+                    slot.chosen[t] = answer.chosen
                 if answer.version is not None:
                     slot.version[t] = answer.version
                 if answer.log_prob is None:

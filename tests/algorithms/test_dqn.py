@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from gossamer.algorithms.base import ReplayPlan
-from gossamer.algorithms.dqn import DQN, EpsilonGreedy, apex_epsilon
+from gossamer.algorithms.base import Prioritized, ReplayPlan
+from gossamer.algorithms.dqn import DQN, EpsilonGreedy, apex_epsilon, n_step_errors
 from gossamer.algorithms.losses import q_learning
 from gossamer.algorithms.target import add_target
 from gossamer.data import Final, Trajectory
@@ -150,6 +150,8 @@ def test_actions_are_the_best_one_or_with_probability_epsilon_any_valid_one() ->
     assert_close(answer.log_prob.exp(), torch.tensor([0.15, 0.0, 0.85])[answer.action])
     assert_close(answer.parameters.softmax(-1)[0], torch.tensor([0.15, 0.0, 0.85]))
     assert answer.value.unique().tolist() == [3.0]
+    assert answer.chosen is not None
+    assert torch.equal(answer.chosen, torch.tensor([1.0, 0.0, 3.0])[answer.action])
     greedy, _ = EpsilonGreedy(0.3).act(nn.Identity(), q, {}, RNG, greedy=True)
     assert greedy.action.unique().tolist() == [2]
 
@@ -196,4 +198,24 @@ def test_what_it_does_not_work_with_is_refused_in_a_line() -> None:
 
 def test_it_is_given_windows_of_its_own_length() -> None:
     plan = DQN(n_step=5, buffer_size=999, batch_size=7, samples_per_insert=2.0, learning_starts=30).replay_plan()
-    assert plan == ReplayPlan(999, batch_size=7, window=5, samples_per_insert=2.0, learning_starts=30)
+    assert plan == ReplayPlan(999, batch_size=7, window=5, samples_per_insert=2.0, learning_starts=30, inner=False)
+
+
+def test_it_draws_by_priority_if_the_exponent_is_not_0() -> None:
+    assert DQN(importance_exponent=0.7).replay_plan().priority is None
+    plan = DQN(priority_exponent=0.6, importance_exponent=0.7).replay_plan()
+    assert plan.priority == Prioritized(exponent=0.6, correction=0.7, errors=n_step_errors)
+
+
+def test_the_first_priorities_are_errors_by_the_values_of_acting_time() -> None:
+    """Three windows of two steps with discount 0.5 and Q(x_0, a_0) = 1: 1 + 0.5 * (2 + 0.5 * 8) - 1 = 3; the second
+    one's episode ends with its first step, 1 - 1 = 0; the third one's with its second, 1 + 0.5 * 2 - 1 = 1."""
+    discount = torch.tensor([[0.5, 0.0, 0.5], [0.5, 0.5, 0.0]])
+    errors = n_step_errors(
+        reward=torch.tensor([[1.0] * 3, [2.0] * 3]),
+        discount=discount,
+        value=torch.tensor([[9.0] * 3, [9.0] * 3, [8.0] * 3]),
+        chosen=torch.tensor([[1.0] * 3, [9.0] * 3]),
+        begins=torch.zeros(3, 3, dtype=torch.bool),
+    )
+    assert errors.tolist() == [3.0, 0.0, 1.0]

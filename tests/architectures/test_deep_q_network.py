@@ -83,6 +83,9 @@ REFUSED = {
     "dqn --env catch --buffer-size 50 --learning-starts 40": "--buffer-size 50: must be at least --batch-size 128",
     "dqn --env catch --steps 900 --learning-starts 1000": "--learning-starts 1000: must be less than --steps 900",
     "dqn --env catch-pixels --buffer-size 10000000000": "--buffer-size 10000000000: its observations take",
+    "dqn --env catch --buffer-size 200 --learning-starts 50 --num-envs 16 --n-step 20": "--buffer-size 200: keeps 12 "
+    "steps of each of 16 environments, but rollouts and samples have up to 20; use at least 320",
+    "dqn --env catch --priority-exponent 2": "--priority-exponent 2.0: must be at most 1",
     "dqn --env catch --epsilon-end 1.5": "--epsilon-end 1.5: must be at most 1",
 }
 

@@ -72,6 +72,14 @@ def test_actors_and_learners_at_the_same_time(given: dict[str, Any], passes: flo
     assert found["whole"] > 0
 
 
+@pytest.mark.usefixtures("_quick")
+@pytest.mark.parametrize("exponent", [0.0, 0.6])
+def test_an_algorithm_with_replay_draws_its_batches(exponent: float) -> None:
+    settings: dict[str, Any] = {"env": "catch-pixels", "num_envs": 4, "threads": 1, "learning_starts": 16}
+    found = bench("dqn", seconds=0.2, rounds=1, priority_exponent=exponent, **settings)
+    assert min(found[part] for part in ("env", "inference", "update", "whole")) > 0
+
+
 @pytest.mark.parametrize("options", [{}, {"actors": 2, "num_envs": 8}, {"learners": 2}])
 def test_the_parts_are_measured_with_the_program_s_workers(options: dict[str, Any]) -> None:
     config = configure("impala", env="catch", **options)

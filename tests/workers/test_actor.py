@@ -55,6 +55,14 @@ def actor(env: VectorEnv, policy: Reads | None = None) -> Actor:
     return Actor(env, policy or Reads(), gamma=GAMMA, seed=0, clock=Clock())
 
 
+class Chooses(Reads):
+    """`Reads`, which says that the value of an action is 1000 + age."""
+
+    def __call__(self, obs: Tensor, state: Tree) -> tuple[Action, Tree]:
+        answer, state = super().__call__(obs, state)
+        return replace(answer, chosen=1000.0 + obs[:, 0]), state
+
+
 def slot_for(env: VectorEnv, rollout_length: int) -> Trajectory:
     return Trajectory.empty(rollout_length, env.num_envs, env.spec.obs_shape, torch.float32)
 
@@ -67,6 +75,19 @@ def rollouts(env: VectorEnv, count: int, steps: int) -> list[Trajectory]:
         acting.unroll(slot)
         found.append(slot)
     return found
+
+
+def test_values_of_chosen_actions_are_written_where_they_are_wanted() -> None:
+    env = Counter(3).make(2)
+    plain, slot = slot_for(env, 5), slot_for(env, 5).with_chosen()
+    acting = actor(env, Chooses())
+    acting.unroll(plain)
+    acting.unroll(slot)
+    assert plain.chosen is None
+    assert slot.chosen is not None
+    assert slot.chosen[:, 0].tolist() == [1002, 1000, 1001, 1002, 1000]
+    with pytest.raises(AssertionError, match="wants action values, which this policy has not"):
+        actor(env).unroll(slot)
 
 
 def test_everything_stands_at_its_time() -> None:

@@ -11,25 +11,28 @@ import torch
 from gossamer.algorithms.base import ReplayPlan
 from gossamer.data import Batch, NoBatch, Trajectory, Updated
 from gossamer.experience.base import Demand, Participant, Timer
-from gossamer.experience.replay.memory import ReplayMemory
+from gossamer.experience.replay.store import ReplayStore
 from gossamer.runtime import Context
 from gossamer.task import Note
 
 
 @dataclass(frozen=True)
 class LocalReplay:
-    """Rollouts are stored, and batches of windows are drawn uniformly from the newest steps."""
+    """Rollouts are stored, and batches of windows are drawn from the newest steps."""
 
     plan: ReplayPlan
 
     def join(self, ctx: Context, worker: Participant) -> LocalReplayEnd:
         """See `OwnExperience`."""
-        memory = ReplayMemory(worker.spec, worker.num_envs, self.plan.capacity)
+        store = ReplayStore(worker.spec, self.plan, {0: worker.num_envs}, self.plan.capacity)
+        slot = worker.slot(worker.num_envs)
+        if self.plan.priority is not None:
+            slot = slot.with_chosen()
         rng = torch.Generator().manual_seed(worker.task.stream(f"replay {worker.version()}", ctx.rank))
         if worker.version():
             when = f"learning goes on when it has {self.plan.learning_starts:,} steps"
             ctx.report(Note(f"{ctx.name}: the replay memory is empty; {when}"))
-        return LocalReplayEnd(self.plan, memory, worker.slot(worker.num_envs), rng, worker.task.device, worker.clock)
+        return LocalReplayEnd(self.plan, store, slot, rng, worker.task.device, worker.clock)
 
     def demand(self, num_envs: int) -> Demand:
         """See `LearnerExperience`."""
@@ -43,19 +46,19 @@ class LocalReplay:
 
 
 class LocalReplayEnd:
-    """One slot, whose content is stored, and the memory."""
+    """One slot, whose content is stored, and the store."""
 
     def __init__(
         self,
         plan: ReplayPlan,
-        memory: ReplayMemory,
+        store: ReplayStore,
         slot: Trajectory,
         rng: torch.Generator,
         device: str,
         clock: Timer,
     ) -> None:
         """`rng`: of the CPU; `device`: where batches are needed; `clock`: measures the time of storing and drawing."""
-        self._plan, self._memory, self._slot, self._rng, self._device = plan, memory, slot, rng, device
+        self._plan, self._store, self._slot, self._rng, self._device = plan, store, slot, rng, device
         self._clock = clock
         self._owed = 0.0  # windows that may be drawn
         self._fresh = self._position = 0  # steps stored since the last batch; position of the last rollout
@@ -65,23 +68,31 @@ class LocalReplayEnd:
         """See `Writer`."""
         yield self._slot
         with self._clock("replay"):
-            self._memory.add(self._slot)
+            self._store.add(0, self._slot)
         self._position = position
         self._fresh += self._slot.steps
-        if len(self._memory) >= self._plan.learning_starts:
+        if len(self._store) >= self._plan.learning_starts:
             self._owed += self._slot.steps * self._plan.samples_per_insert
 
     def batch(self) -> Batch | NoBatch:
         """See `Reader`."""
-        count, length = self._plan.batch_size, self._plan.window
-        if self._owed < count or not self._memory.windows(length).any():
+        count = self._plan.batch_size
+        if self._owed < count or not self._store.windows:
             return NoBatch.YET
         self._owed -= count
         with self._clock("replay"):
-            keys = self._memory.draw(count, length, self._rng)
-            data = self._memory.window(keys, length).to(self._device)
+            drawn = self._store.draw(count, self._rng)
+            data = drawn.weighted(self._plan.priority, self._store.mass, self._store.windows).to(self._device)
         fresh, self._fresh = self._fresh, 0
-        return Batch(data, fresh, self._position, windows=keys)
+        return Batch(data, fresh, self._position, windows=drawn.keys)
 
-    def trained(self, batch: Batch, updated: Updated) -> None: ...
+    def trained(self, batch: Batch, updated: Updated) -> None:
+        """See `Reader`."""
+        if self._plan.priority is None:
+            return
+        assert batch.windows is not None
+        assert updated.priority is not None, "the algorithm's losses give no priorities"
+        with self._clock("replay"):
+            self._store.update(batch.windows, updated.priority)
+
     def close(self) -> None: ...

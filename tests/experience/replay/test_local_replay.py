@@ -9,8 +9,8 @@ import pytest
 import torch
 from some_parts import a_task
 
-from gossamer.algorithms.base import ReplayPlan
-from gossamer.algorithms.dqn import DQN
+from gossamer.algorithms.base import Prioritized, ReplayPlan
+from gossamer.algorithms.dqn import DQN, n_step_errors
 from gossamer.data import Batch, NoBatch, Trajectory, Updated
 from gossamer.envs.toy import Catch
 from gossamer.experience import Direct, LocalReplay, own_experience
@@ -78,6 +78,35 @@ def test_what_is_left_over_counts_for_the_next_batch(ratio: float, batches: list
     """From the third rollout on, 4 windows each make a batch of 16 after four, and 24 windows three after two."""
     end = an_end(samples_per_insert=ratio, learning_starts=20)
     assert [len(act(end, 8 * i)) for i in range(9)] == batches
+
+
+def test_batches_by_priority_have_weights_and_their_new_priorities_count() -> None:
+    """Of 2 * 11 windows of two steps in three rollouts one has priority 1000 after an update and the others 1 and less:
+    with alpha 1 it fills nearly the whole next batch. Its weight is the smallest, (N P)^-beta over the largest."""
+    end = an_end(priority=Prioritized(1.0, 0.5, n_step_errors), learning_starts=1)
+    for position in range(3):
+        with end.slot(position) as slot:
+            assert slot.chosen is not None
+            slot.reward.fill_(0.5)
+            slot.discount.fill_(1.0)  # |0.5 + 0.5 - 0| = 1 for each window
+    first = end.batch()
+    assert isinstance(first, Batch)
+    assert first.windows is not None
+    assert first.data.weight is not None
+    assert first.data.weight.tolist() == [1.0] * 16
+    new = torch.where(first.windows == first.windows[0], 1000.0, 1.0)
+    end.trained(first, Updated({}, priority=new))
+    second = end.batch()
+    assert isinstance(second, Batch)
+    assert second.windows is not None
+    assert second.data.weight is not None
+    large = second.windows == first.windows[0]
+    assert large.sum() >= 14  # the others have 21 of 1021: part of the first and last of 16 strata
+    if not large.all():
+        assert second.data.weight[large].tolist() == pytest.approx([1000**-0.5] * int(large.sum()), rel=1e-4)
+        assert second.data.weight[~large].tolist() == [1.0] * int((~large).sum())
+    with pytest.raises(AssertionError, match="losses give no priorities"):
+        end.trained(second, Updated({}))
 
 
 def test_a_member_that_goes_on_says_that_its_memory_is_empty_and_draws_anew() -> None:

@@ -2,108 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from some_play import PICTURES, PLAIN, Play, assert_window
 
-from gossamer.data import Final, Trajectory, numpy_dtype
-from gossamer.experience.replay.memory import ReplayMemory, nbytes
+from gossamer.data import Trajectory
+from gossamer.experience.replay.memory import ReplayMemory
+from gossamer.experience.replay.pictures import nbytes
 from gossamer.spaces import Discrete, Spec
-
-HISTORY = 3
-PICTURES = Spec((HISTORY, 2, 2), np.dtype(np.uint8), Discrete(4), history=HISTORY)
-PLAIN = Spec((2,), np.dtype(np.float32), Discrete(4))
-
-
-class Play:
-    """Random play of B environments with stacks of pictures, in rollouts as an actor writes them, and all that was ever
-    acted: the slow ground truth. Episodes end by chance, terminated or truncated, and begin with black pictures, with
-    copies of the first one, or with arbitrary ones."""
-
-    def __init__(self, spec: Spec, num_envs: int, rollout: int, seed: int) -> None:
-        self.spec, self.num_envs, self.rollout = spec, num_envs, rollout
-        self.rng = np.random.default_rng(seed)
-        self.obs = [self._first() for _ in range(num_envs)]
-        self.begins = np.ones(num_envs, bool)
-        self.steps: list[Trajectory] = []  # every step ever acted, as a rollout of one step
-
-    def rollouts(self, count: int) -> Iterator[Trajectory]:
-        for _ in range(count):
-            yield self._rollout()
-
-    def _rollout(self) -> Trajectory:
-        spec, rng = self.spec, self.rng
-        slot = Trajectory.empty(self.rollout, self.num_envs, spec.obs_shape, numpy_dtype(spec.obs_dtype))
-        slot.action.copy_(torch.from_numpy(rng.integers(0, 4, slot.action.shape)))
-        for name in ("reward", "behaviour", "value"):
-            tensor = getattr(slot, name)
-            tensor.copy_(torch.from_numpy(rng.normal(size=tensor.shape)))
-        slot.version.copy_(torch.from_numpy(rng.integers(0, 99, slot.version.shape)))
-        slot.discount.fill_(0.9)
-        for b in range(self.num_envs):
-            slot.obs[0, b], slot.begins[0, b] = self.obs[b], bool(self.begins[b])
-            for t in range(self.rollout):
-                after, self.begins[b] = self._next(self.obs[b]), False
-                if rng.random() < 0.3:
-                    slot.discount[t, b], self.begins[b] = 0.0, True
-                    if rng.random() < 0.5:
-                        slot.finals.append(Final(t, b, after, {}, float(rng.normal())))
-                    after = self._first()
-                self.obs[b], slot.obs[t + 1, b] = after, after
-                slot.begins[t + 1, b] = bool(self.begins[b])
-        self.steps += [self._step(slot, t) for t in range(self.rollout)]
-        return slot
-
-    def _step(self, slot: Trajectory, t: int) -> Trajectory:
-        """One step of a rollout, copied."""
-        two = slice(t, t + 2)
-        return Trajectory(
-            obs=slot.obs[two].clone(),
-            value=slot.value[two].clone(),
-            begins=slot.begins[two].clone(),
-            **{
-                name: getattr(slot, name)[t : t + 1].clone()
-                for name in ("action", "reward", "discount", "behaviour", "version")
-            },
-            state={},
-            finals=[final for final in slot.finals if final.t == t],
-        )
-
-    def _picture(self) -> torch.Tensor:
-        shape = (self.spec.obs_shape[0] // self.spec.history, *self.spec.obs_shape[1:])
-        return torch.from_numpy(self.rng.integers(0, 255, shape).astype(self.spec.obs_dtype))
-
-    def _first(self) -> torch.Tensor:
-        newest, older = self._picture(), self.spec.history - 1
-        kind = self.rng.integers(3)
-        fill = [[torch.zeros_like(newest), newest, self._picture()][kind] for _ in range(older)]
-        return torch.cat([*fill, newest])
-
-    def _next(self, obs: torch.Tensor) -> torch.Tensor:
-        newest = self._picture()
-        return torch.cat([obs[len(newest) :], newest])
-
-
-def assert_window(play: Play, memory: ReplayMemory, first: int, b: int, length: int) -> None:
-    """The window that begins with step `first` of environment b is what was acted."""
-    found = memory.window(torch.tensor([first * play.num_envs + b]), length)
-    for i in range(length):
-        step = play.steps[first + i]
-        assert torch.equal(found.obs[i : i + 2, 0], step.obs[:, b])
-        for name in ("action", "reward", "discount", "behaviour", "version"):
-            assert torch.equal(getattr(found, name)[i], getattr(step, name)[0, b : b + 1]), name
-        assert torch.equal(found.begins[i : i + 2, 0], step.begins[:, b])
-        assert found.value[i, 0] == step.value[0, b]  # of an observation between rollouts: the later one's
-        expected = [final for final in step.finals if final.b == b]
-        finals = [final for final in found.finals if final.t == i]
-        assert len(finals) == len(expected)
-        for one, other in zip(finals, expected, strict=True):
-            assert torch.equal(one.obs, other.obs)
-            assert one.value == pytest.approx(other.value, rel=1e-6)  # stored as float32
 
 
 @pytest.mark.parametrize("spec", [PICTURES, PLAIN], ids=["stacks", "vectors"])
@@ -184,6 +93,17 @@ def test_a_window_of_several_draws_is_their_windows_side_by_side() -> None:
         assert torch.equal(whole.obs[:, w], one.obs[:, 0])
         assert torch.equal(whole.reward[:, w], one.reward[:, 0])
         assert [(f.t, f.value) for f in whole.finals if f.b == w] == [(f.t, f.value) for f in one.finals]
+
+
+def test_windows_without_inner_observations_have_the_first_and_the_last_one() -> None:
+    play, memory = Play(PICTURES, 3, 5, 3), ReplayMemory(PICTURES, 3, 60)
+    for each in play.rollouts(4):
+        memory.add(each)
+    keys = memory.draw(9, 4, torch.Generator().manual_seed(2))
+    whole, ends = memory.window(keys, 4), memory.window(keys, 4, inner=False)
+    assert torch.equal(ends.obs, whole.obs[[0, 4]])
+    assert torch.equal(ends.reward, whole.reward)
+    assert len(ends.finals) == len(whole.finals)
 
 
 def test_a_million_steps_of_atari_take_seven_and_a_half_gigabytes() -> None:
