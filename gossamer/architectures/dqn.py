@@ -13,7 +13,7 @@ from gossamer.policy import Replica
 from gossamer.presets.layers import Layer
 from gossamer.program import Program
 from gossamer.system.errors import UserError
-from gossamer.system.options import options
+from gossamer.system.options import options, word
 from gossamer.task import Task
 
 
@@ -27,7 +27,7 @@ class DeepQNetwork:
 
     def program(self, task: Task) -> Program:
         if not isinstance(task.algorithm, FromReplay):
-            name = type(task.algorithm).__name__.lower()
+            name = word(type(task.algorithm))
             raise UserError(f"--algorithm {name}: has no replay memory; use --algorithm dqn, or the architecture paac")
         p = Program("dqn")
         with p.host("machine", cpus=max(1, self.env_workers), gpus=task.gpus):

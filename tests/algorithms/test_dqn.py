@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from gossamer.algorithms.base import ReplayPlan
-from gossamer.algorithms.dqn import DQN, EpsilonGreedy, apex_epsilon
+from gossamer.algorithms.dqn import DQN
+from gossamer.algorithms.exploration import EpsilonGreedy, apex_epsilon
 from gossamer.algorithms.losses import q_learning
 from gossamer.algorithms.target import add_target
 from gossamer.data import Final, Trajectory
