@@ -78,6 +78,7 @@ class Keywords(TypedDict, total=False):
     # network
     network: str
     input: Literal["background", "unit", "raw"]
+    layer_norm: bool
     initialization: Literal["orthogonal", "uniform"]
     precision: Literal["auto", "fp32", "bf16"]
     separate_critic: bool
