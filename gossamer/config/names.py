@@ -36,6 +36,7 @@ NETWORKS = {
 }
 OPTIMIZERS = {
     "adam": "gossamer.nn.optim:Adam",
+    "radam": "gossamer.nn.optim:RAdam",
     "muon": "gossamer.nn.optim:Muon",
     "rmsprop-a3c": "gossamer.nn.optim:RMSPropA3C",
     "rmsprop-tf": "gossamer.nn.optim:RMSPropTF",
