@@ -23,6 +23,8 @@ ALGORITHMS = {
     "vtrace": "gossamer.algorithms.vtrace:VTrace",
     "appo": "gossamer.algorithms.appo:AsyncPPO",
     "dqn": "gossamer.algorithms.dqn:DQN",
+    "nstep-q": "gossamer.algorithms.nstep_q:NStepQ",
+    "pqn": "gossamer.algorithms.pqn:PQN",
 }
 NETWORKS = {
     "auto": "gossamer.nn.torsos:auto",
