@@ -65,4 +65,28 @@ class NStepQ(ActionValues):
 
     presets: ClassVar[tuple[Layer, ...]] = (
         Layer("exploration ends after a tenth of the run", rules=(explore_a_tenth,)),
+        Layer(
+            "42x42 pictures centred on their background, a small network",
+            {
+                "screen_size": 42,
+                "rollout_length": 5,
+                "learning_rate": 1e-3,
+                "final_fraction": 0.1,
+                "max_grad_norm": 10.0,
+            },
+            kind="pixels",
+        ),
+        Layer(
+            "tried on Catch and CartPole-v1",
+            {
+                "rollout_length": 5,
+                "gamma": 0.98,
+                "target_period": 20,
+                "learning_rate": 1e-3,
+                "final_fraction": 0.1,
+                "max_grad_norm": 10.0,
+            },
+            kind="vector",
+        ),
+        Layer("tried on Pong", {"num_envs": 16}, kind="pixels", beside=("paac",)),
     )
