@@ -40,7 +40,9 @@ def test_what_was_given_is_remembered_even_where_it_is_the_default() -> None:
     assert given(Plain("p")) == {"count": 3}  # what does not remember counts as given
 
 
-@pytest.mark.parametrize(("name", "typed"), [("DQN", "dqn"), ("NStepQ", "nstep-q"), ("A2C", "a2c"), ("VTrace", "vtrace")])
+@pytest.mark.parametrize(
+    ("name", "typed"), [("DQN", "dqn"), ("NStepQ", "nstep-q"), ("A2C", "a2c"), ("VTrace", "vtrace")]
+)
 def test_a_class_has_a_name_as_typed(name: str, typed: str) -> None:
     assert word(type(name, (), {})) == typed
 
