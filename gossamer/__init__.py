@@ -23,7 +23,9 @@ if TYPE_CHECKING:  # for type checkers, which do not run the rest
     from gossamer.algorithms.a2c import A2C as A2C
     from gossamer.algorithms.appo import AsyncPPO as AsyncPPO
     from gossamer.algorithms.dqn import DQN as DQN
+    from gossamer.algorithms.nstep_q import NStepQ as NStepQ
     from gossamer.algorithms.ppo import PPO as PPO
+    from gossamer.algorithms.pqn import PQN as PQN
     from gossamer.algorithms.vtrace import VTrace as VTrace
     from gossamer.architectures.appo import APPO as APPO
     from gossamer.architectures.dqn import DeepQNetwork as DeepQNetwork

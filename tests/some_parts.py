@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.optim import Adagrad, Adam, Optimizer
+from torch.optim import Adagrad, Adam, Optimizer, RAdam
 from torch.optim.optimizer import ParamsT
 
 from gossamer.algorithms import A2C, Algorithm, Network
@@ -29,6 +29,7 @@ from gossamer.training.budget import Budget
 OPTIMIZERS: dict[str, Callable[[ParamsT, float], Optimizer]] = {
     "adam": partial(Adam, eps=1e-5, fused=True),
     "adagrad": partial(Adagrad, eps=1e-5),
+    "radam": partial(RAdam, eps=1e-5, foreach=True),
     "muon": Muon,
     "rmsprop-a3c": rmsprop_a3c,
     "rmsprop-tf": rmsprop_tf,

@@ -22,6 +22,30 @@ def test_pictures(precision: str, tmp_path: Path) -> None:
     assert run.result["mean_return"] >= 0.8
 
 
+@pytest.mark.parametrize(
+    ("name", "algorithm", "steps"),
+    [
+        ("paac", "pqn", 30_000),
+        pytest.param("paac", "pqn", 150_000, marks=pytest.mark.long),
+        pytest.param("gala", "pqn", 150_000, marks=pytest.mark.long),
+        pytest.param("paac", "nstep-q", 150_000, marks=pytest.mark.long),
+        pytest.param("gala", "nstep-q", 150_000, marks=pytest.mark.long),
+    ],
+)
+def test_catch_is_learned_from_action_values_with_the_default_settings(
+    name: str, algorithm: str, steps: int, tmp_path: Path
+) -> None:
+    run = gossamer.train(name, env="catch", algorithm=algorithm, steps=steps, run_dir=tmp_path / "run", log="none")
+    assert gossamer.evaluate(run.directory, episodes=100).mean_return >= 0.8
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("algorithm", ["nstep-q", "pqn"])
+def test_cart_pole_is_learned_from_action_values_with_the_default_settings(algorithm: str, tmp_path: Path) -> None:
+    run = gossamer.train("paac", env="CartPole-v1", algorithm=algorithm, run_dir=tmp_path / "run", log="none")
+    assert gossamer.evaluate(run.directory, episodes=20, greedy=True).mean_return >= 300
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "given"),

@@ -4,8 +4,10 @@ from gossamer.algorithms.a2c import A2C
 from gossamer.algorithms.appo import AsyncPPO
 from gossamer.algorithms.base import Algorithm
 from gossamer.algorithms.dqn import DQN
+from gossamer.algorithms.nstep_q import NStepQ
 from gossamer.algorithms.ppo import PPO
+from gossamer.algorithms.pqn import PQN
 from gossamer.algorithms.vtrace import VTrace
 from gossamer.nn.networks import Network
 
-__all__ = ["A2C", "DQN", "PPO", "Algorithm", "AsyncPPO", "Network", "VTrace"]
+__all__ = ["A2C", "DQN", "PPO", "PQN", "Algorithm", "AsyncPPO", "NStepQ", "Network", "VTrace"]

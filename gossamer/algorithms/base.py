@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from gossamer.algorithms.losses import Loss
 from gossamer.algorithms.returns import VTrace, vtrace
-from gossamer.data import Action, Trajectory, Tree
+from gossamer.data import Action, Trajectory, Tree, Version
 from gossamer.nn.networks import ActorCritic, Network, Normalizing, Recurrent
 from gossamer.spaces import Spec
 from gossamer.spaces.distributions import Distribution, rows
@@ -84,14 +84,15 @@ class Acting(Protocol):
 class Exploring(Protocol):
     """An algorithm whose exploration depends on the progress of the run, or on the environment."""
 
-    def exploring(self, position: int, envs: Sequence[int], total: int) -> Acting:
+    def exploring(self, position: int, envs: Sequence[int], total: int, version: Version) -> Acting:
         """How the algorithm acts in a rollout. `position`: environment steps in the run's budget before it; `envs`:
-        indices of the actor's environments among the `total` environments of all actors."""
+        indices of the actor's environments among the `total` environments of all actors; `version`: of the parameters
+        that it acts with."""
 
 
-def exploring(algorithm: Algorithm, position: int, envs: Sequence[int], total: int) -> Acting:
+def exploring(algorithm: Algorithm, position: int, envs: Sequence[int], total: int, version: Version) -> Acting:
     """How the algorithm acts in a rollout: see `Exploring.exploring`."""
-    return algorithm.exploring(position, envs, total) if isinstance(algorithm, Exploring) else algorithm
+    return algorithm.exploring(position, envs, total, version) if isinstance(algorithm, Exploring) else algorithm
 
 
 class Errors(Protocol):

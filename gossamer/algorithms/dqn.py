@@ -4,35 +4,42 @@ n-step targets and exploration by environment (Horgan et al. 2018)."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from gossamer.algorithms.action_values import ActionValues, DoubleQ
 from gossamer.algorithms.base import Prioritized, ReplayPlan, own_rewards
+from gossamer.algorithms.exploration import (
+    EPSILON_END,
+    EPSILON_START,
+    EPSILON_STEPS,
+    EXPLORATION,
+    EpsilonGreedy,
+    Exploration,
+    epsilon_greedy,
+    explore_a_tenth,
+    fraction,
+)
 from gossamer.algorithms.losses import Loss, q_learning
 from gossamer.algorithms.returns import n_step
 from gossamer.algorithms.target import add_target, target_by_version
-from gossamer.data import Action, Trajectory, Tree
+from gossamer.data import Trajectory, Version
 from gossamer.nn.networks import Network, QNetwork
 from gossamer.presets.layers import Layer
-from gossamer.spaces import IMPOSSIBLE, Discrete, Spec
+from gossamer.spaces import Spec
 from gossamer.system.errors import UserError
 from gossamer.system.options import option, options
 
-NAMES = "a2c, ppo, vtrace and appo"  # that work with all actions and with memory
 
-
-def explore_a_tenth(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
-    """Epsilon falls during a tenth of the run, and at most 250,000 steps (1M frames, as in the paper). Short runs begin
-    to learn within it."""
-    tenth = values["steps"] // 10
-    return {"epsilon_steps": min(250_000, tenth), "learning_starts": min(values["learning_starts"], max(1, tenth))}
+def learn_after_a_tenth(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
+    """Short runs begin to learn within a tenth of their steps, while epsilon falls."""
+    return {"learning_starts": min(values["learning_starts"], max(1, values["steps"] // 10))}
 
 
 @options
-class DQN:
+class DQN(ActionValues):
     """Action values from windows of `n_step` steps that are drawn from a replay memory, uniformly or by priority.
 
     Actors choose a random action with probability epsilon, else the one of the highest value. The target of Q(x_0, a_0)
@@ -49,12 +56,17 @@ class DQN:
     target_period: int = option(
         "Between two copies to the target network; 0: none.", 500, least=0, most=10**9, measure="updates"
     )
-    exploration: Literal["schedule", "by-environment"] = option(
-        "One epsilon that falls, or a constant one for each environment (Ape-X).", "schedule"
+    exploration: Exploration = EXPLORATION("schedule")
+    epsilon_start: float = EPSILON_START(1.0)
+    epsilon_end: float = EPSILON_END(0.01)
+    epsilon_steps: int = EPSILON_STEPS(100_000)
+    epsilon_updates: int = option(
+        "Until epsilon has fallen, in place of steps, as a server counts updates of its parameters; 0: steps count.",
+        0,
+        least=0,
+        most=10**12,
+        measure="updates",
     )
-    epsilon_start: float = option("Epsilon at first.", 1.0, least=0, most=1)
-    epsilon_end: float = option("Epsilon after it has fallen, and when evaluating.", 0.01, least=0, most=1)
-    epsilon_steps: int = option("Until it has fallen, linearly.", 100_000, least=0, most=10**15, measure="steps")
     buffer_size: int = option("Newest steps that are kept.", 100_000, least=1, most=10**10, measure="steps")
     batch_size: int = option("Of each update.", 32, least=1, most=10**6, measure="samples")
     samples_per_insert: float = option("Samples that are drawn for each step.", 8.0, above=0, most=10**6)
@@ -87,20 +99,6 @@ class DQN:
             return None
         return Prioritized(self.priority_exponent, self.importance_exponent, n_step_errors)
 
-    def check(self, spec: Spec, network: Network, env: str) -> None:
-        """See `Limited`."""
-        if not isinstance(spec.actions, Discrete):
-            raise UserError(f"--algorithm dqn: {env} has {spec.actions}, not one choice among several; use {NAMES}")
-        if network.memory != "none":
-            raise UserError(f"--memory {network.memory}: dqn has none; stack pictures (--frame-stack), or use {NAMES}")
-        for flag, used in (
-            ("--separate-critic", network.separate_critic),
-            ("--normalize-returns", network.normalize_returns),
-            ("--normalize-observations", network.normalize_observations),
-        ):
-            if used:
-                raise UserError(f"{flag}: has no effect with --algorithm dqn; leave it out")
-
     def model(self, spec: Spec, network: Network) -> nn.Module:
         """A torso with a head of action values, and a target network."""
         model = QNetwork(spec, network, dueling=self.dueling)
@@ -108,28 +106,12 @@ class DQN:
             add_target(model)
         return model
 
-    def act(
-        self, model: nn.Module, obs: Tensor, state: Tree, rng: torch.Generator, *, greedy: bool = False
-    ) -> tuple[Action, Tree]:
-        """See `Algorithm`; with the final epsilon, as in evaluation."""
-        return EpsilonGreedy(self.epsilon_end).act(model, obs, state, rng, greedy=greedy)
-
-    def with_epsilon(self, epsilon: float) -> DQN:
-        """See `ByValue`."""
-        return replace(self, epsilon_end=epsilon)
-
-    def exploring(self, position: int, envs: Sequence[int], total: int) -> EpsilonGreedy:
+    def exploring(self, position: int, envs: Sequence[int], total: int, version: Version) -> EpsilonGreedy:
         """See `Exploring`."""
-        if self.exploration == "by-environment":
-            return EpsilonGreedy(tuple(apex_epsilon(i, total) for i in envs))
-        over = min(1.0, position / self.epsilon_steps) if self.epsilon_steps else 1.0
-        return EpsilonGreedy(self.epsilon_start * (1 - over) + self.epsilon_end * over)
-
-    @torch.no_grad()
-    def value(self, model: nn.Module, obs: Tensor, state: Tree) -> Tensor:
-        """The value [B] of the best action."""
-        q: Tensor = model(obs)
-        return q.amax(-1)
+        over = fraction(position, self.epsilon_steps)
+        if self.epsilon_updates:
+            over = fraction(version, self.epsilon_updates)
+        return epsilon_greedy(self, over, envs, total)
 
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
         target_net = target_by_version(model, self.target_period)
@@ -140,7 +122,7 @@ class DQN:
         yield q_learning(model(batch.obs[0]), batch.action[0], target, huber=self.huber, weight=batch.weight)
 
     presets: ClassVar[tuple[Layer, ...]] = (
-        Layer("exploration ends after a tenth of the run", rules=(explore_a_tenth,)),
+        Layer("exploration ends after a tenth of the run", rules=(explore_a_tenth, learn_after_a_tenth)),
         Layer(
             "42x42 pictures centred on their background, a small network (not tuned; no full run of Pong yet)",
             {
@@ -184,49 +166,3 @@ class DQN:
 def n_step_errors(reward: Tensor, discount: Tensor, value: Tensor, chosen: Tensor, begins: Tensor) -> Tensor:
     """|R - Q(x_0, a_0)| [W] of windows, by the values of acting time. See `Errors`."""
     return (n_step(reward, discount, value[-1])[0] - chosen[0]).abs()
-
-
-@dataclass(frozen=True)
-class DoubleQ:
-    """Values by double Q-learning (van Hasselt et al. 2016, eq. 4)."""
-
-    gamma: float
-    chooses: nn.Module  # the network that chooses actions
-
-    @torch.no_grad()
-    def value(self, model: nn.Module, obs: Tensor, state: Tree) -> Tensor:
-        """The value [B] that the target network `model` gives to the action that the other network prefers."""
-        best = self.chooses(obs).argmax(-1, keepdim=True)
-        q: Tensor = model(obs)
-        return q.gather(-1, best).squeeze(-1)
-
-
-@dataclass(frozen=True)
-class EpsilonGreedy:
-    """The best action, or with probability epsilon a valid one drawn uniformly."""
-
-    epsilon: float | tuple[float, ...]  # of all environments, or of each
-
-    @torch.no_grad()
-    def act(
-        self, model: nn.Module, obs: Tensor, state: Tree, rng: torch.Generator, *, greedy: bool = False
-    ) -> tuple[Action, Tree]:
-        """See `Algorithm`. The parameters are ln mu(a) [B, A]."""
-        q: Tensor = model(obs)
-        epsilon = torch.as_tensor(0.0 if greedy else self.epsilon, device=q.device).expand(len(q))  # [B]
-        valid = (q > IMPOSSIBLE / 2).to(q.dtype)
-        best = q.argmax(-1)
-        random = (torch.rand(q.shape, generator=rng, device=q.device) * valid).argmax(-1)
-        explores = torch.rand(len(q), generator=rng, device=q.device) < epsilon
-        action = torch.where(explores, random, best)
-        mu = epsilon.unsqueeze(-1) * valid / valid.sum(-1, keepdim=True)
-        mu.scatter_add_(-1, best.unsqueeze(-1), (1 - epsilon).unsqueeze(-1))
-        log_mu = mu.clamp(min=1e-30).log()
-        log_prob, chosen = (each.gather(-1, action.unsqueeze(-1)).squeeze(-1) for each in (log_mu, q))
-        return Action(action=action, log_prob=log_prob, parameters=log_mu, value=q.amax(-1), chosen=chosen), state
-
-
-def apex_epsilon(index: int, total: int, base: float = 0.4, alpha: float = 7.0) -> float:
-    """Epsilon of environment `index` of `total`: base^(1 + alpha * index / (total - 1)) (Horgan et al. 2018, section
-    4.1)."""
-    return float(base ** (1 + alpha * index / max(1, total - 1)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,11 +25,10 @@ def minibatches(
     length, envs = batch.reward.shape
     device = batch.reward.device
     if not batch.state:
-        evaluated = _by_index(model, batch.obs[:-1].flatten(0, 1))
-        for _ in range(epochs):
-            steps = torch.randperm(length * envs, generator=rng, device=device)
-            for index in steps.tensor_split(min(count, length * envs)):
-                yield index, *evaluated(index)
+        evaluated = by_index(model, batch.obs[:-1].flatten(0, 1))
+        for index in shuffled(batch, rng, count=count, epochs=epochs):
+            policy, value = evaluated(index)
+            yield index, policy, value
         return
     steps = torch.arange(length, device=device).unsqueeze(1) * envs  # [T, 1]
     for _ in range(epochs):
@@ -36,7 +36,15 @@ def minibatches(
             yield (steps + chosen).flatten(), *evaluate(model, batch, chosen)
 
 
-def _by_index(model: nn.Module, obs: Tensor) -> Callable[[Tensor], tuple[Distribution, Tensor]]:
+def shuffled(batch: Trajectory, rng: torch.Generator, *, count: int, epochs: int = 1) -> Iterator[Tensor]:
+    """Split the steps of a rollout at random into `count` minibatches, fewer if there are fewer steps, `epochs` times.
+    Yield the indices [N] of each in the flattened rollout."""
+    for _ in range(epochs):
+        steps = torch.randperm(batch.steps, generator=rng, device=batch.reward.device)
+        yield from steps.tensor_split(min(count, batch.steps))
+
+
+def by_index(model: nn.Module, obs: Tensor) -> Callable[[Tensor], Any]:
     """A function from indices [N] to the model's outputs for these rows of obs [M, *O]."""
     if not isinstance(model, Preparing) or obs.numel() * torch.float32.itemsize > KEPT:
         return lambda index: model(obs.index_select(0, index))

@@ -13,8 +13,37 @@ from gossamer.policy import Replica
 from gossamer.presets.layers import Layer
 from gossamer.program import Program
 from gossamer.system.errors import UserError
-from gossamer.system.options import options
+from gossamer.system.options import options, word
 from gossamer.task import Task
+
+NATURE = {  # Mnih et al. 2015, extended data table 1; here the loss is a mean over the batch
+    "steps": 50_000_000,
+    "rollout_length": 4,
+    "preprocessing": "impala",
+    "num_envs": 1,
+    "n_step": 1,
+    "double": False,
+    "dueling": False,
+    "huber": True,
+    "target_period": 10_000,
+    "exploration": "schedule",
+    "epsilon_start": 1.0,
+    "epsilon_end": 0.1,
+    "epsilon_steps": 250_000,
+    "buffer_size": 1_000_000,
+    "batch_size": 32,
+    "samples_per_insert": 8.0,
+    "learning_starts": 50_000,
+    "network": "nature",
+    "input": "unit",
+    "optimizer": "rmsprop-dqn",
+    "decay": 0.95,
+    "epsilon": 0.01 / 32**2,
+    "learning_rate": 2.5e-4,
+    "anneal_steps": 0,
+    "final_fraction": 1.0,
+    "max_grad_norm": 1e9,
+}
 
 
 @options
@@ -27,7 +56,7 @@ class DeepQNetwork:
 
     def program(self, task: Task) -> Program:
         if not isinstance(task.algorithm, FromReplay):
-            name = type(task.algorithm).__name__.lower()
+            name = word(type(task.algorithm))
             raise UserError(f"--algorithm {name}: has no replay memory; use --algorithm dqn, or the architecture paac")
         p = Program("dqn")
         with p.host("machine", cpus=max(1, self.env_workers), gpus=task.gpus):
@@ -43,4 +72,10 @@ class DeepQNetwork:
     algorithms: ClassVar[tuple[str, ...]] = ("dqn",)
     presets: ClassVar[tuple[Layer, ...]] = (
         Layer("short vectors: few environments, so that policies are renewed often", {"num_envs": 8}, kind="vector"),
+        Layer(
+            "DQN as published (Mnih et al. 2015, extended data table 1); its RMSProp is for sums over 32 samples",
+            NATURE,
+            preset="paper",
+            beside=("dqn",),
+        ),
     )

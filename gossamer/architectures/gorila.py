@@ -16,6 +16,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 from gossamer.algorithms.base import FromReplay
+from gossamer.architectures.dqn import NATURE
 from gossamer.architectures.options import ENV_WORKERS, NUM_ENVS
 from gossamer.exchange import ParameterShard, Server, tend
 from gossamer.exchange.server import options as shared
@@ -79,4 +80,18 @@ class Gorila:
     presets: ClassVar[tuple[Layer, ...]] = (
         Layer("small environments are stepped in the bundle's process", {"env_workers": 0}, kind="not atari"),
         Layer("as dqn, whose environments and memory the bundles share", rules=(share_of_a_bundle,)),
+        Layer(
+            "Gorila as published: DQN's settings with AdaGrad, 1M steps in the memory of each bundle; targets and epsilon "
+            "follow the server's updates. Not published: learning rate, --max-delay, --loss-deviations",
+            {
+                **NATURE,
+                "optimizer": "adagrad",
+                "epsilon": 1e-5,
+                "learning_rate": 1e-3,
+                "target_period": 60_000,
+                "epsilon_updates": 1_000_000,
+            },
+            preset="paper",
+            beside=("dqn",),
+        ),
     )

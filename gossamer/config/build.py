@@ -24,6 +24,7 @@ from gossamer.loops import Role, role
 from gossamer.nn.inputs import INPUT_SCALES
 from gossamer.nn.networks import NetworkOptions
 from gossamer.nn.optim import Muon
+from gossamer.nn.torsos import SEQUENCES
 from gossamer.program import Program
 from gossamer.spaces import Box, Spec
 from gossamer.system.errors import UserError
@@ -67,6 +68,7 @@ def network(chosen: NetworkOptions) -> Network:
         torso=load("--network", chosen.torso, NETWORKS),
         input_scale=INPUT_SCALES[chosen.input],
         centre=chosen.input == "background",
+        layer_norm=chosen.layer_norm,
         orthogonal=chosen.initialization == "orthogonal",
         dtype=precision(chosen.precision),
         separate_critic=chosen.separate_critic,
@@ -233,6 +235,8 @@ def check_effect(config: Config, spec: Spec) -> None:
     if chosen.normalize_observations and all(part.dtype.kind != "f" for part in spec.parts):
         shown = "pictures" if spec.pixels else "bytes"
         raise UserError(f"--normalize-observations: has no effect, as {env} shows {shown}; leave it out")
+    if chosen.layer_norm and chosen.torso not in SEQUENCES:
+        raise UserError(f"--layer-norm: not available with --network {chosen.torso}; use {', '.join(SEQUENCES)}")
     coded = chosen.torso == "autoencoder" or chosen.torso not in NETWORKS
     if chosen.reconstruction_coef != NetworkOptions.reconstruction_coef and not coded:
         raise UserError(f"--reconstruction-coef {chosen.reconstruction_coef}: has no effect without an auto-encoder")

@@ -76,6 +76,7 @@ class Keywords(TypedDict, total=False):
     epsilon_start: float
     epsilon_end: float
     epsilon_steps: int
+    epsilon_updates: int
     buffer_size: int
     batch_size: int
     samples_per_insert: float
@@ -85,6 +86,7 @@ class Keywords(TypedDict, total=False):
     # network
     network: str
     input: Literal["background", "unit", "raw"]
+    layer_norm: bool
     initialization: Literal["orthogonal", "uniform"]
     precision: Literal["auto", "fp32", "bf16"]
     separate_critic: bool

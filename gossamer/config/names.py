@@ -24,6 +24,8 @@ ALGORITHMS = {
     "vtrace": "gossamer.algorithms.vtrace:VTrace",
     "appo": "gossamer.algorithms.appo:AsyncPPO",
     "dqn": "gossamer.algorithms.dqn:DQN",
+    "nstep-q": "gossamer.algorithms.nstep_q:NStepQ",
+    "pqn": "gossamer.algorithms.pqn:PQN",
 }
 NETWORKS = {
     "auto": "gossamer.nn.torsos:auto",
@@ -38,6 +40,7 @@ NETWORKS = {
 OPTIMIZERS = {
     "adam": "gossamer.nn.optim:Adam",
     "adagrad": "gossamer.nn.optim:AdaGrad",
+    "radam": "gossamer.nn.optim:RAdam",
     "muon": "gossamer.nn.optim:Muon",
     "rmsprop-a3c": "gossamer.nn.optim:RMSPropA3C",
     "rmsprop-tf": "gossamer.nn.optim:RMSPropTF",

@@ -36,7 +36,7 @@ def layers(architecture: type, algorithm: type, *, preset: str, seen: Probe) -> 
     Raises `UserError` if there is no such preset."""
     names = family_name(architecture, ARCHITECTURES), family_name(algorithm, ALGORITHMS)
     if preset == "paper":
-        _check_paper(architecture, *names)
+        _check_paper(architecture, algorithm, *names)
     of_algorithm = [each for each in presets_of(algorithm) if each.applies(preset, seen.kinds, names[0])]
     of_architecture = [each for each in presets_of(architecture) if each.applies(preset, seen.kinds, names[1])]
     own = sorted([*of_algorithm, *of_architecture], key=lambda each: bool(each.beside))
@@ -54,7 +54,9 @@ def paper_of(architecture: type) -> Layer | None:
     return next((layer for layer in presets_of(architecture) if layer.preset == "paper"), None)
 
 
-def _check_paper(architecture: type, name: str, algorithm: str) -> None:
+def _check_paper(architecture: type, learner: type, name: str, algorithm: str) -> None:
+    if any(layer.preset == "paper" and name in layer.beside for layer in presets_of(learner)):
+        return  # the paper of the algorithm
     paper = paper_of(architecture)
     if paper is None:
         known = [each for each in ARCHITECTURES if paper_of(load("architecture", each, ARCHITECTURES))]

@@ -15,7 +15,7 @@ from gossamer.data import Tree
 from gossamer.nn.inputs import CentredParts, Inputs, Observations, Prepared, input_of
 from gossamer.nn.memory import Kind, Memory
 from gossamer.nn.normalization import Observed
-from gossamer.nn.torsos import Pair, Parts, TorsoFactory, auto, mlp
+from gossamer.nn.torsos import Pair, Parts, TorsoFactory, auto, layer_normalized, mlp
 from gossamer.spaces import Space, Spec
 from gossamer.spaces.distributions import Distribution
 from gossamer.spaces.observations import MASK
@@ -34,6 +34,7 @@ class NetworkOptions:
     input: Literal["background", "unit", "raw"] = option(
         "Images: minus their background and / 64, / 255, or unchanged.", "raw"
     )
+    layer_norm: bool = option("Layer normalisation after each layer of the torso, before its activation.", False)
     initialization: Literal["orthogonal", "uniform"] = option("Of weights; uniform: +-1/sqrt(fan_in).", "orthogonal")
     precision: Literal["auto", "fp32", "bf16"] = option("auto: bf16 on GPUs and processors with AMX.", "auto")
     separate_critic: bool = option("The value has a torso of its own.", False)
@@ -53,6 +54,7 @@ class Network:
     torso: TorsoFactory = auto
     input_scale: float = 1.0  # factor of images, and of observations that are a single vector
     centre: bool = False  # subtract the mean observation of random play first
+    layer_norm: bool = False  # see `torsos.layer_normalized`
     orthogonal: bool = True  # initialisation; otherwise uniform +-1/sqrt(fan_in)
     dtype: torch.dtype | None = torch.float32  # compute dtype of the torso; None: see `machine.resolve_dtype`
     separate_critic: bool = False  # not together with a memory
@@ -104,8 +106,8 @@ class Preparing(Protocol):
     def prepare(self, obs: Observations) -> Prepared:
         """Compute the torso's inputs for obs [N, *O]."""
 
-    def outputs(self, prepared: Prepared) -> tuple[Distribution, Tensor]:
-        """Distributions over actions and values [N] for observations that have been prepared."""
+    def outputs(self, prepared: Prepared) -> Any:
+        """What the network answers for observations that have been prepared."""
 
 
 @runtime_checkable
@@ -138,7 +140,7 @@ class Body(nn.Module):
     Parameters, memory and features are float32; the torso computes in `network.dtype`. In bfloat16, weights are cast
     once per set of parameters when acting, and within the graph when learning, so that gradients are float32. A torso
     with buffers of floats, such as those of batch normalisation, computes in float32 always. Raises `ValueError` if the
-    torso does not return [N, F]."""
+    torso does not return [N, F], or cannot have the layer normalisation that was asked for."""
 
     def __init__(self, spec: Spec, network: Network) -> None:
         super().__init__()
@@ -210,12 +212,17 @@ def _inputs(spec: Spec, network: Network) -> nn.Module:
 
 def _torso(spec: Spec, network: Network) -> nn.Module:
     """The torso for all parts of an observation."""
+    finish = layer_normalized if network.layer_norm else _unchanged
     if spec.layout is None:
-        return network.torso(spec.obs_shape)
+        return finish(network.torso(spec.obs_shape))
     parts = [part for part in spec.layout.parts if part.name != MASK]
     if network.own_torso:
-        return network.torso({part.name: part.shape for part in parts})
-    return Parts({part.name: (network.torso if part.picture else mlp)(part.shape) for part in parts})
+        return finish(network.torso({part.name: part.shape for part in parts}))
+    return Parts({part.name: finish((network.torso if part.picture else mlp)(part.shape)) for part in parts})
+
+
+def _unchanged(torso: nn.Module) -> nn.Module:
+    return torso
 
 
 def _zeros(spec: Spec) -> Any:

@@ -125,7 +125,10 @@ class QNetwork(Body):
 
     def forward(self, obs: Observations) -> Tensor:
         """Map [N, *O] to Q(x, a) [N, A], float32; invalid actions get `IMPOSSIBLE`."""
-        prepared = self.prepare(obs)
+        return self.outputs(self.prepare(obs))
+
+    def outputs(self, prepared: Prepared) -> Tensor:
+        """`forward` for observations that have been prepared."""
         features = self._features(prepared.inputs)
         q: Tensor = self.advantage(features)
         if self.value is not None:

@@ -154,7 +154,7 @@ class StepRule(Protocol):
         torch's optimizers take them: those of hidden layers, with `hidden: True`, and the others."""
 
 
-EPSILON = "Added to the denominator: outside the root for adam, adagrad, muon and rmsprop-torch, inside for the others."
+EPSILON = "Added to the denominator: inside the root for rmsprop-a3c, rmsprop-tf and rmsprop-dqn, else outside."
 DECAY = "Of the running means, for each step."
 
 
@@ -166,6 +166,17 @@ class Adam:
 
     def make(self, params: ParamsT, lr: float) -> Optimizer:
         return torch.optim.Adam(params, lr, eps=self.epsilon, fused=True)
+
+
+@options
+class RAdam:
+    """Adam whose first steps are those of a mean of gradients, until the mean of squares is reliable (Liu et al.
+    2020), with torch's betas."""
+
+    epsilon: float = option(EPSILON, 1e-5, above=0)
+
+    def make(self, params: ParamsT, lr: float) -> Optimizer:
+        return torch.optim.RAdam(params, lr, eps=self.epsilon, foreach=True)
 
 
 @options

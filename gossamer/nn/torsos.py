@@ -11,6 +11,8 @@ from torch import Tensor, nn
 # Shape of an observation [*O], or the shapes of its parts by name -> torso: [N, *O] or its parts -> [N, F], float
 TorsoFactory: TypeAlias = Callable[[Any], nn.Module]
 
+SEQUENCES = ("auto", "nips", "nature", "small", "tiny", "mlp")  # the names of those that `layer_normalized` takes
+
 
 def auto(obs_shape: tuple[int, ...]) -> nn.Module:
     """`mlp` for vectors; for images `nips` from 60 x 60 pixels on, `small` from 10 x 10 on, else `tiny`."""
@@ -148,6 +150,21 @@ def _convolutional(
     modules[-1:] = [nn.Flatten(), nn.ReLU()]  # in this order both have one memory format forwards and backwards
     modules += [nn.Linear(channels * height * width, units), nn.ReLU()]
     return nn.Sequential(*modules)
+
+
+def layer_normalized(torso: nn.Module) -> nn.Module:
+    """Insert layer normalisation (Ba et al. 2016) after each linear and convolutional layer, over all features of an
+    observation: channels, height and width. Raises `ValueError` if the torso is not a plain sequence of layers."""
+    if not isinstance(torso, nn.Sequential) or any(len(list(layer.children())) for layer in torso):
+        raise ValueError("layer normalisation needs a sequence of layers")
+    return nn.Sequential(*(each for layer in torso for each in (layer, *_norms(layer))))
+
+
+def _norms(layer: nn.Module) -> list[nn.Module]:
+    """The normalisation that follows this layer; none after an activation."""
+    if isinstance(layer, nn.Conv2d):
+        return [nn.GroupNorm(1, layer.out_channels)]  # one group: over all channels, with a gain for each of them
+    return [nn.LayerNorm(layer.out_features)] if isinstance(layer, nn.Linear) else []
 
 
 class Parts(nn.Module):

@@ -91,9 +91,9 @@ class NetworkPolicy:
         self._acting: Acting = self.algorithm
 
     def refresh(self, position: int) -> Version:
-        self._acting = exploring(self.algorithm, position, self.seats.indices, self.seats.total)
         if self.source is not None:
             self.version = self.source.refresh()
+        self._acting = exploring(self.algorithm, position, self.seats.indices, self.seats.total, self.version)
         return self.version
 
     def __call__(self, obs: Tensor, state: Tree) -> tuple[Action, Tree]:

@@ -10,6 +10,7 @@ given(PPO(epochs=3))  # {"epochs": 3}: a value that is written out counts as giv
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Hashable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from functools import cache, wraps
@@ -92,6 +93,11 @@ def defaults(kind: type) -> dict[str, Any]:
 def flag(name: str) -> str:
     """An option as typed on the command line."""
     return "--" + name.replace("_", "-")
+
+
+def word(kind: type) -> str:
+    """A part's class as typed on the command line: `NStepQ` is nstep-q."""
+    return re.sub("(?<=[a-z])(?=[A-Z])", "-", kind.__name__).lower()
 
 
 @cache

@@ -3,52 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from some_values import ONLINE, Table, networks
+from torch import nn
 from torch.testing import assert_close
 
 from gossamer.algorithms.base import Prioritized, ReplayPlan
-from gossamer.algorithms.dqn import DQN, EpsilonGreedy, apex_epsilon, n_step_errors
+from gossamer.algorithms.dqn import DQN, n_step_errors
 from gossamer.algorithms.losses import q_learning
 from gossamer.algorithms.target import add_target
 from gossamer.data import Final, Trajectory
 from gossamer.nn.networks import Network, QNetwork
 from gossamer.nn.torsos import mlp
-from gossamer.spaces import IMPOSSIBLE, Box, Discrete, Spec
+from gossamer.spaces import Box, Discrete, Spec
 from gossamer.system.errors import UserError
 
 SPEC = Spec((1,), np.dtype(np.float32), Discrete(3))
 RNG = torch.Generator()
-
-
-class Table(nn.Module):
-    """Action values of three observations, 0, 1 and 2."""
-
-    def __init__(self, values: list[list[float]]) -> None:
-        super().__init__()
-        self.values = nn.Parameter(torch.tensor(values))
-
-    def forward(self, obs: Tensor) -> Tensor:
-        return self.values[obs[:, 0].long()]
-
-
-ONLINE = [[0.0, 0.0, 0.0], [1.0, 5.0, 2.0], [3.0, 0.0, 1.0]]
-OLDER = [[0.0, 0.0, 0.0], [7.0, 4.0, 9.0], [10.0, 20.0, 30.0]]
-
-
-def networks() -> Table:
-    """A network with a target network."""
-    model = Table(OLDER)
-    add_target(model)
-    target: Any = model.target
-    target.used(model, 1000)  # copies OLDER now, and not again
-    with torch.no_grad():
-        model.values.copy_(torch.tensor(ONLINE))
-    return model
 
 
 def windows(steps: int, count: int = 1) -> Trajectory:
@@ -100,7 +74,8 @@ def test_the_target_network_is_copied_every_so_many_updates() -> None:
     model = Table(ONLINE)
     add_target(model)
     seen = []
-    for scale in (1.0, 10.0, 100.0):
+    for version, scale in enumerate((1.0, 10.0, 100.0)):
+        model.target.version = version
         with torch.no_grad():
             model.values.copy_(torch.tensor(ONLINE) * scale)
         seen += td_error(algorithm, batch, model)
@@ -140,56 +115,7 @@ def test_dueling_heads_are_value_and_advantages_about_their_mean() -> None:
         QNetwork(replace(SPEC, actions=Box((-1.0, -1.0), (1.0, 1.0))), Network(mlp))
 
 
-def test_actions_are_the_best_one_or_with_probability_epsilon_any_valid_one() -> None:
-    """Of 40,000 draws with epsilon 0.3 among two valid actions: 0.85 and 0.15, each within 5 standard deviations."""
-    q = torch.tensor([1.0, IMPOSSIBLE, 3.0]).expand(40_000, 3)
-    answer, _ = EpsilonGreedy(0.3).act(nn.Identity(), q, {}, torch.Generator().manual_seed(0))
-    shares = torch.bincount(answer.action, minlength=3) / 40_000
-    assert_close(shares, torch.tensor([0.15, 0.0, 0.85]), atol=5 * (0.15 * 0.85 / 40_000) ** 0.5, rtol=0)
-    assert answer.log_prob is not None
-    assert_close(answer.log_prob.exp(), torch.tensor([0.15, 0.0, 0.85])[answer.action])
-    assert_close(answer.parameters.softmax(-1)[0], torch.tensor([0.15, 0.0, 0.85]))
-    assert answer.value.unique().tolist() == [3.0]
-    assert answer.chosen is not None
-    assert torch.equal(answer.chosen, torch.tensor([1.0, 0.0, 3.0])[answer.action])
-    greedy, _ = EpsilonGreedy(0.3).act(nn.Identity(), q, {}, RNG, greedy=True)
-    assert greedy.action.unique().tolist() == [2]
-
-
-def test_each_environment_has_an_epsilon_of_its_own() -> None:
-    q = torch.tensor([1.0, 3.0]).expand(4, 2)
-    rng = torch.Generator().manual_seed(0)
-    policy = EpsilonGreedy((0.0, 0.0, 1.0, 1.0))
-    draws = torch.stack([policy.act(nn.Identity(), q, {}, rng)[0].action for _ in range(200)])
-    assert draws[:, :2].unique().tolist() == [1]
-    assert draws[:, 2:].double().mean(0).tolist() == pytest.approx([0.5, 0.5], abs=0.18)  # 5 standard deviations
-
-
-def test_epsilon_falls_with_the_position_of_the_run() -> None:
-    algorithm = DQN(epsilon_start=1.0, epsilon_end=0.2, epsilon_steps=1000)
-    epsilons = [algorithm.exploring(position, range(4), 4).epsilon for position in (0, 500, 1000, 5000)]
-    assert epsilons == pytest.approx([1.0, 0.6, 0.2, 0.2])
-    assert DQN(epsilon_steps=0, epsilon_end=0.2).exploring(0, range(4), 4).epsilon == 0.2
-
-
-def test_ape_x_s_epsilons_span_the_environments_of_all_actors() -> None:
-    """0.4^(1 + 7 i / 7) for eight environments: the second of two actors has the last four."""
-    second = DQN(exploration="by-environment").exploring(10**6, range(4, 8), 8).epsilon
-    assert second == pytest.approx([0.4**5, 0.4**6, 0.4**7, 0.4**8])
-    assert apex_epsilon(0, 1) == 0.4
-
-
-def refused(algorithm: DQN, spec: Spec = SPEC, **network: Any) -> str:
-    with pytest.raises(UserError) as error:
-        algorithm.check(spec, replace(Network(mlp), **network), "some-env")
-    return str(error.value)
-
-
-def test_what_it_does_not_work_with_is_refused_in_a_line() -> None:
-    box = replace(SPEC, actions=Box((-1.0,), (1.0,)))
-    assert "some-env has 1 continuous actions" in refused(DQN(), box)
-    assert refused(DQN(), memory="lstm").startswith("--memory lstm: dqn has none")
-    assert refused(DQN(), normalize_returns=True).startswith("--normalize-returns: has no effect")
+def test_sizes_that_contradict_each_other_are_refused_in_a_line() -> None:
     with pytest.raises(UserError, match="--learning-starts 50: must be at most --buffer-size 40"):
         _ = DQN(buffer_size=40, learning_starts=50).replay_plan()
     with pytest.raises(UserError, match="--buffer-size 40: must be at least --batch-size 64"):

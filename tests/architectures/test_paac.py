@@ -65,6 +65,7 @@ def test_catch_is_learned_from_pictures(tmp_path: Path) -> None:
     ("optimizer", "rate"),
     [
         ("adam", 0.003),
+        ("radam", 0.01),
         ("muon", 0.003),
         ("rmsprop-a3c", 0.03),
         ("rmsprop-tf", 0.1),

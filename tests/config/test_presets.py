@@ -66,7 +66,7 @@ def test_a_paper_has_settings_for_one_algorithm() -> None:
     for name in ARCHITECTURES:
         layers = presets_of(load("", name, ARCHITECTURES))
         papers = [len(layer.beside) for layer in layers if layer.preset == "paper"]
-        assert papers == ([] if name == "dqn" else [1])  # the settings of dqn's paper are not there yet
+        assert papers == [1]
 
 
 def test_later_layers_override_earlier_ones_and_rules_come_last() -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.optim import Adam
+from torch.optim import Adam, Optimizer, RAdam
 
 from gossamer.algorithms import A2C, PPO, VTrace
 from gossamer.architectures import APPO, GALA
@@ -42,6 +42,7 @@ from gossamer.nn.torsos import auto
 from gossamer.program import Program
 from gossamer.spaces import Box
 from gossamer.system.errors import UserError
+from gossamer.system.options import flag
 from gossamer.system.processes import cores
 from gossamer.task import Task
 
@@ -225,7 +226,7 @@ ZERO_WILL_DO = ["env_workers", "threads", "anneal_steps", "seed"]
         ("epsilon", 0.0, "--epsilon 0.0: must be above 0"),
         ("entropy_coef", -1.0, "--entropy-coef -1.0: must be at least 0"),
         ("precision", "fp16", "--precision fp16: must be one of auto, fp32, bf16"),
-        ("optimizer", "sgd", "--optimizer sgd: no such optimizer; available: adam, muon, rmsprop-a3c"),
+        ("optimizer", "sgd", "--optimizer sgd: no such optimizer; available: adam, adagrad, radam, muon, rmsprop-a3c"),
         ("preset", "fast", "--preset fast: must be one of tuned, paper"),
         ("steps", 1000.5, "--steps 1000.5: must be of type int"),
         ("steps", "1000", "--steps '1000': must be of type int"),
@@ -262,15 +263,15 @@ def test_a_network_that_cannot_be_imported_is_refused_by_name(name: str) -> None
 
 
 def test_what_only_the_other_algorithm_has_is_refused() -> None:
-    for name, value in {"clip_range": 0.2, "epochs": 3, "num_minibatches": 4, "normalize_advantage": True}.items():
-        with pytest.raises(
-            UserError, match=rf"--{name.replace('_', '-')} .*: not an option of .*a2c.*; ppo and appo have it"
-        ):
-            settings(**{name: value})
+    owners = {"clip_range": "ppo and appo", "normalize_advantage": "ppo and appo", "epochs": "ppo, appo and pqn"}
+    for name, told in owners.items():
+        with pytest.raises(UserError, match=rf"{flag(name)} .*: not an option of .*a2c.*; {told} have it"):
+            settings(**{name: 1})
     with pytest.raises(UserError, match=r"--loss-scale 5\.0: not an option of .*ppo.*; a2c and vtrace have it"):
         settings(algorithm="ppo", loss_scale=5.0)
     with pytest.raises(UserError, match="--algorithm ppo: PAAC's paper has only a2c"):
         settings(algorithm="ppo", preset="paper")
+    assert settings(algorithm="pqn", preset="paper").preset == "paper"  # which has a paper of its own
 
 
 def test_an_option_of_another_optimizer_is_not_taken_from_a_preset() -> None:
@@ -344,6 +345,11 @@ def test_continuous_actions_are_learned_with_ppo_unless_the_architecture_has_an_
         ("catch", {"state_std": True}, "--state-std: has no effect, as the actions of catch are not continuous"),
         ("catch-pixels", {"normalize_observations": True}, "--normalize-observations: .* catch-pixels shows pictures"),
         ("catch", {"reconstruction_coef": 2.0}, "--reconstruction-coef 2.0: has no effect without an auto-encoder"),
+        (
+            "catch",
+            {"layer_norm": True, "network": "resnet"},
+            "--layer-norm: not available with --network resnet; use auto",
+        ),
     ],
 )
 def test_a_network_option_without_effect_is_refused(env: str, given: dict[str, Any], message: str) -> None:
@@ -466,9 +472,10 @@ def test_optimisers_by_name(name: str, inside: bool, start: float, centred: bool
     assert (group["lr"], group["decay"], group["eps"]) == (0.5, 0.75, 0.25)
 
 
-def test_adam_by_name() -> None:
-    made = task(settings(optimizer="adam", epsilon=0.25)).optimization.make([nn.Parameter(torch.ones(1))], 0.5)
-    assert isinstance(made, Adam)
+@pytest.mark.parametrize(("name", "kind"), [("adam", Adam), ("radam", RAdam)])
+def test_adam_by_name(name: str, kind: type[Optimizer]) -> None:
+    made = task(settings(optimizer=name, epsilon=0.25)).optimization.make([nn.Parameter(torch.ones(1))], 0.5)
+    assert isinstance(made, kind)
     assert (made.defaults["lr"], made.defaults["eps"], made.defaults["betas"]) == (0.5, 0.25, (0.9, 0.999))
 
 

@@ -33,6 +33,7 @@ TORSOS: dict[str, dict[str, Any]] = {
     "nips, centred": {"env": "pong", "network": "nips", "input": "background"},
     "resnet": {"env": "catch-pixels", "network": "resnet", "input": "unit"},
     "autoencoder": {"env": "catch-pixels", "network": "autoencoder", "input": "unit"},
+    "normalised layers": {"env": "catch-pixels", "layer_norm": True, "input": "unit"},
     "appo's target": {"env": "catch", "algorithm": "appo", "target_period": 2},
 }
 

@@ -22,7 +22,7 @@ class Exploring(VTrace):
 
     told: ClassVar[list[tuple[int, tuple[int, ...], int]]] = []  # of the class, because workers get copies
 
-    def exploring(self, position: int, envs: Sequence[int], total: int) -> VTrace:
+    def exploring(self, position: int, envs: Sequence[int], total: int, version: int) -> VTrace:
         self.told.append((position, tuple(envs), total))
         return self
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 
 import numpy as np
@@ -11,9 +12,24 @@ from some_parts import a_network
 from torch import Tensor, nn
 from torch.testing import assert_close
 
+from gossamer.config.names import NETWORKS
+from gossamer.nn import torsos
 from gossamer.nn.inputs import centre_on
 from gossamer.nn.networks import ActorCritic, Network, auto_encoders, reconstruction_loss
-from gossamer.nn.torsos import AutoEncoder, TorsoFactory, auto, autoencoder, mlp, nature, nips, resnet, small, tiny
+from gossamer.nn.torsos import (
+    SEQUENCES,
+    AutoEncoder,
+    TorsoFactory,
+    auto,
+    autoencoder,
+    layer_normalized,
+    mlp,
+    nature,
+    nips,
+    resnet,
+    small,
+    tiny,
+)
 from gossamer.spaces import Box, Discrete, MultiDiscrete, Space, Spec
 from gossamer.spaces.distributions import Distribution
 from gossamer.spaces.observations import MASK, Layout, Part
@@ -57,6 +73,59 @@ def test_torsos_have_the_published_sizes(
 def test_observations_that_do_not_fit_are_refused(torso: TorsoFactory, shape: tuple[int, ...], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         torso(shape)
+
+
+@pytest.mark.parametrize(("torso", "shape"), [(small, (4, 42, 42)), (mlp, (6,)), (auto, (3, 7, 7))])
+def test_layers_are_normalised_before_their_activation(torso: TorsoFactory, shape: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    module = layer_normalized(torso(shape))
+    assert isinstance(module, nn.Sequential)
+    x, found = torch.randn(5, *shape), 0
+    for layer in module:
+        y = layer(x)
+        if isinstance(layer, nn.GroupNorm | nn.LayerNorm):  # over all features [C, H, W] or [F] of an observation
+            found += 1
+            flat = x.flatten(1)
+            expected = (flat - flat.mean(1, keepdim=True)) / (flat.var(1, correction=0, keepdim=True) + 1e-5).sqrt()
+            assert_close(y.flatten(1), expected, atol=1e-5, rtol=1e-4)
+        x = y
+    weights = [each for each in module if isinstance(each, nn.Conv2d | nn.Linear)]
+    assert found == len(weights)
+
+
+@pytest.mark.parametrize("torso", [resnet, autoencoder])
+def test_torsos_that_are_no_sequence_of_layers_cannot_be_normalised(torso: TorsoFactory) -> None:
+    with pytest.raises(ValueError, match="needs a sequence of layers"):
+        a_network((4, 42, 42), Discrete(2), torso, layer_norm=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_normalised_layers_learn_their_gains_and_begin_with_those_of_one(dtype: torch.dtype) -> None:
+    model = a_network((4, 42, 42), Discrete(3), small, layer_norm=True, dtype=dtype)
+    norms = [each for each in model.torso.modules() if isinstance(each, nn.GroupNorm | nn.LayerNorm)]
+    assert [each.weight.unique().tolist() for each in norms] == [[1.0]] * 3
+    policy, value = model(torch.randn(5, 4, 42, 42))
+    (policy.parameters.square().sum() + value.sum()).backward()
+    assert all(p.grad is not None and bool(p.grad.any()) for p in model.torso.parameters())
+
+
+def test_each_part_of_an_observation_is_normalised_in_its_torso() -> None:
+    layout = a_layout()
+    spec = Spec((layout.size,), np.dtype(np.uint8), Discrete(3), layout=layout)
+    model = ActorCritic(spec, Network(auto, layer_norm=True))
+    norms = [each for each in model.torso.modules() if isinstance(each, nn.GroupNorm | nn.LayerNorm)]
+    assert len(norms) == 3 + 2  # of the picture and of the vector
+    assert model(packed(layout, 4))[1].shape == (4,)
+
+
+def test_the_torsos_that_can_be_normalised_are_those_that_the_command_line_takes() -> None:
+    found = []
+    for name, target in NETWORKS.items():
+        torso = getattr(torsos, target.partition(":")[2])
+        with contextlib.suppress(ValueError):
+            layer_normalized(torso((6,) if name == "mlp" else (4, 84, 84)))
+            found.append(name)
+    assert found == list(SEQUENCES)
 
 
 def test_a_torso_must_answer_features() -> None:

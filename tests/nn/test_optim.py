@@ -15,6 +15,7 @@ from torch.testing import assert_close
 
 from gossamer.nn.optim import (
     Form,
+    RAdam,
     RMSProp,
     RMSPropA3C,
     RMSPropDQN,
@@ -172,6 +173,20 @@ def test_every_form_is_its_formula_to_the_bit(options: RMSPropOptions, slow: Cal
                 assert mine.grad is not None
                 slow(p, mine.grad, state, lr=0.01, decay=0.9, eps=0.02)
     assert all(map(torch.equal, ours, theirs))
+
+
+def test_the_first_five_steps_of_radam_are_those_of_the_mean_gradient() -> None:
+    # With torch's beta_2 of 0.999 the length of the mean of squares is above 5 from the sixth step on (Liu et al. 2020,
+    # algorithm 2). Before, p -= lr * m / (1 - 0.9^t); with equal gradients that mean is the gradient. After, the step
+    # is that of Adam, lr * 1, times sqrt((rho - 4) (rho - 2) rho_inf / ((rho_inf - 4) (rho_inf - 2) rho))
+    p = one()
+    seen = path(RAdam(epsilon=1e-12).make([p], 0.01), p, [2.0] * 6)
+    assert seen[:5] == pytest.approx([1 - 0.02 * step for step in range(1, 6)])
+    infinite = 2 / (1 - 0.999) - 1
+    rho = infinite - 2 * 6 * 0.999**6 / (1 - 0.999**6)
+    assert rho > 5
+    factor = ((rho - 4) * (rho - 2) * infinite / ((infinite - 4) * (infinite - 2) * rho)) ** 0.5
+    assert seen[5] == pytest.approx(seen[4] - 0.01 * factor)
 
 
 @pytest.mark.parametrize(

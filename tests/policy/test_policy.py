@@ -54,7 +54,7 @@ def test_its_version_is_its_exchange_s() -> None:
 class Epsilon(A2C):
     """Chooses one action, whose number is the position, in all environments but the first."""
 
-    def exploring(self, position: int, envs: Sequence[int], total: int) -> Fixed:
+    def exploring(self, position: int, envs: Sequence[int], total: int, version: int) -> Fixed:
         return Fixed([position if env else 0 for env in envs])
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gossamer.system.errors import UserError
-from gossamer.system.options import declared, defaults, described, given, option, options, values
+from gossamer.system.options import declared, defaults, described, given, option, options, values, word
 
 
 @options
@@ -38,6 +38,13 @@ def test_what_was_given_is_remembered_even_where_it_is_the_default() -> None:
     assert given(pickle.loads(pickle.dumps(Part(rate=1.0)))) == {"rate": 1.0}
     assert Part(count=3) == Part()
     assert given(Plain("p")) == {"count": 3}  # what does not remember counts as given
+
+
+@pytest.mark.parametrize(
+    ("name", "typed"), [("DQN", "dqn"), ("NStepQ", "nstep-q"), ("A2C", "a2c"), ("VTrace", "vtrace")]
+)
+def test_a_class_has_a_name_as_typed(name: str, typed: str) -> None:
+    assert word(type(name, (), {})) == typed
 
 
 def test_options_are_known_by_their_names() -> None:

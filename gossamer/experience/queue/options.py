@@ -11,7 +11,7 @@ from gossamer.algorithms import Algorithm
 from gossamer.algorithms.base import FromReplay
 from gossamer.envs.base import threads_of
 from gossamer.system.errors import UserError
-from gossamer.system.options import option
+from gossamer.system.options import option, word
 from gossamer.task import Task
 
 HOSTS = partial(
@@ -83,7 +83,7 @@ def check_reuse(reuse: int, depth: int) -> None:
 
 def check_off_policy(algorithm: Algorithm) -> None:
     """Raise `UserError` if the losses are wrong for batches of an older policy."""
-    kind = type(algorithm).__name__.lower()
+    kind = word(type(algorithm))
     if isinstance(algorithm, FromReplay):
         raise UserError(f"--algorithm {kind}: learns from a replay memory, not from a queue; use vtrace or appo")
     if algorithm.on_policy:

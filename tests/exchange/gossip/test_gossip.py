@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from some_messages import Learns, Local, Place, Vector, a_message
-from some_parts import a_task, a_trajectory
+from some_parts import OPTIMIZERS, a_task, a_trajectory
 from torch import Tensor, nn
 from torch.optim import SGD
 
@@ -271,7 +271,7 @@ def test_messages_carry_the_epoch_of_their_sender() -> None:
     assert [m.epoch for m, _ in post.sent] == [0, 0, 1, 1, 2, 2]
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "muon", "rmsprop-tf", "rmsprop-torch", "rmsprop-a3c", "rmsprop-dqn"])
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("algorithm", [A2C(), PPO(epochs=2, num_minibatches=2)], ids=["a2c", "ppo"])
 def test_only_parameters_are_averaged(algorithm: Algorithm, optimizer: str) -> None:
     """A learner with a neighbour that never moves: parameters half way, all else as in a learner by itself."""

@@ -1,0 +1,78 @@
+"""What algorithms that learn action values share: acting, values of observations, and what they do not work with."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+
+from gossamer.algorithms.exploration import EpsilonGreedy, Explores, epsilon_greedy, fraction
+from gossamer.data import Action, Tree, Version
+from gossamer.nn.networks import Network
+from gossamer.spaces import Discrete, Spec
+from gossamer.system.errors import UserError
+from gossamer.system.options import word
+
+OTHERS = "a2c, ppo, vtrace and appo"  # that work with all actions and with memory
+
+
+class ActionValues:
+    """Base of algorithms that learn action values: acting and checks are here, their losses and networks differ."""
+
+    def check(self, spec: Spec, network: Network, env: str) -> None:
+        """See `Limited`."""
+        name = word(type(self))
+        if not isinstance(spec.actions, Discrete):
+            raise UserError(f"--algorithm {name}: {env} has {spec.actions}, not one choice among several; use {OTHERS}")
+        if network.memory != "none":
+            raise UserError(
+                f"--memory {network.memory}: {name} has none; stack pictures (--frame-stack), or use {OTHERS}"
+            )
+        for flag, used in (
+            ("--separate-critic", network.separate_critic),
+            ("--normalize-returns", network.normalize_returns),
+            ("--normalize-observations", network.normalize_observations),
+        ):
+            if used:
+                raise UserError(f"{flag}: has no effect with --algorithm {name}; leave it out")
+
+    def act(
+        self: Explores, model: nn.Module, obs: Tensor, state: Tree, rng: torch.Generator, *, greedy: bool = False
+    ) -> tuple[Action, Tree]:
+        """See `Algorithm`; with the final epsilon, as in evaluation."""
+        return EpsilonGreedy(self.epsilon_end).act(model, obs, state, rng, greedy=greedy)
+
+    def exploring(self: Explores, position: int, envs: Sequence[int], total: int, version: Version) -> EpsilonGreedy:
+        """See `Exploring`."""
+        return epsilon_greedy(self, fraction(position, self.epsilon_steps), envs, total)
+
+    def with_epsilon(self, epsilon: float) -> Self:
+        """See `ByValue`."""
+        changed = copy.copy(self)
+        object.__setattr__(changed, "epsilon_end", epsilon)  # it is frozen
+        return changed
+
+    @torch.no_grad()
+    def value(self, model: nn.Module, obs: Tensor, state: Tree) -> Tensor:
+        """The value [B] of the best action."""
+        q: Tensor = model(obs)
+        return q.amax(-1)
+
+
+@dataclass(frozen=True)
+class DoubleQ:
+    """Values by double Q-learning (van Hasselt et al. 2016, eq. 4)."""
+
+    gamma: float
+    chooses: nn.Module  # the network that chooses actions
+
+    @torch.no_grad()
+    def value(self, model: nn.Module, obs: Tensor, state: Tree) -> Tensor:
+        """The value [B] that the target network `model` gives to the action that the other network prefers."""
+        best = self.chooses(obs).argmax(-1, keepdim=True)
+        q: Tensor = model(obs)
+        return q.gather(-1, best).squeeze(-1)

@@ -1,0 +1,92 @@
+"""n-step Q-learning without replay, synchronous (Mnih et al. 2016, algorithm S2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+import torch
+from torch import nn
+
+from gossamer.algorithms.action_values import ActionValues, DoubleQ
+from gossamer.algorithms.base import own_rewards
+from gossamer.algorithms.exploration import (
+    EPSILON_END,
+    EPSILON_START,
+    EPSILON_STEPS,
+    EXPLORATION,
+    Exploration,
+    explore_a_tenth,
+)
+from gossamer.algorithms.losses import Loss, q_learning
+from gossamer.algorithms.returns import n_step
+from gossamer.algorithms.target import add_target, target_of
+from gossamer.data import Trajectory
+from gossamer.nn.networks import Network, QNetwork
+from gossamer.presets.layers import Layer
+from gossamer.spaces import Spec
+from gossamer.system.options import option, options
+
+
+@options
+class NStepQ(ActionValues):
+    """One gradient step per rollout. The target of Q(x_t, a_t) is the sum of the discounted rewards to the end of the
+    rollout and the discounted value of its last observation by the target network; with `double`, of the action that
+    the network itself prefers there. There is no correction for actions that were not the best ones."""
+
+    on_policy = True
+
+    gamma: float = option("Discount.", 0.99, least=0, most=1, measure="per step")
+    double: bool = option("The network chooses the action whose value the target network gives.", False)
+    dueling: bool = option("Heads for the state's value and for the advantages of actions.", False)
+    huber: bool = option("Errors above 1 count linearly; otherwise all are squared.", False)
+    target_period: int = option(
+        "Between two copies to the target network; 0: none.", 50, least=0, most=10**9, measure="updates"
+    )
+    exploration: Exploration = EXPLORATION("schedule")
+    epsilon_start: float = EPSILON_START(1.0)
+    epsilon_end: float = EPSILON_END(0.01)
+    epsilon_steps: int = EPSILON_STEPS(100_000)
+
+    def model(self, spec: Spec, network: Network) -> nn.Module:
+        """A torso with a head of action values, and a target network."""
+        model = QNetwork(spec, network, dueling=self.dueling)
+        if self.target_period:
+            add_target(model)
+        return model
+
+    def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
+        target_net = target_of(model, self.target_period)
+        estimate = DoubleQ(self.gamma, model) if self.double else self
+        reward = own_rewards(estimate, target_net, batch)
+        target = n_step(reward, batch.discount, estimate.value(target_net, batch.obs[-1], {}))
+        q = model(batch.obs[:-1].flatten(0, 1))
+        yield q_learning(q, batch.action.flatten(), target.flatten(), huber=self.huber)
+
+    presets: ClassVar[tuple[Layer, ...]] = (
+        Layer("exploration ends after a tenth of the run", rules=(explore_a_tenth,)),
+        Layer(
+            "42x42 pictures centred on their background, a small network",
+            {
+                "screen_size": 42,
+                "rollout_length": 5,
+                "learning_rate": 1e-3,
+                "final_fraction": 0.1,
+                "max_grad_norm": 10.0,
+            },
+            kind="pixels",
+        ),
+        Layer(
+            "tried on Catch and CartPole-v1",
+            {
+                "rollout_length": 5,
+                "gamma": 0.98,
+                "target_period": 20,
+                "learning_rate": 1e-3,
+                "final_fraction": 0.1,
+                "max_grad_norm": 10.0,
+            },
+            kind="vector",
+        ),
+        Layer("tried on Pong", {"num_envs": 16}, kind="pixels", beside=("paac",)),
+    )

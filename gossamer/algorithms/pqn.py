@@ -1,0 +1,124 @@
+"""PQN: Q-learning from many environments, without replay and target network (Gallici et al. 2024, "Simplifying Deep
+Temporal Difference Learning")."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+
+from gossamer.algorithms.action_values import ActionValues
+from gossamer.algorithms.exploration import (
+    EPSILON_END,
+    EPSILON_START,
+    EPSILON_STEPS,
+    EXPLORATION,
+    Exploration,
+    explore_a_tenth,
+)
+from gossamer.algorithms.losses import Loss, q_learning
+from gossamer.algorithms.minibatches import by_index, shuffled
+from gossamer.algorithms.returns import lambda_returns
+from gossamer.data import Trajectory
+from gossamer.nn.networks import Network, QNetwork
+from gossamer.nn.torsos import SEQUENCES
+from gossamer.presets.layers import Layer
+from gossamer.spaces import Spec
+from gossamer.system.options import option, options
+
+
+def normalize_layers(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
+    """Layer normalisation takes the place of the target network. Torsos that cannot have it do without."""
+    return {"layer_norm": values["network"] in SEQUENCES}
+
+
+@options
+class PQN(ActionValues):
+    """Several epochs of minibatches over each rollout. The target of Q(x_t, a_t) is Q(lambda)'s, from the values of the
+    best actions at acting time:
+
+        R_t = r_t + discount_t * ((1 - lambda) * max_a Q(x_{t+1}, a) + lambda * R_{t+1}),   R_T = max_a Q(x_T, a)
+
+    There is no correction for actions that were not the best ones."""
+
+    on_policy = True
+
+    gamma: float = option("Discount.", 0.99, least=0, most=1, measure="per step")
+    gae_lambda: float = option("Lambda of returns; 1: n-step returns.", 0.65, least=0, most=1)
+    epochs: int = option("Passes over each rollout.", 2, least=1, most=1000)
+    num_minibatches: int = option("Minibatches per epoch.", 4, least=1, most=65_536)
+    dueling: bool = option("Heads for the state's value and for the advantages of actions.", False)
+    huber: bool = option("Errors above 1 count linearly; otherwise all are squared.", False)
+    exploration: Exploration = EXPLORATION("schedule")
+    epsilon_start: float = EPSILON_START(1.0)
+    epsilon_end: float = EPSILON_END(0.01)
+    epsilon_steps: int = EPSILON_STEPS(100_000)
+
+    def model(self, spec: Spec, network: Network) -> nn.Module:
+        """A torso with a head of action values."""
+        return QNetwork(spec, network, dueling=self.dueling)
+
+    def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
+        target = lambda_returns(batch.reward, batch.discount, batch.value, self.gae_lambda).flatten()
+        action, values_of = batch.action.flatten(), by_index(model, batch.obs[:-1].flatten(0, 1))
+        for index in shuffled(batch, rng, count=self.num_minibatches, epochs=self.epochs):
+            yield q_learning(values_of(index), action[index], target[index], huber=self.huber)
+
+    presets: ClassVar[tuple[Layer, ...]] = (
+        Layer("as published: RAdam; a tenth of the run explores", {"optimizer": "radam"}, (explore_a_tenth,)),
+        Layer(
+            "42x42 pictures centred on their background, a small network",
+            {
+                "screen_size": 42,
+                "rollout_length": 32,
+                "gae_lambda": 0.65,
+                "epochs": 2,
+                "num_minibatches": 8,
+                "learning_rate": 1e-3,
+                "final_fraction": 0.1,
+                "max_grad_norm": 10.0,
+            },
+            kind="pixels",
+        ),
+        Layer(
+            "tried on Catch and CartPole-v1",
+            {
+                "rollout_length": 32,
+                "gamma": 0.98,
+                "gae_lambda": 0.9,
+                "epochs": 4,
+                "num_minibatches": 4,
+                "learning_rate": 1e-3,
+                "final_fraction": 0.1,
+                "max_grad_norm": 10.0,
+            },
+            kind="vector",
+        ),
+        Layer("tried on Pong", {"num_envs": 16}, kind="pixels", beside=("paac",)),
+        Layer(
+            "PQN as published: the settings of its code for Atari games (pqn_atari.yaml)",
+            {
+                "steps": 10_000_000,
+                "preprocessing": "gala",
+                "num_envs": 128,
+                "rollout_length": 32,
+                "gae_lambda": 0.65,
+                "epochs": 2,
+                "num_minibatches": 32,
+                "epsilon_end": 0.001,
+                "epsilon_steps": 1_000_000,
+                "network": "nature",
+                "input": "unit",
+                "optimizer": "radam",
+                "epsilon": 1e-8,
+                "learning_rate": 2.5e-4,
+                "anneal_steps": 0,
+                "max_grad_norm": 10.0,
+            },
+            preset="paper",
+            beside=("paac",),
+        ),
+        Layer("layer normalisation instead of a target network", rules=(normalize_layers,), preset=None),
+    )

@@ -1,0 +1,36 @@
+"""Tables of action values, for targets that can be worked out by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gossamer.algorithms.target import add_target
+
+
+class Table(nn.Module):
+    """Action values of three observations, 0, 1 and 2."""
+
+    def __init__(self, values: list[list[float]]) -> None:
+        super().__init__()
+        self.values = nn.Parameter(torch.tensor(values))
+
+    def forward(self, obs: Tensor) -> Tensor:
+        return self.values[obs[:, 0].long()]
+
+
+ONLINE = [[0.0, 0.0, 0.0], [1.0, 5.0, 2.0], [3.0, 0.0, 1.0]]
+OLDER = [[0.0, 0.0, 0.0], [7.0, 4.0, 9.0], [10.0, 20.0, 30.0]]
+
+
+def networks() -> Table:
+    """A network with a target network."""
+    model = Table(OLDER)
+    add_target(model)
+    target: Any = model.target
+    target.used(model, 1000)  # copies OLDER now, and not again
+    with torch.no_grad():
+        model.values.copy_(torch.tensor(ONLINE))
+    return model
