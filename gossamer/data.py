@@ -210,6 +210,17 @@ class Packed:
         )
         return Packed(_arrays(arrays), _arrays(trajectory.state), finals)
 
+    def trajectory(self) -> Trajectory:
+        """The trajectory, on the host: a copy, because received arrays may be read-only."""
+        tensors = {name: torch.tensor(array) for name, array in self.arrays.items()}
+        tensors["obs"] = tensors["obs"].movedim(-1, 2)
+        finals = [
+            Final(t, b, torch.tensor(obs), {k: torch.tensor(v) for k, v in state.items()}, value)
+            for t, b, obs, state, value in self.finals
+        ]
+        state = {name: torch.tensor(array) for name, array in self.state.items()}
+        return Trajectory(**tensors, state=state, finals=finals)
+
     def unpack(self, slot: Trajectory) -> None:
         """Copy the trajectory into a slot. Raises `ValueError` if it has another shape."""
         for name, array in self.arrays.items():
