@@ -77,7 +77,7 @@ class Trajectory:
     truncated, `reward` includes the discounted value of its final observation, as the behaviour policy estimated it;
     `finals` lets a learner with other parameters estimate it anew."""
 
-    obs: Tensor  # [T+1, B, *O]  x_0 .. x_T
+    obs: Tensor  # [T+1, B, *O]  x_0 .. x_T; [2, B, *O]  x_0 and x_T, where a `ReplayPlan` wants no others
     action: Tensor  # [T, B, *A]  a_0 .. a_{T-1}
     reward: Tensor  # [T, B]  r_t for (x_t, a_t)
     discount: Tensor  # [T, B]  gamma * (1 - terminated)
