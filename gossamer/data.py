@@ -291,6 +291,17 @@ def on_host(tree: Tree) -> Tree:
     return tree.cpu() if isinstance(tree, Tensor) else tree
 
 
+def copied(tree: Tree) -> Tree:
+    """Copy a tree with its tensors and arrays."""
+    if isinstance(tree, dict):
+        return {key: copied(leaf) for key, leaf in tree.items()}
+    if isinstance(tree, list):
+        return [copied(leaf) for leaf in tree]
+    if isinstance(tree, Tensor):
+        return tree.clone()
+    return tree.copy() if isinstance(tree, np.ndarray) else tree
+
+
 def numpy_dtype(dtype: np.dtype[Any]) -> torch.dtype:
     """Return the torch dtype of a NumPy dtype."""
     return torch.from_numpy(np.zeros(1, dtype)).dtype

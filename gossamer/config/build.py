@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -28,7 +29,7 @@ from gossamer.nn.torsos import SEQUENCES
 from gossamer.program import Program
 from gossamer.spaces import Box, Spec
 from gossamer.system.errors import UserError
-from gossamer.system.machine import resolve_device, total_memory
+from gossamer.system.machine import free_space, resolve_device, total_memory
 from gossamer.task import Optimization, Task
 
 
@@ -168,11 +169,13 @@ def check_memory(config: Config, wired: Program, spec: Spec) -> None:
 def _check_stored(demands: Sequence[Demand], spec: Spec) -> None:
     """Raise `UserError` if the replay memories of all learners need more than the machine's memory."""
     stored = sum(each.stored for each in demands)
-    wanted, there = nbytes(spec, stored), total_memory()
+    folder = next((each.folder for each in demands if each.folder), "")
+    wanted, there = nbytes(spec, stored), free_space(Path(folder)) if folder else total_memory()
     if stored and wanted > there:
         most = int(0.8 * there / wanted * stored / len(demands))
+        where = f"--replay-dir {folder}" if folder else "the machine"
         raise UserError(
-            f"--buffer-size {stored // len(demands)}: its observations take {wanted / 1e9:,.0f} GB and the machine has "
+            f"--buffer-size {stored // len(demands)}: its observations take {wanted / 1e9:,.0f} GB and {where} has "
             f"{there / 1e9:,.0f} GB; use at most {most:,}"
         )
 

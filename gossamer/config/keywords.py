@@ -85,6 +85,8 @@ class Keywords(TypedDict, total=False):
     learning_starts: int
     priority_exponent: float
     importance_exponent: float
+    save_replay: bool
+    replay_dir: str
     # network
     network: str
     input: Literal["background", "unit", "raw"]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from some_parts import Watcher, a_task
+from some_parts import Watcher, a_task, differences
 from some_runs import checkpoint, result
 
 import gossamer
@@ -72,6 +72,28 @@ def test_a_resumed_run_says_that_its_memory_is_empty_and_goes_on_to_learn(tmp_pa
     after = checkpoint(run.directory)["workers"]["act_and_learn"]["learner"]["updates"]
     assert after == 2 * before  # another 480 steps, of which the first 48 only fill the memory
     assert (result(run.directory)["learned"], result(run.directory)["dropped"]) == (960, 0)
+
+
+@pytest.mark.parametrize("name", ["dqn", "gorila"])
+def test_resuming_with_the_memory_is_exact(name: str, tmp_path: Path) -> None:
+    """Gorila's bundles depend on the order of their threads, but a single one does not."""
+    given = {**QUICK, "save_replay": True, "priority_exponent": 0.6, "anneal_steps": 960, "epsilon_steps": 480}
+    given |= {"bundles": 1} if name == "gorila" else {}
+    gossamer.train(name, run_dir=tmp_path / "part", log="none", **given)
+    gossamer.resume(tmp_path / "part", steps=960)
+    gossamer.train(name, run_dir=tmp_path / "whole", log="none", **{**given, "steps": 960})
+    part, whole = (checkpoint(tmp_path / each)["workers"]["act_and_learn"] for each in ("part", "whole"))
+    assert differences(part["learner"], whole["learner"]) == []
+    assert differences(part["experience"], whole["experience"]) == []
+    assert "empty" not in (tmp_path / "part" / LOG).read_text()
+
+
+def test_a_memory_on_disk_learns_what_one_in_memory_does(tmp_path: Path) -> None:
+    for folder in ("", str(tmp_path / "pictures")):
+        gossamer.train("dqn", run_dir=tmp_path / f"run{bool(folder)}", log="none", replay_dir=folder, **QUICK)
+    one, other = (checkpoint(tmp_path / f"run{each}")["workers"]["act_and_learn"] for each in (True, False))
+    assert differences(one["learner"], other["learner"]) == []
+    assert list((tmp_path / "pictures").iterdir()) == []
 
 
 REFUSED = {

@@ -9,8 +9,10 @@ without history are stored as they are.
 
 from __future__ import annotations
 
+import os
 from math import prod
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 import numpy as np
 import torch
@@ -39,19 +41,17 @@ def _picture_bytes(spec: Spec) -> int:
 class Pictures:
     """The newest pictures of `num_envs` environments, numbered in the order in which they were added."""
 
-    def __init__(self, spec: Spec, num_envs: int, length: int, file: Path | None = None) -> None:
-        """`length`: steps of each environment; `file`: where the pictures lie, mapped into memory. None: in host
-        memory. Raises `ValueError` if the channels of an observation are no multiple of its history."""
+    def __init__(self, spec: Spec, num_envs: int, length: int, folder: str = "") -> None:
+        """`length`: steps of each environment; `folder`: where the pictures lie, in a file without a name that is
+        mapped into memory; empty: in host memory. Raises `OSError` if the disk has no room for them, and `ValueError`
+        if the channels of an observation are no multiple of its history."""
         if spec.obs_shape[0] % spec.history:
             raise ValueError(f"observations of {spec.obs_shape[0]} channels are not {spec.history} pictures")
         self.history, self._num_envs, self._shape = spec.history, num_envs, spec.obs_shape
         self._channels = spec.obs_shape[0] // spec.history
         self.room = length + spare(length, spec.history)  # pictures of each environment
         shape, dtype = (num_envs, self.room, self._channels, *spec.obs_shape[1:]), numpy_dtype(spec.obs_dtype)
-        if file is None:
-            self._ring = torch.empty(shape, dtype=dtype)
-        else:
-            self._ring = torch.from_file(str(file), shared=True, size=prod(shape), dtype=dtype).view(shape)
+        self._ring = _mapped(Path(folder), shape, dtype) if folder else torch.empty(shape, dtype=dtype)
         self._array: Array = self._ring.numpy()  # the same memory: NumPy copies single channels of pictures faster
         self.added = np.zeros(num_envs, np.int64)  # [B] pictures ever added
 
@@ -104,3 +104,11 @@ class Pictures:
         """Copy a state of `state_dict`."""
         self._ring[:, : state["pictures"].shape[1]] = state["pictures"]
         self.added[:] = np.asarray(state["added"])
+
+
+def _mapped(folder: Path, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """Memory on disk. The file is deleted at once, and its space is free when the process ends, however it does."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with NamedTemporaryFile(dir=folder) as file:
+        os.posix_fallocate(file.fileno(), 0, prod(shape) * dtype.itemsize)  # a full disk would kill the process later
+        return torch.from_file(file.name, shared=True, size=prod(shape), dtype=dtype).view(shape)
