@@ -83,6 +83,11 @@ class Keywords(TypedDict, total=False):
     learning_starts: int
     priority_exponent: float
     importance_exponent: float
+    rescaling_epsilon: float
+    sequence_length: int
+    burn_in: int
+    replay_ratio: float
+    priority_eta: float
     # network
     network: str
     input: Literal["background", "unit", "raw"]

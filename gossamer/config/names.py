@@ -24,6 +24,7 @@ ALGORITHMS = {
     "vtrace": "gossamer.algorithms.vtrace:VTrace",
     "appo": "gossamer.algorithms.appo:AsyncPPO",
     "dqn": "gossamer.algorithms.dqn:DQN",
+    "r2d2": "gossamer.algorithms.r2d2:R2D2",
     "nstep-q": "gossamer.algorithms.nstep_q:NStepQ",
     "pqn": "gossamer.algorithms.pqn:PQN",
 }
