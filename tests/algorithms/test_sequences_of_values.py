@@ -1,4 +1,4 @@
-"""Sequences of a network with memory: which steps are trained, where gradients reach, how states line up, priorities."""
+"""Sequences of a network with memory: trained steps, where gradients reach, how states line up, priorities."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PRIORITY_ETA = 0.9
 
 
 class Sums(nn.Module):
-    """A network whose state is `decay` * state + the observation, and whose two action values are gain * state and 0."""
+    """A network whose state is decay * state + observation, and whose two action values are gain * state and 0."""
 
     def __init__(self, decay: float = 1.0, gain: float = 1.0) -> None:
         super().__init__()
@@ -77,14 +77,14 @@ def test_the_trained_steps_follow_the_burn_in_and_end_with_the_episode() -> None
 
 
 def test_priorities_mix_the_largest_error_and_the_mean_of_trained_steps() -> None:
-    """Errors 1, 2 and 6 give 0.9 * 6 + 0.1 * 3 = 5.7; of the second sequence only the error 4 counts; of the third none."""
+    """Errors 1, 2 and 6 give 0.9 * 6 + 0.1 * 3 = 5.7; of the second sequence only the error 4; of the third none."""
     size = torch.tensor([[1.0, 9.0, 9.0], [2.0, 4.0, 9.0], [6.0, 9.0, 9.0]])
     trained = torch.tensor([[1, 0, 0], [1, 1, 0], [1, 0, 0]], dtype=torch.bool)
     assert_close(sequence_priority(size, trained, PRIORITY_ETA), torch.tensor([5.7, 4.0, 0.0]))
 
 
 def test_the_loss_is_the_mean_over_trained_steps_with_the_weight_of_their_sequence() -> None:
-    """Errors 1 and 3 of the first sequence with weight 1, 2 of the second with weight 0.5: (1 + 9 + 0.5 * 4) / 2 / 3."""
+    """Errors 1 and 3 of the first sequence with weight 1, 2 of the second with 0.5: (1 + 9 + 0.5 * 4) / 2 / 3."""
     q = torch.zeros(2, 2, 2)
     q[0, 0, 1], q[1, 1, 0] = 4.0, 7.0
     q.requires_grad_()
