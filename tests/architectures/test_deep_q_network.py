@@ -89,8 +89,8 @@ REFUSED = {
     "paac --env Pendulum-v1 --algorithm r2d2": "--algorithm r2d2: Pendulum-v1 has 1 continuous actions",
     "dqn --env catch --algorithm r2d2 --normalize-returns": "--normalize-returns: has no effect with --algorithm r2d2",
     "dqn --env catch --algorithm r2d2 --buffer-size 1000 --num-envs 16 --sequence-length 60 --burn-in 4 "
-    "--rollout-length 20": "--buffer-size 1000: keeps 62 steps of each of 16 environments, but a rollout and a sequence "
-    "take 83; use at least 1328",
+    "--rollout-length 20": "--buffer-size 1000: keeps 62 steps of each of 16 environments, but a rollout and a "
+    "sequence take 83; use at least 1328",
     "dqn --env catch --algorithm r2d2 --rollout-length 200": "--rollout-length 200: must be at most --sequence-length",
     "impala --env catch --algorithm r2d2": "--algorithm r2d2: learns from a replay memory, not from a queue",
     "dqn --env catch --priority-exponent 2": "--priority-exponent 2.0: must be at most 1",

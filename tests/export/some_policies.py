@@ -44,7 +44,6 @@ KINDS: dict[str, dict[str, Any]] = {
     "discrete, from -1": {"env": "made:walk"},
     "LSTM": {"env": "made:walk", "memory": "lstm", "memory_units": 8},
     "GRU, last action and reward": {"env": "made:walk", "memory": "gru", "memory_units": 8, "last_action_reward": True},
-    "R2D2": {"env": "made:walk", "algorithm": "r2d2", "memory_units": 8},
     "Dict": {"env": "made:nested"},
     "Dict, GRU": {"env": "made:nested", "memory": "gru", "memory_units": 8},
     "Tuple, multi-discrete, last action": {"env": "made:nested_tuple", "last_action_reward": True},
