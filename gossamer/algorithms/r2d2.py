@@ -208,6 +208,8 @@ class R2D2(ActionValues):
             "42x42 pictures centred on their background, a small network (not tuned)",
             {
                 "screen_size": 42,
+                "sequence_length": 40,
+                "burn_in": 20,
                 "target_period": 500,
                 "epsilon_end": 0.02,
                 "buffer_size": 200_000,
@@ -218,16 +220,16 @@ class R2D2(ActionValues):
             kind="pixels",
         ),
         Layer(
-            "tried on Recall and Catch",
+            "tried on Recall and Catch, whose episodes are short: most steps of a sequence are masked, hence the ratio",
             {
                 "gamma": 0.98,
                 "n_step": 3,
                 "sequence_length": 20,
                 "burn_in": 10,
-                "target_period": 200,
+                "target_period": 100,
                 "epsilon_end": 0.02,
                 "batch_size": 32,
-                "replay_ratio": 2.0,
+                "replay_ratio": 8.0,
                 "learning_starts": 1000,
                 "memory_units": 64,
                 "learning_rate": 1e-3,
