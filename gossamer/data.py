@@ -248,6 +248,14 @@ def _arrays(tree: Mapping[str, Any]) -> dict[str, Array]:
     return {name: each.cpu().numpy().copy() for name, each in tree.items() if isinstance(each, Tensor)}
 
 
+def first_episode(begins: Tensor) -> Tensor:
+    """The steps [T, W] of each window that belong to the episode of its first one. `begins` [T, W]: as in
+    `Trajectory`."""
+    later = begins.clone()
+    later[0] = False
+    return later.cumsum(0) == 0
+
+
 def merged_finals(parts: Sequence[Trajectory]) -> list[Final]:
     """The final observations of trajectories that lie side by side."""
     found, first = [], 0

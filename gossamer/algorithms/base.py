@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from gossamer.algorithms.losses import Loss
 from gossamer.algorithms.returns import VTrace, vtrace
 from gossamer.data import Action, Trajectory, Tree, Version
-from gossamer.nn.networks import ActorCritic, Network, Normalizing, Recurrent
+from gossamer.nn.networks import ActorCritic, Network, Normalizing, Recurrent, Stateful
 from gossamer.spaces import Spec
 from gossamer.spaces.distributions import Distribution, rows
 
@@ -208,7 +208,7 @@ def actor_critic(spec: Spec, network: Network) -> nn.Module:
 
 def initial_state(model: nn.Module, num_envs: int) -> Tree:
     """The recurrent state [B, ...] at the start of an episode; empty without memory."""
-    return model.initial_state(num_envs) if isinstance(model, Recurrent) else {}
+    return model.initial_state(num_envs) if isinstance(model, Stateful) else {}
 
 
 @torch.no_grad()

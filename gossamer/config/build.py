@@ -183,11 +183,14 @@ def _check_stored(demands: Sequence[Demand], spec: Spec) -> None:
 def _check_rings(demands: Sequence[Demand], rollout_length: int) -> None:
     """Raise `UserError` if a replay memory keeps less of each environment than a rollout or a window."""
     for each in demands:
-        kept, needed = each.stored // max(1, each.rollout_envs), max(rollout_length, each.window)
+        # Of so many steps that follow each other, one starts a rollout and is followed by a whole window
+        needed = rollout_length + each.window - 1 if each.sequences else max(rollout_length, each.window)
+        what = "a rollout and a sequence take" if each.sequences else "rollouts and samples have up to"
+        kept = each.stored // max(1, each.rollout_envs)
         if each.stored and kept < needed:
             raise UserError(
                 f"--buffer-size {each.stored}: keeps {kept} steps of each of {each.rollout_envs} environments, but "
-                f"rollouts and samples have up to {needed}; use at least {needed * each.rollout_envs}"
+                f"{what} {needed}; use at least {needed * each.rollout_envs}"
             )
 
 

@@ -87,6 +87,11 @@ class Keywords(TypedDict, total=False):
     importance_exponent: float
     save_replay: bool
     replay_dir: str
+    rescaling_epsilon: float
+    sequence_length: int
+    burn_in: int
+    replay_ratio: float
+    priority_eta: float
     # network
     network: str
     input: Literal["background", "unit", "raw"]

@@ -107,6 +107,14 @@ REFUSED = {
     "dqn --env catch-pixels --buffer-size 10000000000": "--buffer-size 10000000000: its observations take",
     "dqn --env catch --buffer-size 200 --learning-starts 50 --num-envs 16 --n-step 20": "--buffer-size 200: keeps 12 "
     "steps of each of 16 environments, but rollouts and samples have up to 20; use at least 320",
+    "dqn --env catch --algorithm r2d2 --memory none": "--memory none: r2d2 needs a memory; use --memory lstm, or",
+    "paac --env Pendulum-v1 --algorithm r2d2": "--algorithm r2d2: Pendulum-v1 has 1 continuous actions",
+    "dqn --env catch --algorithm r2d2 --normalize-returns": "--normalize-returns: has no effect with --algorithm r2d2",
+    "dqn --env catch --algorithm r2d2 --buffer-size 1000 --num-envs 16 --sequence-length 60 --burn-in 4 "
+    "--rollout-length 20": "--buffer-size 1000: keeps 62 steps of each of 16 environments, but a rollout and a "
+    "sequence take 83; use at least 1328",
+    "dqn --env catch --algorithm r2d2 --rollout-length 200": "--rollout-length 200: must be at most --sequence-length",
+    "impala --env catch --algorithm r2d2": "--algorithm r2d2: learns from a replay memory, not from a queue",
     "dqn --env catch --priority-exponent 2": "--priority-exponent 2.0: must be at most 1",
     "dqn --env catch --epsilon-end 1.5": "--epsilon-end 1.5: must be at most 1",
 }

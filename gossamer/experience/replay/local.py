@@ -45,6 +45,7 @@ class LocalReplay:
             rollout_envs=num_envs,
             passes=self.plan.samples_per_insert,
             window=self.plan.window,
+            sequences=self.plan.sequences,
             stored=self.plan.capacity,
             folder=self.plan.folder,
         )

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gossamer.data import Array, Final, Trajectory, Tree
+from gossamer.data import Array, Final, Trajectory, Tree, first_episode
 from gossamer.experience.replay.pictures import Pictures
 from gossamer.experience.replay.starts import Starts
 from gossamer.spaces import Spec
@@ -254,11 +254,3 @@ class ReplayMemory:
             state = self._starts.final_state(env, int(firsts[w] + t)) if self._starts is not None else {}
             found.append(Final(int(t), int(w), obs, state, float(self._final_values[env, rows[t, w]])))
         return found
-
-
-def first_episode(begins: Tensor) -> Tensor:
-    """The steps [T, W] of each window that belong to the episode of its first one. `begins` [T, W]: as in
-    `Trajectory`."""
-    later = begins.clone()
-    later[0] = False
-    return later.cumsum(0) == 0

@@ -11,7 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from some_play import PICTURES, PLAIN, Play, assert_acted
+from some_play import PACKED, PICTURES, PLAIN, Play, assert_acted
 
 from gossamer.algorithms.base import Prioritized, ReplayPlan
 from gossamer.algorithms.dqn import n_step_errors
@@ -276,7 +276,7 @@ def assert_same(one: Drawn, other: Drawn) -> None:
     assert all(torch.equal(a.obs, b.obs) for a, b in zip(one.data.finals, other.data.finals, strict=True))
 
 
-@pytest.mark.parametrize("spec", [PICTURES, PLAIN], ids=["stacks", "vectors"])
+@pytest.mark.parametrize("spec", [PICTURES, PLAIN, PACKED], ids=["stacks", "vectors", "packed"])
 def test_pictures_in_a_file_are_those_in_memory(spec: Spec, tmp_path: Path) -> None:
     plan = a_plan(2, priority=BY_PRIORITY)
     one, other = filled(plan, spec=spec), filled(replace(plan, folder=str(tmp_path / "new")), spec=spec)
