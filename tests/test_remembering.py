@@ -35,12 +35,12 @@ def test_without_memory_the_answer_is_a_guess(tmp_path: Path) -> None:
 
 
 def test_a_cue_is_remembered_with_action_values_of_sequences(tmp_path: Path) -> None:
-    run = gossamer.train("dqn", env="recall", algorithm="r2d2", steps=25_000, run_dir=tmp_path / "run", log="none")
+    run = gossamer.train("dqn", env="recall", algorithm="r2d2", steps=20_000, run_dir=tmp_path / "run", log="none")
     assert gossamer.evaluate(run.directory, episodes=200, greedy=True).mean_return >= 0.95
 
 
 def test_without_memory_action_values_do_not_tell_the_cue(tmp_path: Path) -> None:
-    run = gossamer.train("dqn", env="recall", algorithm="dqn", steps=25_000, run_dir=tmp_path / "run", log="none")
+    run = gossamer.train("dqn", env="recall", algorithm="dqn", steps=20_000, run_dir=tmp_path / "run", log="none")
     assert gossamer.evaluate(run.directory, episodes=200).mean_return == pytest.approx(0.5, abs=0.15)
 
 

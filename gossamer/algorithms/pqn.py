@@ -69,14 +69,15 @@ class PQN(ActionValues):
     presets: ClassVar[tuple[Layer, ...]] = (
         Layer("as published: RAdam; a tenth of the run explores", {"optimizer": "radam"}, (explore_a_tenth,)),
         Layer(
-            "42x42 pictures centred on their background, a small network",
+            "tried on Pong: 42x42 pictures centred on their background, a small network; with a rate of 1e-3, two epochs "
+            "and a lambda of 0.65, 450,000 steps reach 2 in place of 17",
             {
                 "screen_size": 42,
                 "rollout_length": 32,
-                "gae_lambda": 0.65,
-                "epochs": 2,
+                "gae_lambda": 0.8,
+                "epochs": 4,
                 "num_minibatches": 8,
-                "learning_rate": 1e-3,
+                "learning_rate": 5e-4,
                 "final_fraction": 0.1,
                 "max_grad_norm": 10.0,
             },
