@@ -69,8 +69,8 @@ class PQN(ActionValues):
     presets: ClassVar[tuple[Layer, ...]] = (
         Layer("as published: RAdam; a tenth of the run explores", {"optimizer": "radam"}, (explore_a_tenth,)),
         Layer(
-            "tried on Pong: 42x42 pictures centred on their background, a small network; with a rate of 1e-3, two epochs "
-            "and a lambda of 0.65, 450,000 steps reach 2 in place of 17",
+            "tried on Pong: 42x42 pictures centred on their background, a small network; with a rate of 1e-3, two "
+            "epochs and a lambda of 0.65, 450,000 steps reach 2 in place of 17",
             {
                 "screen_size": 42,
                 "rollout_length": 32,
