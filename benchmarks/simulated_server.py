@@ -14,9 +14,9 @@ from gossamer.tools.simulate import simulate
 
 BUNDLES = (1, 2, 5, 10, 20, 50, 100)
 BANDWIDTHS = ("1Gb/s", "10Gb/s")
-SHARDS = (1, 31)
+SHARDS = (1, 10)
 LIMITS = (0, 2, 5, 10, 20, 50, 100)  # --max-delay
-LIMITED = (10, 50, 100)  # bundles that limits are simulated with, on the fastest network and with most shards
+LIMITED = (5, 20, 50)  # bundles that limits are simulated with, on the fastest network and with most shards
 NO_LIMIT = 10**9
 
 
@@ -50,8 +50,8 @@ def plot(rows: Sequence[dict[str, Any]], path: Path) -> None:
     figure = Figure(figsize=(12, 4), layout="constrained")
     rates, ages, drops = figure.subplots(1, 3)
     free = [row for row in rows if row["max_delay"] == NO_LIMIT]
-    _curves(rates, free, "updates", 1.0)
-    _curves(ages, free, "lag_mean", 1.0)
+    _curves(rates, free, "updates")
+    _curves(ages, free, "lag_mean")
     _limits(drops, [row for row in rows if row["max_delay"] != NO_LIMIT])
     rates.set(ylabel="updates/s of the parameters", yscale="log", ylim=(1, None))
     rates.yaxis.set_major_formatter("{x:,.0f}")
@@ -65,13 +65,13 @@ def plot(rows: Sequence[dict[str, Any]], path: Path) -> None:
     figure.savefig(path, dpi=120)
 
 
-def _curves(axes: Axes, rows: Sequence[dict[str, Any]], key: str, scale: float) -> None:
+def _curves(axes: Axes, rows: Sequence[dict[str, Any]], key: str) -> None:
     for number, bandwidth in enumerate(BANDWIDTHS):
         for shards, style in zip(SHARDS, ("--", "-"), strict=True):
             chosen = [row for row in rows if (row["bandwidth"], row["shards"]) == (bandwidth, shards)]
             look: dict[str, Any] = {"color": f"C{number}", "linestyle": style, "marker": ".", "markersize": 5}
             label = f"{bandwidth}, {shards} shard{'s' * (shards > 1)}"
-            axes.plot([row["bundles"] for row in chosen], [scale * row[key] for row in chosen], label=label, **look)
+            axes.plot([row["bundles"] for row in chosen], [row[key] for row in chosen], label=label, **look)
 
 
 def _limits(axes: Axes, rows: Sequence[dict[str, Any]]) -> None:

@@ -101,6 +101,7 @@ def act_and_learn(ctx: Context, task: Workload, policy: Any, experience: Any, ex
     rng, watch, seen = np.random.default_rng([task.seed, ctx.rank, ctx.restarts]), Stopwatch(ctx.now), Seen()
     learner = StandIn(Point(task.shards * ELEMENTS))
     shards: Any = tuple(Watched(shard, seen) for shard in exchange.shards)
+    ctx.sleep(rng.uniform(0, task.act_time + task.update_time))  # bundles do not start at the same moment
     link = replace(exchange, shards=shards).join(ctx, learner)
     try:
         while ctx.claim(task.rollout_steps) is not None:
