@@ -19,7 +19,7 @@ endef
 # $(call require,COMMAND,MESSAGE): fail with one line, as pytest would skip the tests and succeed.
 require = @{ $(1); } >/dev/null 2>&1 || { echo "$@: $(strip $(2))" >&2; exit 1; }
 
-.PHONY: help install dev test test-long test-page test-sinks lint unit demo bench-install bench-install-actors wheel constraints clean distclean
+.PHONY: help install dev test test-long test-page test-sinks lint unit demo bench-install bench-install-actors bench-install-replay wheel constraints clean distclean
 .NOTPARALLEL:
 
 help: ## this list
@@ -86,6 +86,8 @@ bench-install: dev .venv-peers/.installed ## add what benchmarks/ compare with: 
 
 bench-install-actors: dev .venv-sample-factory/.installed .venv-rllib/.installed ## add Sample Factory and RLlib
 
+bench-install-replay: dev .venv-replay/.installed ## add what benchmarks/ compare with: cpprb, TorchRL and SB3, in .venv-replay
+
 .venv-sample-factory/.installed: benchmarks/peers/requirements-sample-factory.txt
 	$(call make-venv,.venv-sample-factory)
 	.venv-sample-factory/bin/python $(PIP) install $(TORCH)
@@ -96,6 +98,12 @@ bench-install-actors: dev .venv-sample-factory/.installed .venv-rllib/.installed
 	$(call make-venv,.venv-rllib)
 	.venv-rllib/bin/python $(PIP) install $(TORCH)
 	.venv-rllib/bin/python $(PIP) install -r $<
+	@touch $@
+
+.venv-replay/.installed: benchmarks/peers/requirements-replay.txt
+	$(call make-venv,.venv-replay)
+	.venv-replay/bin/python $(PIP) install $(TORCH)
+	.venv-replay/bin/python $(PIP) install -r $<
 	@touch $@
 
 .venv-peers/.installed: benchmarks/peers/requirements.txt

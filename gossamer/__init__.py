@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # for type checkers, which do not run the rest
     from gossamer.algorithms.ppo import PPO as PPO
     from gossamer.algorithms.pqn import PQN as PQN
     from gossamer.algorithms.vtrace import VTrace as VTrace
+    from gossamer.architectures.apex import ApeX as ApeX
     from gossamer.architectures.appo import APPO as APPO
     from gossamer.architectures.dqn import DeepQNetwork as DeepQNetwork
     from gossamer.architectures.gala import GALA as GALA

@@ -77,7 +77,7 @@ class Trajectory:
     truncated, `reward` includes the discounted value of its final observation, as the behaviour policy estimated it;
     `finals` lets a learner with other parameters estimate it anew."""
 
-    obs: Tensor  # [T+1, B, *O]  x_0 .. x_T
+    obs: Tensor  # [T+1, B, *O]  x_0 .. x_T; [2, B, *O]  x_0 and x_T, where a `ReplayPlan` wants no others
     action: Tensor  # [T, B, *A]  a_0 .. a_{T-1}
     reward: Tensor  # [T, B]  r_t for (x_t, a_t)
     discount: Tensor  # [T, B]  gamma * (1 - terminated)
@@ -209,6 +209,17 @@ class Packed:
             for each in trajectory.finals
         )
         return Packed(_arrays(arrays), _arrays(trajectory.state), finals)
+
+    def trajectory(self) -> Trajectory:
+        """The trajectory, on the host: a copy, because received arrays may be read-only."""
+        tensors = {name: torch.tensor(array) for name, array in self.arrays.items()}
+        tensors["obs"] = tensors["obs"].movedim(-1, 2)
+        finals = [
+            Final(t, b, torch.tensor(obs), {k: torch.tensor(v) for k, v in state.items()}, value)
+            for t, b, obs, state, value in self.finals
+        ]
+        state = {name: torch.tensor(array) for name, array in self.state.items()}
+        return Trajectory(**tensors, state=state, finals=finals)
 
     def unpack(self, slot: Trajectory) -> None:
         """Copy the trajectory into a slot. Raises `ValueError` if it has another shape."""

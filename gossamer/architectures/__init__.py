@@ -1,5 +1,6 @@
 """The published architectures and their options. Each program mirrors the figure of its paper."""
 
+from gossamer.architectures.apex import ApeX
 from gossamer.architectures.appo import APPO
 from gossamer.architectures.dqn import DeepQNetwork
 from gossamer.architectures.gala import GALA
@@ -8,4 +9,4 @@ from gossamer.architectures.impala import IMPALA
 from gossamer.architectures.paac import PAAC
 from gossamer.architectures.pala import PALA
 
-__all__ = ["APPO", "GALA", "IMPALA", "PAAC", "PALA", "DeepQNetwork", "Gorila"]
+__all__ = ["APPO", "GALA", "IMPALA", "PAAC", "PALA", "ApeX", "DeepQNetwork", "Gorila"]

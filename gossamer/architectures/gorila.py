@@ -4,6 +4,8 @@ Components of the paper and their implementation:
 
 bundle                   `act_and_learn` on a host of its own: an actor, a local replay memory and a learner, which act
                          with and learn the same network
+actors, global replay,   `act`, `ReplayShard` and `learn`, each on a host of its own
+learners
 parameter server         `ParameterShard`, each on a host of its own: parameters and optimizer; `max_delay` drops
                          gradients that are too old
 outlier losses           `loss_deviations`: a learner drops gradients of losses far above its running mean
@@ -13,67 +15,88 @@ target network           copied from parameters that were pulled from the server
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
-from gossamer.algorithms.base import FromReplay
 from gossamer.architectures.dqn import NATURE
 from gossamer.architectures.options import ENV_WORKERS, NUM_ENVS
+from gossamer.architectures.replaying import plan_of, share_replay
 from gossamer.exchange import ParameterShard, Server, tend
 from gossamer.exchange.server import options as shared
-from gossamer.experience import own_experience
-from gossamer.loops import Envs, act_and_learn
-from gossamer.policy import Replica
+from gossamer.experience import LocalReplay
+from gossamer.experience.replay import options as replaying
+from gossamer.loops import Envs, act, act_and_learn, learn
+from gossamer.policy import PulledReplica, Replica
 from gossamer.presets.layers import Layer
 from gossamer.program import OnRestart, Program
-from gossamer.system.errors import UserError
 from gossamer.system.options import option, options
 from gossamer.task import Task
 
 
 def share_of_a_bundle(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
-    """The memories of all bundles together are as large as the one of dqn, and have as many environments."""
-    shared_out = ("num_envs", "buffer_size", "learning_starts")
-    return {name: max(1, values[name] // max(1, values["bundles"])) for name in shared_out if name in values}
+    """All bundles together, or all actors, have as many environments as dqn, and a memory of the same size."""
+    names = ("num_envs",) if values["actors"] else ("num_envs", "buffer_size", "learning_starts")
+    count = max(1, values["actors"] or values["bundles"])
+    return {name: max(1, values[name] // count) for name in names if name in values}
 
 
 @options
 class Gorila:
-    """`bundles` of an actor, a replay memory and a learner, and a parameter server of `shards`.
+    """`bundles` of an actor, a replay memory and a learner, and a parameter server of `shards`; or with `actors` these
+    and `learners` apart, and a replay memory of `replay_shards` between them.
 
-    Before each rollout and before each update, a bundle pulls the server's parameters. After it, the gradient goes to
-    the shards, each of which makes it an update of its part. Bundles do not wait for each other."""
+    Before each rollout and each update, a worker pulls the parameters of the server. A gradient goes to all shards,
+    each of which makes it an update of its part. Learners do not wait for each other."""
 
     bundles: int = option("Actors with a replay memory and a learner, each a host.", 4, least=1, most=65_536)
     shards: int = shared.SHARDS(1)
     num_envs: int = NUM_ENVS(16)
     env_workers: int = ENV_WORKERS(1)
+    actors: int = option(
+        "Actors apart from learners, in place of bundles, each a host; 0: bundles.", 0, least=0, most=65_536
+    )
+    learners: int = option("Learners of --actors, each a host.", 1, least=1, most=65_536)
+    replay_shards: int = replaying.REPLAY_SHARDS(1)
+    max_ahead: int = replaying.MAX_AHEAD(0)
     max_delay: int = shared.MAX_DELAY(100)
     loss_deviations: float = shared.LOSS_DEVIATIONS(5.0)
     snapshot_seconds: float = shared.SNAPSHOT_SECONDS(10.0)
 
     def program(self, task: Task) -> Program:
-        if not isinstance(task.algorithm, FromReplay):
-            name = type(task.algorithm).__name__.lower()
-            raise UserError(f"--algorithm {name}: has no replay memory; use --algorithm dqn, or another architecture")
-        p = Program("gorila")
+        plan = plan_of(task, "gorila")
+        p, learners = Program("gorila"), self.learners if self.actors else self.bundles
         shards = []
         for s in range(self.shards):
             with p.host(f"shard{s}"):
                 service = p.service(
                     ParameterShard, saved=True, on_restart=OnRestart.SNAPSHOT, snapshot_seconds=self.snapshot_seconds
                 )
-                shard = service(task.optimization, learners=self.bundles, max_delay=self.max_delay)
+                shard = service(task.optimization, learners=learners, max_delay=self.max_delay)
                 p.worker(tend)(shard)
                 shards.append(shard)
-        for b in range(self.bundles):
-            with p.host(f"bundle{b}", cpus=max(1, self.env_workers), gpus=task.gpus):
-                p.worker(act_and_learn, saved=True)(
-                    task,
-                    Replica(),
-                    own_experience(task.algorithm),
-                    Server(tuple(shards), self.loss_deviations or float("inf")),
-                    envs=Envs(self.num_envs, self.env_workers),
-                )
+        server = Server(tuple(shards), self.loss_deviations or float("inf"))
+        envs, cpus = Envs(self.num_envs, self.env_workers), max(1, self.env_workers)
+        if not self.actors:
+            for b in range(self.bundles):
+                with p.host(f"bundle{b}", cpus=cpus, gpus=task.gpus):
+                    p.worker(act_and_learn, saved=True)(task, Replica(), LocalReplay(plan), server, envs=envs)
+            return p
+        memory = share_replay(
+            p,
+            task,
+            plan,
+            shards=self.replay_shards,
+            actors=self.actors,
+            envs=self.num_envs,
+            learners=self.learners,
+            max_ahead=self.max_ahead,
+        )
+        for rank in range(self.learners):
+            with p.host(f"learner{rank}", gpus=task.gpus):
+                p.worker(learn, saved=True)(task, memory.learner(), server)
+        for rank in range(self.actors):
+            with p.host(f"actor{rank}", cpus=cpus):
+                p.worker(act)(replace(task, device="cpu"), PulledReplica(server.shards), memory.actor(rank), envs=envs)
         return p
 
     algorithms: ClassVar[tuple[str, ...]] = ("dqn",)

@@ -17,7 +17,7 @@ from gossamer.envs.last import LastActionReward
 from gossamer.envs.options import GymOptions
 from gossamer.exchange import Server
 from gossamer.exchange.flat import Flat
-from gossamer.exchange.server.server import most_shards
+from gossamer.exchange.server.pull import most_shards
 from gossamer.experience import Demand
 from gossamer.experience.replay.pictures import nbytes
 from gossamer.loops import Role, role

@@ -39,6 +39,11 @@ def check_effects(
         )
     if "parallel_loading" in changed and values.get("depth") == 1:
         raise UserError("--parallel-loading: has no effect with --depth 1 (--no-parallel-loading leaves it out)")
+    if "bundles" in values and not values["actors"]:
+        for name in sorted(changed & {"learners", "replay_shards", "max_ahead"}):
+            raise UserError(
+                f"{flag(name)} {given[name]}: has no effect without --actors; a bundle has a memory of its own"
+            )
     for name in sorted(changed & {"anneal_from", "entropy_final_fraction"}):
         if not values["anneal_steps"]:
             raise UserError(f"{flag(name)} {given[name]}: has no effect with --anneal-steps 0")

@@ -50,6 +50,8 @@ class Keywords(TypedDict, total=False):
     parallel_loading: bool
     bundles: int
     shards: int
+    replay_shards: int
+    max_ahead: int
     max_delay: int
     loss_deviations: float
     snapshot_seconds: float

@@ -17,6 +17,7 @@ ARCHITECTURES = {
     "appo": "gossamer.architectures.appo:APPO",
     "dqn": "gossamer.architectures.dqn:DeepQNetwork",
     "gorila": "gossamer.architectures.gorila:Gorila",
+    "apex": "gossamer.architectures.apex:ApeX",
 }
 ALGORITHMS = {
     "a2c": "gossamer.algorithms.a2c:A2C",

@@ -6,7 +6,7 @@ from gossamer.exchange.broadcast import Broadcast, Follower, Parameters, fetch
 from gossamer.exchange.gossip.gossip import Gossip, room
 from gossamer.exchange.gossip.mailboxes import LayoutMismatch, Mailboxes
 from gossamer.exchange.proxy.proxy import Proxy
-from gossamer.exchange.server import ParameterShard, Server, tend
+from gossamer.exchange.server import ParameterShard, Pulling, Server, tend
 
 __all__ = [
     "AllReduce",
@@ -27,6 +27,7 @@ __all__ = [
     "ParameterShard",
     "Parameters",
     "Proxy",
+    "Pulling",
     "Server",
     "Stepped",
     "fetch",

@@ -3,6 +3,7 @@
 from gossamer.experience.base import (
     ActorExperience,
     Demand,
+    Kept,
     LearnerExperience,
     OwnExperience,
     Participant,
@@ -17,18 +18,32 @@ from gossamer.experience.queue.loading import Assembler, NextBatch
 from gossamer.experience.queue.parts import ActorQueue, LearnerQueue, RemoteActorQueue, Replaying
 from gossamer.experience.queue.queue import Batching, TrajectoryQueue
 from gossamer.experience.queue.slots import Slots
-from gossamer.experience.replay import Drawn, LocalReplay, Replay, ReplayMemory, ReplayStore, importance
+from gossamer.experience.replay import (
+    ActorReplay,
+    LearnerReplay,
+    Limiter,
+    LocalReplay,
+    Replay,
+    ReplayMemory,
+    ReplayShard,
+    ReplayStore,
+)
+from gossamer.experience.replay.store import Drawn
 
 __all__ = [
     "ActorExperience",
     "ActorQueue",
+    "ActorReplay",
     "Assembler",
     "Batching",
     "Demand",
     "Direct",
     "Drawn",
+    "Kept",
     "LearnerExperience",
     "LearnerQueue",
+    "LearnerReplay",
+    "Limiter",
     "LocalReplay",
     "NextBatch",
     "OwnExperience",
@@ -40,6 +55,7 @@ __all__ = [
     "RemoteWriter",
     "Replay",
     "ReplayMemory",
+    "ReplayShard",
     "ReplayStore",
     "Replaying",
     "Slots",

@@ -23,12 +23,23 @@ def untimed(what: str) -> AbstractContextManager[None]:
     return nullcontext()
 
 
+@dataclass(frozen=True)
+class Kept:
+    """What has become of an actor's steps since the last call, with a replay memory."""
+
+    stored: int | None = None  # environment steps; None: there is no memory
+    lost: int = 0  # environment steps that had been stored in a memory that has failed since
+
+
 class Writer(Protocol):
     """An actor's end: trajectory slots, which are allocated once and filled in place."""
 
     def slot(self, position: int) -> AbstractContextManager[Trajectory]:
         """Return a trajectory to fill, submitted when the context exits without an error. May block (back-pressure).
         `position`: environment steps in the run's budget before it."""
+
+    def kept(self) -> Kept:
+        """What has become of the actor's steps since the last call."""
 
     def close(self) -> None:
         """The actor ends."""

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from gossamer.data import Batch, NoBatch, Trajectory, Updated
-from gossamer.experience.base import Demand, Participant
+from gossamer.experience.base import Demand, Kept, Participant
 from gossamer.runtime import Context
 
 
@@ -37,6 +37,10 @@ class DirectEnd:
             raise RuntimeError("the slot still holds a trajectory that has not been trained on")
         yield self._slot
         self._full, self._position = True, position
+
+    def kept(self) -> Kept:
+        """See `Writer`."""
+        return Kept()
 
     def batch(self) -> Batch | NoBatch:
         """Return the filled trajectory, once."""

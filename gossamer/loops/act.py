@@ -29,4 +29,4 @@ def act(ctx: Context, task: Task, policy: Policy, experience: ActorExperience, *
         while (position := ctx.claim(player.rollout_steps)) is not None:
             with writer.slot(position) as slot:
                 player.unroll(slot, position)
-            ctx.report(player.report())
+            ctx.report(player.report(writer.kept()))

@@ -32,7 +32,7 @@ def act_and_learn(
                     member.unroll(slot, position)
                 while isinstance(batch := end.batch(), Batch):
                     end.trained(batch, member.update(batch))
-                ctx.report(member.report())
+                ctx.report(member.report(end.kept()))
         except Stopped:  # by an exchange that would have had to wait
             pass
         except Exception:

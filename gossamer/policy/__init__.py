@@ -1,6 +1,6 @@
 """Where actions come from."""
 
 from gossamer.policy.base import ActorPolicy, OwnNetwork, Policy
-from gossamer.policy.replica import NetworkPolicy, Replica, Seats, build, life
+from gossamer.policy.replica import NetworkPolicy, PulledReplica, Replica, Seats, build, life
 
-__all__ = ["ActorPolicy", "NetworkPolicy", "OwnNetwork", "Policy", "Replica", "Seats", "build", "life"]
+__all__ = ["ActorPolicy", "NetworkPolicy", "OwnNetwork", "Policy", "PulledReplica", "Replica", "Seats", "build", "life"]

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from gossamer.algorithms import Algorithm
 from gossamer.algorithms.base import Acting, exploring, initial_state
 from gossamer.data import Action, Tree, Version
-from gossamer.exchange import Follower, Parameters
+from gossamer.exchange import Follower, Parameters, ParameterShard, Pulling
+from gossamer.exchange.flat import Flat
 from gossamer.policy.base import OwnNetwork
 from gossamer.runtime import Context
 from gossamer.spaces import Spec
@@ -59,12 +60,41 @@ class Replica:
         else:
             source = follower = Follower(self.parameters, build(task, spec))
             version = follower.version
-        rng = task.generator(f"act{life(ctx, version)}", ctx.rank)
-        if state is not None:
-            task.restore(rng, state["rng"], f"act {source.refresh()}", ctx.rank)
-        first = ctx.rank * num_envs
-        seats = Seats(range(first, first + num_envs), ctx.copies * num_envs)
-        return NetworkPolicy(source.model, task.algorithm, rng, source=source, version=version, seats=seats)
+        return _policy(ctx, task, num_envs, source, version, state)
+
+
+@dataclass(frozen=True)
+class PulledReplica:
+    """Each actor evaluates a network of its own, with the parameters of a server."""
+
+    shards: Sequence[ParameterShard]
+
+    def join(
+        self,
+        ctx: Context,
+        task: Task,
+        spec: Spec,
+        num_envs: int,
+        own: OwnNetwork | None = None,
+        state: Tree | None = None,
+    ) -> NetworkPolicy:
+        """See `Policy`."""
+        model = build(task, spec)
+        pulling = Pulling(self.shards, Flat(model), model, learner=None)
+        pulling.wait(ctx)
+        return _policy(ctx, task, num_envs, pulling, pulling.version, state)
+
+
+def _policy(
+    ctx: Context, task: Task, num_envs: int, source: Source, version: Version, state: Tree | None
+) -> NetworkPolicy:
+    """The policy of an actor whose parameters come from `source`, at first in this version."""
+    rng = task.generator(f"act{life(ctx, version)}", ctx.rank)
+    if state is not None:
+        task.restore(rng, state["rng"], f"act {source.refresh()}", ctx.rank)
+    first = ctx.rank * num_envs
+    seats = Seats(range(first, first + num_envs), ctx.copies * num_envs)
+    return NetworkPolicy(source.model, task.algorithm, rng, source=source, version=version, seats=seats)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from gossamer.data import Batch, Trajectory, Tree, Updated, Version, numpy_dtype
 from gossamer.envs.base import VectorEnv
 from gossamer.envs.random_play import background
 from gossamer.exchange import Exchange
+from gossamer.experience import Kept
 from gossamer.nn.inputs import centre_on
 from gossamer.policy import OwnNetwork, Policy, life
 from gossamer.runtime import Context
@@ -64,6 +65,7 @@ class Trainer:
         self._updates = self.learner.updates  # at the last report
         self._metrics = list[dict[str, float]]()  # of the updates since the last report
         self._fresh = self._reused = 0  # steps learned from since the last report, for the first time and again
+        self._drawn = 0  # steps drawn from replay memories since the last report
 
     def _begin(self, ctx: Context, saved: Tree | None) -> None:
         """Load what was saved: everything, or nothing but the parameters of other members."""
@@ -95,6 +97,7 @@ class Trainer:
             self.clock.add("gradients_wait", waited)
         self._metrics.append(updated.metrics)
         self._fresh += batch.fresh
+        self._drawn += 0 if batch.windows is None else batch.data.steps
         self._reused += max(0, batch.data.steps - batch.fresh)
         return updated
 
@@ -103,6 +106,7 @@ class Trainer:
         updates, self._updates = self.learner.updates - self._updates, self.learner.updates
         metrics, self._metrics = means(self._metrics), []
         fresh, reused, self._fresh, self._reused = self._fresh, self._reused, 0, 0
+        drawn, self._drawn = self._drawn, 0
         staleness, dropped = self.learner.take_gradients()
         return Report(
             steps=0,
@@ -117,6 +121,7 @@ class Trainer:
             version=self.version(),
             staleness=staleness,
             dropped=dropped,
+            drawn=drawn,
         )
 
     def close(self) -> None:
@@ -182,11 +187,17 @@ class Player:
         if self._apart:
             settle(self.task.device)
 
-    def report(self) -> Report:
-        """What has been acted since the last report."""
+    def report(self, kept: Kept) -> Report:
+        """What has been acted since the last report. `kept`: what has become of it."""
         acted, self._acted = self._acted, 0
-        episodes, failures = self.actor.episodes(), self.actor.failures()
-        return Report(acted, episodes=episodes, seconds=self.clock.take(), failures=failures)
+        return Report(
+            acted,
+            episodes=self.actor.episodes(),
+            seconds=self.clock.take(),
+            failures=self.actor.failures(),
+            stored=kept.stored,
+            lost=kept.lost,
+        )
 
     def close(self) -> None:
         """Leave the policy."""
@@ -209,12 +220,12 @@ class Member:
         """Act for T steps into `slot`. `position`: environment steps in the run's budget before them."""
         self.player.unroll(slot, position)
 
-    def report(self) -> Report:
-        """What has happened since the last report."""
-        acted = self.player.report()
-        learned = self.trainer.report()
+    def report(self, kept: Kept) -> Report:
+        """What has happened since the last report. `kept`: what has become of what was acted."""
+        acted, learned = self.player.report(kept), self.trainer.report()
         seconds = {**acted.seconds, **learned.seconds}  # they share a clock
-        return replace(learned, steps=acted.steps, episodes=acted.episodes, failures=acted.failures, seconds=seconds)
+        of_actor = ("steps", "episodes", "failures", "stored", "lost")
+        return replace(learned, **{name: getattr(acted, name) for name in of_actor}, seconds=seconds)
 
     def close(self) -> None:
         """Leave the others."""

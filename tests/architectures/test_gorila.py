@@ -134,7 +134,10 @@ def test_a_resumed_run_goes_on_from_the_shards(tmp_path: Path) -> None:
 
 
 REFUSED = {
-    "gorila --env catch --algorithm a2c": "--algorithm a2c: has no replay memory; use --algorithm dqn",
+    "gorila --env catch --algorithm a2c": "--algorithm a2c: has no replay memory, from which gorila learns",
+    "gorila --env catch --learners 2": "--learners 2: has no effect without --actors",
+    "gorila --env catch --actors 2 --replay-shards 3": "--replay-shards 3: there are 2 actors, each of which has one",
+    "gorila --env catch --actors 2 --max-ahead 100": "--max-ahead 100: must be at least --batch-size 128",
     "gorila --env catch --bundles 0": "--bundles 0: must be at least 1",
     "gorila --env catch --max-delay -1": "--max-delay -1: must be at least 0",
     "gorila --env catch --shards 100000": "--shards 100000: must be at most 65,536",

@@ -16,6 +16,7 @@ from gossamer.envs.base import VectorEnv
 from gossamer.envs.gym import Gym
 from gossamer.envs.toy import Catch
 from gossamer.exchange import Alone
+from gossamer.experience import Kept
 from gossamer.nn.networks import ActorCritic
 from gossamer.policy import Replica
 from gossamer.system.machine import HostInfo
@@ -97,12 +98,12 @@ def test_its_slot_has_the_shapes_of_the_task() -> None:
 def test_it_counts_what_it_learned_from_and_reports_it() -> None:
     one = member(a_task(rollout_length=9), Catch().make(2))
     once(one)
-    report = one.report()
+    report = one.report(Kept())
     assert (report.steps, report.learned, report.updates) == (18, 18, 1)
     assert {"loss", "gradient_norm", "learning_rate"} <= report.metrics.keys()
     assert [episode.steps for episode in report.episodes] == [9, 9]
     assert set(report.seconds) == {"env", "inference", "update"}
-    assert (one.report().episodes, one.report().metrics) == ((), {})
+    assert (one.report(Kept()).episodes, one.report(Kept()).metrics) == ((), {})
 
 
 @pytest.mark.parametrize("pixels", [False, True], ids=["vector", "pixels"])

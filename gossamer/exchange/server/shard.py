@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -21,6 +22,7 @@ class Pulled:
 
     stamp: Stamp
     parameters: Array | None  # [P] float32; None: the shard has none, and takes those that it is offered
+    buffers: Mapping[str, Array] = field(default_factory=dict)  # of the network; only for workers without parameters
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class ParameterShard:
         self._optimization, self._max_delay = optimization, max_delay
         self._parameters = torch.zeros(0)  # [P]; empty: none yet
         self._optimizer: Optimizer | None = None
+        self._buffers: dict[str, Array] = {}  # of the network
         self._version = 0  # updates
         self._life: int | None = None  # restarts of its host; None until `begin`
         self._restored, self._lost = 0, 0  # version that this life began with; updates of earlier lives that are lost
@@ -49,22 +52,27 @@ class ParameterShard:
         self._heard: dict[int, float] = {}  # learner -> seconds at the last tick before its last call
         self._now = 0.0
 
-    # Called by learners
+    # Called by learners, and `pull` by actors
 
     @waits
-    def pull(self, learner: int, known: Stamp | None) -> Wait[Pulled | None]:
-        """Return the parameters; None if they are `known`. Waits for `begin`."""
+    def pull(self, learner: int | None, known: Stamp | None) -> Wait[Pulled | None]:
+        """Return the parameters; None if they are `known`. Waits for `begin`. `learner`: None for an actor."""
         while self._life is None:
             yield
-        self._hear(learner, known)
+        if learner is not None:
+            self._hear(learner, known)
         if not len(self._parameters):
             return Pulled(self._stamp, None)
-        return None if known == self._stamp else Pulled(self._stamp, self._parameters.numpy().copy())
+        if known == self._stamp:
+            return None
+        return Pulled(self._stamp, self._parameters.numpy().copy(), self._buffers if known is None else {})
 
-    def offer(self, parameters: Array, version: int) -> None:
-        """Take these parameters [P] of a learner, unless there are some. `version`: of the learner's."""
+    def offer(self, parameters: Array, version: int, buffers: Mapping[str, Array]) -> None:
+        """Take these parameters [P] of a learner, unless there are some. `version`: of the learner's; `buffers`: what
+        its network has besides parameters."""
         if not len(self._parameters):
             self._set(torch.tensor(parameters))
+            self._buffers = dict(buffers)
             self._version = max(self._version, version)
 
     @waits
@@ -111,11 +119,13 @@ class ParameterShard:
         return {
             "parameters": self._parameters.clone(),
             "optimizer": {name: torch.as_tensor(each).clone() for name, each in optimizer.items()},
+            "buffers": dict(self._buffers),
             "version": self._version,
         }
 
     def load_state_dict(self, state: Tree) -> None:
         self._version = self._restored = int(state["version"])
+        self._buffers = dict(state["buffers"])
         if len(state["parameters"]):
             optimizer = self._set(state["parameters"].clone())
             if state["optimizer"]:

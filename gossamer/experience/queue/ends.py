@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from gossamer.data import Batch, NoBatch, Packed, Stamp, Trajectory, Updated, Version
-from gossamer.experience.base import Timer, untimed
+from gossamer.experience.base import Kept, Timer, untimed
 from gossamer.experience.queue.loading import Assembler, NextBatch
 from gossamer.experience.queue.queue import GONE, Lease, TrajectoryQueue
 from gossamer.experience.queue.replay import Replay
@@ -39,6 +39,10 @@ class QueueWriter:
             self._queue.give_back(key, *self._who)
             raise
         self._queue.put(key, *self._who, position)
+
+    def kept(self) -> Kept:
+        """See `Writer`."""
+        return Kept()
 
     def close(self) -> None:
         """The actor ends."""
@@ -72,6 +76,10 @@ class RemoteWriter:
         with self._clock("send"):
             packed = Packed.of(self._slot)
             self._reach(lambda: self._queue.deliver(lease.slot, *self._who, position, packed))
+
+    def kept(self) -> Kept:
+        """See `Writer`."""
+        return Kept()
 
     def close(self) -> None:
         """The actor ends."""

@@ -10,7 +10,7 @@ import torch
 
 from gossamer.algorithms.base import ReplayPlan
 from gossamer.data import Batch, NoBatch, Trajectory, Updated
-from gossamer.experience.base import Demand, Participant, Timer
+from gossamer.experience.base import Demand, Kept, Participant, Timer
 from gossamer.experience.replay.store import ReplayStore
 from gossamer.runtime import Context
 from gossamer.task import Note
@@ -61,6 +61,7 @@ class LocalReplayEnd:
         self._plan, self._store, self._slot, self._rng, self._device = plan, store, slot, rng, device
         self._clock = clock
         self._owed = 0.0  # windows that may be drawn
+        self._stored = 0  # steps, since the last call of `kept`
         self._fresh = self._position = 0  # steps stored since the last batch; position of the last rollout
 
     @contextmanager
@@ -71,8 +72,14 @@ class LocalReplayEnd:
             self._store.add(0, self._slot)
         self._position = position
         self._fresh += self._slot.steps
+        self._stored += self._slot.steps
         if len(self._store) >= self._plan.learning_starts:
             self._owed += self._slot.steps * self._plan.samples_per_insert
+
+    def kept(self) -> Kept:
+        """See `Writer`."""
+        kept, self._stored = Kept(self._stored), 0
+        return kept
 
     def batch(self) -> Batch | NoBatch:
         """See `Reader`."""

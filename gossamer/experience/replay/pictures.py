@@ -52,6 +52,7 @@ class Pictures:
             self._ring = torch.empty(shape, dtype=dtype)
         else:
             self._ring = torch.from_file(str(file), shared=True, size=prod(shape), dtype=dtype).view(shape)
+        self._array: Array = self._ring.numpy()  # the same memory: NumPy copies single channels of pictures faster
         self.added = np.zeros(num_envs, np.int64)  # [B] pictures ever added
 
     @property
@@ -68,7 +69,7 @@ class Pictures:
                 for older in range(self.history - 1):
                     self._put(first + int(i), obs[i, older * channels : (older + 1) * channels])
         newest = self.added[envs]
-        self._ring[torch.from_numpy(envs), torch.from_numpy(newest % self.room)] = obs[:, -channels:]
+        self._array[envs, newest % self.room] = obs.numpy()[:, -channels:]
         self.added[envs] += 1
         return newest
 

@@ -57,7 +57,7 @@ class ReplayStore:
         pictures lie, in a file that is mapped into memory. None: in host memory.
 
         Raises `ValueError` if the steps of an environment are fewer than a window."""
-        self._plan, self._length = plan, plan.window
+        self.spec, self._plan, self._length = spec, plan, plan.window
         self._envs, total = dict[int, tuple[int, int]](), 0  # of each writer: its first environment, and their number
         for writer, num_envs in writers.items():
             self._envs[writer], total = (total, num_envs), total + num_envs
@@ -82,6 +82,11 @@ class ReplayStore:
     def mass(self) -> float:
         """The sum of p^alpha of all windows; their number if they are drawn uniformly."""
         return float(self.windows) if self._priorities is None else self._priorities.total
+
+    def held(self, writer: int) -> int:
+        """Steps of one writer that are stored."""
+        first, count = self._envs[writer]
+        return int(self._memory.windows(1)[first : first + count].sum())
 
     def add(self, writer: int, rollout: Trajectory) -> None:
         """Store a rollout that follows the writer's last one. See `ReplayMemory.add`."""

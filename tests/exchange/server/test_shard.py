@@ -15,7 +15,7 @@ from torch.optim.optimizer import ParamsT
 
 from gossamer.data import Array, Stamp
 from gossamer.exchange.server.outliers import WARM_UP, Outliers
-from gossamer.exchange.server.server import slices
+from gossamer.exchange.server.pull import slices
 from gossamer.exchange.server.shard import GONE, ParameterShard
 from gossamer.task import Optimization
 
@@ -46,8 +46,8 @@ def test_the_first_parameters_that_are_offered_are_taken_and_each_gradient_is_an
     empty = shard.pull(0, None)
     assert empty is not None
     assert empty.parameters is None
-    shard.offer(of(1, 2), 0)
-    shard.offer(of(5, 5), 0)
+    shard.offer(of(1, 2), 0, {})
+    shard.offer(of(5, 5), 0, {})
     assert parameters(shard) == [1, 2]
     assert shard.push(0, of(1, 1), Stamp(0, 0), 0.5).applied
     assert parameters(shard) == [0.5, 1.5]
@@ -59,7 +59,7 @@ def test_the_first_parameters_that_are_offered_are_taken_and_each_gradient_is_an
 def test_the_optimizer_is_the_shards_and_its_state_is_in_a_checkpoint() -> None:
     """AdaGrad with G = 3^2, then 3^2 + 4^2: steps of 3 / 3 = 1 and 4 / 5."""
     shard = a_shard(make=ADAGRAD)
-    shard.offer(of(10), 0)
+    shard.offer(of(10), 0, {})
     shard.push(0, of(3), Stamp(0, 0), 1.0)
     assert parameters(shard) == [9]
     again = a_shard(make=ADAGRAD)
@@ -72,7 +72,7 @@ def test_the_optimizer_is_the_shards_and_its_state_is_in_a_checkpoint() -> None:
 @given(limit=st.integers(0, 4), versions=st.lists(st.integers(0, 30), min_size=1, max_size=30))
 def test_a_gradient_is_applied_if_and_only_if_it_is_not_older_than_the_limit(limit: int, versions: list[int]) -> None:
     shard, now, total = a_shard(max_delay=limit), 0, 0.0
-    shard.offer(of(0), 0)
+    shard.offer(of(0), 0, {})
     for number, version in enumerate(versions):
         version = min(version, now)
         pushed = shard.push(number % 2, of(-(number + 1)), Stamp(0, version), 1.0)
@@ -88,7 +88,7 @@ def test_a_restored_shard_knows_from_its_learners_what_was_lost() -> None:
     """It has been restored at update 10. Learners know of updates 14 and 12: 4 are lost, and gradients that were
     computed after them are not applied. A learner that knows of update 9 only has lost nothing."""
     before = a_shard()
-    before.offer(of(0), 10)
+    before.offer(of(0), 10, {})
     shard = ParameterShard(Optimization(SGD, 1.0, 0), learners=3, max_delay=100)
     shard.load_state_dict(before.state_dict())
     shard.begin(1)
@@ -105,7 +105,7 @@ def test_a_restored_shard_knows_from_its_learners_what_was_lost() -> None:
 def test_a_shard_that_has_lost_all_takes_the_parameters_and_the_version_of_a_learner() -> None:
     shard = a_shard()
     assert not shard.push(0, of(1), Stamp(0, 7), 1.0).applied
-    shard.offer(of(3), 7)
+    shard.offer(of(3), 7, {})
     pulled = shard.pull(0, None)
     assert pulled is not None
     assert pulled.stamp.version == 7

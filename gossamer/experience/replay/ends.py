@@ -1,0 +1,214 @@
+"""The ends of a replay memory that several workers share: an actor's and a learner's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gossamer.algorithms.base import ReplayPlan
+from gossamer.data import Array, Batch, NoBatch, Packed, Trajectory, Updated
+from gossamer.experience.base import Kept, Timer
+from gossamer.experience.replay.limiter import GONE, Granted, Inserted, Limiter
+from gossamer.experience.replay.shard import Amount, ReplayShard, Sample
+from gossamer.experience.replay.store import importance
+from gossamer.runtime import Context, Stopped, Unreachable
+from gossamer.spaces import Spec
+
+T = TypeVar("T")
+RETRY = 0.5  # seconds between two attempts to reach a host
+
+
+class ReplayWriter:
+    """An actor's end: a rollout is filled here, then sent to the actor's shard."""
+
+    def __init__(
+        self,
+        ctx: Context,
+        limiter: Limiter,
+        shard: ReplayShard,
+        slot: Trajectory,
+        *,
+        spec: Spec,
+        clock: Timer,
+    ) -> None:
+        """`slot`: memory for a rollout; `spec`: of the environments; `clock`: measures the time that the actor waits
+        for learners, and that it sends."""
+        self._ctx, self._limiter, self._shard, self._slot, self._clock = ctx, limiter, shard, slot, clock
+        self._spec = spec
+        self._number = 0  # of the last rollout
+        self._held = 0  # steps that the shard has of this actor
+        self._last = Inserted()
+        self._stored = self._lost = 0  # steps, since the last call of `kept`
+        self._reach(self._register)
+
+    @contextmanager
+    def slot(self, position: int) -> Iterator[Trajectory]:
+        """See `Writer`. Raises `Stopped` if the learners have ended, if a host does not answer for `GONE` seconds, or
+        if the program is stopped while it waits."""
+        who = self._ctx.rank, self._ctx.restarts
+        with self._clock("actors_wait"):
+            if not self._reach(lambda: self._limiter.insert(*who, self._last, self._slot.steps)):
+                raise Stopped("the learners have ended")
+        yield self._slot
+        with self._clock("send"):
+            packed = Packed.of(self._slot)
+            self._number += 1
+            self._held = self._reach(lambda: self._insert(packed))
+        self._stored += self._slot.steps
+        self._last = Inserted(self._number, self._slot.steps, position)
+
+    def kept(self) -> Kept:
+        """See `Writer`."""
+        kept, self._stored, self._lost = Kept(self._stored, self._lost), 0, 0
+        return kept
+
+    def close(self) -> None:
+        """The actor ends."""
+        with suppress(Stopped):
+            self._reach(lambda: self._limiter.leave(self._ctx.rank, self._ctx.restarts, self._last))
+
+    def _register(self) -> None:
+        self._held = self._shard.register(self._ctx.rank, self._ctx.restarts, self._spec)
+
+    def _insert(self, packed: Packed) -> int:
+        """Store the rollout; in a shard that has been restarted and is empty, after saying who this is. Returns how
+        many steps of this actor are stored."""
+        while (held := self._shard.insert(self._ctx.rank, self._ctx.restarts, self._number, packed)) is None:
+            self._lost += self._held
+            self._register()
+        return held
+
+    def _reach(self, call: Callable[[], T]) -> T:
+        """Make a call, again until it is answered. Every call here may be executed twice."""
+        failed: float | None = None  # time of the first attempt that failed
+        while True:
+            try:
+                return call()
+            except Unreachable:
+                failed = self._ctx.now() if failed is None else failed
+                if self._ctx.stopped or self._ctx.now() - failed > GONE:
+                    raise Stopped("while a host of the replay memory did not answer") from None
+                self._ctx.sleep(RETRY)
+
+
+class ReplayReader:
+    """A learner's end: draws from all shards, from each in proportion to its mass as of the last call to it."""
+
+    def __init__(
+        self,
+        ctx: Context,
+        limiter: Limiter,
+        shards: Sequence[ReplayShard],
+        plan: ReplayPlan,
+        rng: torch.Generator,
+        *,
+        device: str,
+        clock: Timer,
+    ) -> None:
+        """`rng`: of the CPU; `device`: where batches are needed; `clock`: measures the time that the learner waits for
+        actors, and that of drawing."""
+        self._ctx, self._limiter, self._shards, self._plan = ctx, limiter, shards, plan
+        self._rng, self._device, self._clock = rng, device, clock
+        self._amounts: list[Amount] = [Amount(0.0, 0)] * len(shards)
+        self._asked = [-RETRY] * len(shards)  # seconds, of the last call to a shard that had nothing
+        self._samples: list[tuple[int, Sample]] = []  # of the last batch: shard and sample
+
+    def batch(self) -> Batch | NoBatch:
+        """See `Reader`. Raises `Stopped` if the program is stopped while no shard has anything."""
+        with self._clock("learner_waits"):
+            granted = self._granted()
+        if granted is None:
+            return NoBatch.END
+        with self._clock("replay"):
+            self._samples = self._drawn(self._plan.batch_size)
+            data = self._joined().to(self._device)
+        keys = torch.cat([torch.tensor(sample.keys) for _, sample in self._samples])
+        return Batch(data, granted.fresh, granted.position, windows=keys)
+
+    def trained(self, batch: Batch, updated: Updated) -> None:
+        """See `Reader`."""
+        if self._plan.priority is None:
+            return
+        assert updated.priority is not None, "the algorithm's losses give no priorities"
+        with self._clock("replay"):
+            priority, first = updated.priority.cpu().numpy(), 0
+            for shard, sample in self._samples:
+                part = priority[first : first + len(sample.keys)]
+                first += len(sample.keys)
+                with suppress(Unreachable):
+                    self._shards[shard].update(sample.life, sample.keys, part)
+
+    def close(self) -> None:
+        """The learner ends."""
+        with suppress(Unreachable, Stopped):
+            self._limiter.close(self._ctx.name)
+
+    def _granted(self) -> Granted | None:
+        """Leave to draw a batch, as soon as the limiter's host answers; None if there is nothing more to learn from."""
+        while True:
+            try:
+                return self._limiter.sample()
+            except Unreachable:
+                if self._ctx.stopped:
+                    raise Stopped("while the host of the limiter did not answer") from None
+                self._ctx.sleep(RETRY)
+
+    def _drawn(self, count: int) -> list[tuple[int, Sample]]:
+        """So many windows, of those shards that answer."""
+        samples, missing = list[tuple[int, Sample]](), count
+        while missing:
+            for shard, part in enumerate(self._parts(missing)):
+                if part and (sample := self._draw(shard, int(part))) is not None:
+                    samples.append((shard, sample))
+                    missing -= int(part)
+        return samples
+
+    def _parts(self, count: int) -> Array:
+        """How many of so many windows are drawn from each shard. Waits until there are any."""
+        while True:
+            for shard, amount in enumerate(self._amounts):
+                if not amount.windows and self._ctx.now() - self._asked[shard] >= RETRY:
+                    self._ask(shard)
+            mass = torch.tensor([amount.mass for amount in self._amounts], dtype=torch.float64)
+            if mass.sum() > 0:
+                break
+            if self._ctx.stopped:
+                raise Stopped("while no replay memory has anything to learn from")
+            self._ctx.sleep(RETRY)
+        if len(mass) == 1:
+            return np.array([count])
+        chosen = torch.multinomial(mass, count, replacement=True, generator=self._rng)
+        parts: Array = torch.bincount(chosen, minlength=len(mass)).numpy()
+        return parts
+
+    def _ask(self, shard: int) -> None:
+        self._asked[shard] = self._ctx.now()
+        with suppress(Unreachable):
+            self._amounts[shard] = self._shards[shard].amount()
+
+    def _draw(self, shard: int, count: int) -> Sample | None:
+        """Windows of one shard; None if it has nothing or does not answer."""
+        sample = None
+        with suppress(Unreachable):
+            sample = self._shards[shard].draw(count)
+        self._amounts[shard] = Amount(0.0, 0) if sample is None else sample.left
+        return sample
+
+    def _joined(self) -> Trajectory:
+        """The samples side by side, with importance weights."""
+        parts = [sample.data.trajectory() for _, sample in self._samples]
+        data = parts[0] if len(parts) == 1 else Trajectory.concatenated(parts)
+        if self._plan.priority is None:
+            return data
+        return replace(data, weight=self._weights(self._plan.priority.correction))
+
+    def _weights(self, beta: float) -> Tensor:
+        mass = torch.cat([torch.tensor(sample.mass) for _, sample in self._samples])
+        total = sum(amount.mass for amount in self._amounts)
+        return importance(mass, total, sum(amount.windows for amount in self._amounts), beta)

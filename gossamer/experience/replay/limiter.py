@@ -1,0 +1,142 @@
+"""How many samples are drawn for each inserted step: either side waits for the other one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from gossamer.algorithms.base import ReplayPlan
+from gossamer.runtime import Wait, waits
+
+GONE = 300.0  # seconds of silence after which an actor counts as lost, as in `experience.queue`
+
+
+@dataclass(frozen=True)
+class Inserted:
+    """A rollout that an actor has stored."""
+
+    number: int = 0  # of the actor's rollouts, from 1; 0: none
+    steps: int = 0
+    position: int = 0  # in the run's budget
+
+
+@dataclass(frozen=True)
+class Granted:
+    """Leave to draw a batch."""
+
+    fresh: int  # steps inserted since the last one
+    position: int  # of the newest rollout that has been inserted
+
+
+class Limiter:
+    """Service: lets `samples_per_insert` samples be drawn for each step that is inserted from `learning_starts` steps
+    on, between the actors and learners of a program.
+
+    A learner waits until a batch is owed. An actor waits while more than `max_ahead` samples would be owed with its
+    rollout and those that run. One side can always go on: if no rollout runs, a batch is owed or an actor may begin."""
+
+    def __init__(
+        self, plan: ReplayPlan, max_ahead: float, actors: Mapping[str, int], learners: Collection[str]
+    ) -> None:
+        """`actors`: their names and ranks; `learners`: their names. Raises `ValueError` if `max_ahead` is less
+        than a batch."""
+        if max_ahead < plan.batch_size:
+            raise ValueError(f"max_ahead={max_ahead}: must be at least a batch of {plan.batch_size} samples")
+        self._plan, self._max_ahead, self._ranks = plan, max_ahead, actors
+        self._expected = set(actors.values())  # actors that have not ended
+        self._running: dict[int, int] = {}  # actor -> steps of its running rollout
+        self._lives: dict[int, int] = {}  # actor -> its restarts
+        self._numbers: dict[int, int] = {}  # actor -> number of its last rollout in this life
+        self._heard: dict[int, float] = {}  # actor -> seconds at the last tick before it called
+        self._learners, self._now = set(learners), 0.0  # those that have not ended; seconds, of the last tick
+        self._inserted, self._owed = 0, 0.0  # steps; samples
+        self._fresh, self._position = 0, 0  # steps since the last batch; of the newest rollout
+
+    # Called by actors
+
+    @waits
+    def insert(self, actor: int, life: int, before: Inserted, steps: int) -> Wait[bool]:
+        """Begin a rollout of so many steps. `before`: the last one, which has been stored. Waits while learning is
+        behind. Returns False after the learners have ended, and for an earlier life of the actor."""
+        self._begin(actor, life)
+        if self._is_current(actor, life):
+            self._count(actor, before)
+        while self._is_current(actor, life) and self._learners:
+            self._heard[actor] = self._now
+            if self._may_begin(actor, steps):
+                self._running[actor] = steps
+                return True
+            yield
+        return False
+
+    def leave(self, actor: int, life: int, before: Inserted) -> None:
+        """The actor ends. `before`: see `insert`."""
+        if self._is_current(actor, life):
+            self._count(actor, before)
+            self._expected.discard(actor)
+
+    # Called by learners
+
+    @waits
+    def sample(self) -> Wait[Granted | None]:
+        """Take leave to draw a batch. Waits until one is owed. Returns None after all actors have ended and less than a
+        batch is owed."""
+        while self._owed < self._plan.batch_size:
+            if not self._expected:
+                return None
+            yield
+        self._owed -= self._plan.batch_size
+        fresh, self._fresh = self._fresh, 0
+        return Granted(fresh, self._position)
+
+    def close(self, learner: str) -> None:
+        """A learner ends."""
+        self._learners.discard(learner)
+
+    # Called by `pace`
+
+    def forget(self, ended: Collection[str]) -> None:
+        """These workers had ended before this host restarted."""
+        self._expected -= {rank for name, rank in self._ranks.items() if name in ended}
+        self._learners -= set(ended)
+
+    def tick(self, now: float) -> bool:
+        """It is this time (seconds): actors that have been silent for `GONE` seconds count as ended until they call.
+        Returns whether there are others."""
+        self._now = now
+        self._heard = {**dict.fromkeys(self._expected, now), **self._heard}
+        for actor in [actor for actor in self._expected if now - self._heard[actor] > GONE]:
+            self._running.pop(actor, None)
+            self._expected.discard(actor)
+        return bool(self._expected and self._learners)
+
+    def _begin(self, actor: int, life: int) -> None:
+        if life >= self._lives.get(actor, 0):
+            if life > self._lives.get(actor, 0):
+                self._running.pop(actor, None)
+                self._numbers.pop(actor, None)
+            self._lives[actor] = life
+            self._expected.add(actor)
+
+    def _is_current(self, actor: int, life: int) -> bool:
+        return life == self._lives.get(actor, 0)
+
+    def _count(self, actor: int, inserted: Inserted) -> None:
+        """Count an actor's last rollout. It is counted once, though the call may be executed twice."""
+        if inserted.number > self._numbers.get(actor, 0):
+            self._numbers[actor] = inserted.number
+            self._running.pop(actor, None)
+            self._inserted += inserted.steps
+            self._fresh += inserted.steps
+            self._position = max(self._position, inserted.position)
+            if self._inserted >= self._plan.learning_starts:
+                self._owed += inserted.steps * self._plan.samples_per_insert
+
+    def _may_begin(self, actor: int, steps: int) -> bool:
+        """Whether all running rollouts, and one of so many steps, would leave no more samples owed than may be; or
+        whether none runs, so that only it can go on."""
+        others = sum(running for each, running in self._running.items() if each != actor)
+        ahead = self._owed + (others + steps) * self._plan.samples_per_insert
+        if self._inserted < self._plan.learning_starts or ahead <= self._max_ahead:
+            return True
+        return not others and self._owed < self._plan.batch_size

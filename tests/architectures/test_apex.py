@@ -1,0 +1,104 @@
+"""Ape-X: priorities from actors and learners, several shards and hosts; what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from some_parts import Watcher, a_task
+from some_runs import checkpoint, result
+
+import gossamer
+from gossamer import cli
+from gossamer.algorithms import DQN
+from gossamer.architectures import ApeX, Gorila
+from gossamer.envs.toy import Catch
+from gossamer.launch.simulation import Faults, Network, Simulation
+from gossamer.launch.threads import threads
+from gossamer.program import Program
+from gossamer.task import Task
+
+SMALL = DQN(
+    buffer_size=4000, batch_size=16, n_step=2, samples_per_insert=2.0, learning_starts=64, target_period=10,
+    priority_exponent=0.6, exploration="by-environment",
+)  # fmt: skip
+WIRED = {
+    "apex": ApeX(actors=2, num_envs=4, replay_shards=2),
+    "apex on hosts": ApeX(hosts=2, actors=1, num_envs=2, replay_shards=2),
+    "gorila apart": Gorila(actors=2, learners=2, num_envs=2, shards=2, replay_shards=2),
+}
+
+
+def a_dqn_task() -> Task:
+    return a_task(Catch(), SMALL, rollout_length=4)
+
+
+@pytest.mark.parametrize("launch", [threads, Simulation(1, Network(latency=0.01))], ids=["threads", "simulation"])
+@pytest.mark.parametrize("name", WIRED)
+def test_every_step_is_stored_once_and_samples_are_drawn_at_their_ratio(name: str, launch: Any) -> None:
+    """Rollouts are 8 steps. Two samples of 2 steps each are owed for each step from the 64th on."""
+    watcher = Watcher(steps=960)
+    program: Program = WIRED[name].program(a_dqn_task())
+    launch(program, watcher)
+    reports = watcher.records
+    assert sum(report.steps for report in reports) == 960
+    assert sum(report.stored or 0 for report in reports) == 960
+    drawn, most = sum(report.drawn for report in reports) // 2, 2 * (960 - 64 + 8)
+    assert most - 16 < drawn <= most
+    tried = sum(report.updates + sum(report.dropped.values()) for report in reports)
+    assert tried == drawn // 16
+
+
+@pytest.mark.parametrize("host", ["actors0", "replay0", "replay1", "learner"])
+def test_a_host_that_fails_is_restarted_and_the_run_ends(host: str) -> None:
+    watcher = Watcher(steps=4800)
+    apex = ApeX(hosts=2, actors=1, num_envs=2, replay_shards=2)
+    simulation = Simulation(3, Network(latency=0.01), Faults(crashes=[(4.0, host, 2.0)]), patience=1000.0)
+    simulation(apex.program(a_dqn_task()), watcher)
+    assert len(simulation.crashes) == 1
+    lost = sum(report.lost for report in watcher.records)
+    assert (lost > 0) == host.startswith("replay")
+    assert sum(report.updates for report in watcher.records) > 200
+
+
+@pytest.mark.parametrize("given", [{}, {"replay_shards": 1, "hosts": 1, "actors": 1}], ids=str)
+def test_catch_is_solved_with_the_default_settings(given: dict[str, Any], tmp_path: Path) -> None:
+    run = gossamer.train("apex", env="catch", steps=60_000, run_dir=tmp_path / "run", log="none", **given)
+    assert gossamer.evaluate(run.directory, episodes=100, greedy=True).mean_return >= 0.8
+    replay = result(run.directory)["replay"]
+    assert replay["stored"] == result(run.directory)["steps"] >= 60_000
+    assert replay["lost"] == replay["unstored"] == 0
+
+
+def test_a_resumed_run_begins_with_empty_shards(tmp_path: Path) -> None:
+    quick: dict[str, Any] = {"env": "catch", "num_envs": 4, "rollout_length": 4, "learning_starts": 64, "threads": 1}
+    run = gossamer.train("apex", steps=960, run_dir=tmp_path / "run", log="none", **quick)
+    before = checkpoint(run.directory)["workers"]["learn"]["learner"]["updates"]
+    gossamer.resume(run.directory, steps=1920)
+    assert checkpoint(run.directory)["workers"]["learn"]["learner"]["updates"] > 1.5 * before
+    assert result(run.directory)["replay"]["stored"] == 1920
+
+
+REFUSED = {
+    "apex --env catch --algorithm a2c": "--algorithm a2c: has no replay memory, from which apex learns",
+    "apex --env Pendulum-v1": "--algorithm dqn: Pendulum-v1 has 1 continuous actions",
+    "apex --env catch --actors 2 --replay-shards 3": "--replay-shards 3: there are 2 actors, each",
+    "apex --env catch --max-ahead 100": "--max-ahead 100: must be at least --batch-size 128",
+    "apex --env catch --num-envs 3 --actors 2": "--num-envs 3: must be a multiple of --actors 2",
+    "apex --env catch-pixels --buffer-size 10000000000": "--buffer-size 10000000000: its observations take",
+    "apex --env catch --priority-exponent 2": "--priority-exponent 2.0: must be at most 1",
+}
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_what_cannot_be_is_refused_in_a_line(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["gossamer", "train", *words.split()])
+    assert cli.main() == 2
+    told = capsys.readouterr().err.strip().splitlines()
+    assert len(told) == 1
+    assert REFUSED[words] in told[0]
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,195 @@
+"""A shared replay memory in seeded schedules, in which actors, learners and shards crash: no deadlock, and every step
+that counts as acted is stored, or counted as lost."""
+
+from __future__ import annotations
+
+import random
+from contextlib import closing
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from some_parts import Watcher, a_task
+from some_play import PLAIN, Play
+from sweeps import sweep
+
+from gossamer.algorithms.base import ReplayPlan
+from gossamer.architectures.replaying import share_replay
+from gossamer.data import Batch, NoBatch, Packed, Trajectory, Updated
+from gossamer.experience import ActorReplay, LearnerReplay, ReplayShard
+from gossamer.experience.base import untimed
+from gossamer.experience.replay.ends import ReplayReader
+from gossamer.experience.replay.limiter import Granted
+from gossamer.launch.simulation import Faults, Network, Simulation
+from gossamer.program import Program
+from gossamer.runtime import Context, Stopped
+from gossamer.task import Report, Task
+
+ACTORS, SHARDS, ENVS, ROLLOUT = 3, 2, 2, 4
+EACH = ENVS * ROLLOUT  # steps of a rollout
+STEPS = 60 * EACH
+PLAN = ReplayPlan(
+    capacity=10_000, batch_size=8, window=2, samples_per_insert=2.0, learning_starts=5 * EACH, priority=None
+)
+
+
+class Participant:
+    """What an end needs of a worker."""
+
+    def __init__(self, num_envs: int) -> None:
+        self.task: Task = a_task()
+        self.spec, self.num_envs, self.clock = PLAIN, num_envs, untimed
+
+    def slot(self, num_envs: int) -> Trajectory:
+        return next(Play(PLAIN, num_envs, ROLLOUT, seed=0).rollouts(1))
+
+    def version(self) -> int:
+        return 0
+
+
+def act(ctx: Context, experience: ActorReplay) -> None:
+    """Stands in for the loop: a rollout takes a random time."""
+    rng = random.Random(f"act {ctx.rank} {ctx.restarts}")
+    with closing(experience.join(ctx, Participant(ENVS))) as writer:
+        while (position := ctx.claim(EACH)) is not None:
+            with writer.slot(position):
+                ctx.sleep(rng.random())
+            kept = writer.kept()
+            ctx.report(Report(EACH, stored=kept.stored, lost=kept.lost))
+
+
+def learn(ctx: Context, experience: LearnerReplay, seconds: float) -> None:
+    """Stands in for the loop: an update takes a random time."""
+    rng = random.Random(f"learn {ctx.rank} {ctx.restarts}")
+    with closing(experience.join(ctx, Participant(0))) as reader:
+        while ctx.claim(0) is not None:
+            try:
+                batch = reader.batch()
+            except Stopped:
+                return
+            if batch is NoBatch.END:
+                return
+            assert isinstance(batch, Batch)
+            ctx.sleep(seconds * rng.random())
+            reader.trained(batch, Updated({}))
+            ctx.report(Report(0, drawn=batch.data.num_envs, learned=batch.fresh, updates=1))
+
+
+class Seen(Watcher):
+    """An observer that takes back what dead workers had leased."""
+
+    def died(self, worker: str) -> None:
+        self.budget.release(worker)
+
+    def sum(self, name: str) -> int:
+        return sum(getattr(report, name) or 0 for report in self.records)
+
+
+def program(learners: int, seconds: float, max_ahead: int) -> Program:
+    p = Program("stand-in")
+    memory = share_replay(
+        p, a_task(), PLAN, shards=SHARDS, actors=ACTORS, envs=ENVS, learners=learners, max_ahead=max_ahead
+    )
+    for rank in range(learners):
+        with p.host(f"learner{rank}"):
+            p.worker(learn)(memory.learner(), seconds)
+    for rank in range(ACTORS):
+        with p.host(f"actor{rank}"):
+            p.worker(act)(memory.actor(rank))
+    return p
+
+
+def run(seed: int, crashes: list[tuple[float, str, float]], *, learners: int = 1, max_ahead: int = 0) -> Seen:
+    rng, seen = random.Random(f"speed {seed}"), Seen(steps=STEPS)
+    network, seconds = Network(latency=0.1 * rng.random()), rng.choice([0.01, 0.2, 1.0])
+    Simulation(seed, network, Faults(crashes=crashes), patience=2000.0)(program(learners, seconds, max_ahead), seen)
+    return seen
+
+
+HOSTS = {
+    "actors": [f"actor{rank}" for rank in range(ACTORS)],
+    "shards": ["replay0", "replay1"],
+    "learners": ["learner0"],
+}
+KINDS = {
+    "": [], "actors": HOSTS["actors"], "shards": HOSTS["shards"], "learners": HOSTS["learners"],
+    "all": [host for hosts in HOSTS.values() for host in hosts],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("learners", [1, 2])
+@pytest.mark.parametrize("max_ahead", [0, 8], ids=["", "in turn"])
+@pytest.mark.parametrize("kind", KINDS)
+@sweep(200, 3)
+def test_every_schedule_ends_and_all_that_was_acted_is_stored(
+    kind: str, max_ahead: int, learners: int, seeds: range
+) -> None:
+    for seed in seeds:
+        rng = random.Random(seed)
+        faults = [(20 * rng.random(), rng.choice(KINDS[kind]), 3 * rng.random()) for _ in range(3 if kind else 0)]
+        seen = run(seed, faults, learners=learners, max_ahead=max_ahead)
+        assert seen.sum("steps") == STEPS, seed
+        assert seen.sum("stored") == STEPS, seed
+        assert seen.sum("lost") == 0 or kind in ("shards", "all"), seed
+        if not kind:  # what is owed at the end is less than a batch, of each step from the first batch on
+            first = 5 * EACH
+            assert 2 * (STEPS - first + EACH) - 8 < seen.sum("drawn") <= 2 * STEPS, seed
+            assert seen.sum("learned") > STEPS - 3 * EACH, seed
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_a_shard_loses_is_counted_exactly(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second shard has actor 1. It is lost with its host, and the actor says how much it had."""
+    held: list[int] = []
+    real = ReplayShard.insert
+
+    def insert(self: ReplayShard, actor: int, *given: Any) -> int | None:
+        answer = real(self, actor, *given)
+        if actor == 1 and answer is not None:
+            held.append(answer)
+        return answer
+
+    monkeypatch.setattr(ReplayShard, "insert", insert)
+    seen = run(seed, [(10.0, "replay1", 1.0)])
+    drops = [before for before, after in pairwise(held) if after < before]
+    assert len(drops) == 1
+    assert seen.sum("lost") == drops[0] > 0
+    assert seen.sum("stored") == STEPS
+
+
+def test_a_rollout_that_is_sent_twice_is_stored_once() -> None:
+    shard = ReplayShard(PLAN, {0: ENVS}, 1000, seed=0)
+    rollout = next(Play(PLAIN, ENVS, ROLLOUT, seed=0).rollouts(1))
+    assert shard.insert(0, 0, 1, Packed.of(rollout)) is None  # it has not said who it is
+    assert shard.register(0, 0, PLAIN) == 0
+    assert [shard.insert(0, 0, number, Packed.of(rollout)) for number in (1, 1, 2)] == [EACH, EACH, 2 * EACH]
+    assert shard.register(0, 1, PLAIN) == 2 * EACH  # a new life
+    assert shard.insert(0, 0, 3, Packed.of(rollout)) == 2 * EACH  # what the earlier one sent late is not stored
+    assert shard.insert(0, 1, 1, Packed.of(rollout)) == 3 * EACH
+
+
+class Always:
+    """A limiter that lets a learner draw at any time."""
+
+    def sample(self) -> Granted:
+        return Granted(0, 0)
+
+
+def test_samples_come_from_shards_in_proportion_to_their_mass() -> None:
+    """Nine rollouts of 4 steps have 35 windows of 2 for each environment, three have 11. Of 4000 samples 35 / 46 come
+    from the first shard, within 5 standard deviations; the second one's actions are all 3."""
+    shards = [ReplayShard(PLAN, {0: ENVS}, 1000, seed=seed) for seed in range(2)]
+    for shard, count in zip(shards, (9, 3), strict=True):
+        shard.register(0, 0, PLAIN)
+        for number, rollout in enumerate(Play(PLAIN, ENVS, ROLLOUT, seed=0).rollouts(count), start=1):
+            rollout.action.fill_(0 if count == 9 else 3)
+            shard.insert(0, 0, number, Packed.of(rollout))
+    rng, ctx = torch.Generator().manual_seed(0), SimpleNamespace(now=lambda: 0.0)
+    reader = ReplayReader(ctx, Always(), shards, PLAN, rng, device="cpu", clock=untimed)  # type: ignore[arg-type]
+    batches = [reader.batch() for _ in range(500)]
+    actions = torch.cat([batch.data.action[0] for batch in batches if isinstance(batch, Batch)])
+    share, expected = float((actions == 0).double().mean()), 35 / 46
+    assert len(actions) == 4000
+    assert abs(share - expected) < 5 * (expected * (1 - expected) / 4000) ** 0.5
