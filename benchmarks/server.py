@@ -36,7 +36,7 @@ from ray import cloudpickle
 from benchmarks import simulated_server
 from benchmarks.provenance import Results, add_out
 from gossamer.exchange import Link, ParameterShard, Server, tend
-from gossamer.exchange.server.server import slices
+from gossamer.exchange.server.pull import slices
 from gossamer.launch.ray.calls import RemoteCall
 from gossamer.launch.ray.launcher import Ray
 from gossamer.launch.ray.messages import Outcome
@@ -190,7 +190,7 @@ def sizes(shards: int) -> dict[str, int]:
     for part in slices(len(vector), shards):
         shard = ParameterShard(OPTIMIZATION, learners=1, max_delay=0)
         shard.begin(0)
-        shard.offer(vector[part], 0)
+        shard.offer(vector[part], 0, {})
         stamp = shard.pull(0, None).stamp  # type: ignore[union-attr]
         for method, args in (("push", (0, vector[part], stamp, 1e-9)), ("pull", (0, stamp))):
             answer = Outcome(getattr(shard, method)(*args))

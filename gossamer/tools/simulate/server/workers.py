@@ -78,7 +78,7 @@ class Watched:
     shard: ParameterShard
     seen: Seen
 
-    def pull(self, learner: int, known: Stamp | None) -> Pulled | None:
+    def pull(self, learner: int | None, known: Stamp | None) -> Pulled | None:
         pulled = self.shard.pull(learner, known)
         self.seen.pulled += pulled is not None
         return pulled
@@ -89,8 +89,8 @@ class Watched:
         self.seen.lag[max(0, pushed.staleness)] += 1  # negative: of updates that a crash has lost
         return pushed
 
-    def offer(self, parameters: Array, version: Version) -> None:
-        self.shard.offer(parameters, version)
+    def offer(self, parameters: Array, version: Version, buffers: Mapping[str, Array]) -> None:
+        self.shard.offer(parameters, version, buffers)
 
     def leave(self, learner: int) -> None:
         self.shard.leave(learner)
