@@ -22,7 +22,7 @@ from gossamer.tools.simulate.server.workers import Workload
 
 def program(s: ServerScenario) -> Program:
     """The architecture's program, with bundles that compute nothing."""
-    task: Any = Workload(s.rollout_steps, s.act_time, s.update_time, s.jitter, s.shards, s.seed)
+    task: Any = Workload(s.rollout_steps, s.act_time, s.update_time, s.jitter, s.shards, s.alone, s.seed)
     options = architectures.Gorila(
         bundles=s.bundles,
         shards=s.shards,

@@ -51,6 +51,12 @@ class ServerScenario:
             )
 
     @property
+    def alone(self) -> float:
+        """Seconds of an iteration of a bundle that is the only one."""
+        calls = CALLS_EACH * (self.message_size / self.bandwidth + 2 * self.latency * self.shards)
+        return self.act_time + self.update_time + calls + self.apply_time
+
+    @property
     def part_size(self) -> float:
         """Bytes of one shard's parameters."""
         return self.message_size / self.shards

@@ -30,6 +30,7 @@ class Workload:
     update_time: float
     jitter: float  # standard deviation of both, relative to them
     shards: int
+    starts: float  # all bundles start within this time
     seed: int = 0
     gpus: float = 0
     algorithm: Algorithm = field(default_factory=DQN)  # one with a replay memory
@@ -101,7 +102,7 @@ def act_and_learn(ctx: Context, task: Workload, policy: Any, experience: Any, ex
     rng, watch, seen = np.random.default_rng([task.seed, ctx.rank, ctx.restarts]), Stopwatch(ctx.now), Seen()
     learner = StandIn(Point(task.shards * ELEMENTS))
     shards: Any = tuple(Watched(shard, seen) for shard in exchange.shards)
-    ctx.sleep(rng.uniform(0, task.act_time + task.update_time))  # bundles do not start at the same moment
+    ctx.sleep(rng.uniform(0, task.starts))
     link = replace(exchange, shards=shards).join(ctx, learner)
     try:
         while ctx.claim(task.rollout_steps) is not None:
