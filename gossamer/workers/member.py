@@ -118,7 +118,7 @@ class Trainer:
             reused=reused,
             lag=self.learner.take_lag(),
             waiting=waiting,
-            version=self.version(),
+            version=self.link.version,
             staleness=staleness,
             dropped=dropped,
             drawn=drawn,
