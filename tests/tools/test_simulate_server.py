@@ -140,7 +140,10 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"crash_rate": "2"}, "--crash-rate 2: the unit is missing"),
     ({"down": "inf"}, "--down inf: must be finite"),
     ({"iterations": 3}, "--iterations 3"),
-    ({"iterations": 10_000}, "--iterations 10000: 93,000,000 calls to shards, too many to simulate"),
+    (
+        {"bundles": 100, "shards": 31, "iterations": 10_000},
+        "--iterations 10000: 93,000,000 calls to shards, too many to simulate",
+    ),
     ({"members": 4}, "unknown option --members"),
 ]
 

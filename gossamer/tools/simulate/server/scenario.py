@@ -21,8 +21,8 @@ class ServerScenario:
 
     Numbers are in SI units: bytes per second, seconds, bytes, and crashes per second of each host."""
 
-    bundles: int = option("Bundles of an actor, a replay memory and a learner, each a host.", 100, least=1, most=4096)
-    shards: int = shared.SHARDS(31)
+    bundles: int = option("Bundles of an actor, a replay memory and a learner, each a host.", 32, least=1, most=4096)
+    shards: int = shared.SHARDS(4)
     rollout_steps: int = option("Environment steps of a bundle for each gradient.", 4, least=1, most=10**6)
     act_time: float = measured("Time of a bundle to act for these steps.", "10ms", SECONDS, floor=1e-6)
     update_time: float = measured("Time of a bundle to compute a gradient.", "20ms", SECONDS, floor=1e-6)
