@@ -248,6 +248,14 @@ def _arrays(tree: Mapping[str, Any]) -> dict[str, Array]:
     return {name: each.cpu().numpy().copy() for name, each in tree.items() if isinstance(each, Tensor)}
 
 
+def first_episode(begins: Tensor) -> Tensor:
+    """The steps [T, W] of each window that belong to the episode of its first one. `begins` [T, W]: as in
+    `Trajectory`."""
+    later = begins.clone()
+    later[0] = False
+    return later.cumsum(0) == 0
+
+
 def merged_finals(parts: Sequence[Trajectory]) -> list[Final]:
     """The final observations of trajectories that lie side by side."""
     found, first = [], 0
@@ -289,6 +297,17 @@ def on_host(tree: Tree) -> Tree:
     if isinstance(tree, dict):
         return {key: on_host(leaf) for key, leaf in tree.items()}
     return tree.cpu() if isinstance(tree, Tensor) else tree
+
+
+def copied(tree: Tree) -> Tree:
+    """Copy a tree with its tensors and arrays."""
+    if isinstance(tree, dict):
+        return {key: copied(leaf) for key, leaf in tree.items()}
+    if isinstance(tree, list):
+        return [copied(leaf) for leaf in tree]
+    if isinstance(tree, Tensor):
+        return tree.clone()
+    return tree.copy() if isinstance(tree, np.ndarray) else tree
 
 
 def numpy_dtype(dtype: np.dtype[Any]) -> torch.dtype:

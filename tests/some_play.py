@@ -11,11 +11,21 @@ import torch
 from gossamer.data import Final, Trajectory, numpy_dtype
 from gossamer.experience.replay.memory import ReplayMemory
 from gossamer.spaces import Discrete, Spec
+from gossamer.spaces.observations import WHOLE, Layout, Part
 
 HISTORY = 3
 PICTURES = Spec((HISTORY, 2, 2), np.dtype(np.uint8), Discrete(4), history=HISTORY)
 NAMES = ("action", "reward", "discount", "behaviour", "version", "chosen")
 PLAIN = Spec((2,), np.dtype(np.float32), Discrete(4))
+# As with --last-action-reward. The stack is not at the start, and the bytes are a multiple of the history: 4 + 12 + 8
+LAYOUT = Layout(
+    (
+        Part("before", (1,), np.dtype(np.float32)),
+        Part(WHOLE, PICTURES.obs_shape, PICTURES.obs_dtype),
+        Part("after", (2,), np.dtype(np.float32)),
+    )
+)
+PACKED = Spec((LAYOUT.size,), np.dtype(np.uint8), Discrete(4), layout=LAYOUT, history=HISTORY)
 
 
 class Play:
@@ -86,18 +96,27 @@ class Play:
         return torch.from_numpy(self.rng.normal(size=(self.num_envs, 2))).float()
 
     def _picture(self) -> torch.Tensor:
-        shape = (self.spec.obs_shape[0] // self.spec.history, *self.spec.obs_shape[1:])
+        channels, *plane = PICTURES.obs_shape if self.spec.layout else self.spec.obs_shape
+        shape = (channels // self.spec.history, *plane)
         return torch.from_numpy(self.rng.integers(0, 255, shape).astype(self.spec.obs_dtype))
 
     def _first(self) -> torch.Tensor:
         newest, older = self._picture(), self.spec.history - 1
         kind = self.rng.integers(3)
         fill = [[torch.zeros_like(newest), newest, self._picture()][kind] for _ in range(older)]
-        return torch.cat([*fill, newest])
+        return self._observed(torch.cat([*fill, newest]))
 
     def _next(self, obs: torch.Tensor) -> torch.Tensor:
         newest = self._picture()
-        return torch.cat([obs[len(newest) :], newest])
+        stack = self.spec.layout.part(obs, WHOLE) if self.spec.layout else obs
+        return self._observed(torch.cat([stack[len(newest) :], newest]))
+
+    def _observed(self, stack: torch.Tensor) -> torch.Tensor:
+        """The observation with these pictures; if it is packed, its other parts are random."""
+        if self.spec.layout is None:
+            return stack
+        others = {part.name: self.rng.normal(size=part.shape) for part in self.spec.layout.parts if not part.picture}
+        return torch.from_numpy(self.spec.layout.pack({WHOLE: stack.numpy(), **others}))
 
 
 def assert_window(play: Play, memory: ReplayMemory, first: int, b: int, length: int) -> None:

@@ -34,6 +34,22 @@ def test_without_memory_the_answer_is_a_guess(tmp_path: Path) -> None:
     assert gossamer.evaluate(run, episodes=200).mean_return == pytest.approx(0.5, abs=0.15)
 
 
+def test_a_cue_is_remembered_with_action_values_of_sequences(tmp_path: Path) -> None:
+    run = gossamer.train("dqn", env="recall", algorithm="r2d2", steps=25_000, run_dir=tmp_path / "run", log="none")
+    assert gossamer.evaluate(run.directory, episodes=200, greedy=True).mean_return >= 0.95
+
+
+def test_without_memory_action_values_do_not_tell_the_cue(tmp_path: Path) -> None:
+    run = gossamer.train("dqn", env="recall", algorithm="dqn", steps=25_000, run_dir=tmp_path / "run", log="none")
+    assert gossamer.evaluate(run.directory, episodes=200).mean_return == pytest.approx(0.5, abs=0.15)
+
+
+@pytest.mark.long
+def test_catch_is_learned_by_r2d2_with_the_default_settings(tmp_path: Path) -> None:
+    run = gossamer.train("dqn", env="catch", algorithm="r2d2", steps=150_000, run_dir=tmp_path / "run", log="none")
+    assert gossamer.evaluate(run.directory, episodes=100).mean_return >= 0.8
+
+
 @pytest.mark.parametrize("architecture", ["gala", "pala"])
 def test_members_with_memory_gossip_and_are_compared(tmp_path: Path, architecture: str) -> None:
     options = {"learners": 2, "num_envs": 4, "rollout_length": 8, "threads": 1, "memory_units": 8}

@@ -10,9 +10,10 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
+from gossamer.algorithms.base import Acting
 from gossamer.algorithms.exploration import EpsilonGreedy, Explores, epsilon_greedy, fraction
 from gossamer.data import Action, Tree, Version
-from gossamer.nn.networks import Network
+from gossamer.nn.networks import Network, action_values
 from gossamer.spaces import Discrete, Spec
 from gossamer.system.errors import UserError
 from gossamer.system.options import word
@@ -26,19 +27,11 @@ class ActionValues:
     def check(self, spec: Spec, network: Network, env: str) -> None:
         """See `Limited`."""
         name = word(type(self))
-        if not isinstance(spec.actions, Discrete):
-            raise UserError(f"--algorithm {name}: {env} has {spec.actions}, not one choice among several; use {OTHERS}")
         if network.memory != "none":
             raise UserError(
-                f"--memory {network.memory}: {name} has none; stack pictures (--frame-stack), or use {OTHERS}"
+                f"--memory {network.memory}: {name} has none; stack pictures (--frame-stack), or use r2d2, {OTHERS}"
             )
-        for flag, used in (
-            ("--separate-critic", network.separate_critic),
-            ("--normalize-returns", network.normalize_returns),
-            ("--normalize-observations", network.normalize_observations),
-        ):
-            if used:
-                raise UserError(f"{flag}: has no effect with --algorithm {name}; leave it out")
+        check_values(name, spec, network, env)
 
     def act(
         self: Explores, model: nn.Module, obs: Tensor, state: Tree, rng: torch.Generator, *, greedy: bool = False
@@ -46,7 +39,7 @@ class ActionValues:
         """See `Algorithm`; with the final epsilon, as in evaluation."""
         return EpsilonGreedy(self.epsilon_end).act(model, obs, state, rng, greedy=greedy)
 
-    def exploring(self: Explores, position: int, envs: Sequence[int], total: int, version: Version) -> EpsilonGreedy:
+    def exploring(self: Explores, position: int, envs: Sequence[int], total: int, version: Version) -> Acting:
         """See `Exploring`."""
         return epsilon_greedy(self, fraction(position, self.epsilon_steps), envs, total)
 
@@ -59,8 +52,21 @@ class ActionValues:
     @torch.no_grad()
     def value(self, model: nn.Module, obs: Tensor, state: Tree) -> Tensor:
         """The value [B] of the best action."""
-        q: Tensor = model(obs)
-        return q.amax(-1)
+        return action_values(model, obs, state)[0].amax(-1)
+
+
+def check_values(name: str, spec: Spec, network: Network, env: str) -> None:
+    """Raise `UserError` if no algorithm of action values works with them. `name`: of the algorithm; `env`: of the
+    environment."""
+    if not isinstance(spec.actions, Discrete):
+        raise UserError(f"--algorithm {name}: {env} has {spec.actions}, not one choice among several; use {OTHERS}")
+    for flag, used in (
+        ("--separate-critic", network.separate_critic),
+        ("--normalize-returns", network.normalize_returns),
+        ("--normalize-observations", network.normalize_observations),
+    ):
+        if used:
+            raise UserError(f"{flag}: has no effect with --algorithm {name}; leave it out")
 
 
 @dataclass(frozen=True)
@@ -73,6 +79,5 @@ class DoubleQ:
     @torch.no_grad()
     def value(self, model: nn.Module, obs: Tensor, state: Tree) -> Tensor:
         """The value [B] that the target network `model` gives to the action that the other network prefers."""
-        best = self.chooses(obs).argmax(-1, keepdim=True)
-        q: Tensor = model(obs)
-        return q.gather(-1, best).squeeze(-1)
+        best = action_values(self.chooses, obs, state)[0].argmax(-1, keepdim=True)
+        return action_values(model, obs, state)[0].gather(-1, best).squeeze(-1)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from gossamer.algorithms.losses import Loss
 from gossamer.algorithms.returns import VTrace, vtrace
 from gossamer.data import Action, Trajectory, Tree, Version
-from gossamer.nn.networks import ActorCritic, Network, Normalizing, Recurrent
+from gossamer.nn.networks import ActorCritic, Network, Normalizing, Recurrent, Stateful
 from gossamer.spaces import Spec
 from gossamer.spaces.distributions import Distribution, rows
 
@@ -123,6 +123,8 @@ class ReplayPlan:
     learning_starts: int  # environment steps in a memory before the first batch
     priority: Prioritized | None = None  # None: windows are drawn uniformly
     sequences: bool = False  # windows start where rollouts or episodes begin; they have a recurrent state and a mask
+    saved: bool = False  # whether the memory is part of checkpoints
+    folder: str = ""  # for pictures, in files that are mapped into memory; empty: in host memory
     inner: bool = True  # whether a window's observations between x_0 and x_T are needed; else `obs` is [2, W, *O]
 
 
@@ -206,7 +208,7 @@ def actor_critic(spec: Spec, network: Network) -> nn.Module:
 
 def initial_state(model: nn.Module, num_envs: int) -> Tree:
     """The recurrent state [B, ...] at the start of an episode; empty without memory."""
-    return model.initial_state(num_envs) if isinstance(model, Recurrent) else {}
+    return model.initial_state(num_envs) if isinstance(model, Stateful) else {}
 
 
 @torch.no_grad()

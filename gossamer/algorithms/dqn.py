@@ -23,6 +23,7 @@ from gossamer.algorithms.exploration import (
     fraction,
 )
 from gossamer.algorithms.losses import Loss, q_learning
+from gossamer.algorithms.replaying import REPLAY_DIR, SAVE_REPLAY
 from gossamer.algorithms.returns import n_step
 from gossamer.algorithms.target import add_target, target_by_version
 from gossamer.data import Trajectory, Version
@@ -74,6 +75,9 @@ class DQN(ActionValues):
     priority_exponent: float = option("How much samples with large errors are preferred; 0: not.", 0.0, least=0, most=1)
     importance_exponent: float = option("How much the loss corrects for that; 1: wholly.", 0.4, least=0, most=1)
 
+    save_replay: bool = SAVE_REPLAY(False)
+    replay_dir: str = REPLAY_DIR("")
+
     def replay_plan(self) -> ReplayPlan:
         """See `FromReplay`."""
         if self.learning_starts > self.buffer_size:
@@ -90,6 +94,8 @@ class DQN(ActionValues):
             samples_per_insert=self.samples_per_insert,
             learning_starts=self.learning_starts,
             priority=self._priority(),
+            saved=self.save_replay,
+            folder=self.replay_dir,
             inner=False,
         )
 

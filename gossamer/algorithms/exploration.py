@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from gossamer.data import Action, Tree
+from gossamer.nn.networks import action_values
 from gossamer.spaces import IMPOSSIBLE
 from gossamer.system.options import option
 
@@ -52,7 +53,7 @@ class EpsilonGreedy:
         self, model: nn.Module, obs: Tensor, state: Tree, rng: torch.Generator, *, greedy: bool = False
     ) -> tuple[Action, Tree]:
         """See `Algorithm`. The parameters are ln mu(a) [B, A]."""
-        q: Tensor = model(obs)
+        q, state = action_values(model, obs, state)
         epsilon = torch.as_tensor(0.0 if greedy else self.epsilon, device=q.device).expand(len(q))  # [B]
         valid = (q > IMPOSSIBLE / 2).to(q.dtype)
         best = q.argmax(-1)

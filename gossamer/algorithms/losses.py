@@ -162,6 +162,58 @@ def q_learning(q: Tensor, action: Tensor, target: Tensor, *, huber: bool, weight
     return Loss(total, {name: part.detach() for name, part in parts.items()}, priority=size.detach())
 
 
+def sequence_q_learning(
+    q: Tensor, action: Tensor, target: Tensor, trained: Tensor, *, eta: float, weight: Tensor | None = None
+) -> Loss:
+    """Temporal-difference loss of action values in sequences, of which some steps are trained.
+
+        delta_t = R_t - Q(x_t, a_t),   total = mean(w * delta_t^2 / 2) over all trained steps
+
+    Kapturowski et al. 2019, section 2.3. Without any trained step, it is 0.
+
+    Args:
+        q: [T, W, A]  Q(x_t, .), being trained.
+        action: [T, W] int64  a_t, what was done.
+        target: [T, W]  R_t, what Q(x_t, a_t) should have been; a constant.
+        trained: [T, W] bool  the steps that count.
+        eta: weight of the largest error in the priority, see `sequence_priority`.
+        weight: [W]  w, importance weights of prioritised sequences; a constant. None: 1.
+
+    Returns:
+        parts: q (mean of Q(x, a)), td_error (mean of |delta|), of trained steps; trained (their share of all steps);
+        priority: [W].
+
+    Raises:
+        AssertionError: if the shapes are not these.
+    """
+    assert q.ndim == 3, f"q is {tuple(q.shape)}, not [T, W, A]"
+    for name, tensor in {"action": action, "target": target, "trained": trained}.items():
+        assert tensor.shape == q.shape[:2], f"{name} is {tuple(tensor.shape)}, not [T, W] for q {tuple(q.shape)}"
+    assert weight is None or weight.shape == q.shape[1:2], f"weight is {tuple(weight.shape)}, not [W]"
+
+    chosen = q.gather(2, action.unsqueeze(2)).squeeze(2)
+    delta = target.detach() - chosen
+    each = delta.square() / 2
+    each = each if weight is None else weight * each
+
+    def mean(values: Tensor) -> Tensor:
+        return (values * trained).sum() / trained.sum().clamp(min=1)
+
+    size = delta.detach().abs()
+    parts = {"q": mean(chosen.detach()), "td_error": mean(size), "trained": trained.to(q.dtype).mean()}
+    return Loss(mean(each), parts, priority=sequence_priority(size, trained, eta))
+
+
+def sequence_priority(size: Tensor, trained: Tensor, eta: float) -> Tensor:
+    """Priorities [W] of sequences by the sizes |delta| [T, W] of the errors of their trained steps [T, W] bool.
+
+        p = eta * max |delta| + (1 - eta) * mean |delta|
+
+    Kapturowski et al. 2019, section 2.3. A sequence without a trained step has priority 0."""
+    size = size * trained
+    return eta * size.amax(0) + (1 - eta) * size.sum(0) / trained.sum(0).clamp(min=1)
+
+
 def _check(policy: Distribution, **tensors: Tensor) -> None:
     """Refuse what would broadcast: a value of [N, 1] against a target of [N] is a wrong loss without an error."""
     shape = tuple(policy.parameters.shape)

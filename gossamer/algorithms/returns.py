@@ -41,6 +41,35 @@ def n_step(reward: Tensor, discount: Tensor, bootstrap: Tensor) -> Tensor:
     return torch.stack(returns[::-1])
 
 
+def n_step_of_each(reward: Tensor, discount: Tensor, value: Tensor, n: int) -> Tensor:
+    """Returns of n steps from each time of the rollout: [T, B]. Those of its last n - 1 steps have fewer rewards.
+
+        R_t = r_t + discount_t * (r_{t+1} + .. discount_{t+m-1} * V(x_{t+m})),   m = min(n, T - t)
+
+    Args:
+        reward: [T, B]  r_t, what action a_t earned.
+        discount: [T, B]  gamma * (1 - terminated_t).
+        value: [T+1, B]  V(x_0) .. V(x_T).
+        n: steps, at least 1.
+
+    Raises:
+        AssertionError: if the shapes are not these, T is 0, or n is less than 1.
+    """
+    assert reward.ndim == 2, f"reward is {tuple(reward.shape)}, not [T, B]"
+    assert reward.shape[0] > 0, f"reward is {tuple(reward.shape)}, not [T, B] with T > 0"
+    assert discount.shape == reward.shape, f"discount is {tuple(discount.shape)}, reward {tuple(reward.shape)}"
+    assert value.shape == (reward.shape[0] + 1, *reward.shape[1:]), (
+        f"value is {tuple(value.shape)}, not [T+1, B] for a reward of {tuple(reward.shape)}"
+    )
+    assert n >= 1, f"n is {n}, not at least 1"
+
+    # The return of m steps from t is one step and the return of m - 1 from t + 1. V(x_T) is the return of any m from T.
+    returns = value
+    for _ in range(min(n, len(reward))):
+        returns = torch.cat([torch.addcmul(reward, discount, returns[1:]), value[-1:]])
+    return returns[:-1]
+
+
 def lambda_returns(reward: Tensor, discount: Tensor, value: Tensor, lam: float) -> Tensor:
     """Exponentially weighted mix of the 1-step, 2-step, .. returns: [T, B].
 

@@ -8,5 +8,6 @@ from gossamer.architectures.gorila import Gorila
 from gossamer.architectures.impala import IMPALA
 from gossamer.architectures.paac import PAAC
 from gossamer.architectures.pala import PALA
+from gossamer.architectures.r2d2 import RecurrentReplay
 
-__all__ = ["APPO", "GALA", "IMPALA", "PAAC", "PALA", "ApeX", "DeepQNetwork", "Gorila"]
+__all__ = ["APPO", "GALA", "IMPALA", "PAAC", "PALA", "ApeX", "DeepQNetwork", "Gorila", "RecurrentReplay"]

@@ -35,17 +35,18 @@ class ApeX:
     replay_shards: int = replaying.REPLAY_SHARDS(1)
     max_ahead: int = replaying.MAX_AHEAD(0)
 
+    title: ClassVar[str] = "apex"
     algorithms: ClassVar[tuple[str, ...]] = ("dqn",)
 
     def program(self, task: Task) -> Program:
-        plan = plan_of(task, type(self).__name__.lower())
+        plan = plan_of(task, self.title)
         shared.check_envs(self.num_envs, 1, self.actors)
         actors = self.actors or actors_for(self.num_envs, 1, cores())
         crew, each = actors * max(1, self.hosts), self.num_envs // actors
         envs = Envs(each, self.env_workers or (0 if self.hosts else shared.threads_beside(task, 1, actors)))
         cpus = actors * max(1, envs.workers)
         home = {"cpus": 1 + (0 if self.hosts else cpus), "gpus": task.gpus}
-        p = Program(type(self).__name__.lower())
+        p = Program(self.title)
         with p.host("learner", **home):
             newest = p.service(Parameters)()
         memory = share_replay(

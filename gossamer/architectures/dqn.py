@@ -69,7 +69,7 @@ class DeepQNetwork:
             )
         return p
 
-    algorithms: ClassVar[tuple[str, ...]] = ("dqn",)
+    algorithms: ClassVar[tuple[str, ...]] = ("dqn", "r2d2")
     presets: ClassVar[tuple[Layer, ...]] = (
         Layer("short vectors: few environments, so that policies are renewed often", {"num_envs": 8}, kind="vector"),
         Layer(

@@ -67,8 +67,9 @@ def share_replay(
         )
     ahead = max_ahead or plan.batch_size + plan.samples_per_insert * actors * envs * task.rollout_length
     names = {copy_name(act, rank, actors): rank for rank in range(actors)}
+    learning = [copy_name(learn, rank, learners) for rank in range(learners)]
     with p.host("replay0"):
-        limiter = p.service(Limiter)(plan, ahead, names, [copy_name(learn, rank, learners) for rank in range(learners)])
+        limiter = p.service(Limiter, saved=plan.saved)(plan, ahead, names, learning)
         p.worker(pace)(limiter)
     made = []
     for shard in range(shards):
@@ -76,5 +77,5 @@ def share_replay(
         with p.host(f"replay{shard}"):
             capacity = plan.capacity * len(ranks) // actors
             writers = dict.fromkeys(ranks, envs)
-            made.append(p.service(ReplayShard)(plan, writers, capacity, task.stream("replay", shard)))
+            made.append(p.service(ReplayShard, saved=plan.saved)(plan, writers, capacity, task.stream("replay", shard)))
     return SharedReplay(plan, limiter, tuple(made), actors, learners)

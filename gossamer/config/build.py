@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -28,7 +29,7 @@ from gossamer.nn.torsos import SEQUENCES
 from gossamer.program import Program
 from gossamer.spaces import Box, Spec
 from gossamer.system.errors import UserError
-from gossamer.system.machine import resolve_device, total_memory
+from gossamer.system.machine import free_space, resolve_device, total_memory
 from gossamer.task import Optimization, Task
 
 
@@ -168,11 +169,13 @@ def check_memory(config: Config, wired: Program, spec: Spec) -> None:
 def _check_stored(demands: Sequence[Demand], spec: Spec) -> None:
     """Raise `UserError` if the replay memories of all learners need more than the machine's memory."""
     stored = sum(each.stored for each in demands)
-    wanted, there = nbytes(spec, stored), total_memory()
+    folder = next((each.folder for each in demands if each.folder), "")
+    wanted, there = nbytes(spec, stored), free_space(Path(folder)) if folder else total_memory()
     if stored and wanted > there:
         most = int(0.8 * there / wanted * stored / len(demands))
+        where = f"--replay-dir {folder}" if folder else "the machine"
         raise UserError(
-            f"--buffer-size {stored // len(demands)}: its observations take {wanted / 1e9:,.0f} GB and the machine has "
+            f"--buffer-size {stored // len(demands)}: its observations take {wanted / 1e9:,.0f} GB and {where} has "
             f"{there / 1e9:,.0f} GB; use at most {most:,}"
         )
 
@@ -180,11 +183,14 @@ def _check_stored(demands: Sequence[Demand], spec: Spec) -> None:
 def _check_rings(demands: Sequence[Demand], rollout_length: int) -> None:
     """Raise `UserError` if a replay memory keeps less of each environment than a rollout or a window."""
     for each in demands:
-        kept, needed = each.stored // max(1, each.rollout_envs), max(rollout_length, each.window)
+        # Of so many steps that follow each other, one starts a rollout and is followed by a whole window
+        needed = rollout_length + each.window - 1 if each.sequences else max(rollout_length, each.window)
+        what = "a rollout and a sequence take" if each.sequences else "rollouts and samples have up to"
+        kept = each.stored // max(1, each.rollout_envs)
         if each.stored and kept < needed:
             raise UserError(
                 f"--buffer-size {each.stored}: keeps {kept} steps of each of {each.rollout_envs} environments, but "
-                f"rollouts and samples have up to {needed}; use at least {needed * each.rollout_envs}"
+                f"{what} {needed}; use at least {needed * each.rollout_envs}"
             )
 
 

@@ -68,6 +68,11 @@ def check_together(config: Config, env: EnvFactory) -> None:
     starts = values.get("learning_starts", 0)
     if starts >= values["steps"]:
         raise UserError(f"--learning-starts {starts}: must be less than --steps {values['steps']}, the whole run")
+    if values.get("sequence_length", length) < length:
+        raise UserError(
+            f"--rollout-length {length}: must be at most --sequence-length {values['sequence_length']}; sequences "
+            "start where rollouts do, and steps between them would never be trained"
+        )
     if values.get("message_format") == "int8" and (values["normalize_observations"] or values["normalize_returns"]):
         raise UserError("--message-format int8: too coarse for the statistics of --normalize-...; use bf16 or fp32")
     if values["memory"] != "none" and values["separate_critic"]:

@@ -85,6 +85,13 @@ class Keywords(TypedDict, total=False):
     learning_starts: int
     priority_exponent: float
     importance_exponent: float
+    save_replay: bool
+    replay_dir: str
+    rescaling_epsilon: float
+    sequence_length: int
+    burn_in: int
+    replay_ratio: float
+    priority_eta: float
     # network
     network: str
     input: Literal["background", "unit", "raw"]

@@ -18,6 +18,7 @@ ARCHITECTURES = {
     "dqn": "gossamer.architectures.dqn:DeepQNetwork",
     "gorila": "gossamer.architectures.gorila:Gorila",
     "apex": "gossamer.architectures.apex:ApeX",
+    "r2d2": "gossamer.architectures.r2d2:RecurrentReplay",
 }
 ALGORITHMS = {
     "a2c": "gossamer.algorithms.a2c:A2C",
@@ -25,6 +26,7 @@ ALGORITHMS = {
     "vtrace": "gossamer.algorithms.vtrace:VTrace",
     "appo": "gossamer.algorithms.appo:AsyncPPO",
     "dqn": "gossamer.algorithms.dqn:DQN",
+    "r2d2": "gossamer.algorithms.r2d2:R2D2",
     "nstep-q": "gossamer.algorithms.nstep_q:NStepQ",
     "pqn": "gossamer.algorithms.pqn:PQN",
 }

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from gossamer.data import Batch, NoBatch, Trajectory, Updated, Version
+from gossamer.data import Batch, NoBatch, Trajectory, Tree, Updated, Version
 from gossamer.runtime import Context
 from gossamer.spaces import Spec
 from gossamer.task import Task
@@ -61,6 +61,9 @@ class Reader(Protocol):
 class End(Writer, Reader, Protocol):
     """The end of a worker that acts and learns."""
 
+    def state_dict(self) -> Tree:
+        """What `OwnExperience.join` continues from, as the entry `experience` of the worker's state; may be empty."""
+
 
 class Participant(Protocol):
     """What an end needs of the worker that joins."""
@@ -96,9 +99,11 @@ class Demand:
     rollout_envs: int  # environments of the rollouts that it holds at one time, T steps each
     passes: float = 1.0  # how often each environment step is learned from
     window: int = 0  # steps of each trajectory of a batch; 0: those of a rollout
+    sequences: bool = False  # these trajectories start where rollouts do, and not at any step
     depth: int = 0  # batches that are filled, full or trained on; 0: without a queue
     replayed: int = 0  # rollouts of one environment that it keeps to learn from again
     stored: int = 0  # environment steps in a replay memory
+    folder: str = ""  # for its pictures; empty: in host memory
 
 
 class ActorExperience(Protocol):

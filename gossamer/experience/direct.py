@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from gossamer.data import Batch, NoBatch, Trajectory, Updated
+from gossamer.data import Batch, NoBatch, Trajectory, Tree, Updated
 from gossamer.experience.base import Demand, Kept, Participant
 from gossamer.runtime import Context
 
@@ -52,3 +52,6 @@ class DirectEnd:
         self._full = False
 
     def close(self) -> None: ...
+    def state_dict(self) -> Tree:
+        """See `End`."""
+        return {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from gossamer.data import Batch
+from gossamer.data import Batch, Tree
 from gossamer.exchange import Exchange
 from gossamer.experience import OwnExperience
 from gossamer.loops.roles import Envs
@@ -25,9 +25,13 @@ def act_and_learn(
         closing(Member(ctx, task, env, policy, exchange)) as member,
         closing(experience.join(ctx, member)) as end,
     ):
+
+        def state() -> Tree:
+            return {**member.state_dict(), "experience": end.state_dict()}
+
         ctx.report(Activity(""))  # rates are counted from here
         try:
-            while (position := ctx.claim(member.rollout_steps, member.state_dict)) is not None:
+            while (position := ctx.claim(member.rollout_steps, state)) is not None:
                 with end.slot(position) as slot:
                     member.unroll(slot, position)
                 while isinstance(batch := end.batch(), Batch):
@@ -39,4 +43,4 @@ def act_and_learn(
             if member.learner.finite:  # the parameters are those of the last good step
                 ctx.save(member.state_dict(acting=False))
             raise
-        ctx.save(member.state_dict())
+        ctx.save(state())

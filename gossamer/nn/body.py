@@ -68,11 +68,16 @@ class Network:
 
 
 @runtime_checkable
-class Recurrent(Protocol):
+class Stateful(Protocol):
     """Networks with a state that belongs to an episode."""
 
     def initial_state(self, num_envs: int) -> Tree:
         """The state at the start of an episode: {name: [B, ...]}; empty: without memory."""
+
+
+@runtime_checkable
+class Recurrent(Stateful, Protocol):
+    """Actor-critics with a state that belongs to an episode."""
 
     def unroll(self, obs: Tensor, state: Tree, begins: Tensor) -> tuple[Distribution, Tensor, Tree]:
         """Map obs [T, B, *O], the state before them [B, ...] and `begins` [T, B] (x_t is the first observation of an

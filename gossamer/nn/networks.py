@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
 from gossamer.data import Tree
-from gossamer.nn.body import Body, Network, NetworkOptions, Normalizing, Preparing, Recurrent, Stepping, WithTorso
+from gossamer.nn.body import (
+    Body,
+    Network,
+    NetworkOptions,
+    Normalizing,
+    Preparing,
+    Recurrent,
+    Stateful,
+    Stepping,
+    WithTorso,
+)
 from gossamer.nn.inputs import CentredParts, Observations, Prepared
 from gossamer.nn.normalization import Normalized, Observed, Sample, ValueHead
 from gossamer.nn.torsos import AutoEncoder
@@ -23,8 +34,11 @@ __all__ = [
     "Preparing",
     "QNetwork",
     "Recurrent",
+    "RecurrentValues",
+    "Stateful",
     "Stepping",
     "WithTorso",
+    "action_values",
     "auto_encoders",
     "reconstruction_loss",
 ]
@@ -109,36 +123,78 @@ class ActorCritic(Body):
         return self.actions.distribution(parameters), self.value(value).squeeze(-1)
 
 
+@runtime_checkable
+class RecurrentValues(Stateful, Protocol):
+    """Networks of action values with a state that belongs to an episode."""
+
+    def unroll(self, obs: Tensor, state: Tree, begins: Tensor) -> tuple[Tensor, Tree]:
+        """Map obs [T, B, *O], the state before them [B, ...] and `begins` [T, B] (x_t is the first observation of an
+        episode) to Q(x, a) [T * B, A] and the state after them."""
+
+
 class QNetwork(Body):
     """A body with a head of action values Q(x, a), for discrete actions.
 
     `dueling`: the head estimates the state's value and each action's advantage, Q = V + A - mean(A) (Wang et al. 2016,
-    eq. 9, here on the torso's features). Raises `ValueError` as `Body`, and for other actions."""
+    eq. 9, here on the torso's features or the memory's output). `returns`: maps action values [...] to returns, where
+    the network learns them on another scale. Raises `ValueError` as `Body`, and for other actions."""
 
-    def __init__(self, spec: Spec, network: Network, *, dueling: bool = False) -> None:
+    def __init__(
+        self, spec: Spec, network: Network, *, dueling: bool = False, returns: Callable[[Tensor], Tensor] | None = None
+    ) -> None:
         super().__init__(spec, network)
         if not isinstance(spec.actions, Discrete):
             raise ValueError(f"action values need one choice among several, not {spec.actions}")
         self.advantage = nn.Linear(self.width, spec.actions.n)
         self.value = nn.Linear(self.width, 1) if dueling else None
+        self._returns = returns
         self.initialise(network, {head: 0.01 for head in (self.advantage, self.value) if head is not None})
 
     def forward(self, obs: Observations) -> Tensor:
-        """Map [N, *O] to Q(x, a) [N, A], float32; invalid actions get `IMPOSSIBLE`."""
+        """Map [N, *O] to Q(x, a) [N, A], float32; invalid actions get `IMPOSSIBLE`. Raises `RuntimeError` if the
+        network has a memory: use `unroll`."""
+        if self.memory is not None:
+            raise RuntimeError("a network with memory needs its state: use unroll")
         return self.outputs(self.prepare(obs))
 
     def outputs(self, prepared: Prepared) -> Tensor:
-        """`forward` for observations that have been prepared."""
+        """`forward` for observations that have been prepared, without a memory."""
+        return self._heads(self._features(prepared.inputs), prepared.mask)
+
+    def unroll(self, obs: Tensor, state: Tree, begins: Tensor) -> tuple[Tensor, Tree]:
+        """See `RecurrentValues`."""
+        prepared = self.prepare(obs.flatten(0, 1))
         features = self._features(prepared.inputs)
-        q: Tensor = self.advantage(features)
-        if self.value is not None:
-            q = self.value(features) + q - q.mean(-1, keepdim=True)
-        return q if prepared.mask is None else self.actions.masked(q, prepared.mask)
+        if self.memory is not None:
+            outputs, state = self.memory(features.view(*obs.shape[:2], -1), state, begins)
+            features = outputs.flatten(0, 1)
+        return self._heads(features, prepared.mask), state
 
     def step(self, obs: Observations, state: Tree, begins: Tensor) -> tuple[Distribution, Tensor, Tree]:
         """See `Stepping`. The parameters of the distributions are the action values."""
-        q = self(obs)
-        return self.actions.distribution(q), q.amax(-1), state
+        prepared = self.prepare(obs)
+        features = self._features(prepared.inputs)
+        if self.memory is not None:
+            outputs, state = self.memory(features.unsqueeze(0), state, begins.unsqueeze(0))
+            features = outputs.squeeze(0)
+        q = self._heads(features, prepared.mask)
+        best = q.amax(-1)
+        return self.actions.distribution(q), best if self._returns is None else self._returns(best), state
+
+    def _heads(self, features: Tensor, mask: Tensor | None) -> Tensor:
+        """Map features [N, F] to the values of the actions that `mask` allows; the others get `IMPOSSIBLE`."""
+        q: Tensor = self.advantage(features)
+        if self.value is not None:
+            q = self.value(features) + q - q.mean(-1, keepdim=True)
+        return q if mask is None else self.actions.masked(q, mask)
+
+
+def action_values(model: nn.Module, obs: Tensor, state: Tree) -> tuple[Tensor, Tree]:
+    """Q(x, a) [B, A] for obs [B, *O] and the recurrent state before them, and the state after them."""
+    if not state:
+        return model(obs), state
+    assert isinstance(model, RecurrentValues), "only a recurrent network has a state"
+    return model.unroll(obs.unsqueeze(0), state, torch.zeros(1, len(obs), dtype=torch.bool, device=obs.device))
 
 
 def auto_encoders(model: nn.Module) -> list[AutoEncoder]:

@@ -20,7 +20,9 @@ class Spec:
     actions: Space
     frames_per_step: int = 1  # emulator frames per step
     layout: Layout | None = None  # of an observation that consists of several arrays
-    history: int = 1  # images: the channels are so many pictures, oldest first; all but the newest were observed before
+    # Images: the channels are so many pictures, oldest first; all but the newest were observed before. With a `layout`,
+    # those of its one image
+    history: int = 1
     action_names: tuple[str, ...] = field(default=(), compare=False)  # of a `Discrete` space, where there are names
 
     @property

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.testing import assert_close
 
-from gossamer.algorithms.returns import lambda_returns, n_step, vtrace
+from gossamer.algorithms.returns import lambda_returns, n_step, n_step_of_each, vtrace
 
 
 @dataclass(frozen=True)
@@ -264,3 +264,23 @@ def test_vtrace_refuses_other_shapes() -> None:
         vtrace(column(1), column(1), column(1), column(0))
     with pytest.raises(AssertionError, match=r"log_ratio is \(2, 1\)"):
         vtrace(column(1), column(1), column(1, 1), column(0, 0))
+
+
+def test_returns_of_two_steps_have_one_reward_at_the_end_of_the_rollout() -> None:
+    """Discount 0.5, rewards 1, 2, 4, values 8, 16, 32, 64: 1 + 2 / 2 + 32 / 4, 2 + 4 / 2 + 64 / 4, and 4 + 64 / 2."""
+    reward = torch.tensor([[1.0], [2.0], [4.0]])
+    value = torch.tensor([[8.0], [16.0], [32.0], [64.0]])
+    found = n_step_of_each(reward, torch.full_like(reward, 0.5), value, 2)
+    assert found.flatten().tolist() == [10.0, 20.0, 36.0]
+    ended = n_step_of_each(reward, torch.tensor([[0.5], [0.0], [0.5]]), value, 2)
+    assert ended.flatten().tolist() == [1 + 0.5 * 2, 2.0, 36.0]
+
+
+@given(rollouts(), st.integers(1, 8))
+def test_returns_of_each_step_are_those_of_its_own_window(rollout: Rollout, n: int) -> None:
+    found = n_step_of_each(rollout.reward, rollout.discount, rollout.value, n)
+    steps = len(rollout.reward)
+    for t in range(steps):
+        end = min(t + n, steps)
+        own = n_step(rollout.reward[t:end], rollout.discount[t:end], rollout.value[end])[0]
+        assert_close(found[t], own)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from some_parts import Watcher, a_task
+from some_parts import Watcher, a_task, differences
 from some_runs import checkpoint, result
 
 import gossamer
@@ -74,6 +74,28 @@ def test_a_resumed_run_says_that_its_memory_is_empty_and_goes_on_to_learn(tmp_pa
     assert (result(run.directory)["learned"], result(run.directory)["dropped"]) == (960, 0)
 
 
+@pytest.mark.parametrize("name", ["dqn", "gorila"])
+def test_resuming_with_the_memory_is_exact(name: str, tmp_path: Path) -> None:
+    """Gorila's bundles depend on the order of their threads, but a single one does not."""
+    given = {**QUICK, "save_replay": True, "priority_exponent": 0.6, "anneal_steps": 960, "epsilon_steps": 480}
+    given |= {"bundles": 1} if name == "gorila" else {}
+    gossamer.train(name, run_dir=tmp_path / "part", log="none", **given)
+    gossamer.resume(tmp_path / "part", steps=960)
+    gossamer.train(name, run_dir=tmp_path / "whole", log="none", **{**given, "steps": 960})
+    part, whole = (checkpoint(tmp_path / each)["workers"]["act_and_learn"] for each in ("part", "whole"))
+    assert differences(part["learner"], whole["learner"]) == []
+    assert differences(part["experience"], whole["experience"]) == []
+    assert "empty" not in (tmp_path / "part" / LOG).read_text()
+
+
+def test_a_memory_on_disk_learns_what_one_in_memory_does(tmp_path: Path) -> None:
+    for folder in ("", str(tmp_path / "pictures")):
+        gossamer.train("dqn", run_dir=tmp_path / f"run{bool(folder)}", log="none", replay_dir=folder, **QUICK)
+    one, other = (checkpoint(tmp_path / f"run{each}")["workers"]["act_and_learn"] for each in (True, False))
+    assert differences(one["learner"], other["learner"]) == []
+    assert list((tmp_path / "pictures").iterdir()) == []
+
+
 REFUSED = {
     "dqn --env catch --algorithm a2c": "--algorithm a2c: has no replay memory; use --algorithm dqn, or the arch",
     "impala --env catch --algorithm dqn": "--algorithm dqn: learns from a replay memory, not from a queue",
@@ -85,6 +107,14 @@ REFUSED = {
     "dqn --env catch-pixels --buffer-size 10000000000": "--buffer-size 10000000000: its observations take",
     "dqn --env catch --buffer-size 200 --learning-starts 50 --num-envs 16 --n-step 20": "--buffer-size 200: keeps 12 "
     "steps of each of 16 environments, but rollouts and samples have up to 20; use at least 320",
+    "dqn --env catch --algorithm r2d2 --memory none": "--memory none: r2d2 needs a memory; use --memory lstm, or",
+    "paac --env Pendulum-v1 --algorithm r2d2": "--algorithm r2d2: Pendulum-v1 has 1 continuous actions",
+    "dqn --env catch --algorithm r2d2 --normalize-returns": "--normalize-returns: has no effect with --algorithm r2d2",
+    "dqn --env catch --algorithm r2d2 --buffer-size 1000 --num-envs 16 --sequence-length 60 --burn-in 4 "
+    "--rollout-length 20": "--buffer-size 1000: keeps 62 steps of each of 16 environments, but a rollout and a "
+    "sequence take 83; use at least 1328",
+    "dqn --env catch --algorithm r2d2 --rollout-length 200": "--rollout-length 200: must be at most --sequence-length",
+    "impala --env catch --algorithm r2d2": "--algorithm r2d2: learns from a replay memory, not from a queue",
     "dqn --env catch --priority-exponent 2": "--priority-exponent 2.0: must be at most 1",
     "dqn --env catch --epsilon-end 1.5": "--epsilon-end 1.5: must be at most 1",
 }

@@ -17,10 +17,12 @@ from some_runs import trained
 
 import gossamer
 from gossamer import cli
+from gossamer.algorithms import R2D2
 from gossamer.data import Array
 from gossamer.export import graph as module
 from gossamer.export.graph import NEEDED, Graph, graph_of, to_onnx
 from gossamer.export.snapshot import Snapshot, of_run
+from gossamer.nn.networks import action_values
 from gossamer.spaces.observations import MASK, Part
 from gossamer.system.errors import UserError
 from gossamer.system.installation import install
@@ -92,6 +94,26 @@ def test_outputs_are_those_of_the_network(tmp_path: Path, monkeypatch: pytest.Mo
             expected = np.asarray(adapter.action(theirs.item() if theirs.ndim == 0 else theirs))
             _close(row.reshape(expected.shape), expected)
     assert ("next_hidden" in graph.outputs) == (network.memory != "none")
+
+
+def test_values_of_r2d2_are_returns(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run", env="catch", algorithm="r2d2", memory_units=8).directory
+    snapshot = of_run(run, "last", "average")
+    graph, onnx, rng = graph_of(snapshot), session(to_onnx(snapshot)), np.random.default_rng(0)
+    model, algorithm = snapshot.model("cpu", torch.float32), R2D2()
+    given = some_inputs(graph, 5, rng)
+    given["begins"][:] = False
+    found = dict(zip(graph.outputs, onnx.run(None, given), strict=True))
+    assert model.spec.layout is not None
+    parts = {part.name: given[name] for part, name in zip(model.spec.parts, graph.inputs, strict=False)}
+    obs = torch.from_numpy(model.spec.layout.pack(parts))
+    state = {name: torch.from_numpy(given[name]) for name in graph.memory}
+    with torch.no_grad():
+        q, after = action_values(model, obs, state)
+    _close(found["parameters"], q.numpy())
+    _close(found["value"], algorithm.value(model, obs, state).numpy())
+    for name, each in after.items():
+        _close(found[f"next_{name}"], each.numpy())
 
 
 def _close(found: Array, expected: Array, *, relative: bool = False) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from gossamer.algorithms.base import ReplayPlan
+from gossamer.data import Tree
 from gossamer.runtime import Wait, waits
 
 GONE = 300.0  # seconds of silence after which an actor counts as lost, as in `experience.queue`
@@ -109,6 +110,19 @@ class Limiter:
             self._running.pop(actor, None)
             self._expected.discard(actor)
         return bool(self._expected and self._learners)
+
+    # See `Saved`
+
+    def settled(self) -> bool:
+        return True
+
+    def state_dict(self) -> Tree:
+        counts = {"inserted": self._inserted, "owed": self._owed}
+        return {**counts, "fresh": self._fresh, "position": self._position}
+
+    def load_state_dict(self, state: Tree) -> None:
+        self._inserted, self._owed = int(state["inserted"]), float(state["owed"])
+        self._fresh, self._position = int(state["fresh"]), int(state["position"])
 
     def _begin(self, actor: int, life: int) -> None:
         if life >= self._lives.get(actor, 0):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from gossamer.algorithms.base import ReplayPlan
-from gossamer.data import Batch, NoBatch, Trajectory, Updated
+from gossamer.data import Batch, NoBatch, Trajectory, Tree, Updated, copied
 from gossamer.experience.base import Demand, Kept, Participant, Timer
 from gossamer.experience.replay.store import ReplayStore
 from gossamer.runtime import Context
@@ -25,14 +25,18 @@ class LocalReplay:
     def join(self, ctx: Context, worker: Participant) -> LocalReplayEnd:
         """See `OwnExperience`."""
         store = ReplayStore(worker.spec, self.plan, {0: worker.num_envs}, self.plan.capacity)
+        saved = (ctx.restored() or {}).get("experience")
         slot = worker.slot(worker.num_envs)
         if self.plan.priority is not None:
             slot = slot.with_chosen()
         rng = torch.Generator().manual_seed(worker.task.stream(f"replay {worker.version()}", ctx.rank))
-        if worker.version():
+        if worker.version() and not saved:
             when = f"learning goes on when it has {self.plan.learning_starts:,} steps"
             ctx.report(Note(f"{ctx.name}: the replay memory is empty; {when}"))
-        return LocalReplayEnd(self.plan, store, slot, rng, worker.task.device, worker.clock)
+        end = LocalReplayEnd(self.plan, store, slot, rng, worker.task.device, worker.clock)
+        if saved:
+            end.load_state_dict(saved)
+        return end
 
     def demand(self, num_envs: int) -> Demand:
         """See `LearnerExperience`."""
@@ -41,7 +45,9 @@ class LocalReplay:
             rollout_envs=num_envs,
             passes=self.plan.samples_per_insert,
             window=self.plan.window,
+            sequences=self.plan.sequences,
             stored=self.plan.capacity,
+            folder=self.plan.folder,
         )
 
 
@@ -103,3 +109,16 @@ class LocalReplayEnd:
             self._store.update(batch.windows, updated.priority)
 
     def close(self) -> None: ...
+    def state_dict(self) -> Tree:
+        """See `End`: everything, or nothing if the memory is no part of checkpoints."""
+        if not self._plan.saved:
+            return {}
+        counts = {"owed": self._owed, "fresh": self._fresh, "position": self._position}
+        return {**counts, "rng": self._rng.get_state(), "store": copied(self._store.state_dict())}
+
+    def load_state_dict(self, state: Tree) -> None:
+        """Restore a state of `state_dict`."""
+        self._owed, self._fresh = float(state["owed"]), int(state["fresh"])
+        self._position = int(state["position"])
+        self._rng.set_state(state["rng"])
+        self._store.load_state_dict(state["store"])

@@ -5,14 +5,13 @@ A *piece* is a run of steps that follow each other. It ends where an actor resta
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from gossamer.data import Array, Final, Trajectory, Tree
+from gossamer.data import Array, Final, Trajectory, Tree, first_episode
 from gossamer.experience.replay.pictures import Pictures
 from gossamer.experience.replay.starts import Starts
 from gossamer.spaces import Spec
@@ -45,16 +44,14 @@ class ReplayMemory:
     there is room for 5 % more pictures than steps. The environments may be those of several actors, which add rollouts
     independently of each other. A window's key is the number of its first step * num_envs + environment."""
 
-    def __init__(
-        self, spec: Spec, num_envs: int, capacity: int, *, sequences: bool = False, file: Path | None = None
-    ) -> None:
-        """`sequences`: windows have recurrent states and masks. `file`: see `Pictures`. Raises `ValueError` if the
+    def __init__(self, spec: Spec, num_envs: int, capacity: int, *, sequences: bool = False, folder: str = "") -> None:
+        """`sequences`: windows have recurrent states and masks. `folder`: see `Pictures`. Raises `ValueError` if the
         capacity is less than a step of each environment, or if the channels of an observation are no multiple of its
         history."""
         self.num_envs, self.length = num_envs, capacity // num_envs
         if self.length < 1:
             raise ValueError(f"a replay memory of {capacity} steps: {num_envs} environments need at least {num_envs}")
-        self._pictures = Pictures(spec, num_envs, self.length, file)
+        self._pictures = Pictures(spec, num_envs, self.length, folder)
         self.rows = self.length + 1  # the observation after the newest step has a row, too
         self._newest = np.zeros((num_envs, self.rows), np.int64)  # number of the newest picture of x_t
         self._finals = np.full((num_envs, self.rows), -1, np.int64)  # and of a final observation; -1: there is none
@@ -257,11 +254,3 @@ class ReplayMemory:
             state = self._starts.final_state(env, int(firsts[w] + t)) if self._starts is not None else {}
             found.append(Final(int(t), int(w), obs, state, float(self._final_values[env, rows[t, w]])))
         return found
-
-
-def first_episode(begins: Tensor) -> Tensor:
-    """The steps [T, W] of each window that belong to the episode of its first one. `begins` [T, W]: as in
-    `Trajectory`."""
-    later = begins.clone()
-    later[0] = False
-    return later.cumsum(0) == 0

@@ -55,4 +55,5 @@ class LearnerReplay:
             passes=self.plan.samples_per_insert / self.learners,
             window=self.plan.window,
             stored=self.plan.capacity // self.learners,
+            folder=self.plan.folder,
         )

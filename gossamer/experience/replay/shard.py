@@ -9,7 +9,7 @@ from uuid import uuid4
 import torch
 
 from gossamer.algorithms.base import ReplayPlan
-from gossamer.data import Array, Packed, Tree
+from gossamer.data import Array, Packed, Tree, copied
 from gossamer.experience.replay.store import ReplayStore
 from gossamer.spaces import Spec
 
@@ -45,6 +45,7 @@ class ReplayShard:
         self._rng = torch.Generator().manual_seed(seed)
         self._store: ReplayStore | None = None  # made when the first actor says what its environments are like
         self._life = uuid4().hex
+        self._saved: Tree | None = None  # of a store that is made later
         self._numbers: dict[int, tuple[int, int]] = {}  # actor -> its restarts, and the number of its last rollout
 
     # Called by actors
@@ -53,6 +54,8 @@ class ReplayShard:
         """An actor begins, in this life. `spec`: of its environments. Returns how many steps of it are stored."""
         if self._store is None:
             self._store = ReplayStore(spec, self._plan, self._writers, self._capacity)
+            if self._saved is not None:
+                self._store.load_state_dict(self._saved)
         if actor not in self._numbers or life > self._numbers[actor][0]:
             self._store.cut(actor)
             self._numbers[actor] = life, 0
@@ -92,11 +95,9 @@ class ReplayShard:
         return True
 
     def state_dict(self) -> Tree:
-        store = None if self._store is None else self._store.state_dict()
-        return {"store": store, "rng": self._rng.get_state(), "spec": None if self._store is None else self._store.spec}
+        store = {} if self._store is None else copied(self._store.state_dict())
+        return {"store": store, "rng": self._rng.get_state()}
 
     def load_state_dict(self, state: Tree) -> None:
         self._rng.set_state(state["rng"])
-        if state["store"] is not None:
-            self._store = ReplayStore(state["spec"], self._plan, self._writers, self._capacity)
-            self._store.load_state_dict(state["store"])
+        self._saved = state["store"] or None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -50,19 +49,15 @@ class ReplayStore:
 
     A window's key is unique: later windows have other keys, so that new priorities never reach the wrong window."""
 
-    def __init__(
-        self, spec: Spec, plan: ReplayPlan, writers: Mapping[int, int], capacity: int, folder: Path | None = None
-    ) -> None:
-        """`writers`: the number of environments of each; `capacity`: steps of all of them together; `folder`: where
-        pictures lie, in a file that is mapped into memory. None: in host memory.
+    def __init__(self, spec: Spec, plan: ReplayPlan, writers: Mapping[int, int], capacity: int) -> None:
+        """`writers`: the number of environments of each; `capacity`: steps of all of them together.
 
         Raises `ValueError` if the steps of an environment are fewer than a window."""
         self.spec, self._plan, self._length = spec, plan, plan.window
         self._envs, total = dict[int, tuple[int, int]](), 0  # of each writer: its first environment, and their number
         for writer, num_envs in writers.items():
             self._envs[writer], total = (total, num_envs), total + num_envs
-        file = None if folder is None else folder / "pictures"
-        self._memory = ReplayMemory(spec, total, capacity, sequences=plan.sequences, file=file)
+        self._memory = ReplayMemory(spec, total, capacity, sequences=plan.sequences, folder=plan.folder)
         if self._memory.length < plan.window:
             raise ValueError(f"{capacity} steps of {total} environments: a window has {plan.window} steps of one")
         weighed = plan.sequences or plan.priority is not None

@@ -31,6 +31,8 @@ class Place:
     task = a_task(algorithm=DQN(), rollout_length=4)
     spec, num_envs, clock = SPEC, 2, staticmethod(untimed)
 
+    def restored(self) -> None: ...
+
     def report(self, record: Any) -> None:
         self.told.append(record)
 

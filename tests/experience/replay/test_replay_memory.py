@@ -7,15 +7,16 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from some_play import PICTURES, PLAIN, Play, assert_window
+from some_play import PACKED, PICTURES, PLAIN, Play, assert_window
 
 from gossamer.data import Trajectory
+from gossamer.envs.last import LastParts
 from gossamer.experience.replay.memory import ReplayMemory
 from gossamer.experience.replay.pictures import nbytes
 from gossamer.spaces import Discrete, Spec
 
 
-@pytest.mark.parametrize("spec", [PICTURES, PLAIN], ids=["stacks", "vectors"])
+@pytest.mark.parametrize("spec", [PICTURES, PLAIN, PACKED], ids=["stacks", "vectors", "packed"])
 @given(
     seed=st.integers(0, 10**6),
     num_envs=st.integers(1, 3),
@@ -111,6 +112,12 @@ def test_a_million_steps_of_atari_take_seven_and_a_half_gigabytes() -> None:
     assert nbytes(atari, 1_000_000) <= 7.5e9
     whole = Spec((4, 84, 84), np.dtype(np.uint8), Discrete(6))
     assert nbytes(whole, 1_000_000) >= 28e9  # as four-stacks
+    with_last = LastParts(atari).spec
+    assert nbytes(with_last, 1_000_000) - nbytes(atari, 1_000_000) == pytest.approx(
+        28 * 1_050_000, rel=1e-4
+    )  # 7 floats
+    small = ReplayMemory(with_last, 16, 16_000)
+    assert small._pictures.nbytes == pytest.approx(nbytes(with_last, 16_000), rel=0.02)
     small = ReplayMemory(Spec((4, 84, 84), np.dtype(np.uint8), Discrete(6), history=4), 16, 16_000)
     assert small._pictures.nbytes == pytest.approx(nbytes(atari, 16_000), rel=0.02)  # eight pictures more for each
 

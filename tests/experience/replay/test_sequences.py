@@ -10,9 +10,8 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from gossamer.algorithms.base import ReplayPlan
-from gossamer.data import Action, Trajectory, Tree
+from gossamer.data import Action, Trajectory, Tree, first_episode
 from gossamer.envs.toy import Counter
-from gossamer.experience.replay.memory import first_episode
 from gossamer.experience.replay.store import ReplayStore
 from gossamer.workers.actor import Actor
 from gossamer.workers.clock import Clock
