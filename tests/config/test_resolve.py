@@ -245,7 +245,11 @@ ZERO_WILL_DO = ["env_workers", "threads", "anneal_steps", "seed"]
         ("ent_coef", 0.1, "unknown option --ent-coef; use --entropy-coef"),
         ("lr", 0.1, "unknown option --lr; use --learning-rate"),
         ("decay", 0.9, "--decay 0.9: not an option of paac, ppo, adam, catch; rmsprop-a3c, .* have it"),
-        ("learners", 2, "--learners 2: not an option of paac, ppo, adam, catch; gala, pala, impala, appo and gorila have it"),
+        (
+            "learners",
+            2,
+            "--learners 2: not an option of paac, ppo, adam, catch; gala, pala, impala, appo and gorila have it",
+        ),
         ("threads", 10**6, "--threads 1000000: must be at most 1,024"),
         ("num_envs", 10**6, "--num-envs 1000000: must be at most 16,384"),
         ("env_workers", 10**6, "--env-workers 1000000: must be at most 1,024"),
