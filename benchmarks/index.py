@@ -84,6 +84,8 @@ SHOWN: Mapping[str, tuple[str, str]] = {
     "gossip-message-hosts": ("A message between two hosts: bytes and milliseconds", SET),
     "gossip-scale": ("Gossip in virtual time from 4 to 1,024 members", SET),
     "gossip-1024-members": ("Gossip in virtual time with 1,024 members", TODAY),
+    "server": ("Speed of a parameter server by shards and learners, in threads and on Ray", SET),
+    "gorila-simulated": ("Gorila in virtual time from 1 to 100 bundles", SET),
     "impala-simulated": ("IMPALA in virtual time from 1 to 1,000 actors", SET),
 }
 

@@ -152,6 +152,19 @@ class Recovered:
 
 
 @dataclass(frozen=True)
+class ShardRestored:
+    """A shard of a parameter server goes on from a snapshot, after its host was lost."""
+
+    version: int  # of the snapshot, in updates of the shard
+    lost: int  # later updates that learners know of
+
+    @property
+    def text(self) -> str:
+        """In one sentence."""
+        return f"the shard continues from update {self.version:,}; updates lost: {self.lost:,}"
+
+
+@dataclass(frozen=True)
 class Note:
     """A message for the run's log."""
 

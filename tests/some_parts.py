@@ -28,7 +28,7 @@ from gossamer.training.budget import Budget
 
 OPTIMIZERS: dict[str, Callable[[ParamsT, float], Optimizer]] = {
     "adam": partial(Adam, eps=1e-5, fused=True),
-    "adagrad": partial(Adagrad, eps=1e-5),
+    "adagrad": partial(Adagrad, eps=1e-5, fused=True),
     "radam": partial(RAdam, eps=1e-5, foreach=True),
     "muon": Muon,
     "rmsprop-a3c": rmsprop_a3c,

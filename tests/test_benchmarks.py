@@ -9,12 +9,26 @@ from typing import Any
 import pytest
 
 import gossamer
-from benchmarks import actors, actors_peers, continuous, curves, pack, peers, provenance, redraw, simulated, unpack
+from benchmarks import (
+    actors,
+    actors_peers,
+    continuous,
+    curves,
+    pack,
+    peers,
+    provenance,
+    redraw,
+    server,
+    simulated,
+    simulated_server,
+    unpack,
+)
 from benchmarks.gossip import __main__ as gossip
 from benchmarks.gossip import scale
 from gossamer import commands
 from gossamer.config.file import to_dict
 from gossamer.config.resolve import configure
+from gossamer.launch.threads import threads
 from gossamer.reporting.runs import RunFolder, load
 
 
@@ -211,6 +225,27 @@ def test_the_sweep_of_actors_has_every_case_once_and_writes_figures_and_a_plot(
     assert cases == list(simulated.cases(2))
     assert all(row["bound_by"] == "actors" for row in found["rows"])
     assert {path.name for path in tmp_path.iterdir()} == {"impala-simulated.json", "impala-simulated.png"}
+
+
+def test_the_sweep_of_bundles_has_every_case_once_and_writes_figures_and_a_plot(tmp_path: Path) -> None:
+    every = list(simulated_server.cases(100))
+    free, limited = len(simulated_server.BUNDLES), len(simulated_server.LIMITED) * len(simulated_server.LIMITS)
+    assert len(every) == 4 * free + limited
+    assert len({tuple(case.items()) for case in every}) == len(every)
+    simulated_server.measure(tmp_path, 5, 8)
+    found = json.loads((tmp_path / "gorila-simulated.json").read_text())["figures"]
+    cases = [{key: row[key] for key in ("bundles", "shards", "bandwidth", "max_delay")} for row in found["rows"]]
+    assert cases == list(simulated_server.cases(5))
+    assert {path.name for path in tmp_path.iterdir()} == {"gorila-simulated.json", "gorila-simulated.png"}
+
+
+def test_pushes_of_a_parameter_server_are_counted() -> None:
+    threads(server.program(2, 2), seen := server.Pushes(2, 0.3))
+    found = seen.figures()
+    assert found["pushes"] > 0
+    assert found["push_ms"] > 0
+    sizes = server.sizes(2)
+    assert all(4 * 1_687_719 <= size <= 4 * 1_687_719 + 2_000 for size in sizes.values())  # and padding, and headers
 
 
 def test_ours_is_compared_with_each_set_up_of_a_peer_within_each_round_and_the_best_is_named() -> None:

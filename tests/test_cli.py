@@ -174,7 +174,7 @@ REFUSED = {
     "no environment": (("train", "paac"), "--env: required; gossamer list shows"),
     "no architecture": (
         ("train", "--env", "catch"),
-        "no architecture; use paac, gala, pala, impala, appo, dqn or your own module:Name",
+        "no architecture; use paac, gala, pala, impala, appo, dqn, ",
     ),
     "no command": ((), "no command; use one of train, resume"),
     "no such command": (("trian", "paac"), "unknown command trian; near: train"),

@@ -10,7 +10,7 @@ import pytest
 from some_parts import a_task
 
 from gossamer.algorithms import DQN, VTrace
-from gossamer.architectures import GALA, IMPALA, PAAC, PALA, DeepQNetwork
+from gossamer.architectures import GALA, IMPALA, PAAC, PALA, DeepQNetwork, Gorila
 from gossamer.exchange import Alone, Gossip
 from gossamer.exchange.gossip.graphs import RING
 from gossamer.exchange.proxy.workers import carry, watch
@@ -27,6 +27,7 @@ DRAWN: dict[str, Callable[[], Program]] = {  # as their pages draw them
     "pala": lambda: PALA(hosts=2, learners=2, num_envs=16, env_workers=0).program(a_task()),
     "impala": lambda: IMPALA(actors=2, num_envs=32, env_workers=0).program(OFF_POLICY),
     "dqn": lambda: DeepQNetwork(env_workers=0).program(a_task(algorithm=DQN())),
+    "gorila": lambda: Gorila(bundles=2, shards=2, num_envs=4, env_workers=0).program(a_task(algorithm=DQN())),
 }
 
 
@@ -39,6 +40,11 @@ def test_the_page_of_impala_has_the_figure_with_a_loader_too() -> None:
     mixed = IMPALA(actors=2, num_envs=32, env_workers=0, replay_share=0.5, parallel_loading=True)
     program = mixed.program(OFF_POLICY)
     assert f"```mermaid\n{program.mermaid()}\n```" in (PAGES / "impala.md").read_text()
+
+
+def test_the_page_of_gorila_has_the_figure_with_actors_apart_too() -> None:
+    program = Gorila(actors=2, num_envs=4, env_workers=0).program(a_task(algorithm=DQN()))
+    assert f"```mermaid\n{program.mermaid()}\n```" in (PAGES / "gorila.md").read_text()
 
 
 def test_paac_is_one_worker_and_nothing_between() -> None:

@@ -100,6 +100,10 @@ class Exchange(Protocol):
 class Link(Protocol):
     """One member's connection to an exchange."""
 
+    @property
+    def version(self) -> Version:
+        """Version of the learner's parameters, without an update of them."""
+
     def step(self, local: LocalStep) -> Stepped:
         """Compute the member's next parameters. An exchange acts before the local step (gradient averaging), after it
         (gossip) or instead of it (parameter server). Nothing is sent after a non-finite step."""

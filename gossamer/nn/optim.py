@@ -197,7 +197,9 @@ class AdaGrad:
     epsilon: float = option(EPSILON, 1e-5, above=0)
 
     def make(self, params: ParamsT, lr: float) -> Optimizer:
-        return torch.optim.Adagrad(params, lr, eps=self.epsilon, foreach=True)
+        groups: list[Any] = list(params)
+        fused = all(p.device.type == "cpu" for group in groups for p in group["params"])  # elsewhere only new torch can
+        return torch.optim.Adagrad(groups, lr, eps=self.epsilon, fused=fused, foreach=not fused)
 
 
 @options

@@ -118,7 +118,7 @@ class Trainer:
             reused=reused,
             lag=self.learner.take_lag(),
             waiting=waiting,
-            version=self.version(),
+            version=self.link.version,
             staleness=staleness,
             dropped=dropped,
             drawn=drawn,
@@ -131,6 +131,7 @@ class Trainer:
     def state_dict(self) -> Tree:
         """Everything that learning depends on: parameters, optimizer, random stream, exchange. `equal`: see
         `Exchange`."""
+        self.link.refresh()  # a server has the learner's last updates
         state = {"learner": self.learner.state_dict(), "exchange": self.link.state_dict(), "equal": self._equal}
         return on_host(state)
 

@@ -17,7 +17,7 @@ from gossamer.architectures import DeepQNetwork, Gorila
 from gossamer.envs.toy import Catch
 from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.launch.threads import threads
-from gossamer.task import Note, Task
+from gossamer.task import ShardRestored, Task
 
 SMALL = DQN(buffer_size=400, batch_size=16, n_step=2, samples_per_insert=2.0, learning_starts=64, target_period=10)
 QUICK: dict[str, Any] = {
@@ -85,30 +85,30 @@ def test_target_networks_are_copied_at_multiples_of_the_servers_count() -> None:
         assert state["learner"]["updates"] < 0.6 * version
 
 
-class Notes(Watcher):
-    """Keeps notes, and lets workers go on from what they saved last."""
+class Restored(Watcher):
+    """Keeps what shards tell, and lets workers go on from what they saved last."""
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
-        self.notes: list[str] = []
+        self.told: list[tuple[str, ShardRestored]] = []
 
     def restored(self, worker: str) -> Any | None:
         return self.saved.get(worker)
 
     def report(self, worker: str, record: Any) -> None:
         super().report(worker, record)
-        if isinstance(record, Note):
-            self.notes.append(f"{worker}: {record.text}")
+        if isinstance(record, ShardRestored):
+            self.told.append((worker, record))
 
 
 def test_a_shard_that_fails_goes_on_from_its_snapshot_while_learners_go_on() -> None:
-    watcher = Notes(steps=4800)
+    watcher = Restored(steps=4800)
     gorila = Gorila(bundles=2, shards=2, num_envs=4, snapshot_seconds=0.5)
     faults = Faults(crashes=[(3.2, "shard1", 1.0)])
     Simulation(2, Network(latency=0.005), faults, patience=500.0)(gorila.program(a_dqn_task()), watcher)
-    (told,) = [note for note in watcher.notes if "updates lost" in note]
-    assert told.startswith("tend[1]: tend[1]: the shard continues from update ")
-    restored, lost = (int(word.strip(";").replace(",", "")) for word in told.split() if word.strip(";")[0].isdigit())
+    ((worker, told),) = watcher.told
+    restored, lost = told.version, told.lost
+    assert worker == "tend[1]"
     assert restored > 0
     assert lost > 0
     first, second = (watcher.saved[f"ParameterShard[{shard}]"]["version"] for shard in range(2))

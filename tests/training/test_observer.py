@@ -13,7 +13,7 @@ from some_sinks import wait
 
 from gossamer.runtime import Answer, Stage
 from gossamer.storage.checkpoint import Store
-from gossamer.task import Activity, Episode, Note, Recovered, Report
+from gossamer.task import Activity, Episode, Note, Recovered, Report, ShardRestored
 from gossamer.training.checkpoints import CHECKPOINT_SECONDS, Checkpoints
 from gossamer.training.display import ProgressDisplay
 from gossamer.training.hosts import Hosts
@@ -483,6 +483,14 @@ def test_a_restarted_learner_says_how_many_updates_were_lost(
     assert re.search(told, note)
     kept.observer.report("m", record)  # restarted once more, before it has made another update
     assert kept.observer.events.events[-1]["lost"] == 0
+
+
+def test_a_restored_shard_says_how_many_updates_were_lost(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    kept.observer.report("tend[1]", ShardRestored(4_000, 25))
+    assert kept.notes == ["tend[1]: the shard continues from update 4,000; updates lost: 25"]
+    (event,) = kept.observer.events.events
+    assert (event["kind"], event["worker"], event["lost"]) == ("shard_restarted", "tend[1]", 25)
 
 
 def test_the_episodes_that_a_checkpoint_counts_are_on_disk_before_it(tmp_path: Path) -> None:

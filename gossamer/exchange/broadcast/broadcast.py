@@ -121,6 +121,10 @@ class BroadcastLink:
     publisher: Publisher
     inner: Link
 
+    @property
+    def version(self) -> Version:
+        return self.inner.version
+
     def step(self, local: LocalStep) -> Stepped:
         return self.inner.step(local)
 

@@ -107,6 +107,10 @@ class GossipLink:
         self.post.leave(self.rank)
         self.inner.leave()
 
+    @property
+    def version(self) -> Version:
+        return self.iteration
+
     def refresh(self) -> Version:
         return self.iteration
 

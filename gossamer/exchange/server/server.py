@@ -59,6 +59,10 @@ class ServerLink:
             raise ValueError("a parameter server has no running statistics of observations or returns")
         self._pulling = Pulling(shards, learner.flat, learner.model, rank)
 
+    @property
+    def version(self) -> Version:
+        return self._pulling.version
+
     def step(self, local: LocalStep) -> Stepped:
         gradient = local.gradient()
         if not gradient.finite:
@@ -89,4 +93,4 @@ class ServerLink:
         self._pulling.leave()
 
     def state_dict(self) -> Tree:
-        return {"iteration": self._pulling.version, "outliers": self.outliers.state_dict()}
+        return {"iteration": self.version, "outliers": self.outliers.state_dict()}

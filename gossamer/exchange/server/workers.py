@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gossamer.exchange.server.shard import ParameterShard
 from gossamer.runtime import Context
-from gossamer.task import Note
+from gossamer.task import ShardRestored
 
 BEAT = 0.2  # seconds between two ticks
 AFTER = 5.0  # seconds after a restart until what was lost is reported: learners call many times a second
@@ -17,6 +17,5 @@ def tend(ctx: Context, shard: ParameterShard) -> None:
     while not ctx.stopped and shard.tick(ctx.now()):
         if untold and ctx.now() - began >= AFTER:
             untold = False
-            version, lost = shard.lost()
-            ctx.report(Note(f"{ctx.name}: the shard continues from update {version:,}; updates lost: {lost:,}"))
+            ctx.report(ShardRestored(*shard.lost()))
         ctx.sleep(BEAT)

@@ -146,6 +146,7 @@ class Engine:
         me.check_alive()
         no_request, no_answer = self.links.draw_loss()
         self.transmit(me, me.host, node.host, self.links.seconds(method, args, kwargs), no_request, what)
+        self.work(me, service, what, (method, args, kwargs))
         answer = self.execute(me, service, what, method, args, kwargs)
         seconds = 0.0 if answer is None else self.links.seconds(method, (answer,), {})
         self.transmit(me, node.host, me.host, seconds, no_answer, what)
@@ -162,6 +163,17 @@ class Engine:
             self.scheduler.wait_until(me, links.receive(target, head, seconds))
         if target in self.down:
             self.time_out(me, sent, what, f"host {target!r} is down")
+
+    def work(
+        self, me: SimulatedWorker, service: int, what: str, call: tuple[str, tuple[Any, ...], dict[str, Any]]
+    ) -> None:
+        """Wait until a service has done the work of a call. Raises Unreachable if its host crashes before."""
+        host = self.nodes[service].host
+        done, crashes = self.links.work(service, me.clock, call), self.crash_counts[host]
+        if done > me.clock:
+            self.scheduler.wait_until(me, done)
+        if self.crash_counts[host] != crashes:
+            self.time_out(me, me.clock, what, f"host {host!r} has crashed")
 
     def time_out(self, me: SimulatedWorker, since: float, what: str, why: str) -> None:
         """Wait until the timeout of a message sent at `since`, then raise Unreachable."""
@@ -238,6 +250,7 @@ class Engine:
                 worker.dead, worker.moves = True, 0
                 self.scheduler.make_ready(worker)
         here = [i for i, node in enumerate(self.nodes) if node.host == host]
+        self.links.crashed(here)
         for i in here:
             self.crew.observer.away(self.nodes[i].name)
         self.scheduler.wake(*here)

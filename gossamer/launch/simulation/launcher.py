@@ -7,7 +7,8 @@ with these. Faults of networks and machines are simulated too.
   in a call, and calls to other hosts advance a clock. At every call to a service and every read of `Context.stopped`,
   the scheduler continues the worker with the smallest clock; the seed decides between equal clocks. So services receive
   calls in the order of virtual time. If nothing takes time, every order of events occurs with some seed.
-* `network` sets the duration and the loss of calls between hosts, `faults` the crashes: see `Network` and `Faults`.
+* `network` sets the duration and the loss of calls between hosts, and the time that services need for them; `faults`
+  sets the crashes: see `Network` and `Faults`.
 * A call from a service to a service on another host takes no virtual time. If that host is down or partitioned, the
   call raises `Unreachable` immediately.
 * `Scheduler` defines a deadlock. `patience` is the time, in virtual seconds, that a program may run without progress.

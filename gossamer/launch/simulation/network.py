@@ -23,6 +23,11 @@ def payload(method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> float
     return HEADER + sum(_bytes(leaf) + sum(map(_bytes, _parts(leaf))) for leaf in inside)
 
 
+def no_work(method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> float:
+    """Calls take services no time."""
+    return 0.0
+
+
 def _bytes(leaf: Any) -> float:
     return float(len(leaf) if isinstance(leaf, bytes | bytearray) else getattr(leaf, "nbytes", 0))
 
@@ -45,6 +50,9 @@ class Network:
     one message at a time, first come, first served, in `bytes / bandwidth` seconds. An idle downlink receives while the
     uplink sends, so a message over idle links takes `latency + bytes / bandwidth` in total. The answer returns in the
     same way. An answer of None uses no bandwidth: it takes only `latency`.
+
+    Before the answer, a service needs `work` seconds for a call. It executes calls of other hosts one at a time, first
+    come, first served; they take effect when their work is done.
     """
 
     latency: float = 0.0  # seconds, one way
@@ -52,6 +60,7 @@ class Network:
     loss: float = 0.0  # probability that a call is lost; request and answer are lost equally often
     timeout: float = 5.0  # seconds from sending a lost message until the caller gets `Unreachable`
     size: Callable[[str, tuple[Any, ...], dict[str, Any]], float] = payload  # bytes of a call, or of (answer,)
+    work: Callable[[str, tuple[Any, ...], dict[str, Any]], float] = no_work  # seconds that a service needs for a call
 
     def __post_init__(self) -> None:
         if not 0 <= self.latency < inf:
@@ -71,12 +80,19 @@ class Links:
         self.network, self._partitions, self._rng = network, tuple(partitions), rng
         self._up: defaultdict[str, float] = defaultdict(float)  # host -> virtual second at which its uplink is free
         self._down: defaultdict[str, float] = defaultdict(float)  # the same for downlinks
+        self._work: defaultdict[int, float] = defaultdict(float)  # service -> when the work of all its calls is done
 
     def reset(self, seed: str) -> None:
-        """Free all links and reseed the losses."""
+        """Free all links and services, and reseed the losses."""
         self._rng.seed(seed)
         self._up.clear()
         self._down.clear()
+        self._work.clear()
+
+    def crashed(self, services: Iterable[int]) -> None:
+        """Drop the work of these services."""
+        for service in services:
+            self._work.pop(service, None)
 
     def seconds(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> float:
         """How long a message occupies a link, in virtual seconds."""
@@ -90,6 +106,11 @@ class Links:
     def receive(self, host: str, now: float, seconds: float) -> float:
         """Occupy the downlink of `host` for `seconds`. Returns when the last byte has arrived."""
         return _occupy(self._down, host, now, seconds) + seconds
+
+    def work(self, service: int, now: float, call: tuple[str, tuple[Any, ...], dict[str, Any]]) -> float:
+        """Occupy a service for a call, behind all earlier ones. Returns when its work is done."""
+        self._work[service] = max(now, self._work[service]) + self.network.work(*call)
+        return self._work[service]
 
     def draw_loss(self) -> tuple[bool, bool]:
         """Whether the next call loses its request, and whether it loses its answer."""

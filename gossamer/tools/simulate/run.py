@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from gossamer.architectures import IMPALA, PALA
+from gossamer.architectures import IMPALA, PALA, Gorila
 from gossamer.config.names import ARCHITECTURES, load
 from gossamer.launch.simulation import Simulation
 from gossamer.system.errors import UserError, near
@@ -19,9 +19,14 @@ from gossamer.tools.simulate.figures import table, units
 from gossamer.tools.simulate.gossip import pala
 from gossamer.tools.simulate.picture import draw
 from gossamer.tools.simulate.scenario import from_text, in_units
+from gossamer.tools.simulate.server import gorila
 
 # How an architecture, and what derives from it, is simulated: from its name
-FAMILIES: dict[type, Callable[[str], Simulated[Any]]] = {PALA: lambda name: pala.PALA, IMPALA: impala.simulated}
+FAMILIES: dict[type, Callable[[str], Simulated[Any]]] = {
+    PALA: lambda name: pala.PALA,
+    IMPALA: impala.simulated,
+    Gorila: lambda name: gorila.GORILA,
+}
 
 
 def _simulated() -> Iterator[tuple[str, Simulated[Any]]]:
@@ -43,12 +48,13 @@ def simulated(architecture: str) -> Simulated[Any]:
 
 
 def simulate(architecture: str = "pala", *, plot: str | Path | None = None, **given: Any) -> dict[str, Any]:
-    """Simulate an architecture in virtual time. `given` are fields of its scenario, `GossipScenario` for pala and
-    `ActorScenario` for impala and appo: text with a unit ("1Gb/s", "40ms"), or numbers in SI units (bytes per second,
-    seconds, bytes, crashes per second). `plot`: a .png file for a plot.
+    """Simulate an architecture in virtual time. `given` are fields of its scenario, `GossipScenario` for pala,
+    `ActorScenario` for impala and appo, `ServerScenario` for gorila: text with a unit ("1Gb/s", "40ms"), or numbers in
+    SI units (bytes per second, seconds, bytes, crashes per second). `plot`: a .png file for a plot.
 
-    Returns the figures by name (`FIGURES` of `gossip.figures` and `actors.figures` describe them), their `units`,
-    `warnings` (sentences) and the `scenario`. Raises `UserError` for an invalid value, before the simulation starts."""
+    Returns the figures by name (`FIGURES` of `gossip.figures`, `actors.figures` and `server.figures` describe them),
+    their `units`, `warnings` (sentences) and the `scenario`. Raises `UserError` for an invalid value, before the
+    simulation starts."""
     kind = simulated(architecture)
     if plot is not None:
         check_picture(Path(plot))

@@ -19,9 +19,9 @@ ELEMENTS = 16  # of a stand-in model
 class Point(nn.Module):
     """A model with one parameter vector."""
 
-    def __init__(self) -> None:
+    def __init__(self, elements: int = ELEMENTS) -> None:
         super().__init__()
-        self.point = nn.Parameter(torch.zeros(ELEMENTS))
+        self.point = nn.Parameter(torch.zeros(elements))
 
 
 @dataclass

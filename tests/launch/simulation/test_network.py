@@ -122,6 +122,39 @@ def test_links_serve_in_the_order_of_coming(seed: int) -> None:
     assert simulation.clocks == {"later[0]": 4.0, "later[1]": 4.5, "later[2]": 7.0}
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_service_does_the_work_of_one_call_at_a_time(seed: int) -> None:
+    def seconds(method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> float:
+        return float(args[0])
+
+    network = Network(latency=0.25, work=seconds)
+    # Both requests arrive at 0.25. Work until 1.25 and until 3.25, or until 2.25 and until 3.25; then the answer
+    assert sent([("a", "c", 1.0), ("b", "c", 2.0)], network, seed) in ([1.5, 3.5], [3.5, 2.5])
+    assert sent([("a", "c", 1.0), ("b", "d", 2.0)], network, seed) == [1.5, 2.5]  # two services
+    assert sent([("a", "a", 1.0)], network, seed) == [0.0]  # within a host
+
+
+def test_a_call_whose_service_crashes_during_its_work_has_no_effect() -> None:
+    def ask(ctx: Context, box: Box) -> None:
+        try:
+            box.put("lost")
+        except Unreachable:
+            ctx.report(ctx.now())
+        ctx.sleep(5.0)
+        box.put("kept")
+        ctx.report((ctx.now(), box.get()))
+
+    program, reports = Program("crash"), Reports()
+    with program.host("b"):
+        box = program.service(Box)()
+    with program.host("a"):
+        program.worker(ask)(box)
+    network = Network(timeout=4.0, work=lambda method, args, kwargs: 3.0 * (method == "put"))
+    Simulation(0, network, Faults(crashes=[(1.0, "b", 1.0)]))(program, reports)
+    # The work would have ended at 3; the caller gives up 4 s later. The new service is idle at 12, and has done at 15
+    assert reports.of("ask") == [7.0, (15.0, "kept")]
+
+
 def test_calls_within_a_host_are_free() -> None:
     assert sent([("a", "a", 5.0)], Network(latency=1.0, bandwidth=1.0, loss=1.0, size=megabytes)) == [0.0]
 
