@@ -67,6 +67,10 @@ SHOWN: Mapping[str, tuple[str, str]] = {
     "pong-appo-ppo": ("Pong: steps and seconds to 18 of APPO and of PAAC with PPO, ten seeds", IN_CURVES),
     "pong-ppo": ("Pong: steps to 18 of PAAC with PPO, five seeds", IN_CURVES),
     "pong-lstm": ("Pong from single frames: steps to 18 of PAAC with PPO and an LSTM", IN_CURVES),
+    "pong-values": (
+        "Pong: DQN, Gorila, Ape-X, R2D2 and PQN on two cores each, one seed",
+        "today's defaults but for `r2d2` (`--target-period 500`) and the curve `pqn, 1e-3`",
+    ),
     "pong-a2c": ("Pong: steps to 18 of PAAC with A2C, one seed", IN_CURVES),
     "pong-impala": ("Pong: steps to 18 of IMPALA", IN_CURVES),
     "pong-to-20": ("Pong: steps to 20 of APPO", IN_CURVES),
