@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import pairwise
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,8 @@ from gossamer.exchange.flat import ALIGN, Flat, buffers
 from gossamer.exchange.server.shard import ParameterShard
 from gossamer.runtime import Context, Stopped, Unreachable
 
+T = TypeVar("T")
+PAUSE = 5.0  # seconds between two calls to a shard that does not answer
 RETRY = 0.2  # seconds between two looks of an actor for the first parameters
 
 
@@ -37,12 +40,15 @@ def most_shards(size: int) -> int:
 class Pulling:
     """Parameters of a network, of which each slice is that of a shard. Their version is that of the first shard."""
 
-    def __init__(self, shards: Sequence[ParameterShard], flat: Flat, model: nn.Module, learner: int | None) -> None:
-        """`learner`: its rank; it offers its parameters to shards that have none. None: an actor."""
+    def __init__(
+        self, ctx: Context, shards: Sequence[ParameterShard], flat: Flat, model: nn.Module, *, learns: bool
+    ) -> None:
+        """`learns`: whether it offers its parameters to shards that have none, as actors do not."""
         self.shards, self.model = shards, model
         self.slices = slices(len(flat.vector), len(shards))
         self.stamps: list[Stamp | None] = [None] * len(shards)  # of the parameters here; None: not from the shard
-        self._flat, self._learner = flat, learner
+        self._ctx, self._flat, self._learner = ctx, flat, ctx.rank if learns else None
+        self._again = [0.0] * len(shards)  # seconds: when a shard that did not answer is called again
 
     @property
     def version(self) -> Version:
@@ -57,15 +63,26 @@ class Pulling:
             self._flat.swap(self._flat.vector)  # the parameters have changed in place
         return self.version
 
-    def wait(self, ctx: Context) -> None:
+    def call(self, shard: int, call: Callable[[ParameterShard], T]) -> T | None:
+        """Make a call to a shard, whose answer is not None. Returns None if it does not answer; then it is left alone
+        for `PAUSE` seconds, as such a call may take long."""
+        if self._ctx.now() < self._again[shard]:
+            return None
+        try:
+            return call(self.shards[shard])
+        except Unreachable:
+            self._again[shard] = self._ctx.now() + PAUSE
+            return None
+
+    def wait(self) -> None:
         """Wait until every shard has had parameters. Raises `Stopped` if the program ends before that."""
         while True:
             self.refresh()
             if None not in self.stamps:
                 return
-            if ctx.stopped:
+            if self._ctx.stopped:
                 raise Stopped("the program ended before the server had parameters")
-            ctx.sleep(RETRY)
+            self._ctx.sleep(RETRY)
 
     def leave(self) -> None:
         """The worker ends."""
@@ -76,19 +93,18 @@ class Pulling:
 
     def _pull(self, shard: int) -> bool:
         """Pull from one shard. Returns whether parameters have changed."""
-        part = self._flat.vector[self.slices[shard]]
-        with suppress(Unreachable):
-            pulled = self.shards[shard].pull(self._learner, self.stamps[shard])
-            if pulled is not None and pulled.parameters is None and self._learner is not None:
-                self.shards[shard].offer(_array(part), self.version, self._buffers())
-                pulled = self.shards[shard].pull(self._learner, None)
-            if pulled is not None and pulled.parameters is not None:
-                part.copy_(torch.from_numpy(pulled.parameters))
-                if self._learner is None and self.stamps[shard] is None:
-                    copy_buffers({name: torch.tensor(each) for name, each in pulled.buffers.items()}, self.model)
-                self.stamps[shard] = pulled.stamp
-                return True
-        return False
+        part, known = self._flat.vector[self.slices[shard]], self.stamps[shard]
+        pulled = self.call(shard, lambda to: to.pull(self._learner, known))
+        if pulled is not None and pulled.parameters is None and self._learner is not None:
+            self.call(shard, lambda to: to.offer(_array(part), self.version, self._buffers()))
+            pulled = self.call(shard, lambda to: to.pull(self._learner, None))
+        if pulled is None or pulled.parameters is None:
+            return False
+        part.copy_(torch.from_numpy(pulled.parameters))
+        if self._learner is None and known is None:
+            copy_buffers({name: torch.tensor(each) for name, each in pulled.buffers.items()}, self.model)
+        self.stamps[shard] = pulled.stamp
+        return True
 
     def _buffers(self) -> dict[str, Array]:
         """A copy of what the network has besides parameters, such as the background."""

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
-from gossamer.data import Tree, Version
+from gossamer.data import Array, Tree, Version
 from gossamer.exchange.base import Dropped, Learning, Link, LocalStep, OnStep, Stepped, unheard
 from gossamer.exchange.gossip.records import Record
 from gossamer.exchange.server.outliers import Outliers
 from gossamer.exchange.server.pull import Pulling
-from gossamer.exchange.server.shard import ParameterShard
-from gossamer.runtime import Context, Unreachable
+from gossamer.exchange.server.shard import ParameterShard, Pushed
+from gossamer.runtime import Context
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class Server:
     def join(self, ctx: Context, learner: Learning, state: Tree | None = None, on_step: OnStep = unheard) -> Link:
         """See `Exchange`. Raises `ValueError` if the parameters cannot be split over so many shards, or if some of them
         are running statistics, which have no gradient."""
-        link = ServerLink(self.shards, ctx.rank, learner, Outliers(self.deviations), on_step)
+        link = ServerLink(ctx, self.shards, learner, Outliers(self.deviations), on_step)
         if state and "outliers" in state:
             link.outliers.load_state_dict(state["outliers"])
         link.refresh()
@@ -47,17 +46,17 @@ class ServerLink:
 
     def __init__(
         self,
+        ctx: Context,
         shards: Sequence[ParameterShard],
-        rank: int,
         learner: Learning,
         outliers: Outliers,
         on_step: OnStep,
     ) -> None:
-        self._rank, self._learner, self._on_step = rank, learner, on_step
+        self._rank, self._learner, self._on_step = ctx.rank, learner, on_step
         self._flat, self.outliers = learner.flat, outliers
         if self._flat.trained < len(self._flat.vector):
             raise ValueError("a parameter server has no running statistics of observations or returns")
-        self._pulling = Pulling(shards, learner.flat, learner.model, rank)
+        self._pulling = Pulling(ctx, shards, learner.flat, learner.model, learns=True)
 
     @property
     def version(self) -> Version:
@@ -69,17 +68,21 @@ class ServerLink:
             return Stepped(gradient.norm, finite=False)
         if self.outliers.add(float(gradient.loss)):
             return Stepped(gradient.norm, finite=True, dropped=Dropped.OUTLIER)
-        vector, pushed = self._flat.gradient().cpu().numpy(), []
-        pulling = self._pulling
-        for shard, part, stamp in zip(pulling.shards, pulling.slices, pulling.stamps, strict=True):
-            if stamp is not None:
-                with suppress(Unreachable):
-                    pushed.append(shard.push(self._rank, vector[part], stamp, self._learner.rate))
+        vector = self._flat.gradient().cpu().numpy()
+        answers = [self._push(shard, vector[part]) for shard, part in enumerate(self._pulling.slices)]
+        pushed = [each for each in answers if each is not None]
         applied = [each.staleness for each in pushed if each.applied]
         if applied:
             self._on_step()
             return Stepped(gradient.norm, finite=True, staleness=max(applied))
         return Stepped(gradient.norm, finite=True, dropped=Dropped.STALE if pushed else Dropped.LOST)
+
+    def _push(self, shard: int, gradient: Array) -> Pushed | None:
+        """Push to one shard; None if it does not answer, or has not yet."""
+        stamp = self._pulling.stamps[shard]
+        if stamp is None:
+            return None
+        return self._pulling.call(shard, lambda to: to.push(self._rank, gradient, stamp, self._learner.rate))
 
     def finish(self, local: LocalStep) -> None: ...
 
