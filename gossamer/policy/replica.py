@@ -80,8 +80,8 @@ class PulledReplica:
     ) -> NetworkPolicy:
         """See `Policy`."""
         model = build(task, spec)
-        pulling = Pulling(self.shards, Flat(model), model, learner=None)
-        pulling.wait(ctx)
+        pulling = Pulling(ctx, self.shards, Flat(model), model, learns=False)
+        pulling.wait()
         return _policy(ctx, task, num_envs, pulling, pulling.version, state)
 
 

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from gossamer.data import Array, Stamp, Version
 from gossamer.exchange.broadcast.broadcast import copy_buffers
 from gossamer.exchange.flat import ALIGN, Flat, buffers
-from gossamer.exchange.server.shard import ParameterShard
+from gossamer.exchange.server.shard import GONE, ParameterShard
 from gossamer.runtime import Context, Stopped, Unreachable
 
-RETRY = 0.2  # seconds between two looks of an actor for the first parameters
+RETRY = 0.2  # seconds between two looks of an actor for the first parameters, and between two attempts to leave
 
 
 def slices(size: int, shards: int) -> list[slice]:
@@ -37,12 +37,14 @@ def most_shards(size: int) -> int:
 class Pulling:
     """Parameters of a network, of which each slice is that of a shard. Their version is that of the first shard."""
 
-    def __init__(self, shards: Sequence[ParameterShard], flat: Flat, model: nn.Module, learner: int | None) -> None:
-        """`learner`: its rank; it offers its parameters to shards that have none. None: an actor."""
-        self.shards, self.model = shards, model
+    def __init__(
+        self, ctx: Context, shards: Sequence[ParameterShard], flat: Flat, model: nn.Module, *, learns: bool
+    ) -> None:
+        """`learns`: whether the worker is a learner, which offers its parameters to shards that have none."""
+        self._ctx, self.shards, self.model = ctx, shards, model
         self.slices = slices(len(flat.vector), len(shards))
         self.stamps: list[Stamp | None] = [None] * len(shards)  # of the parameters here; None: not from the shard
-        self._flat, self._learner = flat, learner
+        self._flat, self._learner = flat, ctx.rank if learns else None
 
     @property
     def version(self) -> Version:
@@ -57,22 +59,30 @@ class Pulling:
             self._flat.swap(self._flat.vector)  # the parameters have changed in place
         return self.version
 
-    def wait(self, ctx: Context) -> None:
+    def wait(self) -> None:
         """Wait until every shard has had parameters. Raises `Stopped` if the program ends before that."""
         while True:
             self.refresh()
             if None not in self.stamps:
                 return
-            if ctx.stopped:
+            if self._ctx.stopped:
                 raise Stopped("the program ended before the server had parameters")
-            ctx.sleep(RETRY)
+            self._ctx.sleep(RETRY)
 
     def leave(self) -> None:
-        """The worker ends."""
+        """The worker ends. A shard that does not answer is told when it does, within `GONE` seconds."""
         if self._learner is not None:
+            end = self._ctx.now() + GONE
             for shard in self.shards:
-                with suppress(Unreachable, Stopped):
-                    shard.leave(self._learner)
+                while not self._left(shard, self._learner) and not self._ctx.stopped and self._ctx.now() < end:
+                    self._ctx.sleep(RETRY)
+
+    def _left(self, shard: ParameterShard, learner: int) -> bool:
+        """Tell a shard that the learner ends. Returns whether it has answered."""
+        with suppress(Unreachable):
+            shard.leave(learner)
+            return True
+        return False
 
     def _pull(self, shard: int) -> bool:
         """Pull from one shard. Returns whether parameters have changed."""

@@ -35,7 +35,7 @@ class Server:
     def join(self, ctx: Context, learner: Learning, state: Tree | None = None, on_step: OnStep = unheard) -> Link:
         """See `Exchange`. Raises `ValueError` if the parameters cannot be split over so many shards, or if some of them
         are running statistics, which have no gradient."""
-        link = ServerLink(self.shards, ctx.rank, learner, Outliers(self.deviations), on_step)
+        link = ServerLink(ctx, self.shards, learner, Outliers(self.deviations), on_step)
         if state and "outliers" in state:
             link.outliers.load_state_dict(state["outliers"])
         link.refresh()
@@ -47,17 +47,17 @@ class ServerLink:
 
     def __init__(
         self,
+        ctx: Context,
         shards: Sequence[ParameterShard],
-        rank: int,
         learner: Learning,
         outliers: Outliers,
         on_step: OnStep,
     ) -> None:
-        self._rank, self._learner, self._on_step = rank, learner, on_step
+        self._rank, self._learner, self._on_step = ctx.rank, learner, on_step
         self._flat, self.outliers = learner.flat, outliers
         if self._flat.trained < len(self._flat.vector):
             raise ValueError("a parameter server has no running statistics of observations or returns")
-        self._pulling = Pulling(shards, learner.flat, learner.model, rank)
+        self._pulling = Pulling(ctx, shards, learner.flat, learner.model, learns=True)
 
     def step(self, local: LocalStep) -> Stepped:
         gradient = local.gradient()

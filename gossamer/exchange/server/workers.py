@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gossamer.exchange.server.shard import ParameterShard
 from gossamer.runtime import Context
 from gossamer.task import Note
 
 BEAT = 0.2  # seconds between two ticks
-AFTER = 5.0  # seconds after a restart until what was lost is reported: learners call many times a second
+AFTER = 5.0  # seconds after a restart until what was lost is reported; at the latest when learners end
 
 
-def tend(ctx: Context, shard: ParameterShard) -> None:
-    """Clock of a shard, until its learners have ended. After a restart it reports what was lost."""
+def tend(ctx: Context, shard: ParameterShard, learners: Sequence[str]) -> None:
+    """Clock of a shard, until its learners have ended. After a restart it reports what was lost. `learners`: their
+    names, by rank."""
+    for rank, name in enumerate(learners):
+        if name in ctx.ended_before:
+            shard.leave(rank)
     shard.begin(ctx.restarts)
     untold, began = ctx.restarts > 0, ctx.now()
     while not ctx.stopped and shard.tick(ctx.now()):
         if untold and ctx.now() - began >= AFTER:
             untold = False
-            version, lost = shard.lost()
-            ctx.report(Note(f"{ctx.name}: the shard continues from update {version:,}; updates lost: {lost:,}"))
+            _tell(ctx, shard)
         ctx.sleep(BEAT)
+    if untold:
+        _tell(ctx, shard)
+
+
+def _tell(ctx: Context, shard: ParameterShard) -> None:
+    version, lost = shard.lost()
+    ctx.report(Note(f"{ctx.name}: the shard continues from update {version:,}; updates lost: {lost:,}"))
