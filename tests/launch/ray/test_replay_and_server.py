@@ -93,3 +93,10 @@ def test_a_run_goes_on_after_a_host_is_killed(case: str, tmp_path: Path, monkeyp
     assert run.result["replay"]["stored"] == 4_000
     assert (run.result["replay"]["lost"] > 0) == ("store" in deaths)
     assert [text for text in told if text not in log] == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "given"), [("gorila", {}), ("apex", {}), ("apex", {"hosts": 1})], ids=str)
+def test_catch_is_learned_with_the_default_settings(name: str, given: dict[str, Any], tmp_path: Path) -> None:
+    run = gossamer.train(name, env="catch", steps=60_000, cluster="auto", run_dir=tmp_path / "run", log="none", **given)
+    assert gossamer.evaluate(run.directory, episodes=100, greedy=True).mean_return >= 0.8
