@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from gossamer.architectures.replaying import plan_of, share_replay
-from gossamer.exchange import Broadcast, Parameters, fetch
+from gossamer.exchange import Broadcast, Parameters, fetch, offer_copy
 from gossamer.experience.queue import options as shared
 from gossamer.experience.replay import options as replaying
 from gossamer.loops import Envs, act, learn
@@ -60,6 +60,7 @@ class ApeX:
             with p.host(f"actors{h}", cpus=cpus):
                 copy = p.service(Parameters)(actors)
                 p.worker(fetch)(newest, copy)
+                p.worker(offer_copy)(newest, copy)
                 for rank in range(h * actors, (h + 1) * actors):
                     p.worker(act)(replace(task, device="cpu"), Replica(copy), memory.actor(rank), envs=envs)
         return p

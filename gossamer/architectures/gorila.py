@@ -28,7 +28,7 @@ from gossamer.experience.replay import options as replaying
 from gossamer.loops import Envs, act, act_and_learn, learn
 from gossamer.policy import PulledReplica, Replica
 from gossamer.presets.layers import Layer
-from gossamer.program import OnRestart, Program
+from gossamer.program import OnRestart, Program, copy_name
 from gossamer.system.options import option, options
 from gossamer.task import Task
 
@@ -64,17 +64,8 @@ class Gorila:
 
     def program(self, task: Task) -> Program:
         plan = plan_of(task, "gorila")
-        p, learners = Program("gorila"), self.learners if self.actors else self.bundles
-        shards = []
-        for s in range(self.shards):
-            with p.host(f"shard{s}"):
-                service = p.service(
-                    ParameterShard, saved=True, on_restart=OnRestart.SNAPSHOT, snapshot_seconds=self.snapshot_seconds
-                )
-                shard = service(task.optimization, learners=learners, max_delay=self.max_delay)
-                p.worker(tend)(shard)
-                shards.append(shard)
-        server = Server(tuple(shards), self.loss_deviations or float("inf"))
+        p = Program("gorila")
+        server = self._server(p, task)
         envs, cpus = Envs(self.num_envs, self.env_workers), max(1, self.env_workers)
         if not self.actors:
             for b in range(self.bundles):
@@ -98,6 +89,21 @@ class Gorila:
             with p.host(f"actor{rank}", cpus=cpus):
                 p.worker(act)(replace(task, device="cpu"), PulledReplica(server.shards), memory.actor(rank), envs=envs)
         return p
+
+    def _server(self, p: Program, task: Task) -> Server:
+        """Add the parameter server, each shard on a host of its own."""
+        loop, learners = (learn, self.learners) if self.actors else (act_and_learn, self.bundles)
+        names = [copy_name(loop, rank, learners) for rank in range(learners)]
+        shards = []
+        for s in range(self.shards):
+            with p.host(f"shard{s}"):
+                service = p.service(
+                    ParameterShard, saved=True, on_restart=OnRestart.SNAPSHOT, snapshot_seconds=self.snapshot_seconds
+                )
+                shard = service(task.optimization, learners=learners, max_delay=self.max_delay)
+                p.worker(tend)(shard, names)
+                shards.append(shard)
+        return Server(tuple(shards), self.loss_deviations or float("inf"))
 
     algorithms: ClassVar[tuple[str, ...]] = ("dqn",)
     presets: ClassVar[tuple[Layer, ...]] = (

@@ -2,7 +2,7 @@
 
 from gossamer.exchange.all_reduce import AllReduce, Gradients
 from gossamer.exchange.base import Alone, AloneLink, Dropped, Exchange, Gradient, Learning, Link, LocalStep, Stepped
-from gossamer.exchange.broadcast import Broadcast, Follower, Parameters, fetch
+from gossamer.exchange.broadcast import Broadcast, Follower, Parameters, fetch, offer_copy
 from gossamer.exchange.gossip.gossip import Gossip, room
 from gossamer.exchange.gossip.mailboxes import LayoutMismatch, Mailboxes
 from gossamer.exchange.proxy.proxy import Proxy
@@ -31,6 +31,7 @@ __all__ = [
     "Server",
     "Stepped",
     "fetch",
+    "offer_copy",
     "room",
     "tend",
 ]

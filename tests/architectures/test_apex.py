@@ -17,7 +17,7 @@ from gossamer.envs.toy import Catch
 from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.launch.threads import threads
 from gossamer.program import Program
-from gossamer.task import Task
+from gossamer.task import Recovered, Task
 
 SMALL = DQN(
     buffer_size=4000, batch_size=16, n_step=2, samples_per_insert=2.0, learning_starts=64, target_period=10,
@@ -60,6 +60,32 @@ def test_a_host_that_fails_is_restarted_and_the_run_ends(host: str) -> None:
     lost = sum(report.lost for report in watcher.records)
     assert (lost > 0) == host.startswith("replay")
     assert sum(report.updates for report in watcher.records) > 200
+
+
+class Restarts(Watcher):
+    """Notes how a learner was restarted, and how many updates had been reported before."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.restarts: list[tuple[Recovered, int]] = []
+
+    def report(self, worker: str, record: Any) -> None:
+        if isinstance(record, Recovered):
+            self.restarts.append((record, sum(report.updates for report in self.records)))
+        super().report(worker, record)
+
+
+@pytest.mark.parametrize("at", [5.0, 8.0])
+def test_a_restarted_learner_goes_on_from_the_actors_parameters_although_they_wait_for_it(at: float) -> None:
+    """The actors wait until samples are drawn, so no actor takes the parameters that its host received last. The host
+    has those of the last update, or of the one before it."""
+    watcher, apex = Restarts(steps=1200), ApeX(hosts=2, actors=1, num_envs=2, replay_shards=2)
+    simulation = Simulation(1, Network(latency=0.01), Faults(crashes=[(at, "learner", 2.0)]), patience=1000.0)
+    simulation(apex.program(a_dqn_task()), watcher)
+    ((recovered, reported),) = watcher.restarts
+    assert recovered.copied
+    assert reported > 20
+    assert reported - 2 <= recovered.version <= reported + 1  # one that was not reported
 
 
 @pytest.mark.parametrize("given", [{}, {"replay_shards": 1, "hosts": 1, "actors": 1}], ids=str)

@@ -116,6 +116,22 @@ def test_a_shard_that_fails_goes_on_from_its_snapshot_while_learners_go_on() -> 
     assert sum(report.steps for report in watcher.records) == 4800
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_restarted_shard_does_not_wait_for_learners_that_have_ended(when: str) -> None:
+    """Learners that end while it is away tell it when it answers again; of others it hears when it restarts. Without a
+    crash the learners end before the last beat of the shards, 0.2 seconds after the one before."""
+    network, gorila = Network(latency=0.005, timeout=0.05), Gorila(bundles=2, shards=2, num_envs=4)
+    quiet = Simulation(2, network)
+    quiet(gorila.program(a_dqn_task()), Watcher(steps=960))
+    crash = (1.0, "shard1", 50.0) if when == "before" else (quiet.now - 0.02, "shard1", 2.0)
+    watcher, simulation = Watcher(steps=960), Simulation(2, network, Faults(crashes=[crash]))
+    simulation(gorila.program(a_dqn_task()), watcher)
+    assert simulation.crashes == [crash[:2]]
+    back = crash[0] + crash[2]
+    assert back <= simulation.now < back + 1
+    assert sum(report.steps for report in watcher.records) == 960
+
+
 def test_catch_is_solved_with_the_default_settings(tmp_path: Path) -> None:
     run = gossamer.train("gorila", env="catch", steps=100_000, run_dir=tmp_path / "run", log="none")
     assert gossamer.evaluate(run.directory, episodes=100).mean_return >= 0.8

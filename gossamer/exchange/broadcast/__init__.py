@@ -2,6 +2,6 @@
 
 from gossamer.exchange.broadcast.broadcast import Broadcast, BroadcastLink, Follower
 from gossamer.exchange.broadcast.parameters import Parameters, Published
-from gossamer.exchange.broadcast.workers import fetch
+from gossamer.exchange.broadcast.workers import fetch, offer_copy
 
-__all__ = ["Broadcast", "BroadcastLink", "Follower", "Parameters", "Published", "fetch"]
+__all__ = ["Broadcast", "BroadcastLink", "Follower", "Parameters", "Published", "fetch", "offer_copy"]

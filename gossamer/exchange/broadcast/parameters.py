@@ -123,8 +123,8 @@ class Parameters:
         return self._actors > 0 and not self._closed
 
     def ask_again(self) -> None:
-        """Have `fetch` call the learner's host, although no actor has taken the newest parameters: the host did not
-        answer for a while, and asks for this copy if it has restarted."""
+        """Have `fetch` call the learner's host, although no actor has taken the newest parameters: the host asks for
+        this copy if it has restarted."""
         self._wanted = True
 
     def leave(self) -> None:
@@ -150,6 +150,10 @@ class Parameters:
         """Receive a copy from another host. The newest one is kept."""
         if self._offered is None or packed.stamp > self._offered.stamp:
             self._offered = packed.unpacked()
+
+    def empty(self) -> bool:
+        """Whether there are none: the learner has not published yet, or its host has been restarted."""
+        return self._newest is None
 
     def offered(self) -> Published | None:
         """The newest copy that another host has offered."""

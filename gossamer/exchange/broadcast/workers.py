@@ -1,4 +1,4 @@
-"""Worker loop that keeps a host's copy of the parameters up to date."""
+"""Worker loops that keep a host's copy of the parameters up to date, and offer it to a restarted learner."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from gossamer.exchange.broadcast.parameters import PackedParameters, Parameters,
 from gossamer.runtime import Context, Stopped, Unreachable
 
 RETRY = 0.5  # seconds between two attempts to reach the learner's host
+BEAT = 1.0  # seconds between two looks at the learner's host
 GONE = 300.0  # seconds without an answer after which the learner's host counts as lost, as in `experience.queue`
 
 
@@ -45,3 +46,13 @@ def fetch(ctx: Context, source: Parameters, copy: Parameters) -> None:
                 stamp, offered = reply.stamp, False
                 if not copy.taken():
                     return
+
+
+def offer_copy(ctx: Context, source: Parameters, copy: Parameters) -> None:
+    """Have `fetch` offer the copy to a restarted learner in time, although the actors here take no parameters because
+    they wait for that learner. Ends with `fetch`."""
+    while not ctx.stopped and copy.followed():
+        with suppress(Unreachable):
+            if source.empty():
+                copy.ask_again()
+        ctx.sleep(BEAT)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from gossamer.data import Array, Stamp, Version
 from gossamer.exchange.broadcast.broadcast import copy_buffers
 from gossamer.exchange.flat import ALIGN, Flat, buffers
-from gossamer.exchange.server.shard import ParameterShard
+from gossamer.exchange.server.shard import GONE, ParameterShard
 from gossamer.runtime import Context, Stopped, Unreachable
 
 T = TypeVar("T")
@@ -85,11 +85,19 @@ class Pulling:
             self._ctx.sleep(RETRY)
 
     def leave(self) -> None:
-        """The worker ends."""
+        """The worker ends. A shard that does not answer is told when it does, within `GONE` seconds."""
         if self._learner is not None:
+            end = self._ctx.now() + GONE
             for shard in self.shards:
-                with suppress(Unreachable, Stopped):
-                    shard.leave(self._learner)
+                while not self._left(shard, self._learner) and not self._ctx.stopped and self._ctx.now() < end:
+                    self._ctx.sleep(RETRY)
+
+    def _left(self, shard: ParameterShard, learner: int) -> bool:
+        """Tell a shard that the learner ends. Returns whether it has answered."""
+        with suppress(Unreachable):
+            shard.leave(learner)
+            return True
+        return False
 
     def _pull(self, shard: int) -> bool:
         """Pull from one shard. Returns whether parameters have changed."""

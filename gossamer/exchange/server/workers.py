@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gossamer.exchange.server.shard import ParameterShard
 from gossamer.runtime import Context
 from gossamer.task import ShardRestored
 
 BEAT = 0.2  # seconds between two ticks
-AFTER = 5.0  # seconds after a restart until what was lost is reported: learners call many times a second
+AFTER = 15.0  # seconds after a restart until what was lost is reported; at the latest when learners end
 
 
-def tend(ctx: Context, shard: ParameterShard) -> None:
-    """Clock of a shard, until its learners have ended. After a restart it reports what was lost."""
+def tend(ctx: Context, shard: ParameterShard, learners: Sequence[str]) -> None:
+    """Clock of a shard, until its learners have ended. After a restart it reports what was lost. `learners`: their
+    names, by rank."""
+    for rank, name in enumerate(learners):
+        if name in ctx.ended_before:
+            shard.leave(rank)
     shard.begin(ctx.restarts)
     untold, began = ctx.restarts > 0, ctx.now()
     while not ctx.stopped and shard.tick(ctx.now()):
         if untold and ctx.now() - began >= AFTER:
             untold = False
-            ctx.report(ShardRestored(*shard.lost()))
+            _tell(ctx, shard)
         ctx.sleep(BEAT)
+    if untold:
+        _tell(ctx, shard)
+
+
+def _tell(ctx: Context, shard: ParameterShard) -> None:
+    ctx.report(ShardRestored(*shard.lost()))
