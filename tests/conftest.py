@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -68,6 +70,15 @@ def needs_ray(item: pytest.Item) -> bool:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(RayCluster())
+    _keep_to_one_core()
+
+
+def _keep_to_one_core() -> None:
+    """Where tests run in several processes, each keeps to a core of its own: the thread teams of workers in one process
+    would wait for those of the other."""
+    worker, count = os.environ.get("PYTEST_XDIST_WORKER", ""), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if worker and sys.platform == "linux" and len(there := sorted(os.sched_getaffinity(0))) >= count:
+        os.sched_setaffinity(0, {there[int(worker.removeprefix("gw"))]})
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
