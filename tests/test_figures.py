@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from some_parts import a_task
 
-from gossamer.algorithms import DQN, VTrace
-from gossamer.architectures import GALA, IMPALA, PAAC, PALA, DeepQNetwork, Gorila
+from gossamer.algorithms import DQN, R2D2, VTrace
+from gossamer.architectures import GALA, IMPALA, PAAC, PALA, ApeX, DeepQNetwork, Gorila, RecurrentReplay
 from gossamer.exchange import Alone, Gossip
 from gossamer.exchange.gossip.graphs import RING
 from gossamer.exchange.proxy.workers import carry, watch
@@ -28,6 +28,8 @@ DRAWN: dict[str, Callable[[], Program]] = {  # as their pages draw them
     "impala": lambda: IMPALA(actors=2, num_envs=32, env_workers=0).program(OFF_POLICY),
     "dqn": lambda: DeepQNetwork(env_workers=0).program(a_task(algorithm=DQN())),
     "gorila": lambda: Gorila(bundles=2, shards=2, num_envs=4, env_workers=0).program(a_task(algorithm=DQN())),
+    "apex": lambda: ApeX(actors=1, num_envs=32, env_workers=0).program(a_task(algorithm=DQN())),
+    "r2d2": lambda: RecurrentReplay(actors=1, num_envs=32, env_workers=0).program(a_task(algorithm=R2D2())),
 }
 
 
@@ -45,6 +47,11 @@ def test_the_page_of_impala_has_the_figure_with_a_loader_too() -> None:
 def test_the_page_of_gorila_has_the_figure_with_actors_apart_too() -> None:
     program = Gorila(actors=2, num_envs=4, env_workers=0).program(a_task(algorithm=DQN()))
     assert f"```mermaid\n{program.mermaid()}\n```" in (PAGES / "gorila.md").read_text()
+
+
+def test_the_page_of_apex_has_the_figure_with_hosts_of_actors_too() -> None:
+    program = ApeX(hosts=2, actors=1, num_envs=32, env_workers=0, replay_shards=2).program(a_task(algorithm=DQN()))
+    assert f"```mermaid\n{program.mermaid()}\n```" in (PAGES / "apex.md").read_text()
 
 
 def test_paac_is_one_worker_and_nothing_between() -> None:
