@@ -44,7 +44,7 @@ from gossamer.launch.threads import threads
 from gossamer.nn.networks import ActorCritic, Network
 from gossamer.nn.optim import AdaGrad
 from gossamer.nn.torsos import nature
-from gossamer.program import Program
+from gossamer.program import Program, copy_name
 from gossamer.runtime import Context, Observer, Silent
 from gossamer.spaces import Discrete, Spec
 from gossamer.system.machine import KEEP_FREED_MEMORY, keep_freed_memory
@@ -146,9 +146,10 @@ def once(link: Link, mine: StandIn) -> tuple[float, float]:
 def program(shards: int, learners: int) -> Program:
     """A parameter server with nothing but pushes and pulls."""
     p, services = Program("server"), []
+    names = [copy_name(push_and_pull, rank, learners) for rank in range(learners)]
     for s in range(shards):
         with p.host(f"shard{s}", cpus=0):
-            services.append(p.service(ParameterShard)(OPTIMIZATION, learners=learners, max_delay=10**9))
+            services.append(p.service(ParameterShard)(OPTIMIZATION, learners=names, max_delay=10**9))
             p.worker(tend)(services[-1])
     for number in range(learners):
         with p.host(f"learner{number}", cpus=0):
@@ -165,7 +166,7 @@ class Here:
 
 def alone(shards: int, count: int = 100) -> dict[str, float]:
     """Milliseconds of a push and a pull without a launcher: what all copies and the optimizer take."""
-    services = [ParameterShard(OPTIMIZATION, learners=1, max_delay=10**9) for _ in range(shards)]
+    services = [ParameterShard(OPTIMIZATION, learners=["learn"], max_delay=10**9) for _ in range(shards)]
     for service in services:
         service.begin(0)
     context: Any = Here()
@@ -188,7 +189,7 @@ def sizes(shards: int) -> dict[str, int]:
     vector = learner().flat.vector.numpy()
     counts = {"push": 0, "pull": 0}
     for part in slices(len(vector), shards):
-        shard = ParameterShard(OPTIMIZATION, learners=1, max_delay=0)
+        shard = ParameterShard(OPTIMIZATION, learners=["learn"], max_delay=0)
         shard.begin(0)
         shard.offer(vector[part], 0, {})
         stamp = shard.pull(0, None).stamp  # type: ignore[union-attr]

@@ -100,8 +100,8 @@ class Gorila:
                 service = p.service(
                     ParameterShard, saved=True, on_restart=OnRestart.SNAPSHOT, snapshot_seconds=self.snapshot_seconds
                 )
-                shard = service(task.optimization, learners=learners, max_delay=self.max_delay)
-                p.worker(tend)(shard, names)
+                shard = service(task.optimization, learners=names, max_delay=self.max_delay)
+                p.worker(tend)(shard)
                 shards.append(shard)
         return Server(tuple(shards), self.loss_deviations or float("inf"))
 

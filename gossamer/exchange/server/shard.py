@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -39,8 +39,8 @@ class ParameterShard:
     Gradients of learners that do not wait for each other meet parameters that have changed since they were computed.
     One is applied if and only if the shard has made at most `max_delay` updates in between."""
 
-    def __init__(self, optimization: Optimization, learners: int, max_delay: int) -> None:
-        """`learners`: how many push gradients here."""
+    def __init__(self, optimization: Optimization, learners: Sequence[str], max_delay: int) -> None:
+        """`learners`: the names of those that push gradients here, by rank."""
         self._optimization, self._max_delay = optimization, max_delay
         self._parameters = torch.zeros(0)  # [P]; empty: none yet
         self._optimizer: Optimizer | None = None
@@ -48,7 +48,7 @@ class ParameterShard:
         self._version = 0  # updates
         self._life: int | None = None  # restarts of its host; None until `begin`
         self._restored, self._lost = 0, 0  # version that this life began with; updates of earlier lives that are lost
-        self._learners = set(range(learners))  # that have not left
+        self._names, self._learners = learners, set(range(len(learners)))  # all; those that have not left, by rank
         self._heard: dict[int, float] = {}  # learner -> seconds at the last tick before its last call
         self._now = 0.0
 
@@ -93,6 +93,10 @@ class ParameterShard:
         self._learners.discard(learner)
 
     # Called by `tend`
+
+    def forget(self, ended: Collection[str]) -> None:
+        """These workers had ended before this host restarted."""
+        self._learners -= {rank for rank, name in enumerate(self._names) if name in ended}
 
     def begin(self, life: int) -> None:
         """The shard's host has been restarted so often."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from gossamer.exchange.server.shard import ParameterShard
 from gossamer.runtime import Context
 from gossamer.task import ShardRestored
@@ -12,12 +10,9 @@ BEAT = 0.2  # seconds between two ticks
 AFTER = 15.0  # seconds after a restart until what was lost is reported; at the latest when learners end
 
 
-def tend(ctx: Context, shard: ParameterShard, learners: Sequence[str]) -> None:
-    """Clock of a shard, until its learners have ended. After a restart it reports what was lost. `learners`: their
-    names, by rank."""
-    for rank, name in enumerate(learners):
-        if name in ctx.ended_before:
-            shard.leave(rank)
+def tend(ctx: Context, shard: ParameterShard) -> None:
+    """Clock of a shard, until its learners have ended. After a restart it reports what was lost."""
+    shard.forget(ctx.ended_before)
     shard.begin(ctx.restarts)
     untold, began = ctx.restarts > 0, ctx.now()
     while not ctx.stopped and shard.tick(ctx.now()):

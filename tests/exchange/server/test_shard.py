@@ -25,7 +25,7 @@ ADAGRAD: Callable[[ParamsT, float], Optimizer] = partial(Adagrad, eps=1e-10)
 def a_shard(
     learners: int = 2, max_delay: int = 1000, make: Callable[[ParamsT, float], Optimizer] = SGD
 ) -> ParameterShard:
-    shard = ParameterShard(Optimization(make, 1.0, 0), learners, max_delay)
+    shard = ParameterShard(Optimization(make, 1.0, 0), [f"learn[{rank}]" for rank in range(learners)], max_delay)
     shard.begin(0)
     return shard
 
@@ -89,7 +89,7 @@ def test_a_restored_shard_knows_from_its_learners_what_was_lost() -> None:
     computed after them are not applied. A learner that knows of update 9 only has lost nothing."""
     before = a_shard()
     before.offer(of(0), 10, {})
-    shard = ParameterShard(Optimization(SGD, 1.0, 0), learners=3, max_delay=100)
+    shard = ParameterShard(Optimization(SGD, 1.0, 0), learners=["a", "b", "c"], max_delay=100)
     shard.load_state_dict(before.state_dict())
     shard.begin(1)
     assert not shard.push(0, of(1), Stamp(0, 14), 1.0).applied
