@@ -15,7 +15,7 @@ from gossamer.algorithms.base import ReplayPlan
 from gossamer.data import Array, Batch, NoBatch, Packed, Trajectory, Updated
 from gossamer.experience.base import Kept, Timer
 from gossamer.experience.replay.limiter import GONE, Granted, Inserted, Limiter
-from gossamer.experience.replay.shard import Amount, ReplayShard, Sample
+from gossamer.experience.replay.shard import Amount, Learned, ReplayShard, Sample
 from gossamer.experience.replay.store import importance
 from gossamer.runtime import Context, Stopped, Unreachable
 from gossamer.spaces import Spec
@@ -118,6 +118,7 @@ class ReplayReader:
         self._amounts: list[Amount] = [Amount(0.0, 0)] * len(shards)
         self._asked = [-RETRY] * len(shards)  # seconds, of the last call to a shard that had nothing
         self._samples: list[tuple[int, Sample]] = []  # of the last batch: shard and sample
+        self._learned = [list[Learned]() for _ in shards]  # priorities that go to the shard with the next call
 
     def batch(self) -> Batch | NoBatch:
         """See `Reader`. Raises `Stopped` if the program is stopped while no shard has anything."""
@@ -132,17 +133,15 @@ class ReplayReader:
         return Batch(data, granted.fresh, granted.position, windows=keys)
 
     def trained(self, batch: Batch, updated: Updated) -> None:
-        """See `Reader`."""
+        """See `Reader`. Priorities change with the next call to their shard: a call takes about a millisecond."""
         if self._plan.priority is None:
             return
         assert updated.priority is not None, "the algorithm's losses give no priorities"
-        with self._clock("replay"):
-            priority, first = updated.priority.cpu().numpy(), 0
-            for shard, sample in self._samples:
-                part = priority[first : first + len(sample.keys)]
-                first += len(sample.keys)
-                with suppress(Unreachable):
-                    self._shards[shard].update(sample.life, sample.keys, part)
+        priority, first = updated.priority.cpu().numpy(), 0
+        for shard, sample in self._samples:
+            part = priority[first : first + len(sample.keys)]
+            first += len(sample.keys)
+            self._learned[shard].append(Learned(sample.life, sample.keys, part))
 
     def close(self) -> None:
         """The learner ends."""
@@ -194,9 +193,10 @@ class ReplayReader:
 
     def _draw(self, shard: int, count: int) -> Sample | None:
         """Windows of one shard; None if it has nothing or does not answer."""
-        sample = None
+        sample, learned = None, self._learned[shard]
+        self._learned[shard] = []
         with suppress(Unreachable):
-            sample = self._shards[shard].draw(count)
+            sample = self._shards[shard].draw(count, learned)
         self._amounts[shard] = Amount(0.0, 0) if sample is None else sample.left
         return sample
 

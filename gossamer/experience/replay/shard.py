@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -31,6 +31,15 @@ class Sample:
     mass: Array  # [W] float64  of each: p^alpha
     data: Packed
     left: Amount  # of the whole shard
+
+
+@dataclass(frozen=True)
+class Learned:
+    """Priorities of windows that have been learned from."""
+
+    life: str  # of the shard that the keys belong to
+    keys: Array  # [W] int64
+    priority: Array  # [W] float32  |delta|
 
 
 class ReplayShard:
@@ -77,17 +86,16 @@ class ReplayShard:
         """What can be drawn now."""
         return Amount(0.0, 0) if self._store is None else Amount(self._store.mass, self._store.windows)
 
-    def draw(self, count: int) -> Sample | None:
-        """Draw windows; None if there are none."""
+    def draw(self, count: int, learned: Sequence[Learned] = ()) -> Sample | None:
+        """Draw windows, after changing priorities of those that were drawn in this life of the shard. None if there are
+        no windows."""
         if self._store is None or not self._store.windows:
             return None
+        for each in learned:
+            if each.life == self._life:
+                self._store.update(torch.tensor(each.keys), torch.tensor(each.priority))
         drawn = self._store.draw(count, self._rng)
         return Sample(self._life, drawn.keys.numpy(), drawn.mass.numpy(), Packed.of(drawn.data), self.amount())
-
-    def update(self, life: str, keys: Array, priority: Array) -> None:
-        """Change the priorities |delta| [W] of windows that were drawn in this life of the shard."""
-        if self._store is not None and life == self._life:
-            self._store.update(torch.tensor(keys), torch.tensor(priority))
 
     # See `Saved`
 

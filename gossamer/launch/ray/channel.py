@@ -21,7 +21,7 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -32,6 +32,7 @@ Role: TypeAlias = Literal["client", "server"]
 MESSAGE_MB = "GOSSAMER_MESSAGE_MB"  # environment variable: the largest message, in MB of 1e6 bytes
 DEFAULT_MESSAGE_MB = 1000
 MAX_ARRAYS = 65_536  # in one frame
+SMALL = 1 << 16  # bytes: longer arrays are sent without a copy
 
 CHALLENGE = struct.Struct("<32sQ")  # random bytes; the sender's size limit, in bytes
 PROOF = 32  # bytes of HMAC-SHA-256
@@ -72,9 +73,8 @@ class Channel:
         sizes = struct.pack(f"<{len(arrays)}Q", *(array.nbytes for array in arrays))
         mac = self._outgoing.next(header, sizes, pickle)
         try:
-            self._connection.sendall(b"".join([header, mac, sizes, pickle]))
-            for array in arrays:
-                self._connection.sendall(array)
+            for part in joined([header, mac, sizes, pickle, *arrays]):
+                self._connection.sendall(part)
         except BlockingIOError:
             raise TimeoutError("send timed out") from None
 
@@ -95,6 +95,21 @@ class Channel:
             raise error(f"message of {size:,} bytes exceeds the limit of {self._limit:,} bytes ({MESSAGE_MB})")
         if arrays > MAX_ARRAYS:
             raise error(f"message of {arrays:,} arrays exceeds the limit of {MAX_ARRAYS:,} arrays")
+
+
+def joined(parts: Sequence[bytes | memoryview]) -> Iterator[bytes | memoryview]:
+    """The parts, with neighbours of up to `SMALL` bytes copied into one: a system call for each would take longer."""
+    small: list[bytes | memoryview] = []
+    for part in parts:
+        if memoryview(part).nbytes <= SMALL:
+            small.append(part)
+        else:
+            if small:
+                yield b"".join(small)
+                small = []
+            yield part
+    if small:
+        yield b"".join(small)
 
 
 class Authenticator:

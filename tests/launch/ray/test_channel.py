@@ -18,12 +18,14 @@ from gossamer.launch.ray.channel import (
     MAC,
     MESSAGE_MB,
     PROOF,
+    SMALL,
     Channel,
     Frame,
     FrameRejected,
     MessageTooLarge,
     Role,
     greet,
+    joined,
     size_limit,
 )
 
@@ -73,6 +75,14 @@ def same(one: Frame, other: Frame) -> bool:
 def test_frames_arrive_unchanged_and_in_order(client: Wire, server: Wire) -> None:
     server.outer.sendall(b"".join(client.sent(frame) for frame in FRAMES))
     assert all(same(server.channel.receive(), frame) for frame in FRAMES)
+
+
+def test_small_neighbours_are_sent_together_and_large_arrays_as_they_are() -> None:
+    large = memoryview(bytes(SMALL + 1))
+    parts = list(joined([b"a", b"b", memoryview(b""), large, large, memoryview(b"c")]))
+    assert [bytes(part) for part in parts] == [b"ab", bytes(large), bytes(large), b"c"]
+    assert parts[1] is large
+    assert list(joined([])) == []
 
 
 def test_a_frame_made_without_the_key_is_rejected(stack: ExitStack, server: Wire) -> None:
