@@ -130,7 +130,7 @@ class DQN(ActionValues):
     presets: ClassVar[tuple[Layer, ...]] = (
         Layer("exploration ends after a tenth of the run", rules=(explore_a_tenth, learn_after_a_tenth)),
         Layer(
-            "42x42 pictures centred on their background, a small network (not tuned; no full run of Pong yet)",
+            "42x42 pictures centred on their background, a small network (not tuned; 1,000,000 steps of Pong reach 17)",
             {
                 "screen_size": 42,
                 "rollout_length": 4,
