@@ -67,6 +67,7 @@ SHOWN: Mapping[str, tuple[str, str]] = {
     "pong-appo-ppo": ("Pong: steps and seconds to 18 of APPO and of PAAC with PPO, ten seeds", IN_CURVES),
     "pong-ppo": ("Pong: steps to 18 of PAAC with PPO, five seeds", IN_CURVES),
     "pong-lstm": ("Pong from single frames: steps to 18 of PAAC with PPO and an LSTM", IN_CURVES),
+    "pong-dqn": ("Pong: DQN beside PAAC with A2C for 1,000,000 steps, one seed", IN_CURVES),
     "pong-values": (
         "Pong: DQN, Gorila, Ape-X, R2D2 and PQN on two cores each, one seed",
         "today's defaults but for `r2d2` (`--target-period 500`) and the curve `pqn, 1e-3`",
