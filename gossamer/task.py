@@ -117,6 +117,7 @@ class Report:
     stored: int | None = None  # environment steps that a replay memory has taken; None: there is none
     drawn: int = 0  # environment steps drawn from replay memories, each as often as it was drawn
     lost: int = 0  # environment steps stored in memories that have failed since
+    held: int = 0  # environment steps in a memory of the worker itself, now
 
 
 @dataclass(frozen=True)

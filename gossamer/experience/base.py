@@ -28,7 +28,8 @@ class Kept:
     """What has become of an actor's steps since the last call, with a replay memory."""
 
     stored: int | None = None  # environment steps; None: there is no memory
-    lost: int = 0  # environment steps that had been stored in a memory that has failed since
+    lost: int = 0  # environment steps that had been stored in a memory that has failed since; below 0: found again
+    held: int = 0  # environment steps that a memory of the worker itself has now: they are lost if it dies
 
 
 class Writer(Protocol):

@@ -66,8 +66,17 @@ class Replayed:
     drawn: int = 0  # each as often as it was drawn
     lost: int = 0  # of the stored: in memories that have failed since
 
-    def update(self, report: Report) -> None:
+    def __post_init__(self) -> None:
+        self._held: dict[str, int] = {}  # worker -> steps in a memory of its own
+
+    def died(self, worker: str) -> None:
+        """The worker has died, and a memory of its own with it."""
+        self.lost += self._held.pop(worker, 0)
+
+    def update(self, worker: str, report: Report) -> None:
         """Add what a worker reports."""
+        if report.held:
+            self._held[worker] = report.held
         if report.stored is not None:
             self.stored = (self.stored or 0) + report.stored
         self.drawn += report.drawn

@@ -177,6 +177,7 @@ class RunObserver:
             if steps := self.budget.release(worker):
                 self.events.add("worker_died", steps=self.progress.steps, worker=worker, unreported=steps)
                 self.log(f"{worker} died; {steps:,} steps that it had not reported are acted again")
+            self.progress.replayed.died(worker)
             self.checkpoints.died(worker)
 
     def ended(self, worker: str) -> None:

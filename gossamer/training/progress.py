@@ -77,8 +77,9 @@ class Progress:
         self.uncounted += report.steps - counted
         self.learned += report.learned
         self.reused += report.reused
-        for counters in (self.staleness, self.gradients, self.replayed):
-            counters.update(report)
+        self.staleness.update(report)
+        self.gradients.update(report)
+        self.replayed.update(worker, report)
         self.updates += report.updates
         self.episodes += len(report.episodes)
         self.restarts += len(report.failures)

@@ -198,6 +198,7 @@ class Player:
             failures=self.actor.failures(),
             stored=kept.stored,
             lost=kept.lost,
+            held=kept.held,
         )
 
     def close(self) -> None:
@@ -225,7 +226,7 @@ class Member:
         """What has happened since the last report. `kept`: what has become of what was acted."""
         acted, learned = self.player.report(kept), self.trainer.report()
         seconds = {**acted.seconds, **learned.seconds}  # they share a clock
-        of_actor = ("steps", "episodes", "failures", "stored", "lost")
+        of_actor = ("steps", "episodes", "failures", "stored", "lost", "held")
         return replace(learned, **{name: getattr(acted, name) for name in of_actor}, seconds=seconds)
 
     def close(self) -> None:

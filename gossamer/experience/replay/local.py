@@ -35,7 +35,7 @@ class LocalReplay:
             ctx.report(Note(f"{ctx.name}: the replay memory is empty; {when}"))
         end = LocalReplayEnd(self.plan, store, slot, rng, worker.task.device, worker.clock)
         if saved:
-            end.load_state_dict(saved)
+            end.load_state_dict(saved, found=ctx.restarts > 0)
         return end
 
     def demand(self, num_envs: int) -> Demand:
@@ -68,6 +68,7 @@ class LocalReplayEnd:
         self._clock = clock
         self._owed = 0.0  # windows that may be drawn
         self._stored = 0  # steps, since the last call of `kept`
+        self._found = 0  # steps that were lost with an earlier life of the worker, and are in its saved state
         self._fresh = self._position = 0  # steps stored since the last batch; position of the last rollout
 
     @contextmanager
@@ -84,7 +85,8 @@ class LocalReplayEnd:
 
     def kept(self) -> Kept:
         """See `Writer`."""
-        kept, self._stored = Kept(self._stored), 0
+        kept = Kept(self._stored, lost=-self._found, held=len(self._store))
+        self._stored = self._found = 0
         return kept
 
     def batch(self) -> Batch | NoBatch:
@@ -116,9 +118,10 @@ class LocalReplayEnd:
         counts = {"owed": self._owed, "fresh": self._fresh, "position": self._position}
         return {**counts, "rng": self._rng.get_state(), "store": copied(self._store.state_dict())}
 
-    def load_state_dict(self, state: Tree) -> None:
-        """Restore a state of `state_dict`."""
+    def load_state_dict(self, state: Tree, *, found: bool = False) -> None:
+        """Restore a state of `state_dict`. `found`: the steps in it count as lost, as an earlier life had them."""
         self._owed, self._fresh = float(state["owed"]), int(state["fresh"])
         self._position = int(state["position"])
         self._rng.set_state(state["rng"])
         self._store.load_state_dict(state["store"])
+        self._found = len(self._store) if found else 0
