@@ -70,15 +70,24 @@ def needs_ray(item: pytest.Item) -> bool:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(RayCluster())
-    _keep_to_one_core()
+    config.pluginmanager.register(OneCore())
 
 
-def _keep_to_one_core() -> None:
-    """Where tests run in several processes, each keeps to a core of its own: the thread teams of workers in one process
-    would wait for those of the other."""
-    worker, count = os.environ.get("PYTEST_XDIST_WORKER", ""), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    if worker and sys.platform == "linux" and len(there := sorted(os.sched_getaffinity(0))) >= count:
-        os.sched_setaffinity(0, {there[int(worker.removeprefix("gw"))]})
+class OneCore:
+    """Where tests run in several processes, each keeps to a core of its own, but for tests that start hosts: the thread
+    teams of workers in one process would wait for those of the other."""
+
+    def __init__(self) -> None:
+        worker = os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")
+        self._all = os.sched_getaffinity(0) if worker and sys.platform == "linux" else set[int]()
+        count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+        self._own = {sorted(self._all)[int(worker)]} if len(self._all) >= count > 1 else self._all
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        if self._all:
+            hosts = needs_ray(item) or item.get_closest_marker("hosts") is not None
+            os.sched_setaffinity(0, self._all if hosts else self._own)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
