@@ -25,7 +25,6 @@ def test_pictures(precision: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "algorithm", "steps"),
     [
-        ("paac", "pqn", 30_000),
         pytest.param("paac", "pqn", 150_000, marks=pytest.mark.long),
         pytest.param("gala", "pqn", 150_000, marks=pytest.mark.long),
         pytest.param("paac", "nstep-q", 150_000, marks=pytest.mark.long),

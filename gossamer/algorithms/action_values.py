@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -11,11 +12,17 @@ from torch import Tensor, nn
 from gossamer.algorithms.exploration import EpsilonGreedy, Explores, epsilon_greedy
 from gossamer.data import Action, Tree
 from gossamer.nn.networks import Network
+from gossamer.nn.torsos import SEQUENCES
 from gossamer.spaces import Discrete, Spec
 from gossamer.system.errors import UserError
 from gossamer.system.options import word
 
 OTHERS = "a2c, ppo, vtrace and appo"  # that work with all actions and with memory
+
+
+def normalize_layers(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
+    """Layer normalisation, for torsos that can have it; the others do without."""
+    return {"layer_norm": values["network"] in SEQUENCES}
 
 
 class ActionValues:
