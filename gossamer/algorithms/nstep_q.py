@@ -77,7 +77,7 @@ class NStepQ(ActionValues):
             kind="pixels",
         ),
         Layer(
-            "tried on Catch and, with other schedules, on CartPole-v1, where it is not steady: layer normalisation helps",
+            "tried on Catch and, with other schedules, on CartPole-v1, where it is unsteady",
             {
                 "rollout_length": 8,
                 "gamma": 0.98,
