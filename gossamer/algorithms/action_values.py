@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -14,11 +14,17 @@ from gossamer.algorithms.base import Acting
 from gossamer.algorithms.exploration import EpsilonGreedy, Explores, epsilon_greedy, fraction
 from gossamer.data import Action, Tree, Version
 from gossamer.nn.networks import Network, action_values
+from gossamer.nn.torsos import SEQUENCES
 from gossamer.spaces import Discrete, Spec
 from gossamer.system.errors import UserError
 from gossamer.system.options import word
 
 OTHERS = "a2c, ppo, vtrace and appo"  # that work with all actions and with memory
+
+
+def normalize_layers(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
+    """Layer normalisation, for torsos that can have it; the others do without."""
+    return {"layer_norm": values["network"] in SEQUENCES}
 
 
 class ActionValues:

@@ -3,13 +3,13 @@ Temporal Difference Learning")."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from typing import Any, ClassVar
+from collections.abc import Iterator
+from typing import ClassVar
 
 import torch
 from torch import nn
 
-from gossamer.algorithms.action_values import ActionValues
+from gossamer.algorithms.action_values import ActionValues, normalize_layers
 from gossamer.algorithms.exploration import (
     EPSILON_END,
     EPSILON_START,
@@ -23,15 +23,9 @@ from gossamer.algorithms.minibatches import by_index, shuffled
 from gossamer.algorithms.returns import lambda_returns
 from gossamer.data import Trajectory
 from gossamer.nn.networks import Network, QNetwork
-from gossamer.nn.torsos import SEQUENCES
 from gossamer.presets.layers import Layer
 from gossamer.spaces import Spec
 from gossamer.system.options import option, options
-
-
-def normalize_layers(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
-    """Layer normalisation takes the place of the target network. Torsos that cannot have it do without."""
-    return {"layer_norm": values["network"] in SEQUENCES}
 
 
 @options
@@ -84,9 +78,9 @@ class PQN(ActionValues):
             kind="pixels",
         ),
         Layer(
-            "tried on Catch and CartPole-v1",
+            "tuned on CartPole-v1, tried on Catch: short rollouts, small minibatches",
             {
-                "rollout_length": 32,
+                "rollout_length": 8,
                 "gamma": 0.98,
                 "gae_lambda": 0.9,
                 "epochs": 4,
@@ -97,7 +91,8 @@ class PQN(ActionValues):
             },
             kind="vector",
         ),
-        Layer("tried on Pong", {"num_envs": 16}, kind="pixels", beside=("paac",)),
+        Layer("512 steps between updates", {"num_envs": 16}, kind="pixels", beside=("paac",)),
+        Layer("tuned on CartPole-v1", {"num_envs": 16}, kind="vector", beside=("paac",)),
         Layer(
             "PQN as published: the settings of its code for Atari games (pqn_atari.yaml)",
             {
