@@ -43,9 +43,9 @@ class ReplayWriter:
         self._spec = spec
         self._number = 0  # of the last rollout
         self._held = 0  # steps that the shard has of this actor
-        self._last = Inserted()
         self._stored = self._lost = 0  # steps, since the last call of `kept`
         self._reach(self._register)
+        self._last = Inserted(held=self._held)
 
     @contextmanager
     def slot(self, position: int) -> Iterator[Trajectory]:
@@ -61,7 +61,7 @@ class ReplayWriter:
             self._number += 1
             self._held = self._reach(lambda: self._insert(packed))
         self._stored += self._slot.steps
-        self._last = Inserted(self._number, self._slot.steps, position)
+        self._last = Inserted(self._number, self._slot.steps, position, self._held)
 
     def kept(self) -> Kept:
         """See `Writer`."""

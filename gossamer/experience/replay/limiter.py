@@ -19,6 +19,7 @@ class Inserted:
     number: int = 0  # of the actor's rollouts, from 1; 0: none
     steps: int = 0
     position: int = 0  # in the run's budget
+    held: int = 0  # steps of the actor that its shard has now
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class Limiter:
         self._numbers: dict[int, int] = {}  # actor -> number of its last rollout in this life
         self._heard: dict[int, float] = {}  # actor -> seconds at the last tick before it called
         self._learners, self._now = set(learners), 0.0  # those that have not ended; seconds, of the last tick
+        self._held: dict[int, int] = {}  # actor -> steps that its shard has of it
         self._inserted, self._owed = 0, 0.0  # steps; samples
         self._fresh, self._position = 0, 0  # steps since the last batch; of the newest rollout
 
@@ -137,20 +139,27 @@ class Limiter:
 
     def _count(self, actor: int, inserted: Inserted) -> None:
         """Count an actor's last rollout. It is counted once, though the call may be executed twice."""
+        self._held[actor] = inserted.held
         if inserted.number > self._numbers.get(actor, 0):
             self._numbers[actor] = inserted.number
             self._running.pop(actor, None)
             self._inserted += inserted.steps
             self._fresh += inserted.steps
             self._position = max(self._position, inserted.position)
-            if self._inserted >= self._plan.learning_starts:
+            if self._begun:
                 self._owed += inserted.steps * self._plan.samples_per_insert
+
+    @property
+    def _begun(self) -> bool:
+        """Whether there is enough to learn from. After a restart of this host the shards have more than was inserted
+        since."""
+        return max(self._inserted, sum(self._held.values())) >= self._plan.learning_starts
 
     def _may_begin(self, actor: int, steps: int) -> bool:
         """Whether all running rollouts, and one of so many steps, would leave no more samples owed than may be; or
         whether none runs, so that only it can go on."""
         others = sum(running for each, running in self._running.items() if each != actor)
         ahead = self._owed + (others + steps) * self._plan.samples_per_insert
-        if self._inserted < self._plan.learning_starts or ahead <= self._max_ahead:
+        if not self._begun or ahead <= self._max_ahead:
             return True
         return not others and self._owed < self._plan.batch_size

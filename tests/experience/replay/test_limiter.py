@@ -1,0 +1,103 @@
+"""The limiter of a shared replay memory: who waits for whom, step by step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gossamer.algorithms.base import ReplayPlan
+from gossamer.experience.replay.limiter import GONE, Granted, Inserted, Limiter
+from gossamer.runtime import WouldBlock
+
+PLAN = ReplayPlan(capacity=1000, batch_size=4, window=1, samples_per_insert=0.5, learning_starts=20)
+NOTHING = Inserted()
+
+
+def a_limiter(max_ahead: float = 8, plan: ReplayPlan = PLAN) -> Limiter:
+    return Limiter(plan, max_ahead, {"act[0]": 0, "act[1]": 1}, ["learn"])
+
+
+def test_a_learner_waits_until_a_batch_is_owed_of_the_steps_since_learning_began() -> None:
+    """Rollouts of 10 steps: the second one reaches 20 and owes 5 samples, of which a batch takes 4; the third, 6."""
+    limiter = a_limiter(max_ahead=100)
+    assert limiter.insert(0, 0, NOTHING, 10)
+    with pytest.raises(WouldBlock):
+        limiter.sample()
+    assert limiter.insert(0, 0, Inserted(1, 10, 0), 10)
+    with pytest.raises(WouldBlock):
+        limiter.sample()
+    assert limiter.insert(0, 0, Inserted(2, 10, 10), 10)
+    assert limiter.sample() == Granted(fresh=20, position=10)
+    with pytest.raises(WouldBlock):
+        limiter.sample()
+    assert limiter.insert(0, 0, Inserted(3, 10, 20), 10)
+    assert limiter.sample() == Granted(fresh=10, position=20)
+
+
+def test_an_actor_waits_while_its_rollout_and_those_that_run_would_be_too_far_ahead() -> None:
+    """After 20 steps 5 samples are owed. One rollout more would make 10, of at most 8; after a batch, 6."""
+    limiter = a_limiter()
+    for number in range(2):
+        limiter.insert(0, 0, Inserted(number, 10 * (number > 0), 0), 10)
+    with pytest.raises(WouldBlock):
+        limiter.insert(0, 0, Inserted(2, 10, 10), 10)
+    limiter.sample()
+    assert limiter.insert(0, 0, Inserted(2, 10, 10), 10)  # it was counted with the call that would have waited
+    with pytest.raises(WouldBlock):
+        limiter.insert(1, 0, NOTHING, 10)  # 1 is owed, and two rollouts would make 11
+
+
+def test_a_call_that_is_executed_twice_counts_once() -> None:
+    limiter = a_limiter(max_ahead=100)
+    for _ in range(3):
+        limiter.insert(0, 0, Inserted(1, 30, 0), 10)
+    assert limiter.sample().fresh == 30  # type: ignore[union-attr]
+
+
+def test_after_all_actors_have_ended_what_is_owed_is_drawn_and_no_more() -> None:
+    limiter = a_limiter(max_ahead=100)
+    limiter.insert(0, 0, NOTHING, 20)
+    limiter.leave(0, 0, Inserted(1, 20, 0))
+    limiter.leave(1, 0, NOTHING)
+    assert [limiter.sample() is None for _ in range(3)] == [False, False, True]  # 10 are owed, then 6, then 2
+    assert not limiter.tick(0.0)
+
+
+def test_actors_end_with_the_learners() -> None:
+    limiter = a_limiter()
+    limiter.close("learn")
+    assert not limiter.insert(0, 0, NOTHING, 10)
+    restarted = a_limiter()
+    restarted.forget({"learn"})
+    assert not restarted.insert(0, 0, NOTHING, 10)
+
+
+def test_an_earlier_life_of_an_actor_does_nothing() -> None:
+    limiter = a_limiter()
+    assert limiter.insert(0, 1, NOTHING, 10)
+    assert not limiter.insert(0, 0, Inserted(9, 10, 0), 10)
+    limiter.leave(0, 0, NOTHING)
+    assert limiter.tick(0.0)
+
+
+def test_silent_actors_count_as_ended_until_they_call() -> None:
+    limiter = a_limiter()
+    assert limiter.tick(0.0)
+    assert not limiter.tick(GONE + 1)
+    assert limiter.sample() is None
+    assert limiter.insert(0, 0, NOTHING, 10)
+    assert limiter.tick(GONE + 2)
+
+
+def test_a_restarted_limiter_knows_from_actors_what_shards_have() -> None:
+    limiter = a_limiter(max_ahead=100)
+    limiter.insert(0, 0, Inserted(7, 10, 70, held=70), 10)
+    assert limiter.sample() == Granted(fresh=10, position=70)  # 70 of 20 steps are there, and 5 samples owed
+
+
+def test_less_room_than_a_batch_is_refused() -> None:
+    with pytest.raises(ValueError, match="max_ahead=3: must be at least a batch of 4 samples"):
+        a_limiter(max_ahead=3)
+    assert replace(PLAN, batch_size=3).batch_size == 3
+    a_limiter(max_ahead=3, plan=replace(PLAN, batch_size=3))
