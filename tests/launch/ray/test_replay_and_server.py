@@ -91,7 +91,8 @@ def test_a_run_goes_on_after_a_host_is_killed(case: str, tmp_path: Path, monkeyp
     assert not any((tmp_path / what).exists() for what in deaths)
     assert (run.result["ended"], run.result["steps"]) == ("all steps done", 4_000)
     assert run.result["replay"]["stored"] == 4_000
-    assert (run.result["replay"]["lost"] > 0) == ("store" in deaths)
+    own_memory = architecture == "gorila" and "learn" in deaths  # a bundle's, which dies with it
+    assert (run.result["replay"]["lost"] > 0) == ("store" in deaths or own_memory)
     assert [text for text in told if text not in log] == []
 
 
