@@ -163,6 +163,9 @@ class Here:
 
     rank: int = 0
 
+    def now(self) -> float:
+        return time.monotonic()
+
 
 def alone(shards: int, count: int = 100) -> dict[str, float]:
     """Milliseconds of a push and a pull without a launcher: what all copies and the optimizer take."""
