@@ -39,6 +39,12 @@ def check_effects(
         )
     if "parallel_loading" in changed and values.get("depth") == 1:
         raise UserError("--parallel-loading: has no effect with --depth 1 (--no-parallel-loading leaves it out)")
+    if "importance_exponent" in changed and not values["priority_exponent"]:
+        raise UserError(
+            f"--importance-exponent {given['importance_exponent']}: has no effect without --priority-exponent"
+        )
+    if "epsilon_steps" in given and values.get("epsilon_updates"):
+        raise UserError(f"--epsilon-steps {given['epsilon_steps']}: has no effect with --epsilon-updates; give one")
     if "bundles" in values and not values["actors"]:
         for name in sorted(changed & {"learners", "replay_shards", "max_ahead"}):
             raise UserError(

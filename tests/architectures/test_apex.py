@@ -10,7 +10,6 @@ from some_parts import Watcher, a_task
 from some_runs import checkpoint, result
 
 import gossamer
-from gossamer import cli
 from gossamer.algorithms import DQN
 from gossamer.architectures import ApeX, Gorila
 from gossamer.envs.toy import Catch
@@ -104,27 +103,3 @@ def test_a_resumed_run_begins_with_empty_shards(tmp_path: Path) -> None:
     gossamer.resume(run.directory, steps=1920)
     assert checkpoint(run.directory)["workers"]["learn"]["learner"]["updates"] > 1.5 * before
     assert result(run.directory)["replay"]["stored"] == 1920
-
-
-REFUSED = {
-    "apex --env catch --algorithm a2c": "--algorithm a2c: has no replay memory, from which apex learns",
-    "apex --env Pendulum-v1": "--algorithm dqn: Pendulum-v1 has 1 continuous actions",
-    "apex --env catch --actors 2 --replay-shards 3": "--replay-shards 3: there are 2 actors, each",
-    "apex --env catch --max-ahead 100": "--max-ahead 100: must be at least --batch-size 128",
-    "apex --env catch --num-envs 3 --actors 2": "--num-envs 3: must be a multiple of --actors 2",
-    "apex --env catch-pixels --buffer-size 10000000000": "--buffer-size 10000000000: its observations take",
-    "apex --env catch --priority-exponent 2": "--priority-exponent 2.0: must be at most 1",
-}
-
-
-@pytest.mark.parametrize("words", REFUSED)
-def test_what_cannot_be_is_refused_in_a_line(
-    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.argv", ["gossamer", "train", *words.split()])
-    assert cli.main() == 2
-    told = capsys.readouterr().err.strip().splitlines()
-    assert len(told) == 1
-    assert REFUSED[words] in told[0]
-    assert list(tmp_path.iterdir()) == []

@@ -11,7 +11,6 @@ from some_parts import Watcher, a_task, differences
 from some_runs import checkpoint, result
 
 import gossamer
-from gossamer import cli
 from gossamer.algorithms import DQN
 from gossamer.architectures import GALA, PAAC, DeepQNetwork
 from gossamer.envs.toy import Catch
@@ -94,40 +93,3 @@ def test_a_memory_on_disk_learns_what_one_in_memory_does(tmp_path: Path) -> None
     one, other = (checkpoint(tmp_path / f"run{each}")["workers"]["act_and_learn"] for each in (True, False))
     assert differences(one["learner"], other["learner"]) == []
     assert list((tmp_path / "pictures").iterdir()) == []
-
-
-REFUSED = {
-    "dqn --env catch --algorithm a2c": "--algorithm a2c: has no replay memory; use --algorithm dqn, or the arch",
-    "impala --env catch --algorithm dqn": "--algorithm dqn: learns from a replay memory, not from a queue",
-    "paac --env Pendulum-v1 --algorithm dqn": "--algorithm dqn: Pendulum-v1 has 1 continuous actions",
-    "dqn --env catch --memory lstm": "--memory lstm: dqn has none",
-    "dqn --env catch --buffer-size 100": "--learning-starts 1000: must be at most --buffer-size 100",
-    "dqn --env catch --buffer-size 50 --learning-starts 40": "--buffer-size 50: must be at least --batch-size 128",
-    "dqn --env catch --steps 900 --learning-starts 1000": "--learning-starts 1000: must be less than --steps 900",
-    "dqn --env catch-pixels --buffer-size 10000000000": "--buffer-size 10000000000: its observations take",
-    "dqn --env catch --buffer-size 200 --learning-starts 50 --num-envs 16 --n-step 20": "--buffer-size 200: keeps 12 "
-    "steps of each of 16 environments, but rollouts and samples have up to 20; use at least 320",
-    "dqn --env catch --algorithm r2d2 --memory none": "--memory none: r2d2 needs a memory; use --memory lstm, or",
-    "paac --env Pendulum-v1 --algorithm r2d2": "--algorithm r2d2: Pendulum-v1 has 1 continuous actions",
-    "dqn --env catch --algorithm r2d2 --normalize-returns": "--normalize-returns: has no effect with --algorithm r2d2",
-    "dqn --env catch --algorithm r2d2 --buffer-size 1000 --num-envs 16 --sequence-length 60 --burn-in 4 "
-    "--rollout-length 20": "--buffer-size 1000: keeps 62 steps of each of 16 environments, but a rollout and a "
-    "sequence take 83; use at least 1328",
-    "dqn --env catch --algorithm r2d2 --rollout-length 200": "--rollout-length 200: must be at most --sequence-length",
-    "impala --env catch --algorithm r2d2": "--algorithm r2d2: learns from a replay memory, not from a queue",
-    "dqn --env catch --priority-exponent 2": "--priority-exponent 2.0: must be at most 1",
-    "dqn --env catch --epsilon-end 1.5": "--epsilon-end 1.5: must be at most 1",
-}
-
-
-@pytest.mark.parametrize("words", REFUSED)
-def test_what_cannot_be_is_refused_in_a_line(
-    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.argv", ["gossamer", "train", *words.split()])
-    assert cli.main() == 2
-    told = capsys.readouterr().err.strip().splitlines()
-    assert len(told) == 1
-    assert REFUSED[words] in told[0]
-    assert list(tmp_path.iterdir()) == []

@@ -11,7 +11,6 @@ from some_parts import Watcher, a_task
 from some_runs import checkpoint, result
 
 import gossamer
-from gossamer import cli
 from gossamer.algorithms import DQN
 from gossamer.architectures import DeepQNetwork, Gorila
 from gossamer.envs.toy import Catch
@@ -147,29 +146,3 @@ def test_a_resumed_run_goes_on_from_the_shards(tmp_path: Path) -> None:
     after = checkpoint(run.directory)["services"]
     for shard in ("ParameterShard[0]", "ParameterShard[1]"):
         assert after[shard]["version"] > saved[shard]["version"] > 0
-
-
-REFUSED = {
-    "gorila --env catch --algorithm a2c": "--algorithm a2c: has no replay memory, from which gorila learns",
-    "gorila --env catch --learners 2": "--learners 2: has no effect without --actors",
-    "gorila --env catch --actors 2 --replay-shards 3": "--replay-shards 3: there are 2 actors, each of which has one",
-    "gorila --env catch --actors 2 --max-ahead 100": "--max-ahead 100: must be at least --batch-size 128",
-    "gorila --env catch --bundles 0": "--bundles 0: must be at least 1",
-    "gorila --env catch --max-delay -1": "--max-delay -1: must be at least 0",
-    "gorila --env catch --shards 100000": "--shards 100000: must be at most 65,536",
-    "gorila --env catch --shards 3000": "--shards 3000: the network's 7,632 parameters can be split over 477 at most",
-    "gorila --env catch --optimizer muon": "--optimizer muon: needs whole matrices, which shards do not have; use adam",
-}
-
-
-@pytest.mark.parametrize("words", REFUSED)
-def test_what_cannot_be_is_refused_in_a_line(
-    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.argv", ["gossamer", "train", *words.split()])
-    assert cli.main() == 2
-    told = capsys.readouterr().err.strip().splitlines()
-    assert len(told) == 1
-    assert REFUSED[words] in told[0]
-    assert list(tmp_path.iterdir()) == []
