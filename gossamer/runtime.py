@@ -113,6 +113,34 @@ class Context(Protocol):
         """
 
 
+GONE = 300.0  # seconds of silence after which a host or a worker elsewhere counts as lost
+RETRY = 0.5  # seconds between two attempts to reach a host
+
+
+class Reaching:
+    """Makes calls to another host, each again until it answers. A call may be executed twice."""
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self._failed: float | None = None  # seconds, of the first attempt that failed since the last answer
+
+    def __call__(self, call: Callable[[], R]) -> R:
+        """Raises `Stopped` if the host has not answered for `GONE` seconds, those of earlier calls included, or if the
+        program is stopped meanwhile."""
+        while True:
+            try:
+                answer = call()
+            except Unreachable:
+                now = self._ctx.now()
+                self._failed = now if self._failed is None else self._failed
+                if self._ctx.stopped or now - self._failed > GONE:
+                    raise Stopped("while another host did not answer") from None
+                self._ctx.sleep(RETRY)
+            else:
+                self._failed = None
+                return answer
+
+
 def ended_copies(ctx: Context) -> set[int]:
     """Ranks of the copies of this worker that had ended when its host was restarted last."""
     worker = ctx.name.partition("[")[0]

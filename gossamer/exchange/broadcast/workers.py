@@ -6,11 +6,9 @@ from contextlib import suppress
 
 from gossamer.data import Stamp
 from gossamer.exchange.broadcast.parameters import PackedParameters, Parameters, Reply
-from gossamer.runtime import Context, Stopped, Unreachable
+from gossamer.runtime import GONE, RETRY, Context, Stopped, Unreachable
 
-RETRY = 0.5  # seconds between two attempts to reach the learner's host
 BEAT = 1.0  # seconds between two looks at the learner's host
-GONE = 300.0  # seconds without an answer after which the learner's host counts as lost, as in `experience.queue`
 
 
 def fetch(ctx: Context, source: Parameters, copy: Parameters) -> None:

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from gossamer.data import Array, Stamp, Version
 from gossamer.exchange.broadcast.broadcast import copy_buffers
 from gossamer.exchange.flat import ALIGN, Flat, buffers
-from gossamer.exchange.server.shard import GONE, ParameterShard
-from gossamer.runtime import Context, Stopped, Unreachable
+from gossamer.exchange.server.shard import ParameterShard
+from gossamer.runtime import GONE, Context, Stopped, Unreachable
 
 T = TypeVar("T")
 PAUSE = 5.0  # seconds between two calls to a shard that does not answer

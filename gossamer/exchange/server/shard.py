@@ -10,10 +10,8 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from gossamer.data import Array, Stamp, Tree
-from gossamer.runtime import Wait, waits
+from gossamer.runtime import GONE, Wait, waits
 from gossamer.task import Optimization
-
-GONE = 300.0  # seconds without a call after which a learner counts as lost, as in `experience.queue`
 
 
 @dataclass(frozen=True)

@@ -6,18 +6,14 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import TypeVar
 
 from gossamer.data import Batch, NoBatch, Packed, Stamp, Trajectory, Updated, Version
 from gossamer.experience.base import Kept, Timer, untimed
 from gossamer.experience.queue.loading import Assembler, NextBatch
-from gossamer.experience.queue.queue import GONE, Lease, TrajectoryQueue
+from gossamer.experience.queue.queue import Lease, TrajectoryQueue
 from gossamer.experience.queue.replay import Replay
 from gossamer.experience.queue.slots import Slots
-from gossamer.runtime import Context, Stopped, Unreachable
-
-T = TypeVar("T")
-RETRY = 0.5  # seconds between two attempts to reach the learner's host
+from gossamer.runtime import Context, Reaching, Stopped
 
 
 class QueueWriter:
@@ -59,8 +55,7 @@ class RemoteWriter:
         newer ones may follow. `clock`: measures the time that the actor waits for a free slot and for these parameters,
         and the time that it sends."""
         self._ctx, self._queue, self._slot, self._at_least, self._clock = ctx, queue, slot, at_least, clock
-        self._who = (ctx.rank, ctx.restarts)
-        self._failed: float | None = None  # time of the first attempt that failed since the last answer
+        self._who, self._reach = (ctx.rank, ctx.restarts), Reaching(ctx)
         self._reach(lambda: queue.register(*self._who))
 
     @contextmanager
@@ -85,19 +80,6 @@ class RemoteWriter:
         """The actor ends."""
         with suppress(Stopped):
             self._reach(lambda: self._queue.leave(*self._who))
-
-    def _reach(self, call: Callable[[], T]) -> T:
-        """Call the learner's host, again until it answers. Every call here may be executed twice."""
-        while True:
-            try:
-                answer, self._failed = call(), None
-                return answer
-            except Unreachable:
-                now = self._ctx.now()
-                self._failed = now if self._failed is None else self._failed
-                if self._ctx.stopped or now - self._failed > GONE:
-                    raise Stopped("while the learner's host did not answer") from None
-                self._ctx.sleep(RETRY)
 
 
 def _granted(lease: Lease | None) -> Lease:

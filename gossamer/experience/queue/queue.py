@@ -13,11 +13,10 @@ from dataclasses import dataclass
 
 from gossamer.data import Packed, Stamp, Version
 from gossamer.experience.queue.slots import Slots
-from gossamer.runtime import Wait, waits
+from gossamer.runtime import GONE, Wait, waits
 
 PATIENCE = 5.0  # seconds without a heartbeat after which an actor's slot is given to another one
 FIRST = Stamp(0, 0)  # of a learner's parameters
-GONE = 300.0  # seconds without a heartbeat of any actor after which the learner no longer waits for them
 
 
 @dataclass(frozen=True)

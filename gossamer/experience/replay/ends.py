@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import TypeVar
 
 import numpy as np
 import torch
@@ -14,14 +13,11 @@ from torch import Tensor
 from gossamer.algorithms.base import ReplayPlan
 from gossamer.data import Array, Batch, NoBatch, Packed, Trajectory, Updated
 from gossamer.experience.base import Kept, Timer
-from gossamer.experience.replay.limiter import GONE, Granted, Inserted, Limiter
+from gossamer.experience.replay.limiter import Inserted, Limiter
 from gossamer.experience.replay.shard import Amount, Learned, ReplayShard, Sample
 from gossamer.experience.replay.store import importance
-from gossamer.runtime import Context, Stopped, Unreachable
+from gossamer.runtime import RETRY, Context, Reaching, Stopped, Unreachable
 from gossamer.spaces import Spec
-
-T = TypeVar("T")
-RETRY = 0.5  # seconds between two attempts to reach a host
 
 
 class ReplayWriter:
@@ -44,6 +40,7 @@ class ReplayWriter:
         self._number = 0  # of the last rollout
         self._held = 0  # steps that the shard has of this actor
         self._stored = self._lost = 0  # steps, since the last call of `kept`
+        self._reach = Reaching(ctx)
         self._reach(self._register)
         self._last = Inserted(held=self._held)
 
@@ -84,18 +81,6 @@ class ReplayWriter:
             self._register()
         return held
 
-    def _reach(self, call: Callable[[], T]) -> T:
-        """Make a call, again until it is answered. Every call here may be executed twice."""
-        failed: float | None = None  # time of the first attempt that failed
-        while True:
-            try:
-                return call()
-            except Unreachable:
-                failed = self._ctx.now() if failed is None else failed
-                if self._ctx.stopped or self._ctx.now() - failed > GONE:
-                    raise Stopped("while a host of the replay memory did not answer") from None
-                self._ctx.sleep(RETRY)
-
 
 class ReplayReader:
     """A learner's end: draws from all shards, from each in proportion to its mass as of the last call to it."""
@@ -114,6 +99,7 @@ class ReplayReader:
         """`rng`: of the CPU; `device`: where batches are needed; `clock`: measures the time that the learner waits for
         actors, and that of drawing."""
         self._ctx, self._limiter, self._shards, self._plan = ctx, limiter, shards, plan
+        self._reach = Reaching(ctx)
         self._rng, self._device, self._clock = rng, device, clock
         self._amounts: list[Amount] = [Amount(0.0, 0)] * len(shards)
         self._asked = [-RETRY] * len(shards)  # seconds, of the last call to a shard that had nothing
@@ -121,9 +107,10 @@ class ReplayReader:
         self._learned = [list[Learned]() for _ in shards]  # priorities that go to the shard with the next call
 
     def batch(self) -> Batch | NoBatch:
-        """See `Reader`. Raises `Stopped` if the program is stopped while no shard has anything."""
+        """See `Reader`. Raises `Stopped` if the limiter's host does not answer for `GONE` seconds, or if the
+        program is stopped while no shard has anything."""
         with self._clock("learner_waits"):
-            granted = self._granted()
+            granted = self._reach(self._limiter.sample)
         if granted is None:
             return NoBatch.END
         with self._clock("replay"):
@@ -147,16 +134,6 @@ class ReplayReader:
         """The learner ends."""
         with suppress(Unreachable, Stopped):
             self._limiter.close(self._ctx.name)
-
-    def _granted(self) -> Granted | None:
-        """Leave to draw a batch, as soon as the limiter's host answers; None if there is nothing more to learn from."""
-        while True:
-            try:
-                return self._limiter.sample()
-            except Unreachable:
-                if self._ctx.stopped:
-                    raise Stopped("while the host of the limiter did not answer") from None
-                self._ctx.sleep(RETRY)
 
     def _drawn(self, count: int) -> list[tuple[int, Sample]]:
         """So many windows, of those shards that answer."""

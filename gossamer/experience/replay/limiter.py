@@ -7,9 +7,7 @@ from dataclasses import dataclass
 
 from gossamer.algorithms.base import ReplayPlan
 from gossamer.data import Tree
-from gossamer.runtime import Wait, waits
-
-GONE = 300.0  # seconds of silence after which an actor counts as lost, as in `experience.queue`
+from gossamer.runtime import GONE, Wait, waits
 
 
 @dataclass(frozen=True)

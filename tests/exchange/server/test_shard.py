@@ -16,7 +16,8 @@ from torch.optim.optimizer import ParamsT
 from gossamer.data import Array, Stamp
 from gossamer.exchange.server.outliers import WARM_UP, Outliers
 from gossamer.exchange.server.pull import slices
-from gossamer.exchange.server.shard import GONE, ParameterShard
+from gossamer.exchange.server.shard import ParameterShard
+from gossamer.runtime import GONE
 from gossamer.task import Optimization
 
 ADAGRAD: Callable[[ParamsT, float], Optimizer] = partial(Adagrad, eps=1e-10)

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from gossamer.algorithms.base import ReplayPlan
-from gossamer.experience.replay.limiter import GONE, Granted, Inserted, Limiter
-from gossamer.runtime import WouldBlock
+from gossamer.experience.replay.limiter import Granted, Inserted, Limiter
+from gossamer.runtime import GONE, WouldBlock
 
 PLAN = ReplayPlan(capacity=1000, batch_size=4, window=1, samples_per_insert=0.5, learning_starts=20)
 NOTHING = Inserted()
