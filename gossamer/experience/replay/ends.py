@@ -154,6 +154,8 @@ class ReplayReader:
             mass = torch.tensor([amount.mass for amount in self._amounts], dtype=torch.float64)
             if mass.sum() > 0:
                 break
+            with suppress(Unreachable):
+                self._limiter.starve()
             if self._ctx.stopped:
                 raise Stopped("while no replay memory has anything to learn from")
             self._ctx.sleep(RETRY)

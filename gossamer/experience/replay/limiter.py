@@ -90,6 +90,10 @@ class Limiter:
         fresh, self._fresh = self._fresh, 0
         return Granted(fresh, self._position)
 
+    def starve(self) -> None:
+        """No shard has anything to draw: they have failed. What was owed is lost with them, and actors may go on."""
+        self._owed = 0.0
+
     def close(self, learner: str) -> None:
         """A learner ends."""
         self._learners.discard(learner)

@@ -101,3 +101,13 @@ def test_less_room_than_a_batch_is_refused() -> None:
         a_limiter(max_ahead=3)
     assert replace(PLAN, batch_size=3).batch_size == 3
     a_limiter(max_ahead=3, plan=replace(PLAN, batch_size=3))
+
+
+def test_actors_go_on_where_the_shards_have_lost_everything() -> None:
+    """10 samples are owed, of at most 8, and no shard has anything to draw them from."""
+    limiter = a_limiter()
+    limiter.insert(0, 0, NOTHING, 20)
+    with pytest.raises(WouldBlock):
+        limiter.insert(0, 0, Inserted(1, 20, 0), 10)
+    limiter.starve()
+    assert limiter.insert(0, 0, Inserted(1, 20, 0), 10)
