@@ -21,6 +21,7 @@ from benchmarks import (
     server,
     simulated,
     simulated_server,
+    table,
     unpack,
 )
 from benchmarks.gossip import __main__ as gossip
@@ -109,6 +110,41 @@ def test_a_stored_curve_is_drawn_again(tmp_path: Path) -> None:
     assert (run.curve.steps.tolist(), run.curve.returns.tolist(), run.frames_per_step) == ([100, 200], [0.0, 1.0], 4)
     redraw.draw([one, two], 0.8, tmp_path / "plot.png", chosen=("steps",))
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_table_keeps_each_run_and_asks_for_what_it_lacks() -> None:
+    labels = list(table.SYSTEMS)[:2]
+    empty: dict[str, Any] = {"curves": {}}
+    assert list(table.missing(empty, labels, [1, 2])) == [
+        (labels[0], 1),
+        (labels[1], 1),
+        (labels[0], 2),
+        (labels[1], 2),
+    ]
+    run = {
+        "seed": 2,
+        "seconds": 300.0,
+        "steps_per_second": 2000.0,
+        "goal_steps": None,
+        "goal_seconds": None,
+        "cores_busy": 1.9,
+        "policy_lag": {"mean": 0.0},
+        "gradients": None,
+        "replay": None,
+        "curve": [[150_000, 75.0, -20.0], [250_000, 125.0, -10.0], [600_000, 300.0, 17.5]],
+    }
+    found = table.added(empty, labels[1], run, settings())
+    found = table.added(found, labels[1], {**run, "seed": 1, "goal_steps": 500_000}, settings())
+    assert list(table.missing(found, labels, [1, 2, 3])) == [
+        (labels[0], 1),
+        (labels[0], 2),
+        *((each, 3) for each in labels),
+    ]
+    row = table.table(found).splitlines()[2]
+    # after 200,000 steps the last row is that of 150,000
+    assert "| -20.0, -20.0; -10.0, -10.0; 17.5, 17.5 | 500,000, - | 300, 300 | 2,000, 2,000 | 1.90, 1.90 | 0.0" in row
+    changed = {**found, "curves": {labels[1]: {**found["curves"][labels[1]], "options": "gala --interval 4"}}}
+    assert list(table.missing(changed, labels[1:], [1])) == [(labels[1], 1)]  # other options: not the same run
 
 
 def test_a_run_that_was_to_end_there_knows_when_it_was_there(tmp_path: Path) -> None:
