@@ -13,6 +13,8 @@ from gossamer.experience.base import (
 )
 from gossamer.experience.choice import own_experience
 from gossamer.experience.direct import Direct
+from gossamer.experience.pool.parts import AgentPool, TrainerPool
+from gossamer.experience.pool.pool import RolloutPool, Sizes
 from gossamer.experience.queue.ends import QueueReader, QueueWriter, RemoteWriter
 from gossamer.experience.queue.loading import Assembler, NextBatch
 from gossamer.experience.queue.parts import ActorQueue, LearnerQueue, RemoteActorQueue, Replaying
@@ -34,6 +36,7 @@ __all__ = [
     "ActorExperience",
     "ActorQueue",
     "ActorReplay",
+    "AgentPool",
     "Assembler",
     "Batching",
     "Demand",
@@ -58,10 +61,12 @@ __all__ = [
     "ReplayShard",
     "ReplayStore",
     "Replaying",
+    "RolloutPool",
+    "Sizes",
     "Slots",
     "Timer",
+    "TrainerPool",
     "TrajectoryQueue",
     "Writer",
-    "importance",
     "own_experience",
 ]
