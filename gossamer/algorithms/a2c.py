@@ -32,6 +32,9 @@ class A2C(PolicyGradient):
     entropy_coef: float = option("Weight of the entropy bonus.", 0.01, least=0)
     entropy_final_fraction: float = option(ENTROPY_FINAL, 1.0, least=0, most=1)
     loss_scale: float = option("Factor of the whole loss (PAAC: 5, tuned for sums over 5 steps).", 1.0, above=0)
+    log_epsilon: float = option(
+        "Least probability of an action in the policy loss (GA3C: 1e-6); 0: none.", 0.0, least=0, below=1
+    )
 
     def at(self, progress: float) -> A2C:
         return annealed(self, progress)
@@ -50,6 +53,7 @@ class A2C(PolicyGradient):
             value_coef=self.value_coef,
             entropy_coef=self.entropy_coef,
             scale=self.loss_scale,
+            log_epsilon=self.log_epsilon,
         )
         observe(model, batch, target)
 

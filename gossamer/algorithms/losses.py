@@ -7,6 +7,7 @@ a mean: port the reduction together with the numbers (`scale` of `a2c` is there 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -34,6 +35,7 @@ def a2c(
     value_coef: float,
     entropy_coef: float,
     scale: float = 1.0,
+    log_epsilon: float = 0.0,
 ) -> Loss:
     """Advantage actor-critic.
 
@@ -53,6 +55,7 @@ def a2c(
         value_coef: weight of the squared error, without the usual half.
         entropy_coef: weight of the entropy, in returns per nat.
         scale: factor of the whole.
+        log_epsilon: least pi(a) in the logarithm; an action below it has no gradient (GA3C, for the policy's lag).
 
     Returns:
         parts: policy_loss, value_loss (mean squared error), entropy (nats).
@@ -62,7 +65,10 @@ def a2c(
     """
     _check(policy, value=value, target=target, advantage=advantage)
 
-    policy_loss = -(advantage.detach() * policy.log_prob(action)).mean()
+    log_prob = policy.log_prob(action)
+    if log_epsilon > 0:
+        log_prob = log_prob.clamp(min=math.log(log_epsilon))
+    policy_loss = -(advantage.detach() * log_prob).mean()
     value_loss = (target.detach() - value).square().mean()
     mean_entropy = policy.entropy().mean()
     total = scale * (policy_loss - entropy_coef * mean_entropy + value_coef * value_loss)

@@ -62,6 +62,7 @@ class Keywords(TypedDict, total=False):
     entropy_coef: float
     entropy_final_fraction: float
     loss_scale: float
+    log_epsilon: float
     clip_range: float
     epochs: int
     num_minibatches: int

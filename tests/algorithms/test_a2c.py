@@ -49,6 +49,20 @@ def test_the_loss_by_hand() -> None:
     assert loss.total.item() == pytest.approx(2 * (2.5 * LN2 + 0.5 * 12.5 - 0.1 * LN2))
 
 
+def test_a_floor_of_probabilities_takes_the_gradient_of_rarer_actions() -> None:
+    # Both actions have probability 1/2: below the floor 0.6, each counts as ln 0.6, a constant. Advantages 2 and 3.
+    model = Learns()
+    algorithm = A2C(gae_lambda=1.0, value_coef=0.0, entropy_coef=0.0, log_epsilon=0.6)
+    (loss,) = algorithm.losses(model, rollout(), torch.Generator())
+    assert loss.parts["policy_loss"].item() == pytest.approx(-2.5 * math.log(0.6))
+    (floored,) = torch.autograd.grad(loss.total, model.logits)
+    assert floored.tolist() == [0.0, 0.0]
+    (loss,) = replace(algorithm, log_epsilon=0.4).losses(model, rollout(), torch.Generator())
+    assert loss.parts["policy_loss"].item() == pytest.approx(2.5 * LN2)
+    (free,) = torch.autograd.grad(loss.total, model.logits)
+    assert free.tolist() == [pytest.approx(0.25), pytest.approx(-0.25)]  # mean of -2 (1/2, -1/2) and -3 (-1/2, 1/2)
+
+
 def test_lambda_mixes_the_returns() -> None:
     # lambda 0: R_1 = 2 + 4 / 2 = 4, R_0 = 1 + 1 / 2 = 1.5; mean square (2.25 + 16) / 2 = 9.125
     (loss,) = A2C(gae_lambda=0.0).losses(Learns(), rollout(), torch.Generator())
