@@ -70,6 +70,7 @@ def adjust(
 ) -> None:
     """Start with these numbers. In each `period` (seconds) measure the rollouts trained on per second, with the current
     numbers and with others in turn, and keep the others where they are no slower; 0: keep the numbers."""
+    pool.forget(ctx.ended_before)
     annealing = Annealing(numbers, most, random.Random(seed))
     _set(pool, requests, numbers)
     if not period:

@@ -23,6 +23,7 @@ class AgentPool:
 
     def join(self, ctx: Context, worker: Participant) -> PoolWriter:
         """See `ActorExperience`."""
+        self.pool.forget(ctx.ended_before)
         slots = self.pool.memory()
         if slots is None:
             raise Stopped("all trainers have ended")
