@@ -6,14 +6,15 @@ from dataclasses import replace
 from typing import ClassVar
 
 from gossamer.architectures.replaying import plan_of, share_replay
-from gossamer.exchange import Broadcast, Parameters, fetch, offer_copy
+from gossamer.architectures.serving import policies_of
+from gossamer.exchange import Broadcast, Parameters, offer_copy
 from gossamer.experience.queue import options as shared
 from gossamer.experience.replay import options as replaying
 from gossamer.loops import Envs, act, learn
-from gossamer.policy import Replica
+from gossamer.policy.served import options as serving
 from gossamer.presets.layers import Layer
 from gossamer.presets.rules import actors_for
-from gossamer.program import Program
+from gossamer.program import Program, copy_name
 from gossamer.system.options import options
 from gossamer.system.processes import cores
 from gossamer.task import Task
@@ -34,6 +35,11 @@ class ApeX:
     env_workers: int = shared.ENV_WORKERS(0)
     replay_shards: int = replaying.REPLAY_SHARDS(1)
     max_ahead: int = replaying.MAX_AHEAD(0)
+    policy: serving.Kind = serving.POLICY("replica")
+    predictors: int = serving.PREDICTORS(1)
+    min_batch: int = serving.MIN_BATCH(1)
+    max_batch: int = serving.MAX_BATCH(0)
+    batch_timeout: float = serving.BATCH_TIMEOUT(0.01)
 
     title: ClassVar[str] = "apex"
     algorithms: ClassVar[tuple[str, ...]] = ("dqn",)
@@ -45,7 +51,8 @@ class ApeX:
         crew, each = actors * max(1, self.hosts), self.num_envs // actors
         envs = Envs(each, self.env_workers or (0 if self.hosts else shared.threads_beside(task, 1, actors)))
         cpus = actors * max(1, envs.workers)
-        home = {"cpus": 1 + (0 if self.hosts else cpus), "gpus": task.gpus}
+        policies = policies_of(self, actors=crew, envs=each)
+        home = {"cpus": 1 + policies.predictors + (0 if self.hosts else cpus), "gpus": task.gpus}
         p = Program(self.title)
         with p.host("learner", **home):
             newest = p.service(Parameters)()
@@ -53,16 +60,21 @@ class ApeX:
             p, task, plan, shards=self.replay_shards, actors=crew, envs=each, max_ahead=self.max_ahead
         )
         with p.host("learner", **home):
-            p.worker(learn, saved=True)(task, memory.learner(), Broadcast(newest, elsewhere=self.hosts > 0))
+            requests = policies.add_predictors(
+                p, task, newest, {copy_name(act, rank, crew): rank for rank in range(crew)}
+            )
+            copied = self.hosts > 0 and requests is None
+            p.worker(learn, saved=True)(task, memory.learner(), Broadcast(newest, elsewhere=copied))
             for rank in range(0 if self.hosts else crew):
-                p.worker(act)(task, Replica(newest), memory.actor(rank), envs=envs)
+                p.worker(act)(task, policies.here(newest, requests), memory.actor(rank), envs=envs)
         for h in range(self.hosts):
             with p.host(f"actors{h}", cpus=cpus):
-                copy = p.service(Parameters)(actors)
-                p.worker(fetch)(newest, copy)
-                p.worker(offer_copy)(newest, copy)
+                copy = policies.add_copy(p, newest, actors)
+                if copied:
+                    p.worker(offer_copy)(newest, copy)
                 for rank in range(h * actors, (h + 1) * actors):
-                    p.worker(act)(replace(task, device="cpu"), Replica(copy), memory.actor(rank), envs=envs)
+                    policy, on_cpu = policies.elsewhere(copy, requests), replace(task, device="cpu")
+                    p.worker(act)(on_cpu, policy, memory.actor(rank), envs=envs)
         return p
 
     presets: ClassVar[tuple[Layer, ...]] = (

@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from gossamer.exchange import AllReduce, Alone, Broadcast, Gradients, Parameters, fetch
+from gossamer.architectures.serving import policies_of
+from gossamer.exchange import AllReduce, Alone, Broadcast, Gradients, Parameters
 from gossamer.experience import (
     ActorQueue,
     Batching,
@@ -19,7 +20,7 @@ from gossamer.experience import (
 from gossamer.experience.queue import options as shared
 from gossamer.experience.queue.workers import beat, watch
 from gossamer.loops import Envs, act, learn, load
-from gossamer.policy import Replica
+from gossamer.policy.served import options as serving
 from gossamer.presets.layers import Layer
 from gossamer.presets.rules import actors_for
 from gossamer.program import Program, copy_name
@@ -60,6 +61,11 @@ class IMPALA:
     replay_share: float = shared.REPLAY_SHARE(0.0)
     replay_size: int = shared.REPLAY_SIZE(1000)
     parallel_loading: bool = shared.PARALLEL_LOADING(False)
+    policy: serving.Kind = serving.POLICY("replica")
+    predictors: int = serving.PREDICTORS(1)
+    min_batch: int = serving.MIN_BATCH(1)
+    max_batch: int = serving.MAX_BATCH(0)
+    batch_timeout: float = serving.BATCH_TIMEOUT(0.01)
 
     algorithms: ClassVar[tuple[str, ...]] = ("vtrace", "appo")
 
@@ -71,22 +77,24 @@ class IMPALA:
         env_workers = self.env_workers or (0 if hosts else shared.threads_beside(task, learners, actors))
         batching = Batching(each, self.batch_rollouts or crew, self.depth)
         replaying, envs = Replaying(self.replay_share, self.replay_size), Envs(each, env_workers)
+        policies = policies_of(self, actors=crew, envs=each)
         cpus = learners * actors * max(1, env_workers)
-        home = {"cpus": learners + (0 if hosts else cpus), "gpus": task.gpus}
+        home = {"cpus": learners * (1 + policies.predictors) + (0 if hosts else cpus), "gpus": task.gpus}
         p = Program(type(self).__name__.lower())
         with p.host("learner", **home):
             newest = [p.service(Parameters)() for _ in range(learners)]
             average = AllReduce(p.service(Gradients)(learners)) if learners > 1 else Alone()
-        copies = []  # of the newest parameters, on each host of actors
+        copies = []  # on each host of actors
         for h in range(hosts):
             with p.host(f"actors{h}", cpus=cpus):
-                copies.append(p.service(Parameters)(learners * actors))
-                p.worker(fetch)(newest[0], copies[h])
+                copies.append(policies.add_copy(p, newest[0], learners * actors))
         for rank in range(learners):
             with p.host("learner", **home):
                 named = {copy_name(act, r, learners * crew): r for r in range(rank * crew, (rank + 1) * crew)}
                 queue = p.service(TrajectoryQueue)(actors=named, batching=batching)
-                exchange = Broadcast(newest[rank], average, recovers=rank == 0, elsewhere=hosts > 0)
+                requests = policies.add_predictors(p, task, newest[rank], named)
+                copied = hosts > 0 and requests is None
+                exchange = Broadcast(newest[rank], average, recovers=rank == 0, elsewhere=copied)
                 batches = LearnerQueue(queue, batching, self.reuse, replaying)
                 if self.parallel_loading:
                     learner, loader = (copy_name(loop, rank, learners) for loop in (learn, load))
@@ -97,12 +105,13 @@ class IMPALA:
                 if hosts:
                     p.worker(watch)(queue)
                 else:
-                    p.worker(act, copies=actors)(task, Replica(newest[rank]), ActorQueue(queue), envs=envs)
+                    policy = policies.here(newest[rank], requests)
+                    p.worker(act, copies=actors)(task, policy, ActorQueue(queue), envs=envs)
             for h in range(hosts):
                 with p.host(f"actors{h}", cpus=cpus):
                     first, on_cpu = rank * crew + h * actors, replace(task, device="cpu")
-                    rollouts = RemoteActorQueue(queue, copies[h])
-                    p.worker(act, copies=actors)(on_cpu, Replica(copies[h]), rollouts, envs=envs)
+                    policy, rollouts = policies.elsewhere(copies[h], requests), RemoteActorQueue(queue, copies[h])
+                    p.worker(act, copies=actors)(on_cpu, policy, rollouts, envs=envs)
                     p.worker(beat)(queue, copies[h], range(first, first + actors))
         return p
 

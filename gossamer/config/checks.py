@@ -39,6 +39,11 @@ def check_effects(
         )
     if "parallel_loading" in changed and values.get("depth") == 1:
         raise UserError("--parallel-loading: has no effect with --depth 1 (--no-parallel-loading leaves it out)")
+    for name in sorted(changed & {"predictors", "min_batch", "max_batch", "batch_timeout"}):
+        if values.get("policy") == "replica":
+            raise UserError(f"{flag(name)} {given[name]}: has no effect without --policy served")
+    if "batch_timeout" in changed and values.get("min_batch") == 1:
+        raise UserError(f"--batch-timeout {given['batch_timeout']:g}: has no effect with --min-batch 1")
     if "importance_exponent" in changed and not values["priority_exponent"]:
         raise UserError(
             f"--importance-exponent {given['importance_exponent']}: has no effect without --priority-exponent"

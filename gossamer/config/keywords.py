@@ -48,6 +48,11 @@ class Keywords(TypedDict, total=False):
     replay_share: float
     replay_size: int
     parallel_loading: bool
+    policy: Literal["replica", "served"]
+    predictors: int
+    min_batch: int
+    max_batch: int
+    batch_timeout: float
     bundles: int
     shards: int
     replay_shards: int

@@ -5,12 +5,10 @@ from __future__ import annotations
 from contextlib import closing
 
 from gossamer.data import Batch, NoBatch
-from gossamer.envs.base import EnvFactory
-from gossamer.envs.watchdog import Watchdog
 from gossamer.exchange import Exchange
 from gossamer.experience import LearnerExperience, Reader
+from gossamer.loops.watched import spec_of
 from gossamer.runtime import Context, Stopped
-from gossamer.spaces import Spec
 from gossamer.task import Task
 from gossamer.workers.member import Trainer, prepared
 
@@ -19,7 +17,7 @@ def learn(ctx: Context, task: Task, experience: LearnerExperience, exchange: Exc
     """Learn from the batches of the experience until there will be no more."""
     task = prepared(ctx, task)
     with (
-        closing(Trainer(ctx, task, _spec(ctx, task.env), exchange, ctx.restored())) as trainer,
+        closing(Trainer(ctx, task, spec_of(ctx, task.env), exchange, ctx.restored())) as trainer,
         closing(experience.join(ctx, trainer)) as reader,
     ):
         _learn_from(ctx, trainer, reader)
@@ -43,9 +41,3 @@ def _learn_from(ctx: Context, trainer: Trainer, reader: Reader) -> None:
             ctx.save(trainer.state_dict())
         raise
     ctx.save(trainer.state_dict())
-
-
-def _spec(ctx: Context, env: EnvFactory) -> Spec:
-    """The environment's observations and actions, read from one that is closed again."""
-    with Watchdog(env.name, ctx.report) as watchdog, closing(watchdog.watch(env.make(1))) as one:
-        return one.spec

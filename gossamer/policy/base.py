@@ -26,13 +26,18 @@ class ActorPolicy(Protocol):
         the run's budget before the rollout; exploration may depend on it."""
 
     def __call__(self, obs: Tensor, state: Tree) -> tuple[Action, Tree]:
-        """Map obs [B, *O] and the recurrent state before it to actions and the state after it."""
+        """Map obs [B, *O] and the state before it to actions and the state after it."""
 
     def initial_state(self, num_envs: int) -> Tree:
-        """The recurrent state [B, ...] at the start of an episode; empty without memory."""
+        """The state [B, ...] at the start of an episode; empty without memory. It is the recurrent state, or stands for
+        one that is kept elsewhere."""
+
+    def recorded(self, state: Tree) -> Tree:
+        """The recurrent state [B, ...] that `state` is or stands for, to be kept with a trajectory: the initial one, or
+        the one of the last call of `value`."""
 
     def value(self, obs: Tensor, state: Tree) -> Tensor:
-        """Estimate the return [B] from obs [B, *O] and the recurrent state before it."""
+        """Estimate the return [B] from obs [B, *O] and the state before it."""
 
     def state_dict(self) -> Tree:
         """What the next actions depend on besides parameters and observations; `Policy.join` restores it."""

@@ -60,7 +60,7 @@ class Replica:
         else:
             source = follower = Follower(self.parameters, build(task, spec))
             version = follower.version
-        return _policy(ctx, task, num_envs, source, version, state)
+        return network_policy(ctx, task, num_envs, source, version, state)
 
 
 @dataclass(frozen=True)
@@ -82,10 +82,10 @@ class PulledReplica:
         model = build(task, spec)
         pulling = Pulling(ctx, self.shards, Flat(model), model, learns=False)
         pulling.wait()
-        return _policy(ctx, task, num_envs, pulling, pulling.version, state)
+        return network_policy(ctx, task, num_envs, pulling, pulling.version, state)
 
 
-def _policy(
+def network_policy(
     ctx: Context, task: Task, num_envs: int, source: Source, version: Version, state: Tree | None
 ) -> NetworkPolicy:
     """The policy of an actor whose parameters come from `source`, at first in this version."""
@@ -131,6 +131,9 @@ class NetworkPolicy:
 
     def initial_state(self, num_envs: int) -> Tree:
         return initial_state(self.model, num_envs)
+
+    def recorded(self, state: Tree) -> Tree:
+        return state
 
     def value(self, obs: Tensor, state: Tree) -> Tensor:
         return self.algorithm.value(self.model, obs, state)

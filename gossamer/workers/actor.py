@@ -25,7 +25,7 @@ class Actor:
         self.env, self.policy, self.gamma, self.clock, self.name = env, policy, gamma, clock, name
         self._restarting = env if isinstance(env, Restarting) else None  # the check is too slow for each rollout
         self._obs = env.reset(seed)  # [B, *O]
-        self._state: Tree = policy.initial_state(env.num_envs)  # recurrent state before `_obs`
+        self._state: Tree = policy.initial_state(env.num_envs)  # before `_obs`
         self._scores = np.zeros(env.num_envs, np.float64)  # [B] scores of the running episodes
         self._lengths = np.zeros(env.num_envs, np.int64)  # [B] steps
         self._episodes: list[Episode] = []
@@ -46,7 +46,7 @@ class Actor:
         self._begins[0] = self._begins[-1]
         slot.finals.clear()
         slot.version.fill_(self.policy.refresh(position))
-        for name, rows in self._state.items():
+        for name, rows in self.policy.recorded(self._state).items():
             slot.state[name].copy_(rows)
         parameters = list[Tensor]()  # of the distributions over actions
         for t in range(rollout):
@@ -103,9 +103,10 @@ class Actor:
         cut = torch.from_numpy(step.truncated).to(device)
         state = {name: rows[cut] for name, rows in self._state.items()}
         values = self.gamma * self.policy.value(final, state).cpu().numpy()
+        recorded = self.policy.recorded(state)
         self._rewards[t, step.truncated] += values
         for i, b in enumerate(np.flatnonzero(step.truncated)):
-            memory = {name: rows[i] for name, rows in state.items()}
+            memory = {name: rows[i] for name, rows in recorded.items()}
             slot.finals.append(Final(t, int(b), final[i], memory, float(values[i])))
 
     def episodes(self) -> tuple[Episode, ...]:

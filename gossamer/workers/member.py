@@ -174,7 +174,8 @@ class Player:
 
     def slot(self, num_envs: int) -> Trajectory:
         """An empty trajectory of so many environments."""
-        return empty(self.task, self.spec, num_envs, self.policy.initial_state(num_envs))
+        state = self.policy.recorded(self.policy.initial_state(num_envs))
+        return empty(self.task, self.spec, num_envs, state)
 
     def version(self) -> Version:
         """Version of the parameters that it acts with."""

@@ -42,6 +42,9 @@ class Reads:
     def initial_state(self, num_envs: int) -> Tree:
         return {}
 
+    def recorded(self, state: Tree) -> Tree:
+        return state
+
     def value(self, obs: Tensor, state: Tree) -> Tensor:
         return 100.0 + obs[:, 0]
 

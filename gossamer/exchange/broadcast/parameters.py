@@ -92,6 +92,12 @@ class Parameters:
         """The learner ends, or its host does not answer any more: nothing newer will come."""
         self._closed = True
 
+    @waits
+    def ended(self) -> Wait[None]:
+        """Wait until the learner has ended."""
+        while not self._closed:
+            yield
+
     # Called by `fetch`
 
     @waits

@@ -1,0 +1,84 @@
+"""Evaluates a network for the requests of many actors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gossamer.algorithms.base import initial_state
+from gossamer.data import Tree
+from gossamer.nn.memory import reset
+from gossamer.nn.networks import Recurrent, RecurrentValues
+from gossamer.policy.replica import Source
+from gossamer.policy.served.messages import Answer, Answered, Key, Request, Taken, Welcome
+from gossamer.system.machine import settle
+
+
+class Predictor:
+    """A network with the newest parameters of its source, which it evaluates once for all requests of a batch."""
+
+    def __init__(self, source: Source, device: str) -> None:
+        self._source, self._device = source, device
+        self._initial: Tree = initial_state(source.model, 1)
+
+    def welcome(self) -> Welcome:
+        """What actors have to know of the network."""
+        return Welcome({name: each.cpu() for name, each in self._initial.items()}, self._source.refresh())
+
+    @torch.no_grad()
+    def answers(self, taken: Taken) -> dict[Key, Answered]:
+        """Answer requests with the newest parameters, or those that have just been replaced."""
+        version = self._source.refresh()
+        requests = {key: request.unpacked() for key, request in taken.requests.items()}
+        before = {key: self._before(request, taken.states.get(key)) for key, request in requests.items()}
+        obs = _joined([request.obs.to(self._device).movedim(1, -1) for request in requests.values()]).movedim(-1, 1)
+        states = list(before.values())
+        state = {name: _joined([each[name] for each in states]) for name in self._initial}
+        outputs, after, distributions = _evaluated(self._source.model, obs, state)
+        settle(self._device)
+        answered, start = dict[Key, Answered](), 0
+        for key, request in requests.items():
+            rows = slice(start, start := start + request.envs)
+            shown = {} if request.acts else before[key]
+            answer = Answer(tuple(each[rows] for each in outputs), distributions, version, shown)
+            kept = {name: each[rows] for name, each in after.items()} if after and request.acts else None
+            answered[key] = Answered(taken.requests[key].reply(answer), kept)
+        return answered
+
+    def close(self) -> None:
+        """The predictor ends."""
+        self._source.leave()
+
+    def _before(self, request: Request, state: Tree | None) -> Tree:
+        """The recurrent state [B, ...] before a request; `state`: that of the actor's environments."""
+        if state is None or request.rows is None:
+            initial: Tree = initial_state(self._source.model, request.envs)
+            return initial
+        rows = request.rows.to(self._device)
+        if not request.acts:
+            state = {name: each[(rows - 1).clamp(min=0)] for name, each in state.items()}
+        return reset(state, rows == 0)
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    """The parts side by side; one part as it is."""
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def _evaluated(model: nn.Module, obs: Tensor, state: Tree) -> tuple[tuple[Tensor, ...], Tree, bool]:
+    """The network's outputs for obs [N, *O] and the state before them [N, ...], the state after them, and whether the
+    first output has the parameters of distributions."""
+    found: Any
+    if state:
+        assert isinstance(model, Recurrent | RecurrentValues), "only a recurrent network has a state"
+        begins = torch.zeros(1, len(obs), dtype=torch.bool, device=obs.device)
+        *found, state = model.unroll(obs.unsqueeze(0), state, begins)
+    else:
+        given = model(obs)
+        found = list(given) if isinstance(given, tuple) else [given]
+    first, *others = found
+    if isinstance(first, Tensor):
+        return (first, *others), state, False
+    return (first.parameters, *others), state, True
