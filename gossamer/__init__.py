@@ -24,10 +24,13 @@ if TYPE_CHECKING:  # for type checkers, which do not run the rest
     from gossamer.algorithms.appo import AsyncPPO as AsyncPPO
     from gossamer.algorithms.dqn import DQN as DQN
     from gossamer.algorithms.nstep_q import NStepQ as NStepQ
+    from gossamer.algorithms.one_step import OneStepQ as OneStepQ
+    from gossamer.algorithms.one_step import Sarsa as Sarsa
     from gossamer.algorithms.ppo import PPO as PPO
     from gossamer.algorithms.pqn import PQN as PQN
     from gossamer.algorithms.r2d2 import R2D2 as R2D2
     from gossamer.algorithms.vtrace import VTrace as VTrace
+    from gossamer.architectures.a3c import A3C as A3C
     from gossamer.architectures.apex import ApeX as ApeX
     from gossamer.architectures.appo import APPO as APPO
     from gossamer.architectures.dqn import DeepQNetwork as DeepQNetwork

@@ -15,10 +15,14 @@ from gossamer.nn.networks import action_values
 from gossamer.spaces import IMPOSSIBLE
 from gossamer.system.options import option
 
-Exploration: TypeAlias = Literal["schedule", "by-environment"]
+Exploration: TypeAlias = Literal["schedule", "by-environment", "mixed"]
 
 # Each gives its default, as in `epsilon_end: float = EPSILON_END(0.01)`
-EXPLORATION = partial(option, "One epsilon that falls, or a constant one for each environment (Ape-X).")
+EXPLORATION = partial(
+    option,
+    "One epsilon that falls, a constant one for each environment (Ape-X), or one for each that falls to 0.1, 0.01 or "
+    "0.5 (A3C).",
+)
 EPSILON_START = partial(option, "Epsilon at first.", least=0, most=1)
 EPSILON_END = partial(option, "Epsilon after it has fallen, and when evaluating.", least=0, most=1)
 EPSILON_STEPS = partial(option, "Until it has fallen, linearly.", least=0, most=10**15, measure="steps")
@@ -71,6 +75,8 @@ def epsilon_greedy(options: Explores, over: float, envs: Sequence[int], total: i
     """The policy of a rollout: see `Exploring.exploring`. `over`: how much of the schedule is, 0 to 1."""
     if options.exploration == "by-environment":
         return EpsilonGreedy(tuple(apex_epsilon(i, total) for i in envs))
+    if options.exploration == "mixed":
+        return EpsilonGreedy(tuple(options.epsilon_start * (1 - over) + a3c_epsilon(i, total) * over for i in envs))
     return EpsilonGreedy(options.epsilon_start * (1 - over) + options.epsilon_end * over)
 
 
@@ -83,3 +89,20 @@ def apex_epsilon(index: int, total: int, base: float = 0.4, alpha: float = 7.0) 
     """Epsilon of environment `index` of `total`: base^(1 + alpha * index / (total - 1)) (Horgan et al. 2018, section
     4.1)."""
     return float(base ** (1 + alpha * index / max(1, total - 1)))
+
+
+def a3c_epsilon(index: int, total: int) -> float:
+    """Final epsilon of environment `index` of `total`: 0.1, 0.01 or 0.5, for 40 %, 30 % and 30 % of them (Mnih et al.
+    2016, section 5.1). The paper draws it for each worker; here the shares are exact, up to one environment."""
+    share = (index + 0.5) / total
+    return 0.1 if share < 0.4 else 0.01 if share < 0.7 else 0.5
+
+
+def epsilon_of(log_prob: Tensor, choices: Tensor) -> Tensor:
+    """Epsilon of an epsilon-greedy policy [..], from the log-probability [..] of the action that it took among so many
+    valid `choices` [..].
+
+    A random action has probability epsilon / n, which is at most 1 / n, and the best one 1 - epsilon + epsilon / n."""
+    prob = log_prob.exp()
+    best = (1 - prob) * choices / (choices - 1).clamp(min=1)
+    return torch.where(prob * choices <= 1, prob * choices, best)

@@ -134,10 +134,12 @@ def ppo(
     )
 
 
-def q_learning(q: Tensor, action: Tensor, target: Tensor, *, huber: bool, weight: Tensor | None = None) -> Loss:
+def q_learning(
+    q: Tensor, action: Tensor, target: Tensor, *, huber: bool, weight: Tensor | None = None, scale: float = 1.0
+) -> Loss:
     """Temporal-difference loss of action values.
 
-        delta = R - Q(x, a),   total = mean(w * l(delta))
+        delta = R - Q(x, a),   total = scale * mean(w * l(delta))
 
     with l(delta) = delta^2 / 2, or with `huber` |delta| - 1/2 where |delta| > 1, whose gradient is delta clipped to
     [-1, 1] (Mnih et al. 2015, methods, "the error term").
@@ -148,6 +150,7 @@ def q_learning(q: Tensor, action: Tensor, target: Tensor, *, huber: bool, weight
         target: [N]  R, what Q(x, a) should have been; a constant.
         huber: whether large errors count linearly.
         weight: [N]  w, importance weights of prioritised samples; a constant. None: 1.
+        scale: factor of the whole.
 
     Returns:
         parts: q (mean of Q(x, a)), td_error (mean of |delta|); priority: |delta|.
@@ -163,7 +166,7 @@ def q_learning(q: Tensor, action: Tensor, target: Tensor, *, huber: bool, weight
     delta = target.detach() - chosen
     size = delta.abs()
     each = torch.where(size > 1, size - 0.5, delta.square() / 2) if huber else delta.square() / 2
-    total = (each if weight is None else weight * each).mean()
+    total = scale * (each if weight is None else weight * each).mean()
     parts = {"q": chosen.mean(), "td_error": size.mean()}
     return Loss(total, {name: part.detach() for name, part in parts.items()}, priority=size.detach())
 

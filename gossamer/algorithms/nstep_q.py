@@ -20,7 +20,7 @@ from gossamer.algorithms.exploration import (
 )
 from gossamer.algorithms.losses import Loss, q_learning
 from gossamer.algorithms.returns import n_step
-from gossamer.algorithms.target import add_target, target_of
+from gossamer.algorithms.target import add_target, target_by_version
 from gossamer.data import Trajectory
 from gossamer.nn.networks import Network, QNetwork
 from gossamer.presets.layers import Layer
@@ -40,6 +40,7 @@ class NStepQ(ActionValues):
     double: bool = option("The network chooses the action whose value the target network gives.", False)
     dueling: bool = option("Heads for the state's value and for the advantages of actions.", False)
     huber: bool = option("Errors above 1 count linearly; otherwise all are squared.", False)
+    loss_scale: float = option("Factor of the whole loss (A3C: sums over 5 steps).", 1.0, above=0)
     target_period: int = option(
         "Between two copies to the target network; 0: none.", 50, least=0, most=10**9, measure="updates"
     )
@@ -56,12 +57,12 @@ class NStepQ(ActionValues):
         return model
 
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
-        target_net = target_of(model, self.target_period)
+        target_net = target_by_version(model, self.target_period)
         estimate = DoubleQ(self.gamma, model) if self.double else self
         reward = own_rewards(estimate, target_net, batch)
         target = n_step(reward, batch.discount, estimate.value(target_net, batch.obs[-1], {}))
         q = model(batch.obs[:-1].flatten(0, 1))
-        yield q_learning(q, batch.action.flatten(), target.flatten(), huber=self.huber)
+        yield q_learning(q, batch.action.flatten(), target.flatten(), huber=self.huber, scale=self.loss_scale)
 
     presets: ClassVar[tuple[Layer, ...]] = (
         Layer("exploration ends after a tenth of the run", rules=(explore_a_tenth,)),

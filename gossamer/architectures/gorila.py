@@ -21,14 +21,15 @@ from typing import Any, ClassVar
 from gossamer.architectures.dqn import NATURE
 from gossamer.architectures.options import ENV_WORKERS, NUM_ENVS
 from gossamer.architectures.replaying import plan_of, share_replay
-from gossamer.exchange import ParameterShard, Server, tend
+from gossamer.architectures.parameter_server import share_server
+from gossamer.exchange import Server
 from gossamer.exchange.server import options as shared
 from gossamer.experience import LocalReplay
 from gossamer.experience.replay import options as replaying
 from gossamer.loops import Envs, act, act_and_learn, learn
 from gossamer.policy import PulledReplica, Replica
 from gossamer.presets.layers import Layer
-from gossamer.program import OnRestart, Program, copy_name
+from gossamer.program import Program, copy_name
 from gossamer.system.options import option, options
 from gossamer.task import Task
 
@@ -94,16 +95,15 @@ class Gorila:
         """Add the parameter server, each shard on a host of its own."""
         loop, learners = (learn, self.learners) if self.actors else (act_and_learn, self.bundles)
         names = [copy_name(loop, rank, learners) for rank in range(learners)]
-        shards = []
-        for s in range(self.shards):
-            with p.host(f"shard{s}"):
-                service = p.service(
-                    ParameterShard, saved=True, on_restart=OnRestart.SNAPSHOT, snapshot_seconds=self.snapshot_seconds
-                )
-                shard = service(task.optimization, learners=names, max_delay=self.max_delay)
-                p.worker(tend)(shard)
-                shards.append(shard)
-        return Server(tuple(shards), self.loss_deviations or float("inf"))
+        shards = share_server(
+            p,
+            task,
+            names,
+            shards=self.shards,
+            max_delay=self.max_delay,
+            snapshot_seconds=self.snapshot_seconds,
+        )
+        return Server(shards, self.loss_deviations or float("inf"))
 
     algorithms: ClassVar[tuple[str, ...]] = ("dqn",)
     presets: ClassVar[tuple[Layer, ...]] = (

@@ -16,7 +16,7 @@ from gossamer.config.names import NETWORKS, load
 from gossamer.envs.base import EnvFactory
 from gossamer.envs.last import LastActionReward
 from gossamer.envs.options import GymOptions
-from gossamer.exchange import Server
+from gossamer.exchange import Server, Shared
 from gossamer.exchange.flat import Flat
 from gossamer.exchange.server.pull import most_shards
 from gossamer.experience import Demand
@@ -203,6 +203,17 @@ def check_batch(config: Config, wired: Program) -> None:
             f"--batch-rollouts {wanted}: its batches, {steps:,} steps, are never full with --steps {config.run.steps}; "
             "use fewer rollouts or more steps"
         )
+
+
+def check_shared(config: Config, wired: Program) -> None:
+    """Raise `UserError` for running statistics, which learners with common parameters cannot have."""
+    chosen, parts = config.network, [arg for worker in wired.workers for arg in worker.args]
+    for flag, used in (
+        ("--normalize-observations", chosen.normalize_observations),
+        ("--normalize-returns", chosen.normalize_returns),
+    ):
+        if used and any(isinstance(part, Server | Shared) for part in parts):
+            raise UserError(f"{flag}: not available with shared parameters; use --no{flag[1:]}")
 
 
 def check_server(config: Config, wired: Program, model: nn.Module) -> None:

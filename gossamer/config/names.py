@@ -18,6 +18,7 @@ ARCHITECTURES = {
     "dqn": "gossamer.architectures.dqn:DeepQNetwork",
     "gorila": "gossamer.architectures.gorila:Gorila",
     "apex": "gossamer.architectures.apex:ApeX",
+    "a3c": "gossamer.architectures.a3c:A3C",
     "r2d2": "gossamer.architectures.r2d2:RecurrentReplay",
 }
 ALGORITHMS = {
@@ -28,6 +29,8 @@ ALGORITHMS = {
     "dqn": "gossamer.algorithms.dqn:DQN",
     "r2d2": "gossamer.algorithms.r2d2:R2D2",
     "nstep-q": "gossamer.algorithms.nstep_q:NStepQ",
+    "one-step-q": "gossamer.algorithms.one_step:OneStepQ",
+    "sarsa": "gossamer.algorithms.one_step:Sarsa",
     "pqn": "gossamer.algorithms.pqn:PQN",
 }
 NETWORKS = {

@@ -7,6 +7,7 @@ from gossamer.exchange.gossip.gossip import Gossip, room
 from gossamer.exchange.gossip.mailboxes import LayoutMismatch, Mailboxes
 from gossamer.exchange.proxy.proxy import Proxy
 from gossamer.exchange.server import ParameterShard, Pulling, Server, tend
+from gossamer.exchange.shared import Shared, SharedMemory
 
 __all__ = [
     "AllReduce",
@@ -29,6 +30,8 @@ __all__ = [
     "Proxy",
     "Pulling",
     "Server",
+    "Shared",
+    "SharedMemory",
     "Stepped",
     "fetch",
     "offer_copy",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, TypeAlias
@@ -76,6 +76,12 @@ class Learning(Protocol):
 
     def load_optimizer(self, state: Tree) -> None:
         """Copy what another optimizer of the same parameters has accumulated."""
+
+    def statistics(self) -> list[Tensor]:
+        """What the optimizer accumulates: its own tensors, in the order of its parameters. Made if there are none."""
+
+    def share_statistics(self, tensors: Sequence[Tensor]) -> None:
+        """Let the optimizer accumulate in these tensors, in place of those of `statistics`."""
 
     def policy_outputs(self) -> PolicyOutputs | None:
         """The current policy's outputs on the reference observations; None for a member without a policy."""

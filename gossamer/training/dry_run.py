@@ -16,6 +16,7 @@ from gossamer.config.build import (
     check_effect,
     check_memory,
     check_server,
+    check_shared,
     check_workers,
     environment,
     program,
@@ -91,6 +92,7 @@ def try_network(config: Config, wired: Program, cluster: str | None = None, *, r
             raise UserError(
                 f"--network {config.network.torso}: does not fit observations {env.spec.shapes} ({why})"
             ) from error
+        check_shared(config, wired)
         check_server(config, wired, model)
         _check_network(config, model, None if resumed else config.run.init_from)
         return describe(environment(config), env)

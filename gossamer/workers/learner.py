@@ -201,6 +201,29 @@ class Learner:
                 like = parameter if tensor.shape == parameter.shape else tensor
                 kept[name] = torch.empty_like(like).copy_(tensor)
 
+    def statistics(self) -> list[Tensor]:
+        """See `Learning`. An optimizer that begins with its first step takes one with a gradient and a rate of zero."""
+        if not self.opt.state:
+            rate, self.rate = self.rate, 0.0
+            for parameter in self._trained:
+                parameter.grad = torch.zeros_like(parameter)
+            self.opt.step()
+            self.opt.zero_grad(set_to_none=True)
+            self.rate = rate
+            for tensor in self._accumulated():
+                tensor.zero_()
+        return self._accumulated()
+
+    def share_statistics(self, tensors: Sequence[Tensor]) -> None:
+        """See `Learning`."""
+        given = iter(tensors)
+        for parameter in self._trained:
+            kept = self.opt.state[parameter]
+            kept.update({name: next(given) for name in kept})
+
+    def _accumulated(self) -> list[Tensor]:
+        return [tensor for parameter in self._trained for tensor in self.opt.state[parameter].values()]
+
     def state_dict(self) -> Tree:
         """Return all state that the next update depends on."""
         return {

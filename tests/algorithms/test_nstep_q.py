@@ -13,6 +13,7 @@ from torch.testing import assert_close
 
 from gossamer.algorithms.nstep_q import NStepQ
 from gossamer.algorithms.target import add_target
+from gossamer.algorithms.target import targets as targets_of
 from gossamer.data import Final, Trajectory
 
 RNG = torch.Generator()
@@ -99,7 +100,8 @@ def test_the_gradient_is_that_of_the_action_values_that_were_acted() -> None:
 def test_the_target_network_is_copied_every_so_many_updates() -> None:
     model, batch, seen = Table(ONLINE), rollout(), []
     add_target(model)
-    for scale in (1.0, 10.0, 100.0):
+    (target,) = targets_of(model)
+    for target.version, scale in enumerate((1.0, 10.0, 100.0)):
         with torch.no_grad():
             model.values.copy_(torch.tensor(ONLINE) * scale)
         (loss,) = NStepQ(gamma=0.5, target_period=2).losses(model, batch, RNG)

@@ -18,10 +18,12 @@ from gossamer.runtime import Context
 class Server:
     """Configuration of a parameter server. The optimizer lives on the shards: a learner's local step is left out.
 
-    `deviations`: gradients of losses so many standard deviations above the learner's running mean are dropped."""
+    `deviations`: gradients of losses so many standard deviations above the learner's running mean are dropped. `holds`:
+    parameters are pulled after a step only, so that a rollout and the gradient of it have the same."""
 
     shards: Sequence[ParameterShard]
     deviations: float = float("inf")
+    holds: bool = False
 
     @property
     def equal(self) -> bool:
@@ -34,7 +36,7 @@ class Server:
     def join(self, ctx: Context, learner: Learning, state: Tree | None = None, on_step: OnStep = unheard) -> Link:
         """See `Exchange`. Raises `ValueError` if the parameters cannot be split over so many shards, or if some of them
         are running statistics, which have no gradient."""
-        link = ServerLink(ctx, self.shards, learner, Outliers(self.deviations), on_step)
+        link = ServerLink(ctx, self.shards, learner, Outliers(self.deviations), on_step, holds=self.holds)
         if state and "outliers" in state:
             link.outliers.load_state_dict(state["outliers"])
         link.refresh()
@@ -51,18 +53,22 @@ class ServerLink:
         learner: Learning,
         outliers: Outliers,
         on_step: OnStep,
+        *,
+        holds: bool,
     ) -> None:
         self._rank, self._learner, self._on_step = ctx.rank, learner, on_step
         self._flat, self.outliers = learner.flat, outliers
         if self._flat.trained < len(self._flat.vector):
             raise ValueError("a parameter server has no running statistics of observations or returns")
         self._pulling = Pulling(ctx, shards, learner.flat, learner.model, learns=True)
+        self._holds, self._stepped = holds, True
 
     @property
     def version(self) -> Version:
         return self._pulling.version
 
     def step(self, local: LocalStep) -> Stepped:
+        self._stepped = True
         gradient = local.gradient()
         if not gradient.finite:
             return Stepped(gradient.norm, finite=False)
@@ -87,6 +93,9 @@ class ServerLink:
     def finish(self, local: LocalStep) -> None: ...
 
     def refresh(self) -> Version:
+        if self._holds and not self._stepped:
+            return self.version
+        self._stepped = False
         return self._pulling.refresh()
 
     def take(self) -> tuple[Record, ...]:

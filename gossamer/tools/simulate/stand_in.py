@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import SGD
 
 from gossamer.data import Tree
@@ -43,6 +44,13 @@ class StandIn:
         return {}
 
     def load_optimizer(self, state: Tree) -> None:
+        """See `optimizer_state`."""
+
+    def statistics(self) -> list[Tensor]:
+        """See `optimizer_state`."""
+        return []
+
+    def share_statistics(self, tensors: Sequence[Tensor]) -> None:
         """See `optimizer_state`."""
 
     def policy_outputs(self) -> None:
