@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # for type checkers, which do not run the rest
     from gossamer.architectures.apex import ApeX as ApeX
     from gossamer.architectures.appo import APPO as APPO
     from gossamer.architectures.dqn import DeepQNetwork as DeepQNetwork
+    from gossamer.architectures.ga3c import GA3C as GA3C
     from gossamer.architectures.gala import GALA as GALA
     from gossamer.architectures.gorila import Gorila as Gorila
     from gossamer.architectures.impala import IMPALA as IMPALA

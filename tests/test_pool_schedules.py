@@ -43,7 +43,7 @@ class Participant:
 class Served:
     """Stands in for what predictors work for."""
 
-    def work(self, predictors: int) -> None: ...
+    def run(self, predictors: int) -> None: ...
 
 
 def act(ctx: Context, experience: AgentPool) -> None:

@@ -20,8 +20,8 @@ from typing import Any, ClassVar
 
 from gossamer.architectures.dqn import NATURE
 from gossamer.architectures.options import ENV_WORKERS, NUM_ENVS
-from gossamer.architectures.replaying import plan_of, share_replay
 from gossamer.architectures.parameter_server import share_server
+from gossamer.architectures.replaying import plan_of, share_replay
 from gossamer.exchange import Server
 from gossamer.exchange.server import options as shared
 from gossamer.experience import LocalReplay

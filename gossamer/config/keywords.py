@@ -60,6 +60,14 @@ class Keywords(TypedDict, total=False):
     max_delay: int
     loss_deviations: float
     snapshot_seconds: float
+    statistics: Literal["shared", "own"]
+    agents: int
+    trainers: int
+    min_rollouts: int
+    max_rollouts: int
+    queue_size: int
+    adjust_seconds: float
+    most: int
     # algorithms
     gamma: float
     gae_lambda: float
@@ -80,7 +88,7 @@ class Keywords(TypedDict, total=False):
     double: bool
     dueling: bool
     huber: bool
-    exploration: Literal["schedule", "by-environment"]
+    exploration: Literal["schedule", "by-environment", "mixed"]
     epsilon_start: float
     epsilon_end: float
     epsilon_steps: int

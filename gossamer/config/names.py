@@ -19,6 +19,7 @@ ARCHITECTURES = {
     "gorila": "gossamer.architectures.gorila:Gorila",
     "apex": "gossamer.architectures.apex:ApeX",
     "a3c": "gossamer.architectures.a3c:A3C",
+    "ga3c": "gossamer.architectures.ga3c:GA3C",
     "r2d2": "gossamer.architectures.r2d2:RecurrentReplay",
 }
 ALGORITHMS = {

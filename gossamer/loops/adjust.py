@@ -61,8 +61,8 @@ class Annealing:
 class Serving(Protocol):
     """A service that predictors work for."""
 
-    def work(self, predictors: int) -> None:
-        """So many predictors work from now on."""
+    def run(self, predictors: int) -> None:
+        """So many predictors evaluate from now on."""
 
 
 def adjust(
@@ -87,8 +87,8 @@ def adjust(
 
 
 def _set(pool: RolloutPool, requests: Serving, numbers: Numbers) -> None:
-    requests.work(numbers.predictors)
-    pool.work(numbers.agents, numbers.trainers)
+    requests.run(numbers.predictors)
+    pool.run(numbers.agents, numbers.trainers)
 
 
 def _rate(ctx: Context, pool: RolloutPool, period: float) -> float | None:

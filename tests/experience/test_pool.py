@@ -48,7 +48,7 @@ def test_slots_are_free_again_after_training() -> None:
 
 def test_parked_workers_get_nothing_and_take_the_place_of_those_that_end() -> None:
     pool = RolloutPool(Sizes(slots=4, least=1, most=1), **TWO)
-    pool.work(agents=1, trainers=1)
+    pool.run(agents=1, trainers=1)
     filled(pool, 0)
     assert (pool.lease(1), pool.take(1)) == (Nothing.PARKED, Nothing.PARKED)
     pool.leave(0)

@@ -26,10 +26,12 @@ class Shared:
 
     A learner acts with, and computes its gradient at, a copy theta' of the shared theta. It applies the gradient to
     theta, whatever others have made of it meanwhile, and copies theta anew. `statistics`: whether the optimizer's means
-    are shared, too. A target network is always shared."""
+    are shared, too. A target network is always shared. `fresh`: theta is also copied before each batch, for a learner
+    whose batches others have acted for."""
 
     memory: SharedMemory
     statistics: Statistics = "shared"
+    fresh: bool = False
 
     @property
     def equal(self) -> bool:
@@ -42,16 +44,24 @@ class Shared:
     def join(self, ctx: Context, learner: Learning, state: Tree | None = None, on_step: OnStep = unheard) -> Link:
         """See `Exchange`. Raises `ValueError` if some of the parameters are running statistics, which have no
         gradient, and `UserError` if the learners are on several machines."""
-        return SharedLink(ctx, self.memory, learner, share=self.statistics == "shared", on_step=on_step)
+        share = self.statistics == "shared"
+        return SharedLink(ctx, self.memory, learner, share=share, fresh=self.fresh, on_step=on_step)
 
 
 class SharedLink:
     """A learner's link, see `Shared`."""
 
     def __init__(
-        self, ctx: Context, memory: SharedMemory, learner: Learning, *, share: bool, on_step: OnStep = unheard
+        self,
+        ctx: Context,
+        memory: SharedMemory,
+        learner: Learning,
+        *,
+        share: bool,
+        fresh: bool = False,
+        on_step: OnStep = unheard,
     ) -> None:
-        self._rank, self._memory, self._on_step = ctx.rank, memory, on_step
+        self._rank, self._memory, self._fresh, self._on_step = ctx.rank, memory, fresh, on_step
         self._flat, self._own = learner.flat, learner.flat.vector
         if self._flat.trained < len(self._own):
             raise ValueError("shared parameters have no running statistics of observations or returns")
@@ -101,8 +111,11 @@ class SharedLink:
     def finish(self, local: LocalStep) -> None: ...
 
     def refresh(self) -> Version:
-        """See `Link`. The copy is as new as the learner's last step: a rollout and the gradient of it have the same
-        parameters."""
+        """See `Link`. The copy is as new as the learner's last step, so that a rollout and the gradient of it have the
+        same parameters; or, if `Shared.fresh`, as new as theta."""
+        if self._fresh and self._block.version != self.version:
+            with torch.no_grad():
+                self._pull()
         return self.version
 
     def take(self) -> tuple[Record, ...]:

@@ -66,7 +66,7 @@ class RolloutPool:
         self._agents = [each for each in self._agents if each not in gone["agent"]]
         self._trainers = [each for each in self._trainers if each not in gone["trainer"]]
 
-    def work(self, agents: int, trainers: int) -> None:
+    def run(self, agents: int, trainers: int) -> None:
         """So many agents and trainers work from now on, those with the lowest ranks."""
         self._working = agents, trainers
 

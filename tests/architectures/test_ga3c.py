@@ -1,0 +1,83 @@
+"""GA3C: with predictors and trainers in turn it is PAAC to the bit; parked workers; what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from some_parts import Watcher, a_task, differences
+
+from gossamer.algorithms import A2C, DQN, VTrace
+from gossamer.architectures import GA3C, IMPALA, PAAC
+from gossamer.envs.toy import Catch, Counter
+from gossamer.launch.simulation import Simulation
+from gossamer.launch.threads import threads
+from gossamer.system.errors import UserError
+from gossamer.task import Task
+
+STEPS, ENVS = 480, 4
+IN_TURN: dict[str, Any] = {"min_batch": ENVS, "batch_timeout": 5.0, "queue_size": 0}
+
+
+def task(**given: Any) -> Task:
+    return a_task(Counter(5, truncate=True), A2C(), memory_units=8, **given)
+
+
+@pytest.mark.parametrize("memory", ["none", "lstm"])
+@pytest.mark.parametrize("launch", [threads, Simulation(1)], ids=["threads", "simulation"])
+def test_one_agent_learns_what_paac_learns_to_the_bit(launch: Any, memory: str) -> None:
+    """Its rollouts are those of PAAC: one agent with all environments. Truncated episodes, whose last reward counts."""
+    paac, ga3c = Watcher(steps=STEPS), Watcher(steps=STEPS)
+    launch(PAAC(num_envs=ENVS, env_workers=0).program(task(memory=memory)), paac)
+    program = GA3C(agents=1, num_envs=ENVS, env_workers=0, **IN_TURN).program(task(memory=memory))
+    launch(program, ga3c)
+    assert differences(paac.saved["act_and_learn"]["learner"], ga3c.saved["learn"]["learner"]) == []
+    assert {behind for report in ga3c.records for behind in report.lag} == {0}
+
+
+def test_several_agents_in_turn_learn_what_actors_of_impala_learn() -> None:
+    """With a batch of one rollout of each, which all agents wait for. Their observations are evaluated together."""
+    impala, ga3c = Watcher(steps=64), Watcher(steps=64)  # four updates: later, rounding makes other actions
+    learning = a_task(Catch(), VTrace())
+    several: dict[str, Any] = {"num_envs": ENVS, "env_workers": 0}
+    Simulation(1)(IMPALA(actors=2, depth=1, **several).program(learning), impala)
+    Simulation(1)(GA3C(agents=2, min_rollouts=2, **IN_TURN, **several).program(learning), ga3c)
+    ours, theirs = (each.saved["learn"]["learner"]["model"] for each in (ga3c, impala))
+    for name, value in theirs.items():  # the order of the environments in a batch may differ
+        torch.testing.assert_close(ours[name], value, rtol=1e-4, atol=1e-5)
+    assert {behind for report in ga3c.records for behind in report.lag} == {0}
+
+
+@pytest.mark.parametrize("launch", [threads, Simulation(1)], ids=["threads", "simulation"])
+def test_agents_predictors_and_trainers_are_parked_and_every_step_is_acted(launch: Any) -> None:
+    watcher = Watcher(steps=STEPS)
+    ga3c = GA3C(agents=2, predictors=2, trainers=2, num_envs=ENVS, env_workers=0, adjust_seconds=0.05, most=2)
+    program = ga3c.program(task())
+    assert len(program.crew) == 4 + 4 + 4 + 1
+    launch(program, watcher)
+    assert sum(report.steps for report in watcher.records) == STEPS
+    assert sum(report.learned for report in watcher.records) == STEPS
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            {"min_rollouts": 9},
+            "--min-rollouts 9: 4 agents and --queue-size 0 have 4 rollouts .* use --queue-size 5",
+        ),
+        ({"min_rollouts": 4, "max_rollouts": 3}, "--min-rollouts 4: must be at most --max-rollouts 3"),
+        ({"min_batch": 17}, "--min-batch 17: must be at most 16"),
+        ({"max_batch": 3}, "--max-batch 3: must be at least 4"),
+        ({"num_envs": 2}, "--num-envs 2: fewer environments than --actors 4"),
+    ],
+)
+def test_what_cannot_run_is_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        GA3C(**options).program(task())
+
+
+def test_an_algorithm_with_a_replay_memory_is_refused() -> None:
+    with pytest.raises(UserError, match="--algorithm dqn: learns from a replay memory, which ga3c has not"):
+        GA3C().program(a_task(Catch(), DQN()))
