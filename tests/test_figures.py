@@ -10,7 +10,7 @@ import pytest
 from some_parts import a_task
 
 from gossamer.algorithms import DQN, R2D2, VTrace
-from gossamer.architectures import GALA, IMPALA, PAAC, PALA, ApeX, DeepQNetwork, Gorila, RecurrentReplay
+from gossamer.architectures import GA3C, GALA, IMPALA, PAAC, PALA, ApeX, DeepQNetwork, Gorila, RecurrentReplay
 from gossamer.exchange import Alone, Gossip
 from gossamer.exchange.gossip.graphs import RING
 from gossamer.exchange.proxy.workers import carry, watch
@@ -25,6 +25,7 @@ DRAWN: dict[str, Callable[[], Program]] = {  # as their pages draw them
     "paac": lambda: PAAC(num_envs=32, env_workers=0).program(a_task()),
     "gala": lambda: GALA(learners=4, num_envs=16, env_workers=0).program(a_task()),
     "pala": lambda: PALA(hosts=2, learners=2, num_envs=16, env_workers=0).program(a_task()),
+    "ga3c": lambda: GA3C(predictors=2, trainers=2, env_workers=0).program(a_task()),
     "impala": lambda: IMPALA(actors=2, num_envs=32, env_workers=0).program(OFF_POLICY),
     "dqn": lambda: DeepQNetwork(env_workers=0).program(a_task(algorithm=DQN())),
     "gorila": lambda: Gorila(bundles=2, shards=2, num_envs=4, env_workers=0).program(a_task(algorithm=DQN())),
