@@ -26,7 +26,7 @@ class Numbers:
     trainers: int
 
     def __str__(self) -> str:
-        return f"{self.agents} agents, {self.predictors} predictors, {self.trainers} trainers"
+        return f"agents {self.agents}, predictors {self.predictors}, trainers {self.trainers}"
 
 
 class Annealing:
@@ -68,13 +68,13 @@ class Serving(Protocol):
 def adjust(
     ctx: Context, pool: RolloutPool, requests: Serving, *, numbers: Numbers, most: Numbers, period: float, seed: int
 ) -> None:
-    """Start with these numbers. In each `period` (seconds) measure the rollouts trained on per second, with the current
-    numbers and with others in turn, and keep the others where they are no slower; 0: keep the numbers."""
+    """Start with these numbers. In each `period` (seconds, above 0) measure the rollouts trained on per second, with the current
+    numbers and with others in turn, and keep the others where they are no slower."""
     pool.forget(ctx.ended_before)
     annealing = Annealing(numbers, most, random.Random(seed))
     _set(pool, requests, numbers)
-    if not period:
-        return
+    while pool.trained_rollouts() == 0 and not ctx.stopped:  # environments start, which may take minutes
+        ctx.sleep(period)
     while (before := _rate(ctx, pool, period)) is not None:
         trial = annealing.trial()
         _set(pool, requests, trial)
