@@ -68,8 +68,8 @@ class Serving(Protocol):
 def adjust(
     ctx: Context, pool: RolloutPool, requests: Serving, *, numbers: Numbers, most: Numbers, period: float, seed: int
 ) -> None:
-    """Start with these numbers. In each `period` (seconds, above 0) measure the rollouts trained on per second, with the current
-    numbers and with others in turn, and keep the others where they are no slower."""
+    """Start with these numbers. In each `period` (seconds, above 0) measure the rollouts trained on per second, with
+    the current numbers and with others in turn, and keep the others where they are no slower."""
     pool.forget(ctx.ended_before)
     annealing = Annealing(numbers, most, random.Random(seed))
     _set(pool, requests, numbers)

@@ -3,24 +3,16 @@ is refused."""
 
 from __future__ import annotations
 
-import random
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from some_parts import Watcher, a_task, differences
-from some_runs import checkpoint, result
-from sweeps import sweep
 
-import gossamer
 from gossamer.algorithms import A2C, Algorithm, NStepQ, OneStepQ, Sarsa
 from gossamer.architectures import A3C, PAAC
 from gossamer.envs.toy import Catch
-from gossamer.exchange.shared import memory
-from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.launch.threads import threads
-from gossamer.system.errors import UserError
 from gossamer.task import Task
 
 METHODS: dict[str, Algorithm] = {

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
 import torch
-from some_parts import Watcher, a_task, differences
+from some_parts import Slow, Watcher, a_task, differences
+from sweeps import sweep
 
 from gossamer.algorithms import A2C, DQN, VTrace
 from gossamer.architectures import GA3C, IMPALA, PAAC
 from gossamer.envs.toy import Catch, Counter
-from gossamer.launch.simulation import Simulation
+from gossamer.launch.simulation import Faults, Simulation
 from gossamer.launch.threads import threads
+from gossamer.loops import act
+from gossamer.runtime import Context
 from gossamer.system.errors import UserError
 from gossamer.task import Task
 
@@ -58,6 +62,33 @@ def test_agents_predictors_and_trainers_are_parked_and_every_step_is_acted(launc
     launch(program, watcher)
     assert sum(report.steps for report in watcher.records) == STEPS
     assert sum(report.learned for report in watcher.records) == STEPS
+
+
+class Released(Watcher):
+    """An observer that takes back what dead workers had leased."""
+
+    deaths = 0  # of workers
+
+    def died(self, worker: str) -> None:
+        self.deaths += 1
+        self.budget.release(worker)
+
+
+def slow_act(ctx: Context, *args: Any, **given: Any) -> None:
+    act(Slow(ctx), *args, **given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("memory", ["none", "lstm"])
+@sweep(100, 2)
+def test_a_host_that_fails_goes_on(memory: str, seeds: range) -> None:
+    for seed in seeds:
+        rng, watcher = random.Random(seed), Released(steps=160)
+        crashes = [(4 * rng.random(), "machine", 0.1) for _ in range(2)]
+        ga3c = GA3C(agents=2, predictors=2, trainers=2, num_envs=ENVS, env_workers=0, min_rollouts=rng.choice([1, 2]))
+        program = ga3c.program(task(memory=memory)).with_loops({act: slow_act})
+        Simulation(seed, faults=Faults(crashes=crashes), patience=100.0)(program, watcher)
+        assert watcher.deaths > 0, seed
+        assert sum(report.steps for report in watcher.records) == 160, seed
 
 
 @pytest.mark.parametrize(
