@@ -24,7 +24,7 @@ PROTOCOLS = {
     "sticky": "whole games, actions repeat with probability 0.25",
     "plain": "whole games",
 }
-TRAINING = "training return: mean of the last 100 training episodes{whose}, sampled actions"
+TRAINING = "training return: mean of the last 100 training episodes{whose}, exploring actions"
 MUJOCO = "gymnasium.envs.mujoco."
 
 

@@ -20,7 +20,7 @@ from gossamer.system.errors import UserError, near
 
 BESIDE = "evaluations.jsonl"
 ALIKE = ("protocol", "episodes", "greedy", "epsilon", "member")  # of evaluations that are compared
-TRAINING = "mean return of the last 100 training episodes (sampled actions, whole games, unclipped)"
+TRAINING = "mean return of the last 100 training episodes (exploring actions, whole games, unclipped)"
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from gossamer.training.observer import RunObserver
 from gossamer.training.policy_lag import by_value, summary
 from gossamer.training.progress import Progress
 
-PROTOCOL = "training: mean of the last 100 training episodes, sampled actions, whole games, unclipped scores"
+PROTOCOL = "training: mean of the last 100 training episodes, exploring actions, whole games, unclipped scores"
 
 
 def result(
