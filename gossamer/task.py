@@ -166,6 +166,19 @@ class ShardRestored:
 
 
 @dataclass(frozen=True)
+class PredictorReplaced:
+    """A predictor has failed, and a new one has its place."""
+
+    error: str
+    requests: int  # that it had taken, and that wait again
+
+    @property
+    def text(self) -> str:
+        """In one sentence."""
+        return f"the predictor failed and was replaced; requests that wait again: {self.requests}; {self.error}"
+
+
+@dataclass(frozen=True)
 class Note:
     """A message for the run's log."""
 

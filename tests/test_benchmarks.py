@@ -18,6 +18,7 @@ from benchmarks import (
     peers,
     provenance,
     redraw,
+    served,
     server,
     simulated,
     simulated_server,
@@ -282,6 +283,22 @@ def test_pushes_of_a_parameter_server_are_counted() -> None:
     assert found["push_ms"] > 0
     sizes = server.sizes(2)
     assert all(4 * 1_687_719 <= size <= 4 * 1_687_719 + 2_000 for size in sizes.values())  # and padding, and headers
+
+
+@pytest.mark.parametrize(("predictors", "elsewhere"), [(0, True), (1, False)])
+def test_requests_of_policies_are_counted(predictors: int, elsewhere: bool) -> None:
+    task, kept = served.a_task("fp32", "cpu"), served.Kept()
+    threads(served.program(task, 0.2, envs=4, each=2, predictors=predictors, elsewhere=elsewhere), kept)
+    found = kept.figures()
+    assert len(kept.measured) == 2
+    assert found["actions"] > 0
+    assert 0 < found["median_ms"] <= found["p99_ms"]
+
+
+def test_a_request_has_the_bytes_of_its_pictures() -> None:
+    sizes = served.sizes(32)
+    assert 4 * 84 * 84 <= sizes["request"] <= 4 * 84 * 84 + 20
+    assert 6 * 4 + 4 <= sizes["answer"] <= 6 * 4 + 4 + 20
 
 
 def test_ours_is_compared_with_each_set_up_of_a_peer_within_each_round_and_the_best_is_named() -> None:

@@ -10,17 +10,20 @@ from gossamer.policy import build
 from gossamer.policy.served import BatchRule, Few, Predictor, Requests, Taken, Who
 from gossamer.runtime import Context, Stopped
 from gossamer.system.machine import settle
-from gossamer.task import Note, Task
+from gossamer.task import PredictorReplaced, Spent, Task
+from gossamer.workers.clock import Clock
 from gossamer.workers.member import prepared
 
 FAILURES = 3  # in succession, after which a predictor's error ends the run
 LOOKS = 8  # at the requests, within `BatchRule.timeout`
+REPORT = 1.0  # seconds between two reports of the time spent
 
 
 def predict(ctx: Context, task: Task, requests: Requests, parameters: Parameters, *, rule: BatchRule) -> None:
     """Answer the requests of actors with the learner's newest parameters, until all actors or the learner have ended.
 
-    A predictor that fails is replaced by a new one, and others answer its requests."""
+    A predictor that fails is replaced, and its requests wait again for any predictor. Raises its error if it is the
+    third one in succession that answers nothing."""
     task = prepared(ctx, task)
     spec, who, failed = spec_of(ctx, task.env), Who(ctx.rank, ctx.restarts), 0
     while True:
@@ -28,24 +31,37 @@ def predict(ctx: Context, task: Task, requests: Requests, parameters: Parameters
             settle(task.device)
             requests.enter(who, predictor.welcome(), ctx.ended_before)
             try:
-                while (taken := next_batch(ctx, requests, who, rule)) is not None:
-                    requests.answer(who, predictor.answers(taken))
-                    failed = 0
-                return
+                return _serve(ctx, requests, who, rule, predictor)
             except Stopped:
                 raise
             except Exception as error:
-                failed += 1
+                failed = 1 if predictor.batches else failed + 1
                 if failed == FAILURES:
                     raise
                 back = requests.give_back(who)
-                ctx.report(Note(f"{ctx.name} was replaced after {error!r}; requests that wait again: {back}"))
+                ctx.report(PredictorReplaced(f"{type(error).__name__}: {error}", back))
+
+
+def _serve(ctx: Context, requests: Requests, who: Who, rule: BatchRule, predictor: Predictor) -> None:
+    """Answer requests until there will be no more."""
+    clock, told = Clock(), ctx.now()
+    while True:
+        with clock("predictors_wait"):
+            taken = next_batch(ctx, requests, who, rule)
+        if taken is not None:
+            with clock("predict"):
+                requests.answer(who, predictor.answers(taken))
+        if taken is None or ctx.now() - told >= REPORT:
+            ctx.report(Spent(clock.take()))
+            told = ctx.now()
+        if taken is None:
+            return
 
 
 def next_batch(ctx: Context, requests: Requests, who: Who, rule: BatchRule) -> Taken | None:
     """The next batch of requests as the rule says; None if there will be no more."""
     found = requests.take(who, rule.least, rule.most)
-    oldest, end = None, 0.0  # of the requests, and when they are taken although they are few
+    oldest, end = None, 0.0  # of the requests that wait, and when they are taken although they are few
     while isinstance(found, Few):
         if found.oldest != oldest:
             oldest, end = found.oldest, ctx.now() + rule.timeout

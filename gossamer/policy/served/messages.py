@@ -20,6 +20,9 @@ class BatchRule:
     most: int = 1 << 30  # take no more, but at least one request, whatever its size
     timeout: float = 0.0  # seconds after which fewer than `least` are taken
 
+    def __str__(self) -> str:
+        return f"{self.least} to {self.most} envs"
+
 
 class Who(NamedTuple):
     """A life of an actor or of a predictor."""

@@ -22,6 +22,7 @@ class Predictor:
     def __init__(self, source: Source, device: str) -> None:
         self._source, self._device = source, device
         self._initial: Tree = initial_state(source.model, 1)
+        self.batches = 0  # evaluated
 
     def welcome(self) -> Welcome:
         """What actors have to know of the network."""
@@ -45,6 +46,7 @@ class Predictor:
             answer = Answer(tuple(each[rows] for each in outputs), distributions, version, shown)
             kept = {name: each[rows] for name, each in after.items()} if after and request.acts else None
             answered[key] = Answered(taken.requests[key].reply(answer), kept)
+        self.batches += 1
         return answered
 
     def close(self) -> None:
