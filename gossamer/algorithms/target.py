@@ -39,9 +39,9 @@ class Target(nn.Module):
     @torch.no_grad()
     def followed(self, model: nn.Module, period: int) -> nn.Module:
         """Return the copy, which is renewed from `model` when its version has reached a multiple of `period`. `age` is
-        the version of the copy plus 1, at first 0."""
+        the version of the copy plus 1, at first 0. A copy that learners share may be newer than the `model` of one."""
         copied = int(self.age) - 1
-        if copied < 0 or self.version // period != copied // period:
+        if copied < 0 or self.version // period > copied // period:
             self._copy(model)
             self.age.fill_(self.version + 1)
         return self.model

@@ -30,6 +30,8 @@ from gossamer.system.options import option, options
 from gossamer.task import Task
 
 ANY_DELAY = 10**12  # updates: no gradient is too old
+NO_STATISTICS = "shared parameters have no running statistics (not tuned)"
+UNNORMALIZED = {"normalize_observations": False, "normalize_returns": False}
 
 
 def sums(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
@@ -92,6 +94,8 @@ class A3C:
     algorithms: ClassVar[tuple[str, ...]] = ("a2c", "nstep-q", "one-step-q", "sarsa")
     presets: ClassVar[tuple[Layer, ...]] = (
         Layer("small environments are stepped in the learner's process", {"env_workers": 0}, kind="not atari"),
+        Layer(NO_STATISTICS, UNNORMALIZED, kind="continuous"),
+        Layer(NO_STATISTICS, UNNORMALIZED, kind="continuous pixels"),
         Layer(
             "as published, for all four methods: 16 threads of one environment each, and the learning rate of the "
             "authors' e-mail; the paper drew rates from 1e-4 to 1e-2",

@@ -8,6 +8,7 @@ from dataclasses import replace
 import torch
 
 from gossamer.algorithms.base import initial_state
+from gossamer.algorithms.target import targets
 from gossamer.data import Batch, Trajectory, Tree, Updated, Version, numpy_dtype, on_host
 from gossamer.envs.base import VectorEnv
 from gossamer.envs.random_play import background
@@ -78,6 +79,8 @@ class Trainer:
         elif saved is not None:
             given, known = saved["parameters"], self.learner.model.state_dict()  # only one may have a target network
             self.learner.model.load_state_dict({name: given.get(name, known[name]) for name in known})
+            for target in targets(self.learner.model):
+                target.age.zero_()  # versions begin anew
 
     def slot(self, num_envs: int) -> Trajectory:
         """An empty trajectory of so many environments."""

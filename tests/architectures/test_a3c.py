@@ -3,16 +3,25 @@ is refused."""
 
 from __future__ import annotations
 
+import random
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from some_parts import Watcher, a_task, differences
+from some_parts import Slow, Watcher, a_task, differences
+from some_runs import checkpoint, result
+from sweeps import sweep
 
+import gossamer
+from gossamer import cli
 from gossamer.algorithms import A2C, Algorithm, NStepQ, OneStepQ, Sarsa
 from gossamer.architectures import A3C, PAAC
 from gossamer.envs.toy import Catch
+from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.launch.threads import threads
+from gossamer.loops import act_and_learn
+from gossamer.runtime import Context
 from gossamer.task import Task
 
 METHODS: dict[str, Algorithm] = {
@@ -23,15 +32,32 @@ METHODS: dict[str, Algorithm] = {
 }
 ONE = {"learners": 1, "num_envs": 4, "env_workers": 0}
 STEPS = 960  # 60 updates of 16 steps
+REFUSED = {
+    "--env Pendulum-v1 --algorithm sarsa": "--algorithm sarsa: Pendulum-v1 has 1 continuous actions, not one choice "
+    "among several; use a2c, ppo, vtrace and appo",
+    "--env Pendulum-v1 --algorithm one-step-q": "--algorithm one-step-q: Pendulum-v1 has 1 continuous actions",
+    "--env Pendulum-v1 --algorithm nstep-q": "--algorithm nstep-q: Pendulum-v1 has 1 continuous actions",
+    "--env catch --algorithm sarsa --memory lstm": "--memory lstm: sarsa has none; stack pictures",
+    "--env catch --learners 0": "--learners 0: must be at least 1",
+    "--env catch --hosts 0": "--hosts 0: must be at least 1",
+    "--env catch --shards -1": "--shards -1: must be at least 0",
+    "--env catch --statistics mine": "--statistics mine: must be one of shared, own",
+    "--env catch --shards 1 --statistics own": "--statistics own: a parameter server (--shards) has one optimizer",
+    "--env catch --shards 3000": "--shards 3000: the network's",
+    "--env Pendulum-v1 --normalize-returns": "--normalize-returns: not available with shared parameters; use --no-",
+    "--env catch --algorithm sarsa --exploration drawn": "--exploration drawn: must be one of schedule, by-",
+    "--env catch --algorithm one-step-q --loss-scale 0": "--loss-scale 0.0: must be above 0",
+    "--env catch --algorithm ppo --preset paper": "--algorithm ppo: A3C's paper has only a2c, nstep-q, one-step-q, sar",
+}
 
 
-def a_method(method: str, **given: Any) -> Task:
-    return a_task(Catch(), METHODS[method], **{"optimizer": "rmsprop-a3c", "anneal_steps": STEPS, **given})
+def a_method(method: Algorithm, **given: Any) -> Task:
+    return a_task(Catch(), method, **{"optimizer": "rmsprop-a3c", "anneal_steps": STEPS, **given})
 
 
-def member_of(watcher: Watcher, name: str = "act_and_learn") -> dict[str, Any]:
-    """What a learner has saved, without the time of the copy of its target network, which updates may be counted in."""
-    learner: dict[str, Any] = watcher.saved[name]["learner"]
+def member_of(watcher: Watcher) -> dict[str, Any]:
+    """What the only learner has saved."""
+    learner: dict[str, Any] = watcher.saved["act_and_learn"]["learner"]
     return learner
 
 
@@ -49,10 +75,108 @@ def test_one_learner_is_the_serial_algorithm_to_the_bit(
     method: str, changed: dict[str, Any], form: dict[str, Any]
 ) -> None:
     alone, one = Watcher(steps=STEPS), Watcher(steps=STEPS)
-    threads(PAAC(num_envs=4, env_workers=0).program(a_method(method, **changed)), alone)
-    threads(A3C(**ONE, **form).program(a_method(method, **changed)), one)
+    threads(PAAC(num_envs=4, env_workers=0).program(a_method(METHODS[method], **changed)), alone)
+    threads(A3C(**ONE, **form).program(a_method(METHODS[method], **changed)), one)
     expected, found = member_of(alone), member_of(one)
     kept = ["model", "rng", "steps", "updates", *(["optimizer"] if "shards" not in form else [])]
     assert [differences(expected[name], found[name]) for name in kept] == [[]] * len(kept)
     assert expected["updates"] == 60
     assert {stale for report in one.records for stale in report.staleness} == {0}
+
+
+def test_the_exchange_is_shared_memory_of_threads_a_file_of_processes_or_a_server() -> None:
+    one = A3C(learners=3, num_envs=2).program(a_task())
+    (service,) = one.services
+    assert (service.name, service.args, service.host, service.saved) == ("SharedMemory", (3, ""), "machine", True)
+    assert one.edges() == [("act_and_learn", "SharedMemory")]
+    two = A3C(hosts=2, learners=3).program(a_task())
+    (service,) = two.services
+    learners, name = service.args
+    assert (learners, service.host) == (6, "host0")
+    assert len(name) == 16
+    assert two.edges() == [(f"act_and_learn[{ranks}]", "SharedMemory") for ranks in ("0:3", "3:6")]
+    apart = A3C(hosts=2, learners=3, shards=2).program(a_task())
+    assert [service.name for service in apart.services] == ["ParameterShard[0]", "ParameterShard[1]"]
+    assert list(apart.hosts) == ["shard0", "shard1", "host0", "host1"]
+
+
+class Again(Watcher):
+    """Lets workers and services go on from what they saved last, and takes back what dead ones had leased."""
+
+    def restored(self, worker: str) -> Any | None:
+        return self.saved.get(worker)
+
+    def died(self, worker: str) -> None:
+        self.budget.release(worker)
+
+
+@pytest.mark.parametrize("form", [{"hosts": 3}, {"hosts": 2, "shards": 1}], ids=["shared", "shards"])
+@sweep(200, 1)
+def test_every_schedule_with_crashes_ends(form: dict[str, Any], seeds: range) -> None:
+    for seed in seeds:
+        rng = random.Random(seed)
+        program = A3C(learners=2, num_envs=2, env_workers=0, **form).program(a_method(METHODS["sarsa"]))
+        hosts = list(program.hosts)
+        crashes = [(4 * rng.random(), rng.choice(hosts), 2 * rng.random()) for _ in range(3)]
+        watcher = Again(steps=STEPS // 2)
+        Simulation(seed, Network(latency=0.01), Faults(crashes=crashes), patience=2000.0)(
+            program.with_loops({act_and_learn: slowly}), watcher
+        )
+        assert sum(report.steps for report in watcher.records) == STEPS // 2, seed
+        if "SharedMemory" in watcher.saved:
+            made = int(watcher.saved["SharedMemory"]["updates"].sum())
+            reported = sum(report.updates for report in watcher.records)
+            assert reported <= made <= reported + 6, (
+                seed
+            )  # each crash ends two learners, which may have an update to tell
+
+
+def slowly(ctx: Context, *given: Any, **named: Any) -> None:
+    """The loop, with rollouts that take time."""
+    act_and_learn(Slow(ctx), *given, **named)  # type: ignore[arg-type]
+
+
+def test_learners_anneal_epsilon_and_rate_over_the_steps_of_all() -> None:
+    watcher = Watcher(steps=STEPS)
+    task = a_method(NStepQ(exploration="mixed", epsilon_steps=STEPS))
+    threads(A3C(learners=3, num_envs=2, env_workers=0).program(task), watcher)
+    rates = [report.metrics["learning_rate"] for report in watcher.records]
+    assert min(rates) == pytest.approx(0.01 * 8 / STEPS)  # of the last of 120 rollouts of 8 steps, whoever made it
+    assert len(rates) == STEPS // 8
+
+
+def test_a_resumed_run_goes_on_from_the_shared_parameters(tmp_path: Path) -> None:
+    given: dict[str, Any] = {
+        "env": "catch",
+        "steps": 640,
+        "anneal_steps": 0,
+        "learners": 2,
+        "num_envs": 4,
+        "rollout_length": 4,
+    }
+    run = gossamer.train("a3c", algorithm="one-step-q", run_dir=tmp_path / "run", log="none", threads=1, **given)
+    before = checkpoint(run.directory)["services"]["SharedMemory"]
+    assert int(before["updates"].sum()) == 40
+    gradients = result(run.directory)["gradients"]
+    assert gradients["applied"] == 40
+    gossamer.resume(run.directory, steps=1280)
+    after = checkpoint(run.directory)
+    assert int(after["services"]["SharedMemory"]["updates"].sum()) == 80
+    assert not torch.equal(before["parameters"], after["services"]["SharedMemory"]["parameters"])
+    states = after["workers"].values()
+    newest = max(states, key=lambda state: state["exchange"]["iteration"])
+    flat = after["services"]["SharedMemory"]["parameters"]
+    assert set(newest["learner"]["model"]["advantage.bias"].tolist()) <= set(flat.tolist())
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_what_does_not_work_is_refused_in_one_line(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["gossamer", "train", "a3c", *words.split()])
+    assert cli.main() == 2
+    told = capsys.readouterr().err.strip().splitlines()
+    assert len(told) == 1
+    assert REFUSED[words] in told[0]
+    assert list(tmp_path.iterdir()) == []

@@ -23,7 +23,7 @@ class Contents:
     parameters: Tensor  # [P] float32
     statistics: Tensor  # [S] float32
     target: Tensor  # [Q] float32
-    age: int  # see `Target.followed`
+    age: int = 0  # see `Target.followed`
 
     def sizes(self, learners: int) -> Sizes:
         """Sizes of a block for them."""

@@ -73,8 +73,7 @@ class SharedLink:
         device = str(self._own.device)
         place = self._reach(lambda: memory.open(device))
         if place is None:
-            begun = (self._own, packed, self._own[:0] if older is None else older.vector)
-            contents = Contents(*begun, age=0 if target is None else int(target.age))
+            contents = Contents(self._own, packed, self._own[:0] if older is None else older.vector)
             place = self._reach(lambda: memory.create(contents))
         self._block = block = place.block()
         self._updates = block.updates[ctx.rank]  # [] of this learner, which no other writes to
