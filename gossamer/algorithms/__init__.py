@@ -8,7 +8,8 @@ from gossamer.algorithms.nstep_q import NStepQ
 from gossamer.algorithms.ppo import PPO
 from gossamer.algorithms.pqn import PQN
 from gossamer.algorithms.r2d2 import R2D2
+from gossamer.algorithms.sarsa_lambda import SarsaLambda
 from gossamer.algorithms.vtrace import VTrace
 from gossamer.nn.networks import Network
 
-__all__ = ["A2C", "DQN", "PPO", "PQN", "R2D2", "Algorithm", "AsyncPPO", "NStepQ", "Network", "VTrace"]
+__all__ = ["A2C", "DQN", "PPO", "PQN", "R2D2", "Algorithm", "AsyncPPO", "NStepQ", "Network", "SarsaLambda", "VTrace"]

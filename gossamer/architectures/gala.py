@@ -43,10 +43,10 @@ class GALA:
     select: Select = shared.SELECT("random")
     diagnostics: bool = shared.DIAGNOSTICS(True)
 
-    def program(self, task: Task, *, gossip: Gossiping | None = None) -> Program:
-        """`gossip` replaces what the options say of it."""
+    def program(self, task: Task, *, gossip: Gossiping | None = None, name: str = "gala") -> Program:
+        """`gossip` replaces what the options say of it. `name`: of the program."""
         gossip = gossip or self._gossip(task.seed)
-        p = Program("gala")
+        p = Program(name)
         with p.host("machine", cpus=self.learners * max(1, self.env_workers), gpus=task.gpus):
             post = p.service(Mailboxes, saved=True)(self.learners, newest=gossip.newest, adds=gossip.adds)
             p.worker(act_and_learn, copies=self.learners, saved=True)(

@@ -58,10 +58,10 @@ class PALA:
     diagnostics: bool = shared.DIAGNOSTICS(True)
     message_format: Format = option("Number format of parameters sent between hosts.", "fp32")
 
-    def program(self, task: Task, *, gossip: Gossiping | None = None, couriers: int = 2) -> Program:
-        """`gossip` replaces what the options say of it. `couriers`: of each host."""
+    def program(self, task: Task, *, gossip: Gossiping | None = None, couriers: int = 2, name: str = "pala") -> Program:
+        """`gossip` replaces what the options say of it. `couriers`: of each host; `name`: of the program."""
         gossip = gossip or self._gossip(task.seed)
-        p, token = Program("pala"), Token(secrets.token_bytes(16))
+        p, token = Program(name), Token(secrets.token_bytes(16))
         needs = {"cpus": self.learners * max(1, self.env_workers), "gpus": task.gpus}
         proxies = []
         for h in range(self.hosts):

@@ -107,6 +107,8 @@ class Keywords(TypedDict, total=False):
     memory: Literal["none", "lstm", "gru"]
     memory_units: int
     last_action_reward: bool
+    tilings: int
+    tiles: int
     reconstruction_coef: float
     # optimizers
     learning_rate: float

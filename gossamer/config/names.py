@@ -19,6 +19,7 @@ ARCHITECTURES = {
     "gorila": "gossamer.architectures.gorila:Gorila",
     "apex": "gossamer.architectures.apex:ApeX",
     "r2d2": "gossamer.architectures.r2d2:RecurrentReplay",
+    "sarsa": "gossamer.architectures.sarsa:ParallelSarsa",
 }
 ALGORITHMS = {
     "a2c": "gossamer.algorithms.a2c:A2C",
@@ -29,6 +30,7 @@ ALGORITHMS = {
     "r2d2": "gossamer.algorithms.r2d2:R2D2",
     "nstep-q": "gossamer.algorithms.nstep_q:NStepQ",
     "pqn": "gossamer.algorithms.pqn:PQN",
+    "sarsa-lambda": "gossamer.algorithms.sarsa_lambda:SarsaLambda",
 }
 NETWORKS = {
     "auto": "gossamer.nn.torsos:auto",
@@ -39,12 +41,15 @@ NETWORKS = {
     "resnet": "gossamer.nn.torsos:resnet",
     "autoencoder": "gossamer.nn.torsos:autoencoder",
     "mlp": "gossamer.nn.torsos:mlp",
+    "linear": "gossamer.nn.torsos:linear",
+    "tiles": "gossamer.nn.tiles:TileCoding",
 }
 OPTIMIZERS = {
     "adam": "gossamer.nn.optim:Adam",
     "adagrad": "gossamer.nn.optim:AdaGrad",
     "radam": "gossamer.nn.optim:RAdam",
     "muon": "gossamer.nn.optim:Muon",
+    "sgd": "gossamer.nn.optim:SGD",
     "rmsprop-a3c": "gossamer.nn.optim:RMSPropA3C",
     "rmsprop-tf": "gossamer.nn.optim:RMSPropTF",
     "rmsprop-torch": "gossamer.nn.optim:RMSPropTorch",
