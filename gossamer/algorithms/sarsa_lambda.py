@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import ClassVar
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +26,23 @@ from gossamer.nn.networks import Network, QNetwork, action_values
 from gossamer.presets.layers import Layer
 from gossamer.spaces import IMPOSSIBLE, Spec
 from gossamer.system.options import option, options
+
+
+def tile_coding(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
+    """Tile coding as in Sutton and Barto 2018, section 10.1: initial values of 0 are optimistic, and explore. Not with
+    other networks, and not with observations of several parts."""
+    several = values.get("action_masks", False) or values["last_action_reward"]
+    network = values["network"] if "network" in given else "auto" if several else "tiles"
+    if network != "tiles":
+        return {}
+    return {
+        "network": network,
+        "learning_rate": 0.2,
+        "final_fraction": 1.0,
+        "max_grad_norm": 1e9,
+        "epsilon_start": 0.0,
+        "epsilon_end": 0.0,
+    }
 
 
 @options
@@ -78,33 +95,25 @@ class SarsaLambda(ActionValues):
             },
             kind="vector",
         ),
-        Layer(
-            "tile coding as Sutton and Barto on Mountain Car: values of 0, which are optimistic, explore",
-            {
-                "network": "tiles",
-                "learning_rate": 0.2,
-                "final_fraction": 1.0,
-                "max_grad_norm": 1e9,
-                "epsilon_start": 0.0,
-                "epsilon_end": 0.0,
-            },
-            kind="bounded",
-        ),
+        Layer("few bounded numbers: tile coding; tuned on MountainCar-v0", rules=(tile_coding,), kind="bounded"),
     )
 
     @torch.no_grad()
     def value(self, model: nn.Module, obs: Tensor, state: Tree) -> Tensor:
         """The value [B] of the action that is to be chosen, in expectation."""
-        q = action_values(model, obs, state)[0]
+        return self._expected(action_values(model, obs, state)[0])
+
+    def _expected(self, q: Tensor) -> Tensor:
+        """The mean [B] of the values [B, A] under the policy with the final epsilon."""
         valid = q > IMPOSSIBLE / 2
         mean = (q * valid).sum(-1) / valid.sum(-1)
         return (1 - self.epsilon_end) * q.amax(-1) + self.epsilon_end * mean
 
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
         reward = own_rewards(self, model, batch)
-        last = self.value(model, batch.obs[-1], {})
-        q = model(batch.obs[:-1].flatten(0, 1)).gather(1, batch.action.view(-1, 1)).view_as(reward)  # [T, B]
-        following = torch.cat([q.detach(), last.unsqueeze(0)])
+        values = model(batch.obs.flatten(0, 1)).unflatten(0, batch.obs.shape[:2])  # [T+1, B, A]
+        q = values[:-1].gather(-1, batch.action.unsqueeze(-1)).squeeze(-1)  # [T, B]
+        following = torch.cat([q, self._expected(values[-1:])]).detach()
         error = lambda_returns(reward, batch.discount, following, self.gae_lambda) - q
         total = error.square().sum(0).mean() / 2
         traces = getattr(model, "traces", None)

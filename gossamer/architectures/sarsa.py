@@ -36,7 +36,7 @@ class ParallelSarsa:
 
     hosts: int = option("Hosts, each one process.", 1, least=1, most=65_536)
     learners: int = option("Learners on each host, each a thread.", 4, least=1, most=65_536)
-    num_envs: int = NUM_ENVS(1)
+    num_envs: int = NUM_ENVS(8)
     env_workers: int = ENV_WORKERS(0)
     interval: int = shared.INTERVAL(16)
     share: float = shared.SHARE(0.1)
@@ -55,4 +55,28 @@ class ParallelSarsa:
         return cluster.program(task, gossip=gossip, name="sarsa")
 
     algorithms: ClassVar[tuple[str, ...]] = ("sarsa-lambda",)
-    presets: ClassVar[tuple[Layer, ...]] = ()
+    presets: ClassVar[tuple[Layer, ...]] = (
+        Layer("tuned on MountainCar-v0: an agent has one environment", {"num_envs": 1}, kind="bounded"),
+        Layer(
+            "Grounds and Kudenko as far as known: Sarsa(lambda) online, linear values, one environment for each agent. "
+            "Not known: rate, lambda, epsilon, period and share; here Sutton and Barto's for Mountain Car, and ours",
+            {
+                "steps": 200_000,
+                "rollout_length": 1,
+                "num_envs": 1,
+                "gamma": 1.0,
+                "gae_lambda": 0.9,
+                "epsilon_start": 0.0,
+                "epsilon_end": 0.0,
+                "network": "tiles",
+                "optimizer": "sgd",
+                "learning_rate": 0.2,
+                "anneal_steps": 0,
+                "final_fraction": 1.0,
+                "max_grad_norm": 1e9,
+                "interval": 128,
+            },
+            preset="paper",
+            beside=("sarsa-lambda",),
+        ),
+    )
