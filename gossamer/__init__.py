@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # for type checkers, which do not run the rest
     from gossamer.algorithms.ppo import PPO as PPO
     from gossamer.algorithms.pqn import PQN as PQN
     from gossamer.algorithms.r2d2 import R2D2 as R2D2
+    from gossamer.algorithms.sarsa_lambda import SarsaLambda as SarsaLambda
     from gossamer.algorithms.vtrace import VTrace as VTrace
     from gossamer.architectures.a3c import A3C as A3C
     from gossamer.architectures.apex import ApeX as ApeX
@@ -41,6 +42,7 @@ if TYPE_CHECKING:  # for type checkers, which do not run the rest
     from gossamer.architectures.paac import PAAC as PAAC
     from gossamer.architectures.pala import PALA as PALA
     from gossamer.architectures.r2d2 import RecurrentReplay as RecurrentReplay
+    from gossamer.architectures.sarsa import ParallelSarsa as ParallelSarsa
     from gossamer.evaluation.evaluate import Evaluation as Evaluation
     from gossamer.evaluation.evaluate import evaluate as evaluate
     from gossamer.evaluation.video import Recording as Recording

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.optim import Adagrad, Adam, Optimizer, RAdam
+from torch.optim import SGD, Adagrad, Adam, Optimizer, RAdam
 from torch.optim.optimizer import ParamsT
 
 from gossamer.algorithms import A2C, Algorithm, Network
@@ -31,6 +31,7 @@ OPTIMIZERS: dict[str, Callable[[ParamsT, float], Optimizer]] = {
     "adagrad": partial(Adagrad, eps=1e-5, fused=True),
     "radam": partial(RAdam, eps=1e-5, foreach=True),
     "muon": Muon,
+    "sgd": SGD,
     "rmsprop-a3c": rmsprop_a3c,
     "rmsprop-tf": rmsprop_tf,
     "rmsprop-torch": rmsprop_torch,

@@ -9,8 +9,19 @@ from pathlib import Path
 import pytest
 from some_parts import a_task
 
-from gossamer.algorithms import DQN, R2D2, VTrace
-from gossamer.architectures import GA3C, GALA, IMPALA, PAAC, PALA, ApeX, DeepQNetwork, Gorila, RecurrentReplay
+from gossamer.algorithms import DQN, R2D2, SarsaLambda, VTrace
+from gossamer.architectures import (
+    GA3C,
+    GALA,
+    IMPALA,
+    PAAC,
+    PALA,
+    ApeX,
+    DeepQNetwork,
+    Gorila,
+    ParallelSarsa,
+    RecurrentReplay,
+)
 from gossamer.exchange import Alone, Gossip
 from gossamer.exchange.gossip.graphs import RING
 from gossamer.exchange.proxy.workers import carry, watch
@@ -31,6 +42,7 @@ DRAWN: dict[str, Callable[[], Program]] = {  # as their pages draw them
     "gorila": lambda: Gorila(bundles=2, shards=2, num_envs=4, env_workers=0).program(a_task(algorithm=DQN())),
     "apex": lambda: ApeX(actors=1, num_envs=32, env_workers=0).program(a_task(algorithm=DQN())),
     "r2d2": lambda: RecurrentReplay(actors=1, num_envs=32, env_workers=0).program(a_task(algorithm=R2D2())),
+    "sarsa": lambda: ParallelSarsa().program(a_task(algorithm=SarsaLambda())),
 }
 
 

@@ -9,6 +9,7 @@ from gossamer.algorithms.one_step import OneStepQ, Sarsa
 from gossamer.algorithms.ppo import PPO
 from gossamer.algorithms.pqn import PQN
 from gossamer.algorithms.r2d2 import R2D2
+from gossamer.algorithms.sarsa_lambda import SarsaLambda
 from gossamer.algorithms.vtrace import VTrace
 from gossamer.nn.networks import Network
 
@@ -24,5 +25,6 @@ __all__ = [
     "Network",
     "OneStepQ",
     "Sarsa",
+    "SarsaLambda",
     "VTrace",
 ]

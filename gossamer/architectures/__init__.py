@@ -11,5 +11,19 @@ from gossamer.architectures.impala import IMPALA
 from gossamer.architectures.paac import PAAC
 from gossamer.architectures.pala import PALA
 from gossamer.architectures.r2d2 import RecurrentReplay
+from gossamer.architectures.sarsa import ParallelSarsa
 
-__all__ = ["A3C", "APPO", "GA3C", "GALA", "IMPALA", "PAAC", "PALA", "ApeX", "DeepQNetwork", "Gorila", "RecurrentReplay"]
+__all__ = [
+    "A3C",
+    "APPO",
+    "GA3C",
+    "GALA",
+    "IMPALA",
+    "PAAC",
+    "PALA",
+    "ApeX",
+    "DeepQNetwork",
+    "Gorila",
+    "ParallelSarsa",
+    "RecurrentReplay",
+]

@@ -10,6 +10,7 @@ from gossamer.exchange import Mailboxes
 from gossamer.exchange.gossip import options as shared
 from gossamer.exchange.gossip.gossip import PERIOD
 from gossamer.exchange.gossip.options import Gossiping
+from gossamer.exchange.gossip.sparse import Select
 from gossamer.experience import own_experience
 from gossamer.loops import Envs, act_and_learn
 from gossamer.policy import Replica
@@ -38,12 +39,14 @@ class GALA:
     sync: shared.Sync = shared.SYNC("never")
     staleness: int = shared.STALENESS(16)
     interval: int = shared.INTERVAL(1)
+    share: float = shared.SHARE(1.0)
+    select: Select = shared.SELECT("random")
     diagnostics: bool = shared.DIAGNOSTICS(True)
 
-    def program(self, task: Task, *, gossip: Gossiping | None = None) -> Program:
-        """`gossip` replaces what the options say of it."""
+    def program(self, task: Task, *, gossip: Gossiping | None = None, name: str = "gala") -> Program:
+        """`gossip` replaces what the options say of it. `name`: of the program."""
         gossip = gossip or self._gossip(task.seed)
-        p = Program("gala")
+        p = Program(name)
         with p.host("machine", cpus=self.learners * max(1, self.env_workers), gpus=task.gpus):
             post = p.service(Mailboxes, saved=True)(self.learners, newest=gossip.newest, adds=gossip.adds)
             p.worker(act_and_learn, copies=self.learners, saved=True)(
@@ -63,6 +66,7 @@ class GALA:
             lock_step=self.sync == "lock-step",
             interval=self.interval,
             period=PERIOD if self.diagnostics else 0,
+            sparse=shared.sparse(self, seed),
         )
 
     presets: ClassVar[tuple[Layer, ...]] = (

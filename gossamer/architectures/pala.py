@@ -27,6 +27,7 @@ from gossamer.exchange.gossip import options as shared
 from gossamer.exchange.gossip.formats import Format
 from gossamer.exchange.gossip.gossip import PERIOD
 from gossamer.exchange.gossip.options import Gossiping
+from gossamer.exchange.gossip.sparse import Select
 from gossamer.exchange.proxy.wire import Token
 from gossamer.exchange.proxy.workers import carry, watch
 from gossamer.experience import own_experience
@@ -52,13 +53,15 @@ class PALA:
     sync: shared.Sync = shared.SYNC("bounded")
     staleness: int = shared.STALENESS(16)
     interval: int = shared.INTERVAL(4)
+    share: float = shared.SHARE(1.0)
+    select: Select = shared.SELECT("random")
     diagnostics: bool = shared.DIAGNOSTICS(True)
     message_format: Format = option("Number format of parameters sent between hosts.", "fp32")
 
-    def program(self, task: Task, *, gossip: Gossiping | None = None, couriers: int = 2) -> Program:
-        """`gossip` replaces what the options say of it. `couriers`: of each host."""
+    def program(self, task: Task, *, gossip: Gossiping | None = None, couriers: int = 2, name: str = "pala") -> Program:
+        """`gossip` replaces what the options say of it. `couriers`: of each host; `name`: of the program."""
         gossip = gossip or self._gossip(task.seed)
-        p, token = Program("pala"), Token(secrets.token_bytes(16))
+        p, token = Program(name), Token(secrets.token_bytes(16))
         needs = {"cpus": self.learners * max(1, self.env_workers), "gpus": task.gpus}
         proxies = []
         for h in range(self.hosts):
@@ -93,6 +96,7 @@ class PALA:
             lock_step=self.sync == "lock-step",
             interval=self.interval,
             period=PERIOD if self.diagnostics else 0,
+            sparse=shared.sparse(self, seed),
         )
 
     presets: ClassVar[tuple[Layer, ...]] = (

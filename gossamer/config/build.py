@@ -25,6 +25,7 @@ from gossamer.loops import Role, role
 from gossamer.nn.inputs import INPUT_SCALES
 from gossamer.nn.networks import NetworkOptions
 from gossamer.nn.optim import Muon
+from gossamer.nn.tiles import TileCoding
 from gossamer.nn.torsos import SEQUENCES
 from gossamer.program import Program
 from gossamer.spaces import Box, Spec
@@ -65,8 +66,9 @@ def observed(env: EnvFactory, config: Config) -> EnvFactory:
 
 def network(chosen: NetworkOptions) -> Network:
     """The network's parts."""
+    torso = load("--network", chosen.torso, NETWORKS)
     return Network(
-        torso=load("--network", chosen.torso, NETWORKS),
+        torso=TileCoding(chosen.tilings, chosen.tiles) if torso is TileCoding else torso,
         input_scale=INPUT_SCALES[chosen.input],
         centre=chosen.input == "background",
         layer_norm=chosen.layer_norm,
@@ -254,6 +256,9 @@ def check_effect(config: Config, spec: Spec) -> None:
         raise UserError(f"--normalize-observations: has no effect, as {env} shows {shown}; leave it out")
     if chosen.layer_norm and chosen.torso not in SEQUENCES:
         raise UserError(f"--layer-norm: not available with --network {chosen.torso}; use {', '.join(SEQUENCES)}")
+    for name in ("tilings", "tiles"):
+        if chosen.torso != "tiles" and (value := getattr(chosen, name)) != getattr(NetworkOptions, name):
+            raise UserError(f"--{name} {value}: has no effect without --network tiles")
     coded = chosen.torso == "autoencoder" or chosen.torso not in NETWORKS
     if chosen.reconstruction_coef != NetworkOptions.reconstruction_coef and not coded:
         raise UserError(f"--reconstruction-coef {chosen.reconstruction_coef}: has no effect without an auto-encoder")

@@ -38,6 +38,8 @@ class Keywords(TypedDict, total=False):
     sync: Literal["never", "bounded", "lock-step"]
     staleness: int
     interval: int
+    share: float
+    select: Literal["random", "changed"]
     diagnostics: bool
     hosts: int
     message_format: Literal["fp32", "bf16", "int8"]
@@ -119,6 +121,8 @@ class Keywords(TypedDict, total=False):
     memory: Literal["none", "lstm", "gru"]
     memory_units: int
     last_action_reward: bool
+    tilings: int
+    tiles: int
     reconstruction_coef: float
     # optimizers
     learning_rate: float

@@ -21,6 +21,7 @@ ARCHITECTURES = {
     "a3c": "gossamer.architectures.a3c:A3C",
     "ga3c": "gossamer.architectures.ga3c:GA3C",
     "r2d2": "gossamer.architectures.r2d2:RecurrentReplay",
+    "sarsa": "gossamer.architectures.sarsa:ParallelSarsa",
 }
 ALGORITHMS = {
     "a2c": "gossamer.algorithms.a2c:A2C",
@@ -33,6 +34,7 @@ ALGORITHMS = {
     "one-step-q": "gossamer.algorithms.one_step:OneStepQ",
     "sarsa": "gossamer.algorithms.one_step:Sarsa",
     "pqn": "gossamer.algorithms.pqn:PQN",
+    "sarsa-lambda": "gossamer.algorithms.sarsa_lambda:SarsaLambda",
 }
 NETWORKS = {
     "auto": "gossamer.nn.torsos:auto",
@@ -43,12 +45,15 @@ NETWORKS = {
     "resnet": "gossamer.nn.torsos:resnet",
     "autoencoder": "gossamer.nn.torsos:autoencoder",
     "mlp": "gossamer.nn.torsos:mlp",
+    "linear": "gossamer.nn.torsos:linear",
+    "tiles": "gossamer.nn.tiles:TileCoding",
 }
 OPTIMIZERS = {
     "adam": "gossamer.nn.optim:Adam",
     "adagrad": "gossamer.nn.optim:AdaGrad",
     "radam": "gossamer.nn.optim:RAdam",
     "muon": "gossamer.nn.optim:Muon",
+    "sgd": "gossamer.nn.optim:SGD",
     "rmsprop-a3c": "gossamer.nn.optim:RMSPropA3C",
     "rmsprop-tf": "gossamer.nn.optim:RMSPropTF",
     "rmsprop-torch": "gossamer.nn.optim:RMSPropTorch",

@@ -12,6 +12,7 @@ from gossamer.presets.layers import Kind
 from gossamer.spaces import Box, Spec
 
 LEAST_SIDE = 36  # pixels; `nature` needs so many, `nips` fewer
+MOST_NUMBERS = 4  # of a vector, for which a grid over all of them is not too large
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class Probe:
     continuous: bool = False  # actions
     tiny: bool = False  # pictures that are too small for the networks of papers
     atari: bool = False
+    bounded: bool = False  # a vector of few numbers with finite bounds
 
     @property
     def kinds(self) -> set[Kind]:
@@ -32,6 +34,7 @@ class Probe:
             "continuous pixels": pixels and self.continuous,
             "tiny pixels": pixels and self.tiny,
             "not atari": not self.atari,
+            "bounded": self.bounded,
         }
         return {self.kind, *(kind for kind, true in more.items() if true)}
 
@@ -44,7 +47,8 @@ def probe(env: EnvFactory) -> Probe:
         continuous = isinstance(made.spec.actions, Box)
         kind: Kind = "pixels" if made.spec.pixels else "continuous" if continuous else "vector"
         masks = isinstance(made, Masking) and made.gives_masks()
-        return Probe(kind, masks, continuous, _smallest_side(made.spec) < LEAST_SIDE)
+        bounded = made.spec.bounds is not None and made.spec.obs_shape[0] <= MOST_NUMBERS
+        return Probe(kind, masks, continuous, _smallest_side(made.spec) < LEAST_SIDE, bounded=bounded)
 
 
 def _smallest_side(spec: Spec) -> int:

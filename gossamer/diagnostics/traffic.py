@@ -37,6 +37,7 @@ class Totals:
     staleness: Counter[int] = field(default_factory=Counter)  # iterations behind (< 0: ahead) -> messages
     ages: Counter[int] = field(default_factory=Counter)  # floor(log2 milliseconds) -> messages
     edges: dict[tuple[int, int], Edge] = field(default_factory=dict)  # (sender, receiver)
+    sent_bytes: int = 0  # see `records.Traffic`
     # Not part of `to_dict`, since they are counted from the start of this process, not of the run:
     cpu: float = 0.0  # seconds of CPU time of the members' threads
     cpu_diagnostics: float = 0.0  # seconds of `cpu` spent on records
@@ -44,6 +45,7 @@ class Totals:
     def add(self, traffic: Traffic) -> None:
         """Add one member's report."""
         self.sent += traffic.sent
+        self.sent_bytes += traffic.sent_bytes
         self.mixed += traffic.mixed
         self.refused += traffic.refused
         self.waited += traffic.waited
@@ -61,18 +63,18 @@ class Totals:
             {"from": sender, "to": receiver, "messages": edge.messages, "staleness": edge.staleness}
             for (sender, receiver), edge in sorted(self.edges.items())
         ]
-        sums = {"sent": self.sent, "mixed": self.mixed, "refused": self.refused, "waited": self.waited}
+        sums = {name: getattr(self, name) for name in ("sent", "sent_bytes", "mixed", "refused", "waited")}
         return {**sums, **counts, "edges": edges}
 
     @staticmethod
     def from_dict(state: dict[str, Any]) -> Totals:
         """Restore the result of `to_dict`."""
         staleness, ages = ({int(k): int(n) for k, n in state[name].items()} for name in ("staleness", "ages"))
-        edges = {  # not in files of 0.3
+        edges = {  # like `sent_bytes`, not in older files
             (each["from"], each["to"]): Edge(each["messages"], each["staleness"]) for each in state.get("edges", [])
         }
         counts = (state["sent"], state["mixed"], state["refused"], state["waited"])
-        return Totals(*counts, Counter(staleness), Counter(ages), edges)
+        return Totals(*counts, Counter(staleness), Counter(ages), edges, state.get("sent_bytes", 0))
 
 
 def staleness(behind: Mapping[int, int]) -> tuple[float | None, int | None]:

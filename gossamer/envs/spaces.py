@@ -82,7 +82,17 @@ def adapt(name: str, env: Spaces, *, masks: bool = False, bounds: Bounds = "clip
         raise UnsupportedSpace(f"{name}: {error}") from error
     own = mask is not None and mask.part in observations.parts  # then that of the info is not needed
     spec = _spec(observations, mask if masks and not own else None, actions)
+    spec = replace(spec, bounds=_bounds(env.observation_space, spec))
     return Adapter(spec, observations, mask if masks or own else None, own, start, env.action_space)
+
+
+def _bounds(space: Space[Any], spec: Spec) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+    """The bounds of observations; see `Spec.bounds`."""
+    single = spec.layout is None and not spec.pixels and spec.obs_dtype.kind == "f"
+    if not single or not isinstance(space, Box) or not np.isfinite([space.low, space.high]).all():
+        return None
+    low, high = (tuple(bound.ravel().astype(float).tolist()) for bound in (space.low, space.high))
+    return low, high
 
 
 def _spec(observations: Node, mask: Mask | None, actions: spaces.Space) -> Spec:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 import torch
 from torch import Tensor
 
+from gossamer.algorithms.traces import STATE as TRACES
 from gossamer.data import Tree
 from gossamer.system.errors import UserError
 
@@ -88,7 +89,8 @@ def average(checkpoint: Tree, workers: Iterable[str], parameters: Iterable[str])
 
 def newcomer(workers: Mapping[str, Tree]) -> Tree:
     """The state of a member that joins these: the average of their parameters, and the highest iteration of them."""
-    (*_, names) = [state["learner"]["model"] for state in workers.values()]
+    (*_, newest) = [state["learner"]["model"] for state in workers.values()]
+    names = [name for name in newest if name != TRACES]  # each member's own, which new episodes begin without
     iteration = max(map(_iteration, workers.values()))
     parameters = average({"workers": workers}, distinct(workers), names)
     return {"parameters": parameters, "exchange": {"iteration": iteration}}

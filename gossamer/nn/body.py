@@ -15,6 +15,7 @@ from gossamer.data import Tree
 from gossamer.nn.inputs import CentredParts, Inputs, Observations, Prepared, input_of
 from gossamer.nn.memory import Kind, Memory
 from gossamer.nn.normalization import Observed
+from gossamer.nn.tiles import TileCoding, Tiles
 from gossamer.nn.torsos import Pair, Parts, TorsoFactory, auto, layer_normalized, mlp
 from gossamer.spaces import Space, Spec
 from gossamer.spaces.distributions import Distribution
@@ -27,7 +28,8 @@ class NetworkOptions:
     """Options of the network, common to all algorithms."""
 
     torso: str = option(
-        "Torso: auto, nips, nature, small, tiny, resnet, autoencoder, mlp, or module:factory (shape -> torch module).",
+        "Torso: auto, nips, nature, small, tiny, resnet, autoencoder, mlp, linear, tiles, or module:factory (shape -> "
+        "torch module).",
         "auto",
         name="network",
     )
@@ -44,6 +46,8 @@ class NetworkOptions:
     memory: Literal["none", "lstm", "gru"] = option("Recurrent layer between torso and heads.", "none")
     memory_units: int = option("Units of the memory.", 256, least=1, most=65_536)
     last_action_reward: bool = option("Observe the last action and reward, too.", False)
+    tilings: int = option("Grids of --network tiles, each shifted against the others.", 8, least=1, most=1024)
+    tiles: int = option("Tiles of each grid along each number of the observation.", 8, least=1, most=65_536)
     reconstruction_coef: float = option("Weight of the loss of --network autoencoder.", 1.0, least=0)
 
 
@@ -51,7 +55,7 @@ class NetworkOptions:
 class Network:
     """The parts of a network; see `NetworkOptions`."""
 
-    torso: TorsoFactory = auto
+    torso: TorsoFactory | TileCoding = auto
     input_scale: float = 1.0  # factor of images, and of observations that are a single vector
     centre: bool = False  # subtract the mean observation of random play first
     layer_norm: bool = False  # see `torsos.layer_normalized`
@@ -144,8 +148,8 @@ class Body(nn.Module):
 
     Parameters, memory and features are float32; the torso computes in `network.dtype`. In bfloat16, weights are cast
     once per set of parameters when acting, and within the graph when learning, so that gradients are float32. A torso
-    with buffers of floats, such as those of batch normalisation, computes in float32 always. Raises `ValueError` if the
-    torso does not return [N, F], or cannot have the layer normalisation that was asked for."""
+    without parameters, or with buffers of floats such as those of batch normalisation, computes in float32 always.
+    Raises `ValueError` if the torso does not return [N, F], or does not work with the other options."""
 
     def __init__(self, spec: Spec, network: Network) -> None:
         super().__init__()
@@ -155,6 +159,7 @@ class Body(nn.Module):
         if network.separate_critic:
             self.torso = Pair(self.torso, _torso(spec, network))
         with_floats = any(buffer.is_floating_point() for buffer in self.torso.buffers())
+        with_floats |= next(self.torso.parameters(), None) is None  # rounding would lose precision, and gain no speed
         self.compute_dtype = torch.float32 if with_floats else network.dtype or torch.float32
         with torch.no_grad():
             features = self.torso.eval()(_zeros(spec))  # batch normalisation cannot train on one observation
@@ -162,6 +167,8 @@ class Body(nn.Module):
         if features.dim() != 2:
             raise ValueError(f"a torso must return [N, F], not {list(features.shape)} for one observation")
         width = features.shape[1] // 2 if network.separate_critic else features.shape[1]
+        if isinstance(self.torso, Tiles) and network.memory != "none":
+            raise ValueError("tiles have no memory: use mlp, or --memory none")
         self.memory = None if network.memory == "none" else Memory(network.memory, width, network.memory_units)
         self.width = width if self.memory is None else network.memory_units  # F, of each head's features
         self._cast: tuple[tuple[int, ...], dict[str, Tensor]] = ((), {})
@@ -217,6 +224,8 @@ def _inputs(spec: Spec, network: Network) -> nn.Module:
 
 def _torso(spec: Spec, network: Network) -> nn.Module:
     """The torso for all parts of an observation."""
+    if isinstance(network.torso, TileCoding):
+        return _tiles(spec, network, network.torso)
     finish = layer_normalized if network.layer_norm else _unchanged
     if spec.layout is None:
         return finish(network.torso(spec.obs_shape))
@@ -224,6 +233,14 @@ def _torso(spec: Spec, network: Network) -> nn.Module:
     if network.own_torso:
         return finish(network.torso({part.name: part.shape for part in parts}))
     return Parts({part.name: finish((network.torso if part.picture else mlp)(part.shape)) for part in parts})
+
+
+def _tiles(spec: Spec, network: Network, coding: TileCoding) -> nn.Module:
+    if spec.bounds is None:
+        raise ValueError("tiles need one vector of numbers with finite bounds: use mlp or auto")
+    if network.input_scale != 1 or network.centre:
+        raise ValueError("tiles have a scale of their own: use --input raw")
+    return coding.within(*spec.bounds)
 
 
 def _unchanged(torso: nn.Module) -> nn.Module:

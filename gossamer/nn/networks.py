@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -22,6 +23,7 @@ from gossamer.nn.body import (
 )
 from gossamer.nn.inputs import CentredParts, Observations, Prepared
 from gossamer.nn.normalization import Normalized, Observed, Sample, ValueHead
+from gossamer.nn.tiles import Tiles
 from gossamer.nn.torsos import AutoEncoder
 from gossamer.spaces import Discrete, Spec
 from gossamer.spaces.distributions import Distribution
@@ -49,6 +51,8 @@ class ActorCritic(Body):
 
     def __init__(self, spec: Spec, network: Network) -> None:
         super().__init__(spec, network)
+        if isinstance(self.torso, Tiles):
+            raise ValueError("tiles have action values only: use --algorithm sarsa-lambda, pqn, nstep-q or dqn, or mlp")
         self.policy = self.actions.head(self.width, state_std=network.state_std)
         self.value: nn.Module = ValueHead(self.width) if network.normalize_returns else nn.Linear(self.width, 1)
         self._split = network.separate_critic
@@ -145,8 +149,9 @@ class QNetwork(Body):
         super().__init__(spec, network)
         if not isinstance(spec.actions, Discrete):
             raise ValueError(f"action values need one choice among several, not {spec.actions}")
-        self.advantage = nn.Linear(self.width, spec.actions.n)
-        self.value = nn.Linear(self.width, 1) if dueling else None
+        head = self.torso.head if isinstance(self.torso, Tiles) else partial(nn.Linear, self.width)
+        self.advantage = head(spec.actions.n)
+        self.value = head(1) if dueling else None
         self._returns = returns
         self.initialise(network, {head: 0.01 for head in (self.advantage, self.value) if head is not None})
 

@@ -203,6 +203,14 @@ class AdaGrad:
 
 
 @options
+class SGD:
+    """Gradient descent, without momentum: p -= lr * g."""
+
+    def make(self, params: ParamsT, lr: float) -> Optimizer:
+        return torch.optim.SGD(params, lr, foreach=True)
+
+
+@options
 class RMSPropOptions:
     """Options of all forms of RMSProp."""
 

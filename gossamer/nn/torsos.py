@@ -132,6 +132,11 @@ def mlp(obs_shape: tuple[int, ...]) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(size, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh())
 
 
+def linear(obs_shape: tuple[int, ...]) -> nn.Module:
+    """The observation itself, without any layer: the heads are linear functions of it."""
+    return nn.Flatten()
+
+
 def _convolutional(
     obs_shape: tuple[int, ...], layers: Sequence[tuple[int, int, int]], units: int, *, padding: int = 0
 ) -> nn.Module:

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 # Of environments: pictures; else vectors, with continuous actions or not. Some have a second kind: pictures with
-# continuous actions, pictures too small for the networks of papers, and whatever is no Atari game
-Kind: TypeAlias = Literal["pixels", "vector", "continuous", "continuous pixels", "tiny pixels", "not atari"]
+# continuous actions, pictures too small for the networks of papers, whatever is no Atari game, and vectors of few
+# numbers with finite bounds
+Kind: TypeAlias = Literal["pixels", "vector", "continuous", "continuous pixels", "tiny pixels", "not atari", "bounded"]
 Preset: TypeAlias = Literal["tuned", "paper"]
 # (values of all options so far, names of those that the user gave) -> options derived from them
 Rule: TypeAlias = Callable[[Mapping[str, Any], Collection[str]], dict[str, Any]]

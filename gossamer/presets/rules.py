@@ -20,6 +20,11 @@ def critic_without_memory(values: Mapping[str, Any], given: Collection[str]) -> 
     return {"separate_critic": values["memory"] == "none"}
 
 
+def no_convolutions(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
+    """Vectors need another network than the pictures of most papers."""
+    return {} if values["network"] in ("linear", "tiles") else {"network": "mlp"}
+
+
 def small_minibatches(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
     """Minibatches of 256 steps, however many environments a learner has."""
     return minibatches_of(values, 256)

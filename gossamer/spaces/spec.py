@@ -23,6 +23,8 @@ class Spec:
     # Images: the channels are so many pictures, oldest first; all but the newest were observed before. With a `layout`,
     # those of its one image
     history: int = 1
+    # Lower and upper bounds of an observation that is one vector of numbers, if all of them are finite
+    bounds: tuple[tuple[float, ...], tuple[float, ...]] | None = field(default=None, compare=False)
     action_names: tuple[str, ...] = field(default=(), compare=False)  # of a `Discrete` space, where there are names
 
     @property

@@ -11,6 +11,7 @@ from torch import nn
 
 from gossamer.algorithms.base import initial_state
 from gossamer.algorithms.target import PREFIX as TARGET
+from gossamer.algorithms.traces import STATE as TRACES
 from gossamer.config.build import (
     check_batch,
     check_effect,
@@ -107,7 +108,7 @@ def _check_network(config: Config, model: nn.Module, source: str | None) -> None
         return
     given = newcomer(Store(Path(source) / CHECKPOINTS).get("last").load()["workers"])["parameters"]
     shapes, wanted = [
-        {name: tensor.shape for name, tensor in each.items() if not name.startswith(TARGET)}
+        {name: tensor.shape for name, tensor in each.items() if not name.startswith((TARGET, TRACES))}
         for each in (given, model.state_dict())
     ]
     different = shapes.items() ^ wanted.items()

@@ -11,7 +11,7 @@ import pytest
 from some_masks import ENVS
 
 import gossamer
-from gossamer.algorithms import DQN, PQN, NStepQ
+from gossamer.algorithms import DQN, PQN, NStepQ, SarsaLambda
 from gossamer.nn.networks import Network
 from gossamer.nn.torsos import mlp
 from gossamer.spaces import Box, Discrete, Spec
@@ -20,18 +20,22 @@ from gossamer.system.errors import UserError
 SPEC = Spec((1,), np.dtype(np.float32), Discrete(3))
 
 each_algorithm = pytest.mark.parametrize(
-    ("name", "algorithm"), [("dqn", DQN()), ("nstep-q", NStepQ()), ("pqn", PQN())], ids=["dqn", "nstep-q", "pqn"]
+    ("name", "algorithm"),
+    [("dqn", DQN()), ("nstep-q", NStepQ()), ("pqn", PQN()), ("sarsa-lambda", SarsaLambda())],
+    ids=["dqn", "nstep-q", "pqn", "sarsa-lambda"],
 )
 
 
-def refused(algorithm: DQN | NStepQ | PQN, spec: Spec = SPEC, **network: Any) -> str:
+def refused(algorithm: DQN | NStepQ | PQN | SarsaLambda, spec: Spec = SPEC, **network: Any) -> str:
     with pytest.raises(UserError) as error:
         algorithm.check(spec, replace(Network(mlp), **network), "some-env")
     return str(error.value)
 
 
 @each_algorithm
-def test_what_they_do_not_work_with_is_refused_in_a_line(name: str, algorithm: DQN | NStepQ | PQN) -> None:
+def test_what_they_do_not_work_with_is_refused_in_a_line(
+    name: str, algorithm: DQN | NStepQ | PQN | SarsaLambda
+) -> None:
     box = replace(SPEC, actions=Box((-1.0,), (1.0,)))
     assert refused(algorithm, box).startswith(f"--algorithm {name}: some-env has 1 continuous actions")
     assert refused(algorithm, memory="lstm").startswith(f"--memory lstm: {name} has none")
@@ -40,14 +44,14 @@ def test_what_they_do_not_work_with_is_refused_in_a_line(name: str, algorithm: D
         assert told == f"--{flag}: has no effect with --algorithm {name}; leave it out"
 
 
-@pytest.mark.parametrize("name", ["nstep-q", "pqn"])
+@pytest.mark.parametrize("name", ["nstep-q", "pqn", "sarsa-lambda"])
 @pytest.mark.parametrize("architecture", ["impala", "appo"])
 def test_batches_of_an_older_policy_are_refused(architecture: str, name: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=f"--algorithm {name}: on-policy, but batches of a queue are older"):
         gossamer.train(architecture, env="catch", algorithm=name, run_dir=tmp_path / "run")
 
 
-@pytest.mark.parametrize("name", ["nstep-q", "pqn"])
+@pytest.mark.parametrize("name", ["nstep-q", "pqn", "sarsa-lambda"])
 def test_only_valid_actions_are_taken_and_the_best_of_them_are_learned(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

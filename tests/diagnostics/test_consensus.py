@@ -308,7 +308,7 @@ def test_rows_have_the_traffic_since_the_last_one() -> None:
 def test_what_is_kept_is_json_and_can_be_gone_on_from() -> None:
     when = When()
     consensus = ConsensusMonitor(when=when)
-    consensus.take("a", Traffic(5, 6, 3, 1, 0.5, {10: 1, 2: 2}, {-3: 1, 12: 2}, edges={(1, 0): (3, 14)}))
+    consensus.take("a", Traffic(5, 6, 3, 1, 0.5, {10: 1, 2: 2}, {-3: 1, 12: 2}, edges={(1, 0): (3, 14)}, sent_bytes=24))
     for epoch in (0, 2):
         when.steps += 100
         give(consensus, window(epoch))
@@ -317,6 +317,7 @@ def test_what_is_kept_is_json_and_can_be_gone_on_from() -> None:
     kept = json.loads(json.dumps(consensus.to_dict(), allow_nan=False))
     assert kept["traffic"] == {
         "sent": 6,
+        "sent_bytes": 24,
         "mixed": 3,
         "refused": 1,
         "waited": 0.5,

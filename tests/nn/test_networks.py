@@ -12,8 +12,7 @@ from some_parts import a_network
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from gossamer.config.names import NETWORKS
-from gossamer.nn import torsos
+from gossamer.config.names import NETWORKS, load
 from gossamer.nn.inputs import centre_on
 from gossamer.nn.networks import ActorCritic, Network, auto_encoders, reconstruction_loss
 from gossamer.nn.torsos import (
@@ -120,8 +119,8 @@ def test_each_part_of_an_observation_is_normalised_in_its_torso() -> None:
 
 def test_the_torsos_that_can_be_normalised_are_those_that_the_command_line_takes() -> None:
     found = []
-    for name, target in NETWORKS.items():
-        torso = getattr(torsos, target.partition(":")[2])
+    for name in NETWORKS:
+        torso = load("", name, NETWORKS)
         with contextlib.suppress(ValueError):
             layer_normalized(torso((6,) if name == "mlp" else (4, 84, 84)))
             found.append(name)

@@ -12,12 +12,13 @@ from torch import Tensor
 
 from gossamer.data import Tree, Version
 from gossamer.exchange.base import Alone, Exchange, Learning, Link, LocalStep, OnStep, Stepped, unheard
-from gossamer.exchange.gossip.formats import rounded
-from gossamer.exchange.gossip.graphs import RING, Graph, Members
+from gossamer.exchange.gossip.averaging import Received, average
+from gossamer.exchange.gossip.graphs import RING, Complete, Graph, Members
 from gossamer.exchange.gossip.mailboxes import Post
 from gossamer.exchange.gossip.messages import Message, on_device
 from gossamer.exchange.gossip.mixing import UNIFORM, Mixing
 from gossamer.exchange.gossip.records import Record
+from gossamer.exchange.gossip.sparse import Selection, Sparse
 from gossamer.exchange.gossip.tracker import Tracker
 from gossamer.runtime import Context
 
@@ -43,8 +44,9 @@ class Gossip:
     k - tau or later have arrived (PALA's process lock). Infinity never blocks (as in GALA's experiments). `lock_step`
     averages exactly the messages of iteration k. Every `period` iterations an observation window of `window` iterations
     opens. Within it, members record the data for the consensus distance and its bound (`records`). `period` 0 disables
-    these diagnostics. Raises `ValueError` if `interval` is below 1, or if `staleness` is negative or below
-    `interval` - 1, where all members would deadlock."""
+    these diagnostics. With `sparse`, a message has a share of the parameters; the first one after a change of the
+    membership has all. Raises `ValueError` if `interval` is below 1, if `staleness` is negative or below
+    `interval` - 1, where all members would deadlock, or if `sparse` does not work with the rest."""
 
     post: Post
     graph: Graph = RING
@@ -55,6 +57,7 @@ class Gossip:
     inner: Exchange = field(default_factory=Alone)
     period: int = PERIOD
     window: int = WINDOW
+    sparse: Sparse | None = None  # which parameters are exchanged; None: all
 
     def __post_init__(self) -> None:
         if not self.staleness >= 0:
@@ -63,6 +66,18 @@ class Gossip:
             raise ValueError(f"interval {self.interval}: must be at least 1")
         if self.staleness < self.interval - 1 and not self.lock_step:
             raise ValueError(f"interval {self.interval}: must be at most {self.staleness + 1:g}, staleness + 1")
+        self._check_sparse()
+
+    def _check_sparse(self) -> None:
+        """Raise `ValueError` for what sparse messages do not work with."""
+        if self.sparse is None:
+            return
+        if self.mixing != UNIFORM or self.period:
+            raise ValueError(
+                "sparse messages need uniform mixing, and period 0: weights and bounds are of whole vectors"
+            )
+        if self.sparse.select == "changed" and not (self.lock_step and self.graph == Complete()):
+            raise ValueError("select changed: needs a complete graph and lock_step")
 
     @property
     def equal(self) -> bool:
@@ -95,8 +110,11 @@ class GossipLink:
         self._found = self.post.join(self.rank, self._flat.layout, again=ctx.restarts > 0)
         self._restarted = ctx.restarts > 0
         self._allowed = self.interval + (0 if gossip.lock_step else gossip.staleness)  # iterations behind the others
-        if ctx.restarts:
-            self._recover(ctx)
+        recovered = ctx.restarts > 0 and self._recover(ctx)
+        self._selection: Selection | None = None
+        if gossip.sparse is not None:
+            known = None if recovered else state.get("known")
+            self._selection = gossip.sparse.of(self._flat.vector, self._flat.trained, known, self._found.view)
         if self.iteration:
             self._tracker.resume(self.iteration)
         else:
@@ -143,7 +161,9 @@ class GossipLink:
         return (*self.inner.take(), *self._tracker.take(self.weight))
 
     def state_dict(self) -> Tree:
-        return {"iteration": self.iteration, "weight": self.weight, "inner": self.inner.state_dict()}
+        state = {"iteration": self.iteration, "weight": self.weight, "inner": self.inner.state_dict()}
+        known = self._selection.known if self._selection else None
+        return state if known is None else {**state, "known": known.clone()}
 
     def _start(self) -> Tensor | None:
         """Return the parameters [P] at the start of the local step, if they are needed after it. They differ from those
@@ -164,10 +184,15 @@ class GossipLink:
         k = self.iteration
         receivers = self._neighbours(self.graph.out, k // self.interval)
         each, kept = self.mixing.outgoing(self.weight, len(receivers))
+        vector, places = mine, None
+        if self._selection is not None:
+            vector, places = self._selection.chosen(mine, k // self.interval, self._found.view)
         ready = torch.cuda.current_stream().record_event() if mine.is_cuda else None
         epoch = self._tracker.epoch
-        self.post.send(Message(self.rank, k, epoch, each, time.time(), mine, ready=ready), receivers)
+        message = Message(self.rank, k, epoch, each, time.time(), vector, ready=ready, places=places)
+        self.post.send(message, receivers)
         self._tracker.sent += len(receivers)
+        self._tracker.sent_bytes += message.nbytes * len(receivers)
         messages, view = list[Message](), -1
         while view != self._found.view:  # the required senders change with the membership
             view = self._found.view
@@ -191,21 +216,17 @@ class GossipLink:
         return direction(self.rank, self._found.members, exchange)
 
     def _mix(self, mine: Tensor, messages: Sequence[Message], kept: float) -> None:
-        """Average parameters [P] with the messages into a new buffer; one pass over memory for a single message."""
+        """Average parameters [P] with the messages into a new buffer."""
         messages, shares = self._shares(messages, kept)
-        vectors, noise = [on_device(m, mine.device) for m in messages], 0.0
-        whole = [share for m, share in zip(messages, shares, strict=True) if m.format == "fp32"]
-        if whole and len(messages) == 1:
-            mixed = torch.lerp(mine, vectors[0], shares[0])
+        received = [
+            Received(on_device(m, mine.device), share, m.format, m.error)
+            for m, share in zip(messages, shares, strict=True)
+        ]
+        if self._selection is None:
+            mixed, noise = average(mine, received)
         else:
-            mixed = mine * (1 - sum(whole))
-            for m, vector, share in zip(messages, vectors, shares, strict=True):
-                if m.format == "fp32":
-                    mixed.add_(vector, alpha=share)
-                    continue
-                alike = rounded(mine, m.format)  # cancels the rounding error when sender and receiver are equal
-                mixed.add_(vector - alike, alpha=share)
-                noise += share * (m.error + float((alike - mine).norm()))
+            places = [self._selection.places_of(m, m.iteration // self.interval) for m in messages]
+            mixed, noise = self._selection.mixed(mine, received, places), 0.0
         self._flat.swap(mixed)
         self._tracker.mixed(self.iteration, messages, shares, noise)
 
@@ -226,22 +247,23 @@ class GossipLink:
         needed = self._tracker.open or self.weight != 1.0
         self._before = self._tracker.start(self._flat.vector) if needed else None
 
-    def _recover(self, ctx: Context) -> None:
-        """Start from the average of the first messages received, which may be from members that have ended. Without a
-        message within RECOVERY seconds, keep the own parameters. In both cases continue at the largest known iteration,
-        so that other members do not wait for this one to catch up."""
-        until, messages = ctx.now() + RECOVERY, list[Message]()
-        while not messages and ctx.now() < until and not ctx.stopped and not self._found.alone:
+    def _recover(self, ctx: Context) -> bool:
+        """Start from the average of the first messages received that have all parameters. They may be from members that
+        have ended. Without one within RECOVERY seconds, keep the own parameters. In both cases continue at the largest
+        known iteration, so that other members do not wait for this one to catch up. Returns whether there was one."""
+        until, messages, newest = ctx.now() + RECOVERY, list[Message](), list[Message]()
+        while not newest and ctx.now() < until and not ctx.stopped and not self._found.alone:
             ctx.sleep(0.1)
             self._found = self.post.collect(self.rank, {}, self._found.view)
             self._tracker.refused += self._found.refused
             messages += self._found.messages
-        if messages:
-            newest = [on_device(m, self._flat.vector.device) for m in messages]
-            self._flat.vector.copy_(torch.stack(newest).mean(0))
-            self._tracker.epoch = max(m.epoch for m in messages)
+            newest = [m for m in messages if m.parameters.shape == self._flat.vector.shape]
+        if newest:
+            self._flat.vector.copy_(torch.stack([on_device(m, self._flat.vector.device) for m in newest]).mean(0))
+            self._tracker.epoch = max(m.epoch for m in newest)
             self.weight = 1.0
         self.iteration = max(self.iteration, self._furthest(messages))
+        return bool(newest)
 
     def _furthest(self, messages: Sequence[Message]) -> Version:
         """The largest known iteration of the other members."""

@@ -21,10 +21,18 @@ class Message:
     epoch: int  # the sender's snapshot epoch, see `records`
     weight: float  # push-sum weight
     published: float  # Unix time, seconds
-    parameters: Tensor  # [P] float32
+    parameters: Tensor  # [P] float32; [K] of a sparse message
     error: float = 0.0  # || received - published ||_2
     format: Format = "fp32"  # number format in transit
     ready: torch.cuda.Event | None = None  # on a GPU: recorded after the parameters are computed
+    # [K] int64, ascending  of a sparse message: indices of its parameters in the vector [P]. None: all, or those that
+    # members draw for this exchange
+    places: Tensor | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its parameters and indices, of 4 each."""
+        return 4 * (self.parameters.numel() + (0 if self.places is None else self.places.numel()))
 
     def state_dict(self) -> Tree:
         """Return the state for a checkpoint, with the parameters in host memory."""
@@ -64,7 +72,7 @@ class Parcel:
 
 
 def on_device(message: Message, device: torch.device) -> Tensor:
-    """Return a message's parameters [P] on this device, ordered after their computation on a GPU."""
+    """Return a message's parameters [P] or [K] on this device, ordered after their computation on a GPU."""
     vector = message.parameters
     if vector.is_cuda and message.ready is not None:
         torch.cuda.current_stream().wait_event(message.ready)

@@ -6,11 +6,12 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from gossamer.exchange.gossip import graphs, mixing
 from gossamer.exchange.gossip.gossip import PERIOD, WINDOW, Gossip, room
 from gossamer.exchange.gossip.mailboxes import Post
+from gossamer.exchange.gossip.sparse import Select, Sparse
 from gossamer.system.errors import UserError, near
 from gossamer.system.options import option
 
@@ -41,6 +42,10 @@ STALENESS = partial(
 INTERVAL = partial(
     option, "From one average with the neighbours to the next.", least=1, most=1_000_000, measure="optimizer steps"
 )
+SHARE = partial(option, "Share of the parameters that each message has; 1: all.", above=0, most=1)
+SELECT = partial(
+    option, "With --share below 1: drawn by a common seed, or those that have changed most since they were exchanged."
+)
 DIAGNOSTICS = partial(
     option, "Measure the consensus distance and its bound every 500 optimizer steps (below 0.5 % of the time)."
 )
@@ -57,6 +62,7 @@ class Gossiping:
     interval: int = 1
     period: int = PERIOD  # iterations between the starts of two observation windows; 0 disables them
     window: int = WINDOW
+    sparse: Sparse | None = None  # which parameters are exchanged; None: all
 
     @property
     def adds(self) -> bool:
@@ -79,6 +85,7 @@ class Gossiping:
             self.interval,
             period=self.period,
             window=self.window,
+            sparse=self.sparse,
         )
 
 
@@ -97,6 +104,40 @@ def bound(sync: Sync, staleness: int, interval: int) -> float:
     if sync == "bounded" and interval > longest:
         raise UserError(f"--interval {interval}: must be at most {longest}, a quarter of --staleness {staleness}")
     return math.inf if sync == "never" else staleness
+
+
+class Sharing(Protocol):
+    """The options that say which parameters are exchanged."""
+
+    @property
+    def graph(self) -> str: ...
+    @property
+    def mixing(self) -> Mix: ...
+    @property
+    def sync(self) -> Sync: ...
+    @property
+    def share(self) -> float: ...
+    @property
+    def select(self) -> Select: ...
+    @property
+    def diagnostics(self) -> bool: ...
+
+
+def sparse(chosen: Sharing, seed: int) -> Sparse | None:
+    """Which parameters are exchanged; None: all. Raises `UserError` for what this does not work with."""
+    if chosen.share == 1:
+        return None
+    share = f"--share {chosen.share:g}"
+    if chosen.mixing != "uniform":
+        raise UserError(f"{share}: --mixing {chosen.mixing} has weights of whole vectors; use --mixing uniform")
+    if chosen.diagnostics:
+        raise UserError(f"{share}: the bound of --diagnostics is one of whole vectors; use --no-diagnostics")
+    if chosen.select == "changed" and (chosen.graph != "complete" or chosen.sync != "lock-step"):
+        raise UserError(
+            "--select changed: each learner must hear of all that others send; use --graph complete --sync lock-step, "
+            "or --select random"
+        )
+    return Sparse(chosen.share, chosen.select, seed)
 
 
 def named_graph(name: str, learners: int, seed: int) -> graphs.Graph:
@@ -129,7 +170,8 @@ def _connected(name: str, graph: graphs.Graph, members: int) -> graphs.Graph:
 
 
 def follow(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
-    """Return implied values: --staleness implies --sync bounded, and a staleness bound limits the interval."""
+    """Return implied values: --staleness implies --sync bounded, a staleness bound limits the interval, and there are
+    no diagnostics of sparse messages."""
     sync, staleness, interval = values["sync"], values["staleness"], values["interval"]
     if "staleness" in given and "sync" not in given:
         sync = "bounded"
@@ -137,4 +179,5 @@ def follow(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
         raise UserError(f"--staleness {staleness}: not used with --sync {sync}; give --sync bounded")
     if "interval" not in given and sync != "never":
         interval = 1 if sync == "lock-step" else int(min(interval, room(staleness)))
-    return {"sync": sync, "interval": interval}
+    diagnostics = values["diagnostics"] and (values["share"] == 1 or "diagnostics" in given)
+    return {"sync": sync, "interval": interval, "diagnostics": diagnostics}

@@ -1,7 +1,8 @@
 """Wire format of messages between hosts. Pickle is never used.
 
 A packet is one flat buffer: a header of fixed size, integers (the receivers' ranks, or the pulses of a `Hello`), zero
-padding to a multiple of 64 bytes, and the body. The body is the vector [P] in one of the number formats (`formats`).
+padding to a multiple of 64 bytes, and the body. The body is the vector [P] in one of the number formats (`formats`);
+that of a sparse message may have 4 bytes for the index of each element before it.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from gossamer.data import Array
 from gossamer.exchange.gossip.formats import FORMATS, Format, length, pack, restore, unpack
 from gossamer.exchange.gossip.messages import Hello, Message, Parcel, Pulse
 
-# magic, format version, kind, number format, count of integers, token, layout, sender, epoch, iteration, elements,
-# weight, published, error, checksum (XXH3 of all other bytes)
-HEADER = struct.Struct("<4sBBBxI16s8sIIQQdddQ")
-MAGIC, VERSION, PARCEL, HELLO = b"GSMR", 2, 1, 2
+# magic, format version, kind, number format, whether there are indices, count of integers, token, layout, sender,
+# epoch, iteration, elements, weight, published, error, checksum (XXH3 of all other bytes)
+HEADER = struct.Struct("<4sBBB?I16s8sIIQQdddQ")
+MAGIC, VERSION, PARCEL, HELLO = b"GSMR", 3, 1, 2
 
 
 class Token(bytes):
@@ -42,14 +43,16 @@ def encode(item: Parcel | Hello, token: bytes, layout: bytes, form: Format = "fp
     """Encode a packet (uint8). `token`: the run's shared secret, 16 bytes; `layout`: `Flat.layout`, 8 bytes."""
     if isinstance(item, Hello):
         numbers = [n for p in item.pulses for n in (p.host, p.beats, len(p.members), *p.members, *p.sent)]
-        head, body = _head(HELLO, 0, numbers, token, layout, (item.host, 0, 0, 0, 0.0, 0.0, 0.0)), None
+        head, body = _head((HELLO, 0, False), numbers, token, layout, (item.host, 0, 0, 0, 0.0, 0.0, 0.0)), None
     else:
         m = item.message
         vector = _on_host(m)
         parts = pack(vector, form)
         error = 0.0 if form == "fp32" else float((restore(parts, form, vector.numel()) - vector).norm())
         fields = (m.sender, m.epoch, m.iteration, vector.numel(), m.weight, m.published, error)
-        head, body = _head(PARCEL, FORMATS.index(form), item.receivers, token, layout, fields), parts
+        places = [] if m.places is None else [m.places.cpu().to(torch.int32)]
+        kind = (PARCEL, FORMATS.index(form), bool(places))
+        head, body = _head(kind, item.receivers, token, layout, fields), [*places, *parts]
     return _assembled(head, body or [])
 
 
@@ -59,7 +62,8 @@ def decode(packet: Array, token: bytes, layout: bytes) -> Parcel | Hello:
     Raises `Refused` if the packet is damaged, belongs to another run, or is a parcel of another layout."""
     peek(packet, token)
     fields = HEADER.unpack_from(packet.data)
-    _, _, kind, number, count, _, theirs, sender, epoch, iteration, size, weight, published, error, checksum = fields
+    _, _, kind, number, indexed, count, _, theirs, sender, epoch, iteration, size, *_ = fields
+    weight, published, error, checksum = fields[-4:]
     if _checksum(packet) != checksum:
         raise Refused("wrong checksum")
     receivers = tuple(np.frombuffer(packet, np.uint32, count, HEADER.size).tolist())
@@ -67,8 +71,11 @@ def decode(packet: Array, token: bytes, layout: bytes) -> Parcel | Hello:
         return Hello(sender, _pulses(receivers), theirs)
     if theirs != layout:
         raise Refused("wrong layout")
-    vector = unpack(packet[_body_offset(count) :], size, FORMATS[number])
-    message = Message(sender, iteration, epoch, weight, published, vector, error, FORMATS[number])
+    body, places = packet[_body_offset(count) :], None
+    if indexed:
+        places, body = torch.from_numpy(body[: 4 * size].view(np.int32).astype(np.int64)), body[4 * size :]
+    vector = unpack(body, size, FORMATS[number])
+    message = Message(sender, iteration, epoch, weight, published, vector, error, FORMATS[number], places=places)
     return Parcel(message, receivers)
 
 
@@ -78,12 +85,13 @@ def peek(packet: Array, token: bytes) -> int:
         raise Refused("not a packet")
     if packet.size < HEADER.size or not packet.flags.c_contiguous:
         raise Refused("truncated")
-    magic, version, kind, number, count, theirs, *_, elements, _, _, _, _ = HEADER.unpack_from(packet.data)
+    magic, version, kind, number, indexed, count, theirs, *_, elements, _, _, _, _ = HEADER.unpack_from(packet.data)
     if magic != MAGIC or version != VERSION or kind not in (PARCEL, HELLO) or number >= len(FORMATS):
         raise Refused("not a packet of this version")
     if not compare_digest(theirs, token):
         raise Refused("wrong token")
-    if packet.size != _body_offset(count) + (length(elements, FORMATS[number]) if kind == PARCEL else 0):
+    body = length(elements, FORMATS[number]) + 4 * elements * indexed if kind == PARCEL else 0
+    if packet.size != _body_offset(count) + body:
         raise Refused("truncated")
     return int(kind)
 
@@ -100,10 +108,11 @@ def _pulses(numbers: tuple[int, ...]) -> tuple[Pulse, ...]:
 
 
 def _head(
-    kind: int, number: int, receivers: Sequence[int], token: bytes, layout: bytes, fields: tuple[float, ...]
+    kind: tuple[int, int, bool], receivers: Sequence[int], token: bytes, layout: bytes, fields: tuple[float, ...]
 ) -> bytearray:
+    """`kind`: kind, number format, whether there are indices."""
     head = bytearray(_body_offset(len(receivers)))
-    HEADER.pack_into(head, 0, MAGIC, VERSION, kind, number, len(receivers), token, layout, *fields, 0)
+    HEADER.pack_into(head, 0, MAGIC, VERSION, *kind, len(receivers), token, layout, *fields, 0)
     head[HEADER.size : HEADER.size + 4 * len(receivers)] = np.asarray(receivers, np.uint32).tobytes()
     return head
 

@@ -8,7 +8,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gossamer.exchange.gossip.formats import BLOCK, Format, rounded
+from gossamer.exchange.gossip.formats import BLOCK, FORMATS, Format, rounded
 from gossamer.exchange.gossip.messages import Hello, Message, Parcel, Pulse, merge
 from gossamer.exchange.proxy.wire import HEADER, Refused, decode, encode, peek
 
@@ -30,6 +30,21 @@ def test_float32_arrives_as_it_was(size: int) -> None:
     m = got.message
     assert (m.sender, m.iteration, m.epoch, m.weight, m.published) == (3, 17, 4, 0.5, 1_700_000_000.25)
     assert (m.error, m.format) == (0.0, "fp32")
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("size", [1, BLOCK + 1])
+def test_a_sparse_message_has_four_bytes_more_for_the_index_of_each_parameter(form: Format, size: int) -> None:
+    sent = a_message(size, places=torch.randperm(10_000)[:size].sort().values)
+    packet, plain = (encode(Parcel(m, (1,)), TOKEN, LAYOUT, form) for m in (sent, a_message(size)))
+    assert packet.nbytes == plain.nbytes + 4 * size
+    got = decode(packet, TOKEN, LAYOUT)
+    assert isinstance(got, Parcel)
+    assert got.message.places is not None
+    assert torch.equal(got.message.places, sent.places)  # type: ignore[arg-type]
+    assert torch.equal(got.message.parameters, rounded(sent.parameters, form))
+    with pytest.raises(Refused):
+        decode(packet[:-4], TOKEN, LAYOUT)
 
 
 @pytest.mark.parametrize(("form", "bytes_each"), [("fp32", 4), ("bf16", 2), ("int8", 1 + 4 / BLOCK)])

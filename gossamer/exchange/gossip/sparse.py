@@ -1,0 +1,124 @@
+"""Sparse messages: each has a share of the parameters. The others stay as they are at its receivers.
+
+`random` (as in SPARTA): at each exchange all members draw the same parameters, from a common seed. The message needs no
+indices, and the exchange is gossip of these parameters alone: whatever gossip conserves, it conserves.
+
+`changed` (Grounds and Kudenko 2008): each member sends the parameters that have changed most since they were last
+exchanged, with their indices. The choices of the members differ, so a plain average at the receivers would change the
+mean over members. Each member therefore keeps `known` z [P]: the average of each parameter when it was last exchanged,
+with which all members began alike. A member that has not sent a parameter counts with z, as if it had not changed it.
+Its unsent change e = x - z stays with it, until it is large enough to be sent. For each parameter that any of n members
+has sent, with u_j = x_j of those that have sent it and u_j = z of the others:
+
+    z' = 1/n sum_j u_j,    x_i' = z' + (x_i - u_i)
+
+The sum over i of x_i' is that of x_i: the mean is conserved. This needs that all members hear of all messages: a
+complete graph in lock-step. With share 1, u_j = x_j everywhere, and the exchange is the average."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gossamer.exchange.gossip.averaging import Received, average
+from gossamer.exchange.gossip.formats import rounded
+from gossamer.exchange.gossip.messages import Message
+
+Select: TypeAlias = Literal["random", "changed"]
+
+
+@dataclass(frozen=True)
+class Sparse:
+    """Which parameters a message has. Raises `ValueError` unless 0 < share <= 1."""
+
+    share: float
+    select: Select = "random"
+    seed: int = 0  # of `random`, common to all members
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share <= 1:
+            raise ValueError(f"share {self.share}: must be above 0 and at most 1")
+
+    def of(self, vector: Tensor, trained: int, known: Tensor | None, view: int) -> Selection:
+        """The selection of a member with parameters [P], which are all known to the others unless `known` [P] says
+        otherwise. Running statistics, from element `trained` on, belong together: every message has them. `view`:
+        version of the membership."""
+        if self.select == "random":
+            return Selection(self, trained, len(vector), None, view)
+        return Selection(self, trained, len(vector), (vector if known is None else known).clone(), view)
+
+
+class Selection:
+    """One member's choice of parameters, and their average."""
+
+    def __init__(self, sparse: Sparse, trained: int, size: int, known: Tensor | None, view: int) -> None:
+        """`known` [P]: see `changed` above; None with `random`. `trained`, `view`: see `Sparse.of`."""
+        self.known = known
+        self._sparse, self._trained, self._size, self._view = sparse, trained, size, view
+        self._count = max(1, round(sparse.share * trained))
+        self._sent = torch.zeros(0, dtype=torch.int64)  # [K] indices of the parameters in the last message
+
+    def chosen(self, mine: Tensor, exchange: int, view: int) -> tuple[Tensor, Tensor | None]:
+        """The parameters [K] of the message of this exchange, and their indices if its receivers do not know them. It
+        has all parameters [P] if the membership has changed: a member that comes back needs them."""
+        changed, self._view = view != self._view, view
+        self._sent = self._all(mine.device) if changed else self._places(mine, exchange)
+        if len(self._sent) == self._size:
+            return mine, None
+        return mine[self._sent], None if self.known is None else self._sent
+
+    def places_of(self, message: Message, exchange: int) -> Tensor:
+        """Indices [K] of the parameters that a message has, ascending."""
+        device = self._sent.device
+        if message.places is not None:
+            return message.places.to(device)
+        if len(message.parameters) == self._size:
+            return self._all(device)
+        return self._drawn(exchange, device)
+
+    def mixed(self, mine: Tensor, received: Sequence[Received], places: Sequence[Tensor]) -> Tensor:
+        """Average parameters [P] with those received [K], which have the indices `places` [K], into a new vector.
+        Parameters of which no message has a value are not changed."""
+        touched = torch.zeros(self._size, dtype=torch.bool, device=mine.device)
+        for indices in (self._sent, *places):
+            touched[indices] = True
+        where = touched.nonzero().squeeze(1)
+        base = (mine if self.known is None else self.known)[where]  # u of a member that has not sent it
+        own = base.index_put((torch.searchsorted(where, self._sent),), mine[self._sent])
+        others = []
+        for each, indices in zip(received, places, strict=True):
+            at, values = torch.searchsorted(where, indices), each.vector
+            if each.format != "fp32":  # cancel the rounding error when sender and receiver are equal
+                values = values + own[at] - rounded(own[at], each.format)
+            others.append(Received(base.index_put((at,), values), each.share))
+        mean, _ = average(own, others)
+        if self.known is not None:
+            self.known[where] = mean
+        return mine.index_put((where,), mean + (mine[where] - own))
+
+    def _places(self, mine: Tensor, exchange: int) -> Tensor:
+        """Indices [K] of the parameters to send, ascending."""
+        if self.known is None:
+            return self._drawn(exchange, mine.device)
+        change = (mine[: self._trained] - self.known[: self._trained]).abs_()
+        most = change.topk(self._count, sorted=False).indices.sort().values
+        return torch.cat([most, torch.arange(self._trained, self._size, device=mine.device)])
+
+    def _drawn(self, exchange: int, device: torch.device) -> Tensor:
+        return _drawn(self._sparse.seed, exchange, self._count, self._trained, self._size).to(device)
+
+    def _all(self, device: torch.device) -> Tensor:
+        return torch.arange(self._size, device=device)
+
+
+@lru_cache(maxsize=4)  # shared by all members of a process
+def _drawn(seed: int, exchange: int, count: int, trained: int, size: int) -> Tensor:
+    """`count` of the first `trained` elements, and all after them, in ascending order."""
+    chosen = np.sort(np.random.default_rng([seed, exchange]).permutation(trained)[:count])
+    return torch.cat([torch.from_numpy(chosen), torch.arange(trained, size)])

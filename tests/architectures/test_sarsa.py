@@ -1,0 +1,120 @@
+"""Parallel Sarsa: agents that exchange what has changed most, on one host and on several."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from some_parts import Watcher, a_task
+
+import gossamer
+from gossamer.algorithms import SarsaLambda
+from gossamer.architectures import ParallelSarsa
+from gossamer.config.resolve import configure
+from gossamer.launch.simulation import Network, Simulation
+from gossamer.launch.threads import threads
+from gossamer.system.errors import UserError
+
+HOSTS = {"threads": {}, "two hosts": {"hosts": 2, "learners": 2}}
+
+
+@pytest.mark.parametrize("given", HOSTS.values(), ids=HOSTS)
+@pytest.mark.parametrize("launch", [threads, Simulation(2, Network(latency=0.01))], ids=["threads", "simulation"])
+def test_all_agents_have_equal_parameters_after_an_exchange_of_all(launch: Any, given: dict[str, Any]) -> None:
+    """Four agents of 10 updates, of which the last is an exchange; with share 1 it is an average."""
+    watcher = Watcher(steps=4 * 10 * 8)
+    task = a_task(algorithm=SarsaLambda(), optimizer="sgd", rate=0.1)
+    launch(ParallelSarsa(num_envs=2, interval=5, share=1.0, **given).program(task), watcher)
+    states = [state for name, state in watcher.saved.items() if name.startswith("act_and_learn")]
+    first, *others = [state["learner"]["model"] for state in states]
+    assert len(others) == 3
+    for other in others:
+        for name in first:
+            if name != "traces._extra_state":
+                torch.testing.assert_close(other[name], first[name], atol=1e-6, rtol=1e-5)
+        assert not torch.equal(other["traces._extra_state"], first["traces._extra_state"])
+
+
+def test_the_bytes_of_messages_are_counted(tmp_path: Path) -> None:
+    # 16 updates of 4 agents of 1 step, an exchange after every 4th: 4 * 4 * 3 messages
+    sent = {}
+    for share in (0.1, 1.0):
+        run = gossamer.train(
+            "sarsa", env="MountainCar-v0", rollout_length=1, steps=64, interval=4, share=share, log="none",
+            run_dir=tmp_path / str(share),
+        )  # fmt: skip
+        sent[share] = json.loads((run.directory / "gossip.json").read_text())["traffic"]
+    size = 8 * 81 * 3 + 8  # parameters: 8 grids of 9 x 9 tiles for each of 3 actions, a multiple of 16
+    assert sent[1.0]["sent"] == sent[0.1]["sent"] == 48
+    assert sent[1.0]["sent_bytes"] == 48 * 4 * size
+    assert sent[0.1]["sent_bytes"] == 48 * 8 * round(0.1 * size)  # each with its index
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"learners": 1}, "--learners 1: an exchange needs at least two"),
+        ({"share": 0.0}, "--share 0.0: must be above 0"),
+        ({"share": 1.2}, "--share 1.2: must be at most 1"),
+        ({"share": 1.0, "select": "random"}, "--select random: has no effect with --share 1"),
+        ({"env": "Pendulum-v1"}, "--algorithm sarsa-lambda: Pendulum-v1 has 1 continuous actions.* use a2c, ppo"),
+        ({"env": "CartPole-v1", "network": "tiles"}, "--network tiles: .*finite bounds: use mlp or auto"),
+        ({"env": "catch-pixels", "network": "tiles"}, "--network tiles: .*finite bounds: use mlp or auto"),
+        ({"env": "MountainCar-v0", "network": "tiles", "algorithm": "a2c"}, "--network tiles: .*action values only"),
+        ({"tilings": 4}, "--tilings 4: has no effect without --network tiles"),
+    ],
+    ids=str,
+)
+def test_bad_input_gets_one_line(given: dict[str, Any], told: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=told) as error:
+        gossamer.train("sarsa", run_dir=tmp_path / "run", **{"env": "catch", **given})
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"select": "changed"}, "--select changed: each learner must hear .* --graph complete --sync lock-step"),
+        ({"select": "changed", "graph": "complete"}, "--sync lock-step, or --select random"),
+        ({"mixing": "push-sum"}, "--share 0.2: --mixing push-sum"),
+        ({"diagnostics": True}, "--share 0.2: .* use --no-diagnostics"),
+        (
+            {"select": "changed", "graph": "complete", "sync": "lock-step", "message_format": "bf16"},
+            "--message-format bf16: .*; use fp32, or --select random",
+        ),
+    ],
+    ids=str,
+)
+def test_gossip_refuses_what_sparse_messages_do_not_work_with(given: dict[str, Any], told: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=told):
+        gossamer.train("pala", env="catch", share=0.2, run_dir=tmp_path / "run", **given)
+
+
+def test_linear_values_of_few_bounded_numbers_are_the_default_and_give_way_to_another_network() -> None:
+    default, other = (configure("sarsa", env="MountainCar-v0", **given) for given in ({}, {"network": "mlp"}))
+    assert (default.network.torso, default.optimization.learning_rate, default.architecture.num_envs) == (  # type: ignore[attr-defined]
+        "tiles",
+        0.2,
+        1,
+    )
+    assert (other.network.torso, other.optimization.learning_rate) == ("mlp", 0.02)
+    masked = configure("sarsa", env="MountainCar-v0", action_masks=True)
+    assert masked.network.torso == "auto"
+
+
+@pytest.mark.long
+def test_mountain_car_is_learned_with_the_default_settings(tmp_path: Path) -> None:
+    run = gossamer.train("sarsa", env="MountainCar-v0", stop_at_return=-120.0, run_dir=tmp_path / "run", log="none")
+    assert run.result["mean_return"] >= -120.0
+    assert gossamer.evaluate(run.directory, episodes=100).mean_return >= -120.0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("given", HOSTS.values(), ids=HOSTS)
+def test_catch_is_learned_with_the_default_settings(given: dict[str, Any], tmp_path: Path) -> None:
+    run = gossamer.train("sarsa", env="catch", steps=150_000, run_dir=tmp_path / "run", log="none", **given)
+    assert gossamer.evaluate(run.directory, episodes=100).mean_return >= 0.8
