@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, Unpack
+from typing import Any, Unpack
 
 from gossamer.algorithms import Algorithm
 from gossamer.config.build import learners, num_envs, program, task
@@ -19,6 +19,7 @@ from gossamer.config.resolve import Choices, resolve
 from gossamer.envs.own import EnvMaker, env_name
 from gossamer.launch.threads import threads
 from gossamer.nn.optim import StepRule
+from gossamer.presets.layers import Preset
 from gossamer.program import Program
 from gossamer.runtime import Silent
 from gossamer.system.errors import UserError
@@ -79,7 +80,7 @@ def bench(
     env: str | EnvMaker,
     algorithm: str | Algorithm | None = None,
     optimizer: str | StepRule | None = None,
-    preset: Literal["tuned", "paper"] = "tuned",
+    preset: Preset = "tuned",
     seconds: float = 3.0,
     rounds: int = 5,
     progress: Callable[[int, str], None] = lambda round_, part: None,
