@@ -1,10 +1,16 @@
-"""Training speed compared with Stable-Baselines3's A2C on Pong, on the CPU of this machine, measured in turn.
+"""Training speed compared with Stable-Baselines3's A2C or DQN on Pong, on the CPU of this machine, measured in turn.
 
-    make bench-install && .venv/bin/python -m benchmarks.peers
+    make bench-install && .venv/bin/python -m benchmarks.peers       # A2C
+    .venv/bin/python -m benchmarks.peers --algorithm dqn --warm-up 30
 
-Both sides train, each in its own process while the machine is otherwise idle: Pong as 84x84 frames in stacks of 4, the
-Nature network, 32 environments, rollouts of 5 steps, A2C with RMSProp and the same coefficients. Steps are counted from
-the end of a warm-up to the end. The time includes everything that a side does (Gossamer writes its metrics).
+Both sides train, each in its own process while the machine is otherwise idle: Pong as 84x84 frames in stacks of 4, and
+the Nature network. Steps are counted from the end of a warm-up to the end. The time includes everything that a side
+does (Gossamer writes its metrics).
+
+* A2C: 32 environments, rollouts of 5 steps, RMSProp and the same coefficients.
+* DQN: 8 environments, 4 steps of each between updates, 8 samples for each step in batches of 32, a buffer of 100,000
+  steps, Adam. The warm-up must include the 1,000 steps before learning begins. SB3 keeps one stack of pictures for each
+  step (`optimize_memory_usage`).
 
 * SB3 is set up as its documentation describes (`peers/sb3.py`), once with `DummyVecEnv`, its default, and once with
   `SubprocVecEnv`. Gossamer is compared with the better of the two, by medians. SB3 computes in float32 and has no
@@ -13,7 +19,7 @@ the end of a warm-up to the end. The time includes everything that a side does (
   has AMX, and once with `--precision fp32`. The games run in ale-py's native vector environment, which is part of
   the comparison.
 
-A round measures each side once. Ratios are computed within a round. Writes `speed-sb3-a2c.json`.
+A round measures each side once. Ratios are computed within a round. Writes `speed-sb3-a2c.json`, `speed-sb3-dqn.json`.
 """
 
 from __future__ import annotations
@@ -26,6 +32,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,16 +40,49 @@ from benchmarks.provenance import ROOT, add_out, keep, provenance
 from benchmarks.watched import STUCK_SECONDS, Mark, rate, training
 from gossamer.system.machine import resolve_dtype
 
-ENVS, ROLLOUT = 32, 5
 PEER_PYTHON = ROOT / ".venv-peers" / "bin" / "python"
 PEERS = {"sb3-dummy": "dummy", "sb3-subproc": "subproc"}
 OURS = {"gossamer": "auto", "gossamer-fp32": "fp32"}
-COMMAND = (
-    f"train paac --env pong --algorithm a2c --network nature --num-envs {ENVS} --rollout-length {ROLLOUT} "
-    "--steps 1000000000 --preprocessing gala --screen-size 84 --input unit --device cpu --optimizer rmsprop-torch "
-    "--decay 0.99 --epsilon 1e-5 --learning-rate 7e-4 --anneal-steps 0 --gae-lambda 1.0 "
-    "--value-coef 0.5 --entropy-coef 0.01 --max-grad-norm 0.5"
-)
+GAMES = 'VecFrameStack(make_atari_env("PongNoFrameskip-v4", {envs}), 4)'
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The same training for both sides."""
+
+    envs: int
+    rollout: int
+    ours: str  # options of gossamer
+    theirs: str  # how `peers/sb3.py` sets SB3 up
+
+    @property
+    def command(self) -> str:
+        """Ours."""
+        shared = (
+            "--steps 1000000000 --env pong --network nature --preprocessing gala --screen-size 84 --input unit "
+            "--device cpu --anneal-steps 0"
+        )
+        return f"train {self.ours} --num-envs {self.envs} --rollout-length {self.rollout} {shared}"
+
+
+WORKLOADS = {
+    "a2c": Workload(
+        32,
+        5,
+        "paac --algorithm a2c --optimizer rmsprop-torch --decay 0.99 --epsilon 1e-5 --learning-rate 7e-4 "
+        "--gae-lambda 1.0 --value-coef 0.5 --entropy-coef 0.01 --max-grad-norm 0.5",
+        'A2C("CnnPolicy", n_steps=5)',
+    ),
+    "dqn": Workload(
+        8,
+        4,
+        "dqn --optimizer adam --epsilon 1e-8 --learning-rate 1e-4 --max-grad-norm 10 --n-step 1 --no-double "
+        "--no-dueling --huber --buffer-size 100000 --batch-size 32 --samples-per-insert 8 --learning-starts 1000 "
+        "--target-period 2500 --epsilon-start 1 --epsilon-end 0.01 --epsilon-steps 100000",
+        'DQN("CnnPolicy", train_freq=4, gradient_steps=8, batch_size=32, buffer_size=100_000, learning_starts=1000, '
+        "target_update_interval=10_000, optimize_memory_usage=True)",
+    ),
+}
 NOTES = (
     "rates are agent steps per second (4 frames each) of whole training: acting, stepping, learning",
     "gossamer runs with --precision auto (see precision), gossamer-fp32 in float32 as SB3 does",
@@ -66,10 +106,12 @@ def summarise(rounds: Sequence[dict[str, float]]) -> dict[str, Any]:
     }
 
 
-def measure_peer(side: str, seconds: float) -> dict[str, Any]:
+def measure_peer(side: str, algorithm: str, seconds: float) -> dict[str, Any]:
     """The output of `peers/sb3.py` after `seconds` of training."""
     script = ROOT / "benchmarks" / "peers" / "sb3.py"
-    options = {"vec-env": PEERS[side], "seconds": seconds, "envs": ENVS, "rollout": ROLLOUT}
+    what = WORKLOADS[algorithm]
+    options = {"algorithm": algorithm, "vec-env": PEERS[side], "seconds": seconds, "envs": what.envs}
+    options["rollout"] = what.rollout
     words = [str(word) for name, value in options.items() for word in (f"--{name}", value)]
     done = subprocess.run(
         [str(PEER_PYTHON), str(script), *words], capture_output=True, text=True, timeout=seconds + STUCK_SECONDS
@@ -80,28 +122,28 @@ def measure_peer(side: str, seconds: float) -> dict[str, Any]:
     return found
 
 
-def measure_ours(side: str, seconds: float) -> list[Mark]:
+def measure_ours(side: str, algorithm: str, seconds: float) -> list[Mark]:
     """The marks in the metrics of a run of `seconds` of training."""
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder, "run")
         options = ["--precision", OURS[side], "--run-dir", str(run)]
-        command = [sys.executable, "-m", "gossamer.cli", *shlex.split(COMMAND), *options]
+        command = [sys.executable, "-m", "gossamer.cli", *shlex.split(WORKLOADS[algorithm].command), *options]
         with training(command, log=Path(folder, "log"), marks=run / "metrics.jsonl") as process:
             return process.wait(seconds)
 
 
-def measure(rounds: int, seconds: float, warm_up: float, say: Callable[[str], None]) -> dict[str, Any]:
+def measure(algorithm: str, rounds: int, seconds: float, warm_up: float, say: Callable[[str], None]) -> dict[str, Any]:
     """Measure all sides in turn, `rounds` times, each for `seconds` after the warm-up. Returns the file's content."""
-    rows: list[dict[str, float]] = []
+    what, rows = WORKLOADS[algorithm], list[dict[str, float]]()
     peer: dict[str, Any] = {}
     for turn in range(rounds):
         row: dict[str, float] = {}
         for side in (*PEERS, *OURS):
             if side in PEERS:
-                peer = measure_peer(side, warm_up + seconds)
+                peer = measure_peer(side, algorithm, warm_up + seconds)
                 marks = peer["marks"]
             else:
-                marks = measure_ours(side, warm_up + seconds)
+                marks = measure_ours(side, algorithm, warm_up + seconds)
             row[side] = round(rate(marks, warm_up), 1)
             say(f"round {turn + 1} of {rounds}: {side:14} {row[side]:8,.0f} steps/s")
         rows.append(row)
@@ -109,9 +151,9 @@ def measure(rounds: int, seconds: float, warm_up: float, say: Callable[[str], No
         "game": "pong",
         "seconds": seconds,
         "warm_up_seconds": warm_up,
-        "gossamer": f"gossamer {COMMAND}",
+        "gossamer": f"gossamer {what.command}",
         "precision": str(resolve_dtype("cpu")).removeprefix("torch."),
-        "sb3": f'A2C("CnnPolicy", VecFrameStack(make_atari_env("PongNoFrameskip-v4", {ENVS}), 4), n_steps={ROLLOUT})',
+        "sb3": f"{what.theirs} in {GAMES.format(envs=what.envs)}",
         "sb3_versions": peer["versions"],
         "sb3_torch_threads": peer["threads"],
         "notes": list(NOTES),
@@ -126,7 +168,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=30.0, help="measured seconds of training, after the warm-up")
     parser.add_argument("--warm-up", type=float, default=6.0, help="seconds of training before the measurement")
-    parser.add_argument("--name", default="speed-sb3-a2c", help="name of the result file (default: speed-sb3-a2c)")
+    parser.add_argument("--algorithm", choices=WORKLOADS, default="a2c")
+    parser.add_argument("--name", help="name of the result file (default: speed-sb3-ALGORITHM)")
     add_out(parser)
     given = parser.parse_args()
     if given.rounds < 1 or given.seconds < 5 or given.warm_up < 0:
@@ -134,8 +177,10 @@ def main() -> None:
     if not PEER_PYTHON.exists():
         parser.error("Stable-Baselines3 is not installed: make bench-install")
     origin = provenance()
-    found = measure(given.rounds, given.seconds, given.warm_up, say=lambda text: print(text, flush=True))
-    print(keep(given.name, {**origin, **found}, given.out))
+    found = measure(
+        given.algorithm, given.rounds, given.seconds, given.warm_up, say=lambda text: print(text, flush=True)
+    )
+    print(keep(given.name or f"speed-sb3-{given.algorithm}", {**origin, **found}, given.out))
     for side, ratio in found["ratio"].items():
         print(f"{side}: {ratio['median']:.2f} times {found['peer']}")
 

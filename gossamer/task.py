@@ -55,6 +55,7 @@ class Task:
     device: str = "cpu"  # `auto`: see `resolved`
     threads: int = 0  # torch threads per member; 0: see `resolved`
     sharing: int = 0  # members that share a machine's cores; 0: `threads` 0 means torch's default
+    groups: int = 1  # of each actor's environments: one steps while the actions of another are computed
 
     def resolved(self) -> Task:
         """Resolve device, precision and threads for the machine on which this is called."""
@@ -67,6 +68,11 @@ class Task:
     def gpus(self) -> float:
         """GPUs required on each host."""
         return 1.0 if resolve_device(self.device).startswith("cuda") else 0.0
+
+    def group_number(self, rank: int, group: int) -> int:
+        """The number of an actor's group of environments among those of all actors. A group has the random streams that
+        an actor of this rank would have."""
+        return rank * self.groups + group
 
     def stream(self, purpose: str, rank: int = 0) -> int:
         """Derive a separate 31-bit seed from `seed` for each purpose and member."""

@@ -12,6 +12,7 @@ from gossamer.algorithms.base import ENTROPY_FINAL, PolicyGradient, annealed, ev
 from gossamer.algorithms.losses import Loss, a2c
 from gossamer.algorithms.returns import lambda_returns
 from gossamer.data import Trajectory
+from gossamer.presets import accelerated
 from gossamer.presets.layers import Layer
 from gossamer.presets.rules import critic_without_memory
 from gossamer.system.options import option, options
@@ -104,4 +105,5 @@ class A2C(PolicyGradient):
             kind="continuous",
         ),
         Layer("as with vectors: no entropy bonus (not tuned)", {"entropy_coef": 0.0}, kind="continuous pixels"),
+        accelerated.A2C,
     )

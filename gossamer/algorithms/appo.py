@@ -124,7 +124,7 @@ class AsyncPPO(PolicyGradient):
         return log_old, weight
 
     presets: ClassVar[tuple[Layer, ...]] = (
-        *(replace(layer, why=f"as PPO: {layer.why}") for layer in PPO.presets),
+        *(replace(each, why=f"as PPO: {each.why}") for each in PPO.presets if each.preset == "tuned"),
         Layer(
             "a schedule and a clip range tuned on Pong",
             {"entropy_final_fraction": 0.1, "clip_range": 0.15, "anneal_from": 0.35, "final_fraction": 0.15},

@@ -28,6 +28,7 @@ from gossamer.algorithms.returns import n_step
 from gossamer.algorithms.target import add_target, target_by_version
 from gossamer.data import Trajectory, Version
 from gossamer.nn.networks import Network, QNetwork
+from gossamer.presets import accelerated
 from gossamer.presets.layers import Layer
 from gossamer.spaces import Spec
 from gossamer.system.errors import UserError
@@ -166,6 +167,7 @@ class DQN(ActionValues):
         ),
         Layer("tried on Pong", {"num_envs": 16}, kind="pixels", beside=("paac",)),
         Layer("tried on CartPole-v1", {"num_envs": 8}, kind="vector", beside=("paac",)),
+        accelerated.DQN,
     )
 
 

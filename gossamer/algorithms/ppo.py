@@ -13,6 +13,7 @@ from gossamer.algorithms.losses import Loss, ppo
 from gossamer.algorithms.minibatches import advantages, minibatches
 from gossamer.algorithms.returns import lambda_returns
 from gossamer.data import Trajectory
+from gossamer.presets import accelerated
 from gossamer.presets.layers import Layer
 from gossamer.presets.rules import critic_without_memory, returns_with_memory, small_minibatches
 from gossamer.system.options import option, options
@@ -126,4 +127,5 @@ class PPO(PolicyGradient):
             kind="continuous",
         ),
         Layer("as with vectors: no entropy bonus (not tuned)", {"entropy_coef": 0.0}, kind="continuous pixels"),
+        accelerated.PPO,
     )

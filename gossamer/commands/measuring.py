@@ -44,16 +44,19 @@ def bench(words: Sequence[str]) -> None:
     from gossamer.tools.rounds import Rounds, RoundsDisplay
 
     how = Measuring(**composed.command)
-    with only_json(how.json), RoundsDisplay(Rounds(how.rounds, round_seconds(how.seconds))) as progress:
+    length = round_seconds(how.seconds, alternating=composed.choices.options.get("alternating", False))
+    with only_json(how.json), RoundsDisplay(Rounds(how.rounds, length)) as progress:
         figures = measure(composed.choices, how.seconds, how.rounds, progress)
     if how.json:
         print(to_json(figures))
         return
     apart = "acting" in figures
-    for part in ("env", "inference", "update", *(("acting", "learning", "cores") * apart), "roofline", "whole"):
+    shown = ("env", "inference", "update", *(("acting", "learning", "cores") * apart), "roofline", "plain", "whole")
+    for part in (each for each in shown if each in figures):
         print(f"{part:>10} {figures[part]:>10,.0f} steps/s")
     print(f"{'busy':>10} {figures['busy']:>10.2f} of {figures['machine']['cores']} cores")
     kind = "roofline of acting and learning at the same time" if apart else "serial roofline"
+    kind += ", environments and inference overlapped" * ("plain" in figures)
     print(f"{'ratio':>10} {figures['ratio']:>10.2f} of the {kind}; bound by {figures['bound_by']}")
 
 

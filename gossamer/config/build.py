@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -21,7 +21,7 @@ from gossamer.exchange.flat import Flat
 from gossamer.exchange.server.pull import most_shards
 from gossamer.experience import Demand
 from gossamer.experience.replay.pictures import nbytes
-from gossamer.loops import Role, role
+from gossamer.loops import Envs, Role, role
 from gossamer.nn.inputs import INPUT_SCALES
 from gossamer.nn.networks import NetworkOptions
 from gossamer.nn.optim import Muon
@@ -132,13 +132,12 @@ def unresolved(config: Config) -> Program:
 
 def num_envs(wired: Program) -> int:
     """Environments of each worker that acts, read from the program."""
-    return next(_wired_envs(wired), 1)
+    return next((envs.count for envs in _acting(wired)), 1)
 
 
-def _wired_envs(wired: Program) -> Iterator[int]:
-    for worker in wired.workers:
-        if (envs := role(worker).envs) is not None:
-            yield envs.count
+def _acting(wired: Program) -> list[Envs]:
+    """The environments of each kind of worker that acts."""
+    return [envs for worker in wired.workers if (envs := role(worker).envs) is not None]
 
 
 def _demands(wired: Program) -> list[Demand]:
@@ -158,7 +157,7 @@ def check_memory(config: Config, wired: Program, spec: Spec) -> None:
     wanted = steps * torch.Size(spec.obs_shape).numel() * spec.obs_dtype.itemsize
     there = total_memory()
     if wanted > there:
-        envs = getattr(config.architecture, "num_envs", next(_wired_envs(wired), 1))
+        envs = getattr(config.architecture, "num_envs", num_envs(wired))
         depth = max(each.depth for each in demands)
         kept = f", --depth {depth}" if depth else ""
         kept += f" and --replay-size {replayed}" if replayed else ""
@@ -234,12 +233,15 @@ def check_server(config: Config, wired: Program, model: nn.Module) -> None:
 
 
 def check_workers(config: Config, wired: Program) -> None:
-    """Raise `UserError` if the workers that step environments in Python cannot have equally many of each actor's."""
-    each, workers = num_envs(wired), getattr(config.architecture, "env_workers", 0)
-    if isinstance(config.env, GymOptions) and each % max(1, workers):
-        raise UserError(
-            f"--env-workers {workers}: must divide {each}, the environments of each actor: all step equally many"
-        )
+    """Raise `UserError` if an actor's environments cannot be in equal groups, or if the workers that step environments
+    in Python cannot have equally many of each group."""
+    workers, groups = getattr(config.architecture, "env_workers", 0), _groups(config)
+    for each in [envs.of_group(groups) for envs in _acting(wired)]:
+        if isinstance(config.env, GymOptions) and each % max(1, workers):
+            of = "each actor" if groups == 1 else "each group of --alternating"
+            raise UserError(
+                f"--env-workers {workers}: must divide {each}, the environments of {of}: all step equally many"
+            )
 
 
 def check_effect(config: Config, spec: Spec) -> None:
@@ -277,6 +279,11 @@ def schedule(config: Config) -> Optimization:
     )
 
 
+def _groups(config: Config) -> int:
+    """Groups of each actor's environments."""
+    return 2 if config.run.alternating else 1
+
+
 def _task(config: Config, where: str, sharing: int) -> Task:
     return Task(
         env=observed(environment(config), config),
@@ -288,4 +295,5 @@ def _task(config: Config, where: str, sharing: int) -> Task:
         device=where,
         threads=config.run.threads,
         sharing=sharing,
+        groups=_groups(config),
     )

@@ -99,7 +99,12 @@ def _parse(
     kinds, values = composition.kinds, composition.values()
     groups = {
         "run": [
-            _choice("preset", "Source of the defaults: our tuning, or the architecture's paper.", "tuned", PRESETS),
+            _choice(
+                "preset",
+                "Source of the defaults: our tuning, the architecture's paper, or Stooke and Abbeel (2018).",
+                "tuned",
+                PRESETS,
+            ),
             *arguments(kinds["run"], values),
             *(each for kind in command for each in arguments(kind)),
         ],

@@ -25,6 +25,9 @@ class RunOptions:
     rollout_length: int = option(
         "Steps of each environment between two updates (t_max).", 5, least=1, most=1_000_000, measure="steps"
     )
+    alternating: bool = option(
+        "Environments of each actor in two groups: one steps while the other's actions are computed.", False
+    )
     seed: int = option("Seed of all random streams.", 1, least=0, most=2**31 - 1)
     device: str = option("auto, cpu, cuda or cuda:N; auto uses a GPU if there is one.", "auto")
     threads: int = option(

@@ -11,6 +11,7 @@ class Keywords(TypedDict, total=False):
     # run
     steps: int
     rollout_length: int
+    alternating: bool
     seed: int
     device: str
     threads: int

@@ -60,7 +60,7 @@ OPTIMIZERS = {
     "rmsprop-dqn": "gossamer.nn.optim:RMSPropDQN",
 }
 NAMED = {"architecture": ARCHITECTURES, "algorithm": ALGORITHMS, "optimizer": OPTIMIZERS}
-PRESETS = ("tuned", "paper")
+PRESETS = ("tuned", "paper", "accelerated")
 
 
 def load(option: str, name: str, known: dict[str, str]) -> Any:

@@ -6,6 +6,8 @@ from gossamer.config.names import ALGORITHMS, ARCHITECTURES, family, load, name_
 from gossamer.config.probe import Probe
 from gossamer.presets.layers import Layer, presets_of
 from gossamer.presets.rules import no_convolutions, whole_sequences
+from gossamer.presets.layers import Layer, Preset, presets_of
+from gossamer.presets.rules import whole_sequences
 from gossamer.system.errors import UserError
 
 _VECTORS = "small vectors: runs of minutes; one thread, because more would only wait for each other"
@@ -21,6 +23,13 @@ LAST = (
     Layer("too small for the networks of papers", {"network": "auto"}, preset="paper", kind="tiny pixels"),
     Layer(_NO_PICTURES, {"input": "raw"}, (no_convolutions,), preset="paper", kind="vector"),
     Layer(_NO_PICTURES, {"input": "raw"}, (no_convolutions,), preset="paper", kind="continuous"),
+PAPERS: tuple[Preset, ...] = ("paper", "accelerated")
+_NO_PICTURES = "no paper has vectors"
+LAST = (
+    Layer("with memory, minibatches are whole sequences", rules=(whole_sequences,)),
+    *(Layer("too small for the networks of papers", {"network": "auto"}, preset=p, kind="tiny pixels") for p in PAPERS),
+    *(Layer(_NO_PICTURES, {"network": "mlp", "input": "raw"}, preset=p, kind="vector") for p in PAPERS),
+    *(Layer(_NO_PICTURES, {"network": "mlp", "input": "raw"}, preset=p, kind="continuous") for p in PAPERS),
 )
 
 
@@ -37,6 +46,8 @@ def layers(architecture: type, algorithm: type, *, preset: str, seen: Probe) -> 
     names = family_name(architecture, ARCHITECTURES), family_name(algorithm, ALGORITHMS)
     if preset == "paper":
         _check_paper(architecture, algorithm, *names)
+    elif preset == "accelerated":
+        _check_accelerated(*names)
     of_algorithm = [each for each in presets_of(algorithm) if each.applies(preset, seen.kinds, names[0])]
     of_architecture = [each for each in presets_of(architecture) if each.applies(preset, seen.kinds, names[1])]
     own = sorted([*of_algorithm, *of_architecture], key=lambda each: bool(each.beside))
@@ -64,3 +75,17 @@ def _check_paper(architecture: type, learner: type, name: str, algorithm: str) -
     if algorithm not in paper.beside:
         only = ", ".join(paper.beside)
         raise UserError(f"--algorithm {algorithm}: {name.upper()}'s paper has only {only}; omit --preset paper")
+
+
+def _check_accelerated(architecture: str, algorithm: str) -> None:
+    known = {
+        name: layer.beside
+        for name in ALGORITHMS
+        for layer in presets_of(load("--algorithm", name, ALGORITHMS))
+        if layer.preset == "accelerated"
+    }
+    if architecture not in known.get(algorithm, ()):
+        available = "; ".join(f"{name} in {' and '.join(beside)}" for name, beside in known.items())
+        raise UserError(
+            f"--preset accelerated: not available for {algorithm} in {architecture}; available for {available}"
+        )

@@ -21,8 +21,8 @@ def act(ctx: Context, task: Task, policy: Policy, experience: ActorExperience, *
     With no `envs.workers`, native threads get a share of the cores."""
     envs = replace(envs, workers=envs.workers or threads_of(task.env, ctx.copies))
     with (
-        watched(ctx, task, envs) as env,
-        closing(Player(ctx, prepared(ctx, task), env, policy)) as player,
+        watched(ctx, task, envs) as groups,
+        closing(Player(ctx, prepared(ctx, task), groups, policy)) as player,
         closing(experience.join(ctx, player)) as writer,
     ):
         ctx.report(Activity(""))  # rates are counted from here

@@ -21,8 +21,8 @@ def act_and_learn(
     """Act for a rollout, learn from the batches that the experience has then, let the exchange make it parameters."""
     exchange.begin(ctx)
     with (
-        watched(ctx, task, envs) as env,
-        closing(Member(ctx, task, env, policy, exchange)) as member,
+        watched(ctx, task, envs) as groups,
+        closing(Member(ctx, task, groups, policy, exchange)) as member,
         closing(experience.join(ctx, member)) as end,
     ):
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from gossamer.experience import Demand, LearnerExperience
 from gossamer.program import Node
+from gossamer.system.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -13,7 +14,18 @@ class Envs:
     """The environments of a worker that acts."""
 
     count: int
-    workers: int = 0  # threads or processes that step them; 0: what suits them
+    workers: int = 0  # threads or processes that step them; 0: what suits them. Each group has so many
+
+    def of_group(self, groups: int) -> int:
+        """Environments of each of so many groups. Raises `UserError` unless all have equally many."""
+        if self.count % groups:
+            fewer, more = self.count - self.count % groups, self.count + groups - self.count % groups
+            enough = f"{fewer} or {more}" if fewer else more
+            raise UserError(
+                f"--alternating: each actor has {self.count} of the --num-envs environments, which are not {groups} "
+                f"equal groups; {enough} are"
+            )
+        return self.count // groups
 
     def __str__(self) -> str:
         return f"{self.count}" + (f" / {self.workers} workers" if self.workers else "")

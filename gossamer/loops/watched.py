@@ -1,11 +1,14 @@
 """The environments of a worker, closed at its end, with a watchdog that reports steps that hang; and their spec."""
 
+"""The environments of a worker, closed at its end, with watchdogs that report steps that hang."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 
 from gossamer.envs.base import EnvFactory, VectorEnv
+from gossamer.envs.numbered import Numbered
 from gossamer.envs.watchdog import Watchdog
 from gossamer.loops.roles import Envs
 from gossamer.runtime import Context
@@ -14,8 +17,8 @@ from gossamer.task import Activity, Task
 
 
 @contextmanager
-def watched(ctx: Context, task: Task, envs: Envs) -> Iterator[VectorEnv]:
-    """Make the environments of a worker."""
+def watched(ctx: Context, task: Task, envs: Envs) -> Iterator[list[VectorEnv]]:
+    """Make the environments of a worker, in the task's groups."""
     ctx.report(Activity(f"starting {envs.count} environments"))
     with (
         Watchdog(task.env.name, ctx.report) as watchdog,
@@ -28,3 +31,11 @@ def spec_of(ctx: Context, env: EnvFactory) -> Spec:
     """The environment's observations and actions, read from one that is closed again."""
     with Watchdog(env.name, ctx.report) as watchdog, closing(watchdog.watch(env.make(1))) as one:
         return one.spec
+    each = envs.of_group(task.groups)
+    with ExitStack() as stack:
+        groups = list[VectorEnv]()
+        for first in range(0, envs.count, each):
+            watchdog = stack.enter_context(Watchdog(task.env.name, ctx.report))
+            env = stack.enter_context(closing(task.env.make(each, workers=envs.workers)))
+            groups.append(watchdog.watch(Numbered(env, first) if first else env))
+        yield groups

@@ -42,7 +42,29 @@ class ActorPolicy(Protocol):
     def state_dict(self) -> Tree:
         """What the next actions depend on besides parameters and observations; `Policy.join` restores it."""
 
+    def beside(self) -> Source | None:
+        """Its network, for a policy of other environments of the same actor; None: without a network."""
+
     def close(self) -> None:
+        """The actor ends."""
+
+
+class Source(Protocol):
+    """A network for an actor, and where its parameters come from: a learner or another actor in the same worker, a
+    `Follower` or a server."""
+
+    @property
+    def model(self) -> nn.Module:
+        """The network."""
+
+    @property
+    def version(self) -> Version:
+        """Version of its parameters, as of the last `refresh`."""
+
+    def refresh(self) -> Version:
+        """Update the network to the newest parameters and return their version."""
+
+    def leave(self) -> None:
         """The actor ends."""
 
 
@@ -52,6 +74,7 @@ class OwnNetwork:
 
     model: nn.Module
     link: Link  # of the learner
+    version: Version = 0  # before the first `refresh`: the actor's random streams go on with the learner's state
 
     def refresh(self) -> Version:
         """See `Source`."""
@@ -70,9 +93,11 @@ class Policy(Protocol):
         task: Task,
         spec: Spec,
         num_envs: int,
-        own: OwnNetwork | None = None,
+        own: Source | None = None,
         state: Tree | None = None,
+        *,
+        group: int = 0,
     ) -> ActorPolicy:
         """Create the end of an actor with so many environments. May block until there are parameters. `own`: the
-        network that learns in the same worker; `state`: the result of `ActorPolicy.state_dict`. Raises `Stopped` if
-        the learner has ended before it had parameters."""
+        network of a learner or of another actor in the same worker; `state`: the result of `ActorPolicy.state_dict`;
+        `group`: of the worker's `Task.groups`. Raises `Stopped` if the learner has ended before it had parameters."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -15,26 +14,12 @@ from gossamer.algorithms.base import Acting, exploring, initial_state
 from gossamer.data import Action, Tree, Version
 from gossamer.exchange import Follower, Parameters, ParameterShard, Pulling
 from gossamer.exchange.flat import Flat
-from gossamer.policy.base import OwnNetwork
+from gossamer.policy.base import Source
 from gossamer.runtime import Context
 from gossamer.spaces import Spec
 from gossamer.task import Task
 
 _SEEDING = threading.Lock()  # torch initialises from one global random stream, which members of a process share
-
-
-class Source(Protocol):
-    """Where the parameters of an actor's network come from: the learner in the same worker, or a `Follower`."""
-
-    @property
-    def model(self) -> nn.Module:
-        """The network."""
-
-    def refresh(self) -> Version:
-        """Update the network to the newest parameters and return their version."""
-
-    def leave(self) -> None:
-        """The actor ends."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +34,10 @@ class Replica:
         task: Task,
         spec: Spec,
         num_envs: int,
-        own: OwnNetwork | None = None,
+        own: Source | None = None,
         state: Tree | None = None,
+        *,
+        group: int = 0,
     ) -> NetworkPolicy:
         """See `Policy`."""
         source: Source
@@ -61,6 +48,10 @@ class Replica:
             source = follower = Follower(self.parameters, build(task, spec))
             version = follower.version
         return network_policy(ctx, task, num_envs, source, version, state)
+        if own is None:
+            assert self.parameters is not None, "a replica without parameters to follow needs a network of its worker"
+            own = Follower(self.parameters, build(task, spec))
+        return _policy(ctx, task, num_envs, own, state, group)
 
 
 @dataclass(frozen=True)
@@ -75,8 +66,10 @@ class PulledReplica:
         task: Task,
         spec: Spec,
         num_envs: int,
-        own: OwnNetwork | None = None,
+        own: Source | None = None,
         state: Tree | None = None,
+        *,
+        group: int = 0,
     ) -> NetworkPolicy:
         """See `Policy`."""
         model = build(task, spec)
@@ -90,10 +83,21 @@ def network_policy(
 ) -> NetworkPolicy:
     """The policy of an actor whose parameters come from `source`, at first in this version."""
     rng = task.generator(f"act{life(ctx, version)}", ctx.rank)
+        if own is None:
+            model = build(task, spec)
+            own = pulling = Pulling(ctx, self.shards, Flat(model), model, learns=False)
+            pulling.wait()
+        return _policy(ctx, task, num_envs, own, state, group)
+
+
+def _policy(ctx: Context, task: Task, num_envs: int, source: Source, state: Tree | None, group: int) -> NetworkPolicy:
+    """The policy of a group of an actor, whose parameters come from `source`."""
+    number, version = task.group_number(ctx.rank, group), source.version
+    rng = task.generator(f"act{life(ctx, version)}", number)
     if state is not None:
-        task.restore(rng, state["rng"], f"act {source.refresh()}", ctx.rank)
-    first = ctx.rank * num_envs
-    seats = Seats(range(first, first + num_envs), ctx.copies * num_envs)
+        task.restore(rng, state["rng"], f"act {source.refresh()}", number)
+    first = number * num_envs
+    seats = Seats(range(first, first + num_envs), ctx.copies * task.groups * num_envs)
     return NetworkPolicy(source.model, task.algorithm, rng, source=source, version=version, seats=seats)
 
 
@@ -141,9 +145,33 @@ class NetworkPolicy:
     def state_dict(self) -> Tree:
         return {"rng": self.rng.get_state()}
 
+    def beside(self) -> Beside:
+        return Beside(self)
+
     def close(self) -> None:
         if self.source is not None:
             self.source.leave()
+
+
+@dataclass(frozen=True)
+class Beside:
+    """The network of another policy in the same worker, with the parameters of that one's last `refresh`."""
+
+    policy: NetworkPolicy
+
+    @property
+    def model(self) -> nn.Module:
+        return self.policy.model
+
+    @property
+    def version(self) -> Version:
+        return self.policy.version
+
+    def refresh(self) -> Version:
+        return self.policy.version
+
+    def leave(self) -> None:
+        """The other policy leaves by itself."""
 
 
 def build(task: Task, spec: Spec) -> nn.Module:

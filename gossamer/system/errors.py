@@ -42,6 +42,12 @@ class EnvironmentFailed(UserError):
         self.env, self.index, self.what, self.trace = env, index, what, trace
         self.advice = ""  # what the run did about it, and what the user can do
 
+    def renumbered(self, first: int) -> EnvironmentFailed:
+        """This error, with `first` added to the index."""
+        self.index = None if self.index is None else first + self.index
+        self.args = self.env, self.index, self.what, self.trace
+        return self
+
     def __str__(self) -> str:
         which = "" if self.index is None else f"environment {self.index}: "
         return f"--env {self.env}: {which}{self.what}{self.advice and '; ' + self.advice}"

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, Unpack
+from typing import Any, Unpack
 
 from gossamer.algorithms import Algorithm
 from gossamer.config.build import learners, num_envs, program, task
@@ -19,6 +19,7 @@ from gossamer.config.resolve import Choices, resolve
 from gossamer.envs.own import EnvMaker, env_name
 from gossamer.launch.threads import threads
 from gossamer.nn.optim import StepRule
+from gossamer.presets.layers import Preset
 from gossamer.program import Program
 from gossamer.runtime import Silent
 from gossamer.system.errors import UserError
@@ -79,7 +80,7 @@ def bench(
     env: str | EnvMaker,
     algorithm: str | Algorithm | None = None,
     optimizer: str | StepRule | None = None,
-    preset: Literal["tuned", "paper"] = "tuned",
+    preset: Preset = "tuned",
     seconds: float = 3.0,
     rounds: int = 5,
     progress: Callable[[int, str], None] = lambda round_, part: None,
@@ -92,6 +93,8 @@ def bench(
     learners run at the same time, it is the least of `acting` = 1 / (1/env + 1/inference), `learning` = update /
     passes over each step, and `cores`: what this machine's cores can do if none of them ever waits, from the CPU
     seconds of each part.
+
+    With `alternating`, max(1/env, 1/inference) replaces their sum, and `plain` is the whole program without it.
 
     Each round measures all of them, for `seconds` each. The figures are medians over the rounds. `progress` is called
     with the round (1, 2, ..) and the part that begins, from any thread."""
@@ -113,9 +116,10 @@ def measure(choices: Choices, seconds: float, rounds: int, progress: Callable[[i
     return {**_figures(rows), **_origin(config, wired)}
 
 
-def round_seconds(seconds: float) -> float:
+def round_seconds(seconds: float, *, alternating: bool = False) -> float:
     """Estimated duration of a round in which each part is measured for `seconds`."""
-    return 4 * seconds + WARM_UP_SECONDS + 2.0  # environments and networks are created twice
+    programs = 2 if alternating else 1  # whole ones, beside the parts; each makes environments and networks
+    return (3 + programs) * seconds + programs * WARM_UP_SECONDS + 1.0 + programs
 
 
 def _round(config: Config, wired: Program, seconds: float, phase: Callable[[str], None]) -> dict[str, float]:
@@ -123,25 +127,31 @@ def _round(config: Config, wired: Program, seconds: float, phase: Callable[[str]
     seen, crew = Reports(phase=phase), Crew.of(wired)
     for program_of_parts in programs(config, crew, seconds):
         threads(program_of_parts, seen)
-    phase("whole program")
-    threads(wired, whole := Reports(seconds))
     rates = {part: seen.rates[part] for part in PARTS}
     if not crew.apart:
         rates["update"] /= crew.passes  # of replay: steps whose windows are learned from
-    limits = _limits(seen.rates, crew)
+    if config.run.alternating:
+        phase("whole program without --alternating")
+        threads(program(config.with_run(alternating=False)), plain := Reports(seconds))
+        rates["plain"] = plain.rate()
+    phase("whole program")
+    threads(wired, whole := Reports(seconds))
+    limits = _limits(seen.rates, crew, alternating=config.run.alternating)
     roofline = min(limits.values())
     overall = {"whole": whole.rate(), "roofline": roofline, "ratio": whole.rate() / roofline, "busy": whole.busy}
     return {**rates, **(limits if crew.apart else {}), **overall}
 
 
-def _limits(rates: Mapping[str, float], crew: Crew) -> dict[str, float]:
+def _limits(rates: Mapping[str, float], crew: Crew, *, alternating: bool) -> dict[str, float]:
     """Steps per second that the program cannot exceed, by what limits it."""
     costs = {part: (crew.passes if part == "update" else 1.0) / rates[part] for part in PARTS}  # seconds for each step
+    acting = costs["env"], costs["inference"]
+    each = max(acting) if alternating else sum(acting)
     if not crew.apart:
-        return {"serial": 1 / sum(costs.values())}
+        return {"serial": 1 / (each + costs["update"])}
     work = sum(rates[f"{part} cores"] * cost for part, cost in costs.items())  # of one core, for each step
     return {
-        "acting": 1 / (costs["env"] + costs["inference"]),
+        "acting": 1 / each,
         "learning": 1 / costs["update"],
         "cores": cores() / work,
     }

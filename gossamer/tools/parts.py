@@ -6,7 +6,7 @@ import multiprocessing
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import cycle
 from os import sysconf
 from pathlib import Path
@@ -32,6 +32,7 @@ from gossamer.spaces.observations import MASK
 from gossamer.system.errors import UserError
 from gossamer.task import Activity, Task
 from gossamer.workers.member import Member
+from gossamer.workers.stepping import InTurn
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ def programs(config: Config, crew: Crew, seconds: float) -> Iterator[Program]:
         envs = Envs(num_envs, crew.env_workers)
         drawn = crew.columns if crew.window else None
         given: dict[str, Any] = {"sharing": sharing, "seconds": seconds, "which": which, "drawn": drawn}
-        made.worker(parts, copies=copies)(task(config), envs=envs, **given)
+        made.worker(parts, copies=copies)(replace(task(config), groups=1), envs=envs, **given)
         yield made
 
 
@@ -138,7 +139,7 @@ def parts(
         Watchdog(task.env.name, complain) as watchdog,
         closing(watchdog.watch(task.env.make(envs.count, workers=workers))) as env,
     ):
-        member = Member(ctx, task, env, Replica(), Alone())
+        member = Member(ctx, task, [env], Replica(), Alone())
         slot = _slot(member)
         member.unroll(slot, 0)
         playing = RandomPlay(env)
@@ -155,7 +156,7 @@ def parts(
         calls = {"env": (playing.step, envs.count), "update": (update, learned), "inference": (act, slot.steps)}
         for part in which:
             if part != "env":
-                member.actor.env = Replayed(env, steps)
+                member.player.actors[0].stepping = InTurn(Replayed(env, steps))
             ctx.report(Activity(f"{names[part]} alone"))
             rate, busy = _rate(*calls[part], seconds)
             ctx.report({part: rate, **({f"{part} cores": busy} if ctx.rank == 0 else {})})

@@ -15,6 +15,7 @@ from gossamer.config.resolve import Choices, resolve
 from gossamer.envs.own import EnvMaker, env_name
 from gossamer.launch.threads import threads
 from gossamer.nn.optim import StepRule
+from gossamer.presets.layers import Preset
 from gossamer.program import Program
 from gossamer.storage.checkpoint import Store
 from gossamer.storage.contents import CHECKPOINTS, CONFIG, LOG, SPEC
@@ -41,7 +42,7 @@ def train(
     env: str | EnvMaker,
     algorithm: str | Algorithm | None = None,
     optimizer: str | StepRule | None = None,
-    preset: Literal["tuned", "paper"] = "tuned",
+    preset: Preset = "tuned",
     run_dir: str | Path | None = None,
     overwrite: bool = False,
     stop_at_return: float | None = None,

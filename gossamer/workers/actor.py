@@ -1,28 +1,44 @@
-"""An actor: environments, a policy, and the running episodes."""
+"""An actor: environments, a policy, and the running episodes. Several actors of a worker can act in turn."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from gossamer.data import Final, Step, Trajectory, Tree
+from gossamer.data import Final, Step, Trajectory, Tree, merged_finals
 from gossamer.envs.base import Restarting, Resumable, VectorEnv
 from gossamer.nn.memory import reset
 from gossamer.policy import ActorPolicy
 from gossamer.system.errors import EnvironmentFailed
 from gossamer.task import Episode
 from gossamer.workers.clock import Clock
+from gossamer.workers.stepping import Ahead, InTurn, Stepping
+
+DONE = object()  # what `next` returns at the end of a rollout
 
 
 class Actor:
     """Fills trajectory slots in place. A step allocates and logs nothing, and waits only for the action."""
 
     def __init__(
-        self, env: VectorEnv, policy: ActorPolicy, *, gamma: float, seed: int, clock: Clock, name: str = ""
+        self,
+        env: VectorEnv,
+        policy: ActorPolicy,
+        *,
+        gamma: float,
+        seed: int,
+        clock: Clock,
+        name: str = "",
+        first: int = 0,
+        ahead: bool = False,
     ) -> None:
-        """`gamma`: discount per step; `name`: the environment's name, for `Episode`."""
+        """`gamma`: discount per step; `name`: the environment's name, for `Episode`; `first`: the number of the first
+        environment; `ahead`: the environments step while the actor is not running (see `steps`)."""
         self.env, self.policy, self.gamma, self.clock, self.name = env, policy, gamma, clock, name
+        self._first = first
         self._restarting = env if isinstance(env, Restarting) else None  # the check is too slow for each rollout
         self._obs = env.reset(seed)  # [B, *O]
         self._state: Tree = policy.initial_state(env.num_envs)  # before `_obs`
@@ -32,12 +48,18 @@ class Actor:
         self._rewards = np.zeros((0, env.num_envs), np.float32)  # [T, B], copied to the device once per rollout
         self._discounts = np.zeros((0, env.num_envs), np.float32)
         self._begins = np.ones((1, env.num_envs), bool)  # [T+1, B] of an episode; the last row belongs to `_obs`
+        self.stepping: Stepping = Ahead(env) if ahead else InTurn(env)
 
     def unroll(self, slot: Trajectory, position: int = 0) -> None:
         """Act for T steps and write them to `slot`. Its time 0 is time T of the previous rollout. `position`:
         environment steps in the run's budget before it.
 
         Raises `RuntimeError` if an environment truncates an episode without a final observation."""
+        for _ in self.steps(slot, position):
+            pass
+
+    def steps(self, slot: Trajectory, position: int) -> Iterator[None]:
+        """`unroll` in pieces: yields after the actions of each step have been sent to the environments."""
         rollout = slot.action.shape[0]
         if len(self._rewards) != rollout:
             self._rewards = np.zeros((rollout, self.env.num_envs), np.float32)
@@ -64,8 +86,10 @@ class Actor:
                 else:
                     slot.behaviour[t] = answer.log_prob
                 action = answer.action.cpu().numpy()
+            self.stepping.send(action)
+            yield
             with self.clock("env"):
-                step = self.env.step(action)
+                step = self.stepping.receive()
             self._record(t, step, slot)
         with self.clock("inference"):
             slot.obs[rollout].copy_(torch.from_numpy(self._obs))
@@ -90,7 +114,9 @@ class Actor:
             if self._state:
                 self._state = reset(self._state, torch.from_numpy(step.over).to(slot.obs.device))
             for b in np.flatnonzero(step.over):
-                self._episodes.append(Episode(float(self._scores[b]), int(self._lengths[b]), self.name, int(b)))
+                self._episodes.append(
+                    Episode(float(self._scores[b]), int(self._lengths[b]), self.name, self._first + int(b))
+                )
             self._scores[step.over], self._lengths[step.over] = 0.0, 0
 
     def _add_finals(self, t: int, step: Step, slot: Trajectory) -> None:
@@ -139,3 +165,20 @@ class Actor:
             self._begins[-1] = state.get("begins", self._lengths == 0)  # version 0.1 saved none
             for name, rows in state.get("memory", {}).items():
                 self._state[name] = rows.to(self._state[name])
+
+    def close(self) -> None:
+        """Wait until the environments are at rest."""
+        self.stepping.close()
+
+
+def alternate(actors: Sequence[Actor], slot: Trajectory, position: int) -> None:
+    """Act for T steps with several actors in turn, each in its part of the environments of `slot`. While the
+    environments of one step, the actions of the next are computed (Stooke and Abbeel 2018, section 3)."""
+    parts, first = list[Trajectory](), 0
+    for actor in actors:
+        parts.append(slot.columns(first, first + actor.env.num_envs))
+        first += actor.env.num_envs
+    acting = [actor.steps(part, position) for actor, part in zip(actors, parts, strict=True)]
+    while acting:
+        acting = [each for each in acting if next(each, DONE) is not DONE]
+    slot.finals[:] = merged_finals(parts)

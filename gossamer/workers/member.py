@@ -15,12 +15,12 @@ from gossamer.envs.random_play import background
 from gossamer.exchange import Exchange
 from gossamer.experience import Kept
 from gossamer.nn.inputs import centre_on
-from gossamer.policy import OwnNetwork, Policy, life
+from gossamer.policy import ActorPolicy, OwnNetwork, Policy, Source, life
 from gossamer.runtime import Context
 from gossamer.spaces import Spec
 from gossamer.system.machine import flush_denormals, host_info, settle
 from gossamer.task import Activity, Note, Report, Task
-from gossamer.workers.actor import Actor
+from gossamer.workers.actor import Actor, alternate
 from gossamer.workers.clock import Clock
 from gossamer.workers.learner import Learner
 
@@ -140,35 +140,49 @@ class Trainer:
 
 
 class Player:
-    """An actor with its policy."""
+    """Acts in the environments of a worker: an actor with its policy for each group of them."""
 
     def __init__(
         self,
         ctx: Context,
         task: Task,
-        env: VectorEnv,
+        groups: Sequence[VectorEnv],
         policy: Policy,
         own: Trainer | None = None,
         saved: Tree | None = None,
     ) -> None:
-        """`task`: see `prepared`. Waits for the first parameters. `own`: the learner in the same worker; `saved`: the
-        state to continue from."""
-        self.task, self.env, self.spec, self.num_envs = task, env, env.spec, env.num_envs
+        """`task`: see `prepared`. Waits for the first parameters. `groups`: `task.groups` of environments, equally many
+        in each; `own`: the learner in the same worker; `saved`: the state to continue from."""
+        self.task, self.spec, self.num_envs = task, groups[0].spec, sum(env.num_envs for env in groups)
         self.clock, self._apart = Clock() if own is None else own.clock, own is None
         if own is None:
             ctx.report(host_info(device=task.device, dtype=task.network.dtype, threads=torch.get_num_threads()))
-        network = None if own is None else OwnNetwork(own.learner.model, own.link)
+        network: Source | None = None if own is None else OwnNetwork(own.learner.model, own.link)
         whole = saved if saved is not None and "learner" in saved else None
-        self.policy = policy.join(ctx, task, env.spec, env.num_envs, network, whole)
-        began = life(ctx, self.policy.version) or " 0" if own is None else f" {own.learner.steps}{life(ctx)}"
-        seed = task.stream(f"env{began}", ctx.rank)
-        gamma, name = task.algorithm.gamma, task.env.name
-        self.actor = Actor(env, self.policy, gamma=gamma, seed=seed, clock=self.clock, name=name)
+        states = [None] * len(groups) if whole is None else whole.get("groups", [whole])
+        self.policies, self.actors, first = list[ActorPolicy](), list[Actor](), 0
+        for group, (env, state) in enumerate(zip(groups, states, strict=True)):
+            acting = policy.join(ctx, task, env.spec, env.num_envs, network, state, group=group)
+            network = acting.beside()
+            began = life(ctx, acting.version) or " 0" if own is None else f" {own.learner.steps}{life(ctx)}"
+            actor = Actor(
+                env,
+                acting,
+                gamma=task.algorithm.gamma,
+                seed=task.stream(f"env{began}", task.group_number(ctx.rank, group)),
+                clock=self.clock,
+                name=task.env.name,
+                first=first,
+                ahead=len(groups) > 1,
+            )
+            first += env.num_envs
+            self.policies.append(acting)
+            self.actors.append(actor)
+            if state is not None:
+                actor.load_state_dict(state["actor"])
         self._acted = 0  # environment steps since the last report
-        if saved is not None and saved.get("actor"):
-            self.actor.load_state_dict(saved["actor"])
-        elif saved is not None and "actor" in saved:
-            ctx.report(Note(f"{name} cannot give its state: new episodes begin, all else goes on exactly"))
+        if any(state is not None and not state["actor"] for state in states):
+            ctx.report(Note(f"{task.env.name} cannot give its state: new episodes begin, all else goes on exactly"))
 
     @property
     def rollout_steps(self) -> int:
@@ -179,15 +193,19 @@ class Player:
         """An empty trajectory of so many environments."""
         state = self.policy.recorded(self.policy.initial_state(num_envs))
         return empty(self.task, self.spec, num_envs, state)
+        return empty(self.task, self.spec, num_envs, self.policies[0].initial_state(num_envs))
 
     def version(self) -> Version:
         """Version of the parameters that it acts with."""
-        return self.policy.version
+        return self.policies[0].version
 
     def unroll(self, slot: Trajectory, position: int) -> None:
         """Act for T steps into `slot`, which a learner in another thread may read. `position`: environment steps in the
         run's budget before them."""
-        self.actor.unroll(slot, position)
+        if len(self.actors) == 1:
+            self.actors[0].unroll(slot, position)
+        else:
+            alternate(self.actors, slot, position)
         self._acted += slot.steps
         if self._apart:
             settle(self.task.device)
@@ -197,29 +215,43 @@ class Player:
         acted, self._acted = self._acted, 0
         return Report(
             acted,
-            episodes=self.actor.episodes(),
+            episodes=tuple(episode for actor in self.actors for episode in actor.episodes()),
             seconds=self.clock.take(),
-            failures=self.actor.failures(),
+            failures=tuple(error for actor in self.actors for error in actor.failures()),
             stored=kept.stored,
             lost=kept.lost,
             held=kept.held,
         )
 
     def close(self) -> None:
-        """Leave the policy."""
-        self.policy.close()
+        """Leave the policy, with the environments at rest."""
+        for actor in self.actors:
+            actor.close()
+        for policy in self.policies:
+            policy.close()
+
+    def state_dict(self, *, acting: bool) -> Tree:
+        """What the next actions depend on besides parameters, and with `acting` the environments."""
+        states = [
+            on_host({**policy.state_dict(), "actor": actor.state_dict() if acting else {}})
+            for policy, actor in zip(self.policies, self.actors, strict=True)
+        ]
+        return states[0] if len(states) == 1 else {"groups": states}
 
 
 class Member:
     """One actor-learner: an actor and a learner in one thread."""
 
-    def __init__(self, ctx: Context, task: Task, env: VectorEnv, policy: Policy, exchange: Exchange) -> None:
+    def __init__(
+        self, ctx: Context, task: Task, groups: Sequence[VectorEnv], policy: Policy, exchange: Exchange
+    ) -> None:
+        """`groups`: see `Player`."""
         task, saved = prepared(ctx, task), ctx.restored()
-        self.task, self.spec, self.num_envs = task, env.spec, env.num_envs
-        self.trainer = Trainer(ctx, task, env.spec, exchange, saved)
-        self.player = Player(ctx, task, env, policy, self.trainer, saved)
+        self.trainer = Trainer(ctx, task, groups[0].spec, exchange, saved)
+        self.player = Player(ctx, task, groups, policy, self.trainer, saved)
+        self.task, self.spec, self.num_envs = task, self.player.spec, self.player.num_envs
         self.learner, self.link, self.clock = self.trainer.learner, self.trainer.link, self.trainer.clock
-        self.actor, self.rollout_steps = self.player.actor, self.player.rollout_steps
+        self.rollout_steps = self.player.rollout_steps
         self.slot, self.version, self.update = self.trainer.slot, self.trainer.version, self.trainer.update
 
     def unroll(self, slot: Trajectory, position: int) -> None:
@@ -241,8 +273,7 @@ class Member:
     def state_dict(self, *, acting: bool = True) -> Tree:
         """Everything the future depends on: parameters, optimizer, random streams, exchange, environments (without
         `acting` not these: they have failed in the middle of a step)."""
-        actor = self.actor.state_dict() if acting else {}
-        return {**self.trainer.state_dict(), **on_host({**self.player.policy.state_dict(), "actor": actor})}
+        return {**self.trainer.state_dict(), **self.player.state_dict(acting=acting)}
 
 
 def means(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:

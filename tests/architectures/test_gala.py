@@ -79,7 +79,7 @@ def test_what_an_unread_message_becomes(name: str, given: dict[str, Any], newest
 def begin(ctx: Context, task: Task, policy: Policy, experience: Any, exchange: Exchange, *, envs: Envs) -> None:
     """The start of `act_and_learn`: parameters, and what is played first."""
     env = task.env.make(envs.count, workers=envs.workers)
-    member = Member(ctx, task, env, policy, exchange)
+    member = Member(ctx, task, [env], policy, exchange)
     slot = member.slot(envs.count)
     member.unroll(slot, 0)
     model = {name: p.detach().clone() for name, p in member.learner.model.named_parameters()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +33,11 @@ def end_of(
     *,
     steps: int = 64,
     acted: int = 0,
+    groups: int = 1,
 ) -> dict[str, Any]:
     """What is saved when the run is over."""
     watcher = Watcher(saved, steps=steps, acted=acted)
-    launch(PAAC(num_envs=num_envs, env_workers=env_workers).program(task), watcher)
+    launch(PAAC(num_envs=num_envs, env_workers=env_workers).program(replace(task, groups=groups)), watcher)
     return watcher.saved
 
 
@@ -85,20 +87,30 @@ def test_identity_is_learned_with_every_optimiser(algorithm: Algorithm, optimize
 
 
 @algorithms
-@pytest.mark.parametrize("toy", [Catch(), Identity(), Counter(3, truncate=True)], ids=lambda toy: toy.name)
-def test_half_and_the_other_half_are_the_whole(algorithm: Algorithm, toy: EnvFactory) -> None:
+@pytest.mark.parametrize(
+    ("toy", "of"),
+    [
+        (Catch(), {}),
+        (Identity(), {}),
+        (Counter(3, truncate=True), {}),
+        (Counter(3, truncate=True), {"groups": 2, "num_envs": 6}),
+    ],
+    ids=str,
+)
+def test_half_and_the_other_half_are_the_whole(algorithm: Algorithm, toy: EnvFactory, of: dict[str, int]) -> None:
     task = a_task(toy, algorithm, anneal_steps=200)
-    half, whole = end_of(task, steps=96), end_of(task, steps=192)
+    half, whole = end_of(task, steps=96, **of), end_of(task, steps=192, **of)
     assert differences(half, whole) != []
-    assert differences(end_of(task, saved=half, acted=96, steps=192), whole) == []
+    assert differences(end_of(task, saved=half, acted=96, steps=192, **of), whole) == []
 
 
 @algorithms
-def test_every_launcher_gives_the_same_parameters(algorithm: Algorithm) -> None:
+@pytest.mark.parametrize("groups", [1, 2])
+def test_every_launcher_gives_the_same_parameters(algorithm: Algorithm, groups: int) -> None:
     task = a_task(algorithm=algorithm)
-    expected = end_of(task)
+    expected = end_of(task, num_envs=4, groups=groups)
     for seed in range(3):
-        assert differences(end_of(task, Simulation(seed)), expected) == []
+        assert differences(end_of(task, Simulation(seed), num_envs=4, groups=groups), expected) == []
 
 
 def test_a_seed_decides_everything() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -31,8 +32,15 @@ def resolve(wanted: dict[str, Any]) -> SimpleNamespace:
 
 
 @pytest.mark.parametrize("env", ["catch", "catch-pixels"])
-@pytest.mark.parametrize("wanted", [{}, {"algorithm": "ppo"}, {"preset": "paper"}], ids=str)
-@pytest.mark.parametrize("architecture", ["paac", "gala", "pala"])
+@pytest.mark.parametrize(
+    ("architecture", "wanted"),
+    [
+        *product(["paac", "gala", "pala"], [{}, {"algorithm": "ppo"}, {"preset": "paper"}]),
+        ("paac", {"preset": "accelerated"}),
+        ("paac", {"preset": "accelerated", "algorithm": "dqn"}),
+    ],
+    ids=str,
+)
 def test_what_presets_say_can_be(architecture: str, env: str, wanted: dict[str, str]) -> None:
     made = resolve({"architecture": architecture, "env": env, **wanted})
     assert (made.preset, made.algorithm) == (wanted.get("preset", "tuned"), wanted.get("algorithm", "a2c"))
@@ -158,6 +166,34 @@ def test_impala_s_and_appo_s_published_settings() -> None:
     assert (made.num_envs * made.rollout_length, made.reuse, made.network) == (750, 2, "autoencoder")
     assert (made.surrogate, made.clip_range, made.learning_rate) == ("behaviour", 0.3, 5e-4)
     assert made.max_grad_norm * 750 == pytest.approx(10)
+
+
+def test_the_accelerated_settings() -> None:
+    # accel_rl: accel_rl/algos/pg/{a2c,ppo}.py, accel_rl/algos/dqn/dqn.py, and its example scripts
+    def accelerated(architecture: str, **given: Any) -> SimpleNamespace:
+        return resolve({"architecture": architecture, "env": "pong", "preset": "accelerated", **given})
+
+    made = accelerated("paac")
+    assert (made.algorithm, made.num_envs, made.rollout_length, made.alternating) == ("a2c", 64, 5, True)
+    assert (made.learning_rate, made.anneal_steps, made.final_fraction) == (7e-4, 0, 1.0)
+    assert (made.optimizer, made.decay, made.epsilon, made.max_grad_norm) == ("rmsprop-a3c", 0.9, 1e-6, 0.5)
+    assert (made.value_coef, made.entropy_coef, made.loss_scale, made.gae_lambda) == (0.25, 0.01, 1.0, 1.0)
+    made = accelerated("paac", algorithm="ppo", num_envs=1024)
+    assert (made.num_minibatches, made.epochs, made.clip_range) == (10, 4, 0.2)  # 1024 x 5 / 512
+    assert (made.optimizer, made.epsilon, made.learning_rate, made.gae_lambda) == ("adam", 1e-5, 1e-3, 0.95)
+    made = accelerated("dqn")
+    assert (made.num_envs, made.batch_size, made.samples_per_insert, made.learning_starts) == (32, 32, 8.0, 50_000)
+    assert (made.optimizer, made.decay, made.epsilon, made.learning_rate) == ("rmsprop-a3c", 0.95, 1e-6, 2.5e-4)
+    assert (made.epsilon_start, made.epsilon_end, made.epsilon_steps) == (1.0, 0.1, 1_000_000)
+    # The target is copied each 10,000 steps: 8 samples for each make 10,000 x 8 / 32 updates. With batches of 2,048
+    # these are 39, and the rollouts of 2,048 / (8 x 4) environments owe one batch
+    assert made.target_period == 2_500
+    made = accelerated("paac", algorithm="dqn", batch_size=2048)
+    assert (made.num_envs, made.target_period) == (64, 39)
+    with pytest.raises(
+        UserError, match="--preset accelerated: not available for a2c in gala; available for a2c in paac;"
+    ):
+        accelerated("gala")
 
 
 CAMERA = "cameras:Camera"

@@ -50,7 +50,7 @@ def test_a_rollout_is_finished_before_it_is_handed_over(waits: list[str]) -> Non
         waits.clear()
         player: Any = object.__new__(Player)
         player.task, player._acted, player._apart = SimpleNamespace(device="cuda:0"), 0, apart
-        player.actor = SimpleNamespace(unroll=unroll)
+        player.actors = [SimpleNamespace(unroll=unroll)]
         player.unroll(SimpleNamespace(steps=4), 12)
         assert waits == expected
 

@@ -47,6 +47,19 @@ def test_a_measurement(given: dict[str, Any]) -> None:
 
 
 @pytest.mark.usefixtures("_quick")
+@pytest.mark.parametrize("name", ["paac", "impala"])
+def test_with_and_without_alternating(name: str) -> None:
+    settings: dict[str, Any] = {"env": "catch", "num_envs": 4, "threads": 1, "alternating": True}
+    found = bench(name, seconds=0.05, rounds=1, **settings)
+    acting, update = max(1 / found["env"], 1 / found["inference"]), 1 / found["update"]
+    if name == "impala":
+        assert found["acting"] == pytest.approx(1 / acting, rel=0.01)
+    else:
+        assert found["roofline"] == pytest.approx(1 / (acting + update), rel=0.01)
+    assert min(found["plain"], found["whole"]) > 0
+
+
+@pytest.mark.usefixtures("_quick")
 @pytest.mark.parametrize(
     ("given", "passes", "columns"),
     [

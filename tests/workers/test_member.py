@@ -45,7 +45,7 @@ class Place:
 
 
 def member(task: Task, env: VectorEnv, place: Place | None = None) -> Member:
-    return Member(place or Place(), task, env, Replica(), Alone())
+    return Member(place or Place(), task, [env], Replica(), Alone())
 
 
 def once(one: Member) -> None:
