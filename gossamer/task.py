@@ -166,6 +166,28 @@ class ShardRestored:
 
 
 @dataclass(frozen=True)
+class Regrouped:
+    """Learners average their gradients in a new group of hosts."""
+
+    epoch: int  # of the group
+    hosts: int  # that are in it
+    joined: tuple[int, ...]  # hosts that were not in the group before
+    left: tuple[int, ...]  # hosts that were
+    waited: float  # seconds without a step
+
+    @property
+    def text(self) -> str:
+        """In one sentence."""
+        changes = [
+            f"{what} {', '.join(map(str, hosts))}"
+            for what, hosts in (("without", self.left), ("with", self.joined))
+            if hosts
+        ]
+        of = f"{self.hosts} host{'s' * (self.hosts != 1)}"
+        return f"group {self.epoch} of {of}, {' and '.join(changes) or 'the same'}; no steps for {self.waited:.1f} s"
+
+
+@dataclass(frozen=True)
 class Note:
     """A message for the run's log."""
 

@@ -1,6 +1,6 @@
 """How parameters move between members."""
 
-from gossamer.exchange.all_reduce import AllReduce, Gradients
+from gossamer.exchange.all_reduce import AllReduce, Between, Gradients, Group, keep
 from gossamer.exchange.base import Alone, AloneLink, Dropped, Exchange, Gradient, Learning, Link, LocalStep, Stepped
 from gossamer.exchange.broadcast import Broadcast, Follower, Parameters, fetch, offer_copy
 from gossamer.exchange.gossip.gossip import Gossip, room
@@ -12,6 +12,7 @@ __all__ = [
     "AllReduce",
     "Alone",
     "AloneLink",
+    "Between",
     "Broadcast",
     "Dropped",
     "Exchange",
@@ -19,6 +20,7 @@ __all__ = [
     "Gossip",
     "Gradient",
     "Gradients",
+    "Group",
     "LayoutMismatch",
     "Learning",
     "Link",
@@ -31,6 +33,7 @@ __all__ = [
     "Server",
     "Stepped",
     "fetch",
+    "keep",
     "offer_copy",
     "room",
     "tend",

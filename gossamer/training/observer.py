@@ -16,7 +16,7 @@ from gossamer.runtime import Answer, Stage
 from gossamer.storage.events import EventLog
 from gossamer.system.errors import EnvironmentFailed
 from gossamer.system.machine import HostInfo
-from gossamer.task import Activity, Note, Recovered, Report, ShardRestored, Spent
+from gossamer.task import Activity, Note, Recovered, Regrouped, Report, ShardRestored, Spent
 from gossamer.training.budget import Budget
 from gossamer.training.checkpoints import Checkpoints
 from gossamer.training.display import ProgressDisplay
@@ -73,6 +73,9 @@ class RunObserver:
         elif isinstance(record, ShardRestored):
             self.note(f"{worker}: {record.text}")
             self.events.add("shard_restarted", steps=self.progress.steps, worker=worker, **asdict(record))
+        elif isinstance(record, Regrouped):
+            self.note(f"{worker}: {record.text}")
+            self.events.add("group_changed", steps=self.progress.steps, worker=worker, **asdict(record))
         elif isinstance(record, Silence):
             self._take_silence(worker, record)
         elif isinstance(record, HostInfo):

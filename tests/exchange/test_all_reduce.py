@@ -13,7 +13,8 @@ from gossamer.algorithms import A2C, PPO
 from gossamer.data import Trajectory
 from gossamer.envs.toy import Catch
 from gossamer.exchange import AllReduce, Alone, AloneLink, Gradients
-from gossamer.exchange.all_reduce import Contribution
+from gossamer.exchange.all_reduce import Contribution, Lead, Outcome
+from gossamer.exchange.all_reduce.given import Finished
 from gossamer.launch.simulation import Simulation
 from gossamer.launch.threads import threads
 from gossamer.program import Program
@@ -149,10 +150,14 @@ def test_it_waits_for_those_that_have_batches() -> None:
     with pytest.raises(WouldBlock):
         gradients.exchange(0, 0, GIVEN)
     with pytest.raises(WouldBlock):
-        gradients.exchange(1, 0, None)
-    assert len(gradients.exchange(0, 0, GIVEN)) == 1
-    gradients.leave(1)
-    assert gradients.exchange(0, 1, None) == ()
+        gradients.exchange(1, 1, None)
+    assert gradients.exchange(0, 2, GIVEN) == Lead((GIVEN,))  # the other one has no more batches
+    outcome = Outcome(Finished())
+    assert gradients.publish(0, 2, outcome)
+    assert gradients.exchange(1, 2, None) is outcome
+    assert not gradients.leave(1)
+    assert gradients.exchange(0, 3, None) == Lead(())
+    assert gradients.leave(0)
 
 
 def test_a_learner_that_was_stopped_has_given_nothing() -> None:
@@ -162,6 +167,15 @@ def test_a_learner_that_was_stopped_has_given_nothing() -> None:
         with pytest.raises(WouldBlock):  # the other one's gradient is not there
             gradients.exchange(rank, 0, GIVEN)
         gradients.leave(rank)
+
+
+def test_no_learner_takes_a_step_if_one_was_stopped_while_another_computed_the_mean() -> None:
+    gradients = Gradients(2)
+    waiting = Gradients.exchange.waits(gradients, 1, 0, GIVEN)  # type: ignore[attr-defined]
+    next(waiting)
+    assert isinstance(gradients.exchange(0, 0, GIVEN), Lead)
+    waiting.close()
+    assert not gradients.publish(0, 0, Outcome(Finished()))
 
 
 def test_alone_has_nothing_to_finish() -> None:
