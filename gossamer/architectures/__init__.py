@@ -1,5 +1,6 @@
 """The published architectures and their options. Each program mirrors the figure of its paper."""
 
+from gossamer.architectures.a2c import SynchronousA2C
 from gossamer.architectures.apex import ApeX
 from gossamer.architectures.appo import APPO
 from gossamer.architectures.dqn import DeepQNetwork
@@ -10,4 +11,15 @@ from gossamer.architectures.paac import PAAC
 from gossamer.architectures.pala import PALA
 from gossamer.architectures.r2d2 import RecurrentReplay
 
-__all__ = ["APPO", "GALA", "IMPALA", "PAAC", "PALA", "ApeX", "DeepQNetwork", "Gorila", "RecurrentReplay"]
+__all__ = [
+    "APPO",
+    "GALA",
+    "IMPALA",
+    "PAAC",
+    "PALA",
+    "ApeX",
+    "DeepQNetwork",
+    "Gorila",
+    "RecurrentReplay",
+    "SynchronousA2C",
+]

@@ -1,7 +1,7 @@
-"""A2C: synchronous actor-learners that average their gradients (Wu et al. 2017, section 5; OpenAI baselines).
+"""A2C: synchronous actor-learners that average their gradients (OpenAI baselines 2017; Stooke and Abbeel 2018).
 
-On several hosts it is the synchronous data-parallel learner of Stooke and Abbeel 2018 (section 3.1), with any algorithm
-that learns from its own experience: also ppo, nstep-q, pqn, and dqn with a replay memory for each learner.
+It learns with any algorithm that learns from its own experience: a2c, also ppo, nstep-q, pqn, and dqn with a replay
+memory for each learner, which is Stooke and Abbeel's synchronous multi-learner DQN.
 
 mean gradient            `AllReduce`: `Gradients` on each host, and between hosts `Group`, of which each owns a slice of
                          the vector
@@ -12,23 +12,36 @@ members of the group     `keep`, the clock of a host: a host that is silent is l
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from gossamer.architectures.options import ENV_WORKERS, NUM_ENVS
 from gossamer.exchange import AllReduce, Between, Gradients, Group, keep
 from gossamer.experience import own_experience
 from gossamer.loops import Envs, act_and_learn
 from gossamer.policy import Replica
+from gossamer.presets.layers import Layer
+from gossamer.presets.rules import minibatches_of
 from gossamer.program import Program
 from gossamer.system.options import option, options
 from gossamer.task import Task
 
 
 def share_of_a_learner(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
-    """All learners together have as many environments as paac, and with dqn a replay memory of the same size."""
-    names = ("num_envs", "buffer_size", "learning_starts")
-    count = values["hosts"] * values["learners"]
-    return {name: max(1, values[name] // count) for name in names if name in values}
+    """All learners together have as many environments as paac, and with dqn a replay memory of the same size. So the
+    mean gradient is that of one learner of paac, and its learning rate is right for it."""
+    names = ("num_envs", "buffer_size", "learning_starts", "batch_size")
+    return {name: max(1, values[name] // learners_of(values)) for name in names if name in values}
+
+
+def shared_minibatches(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
+    """Minibatches of 256 steps of all learners together. Their gradients are averaged for each one."""
+    return minibatches_of(values, max(16, 256 // learners_of(values)))
+
+
+def learners_of(values: Mapping[str, Any]) -> int:
+    """On all hosts."""
+    count: int = values["hosts"] * values["learners"]
+    return count
 
 
 @options
@@ -41,7 +54,7 @@ class SynchronousA2C:
 
     hosts: int = option("Hosts, each one process.", 1, least=1, most=4096)
     learners: int = option("Learners on each host, each a thread.", 2, least=1, most=1024)
-    num_envs: int = NUM_ENVS(16)
+    num_envs: int = NUM_ENVS(32)
     env_workers: int = ENV_WORKERS(1)
 
     def program(self, task: Task) -> Program:
@@ -65,3 +78,45 @@ class SynchronousA2C:
                 if groups:
                     p.worker(keep)(groups, h, loop=act_and_learn, learners=self.learners, hosts=self.hosts)
         return p
+
+    presets: ClassVar[tuple[Layer, ...]] = (
+        Layer("small environments: by the learner's own process", {"env_workers": 0}, preset=None, kind="not atari"),
+        Layer(
+            "all together those of paac",
+            {"num_envs": 16},
+            kind="pixels",
+            beside=("ppo", "appo", "vtrace", "nstep-q", "pqn"),
+        ),
+        Layer("all together those of paac", {"num_envs": 16}, kind="continuous", beside=("ppo", "appo")),
+        Layer("all together those of paac", {"learning_rate": 2e-3}, kind="vector", beside=("a2c",)),
+        Layer("all together those of paac", {"num_envs": 8}, kind="vector", beside=("nstep-q", "dqn")),
+        Layer("all together those of paac", {"num_envs": 16}, kind="vector", beside=("pqn",)),
+        Layer("minibatches of all learners together", rules=(shared_minibatches,), beside=("ppo", "appo")),
+        Layer(
+            "all learners together have as many environments as one of paac", rules=(share_of_a_learner,), preset=None
+        ),
+        Layer(
+            "A2C as published: the settings of OpenAI baselines, with 16 environments in all",
+            {
+                "steps": 80_000_000,
+                "rollout_length": 5,
+                "num_envs": 16,
+                "preprocessing": "impala",
+                "gae_lambda": 1.0,
+                "value_coef": 0.5,
+                "entropy_coef": 0.01,
+                "loss_scale": 1.0,
+                "network": "nature",
+                "input": "unit",
+                "optimizer": "rmsprop-tf",
+                "decay": 0.99,
+                "epsilon": 1e-5,
+                "learning_rate": 7e-4,
+                "anneal_steps": 80_000_000,
+                "final_fraction": 0.0,
+                "max_grad_norm": 0.5,
+            },
+            preset="paper",
+            beside=("a2c",),
+        ),
+    )

@@ -19,6 +19,7 @@ ARCHITECTURES = {
     "gorila": "gossamer.architectures.gorila:Gorila",
     "apex": "gossamer.architectures.apex:ApeX",
     "r2d2": "gossamer.architectures.r2d2:RecurrentReplay",
+    "a2c": "gossamer.architectures.a2c:SynchronousA2C",
 }
 ALGORITHMS = {
     "a2c": "gossamer.algorithms.a2c:A2C",
