@@ -21,14 +21,14 @@ from xxhash import xxh3_64
 from gossamer.data import Tree, on_host
 from gossamer.exchange.all_reduce.given import Outcome, Start, Total, moved, result_of
 from gossamer.exchange.all_reduce.group import At, Group, Part, Reduced
-from gossamer.exchange.all_reduce.views import Epoch, Place, View
+from gossamer.exchange.all_reduce.views import Place, View
 from gossamer.exchange.server.pull import most_shards, slices
 from gossamer.runtime import Context, Stopped, Unreachable
 from gossamer.task import Regrouped
 
 T = TypeVar("T")
 RETRY = 0.2  # seconds between two looks whether the group has changed
-PAUSE = 4.0  # seconds until a host is called again that did not answer; such calls take long
+PAUSE = 7.0  # seconds until a host is called again that did not answer; by then it is left out if it is away
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class BetweenLink:
             outcome = self._round(mine, place)
             if outcome is not None:
                 return outcome
-            place, adopted = self._enter(place.view.epoch, start(), began)
+            place, adopted = self._enter(place.view, start(), began)
             if adopted is not None:
                 return Outcome(adopted, place)
 
@@ -129,10 +129,11 @@ class BetweenLink:
                     raise Stopped("while another host did not answer")
                 self._ctx.sleep(RETRY)
 
-    def _enter(self, after: Epoch | None, start: Start, began: float) -> tuple[Place, Start | None]:
+    def _enter(self, last: View | None, start: Start, began: float) -> tuple[Place, Start | None]:
         """Wait for another group, and agree with it. Returns its first round, and the state to continue from if it is
-        not `start`. `began`: seconds, when this host began to wait."""
+        not `start`. `last`: the group before, if this host was in one; `began`: seconds, when it began to wait."""
         shown = Start(start.parameters.cpu(), start.version, on_host(start.optimizer), on_host(start.local))
+        after = None if last is None else last.epoch
         while True:
             view = self._own.view(after)
             self._own.offer(view.epoch, shown)
@@ -140,7 +141,7 @@ class BetweenLink:
             if source is not None:
                 adopted = None if source == self._host else self._fetch(view, source)
                 if source == self._host or adopted is not None:
-                    self._tell(view, began)
+                    self._tell(view, view.before if last is None else last.members, began)
                     return Place(view, 1), adopted
             after = view.epoch
 
@@ -160,15 +161,13 @@ class BetweenLink:
         found = self._ask(view, lambda group: group.fetch(view.epoch), source)
         return None if found is None else replace(found, parameters=found.parameters.clone())
 
-    def _tell(self, view: View, began: float) -> None:
-        """Report a change of the group, from one of its hosts."""
-        if view.before and self._host == view.members[0]:
-            joined, left = (
-                tuple(sorted(set(one) - set(other)))
-                for one, other in ((view.members, view.before), (view.before, view.members))
-            )
+    def _tell(self, view: View, before: tuple[int, ...], began: float) -> None:
+        """Report a change of the group, from one of its hosts. `before`: the hosts of the group before."""
+        if before and self._host == view.members[0]:
+            joined, left = set(view.members) - set(before), set(before) - set(view.members)
             waited = self._ctx.now() - began
-            self._ctx.report(Regrouped(view.epoch.number, len(view.members), joined, left, waited))
+            told = Regrouped(view.epoch.number, len(view.members), tuple(sorted(joined)), tuple(sorted(left)), waited)
+            self._ctx.report(told)
 
 
 def chosen(states: dict[int, At]) -> int:
