@@ -39,9 +39,9 @@ def shared_minibatches(values: Mapping[str, Any], given: Collection[str]) -> dic
 
 
 def learners_of(values: Mapping[str, Any]) -> int:
-    """On all hosts."""
+    """On all hosts; 1 where a value is still to be refused."""
     count: int = values["hosts"] * values["learners"]
-    return count
+    return max(1, count)
 
 
 @options

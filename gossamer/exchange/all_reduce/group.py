@@ -19,8 +19,14 @@ class Standing(Enum):
     """The answer to a beat that has no group."""
 
     FORMING = "forming"  # this host coordinates
-    FOLLOWS = "follows"  # another host does
     ENDED = "ended"  # the learners of this host have ended
+
+
+@dataclass(frozen=True)
+class Follows:
+    """The answer to a beat of a host that does not coordinate."""
+
+    coordinator: int | None  # the host that does, if it knows
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,7 @@ class Group:
         self._host, self._now = host, 0.0
         self._life = -1  # restarts of this host; -1: not known yet, so that no group has it
         self._coordinator = Coordinator(host, hosts)
+        self._followed: int | None = None  # the host that coordinates
         self._ready = self._ended = False
         self._view: View | None = None  # the newest
         # The following are of this group:
@@ -82,13 +89,16 @@ class Group:
         """What to tell the coordinator."""
         return Beat(self._host, self._life, self._ready, self._view)
 
-    def coordinate(self, active: bool) -> None:
-        """Whether no host with a lower number can be reached."""
-        if active:
-            self._coordinator.begin(self._now)
-            self._coordinate()
-        else:
-            self._coordinator.yield_to_lower()
+    def coordinate(self) -> None:
+        """No host with a lower number can be reached."""
+        self._followed = self._host
+        self._coordinator.begin(self._now)
+        self._coordinate()
+
+    def follow(self, host: int | None) -> None:
+        """This host with a lower number coordinates; None: one is there, and it is not known yet which one does."""
+        self._followed = host
+        self._coordinator.yield_to_lower()
 
     def adopt(self, view: View) -> None:
         """There is a new group, or the known one."""
@@ -100,12 +110,12 @@ class Group:
 
     # Called by the clocks of other hosts
 
-    def beat(self, beat: Beat) -> View | Standing:
+    def beat(self, beat: Beat) -> View | Standing | Follows:
         """A host is there."""
         if self._ended:
             return Standing.ENDED
         if not self._coordinator.active:
-            return Standing.FOLLOWS
+            return Follows(self._followed)
         self._coordinator.hear(beat, self._now)
         self._coordinate()
         view = self._view

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 BEAT = 0.5  # seconds between two beats
 PATIENCE = 8.0  # seconds of silence after which a host is left out; longer than a call that fails
 FIRST = 20.0  # seconds that the first group waits for hosts that have not been heard
-SETTLE = 3.0  # seconds that a new coordinator waits for hosts that were in the group; a restarted one `PATIENCE`
+SETTLE = 3.0  # seconds that a coordinator of the group waits for others after the one before; a new host `PATIENCE`
 TRIES = 2  # calls that a host does not answer until it is given up: one may have been lost
 AVOID = 10.0  # seconds until one that was given up is called again
+AGAIN = 3.0  # the same if another host says that it coordinates
 
 
 @dataclass(frozen=True, order=True)
@@ -140,7 +141,7 @@ class Coordinator:
         """Seconds to wait for hosts that have not been heard."""
         if newest is None:
             return FIRST
-        return PATIENCE if self._host in newest.members and not newest.has(self._host, self._life) else SETTLE
+        return SETTLE if newest.has(self._host, self._life) else PATIENCE
 
     def _expected(self, newest: View | None) -> frozenset[int]:
         members = self._planned if newest is None else frozenset(newest.members)
@@ -175,9 +176,11 @@ class Seeking:
         self._failed.pop(host, None)
         self._follows.pop(host, None)
 
-    def follows(self, host: int, now: float) -> bool:
+    def follows(self, host: int, coordinator: int | None, now: float) -> bool:
         """A host is there that says that another one coordinates. Returns whether to wait until they agree: not for
         ever, because its clock may have ended."""
+        if coordinator in self._failed and now - self._failed[coordinator] >= AGAIN:
+            self._failed[coordinator] = now - AVOID
         if now - self._follows.setdefault(host, now) > 2 * PATIENCE:
             self.given_up(host, now)
             return False

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from gossamer.exchange.all_reduce.group import Group, Standing
+from gossamer.exchange.all_reduce.group import Follows, Group, Standing
 from gossamer.exchange.all_reduce.views import BEAT, TRIES, Beat, Seeking, View
 from gossamer.program import copy_name
 from gossamer.runtime import Context, Unreachable
@@ -35,19 +35,21 @@ def _beat(ctx: Context, groups: Sequence[Group], host: int, seeking: Seeking) ->
         answer = _answer(ctx, groups, target, group.pulse(), tries=1 if seeking.has_failed(target) else TRIES)
         if answer is None or answer is Standing.ENDED:
             seeking.given_up(target, ctx.now())
-        elif answer is not Standing.FOLLOWS:
+        elif not isinstance(answer, Follows):
             seeking.answered(target)
-            group.coordinate(False)
-            if not isinstance(answer, Standing):
+            group.follow(target)
+            if isinstance(answer, View):
                 group.adopt(answer)
             return
-        elif seeking.follows(target, ctx.now()):
-            group.coordinate(False)
+        elif seeking.follows(target, answer.coordinator, ctx.now()):
+            group.follow(None)
             return
-    group.coordinate(True)
+    group.coordinate()
 
 
-def _answer(ctx: Context, groups: Sequence[Group], target: int, beat: Beat, *, tries: int) -> View | Standing | None:
+def _answer(
+    ctx: Context, groups: Sequence[Group], target: int, beat: Beat, *, tries: int
+) -> View | Standing | Follows | None:
     """Call a host; None if it does not answer so often."""
     for _ in range(tries):
         with suppress(Unreachable):
