@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # for type checkers, which do not run the rest
     from gossamer.algorithms.r2d2 import R2D2 as R2D2
     from gossamer.algorithms.sarsa_lambda import SarsaLambda as SarsaLambda
     from gossamer.algorithms.vtrace import VTrace as VTrace
+    from gossamer.architectures.a2c import SynchronousA2C as SynchronousA2C
     from gossamer.architectures.a3c import A3C as A3C
     from gossamer.architectures.apex import ApeX as ApeX
     from gossamer.architectures.appo import APPO as APPO

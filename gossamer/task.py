@@ -178,10 +178,27 @@ class PredictorReplaced:
     error: str
     requests: int  # that it had taken, and that wait again
 
+
+class Regrouped:
+    """Learners average their gradients in a new group of hosts."""
+
+    epoch: int  # of the group
+    hosts: int  # that are in it
+    joined: tuple[int, ...]  # hosts that were not in the group before
+    left: tuple[int, ...]  # hosts that were
+    waited: float  # seconds without a step
+
     @property
     def text(self) -> str:
         """In one sentence."""
         return f"the predictor failed and was replaced; requests that wait again: {self.requests}; {self.error}"
+        changes = [
+            f"{what} {', '.join(map(str, hosts))}"
+            for what, hosts in (("without", self.left), ("with", self.joined))
+            if hosts
+        ]
+        of = f"{self.hosts} host{'s' * (self.hosts != 1)}"
+        return f"group {self.epoch} of {of}, {' and '.join(changes) or 'the same'}; no steps for {self.waited:.1f} s"
 
 
 @dataclass(frozen=True)

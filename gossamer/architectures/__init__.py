@@ -1,5 +1,6 @@
 """The published architectures and their options. Each program mirrors the figure of its paper."""
 
+from gossamer.architectures.a2c import SynchronousA2C
 from gossamer.architectures.a3c import A3C
 from gossamer.architectures.apex import ApeX
 from gossamer.architectures.appo import APPO
@@ -26,4 +27,5 @@ __all__ = [
     "Gorila",
     "ParallelSarsa",
     "RecurrentReplay",
+    "SynchronousA2C",
 ]

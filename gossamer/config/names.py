@@ -22,6 +22,7 @@ ARCHITECTURES = {
     "ga3c": "gossamer.architectures.ga3c:GA3C",
     "r2d2": "gossamer.architectures.r2d2:RecurrentReplay",
     "sarsa": "gossamer.architectures.sarsa:ParallelSarsa",
+    "a2c": "gossamer.architectures.a2c:SynchronousA2C",
 }
 ALGORITHMS = {
     "a2c": "gossamer.algorithms.a2c:A2C",

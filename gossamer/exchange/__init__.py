@@ -1,6 +1,6 @@
 """How parameters move between members."""
 
-from gossamer.exchange.all_reduce import AllReduce, Gradients
+from gossamer.exchange.all_reduce import AllReduce, Between, Gradients, Group, keep
 from gossamer.exchange.base import Alone, AloneLink, Dropped, Exchange, Gradient, Learning, Link, LocalStep, Stepped
 from gossamer.exchange.broadcast import Broadcast, Follower, Parameters, fetch, offer_copy
 from gossamer.exchange.gossip.gossip import Gossip, room
@@ -13,6 +13,7 @@ __all__ = [
     "AllReduce",
     "Alone",
     "AloneLink",
+    "Between",
     "Broadcast",
     "Dropped",
     "Exchange",
@@ -20,6 +21,7 @@ __all__ = [
     "Gossip",
     "Gradient",
     "Gradients",
+    "Group",
     "LayoutMismatch",
     "Learning",
     "Link",
@@ -34,6 +36,7 @@ __all__ = [
     "SharedMemory",
     "Stepped",
     "fetch",
+    "keep",
     "offer_copy",
     "room",
     "tend",

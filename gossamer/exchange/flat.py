@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
@@ -85,6 +86,28 @@ def buffers(model: nn.Module) -> dict[str, Tensor]:
     """What the model has besides parameters, by name, without the modules whose `exchanged` is False."""
     local = {buffer for module in _local(model) for buffer in module.buffers()}
     return {name: buffer for name, buffer in model.named_buffers() if buffer not in local}
+
+
+def local_state(model: nn.Module) -> dict[str, Tensor]:
+    """A copy of what the modules have whose `exchanged` is False."""
+    return {name: tensor.detach().clone() for name, tensor in _local_tensors(model).items()}
+
+
+@torch.no_grad()
+def load_local_state(model: nn.Module, state: Mapping[str, Tensor]) -> None:
+    """Copy what `local_state` has returned, here or for another copy of the model."""
+    for name, tensor in _local_tensors(model).items():
+        tensor.copy_(state[name])
+
+
+def _local_tensors(model: nn.Module) -> dict[str, Tensor]:
+    named = dict(model.named_modules())
+    return {
+        f"{prefix}.{name}": tensor
+        for prefix, module in named.items()
+        if not getattr(module, "exchanged", True)
+        for name, tensor in module.state_dict().items()
+    }
 
 
 def _local(model: nn.Module) -> list[nn.Module]:

@@ -1,4 +1,4 @@
-"""The loop of architectures that act and learn in one place: PAAC, GALA, PALA."""
+"""The loop of architectures that act and learn in one place: PAAC, GALA, PALA, A2C."""
 
 from __future__ import annotations
 
@@ -37,6 +37,8 @@ def act_and_learn(
                 while isinstance(batch := end.batch(), Batch):
                     end.trained(batch, member.update(batch))
                 ctx.report(member.report(end.kept()))
+            if not ctx.stopped:
+                member.learner.finish(member.link)
         except Stopped:  # by an exchange that would have had to wait
             pass
         except Exception:

@@ -16,7 +16,7 @@ from gossamer.runtime import Answer, Stage
 from gossamer.storage.events import EventLog
 from gossamer.system.errors import EnvironmentFailed
 from gossamer.system.machine import HostInfo
-from gossamer.task import Activity, Note, PredictorReplaced, Recovered, Report, ShardRestored, Spent
+from gossamer.task import Activity, Note, PredictorReplaced, Recovered, Regrouped, Report, ShardRestored, Spent
 from gossamer.training.budget import Budget
 from gossamer.training.checkpoints import Checkpoints
 from gossamer.training.display import ProgressDisplay
@@ -76,6 +76,9 @@ class RunObserver:
         elif isinstance(record, PredictorReplaced):
             self.note(f"{worker}: {record.text}")
             self.events.add("predictor_replaced", steps=self.progress.steps, worker=worker, **asdict(record))
+        elif isinstance(record, Regrouped):
+            self.note(f"{worker}: {record.text}")
+            self.events.add("group_changed", steps=self.progress.steps, worker=worker, **asdict(record))
         elif isinstance(record, Silence):
             self._take_silence(worker, record)
         elif isinstance(record, HostInfo):

@@ -12,9 +12,10 @@ from torch import Tensor
 from gossamer.algorithms import A2C, PPO
 from gossamer.data import Trajectory
 from gossamer.envs.toy import Catch
-from gossamer.exchange import AllReduce, Alone, AloneLink, Gradients
-from gossamer.exchange.all_reduce import Contribution
-from gossamer.launch.simulation import Simulation
+from gossamer.exchange import AllReduce, Alone, AloneLink, Between, Gradients, Group, keep
+from gossamer.exchange.all_reduce import Contribution, Lead, Outcome
+from gossamer.exchange.all_reduce.given import Finished
+from gossamer.launch.simulation import Network, Simulation
 from gossamer.launch.threads import threads
 from gossamer.program import Program
 from gossamer.runtime import Context, WouldBlock
@@ -55,33 +56,58 @@ def learn(ctx: Context, tasks: tuple[Task, ...], exchange: AllReduce, counts: tu
     ctx.save({"model": learner.model.state_dict(), "updates": link.refresh(), "told": told})
 
 
-def apart(launch: Any, task: Task | tuple[Task, ...], counts: tuple[int, ...]) -> list[dict[str, Any]]:
+def apart(
+    launch: Any, task: Task | tuple[Task, ...], counts: tuple[int, ...], layout: tuple[int, ...] = (LEARNERS,)
+) -> list[dict[str, Any]]:
+    """`layout`: learners of each host."""
     tasks = (task,) * LEARNERS if isinstance(task, Task) else task
-    program, watcher = Program("all-reduce"), Watcher()
-    gradients = program.service(Gradients)(LEARNERS)
-    program.worker(learn, copies=LEARNERS)(tasks, AllReduce(gradients), counts)
+    program, watcher, groups = Program("all-reduce"), Watcher(), list[Group]()
+    for host in range(len(layout) if len(layout) > 1 else 0):
+        with program.host(f"host{host}"):
+            groups.append(program.service(Group)(host, len(layout)))
+    for host, learners in enumerate(layout):
+        with program.host(f"host{host}"):
+            gradients = program.service(Gradients)(learners, sum(layout[:host]))
+            exchange = AllReduce(gradients, between=Between(tuple(groups), host) if groups else None)
+            program.worker(learn, copies=learners)(tasks, exchange, counts)
+            if groups:
+                program.worker(keep)(groups, host, loop=learn, learners=1, hosts=len(layout))
     launch(program, watcher)
     return [watcher.saved[f"learn[{rank}]"] for rank in range(LEARNERS)]
 
 
-@launchers
+@pytest.mark.parametrize(
+    ("launch", "layout"),
+    [
+        *((launch, (3,)) for launch in (threads, *map(Simulation, range(5)))),
+        (threads, (1, 2)),
+        *((Simulation(seed, Network(latency=0.01, bandwidth=1e7)), (2, 1)) for seed in range(2)),
+        (Simulation(0), (1, 1, 1)),
+    ],
+    ids=lambda value: str(value) if isinstance(value, tuple) else type(value).__name__,
+)
 @normalizations
-def test_they_are_one_learner_on_the_whole_batch(launch: Any, normalized: dict[str, bool]) -> None:
-    # clipping comes after averaging
+def test_they_are_one_learner_on_the_whole_batch(
+    launch: Any, layout: tuple[int, ...], normalized: dict[str, bool]
+) -> None:
+    # Clipping comes after averaging. The mean between hosts is that of all learners, not that of hosts.
     task = a_task(algorithm=A2C(), rate=0.05, anneal_steps=1000, max_grad_norm=0.1, **normalized)
     alone = Learner(task, SPEC)
     for seed, batch in enumerate(batches(5)):
         alone.update(batch, AloneLink(), 30 * seed + 10)  # the mean of the positions 0, 10, 20
-    for found in apart(launch, task, (5, 5, 5)):
+    for found in apart(launch, task, (5, 5, 5), layout):
         assert found["updates"] == 5
         for name, tensor in alone.model.state_dict().items():
             torch.testing.assert_close(found["model"][name], tensor, rtol=1e-4, atol=1e-6)
 
 
-@launchers
+@pytest.mark.parametrize("layout", [(3,), (2, 1)], ids=["one host", "two hosts"])
+@pytest.mark.parametrize("launch", [threads, *map(Simulation, range(3))], ids=lambda launch: type(launch).__name__)
 @normalizations
-def test_a_learner_without_batches_takes_the_steps_of_the_others(launch: Any, normalized: dict[str, bool]) -> None:
-    first, *others = apart(launch, a_task(rate=0.05, **normalized), (6, 1, 4))
+def test_a_learner_without_batches_takes_the_steps_of_the_others(
+    launch: Any, layout: tuple[int, ...], normalized: dict[str, bool]
+) -> None:
+    first, *others = apart(launch, a_task(rate=0.05, **normalized), (6, 1, 4), layout)
     assert first["updates"] == 6
     for other in others:
         assert other["updates"] == 6
@@ -149,10 +175,14 @@ def test_it_waits_for_those_that_have_batches() -> None:
     with pytest.raises(WouldBlock):
         gradients.exchange(0, 0, GIVEN)
     with pytest.raises(WouldBlock):
-        gradients.exchange(1, 0, None)
-    assert len(gradients.exchange(0, 0, GIVEN)) == 1
-    gradients.leave(1)
-    assert gradients.exchange(0, 1, None) == ()
+        gradients.exchange(1, 1, None)
+    assert gradients.exchange(0, 2, GIVEN) == Lead((GIVEN,))  # the other one has no more batches
+    outcome = Outcome(Finished())
+    assert gradients.publish(0, 2, outcome)
+    assert gradients.exchange(1, 2, None) is outcome
+    assert not gradients.leave(1)
+    assert gradients.exchange(0, 3, None) == Lead(())
+    assert gradients.leave(0)
 
 
 def test_a_learner_that_was_stopped_has_given_nothing() -> None:
@@ -162,6 +192,15 @@ def test_a_learner_that_was_stopped_has_given_nothing() -> None:
         with pytest.raises(WouldBlock):  # the other one's gradient is not there
             gradients.exchange(rank, 0, GIVEN)
         gradients.leave(rank)
+
+
+def test_no_learner_takes_a_step_if_one_was_stopped_while_another_computed_the_mean() -> None:
+    gradients = Gradients(2)
+    waiting = Gradients.exchange.waits(gradients, 1, 0, GIVEN)  # type: ignore[attr-defined]
+    next(waiting)
+    assert isinstance(gradients.exchange(0, 0, GIVEN), Lead)
+    waiting.close()
+    assert not gradients.publish(0, 0, Outcome(Finished()))
 
 
 def test_alone_has_nothing_to_finish() -> None:

@@ -23,6 +23,8 @@ IN_TURN: list[tuple[str, dict[str, Any]]] = [  # architectures that learn from e
     ("pala", {"algorithm": "ppo", "hosts": 2, "learners": 1, "diagnostics": False}),
     ("impala", {"algorithm": "appo", "actors": 2, "depth": 1}),
     ("impala", {"algorithm": "appo", "actors": 2, "depth": 1, "hosts": 1}),
+    ("a2c", {"algorithm": "ppo", "learners": 2}),
+    ("a2c", {"algorithm": "ppo", "hosts": 2, "learners": 1}),
     ("appo", {"actors": 2, "depth": 1}),
     ("appo", {"actors": 1, "depth": 1, "learners": 2}),
 ]
@@ -82,7 +84,7 @@ def test_learning_in_turn_with_acting_has_no_lag_but_that_of_its_minibatches(
     parts = {"env", "inference", "update", "other"}
     parts |= {"actors_wait", "learner_waits", "load"} if name in QUEUES else set()
     parts |= {"parameters_wait", "send"} if name in QUEUES and "hosts" in given else set()
-    parts |= {"gradients_wait"} if given.get("learners") == 2 and name in QUEUES else set()
+    parts |= {"gradients_wait"} if name == "a2c" or (given.get("learners") == 2 and name in QUEUES) else set()
     assert found["time"].keys() == parts == {*found["seconds_in"], "other"}
     if name in QUEUES:
         assert found["hosts"].keys() == ({"learner", "actors0"} if "hosts" in given else {"learner"})
