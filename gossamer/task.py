@@ -178,7 +178,13 @@ class PredictorReplaced:
     error: str
     requests: int  # that it had taken, and that wait again
 
+    @property
+    def text(self) -> str:
+        """In one sentence."""
+        return f"the predictor failed and was replaced; requests that wait again: {self.requests}; {self.error}"
 
+
+@dataclass(frozen=True)
 class Regrouped:
     """Learners average their gradients in a new group of hosts."""
 
@@ -191,7 +197,6 @@ class Regrouped:
     @property
     def text(self) -> str:
         """In one sentence."""
-        return f"the predictor failed and was replaced; requests that wait again: {self.requests}; {self.error}"
         changes = [
             f"{what} {', '.join(map(str, hosts))}"
             for what, hosts in (("without", self.left), ("with", self.joined))

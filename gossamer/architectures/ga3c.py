@@ -78,7 +78,7 @@ class GA3C:
         p = Program("ga3c")
         cpus = self.agents * max(1, self.env_workers) + self.predictors + self.trainers
         with p.host("machine", cpus=cpus, gpus=task.gpus):
-            newest, requests = p.service(Parameters)(), p.service(Requests)(agents, self.predictors)
+            newest, requests = p.service(Parameters)(), p.service(Requests)(agents, self.predictors, groups=task.groups)
             pool = p.service(RolloutPool)(sizes, agents=agents, trainers=trainers)
             shared = self._shared(p, most.trainers)
             for rank in range(most.trainers):

@@ -42,7 +42,7 @@ class Policies:
         and ranks of its actors."""
         if not self.predictors:
             return None
-        requests = p.service(Requests)(actors)
+        requests = p.service(Requests)(actors, groups=task.groups)
         p.worker(predict, copies=self.predictors)(task, requests, newest, rule=self.rule)
         p.worker(end_requests)(requests, newest)
         return requests

@@ -33,7 +33,21 @@ class Keywords(TypedDict, total=False):
     # architectures
     num_envs: int
     env_workers: int
+    hosts: int
     learners: int
+    statistics: Literal["shared", "own"]
+    shards: int
+    agents: int
+    predictors: int
+    trainers: int
+    min_batch: int
+    max_batch: int
+    batch_timeout: float
+    min_rollouts: int
+    max_rollouts: int
+    queue_size: int
+    adjust_seconds: float
+    most: int
     graph: str
     mixing: Literal["uniform", "push-sum"]
     sync: Literal["never", "bounded", "lock-step"]
@@ -42,7 +56,6 @@ class Keywords(TypedDict, total=False):
     share: float
     select: Literal["random", "changed"]
     diagnostics: bool
-    hosts: int
     message_format: Literal["fp32", "bf16", "int8"]
     actors: int
     batch_rollouts: int
@@ -52,25 +65,12 @@ class Keywords(TypedDict, total=False):
     replay_size: int
     parallel_loading: bool
     policy: Literal["replica", "served"]
-    predictors: int
-    min_batch: int
-    max_batch: int
-    batch_timeout: float
     bundles: int
-    shards: int
     replay_shards: int
     max_ahead: int
     max_delay: int
     loss_deviations: float
     snapshot_seconds: float
-    statistics: Literal["shared", "own"]
-    agents: int
-    trainers: int
-    min_rollouts: int
-    max_rollouts: int
-    queue_size: int
-    adjust_seconds: float
-    most: int
     # algorithms
     gamma: float
     gae_lambda: float

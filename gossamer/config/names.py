@@ -11,6 +11,9 @@ from gossamer.system.scripts import own_module, script
 
 ARCHITECTURES = {
     "paac": "gossamer.architectures.paac:PAAC",
+    "a2c": "gossamer.architectures.a2c:SynchronousA2C",
+    "a3c": "gossamer.architectures.a3c:A3C",
+    "ga3c": "gossamer.architectures.ga3c:GA3C",
     "gala": "gossamer.architectures.gala:GALA",
     "pala": "gossamer.architectures.pala:PALA",
     "impala": "gossamer.architectures.impala:IMPALA",
@@ -18,11 +21,8 @@ ARCHITECTURES = {
     "dqn": "gossamer.architectures.dqn:DeepQNetwork",
     "gorila": "gossamer.architectures.gorila:Gorila",
     "apex": "gossamer.architectures.apex:ApeX",
-    "a3c": "gossamer.architectures.a3c:A3C",
-    "ga3c": "gossamer.architectures.ga3c:GA3C",
     "r2d2": "gossamer.architectures.r2d2:RecurrentReplay",
     "sarsa": "gossamer.architectures.sarsa:ParallelSarsa",
-    "a2c": "gossamer.architectures.a2c:SynchronousA2C",
 }
 ALGORITHMS = {
     "a2c": "gossamer.algorithms.a2c:A2C",

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from gossamer.config.names import ALGORITHMS, ARCHITECTURES, family, load, name_of
 from gossamer.config.probe import Probe
-from gossamer.presets.layers import Layer, presets_of
-from gossamer.presets.rules import no_convolutions, whole_sequences
 from gossamer.presets.layers import Layer, Preset, presets_of
-from gossamer.presets.rules import whole_sequences
+from gossamer.presets.rules import no_convolutions, whole_sequences
 from gossamer.system.errors import UserError
 
 _VECTORS = "small vectors: runs of minutes; one thread, because more would only wait for each other"
@@ -17,19 +15,13 @@ KINDS = (
     Layer(_VECTORS, {"steps": 200_000, "threads": 1}, kind="vector"),
     Layer(_VECTORS, {"steps": 200_000, "threads": 1}, kind="continuous"),
 )
+PAPERS: tuple[Preset, ...] = ("paper", "accelerated")
 _NO_PICTURES = "vectors: no convolutions"
 LAST = (
     Layer("with memory, minibatches are whole sequences", rules=(whole_sequences,)),
-    Layer("too small for the networks of papers", {"network": "auto"}, preset="paper", kind="tiny pixels"),
-    Layer(_NO_PICTURES, {"input": "raw"}, (no_convolutions,), preset="paper", kind="vector"),
-    Layer(_NO_PICTURES, {"input": "raw"}, (no_convolutions,), preset="paper", kind="continuous"),
-PAPERS: tuple[Preset, ...] = ("paper", "accelerated")
-_NO_PICTURES = "no paper has vectors"
-LAST = (
-    Layer("with memory, minibatches are whole sequences", rules=(whole_sequences,)),
     *(Layer("too small for the networks of papers", {"network": "auto"}, preset=p, kind="tiny pixels") for p in PAPERS),
-    *(Layer(_NO_PICTURES, {"network": "mlp", "input": "raw"}, preset=p, kind="vector") for p in PAPERS),
-    *(Layer(_NO_PICTURES, {"network": "mlp", "input": "raw"}, preset=p, kind="continuous") for p in PAPERS),
+    *(Layer(_NO_PICTURES, {"input": "raw"}, (no_convolutions,), preset=p, kind="vector") for p in PAPERS),
+    *(Layer(_NO_PICTURES, {"input": "raw"}, (no_convolutions,), preset=p, kind="continuous") for p in PAPERS),
 )
 
 

@@ -1,6 +1,4 @@
-"""The environments of a worker, closed at its end, with a watchdog that reports steps that hang; and their spec."""
-
-"""The environments of a worker, closed at its end, with watchdogs that report steps that hang."""
+"""The environments of a worker, closed at its end, with watchdogs that report steps that hang; and their spec."""
 
 from __future__ import annotations
 
@@ -20,17 +18,6 @@ from gossamer.task import Activity, Task
 def watched(ctx: Context, task: Task, envs: Envs) -> Iterator[list[VectorEnv]]:
     """Make the environments of a worker, in the task's groups."""
     ctx.report(Activity(f"starting {envs.count} environments"))
-    with (
-        Watchdog(task.env.name, ctx.report) as watchdog,
-        closing(watchdog.watch(task.env.make(envs.count, workers=envs.workers))) as env,
-    ):
-        yield env
-
-
-def spec_of(ctx: Context, env: EnvFactory) -> Spec:
-    """The environment's observations and actions, read from one that is closed again."""
-    with Watchdog(env.name, ctx.report) as watchdog, closing(watchdog.watch(env.make(1))) as one:
-        return one.spec
     each = envs.of_group(task.groups)
     with ExitStack() as stack:
         groups = list[VectorEnv]()
@@ -39,3 +26,9 @@ def spec_of(ctx: Context, env: EnvFactory) -> Spec:
             env = stack.enter_context(closing(task.env.make(each, workers=envs.workers)))
             groups.append(watchdog.watch(Numbered(env, first) if first else env))
         yield groups
+
+
+def spec_of(ctx: Context, env: EnvFactory) -> Spec:
+    """The environment's observations and actions, read from one that is closed again."""
+    with Watchdog(env.name, ctx.report) as watchdog, closing(watchdog.watch(env.make(1))) as one:
+        return one.spec

@@ -40,18 +40,10 @@ class Replica:
         group: int = 0,
     ) -> NetworkPolicy:
         """See `Policy`."""
-        source: Source
-        if self.parameters is None:
-            assert own is not None, "a replica without parameters to follow needs a learner in the same worker"
-            source, version = own, 0
-        else:
-            source = follower = Follower(self.parameters, build(task, spec))
-            version = follower.version
-        return network_policy(ctx, task, num_envs, source, version, state)
         if own is None:
             assert self.parameters is not None, "a replica without parameters to follow needs a network of its worker"
             own = Follower(self.parameters, build(task, spec))
-        return _policy(ctx, task, num_envs, own, state, group)
+        return network_policy(ctx, task, num_envs, own, state, group)
 
 
 @dataclass(frozen=True)
@@ -72,25 +64,16 @@ class PulledReplica:
         group: int = 0,
     ) -> NetworkPolicy:
         """See `Policy`."""
-        model = build(task, spec)
-        pulling = Pulling(ctx, self.shards, Flat(model), model, learns=False)
-        pulling.wait()
-        return network_policy(ctx, task, num_envs, pulling, pulling.version, state)
-
-
-def network_policy(
-    ctx: Context, task: Task, num_envs: int, source: Source, version: Version, state: Tree | None
-) -> NetworkPolicy:
-    """The policy of an actor whose parameters come from `source`, at first in this version."""
-    rng = task.generator(f"act{life(ctx, version)}", ctx.rank)
         if own is None:
             model = build(task, spec)
             own = pulling = Pulling(ctx, self.shards, Flat(model), model, learns=False)
             pulling.wait()
-        return _policy(ctx, task, num_envs, own, state, group)
+        return network_policy(ctx, task, num_envs, own, state, group)
 
 
-def _policy(ctx: Context, task: Task, num_envs: int, source: Source, state: Tree | None, group: int) -> NetworkPolicy:
+def network_policy(
+    ctx: Context, task: Task, num_envs: int, source: Source, state: Tree | None, group: int
+) -> NetworkPolicy:
     """The policy of a group of an actor, whose parameters come from `source`."""
     number, version = task.group_number(ctx.rank, group), source.version
     rng = task.generator(f"act{life(ctx, version)}", number)

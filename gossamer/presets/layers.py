@@ -19,9 +19,6 @@ from typing import Any, Literal, TypeAlias
 # continuous actions, pictures too small for the networks of papers, whatever is no Atari game, and vectors of few
 # numbers with finite bounds
 Kind: TypeAlias = Literal["pixels", "vector", "continuous", "continuous pixels", "tiny pixels", "not atari", "bounded"]
-Preset: TypeAlias = Literal["tuned", "paper"]
-# continuous actions, pictures too small for the networks of papers, and whatever is no Atari game
-Kind: TypeAlias = Literal["pixels", "vector", "continuous", "continuous pixels", "tiny pixels", "not atari"]
 Preset: TypeAlias = Literal["tuned", "paper", "accelerated"]
 # (values of all options so far, names of those that the user gave) -> options derived from them
 Rule: TypeAlias = Callable[[Mapping[str, Any], Collection[str]], dict[str, Any]]

@@ -191,9 +191,8 @@ class Player:
 
     def slot(self, num_envs: int) -> Trajectory:
         """An empty trajectory of so many environments."""
-        state = self.policy.recorded(self.policy.initial_state(num_envs))
-        return empty(self.task, self.spec, num_envs, state)
-        return empty(self.task, self.spec, num_envs, self.policies[0].initial_state(num_envs))
+        acting = self.policies[0]
+        return empty(self.task, self.spec, num_envs, acting.recorded(acting.initial_state(num_envs)))
 
     def version(self) -> Version:
         """Version of the parameters that it acts with."""

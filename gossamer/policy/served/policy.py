@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gossamer.data import Action, Tree, Version
-from gossamer.policy.base import OwnNetwork
+from gossamer.policy.base import Source
 from gossamer.policy.replica import NetworkPolicy, network_policy
 from gossamer.policy.served.messages import Answer, Key, Request, Welcome, Who
 from gossamer.policy.served.network import RemoteNetwork
@@ -39,25 +39,32 @@ class Served:
         task: Task,
         spec: Spec,
         num_envs: int,
-        own: OwnNetwork | None = None,
+        own: Source | None = None,
         state: Tree | None = None,
+        *,
+        group: int = 0,
     ) -> ServedPolicy:
-        """See `Policy`."""
-        asking = Asking(ctx, self.requests, task.device, self.presence)
+        """See `Policy`. Each group of an actor asks by itself."""
+        asking = Asking(ctx, self.requests, task, self.presence, group)
         welcome = asking.join()
         asking.model = network = RemoteNetwork(asking, spec, welcome.initial, task.device)
         network.version = welcome.version
-        return ServedPolicy(network_policy(ctx, task, num_envs, asking, welcome.version, state), network)
+        return ServedPolicy(network_policy(ctx, task, num_envs, asking, state, group), network)
 
 
 class Asking:
-    """Sends an actor's requests and waits for the answers; the `Source` of its policy."""
+    """Sends the requests of a group of an actor and waits for the answers; the `Source` of its policy."""
 
     model: RemoteNetwork
 
-    def __init__(self, ctx: Context, requests: Requests, device: str, presence: Presence | None) -> None:
-        self._requests, self._device, self._presence = requests, device, presence
-        self._who, self._numbers, self._reach = Who(ctx.rank, ctx.restarts), count(1), Reaching(ctx)
+    def __init__(self, ctx: Context, requests: Requests, task: Task, presence: Presence | None, group: int) -> None:
+        self._requests, self._device = requests, task.device
+        self._packs, self._presence = presence is not None, presence if group == 0 else None
+        self._who, self._numbers, self._reach = (
+            Who(task.group_number(ctx.rank, group), ctx.restarts),
+            count(1),
+            Reaching(ctx),
+        )
 
     def join(self) -> Welcome:
         """The actor begins. Waits for the first parameters; raises `Stopped` if the learner ends before."""
@@ -70,11 +77,16 @@ class Asking:
     def __call__(self, request: Request) -> Answer:
         """Raises `Stopped` if the learner has ended, or its host does not answer for `GONE` seconds."""
         settle(self._device)
-        key, sent = Key(self._who, next(self._numbers)), request.packed() if self._presence is not None else request
+        key, sent = Key(self._who, next(self._numbers)), request.packed() if self._packs else request
         reply = self._reach(lambda: self._requests.ask(key, sent))
         if reply is None:
             raise Stopped("the learner has ended")
         return reply.unpacked()
+
+    @property
+    def version(self) -> Version:
+        """See `Source`."""
+        return self.model.version
 
     def refresh(self) -> Version:
         """The version of the last answer: that of the next one is known only when it is there."""
@@ -121,6 +133,9 @@ class ServedPolicy:
 
     def state_dict(self) -> Tree:
         return self.policy.state_dict()
+
+    def beside(self) -> None:
+        """There is no network here."""
 
     def close(self) -> None:
         self.policy.close()

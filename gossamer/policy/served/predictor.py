@@ -11,7 +11,7 @@ from gossamer.algorithms.base import initial_state
 from gossamer.data import Tree
 from gossamer.nn.memory import reset
 from gossamer.nn.networks import Recurrent, RecurrentValues
-from gossamer.policy.replica import Source
+from gossamer.policy.base import Source
 from gossamer.policy.served.messages import Answer, Answered, Key, Request, Taken, Welcome
 from gossamer.system.machine import settle
 

@@ -28,10 +28,12 @@ from gossamer.runtime import Wait, waits
 class Requests:
     """Service: what actors ask of predictors, and their answers."""
 
-    def __init__(self, actors: Mapping[str, int], predictors: int | None = None) -> None:
-        """`actors`: their names and ranks; `predictors`: how many evaluate, see `run`; None: all."""
-        self._ranks, self._running = actors, predictors
-        self._expected = set(actors.values())  # actors that have not ended
+    def __init__(self, actors: Mapping[str, int], predictors: int | None = None, *, groups: int = 1) -> None:
+        """`actors`: their names and ranks; `predictors`: how many evaluate, see `run`; None: all. `groups`: of each
+        actor's environments, which ask as actors of their own, with the numbers `Task.group_number`."""
+        self._running = predictors
+        self._numbers = {name: {rank * groups + group for group in range(groups)} for name, rank in actors.items()}
+        self._expected = set[int]().union(*self._numbers.values())  # actors that have not ended
         self._welcome: Welcome | None = None
         self._waiting: dict[Key, Request | PackedRequest] = {}  # oldest first
         self._taken: dict[Key, tuple[Who, Request | PackedRequest]] = {}  # and by which predictor
@@ -82,7 +84,7 @@ class Requests:
         """A life of a predictor begins, which has parameters. Requests that an earlier one had taken wait again.
         `ended`: workers that had ended before its host restarted, and do not tell this service."""
         self._welcome = self._welcome or welcome
-        self._expected -= {rank for name, rank in self._ranks.items() if name in ended}
+        self._expected -= set[int]().union(*(self._numbers[name] for name in self._numbers.keys() & set(ended)))
         for restarts in range(predictor.restarts):
             self.give_back(Who(predictor.rank, restarts))
 
