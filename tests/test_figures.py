@@ -57,9 +57,9 @@ def test_the_page_of_impala_has_the_figure_with_a_loader_too() -> None:
     assert f"```mermaid\n{program.mermaid()}\n```" in (PAGES / "impala.md").read_text()
 
 
-def test_the_page_of_impala_has_the_figure_with_served_actors_too() -> None:
+def test_the_page_of_served_policies_has_their_figure() -> None:
     program = IMPALA(actors=2, num_envs=32, env_workers=0, policy="served").program(OFF_POLICY)
-    assert f"```mermaid\n{program.mermaid()}\n```" in (PAGES / "impala.md").read_text()
+    assert f"```mermaid\n{program.mermaid()}\n```" in (PAGES.parent / "served-policies.md").read_text()
 
 
 def test_the_page_of_gorila_has_the_figure_with_actors_apart_too() -> None:

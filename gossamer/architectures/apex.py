@@ -27,7 +27,9 @@ class ApeX:
 
     Before each rollout an actor takes the newest parameters. Its rollout goes to its shard, with priorities from the
     values that it acted by. The learner draws from all shards in proportion to their priorities, and changes these.
-    Acting and learning wait for each other, so that `samples_per_insert` samples are drawn for each step."""
+    Acting and learning wait for each other, so that `samples_per_insert` samples are drawn for each step.
+
+    With `policy` served, actors have no network: `predictors` on the learner's host evaluate it for them."""
 
     hosts: int = shared.HOSTS(0)
     actors: int = shared.ACTORS(0)

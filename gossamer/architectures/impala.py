@@ -48,7 +48,9 @@ class IMPALA:
 
     Before each rollout an actor takes the newest parameters. A learner trains on batches of `batch_rollouts` rollouts
     (0: one of each), while actors fill the next ones, at most `depth` at a time. Lag: at most depth - 1 batches, also
-    between hosts: there an actor waits until its host's copy of the parameters is new enough."""
+    between hosts: there an actor waits until its host's copy of the parameters is new enough.
+
+    With `policy` served, actors have no network: `predictors` of each learner evaluate it for them."""
 
     hosts: int = shared.HOSTS(0)
     learners: int = shared.LEARNERS(1)

@@ -21,7 +21,7 @@ from gossamer.exchange.flat import Flat
 from gossamer.exchange.server.pull import most_shards
 from gossamer.experience import Demand
 from gossamer.experience.replay.pictures import nbytes
-from gossamer.loops import Envs, Role, role
+from gossamer.loops import Envs, role
 from gossamer.nn.inputs import INPUT_SCALES
 from gossamer.nn.networks import NetworkOptions
 from gossamer.nn.optim import Muon
@@ -121,8 +121,8 @@ def learners(wired: Program) -> int:
 
 
 def _computing(wired: Program) -> Counter[str]:
-    """Host -> number of its workers that act or learn."""
-    return Counter(copy.node.host for copy in wired.crew if role(copy.node) != Role())
+    """Host -> number of its workers that evaluate a network."""
+    return Counter(copy.node.host for copy in wired.crew if role(copy.node).computes)
 
 
 def unresolved(config: Config) -> Program:

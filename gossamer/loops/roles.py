@@ -1,10 +1,12 @@
-"""What a worker does, as its arguments declare: it acts in `Envs`, and it learns from a `LearnerExperience`."""
+"""What a worker does, as its arguments declare: it acts in `Envs`, learns from a `LearnerExperience`, or predicts by a
+`BatchRule`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from gossamer.experience import Demand, LearnerExperience
+from gossamer.policy.served import BatchRule, Served
 from gossamer.program import Node
 from gossamer.system.errors import UserError
 
@@ -37,6 +39,13 @@ class Role:
 
     envs: Envs | None = None  # that it acts in; None: it does not act
     demand: Demand | None = None  # of the experience that it learns from; None: it does not learn
+    served: bool = False  # whether predictors evaluate the network for it
+    predicts: bool = False  # whether it is one of these
+
+    @property
+    def computes(self) -> bool:
+        """Whether it evaluates a network."""
+        return self.predicts or self.demand is not None or (self.envs is not None and not self.served)
 
 
 def role(node: Node) -> Role:
@@ -45,4 +54,6 @@ def role(node: Node) -> Role:
     envs = next((each for each in given if isinstance(each, Envs)), None)
     learning = next((each for each in given if isinstance(each, LearnerExperience)), None)
     demand = None if learning is None else learning.demand(0 if envs is None else envs.count)
-    return Role(envs, demand)
+    served = any(isinstance(each, Served) for each in given)
+    predicts = any(isinstance(each, BatchRule) for each in given)
+    return Role(envs, demand, served, predicts)

@@ -12,7 +12,7 @@ from some_parts import a_task
 from gossamer.algorithms import A2C, VTrace
 from gossamer.algorithms.base import ReplayPlan
 from gossamer.architectures import APPO, GALA, IMPALA, PAAC, PALA
-from gossamer.config.build import learners, num_envs, unresolved
+from gossamer.config.build import learners, num_envs, task, unresolved
 from gossamer.config.resolve import configure
 from gossamer.exchange import Alone
 from gossamer.experience import Demand, Direct
@@ -73,14 +73,44 @@ APART: dict[str, Any] = {
                 "beat": Role(),
             },
         ),
+        (
+            lambda: IMPALA(policy="served", **ACTORS).program(OFF_POLICY),
+            {
+                "act": Role(Envs(4, 1), served=True),
+                "learn": Role(demand=QUEUED),
+                "predict": Role(predicts=True),
+                "end_requests": Role(),
+            },
+        ),
     ],
-    ids=["paac", "paac with a replay memory", "gala", "pala", "impala", "appo with a loader", "impala between hosts"],
+    ids=[
+        "paac",
+        "paac with a replay memory",
+        "gala",
+        "pala",
+        "impala",
+        "appo with a loader",
+        "impala between hosts",
+        "impala, served",
+    ],
 )
 def test_every_worker_of_an_architecture_has_its_role(wired: Callable[[], Program], expected: dict[str, Role]) -> None:
     found = [(worker.make.__name__, role(worker)) for worker in wired().workers]
     assert {name for name, _ in found} == expected.keys()
     for name, each in found:
         assert each == expected[name]
+
+
+@pytest.mark.parametrize(
+    ("policy", "sharing"),
+    [
+        ({}, 4),  # a learner and three actors
+        ({"policy": "served", "predictors": 2}, 3),  # a learner and two predictors
+    ],
+    ids=["replica", "served"],
+)
+def test_workers_that_evaluate_a_network_share_the_cores(policy: dict[str, Any], sharing: int) -> None:
+    assert task(configure("impala", env="catch", actors=3, num_envs=6, **policy)).sharing == sharing
 
 
 def loop(ctx: Context, *given: Any, **named: Any) -> None: ...

@@ -70,5 +70,13 @@ class RemoteNetwork(nn.Module):
 
     def _outputs(self, answer: Answer) -> tuple[Any, ...]:
         """The answer in the form in which the network gives it."""
-        first, *others = (each.to(self._device) for each in answer.outputs)
+        first, *others = (_borrowed(each.to(self._device)) for each in answer.outputs)
         return (self._actions.distribution(first) if answer.distributions else first, *others)
+
+
+def _borrowed(tensor: Tensor) -> Tensor:
+    """The tensor. On a GPU, its memory is not used again before this thread's stream has done what it does with it: it
+    comes from a predictor's stream."""
+    if tensor.is_cuda:
+        tensor.record_stream(torch.cuda.current_stream(tensor.device))
+    return tensor

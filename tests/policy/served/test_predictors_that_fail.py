@@ -122,15 +122,15 @@ class Observed(Watcher):
             self.others.append(record)
 
 
-def a_program(task: Task, rule: BatchRule, seconds: float = 0.5) -> Program:
-    """Predictors and actors, each on a host of its own."""
+def a_program(task: Task, rule: BatchRule, seconds: float = 0.5, *, apart: bool = True) -> Program:
+    """Actors, each on a host of its own, and predictors: `apart` each, too, or as always on that of the requests."""
     p = Program("failing")
     with p.host("learner"):
         parameters = p.service(Parameters)()
         requests = p.service(Requests)({f"act[{rank}]": rank for rank in range(ACTORS)})
         p.worker(learn)(task, parameters, seconds)
     for rank in range(PREDICTORS):
-        with p.host(f"predictor{rank}"):
+        with p.host(f"predictor{rank}" if apart else "learner"):
             p.worker(predict)(task, requests, parameters, rule=rule)
     for rank in range(ACTORS):
         with p.host(f"actor{rank}"):
@@ -139,17 +139,18 @@ def a_program(task: Task, rule: BatchRule, seconds: float = 0.5) -> Program:
 
 
 @pytest.mark.parametrize("least", [1, ENVS * ACTORS], ids=["at once", "together"])
-@pytest.mark.parametrize("crashes", [False, True], ids=["", "crashes"])
+@pytest.mark.parametrize("faults", ["", "crashes", "losses"])
 @sweep(200, 10)
-def test_every_request_is_answered_once_in_every_schedule(least: int, crashes: bool, seeds: range) -> None:
+def test_every_request_is_answered_once_in_every_schedule(least: int, faults: str, seeds: range) -> None:
+    """`crashes`: of predictors and actors; `losses`: of requests and of answers."""
     task, rule = a_task(algorithm=Counting()), BatchRule(least, most=2 * ENVS * ACTORS, timeout=0.3)
     for seed in seeds:
         rng = random.Random(seed)
         hosts = [f"predictor{rank}" for rank in range(PREDICTORS)] + [f"actor{rank}" for rank in range(ACTORS)]
-        faults = [(rng.random() * 5, rng.choice(hosts), rng.random()) for _ in range(6 * crashes)]
+        crashes = [(rng.random() * 5, rng.choice(hosts), rng.random()) for _ in range(6 * (faults == "crashes"))]
         watcher = Observed(STEPS)
-        simulation = Simulation(seed, Net(latency=0.1 * rng.random()), Faults(crashes=faults))
-        simulation(a_program(task, rule), watcher)
+        net = Net(latency=0.1 * rng.random(), loss=0.2 * (faults == "losses"), timeout=0.5)
+        Simulation(seed, net, Faults(crashes=crashes))(a_program(task, rule, apart=faults != "losses"), watcher)
         assert sum(report.steps for report in watcher.records) == STEPS, seed
         assert not watcher.others, seed
 
