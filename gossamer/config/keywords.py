@@ -55,6 +55,7 @@ class Keywords(TypedDict, total=False):
     max_delay: int
     loss_deviations: float
     snapshot_seconds: float
+    statistics: Literal["shared", "own"]
     # algorithms
     gamma: float
     gae_lambda: float
@@ -74,7 +75,7 @@ class Keywords(TypedDict, total=False):
     double: bool
     dueling: bool
     huber: bool
-    exploration: Literal["schedule", "by-environment"]
+    exploration: Literal["schedule", "by-environment", "mixed"]
     epsilon_start: float
     epsilon_end: float
     epsilon_steps: int
