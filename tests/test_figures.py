@@ -11,6 +11,7 @@ from some_parts import a_task
 
 from gossamer.algorithms import DQN, R2D2, SarsaLambda, VTrace
 from gossamer.architectures import (
+    A3C,
     GA3C,
     GALA,
     IMPALA,
@@ -40,6 +41,7 @@ DRAWN: dict[str, Callable[[], Program]] = {  # as their pages draw them
     "impala": lambda: IMPALA(actors=2, num_envs=32, env_workers=0).program(OFF_POLICY),
     "dqn": lambda: DeepQNetwork(env_workers=0).program(a_task(algorithm=DQN())),
     "gorila": lambda: Gorila(bundles=2, shards=2, num_envs=4, env_workers=0).program(a_task(algorithm=DQN())),
+    "a3c": lambda: A3C(learners=4, num_envs=4, env_workers=0).program(a_task()),
     "apex": lambda: ApeX(actors=1, num_envs=32, env_workers=0).program(a_task(algorithm=DQN())),
     "r2d2": lambda: RecurrentReplay(actors=1, num_envs=32, env_workers=0).program(a_task(algorithm=R2D2())),
     "sarsa": lambda: ParallelSarsa().program(a_task(algorithm=SarsaLambda())),
@@ -65,6 +67,11 @@ def test_the_page_of_served_policies_has_their_figure() -> None:
 def test_the_page_of_gorila_has_the_figure_with_actors_apart_too() -> None:
     program = Gorila(actors=2, num_envs=4, env_workers=0).program(a_task(algorithm=DQN()))
     assert f"```mermaid\n{program.mermaid()}\n```" in (PAGES / "gorila.md").read_text()
+
+
+def test_the_page_of_a3c_has_the_figure_with_a_server_too() -> None:
+    program = A3C(hosts=2, learners=2, num_envs=4, env_workers=0, shards=1).program(a_task())
+    assert f"```mermaid\n{program.mermaid()}\n```" in (PAGES / "a3c.md").read_text()
 
 
 def test_the_page_of_apex_has_the_figure_with_hosts_of_actors_too() -> None:

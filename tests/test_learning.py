@@ -29,11 +29,13 @@ def test_pictures(precision: str, tmp_path: Path) -> None:
         pytest.param("gala", "pqn", 150_000, marks=pytest.mark.long),
         pytest.param("paac", "nstep-q", 150_000, marks=pytest.mark.long),
         pytest.param("gala", "nstep-q", 150_000, marks=pytest.mark.long),
+        *(
+            pytest.param("a3c", algorithm, 150_000, marks=pytest.mark.long)
+            for algorithm in ("a2c", "nstep-q", "one-step-q", "sarsa")
+        ),
     ],
 )
-def test_catch_is_learned_from_action_values_with_the_default_settings(
-    name: str, algorithm: str, steps: int, tmp_path: Path
-) -> None:
+def test_catch_is_learned_with_the_default_settings(name: str, algorithm: str, steps: int, tmp_path: Path) -> None:
     run = gossamer.train(name, env="catch", algorithm=algorithm, steps=steps, run_dir=tmp_path / "run", log="none")
     assert gossamer.evaluate(run.directory, episodes=100).mean_return >= 0.8
 

@@ -94,6 +94,18 @@ class A3C:
     algorithms: ClassVar[tuple[str, ...]] = ("a2c", "nstep-q", "one-step-q", "sarsa")
     presets: ClassVar[tuple[Layer, ...]] = (
         Layer("small environments are stepped in the learner's process", {"env_workers": 0}, kind="not atari"),
+        Layer(
+            "tried on CartPole-v1 and Catch: small batches, so that there are many updates",
+            {
+                "num_envs": 2,
+                "rollout_length": 8,
+                "target_period": 50,
+                "epsilon_end": 0.02,
+                "learning_rate": 2e-3,
+            },
+            kind="vector",
+            beside=("nstep-q", "one-step-q", "sarsa"),
+        ),
         Layer(NO_STATISTICS, UNNORMALIZED, kind="continuous"),
         Layer(NO_STATISTICS, UNNORMALIZED, kind="continuous pixels"),
         Layer(

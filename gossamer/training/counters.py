@@ -1,4 +1,4 @@
-"""What parameter servers and replay memories count in a run: gradients, and stored, drawn and lost steps."""
+"""What shared parameters and replay memories count in a run: gradients, and stored, drawn and lost steps."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from gossamer.training.policy_lag import by_value, summary
 
 @dataclass
 class Gradients:
-    """Gradients that learners have pushed to a parameter server."""
+    """Gradients of learners that share parameters, in memory or on a server."""
 
-    staleness: Counter[int] = field(default_factory=Counter)  # in updates of the server -> gradients applied
+    staleness: Counter[int] = field(default_factory=Counter)  # in updates of all -> gradients applied
     dropped: Counter[str] = field(default_factory=Counter)  # why they were not applied -> gradients
 
     def update(self, report: Report) -> None:
@@ -23,7 +23,7 @@ class Gradients:
         self.dropped.update(report.dropped)
 
     def row(self) -> dict[str, Any]:
-        """Entries of a line of `metrics.jsonl`, of the whole run; empty without a server."""
+        """Entries of a line of `metrics.jsonl`, of the whole run; empty without shared parameters."""
         if not self.staleness and not self.dropped:
             return {}
         stale = {f"gradient_staleness_{name}": value for name, value in summary(self.staleness).items()}
@@ -34,14 +34,14 @@ class Gradients:
         }
 
     def result(self) -> dict[str, Any] | None:
-        """For `result.json`; None without a server."""
+        """For `result.json`; None without shared parameters."""
         if not self.row():
             return None
         applied = {"applied": self.staleness.total(), "dropped": dict(self.dropped)}
         return {**applied, "staleness": {**summary(self.staleness), "gradients": by_value(self.staleness)}}
 
     def told(self) -> str:
-        """In words; empty without a server."""
+        """In words; empty without shared parameters."""
         if not self.row():
             return ""
         stale = summary(self.staleness)

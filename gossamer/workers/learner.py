@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from copy import deepcopy
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -17,7 +16,7 @@ from torch import Tensor, nn
 from gossamer.algorithms.base import scheduled
 from gossamer.algorithms.losses import Loss
 from gossamer.algorithms.target import Target, targets
-from gossamer.data import Trajectory, Tree, Updated
+from gossamer.data import Trajectory, Tree, Updated, copied
 from gossamer.exchange import Dropped, Gradient, Link, Stepped
 from gossamer.exchange.flat import Flat
 from gossamer.exchange.gossip.records import PolicyOutputs
@@ -189,7 +188,7 @@ class Learner:
 
     def optimizer_state(self) -> Tree:
         """A copy of what the optimizer has accumulated; empty before the first step."""
-        return {str(k): deepcopy(v) for k, v in self.opt.state_dict()["state"].items()}
+        return {str(k): copied(v) for k, v in self.opt.state_dict()["state"].items()}
 
     def load_optimizer(self, state: Tree) -> None:
         """Copy what `optimizer_state` has returned, here or at another learner."""

@@ -4,6 +4,7 @@ is refused."""
 from __future__ import annotations
 
 import random
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,18 @@ def test_the_exchange_is_shared_memory_of_threads_a_file_of_processes_or_a_serve
     apart = A3C(hosts=2, learners=3, shards=2).program(a_task())
     assert [service.name for service in apart.services] == ["ParameterShard[0]", "ParameterShard[1]"]
     assert list(apart.hosts) == ["shard0", "shard1", "host0", "host1"]
+
+
+def test_a_learner_of_a_server_pulls_parameters_after_its_steps_only() -> None:
+    """A rollout and the gradient of it have the same parameters, although the other learner has changed them."""
+    watcher = Watcher(steps=STEPS)
+    program = A3C(learners=3, num_envs=2, env_workers=0, shards=1).program(a_method(A2C()))
+    Simulation(1, Network(latency=0.01))(program, watcher)
+    lag = Counter[int]()
+    for report in watcher.records:
+        lag.update(report.lag)
+    assert lag == {0: STEPS // 4}  # of each rollout of an environment
+    assert max(stale for report in watcher.records for stale in report.staleness) >= 2
 
 
 class Again(Watcher):

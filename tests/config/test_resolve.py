@@ -249,6 +249,7 @@ ZERO_WILL_DO = ["env_workers", "threads", "anneal_steps", "seed"]
             "learners",
             2,
             "--learners 2: not an option of paac, ppo, adam, catch; gala, pala, impala, appo, gorila and a2c have it",
+            "--learners 2: not an option of paac, ppo, adam, catch; gala, pala, impala, appo, gorila and a3c have it",
         ),
         ("threads", 10**6, "--threads 1000000: must be at most 1,024"),
         ("num_envs", 10**6, "--num-envs 1000000: must be at most 16,384"),

@@ -21,6 +21,7 @@ IN_TURN: list[tuple[str, dict[str, Any]]] = [  # architectures that learn from e
     ("paac", {"algorithm": "ppo"}),
     ("gala", {"algorithm": "ppo", "learners": 2, "diagnostics": False}),
     ("pala", {"algorithm": "ppo", "hosts": 2, "learners": 1, "diagnostics": False}),
+    ("a3c", {"algorithm": "ppo", "learners": 2}),
     ("impala", {"algorithm": "appo", "actors": 2, "depth": 1}),
     ("impala", {"algorithm": "appo", "actors": 2, "depth": 1, "hosts": 1}),
     ("a2c", {"algorithm": "ppo", "learners": 2}),

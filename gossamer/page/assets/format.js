@@ -114,7 +114,7 @@ const ABOUT = {
   gradient_staleness_mean: [
     "Staleness of gradients, mean",
     "updates",
-    "Updates of the server between a gradient's parameters and those that it changed, over the run.",
+    "Updates by other learners between a gradient's parameters and those that it changed, over the run.",
   ],
   dropped_stale: ["Gradients dropped as too old", "gradients", "More updates behind than --max-delay, over the run."],
   dropped_outlier: ["Gradients dropped as outliers", "gradients", "Of losses above --loss-deviations, over the run."],

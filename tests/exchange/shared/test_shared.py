@@ -127,6 +127,8 @@ def test_learners_that_step_in_turn_are_one_learner(optimizer: str) -> None:
     last, _ = pair[1]
     assert differences(alone.model.state_dict(), last.model.state_dict()) == []
     assert differences(alone.optimizer_state(), last.optimizer_state()) == []
+    kept = [tensor for state in last.optimizer_state().values() for tensor in state.values()]
+    assert all(tensor.untyped_storage().nbytes() == tensor.nbytes for tensor in kept)  # not that of the whole block
     assert shared["updates"].tolist() == [3, 3]
     assert torch.equal(shared["parameters"], last.flat.vector)
 
