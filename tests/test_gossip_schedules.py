@@ -27,6 +27,7 @@ from gossamer.exchange.gossip.graphs import (
 from gossamer.exchange.gossip.mixing import Mixing, PushSum, Uniform
 from gossamer.exchange.gossip.options import Gossiping
 from gossamer.exchange.gossip.records import Traffic
+from gossamer.exchange.gossip.sparse import Sparse
 from gossamer.experience import Direct
 from gossamer.launch.simulation import Deadlock, Faults, Network, Simulation
 from gossamer.loops import act_and_learn
@@ -45,6 +46,10 @@ MODES: list[dict[str, Any]] = [
     {"staleness": 2, "interval": 2},
     {"lock_step": True, "interval": 3},
 ]
+SPARSE: dict[str, dict[str, Any]] = {
+    "changed": {"sparse": Sparse(0.25, "changed"), "graph": Complete(), "lock_step": True},
+    "random": {"sparse": Sparse(0.25, "random"), "staleness": 2, "interval": 2},
+}
 NAMES = ["never", "tau 0", "tau 2", "lock-step", "tau 2, every 2nd", "lock-step, every 3rd"]
 
 
@@ -360,3 +365,22 @@ def test_a_lossy_network_loses_no_member() -> None:
         simulation = Simulation(2, Network(latency=0.01, loss=0.1, timeout=0.5))
         simulation(figure("pala", Workload(40, step_time=0.2), **mode), order)
         assert len(order.order) == 4 * 40
+
+
+@pytest.mark.parametrize("mode", SPARSE.values(), ids=SPARSE)
+@sweep(40, normal=3)
+def test_sparse_messages_hold_nobody_up_where_members_end_early_and_hosts_come_back(
+    mode: dict[str, Any], seeds: range
+) -> None:
+    for seed in seeds:
+        order = Order()
+        Simulation(seed)(figure("gala", Workload(12, early={1: 3}, seed=seed), **mode), order)
+        assert order.order.count("act_and_learn[0]") == 12
+        order, network = Order(), Network(latency=0.01, loss=0.02, timeout=0.5)
+        simulation = Simulation(seed, network, Faults(crashes=[(10.0, "host1", 3.0)]))
+        simulation(figure("pala", Workload(80, step_time=0.5, seed=seed), **mode), order)
+        assert order.order.count("act_and_learn[0]") == 80
+        assert simulation.clocks["act_and_learn[0]"] < 80 * 0.5 + 15
+        if mode["sparse"].select == "changed":  # the member that came back knows what the others know, about 1
+            first, last = (order.last[f"act_and_learn[{rank}]"]["known"] for rank in (0, 3))
+            assert (first - last).abs().max() < 0.1

@@ -66,7 +66,7 @@ SIMULATE_BRIEF = f"""usage: gossamer simulate ARCHITECTURE [OPTIONS]
 
 {SIMULATE}
 
-  pala            members that gossip: efficiency, staleness, distance
+  pala, sarsa     members that gossip: efficiency, staleness, distance
   impala, appo    actors and learners apart: utilisation, policy lag, queue, traffic
   gorila          bundles and a parameter server: updates, staleness, traffic
 

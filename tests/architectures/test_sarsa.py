@@ -95,15 +95,14 @@ def test_gossip_refuses_what_sparse_messages_do_not_work_with(given: dict[str, A
 
 
 def test_linear_values_of_few_bounded_numbers_are_the_default_and_give_way_to_another_network() -> None:
-    default, other = (configure("sarsa", env="MountainCar-v0", **given) for given in ({}, {"network": "mlp"}))
-    assert (default.network.torso, default.optimization.learning_rate, default.architecture.num_envs) == (  # type: ignore[attr-defined]
-        "tiles",
-        0.2,
-        1,
-    )
-    assert (other.network.torso, other.optimization.learning_rate) == ("mlp", 0.02)
-    masked = configure("sarsa", env="MountainCar-v0", action_masks=True)
-    assert masked.network.torso == "auto"
+    def found(**given: Any) -> tuple[str, float, int]:
+        made = configure("sarsa", env="MountainCar-v0", **given)
+        return made.network.torso, made.optimization.learning_rate, made.architecture.num_envs  # type: ignore[attr-defined]
+
+    assert found() == ("tiles", 0.2 * 4**0.5, 1)  # one agent's rate times the root of the number of agents
+    assert found(hosts=2, learners=8) == ("tiles", 0.2 * 16**0.5, 1)
+    assert found(network="mlp")[:2] == ("mlp", 0.02 * 4**0.5)
+    assert found(action_masks=True)[0] == "auto"
 
 
 @pytest.mark.long

@@ -251,7 +251,7 @@ def test_crashes_are_as_frequent_as_the_option_says() -> None:
 def test_the_short_help_has_every_architecture_that_can_be_simulated() -> None:
     listed = [line for line in SIMULATE_BRIEF.splitlines() if line.startswith("  ")]
     names = {name.strip(",") for line in listed for name in line.split("   ")[0].split()}
-    assert names == set(SIMULATED) == {"pala", "impala", "appo", "gorila"}
+    assert names == set(SIMULATED) == {"pala", "impala", "appo", "gorila", "sarsa"}
 
 
 def test_simulate_is_exported() -> None:
@@ -265,6 +265,31 @@ def test_every_parcel_of_a_call_takes_its_time() -> None:
     assert found["staleness_max"] >= 8
     alone = simulate(members=4, learners=2, graph="ring", bandwidth=1e6, message_size=1e6, step_time=1.0)
     assert alone["staleness_max"] <= 6
+
+
+def test_a_share_of_the_parameters_takes_a_share_of_the_time() -> None:
+    # In lock-step each of 20 iterations takes 1 s to compute, and then 1 MB over 1 MB/s, or of a quarter of the
+    # parameters, each with its index, half of that
+    given = {**PAIR, "interval": 1, "step_time": 1.0, "jitter": 0.0, "latency": 0.0, "bandwidth": 1e6}
+    found = simulate("sarsa", **given, message_size=1e6, share=0.25)
+    assert found["virtual_seconds"] == pytest.approx(20 * 1.5, rel=0.01)
+    assert found["delivered"] == found["averaged"] == 40
+    drawn = simulate("pala", **given, message_size=1e6, share=0.25, staleness=16)
+    assert drawn["distance"] is None  # whose diagnostics are of whole vectors
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"share": 0.0}, "--share 0.0: must be above 0"),
+        ({"share": 0.5, "select": "most"}, "--select most: must be one of random, changed"),
+        ({"share": 0.5, "select": "changed"}, "--select changed: needs --graph complete, not ring"),
+    ],
+    ids=str,
+)
+def test_what_sparse_messages_do_not_work_with(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        simulate(**PAIR, **given)
 
 
 def test_the_page_on_clusters_documents_every_key() -> None:

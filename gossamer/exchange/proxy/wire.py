@@ -85,15 +85,20 @@ def peek(packet: Array, token: bytes) -> int:
         raise Refused("not a packet")
     if packet.size < HEADER.size or not packet.flags.c_contiguous:
         raise Refused("truncated")
-    magic, version, kind, number, indexed, count, theirs, *_, elements, _, _, _, _ = HEADER.unpack_from(packet.data)
+    magic, version, kind, number, indexed, count, theirs, *_, size, _, _, _, _ = HEADER.unpack_from(packet.data)
     if magic != MAGIC or version != VERSION or kind not in (PARCEL, HELLO) or number >= len(FORMATS):
         raise Refused("not a packet of this version")
     if not compare_digest(theirs, token):
         raise Refused("wrong token")
-    body = length(elements, FORMATS[number]) + 4 * elements * indexed if kind == PARCEL else 0
+    body = length(size, FORMATS[number]) + 4 * size * indexed if kind == PARCEL else 0
     if packet.size != _body_offset(count) + body:
         raise Refused("truncated")
     return int(kind)
+
+
+def elements(packet: Array) -> int:
+    """The number of parameters in a parcel's packet."""
+    return int(HEADER.unpack_from(packet.data)[11])
 
 
 def _pulses(numbers: tuple[int, ...]) -> tuple[Pulse, ...]:

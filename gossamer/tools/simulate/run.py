@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from gossamer.architectures import IMPALA, PALA, Gorila
+from gossamer.architectures import IMPALA, PALA, Gorila, ParallelSarsa
 from gossamer.config.names import ARCHITECTURES, load
 from gossamer.launch.simulation import Simulation
 from gossamer.system.errors import UserError, near
@@ -26,6 +26,7 @@ FAMILIES: dict[type, Callable[[str], Simulated[Any]]] = {
     PALA: lambda name: pala.PALA,
     IMPALA: impala.simulated,
     Gorila: lambda name: gorila.GORILA,
+    ParallelSarsa: lambda name: pala.SARSA,
 }
 
 
@@ -49,8 +50,9 @@ def simulated(architecture: str) -> Simulated[Any]:
 
 def simulate(architecture: str = "pala", *, plot: str | Path | None = None, **given: Any) -> dict[str, Any]:
     """Simulate an architecture in virtual time. `given` are fields of its scenario, `GossipScenario` for pala,
-    `ActorScenario` for impala and appo, `ServerScenario` for gorila: text with a unit ("1Gb/s", "40ms"), or numbers in
-    SI units (bytes per second, seconds, bytes, crashes per second). `plot`: a .png file for a plot.
+    `SarsaScenario` for sarsa, `ActorScenario` for impala and appo, `ServerScenario` for gorila: text with a unit
+    ("1Gb/s", "40ms"), or numbers in SI units (bytes per second, seconds, bytes, crashes per second). `plot`: a .png
+    file for a plot.
 
     Returns the figures by name (`FIGURES` of `gossip.figures`, `actors.figures` and `server.figures` describe them),
     their `units`, `warnings` (sentences) and the `scenario`. Raises `UserError` for an invalid value, before the

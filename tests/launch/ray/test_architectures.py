@@ -26,6 +26,7 @@ QUICK = Ray(call_seconds=2.0, stop_seconds=2.0)
         *((name, {}) for name in ARCHITECTURES),
         ("a3c", {"hosts": 2, "learners": 1}),  # processes that map one file
         ("impala", {"hosts": 2}),
+        ("sarsa", {"hosts": 2, "learners": 2, "interval": 2}),
         ("appo", {"hosts": 2, "memory": "lstm"}),
         ("pala", {"algorithm": "ppo", "rollout_length": 5, "memory": "lstm", "env": "more_envs:nested"}),
     ],
@@ -58,6 +59,7 @@ def test_actors_of_other_hosts_and_their_learner_go_on_after_a_resume(architectu
 
 @pytest.mark.long
 @pytest.mark.parametrize("architecture", ["paac", "gala", "pala", "a3c"])  # the others: test_actors_and_learners.py
+@pytest.mark.parametrize("architecture", ["paac", "gala", "pala", "sarsa"])  # the others: test_actors_and_learners.py
 def test_catch_is_learned_with_the_default_settings(architecture: str, tmp_path: Path) -> None:
     scores = []
     for seed in (1, 2, 3):

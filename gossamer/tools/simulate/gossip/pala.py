@@ -1,24 +1,27 @@
-"""PALA in virtual time: the program of a scenario, and what it is measured by."""
+"""PALA, and parallel Sarsa, in virtual time: the program of a scenario, and what it is measured by."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from gossamer import architectures
+from gossamer.data import Array
 from gossamer.exchange import room
 from gossamer.exchange.gossip.options import Gossiping
-from gossamer.exchange.proxy.wire import HEADER, PARCEL
+from gossamer.exchange.proxy.wire import HEADER, PARCEL, elements
 from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.loops import act_and_learn
 from gossamer.program import Program
 from gossamer.tools.simulate.base import Simulated
 from gossamer.tools.simulate.gossip.figures import FIGURES, measure, panels, summary, title, warnings
 from gossamer.tools.simulate.gossip.members import Workload, stand_in
-from gossamer.tools.simulate.gossip.scenario import GossipScenario
+from gossamer.tools.simulate.gossip.scenario import GossipScenario, SarsaScenario
 from gossamer.tools.simulate.ledger import Ledger
+from gossamer.tools.simulate.stand_in import ELEMENTS
 
 
 def program(s: GossipScenario) -> Program:
@@ -28,8 +31,10 @@ def program(s: GossipScenario) -> Program:
         graph=s.wired,
         staleness=s.staleness,
         interval=s.interval or int(min(4, room(s.staleness))),
-        period=period,
+        lock_step=s.lock_step,
+        period=0 if s.sparse else period,
         window=period // 2,
+        sparse=s.sparse,
     )
     work: Any = Workload(s.iterations, s.step_time, s.jitter, seed=s.seed)  # in place of a task
     return (
@@ -41,13 +46,18 @@ def program(s: GossipScenario) -> Program:
 
 def network(s: GossipScenario) -> Network:
     """The network between the hosts."""
-    return Network(s.latency, s.bandwidth, s.loss, size=partial(_size, s.message_size))
+    return Network(s.latency, s.bandwidth, s.loss, size=partial(_size, s))
 
 
-def _size(message_size: float, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> float:
-    """Bytes of a call on the network: each parcel counts with `message_size` instead of its small model."""
+def _size(s: GossipScenario, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> float:
+    """Bytes of a call on the network: a parcel counts with the scenario's size, not with that of its small model."""
     packets = [packet for packet in args if isinstance(packet, np.ndarray)]
-    return 100.0 + sum(message_size + HEADER.size if p[5] == PARCEL else p.nbytes for p in packets)
+    return 100.0 + sum(_body(s, p) + HEADER.size if p[5] == PARCEL else p.nbytes for p in packets)
+
+
+def _body(s: GossipScenario, parcel: Array) -> float:
+    """Bytes of a parcel's parameters and indices: of all parameters, or of a share."""
+    return s.message_size if elements(parcel) == ELEMENTS else s.sent_size
 
 
 def faults(s: GossipScenario) -> Faults:
@@ -73,3 +83,4 @@ PALA = Simulated(
     title=title,
     panels=panels,
 )
+SARSA = replace(PALA, scenario=SarsaScenario)  # the same exchange and proxies, with other defaults

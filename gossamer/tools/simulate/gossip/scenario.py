@@ -9,10 +9,13 @@ from gossamer.exchange import room
 from gossamer.exchange.gossip import graphs
 from gossamer.exchange.gossip.graphs import Graph
 from gossamer.exchange.gossip.options import GRAPHS
+from gossamer.exchange.gossip.sparse import Sparse
 from gossamer.system.errors import UserError, near
 from gossamer.system.options import option
 from gossamer.tools.simulate.quantity import BYTES, SECONDS
 from gossamer.tools.simulate.scenario import bandwidth, check_scenario, crash_rate, down, latency, measured, seed
+
+SELECTED = ("random", "changed")
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,8 @@ class GossipScenario:
     interval: int | None = option(
         "Iterations from one exchange to the next.", None, least=1, hint="(default: 4, or a quarter of --staleness)"
     )
+    share: float = option("Share of the parameters that each message has; 1: all.", 1.0, above=0, most=1)
+    select: str = option("With --share below 1: random, or changed (complete graph, in lock-step).", "random")
     crash_rate: float = crash_rate()
     down: float = down()
     seed: int = seed()
@@ -48,12 +53,26 @@ class GossipScenario:
             raise UserError(
                 f"--graph {self.graph}: no such graph{near(self.graph, GRAPHS)}; available: {', '.join(GRAPHS)}"
             )
+        if self.select not in SELECTED:
+            raise UserError(f"--select {self.select}: must be one of {', '.join(SELECTED)}")
+        if self.lock_step and self.graph != "complete":
+            raise UserError(f"--select changed: needs --graph complete, not {self.graph}, or use --select random")
         check_scenario(self)
-        if self.interval is not None and self.interval > room(self.staleness):
+        if self.interval is not None and not self.lock_step and self.interval > room(self.staleness):
             most = math.floor(room(self.staleness))
             raise UserError(
                 f"--interval {self.interval}: must be at most {most}, a quarter of --staleness {self.staleness:g}"
             )
+
+    @property
+    def lock_step(self) -> bool:
+        """Whether each member waits for the messages of the same iteration."""
+        return self.share < 1 and self.select == "changed"
+
+    @property
+    def sparse(self) -> Sparse | None:
+        """Which parameters are exchanged; None: all."""
+        return None if self.share == 1 else Sparse(self.share, "changed" if self.lock_step else "random", self.seed)
 
     @property
     def each(self) -> int:
@@ -70,6 +89,24 @@ class GossipScenario:
         return graphs.Hierarchical(self.each) if self.graph == "hierarchical" else GRAPHS[self.graph]
 
     @property
+    def sent_size(self) -> float:
+        """Bytes of one message. Parameters that a member chooses by itself have an index, as large as their value."""
+        return self.message_size * self.share * (2 if self.lock_step else 1)
+
+    @property
     def delivery(self) -> float:
         """Seconds for one message between two hosts on an idle network without loss."""
-        return self.latency + self.message_size / self.bandwidth
+        return self.latency + self.sent_size / self.bandwidth
+
+
+@dataclass(frozen=True)
+class SarsaScenario(GossipScenario):
+    """Agents of parallel Sarsa, with other defaults: tables of a few kilobytes, of which a tenth is exchanged."""
+
+    graph: str = option(f"Which member sends to which: {', '.join(GRAPHS)}.", "complete")
+    step_time: float = measured("Computing time of one iteration, at least 1us.", "10ms", SECONDS, floor=1e-6)
+    message_size: float = measured("Size of one member's parameters.", "8kB", BYTES)
+    interval: int | None = option("Iterations from one exchange to the next.", 16, least=1)
+    iterations: int = option("Optimizer steps of each member.", 160, least=4)
+    share: float = option("Share of the parameters that each message has; 1: all.", 0.1, above=0, most=1)
+    select: str = option("With --share below 1: random, or changed (complete graph, in lock-step).", "changed")
