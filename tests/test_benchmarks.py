@@ -14,6 +14,7 @@ from benchmarks import (
     actors_peers,
     continuous,
     curves,
+    paac_envs,
     pack,
     peers,
     provenance,
@@ -331,7 +332,14 @@ def test_every_peer_has_its_script_its_pins_and_its_environment() -> None:
         assert f"{peer.folder}/.installed" in makefile
 
 
-@pytest.mark.parametrize("command", [actors_peers.COMMAND, *(each.command for each in peers.WORKLOADS.values())])
+@pytest.mark.parametrize(
+    "command",
+    [
+        actors_peers.COMMAND,
+        *(each.command for each in peers.WORKLOADS.values()),
+        *(shlex.join(["train", *paac_envs.options(64, preset, 1000)]) for preset in ("tuned", "paper")),
+    ],
+)
 def test_our_side_of_a_comparison_has_options_that_exist(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with contextlib.suppress(SystemExit):
         commands.run("train", [*shlex.split(command)[1:], "--help"])

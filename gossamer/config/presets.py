@@ -57,6 +57,11 @@ def paper_of(architecture: type) -> Layer | None:
     return next((layer for layer in presets_of(architecture) if layer.preset == "paper"), None)
 
 
+def accelerated_of(algorithm: type) -> list[Layer]:
+    """The settings of an algorithm in the preset `accelerated`; `beside` has the architectures."""
+    return [layer for layer in presets_of(algorithm) if layer.preset == "accelerated"]
+
+
 def _check_paper(architecture: type, learner: type, name: str, algorithm: str) -> None:
     if any(layer.preset == "paper" and name in layer.beside for layer in presets_of(learner)):
         return  # the paper of the algorithm
@@ -71,10 +76,7 @@ def _check_paper(architecture: type, learner: type, name: str, algorithm: str) -
 
 def _check_accelerated(architecture: str, algorithm: str) -> None:
     known = {
-        name: layer.beside
-        for name in ALGORITHMS
-        for layer in presets_of(load("--algorithm", name, ALGORITHMS))
-        if layer.preset == "accelerated"
+        name: layer.beside for name in ALGORITHMS for layer in accelerated_of(load("--algorithm", name, ALGORITHMS))
     }
     if architecture not in known.get(algorithm, ()):
         available = "; ".join(f"{name} in {' and '.join(beside)}" for name, beside in known.items())

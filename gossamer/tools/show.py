@@ -12,7 +12,7 @@ from rich.table import Table
 from gossamer.config.build import program
 from gossamer.config.file import flat
 from gossamer.config.names import ALGORITHMS, ARCHITECTURES, NETWORKS, OPTIMIZERS, load
-from gossamer.config.presets import paper_of
+from gossamer.config.presets import accelerated_of, family_name, paper_of
 from gossamer.config.resolve import Choices, architecture_kind, resolve
 from gossamer.envs import catalogue
 from gossamer.presets.layers import Kind, algorithms_of, presets_of
@@ -51,6 +51,10 @@ def show(architecture: str, console: Console) -> None:
             console.print(f"  {name}, {on}: {why}")
     if paper:
         console.print(f"  --preset paper: {paper.why}")
+    for name in tuned:
+        for layer in accelerated_of(load("--algorithm", name, ALGORITHMS)):
+            if family_name(kind, ARCHITECTURES) in layer.beside:
+                console.print(f"  {name}, --preset accelerated: {layer.why}")
 
 
 def _tuned(algorithm: str) -> dict[Kind, str]:

@@ -48,10 +48,11 @@ class Ahead:
         self._env = env
         self._actions = SimpleQueue[Array | None]()  # None: end
         self._results = SimpleQueue[Step | BaseException]()
-        self._thread = Thread(target=self._run, name="environments", daemon=True)  # one that hangs does not keep Python
-        self._thread.start()
+        self._thread = Thread(target=self._run, name="environments", daemon=True)  # Python ends although one hangs
 
     def send(self, action: Array) -> None:
+        if self._thread.ident is None:
+            self._thread.start()
         self._actions.put(action)
 
     def receive(self) -> Step:
@@ -61,8 +62,9 @@ class Ahead:
         return result
 
     def close(self) -> None:
-        self._actions.put(None)
-        self._thread.join()
+        if self._thread.ident is not None:
+            self._actions.put(None)
+            self._thread.join()
 
     def _run(self) -> None:
         while (action := self._actions.get()) is not None:

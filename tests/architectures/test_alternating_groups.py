@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 from some_parts import Watcher
@@ -16,9 +17,14 @@ from gossamer.launch.simulation import Simulation
 from gossamer.loops.roles import role
 
 
-@pytest.mark.parametrize("name", ARCHITECTURES)
-def test_every_environment_of_every_actor_plays(name: str) -> None:
-    made = configure(name, env="catch", alternating=True, num_envs=8, rollout_length=9, threads=1)
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [*((name, {}) for name in ARCHITECTURES), ("impala", {"hosts": 2, "actors": 2}), ("gorila", {"actors": 2})],
+    ids=str,
+)
+def test_every_environment_of_every_actor_plays(name: str, given: dict[str, int]) -> None:
+    options: dict[str, Any] = {"env": "catch", "num_envs": 8, "rollout_length": 9, "threads": 1, **given}
+    made = configure(name, alternating=True, **options)
     wired = program(made)
     acting = [copy.name for copy in wired.crew if role(copy.node).envs]
     (count,) = {envs.count for copy in wired.crew if (envs := role(copy.node).envs)}

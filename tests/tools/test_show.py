@@ -36,7 +36,7 @@ def test_an_architecture_is_shown_with_its_figure_its_parts_and_where_its_defaul
         assert line in text
     shown = {"pixels", "vector", "continuous"}
     for layer in (*A2C.presets, *PPO.presets, *PAAC.presets):
-        if layer.preset == "paper" or (layer.kind in shown and not layer.beside):
+        if layer.preset in ("paper", "accelerated") or (layer.kind in shown and not layer.beside):
             assert layer.why in text
 
 
