@@ -86,9 +86,8 @@ def gloo(ctx: Context, port: int, rounds: int) -> None:
     torch.set_num_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     mine, times = learner(), list[float]()
-    distributed.TCPStore("127.0.0.1", port, ctx.copies, ctx.rank == 0)
     start = time.perf_counter()
-    store = distributed.TCPStore("127.0.0.1", port, ctx.copies, is_master=False)
+    store = distributed.TCPStore("127.0.0.1", port, ctx.copies, ctx.rank == 0)
     distributed.init_process_group("gloo", store=store, rank=ctx.rank, world_size=ctx.copies)
     made = time.perf_counter() - start
     for _ in range(rounds):
