@@ -10,7 +10,7 @@ import pytest
 from some_parts import a_task
 
 from gossamer.algorithms import DQN, R2D2, VTrace
-from gossamer.architectures import GALA, IMPALA, PAAC, PALA, ApeX, DeepQNetwork, Gorila, RecurrentReplay
+from gossamer.architectures import GALA, IMPALA, PAAC, PALA, ApeX, DeepQNetwork, Gorila, RecurrentReplay, SynchronousA2C
 from gossamer.exchange import Alone, Gossip
 from gossamer.exchange.gossip.graphs import RING
 from gossamer.exchange.proxy.workers import carry, watch
@@ -29,6 +29,7 @@ DRAWN: dict[str, Callable[[], Program]] = {  # as their pages draw them
     "dqn": lambda: DeepQNetwork(env_workers=0).program(a_task(algorithm=DQN())),
     "gorila": lambda: Gorila(bundles=2, shards=2, num_envs=4, env_workers=0).program(a_task(algorithm=DQN())),
     "apex": lambda: ApeX(actors=1, num_envs=32, env_workers=0).program(a_task(algorithm=DQN())),
+    "a2c": lambda: SynchronousA2C(hosts=2, num_envs=4, env_workers=0).program(a_task()),
     "r2d2": lambda: RecurrentReplay(actors=1, num_envs=32, env_workers=0).program(a_task(algorithm=R2D2())),
 }
 
