@@ -22,6 +22,7 @@ from gossamer.architectures import (
     Gorila,
     ParallelSarsa,
     RecurrentReplay,
+    SynchronousA2C,
 )
 from gossamer.exchange import Alone, Gossip
 from gossamer.exchange.gossip.graphs import RING
@@ -43,6 +44,7 @@ DRAWN: dict[str, Callable[[], Program]] = {  # as their pages draw them
     "gorila": lambda: Gorila(bundles=2, shards=2, num_envs=4, env_workers=0).program(a_task(algorithm=DQN())),
     "a3c": lambda: A3C(learners=4, num_envs=4, env_workers=0).program(a_task()),
     "apex": lambda: ApeX(actors=1, num_envs=32, env_workers=0).program(a_task(algorithm=DQN())),
+    "a2c": lambda: SynchronousA2C(hosts=2, num_envs=4, env_workers=0).program(a_task()),
     "r2d2": lambda: RecurrentReplay(actors=1, num_envs=32, env_workers=0).program(a_task(algorithm=R2D2())),
     "sarsa": lambda: ParallelSarsa().program(a_task(algorithm=SarsaLambda())),
 }

@@ -16,7 +16,7 @@ from some_parts import Watcher
 from sweeps import sweep
 from torch import Tensor
 
-from gossamer.exchange import AllReduce, Between, Gradients, Group, keep
+from gossamer.exchange import AllReduce, Between, Gradients, Group, Learners, keep
 from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.program import Program
 from gossamer.runtime import Context
@@ -114,7 +114,7 @@ def trained(seed: int, hosts: int, learners: int, faults: Faults, loss: float = 
         with p.host(f"host{h}"):
             exchange = AllReduce(p.service(Gradients)(learners, h * learners), between=Between(tuple(groups), h))
             p.worker(learn, copies=learners)(exchange, h, hosts, learners)
-            p.worker(keep)(groups, h, loop=learn, learners=learners, hosts=hosts)
+            p.worker(keep)(groups, Learners.of(learn, hosts, learners), host=h)
     simulation = Simulation(seed, Network(latency=0.01, bandwidth=1e8, loss=loss), faults, patience=500.0)
     steps = Steps()
     simulation(p, steps)

@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 from gossamer.architectures.options import ENV_WORKERS, NUM_ENVS
-from gossamer.exchange import AllReduce, Between, Gradients, Group, keep
+from gossamer.exchange import AllReduce, Between, Gradients, Group, Learners, keep
 from gossamer.experience import own_experience
 from gossamer.loops import Envs, act_and_learn
 from gossamer.policy import Replica
@@ -76,7 +76,7 @@ class SynchronousA2C:
                     envs=Envs(self.num_envs, self.env_workers),
                 )
                 if groups:
-                    p.worker(keep)(groups, h, loop=act_and_learn, learners=self.learners, hosts=self.hosts)
+                    p.worker(keep)(groups, Learners.of(act_and_learn, self.hosts, self.learners), host=h)
         return p
 
     presets: ClassVar[tuple[Layer, ...]] = (

@@ -69,6 +69,7 @@ SIMULATE_BRIEF = f"""usage: gossamer simulate ARCHITECTURE [OPTIONS]
   pala, sarsa     members that gossip: efficiency, staleness, distance
   impala, appo    actors and learners apart: utilisation, policy lag, queue, traffic
   gorila          bundles and a parameter server: updates, staleness, traffic
+  a2c             learners that average their gradients: updates, time of an exchange, traffic
 
 The options depend on the architecture: gossamer simulate impala --help
 """

@@ -1,6 +1,6 @@
 """How parameters move between members."""
 
-from gossamer.exchange.all_reduce import AllReduce, Between, Gradients, Group, keep
+from gossamer.exchange.all_reduce import AllReduce, Between, Gradients, Group, Learners, keep
 from gossamer.exchange.base import Alone, AloneLink, Dropped, Exchange, Gradient, Learning, Link, LocalStep, Stepped
 from gossamer.exchange.broadcast import Broadcast, Follower, Parameters, fetch, offer_copy
 from gossamer.exchange.gossip.gossip import Gossip, room
@@ -23,6 +23,7 @@ __all__ = [
     "Gradients",
     "Group",
     "LayoutMismatch",
+    "Learners",
     "Learning",
     "Link",
     "LocalStep",

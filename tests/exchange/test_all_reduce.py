@@ -12,7 +12,7 @@ from torch import Tensor
 from gossamer.algorithms import A2C, PPO
 from gossamer.data import Trajectory
 from gossamer.envs.toy import Catch
-from gossamer.exchange import AllReduce, Alone, AloneLink, Between, Gradients, Group, keep
+from gossamer.exchange import AllReduce, Alone, AloneLink, Between, Gradients, Group, Learners, keep
 from gossamer.exchange.all_reduce import Contribution, Lead, Outcome
 from gossamer.exchange.all_reduce.given import Finished
 from gossamer.launch.simulation import Network, Simulation
@@ -71,7 +71,7 @@ def apart(
             exchange = AllReduce(gradients, between=Between(tuple(groups), host) if groups else None)
             program.worker(learn, copies=learners)(tasks, exchange, counts)
             if groups:
-                program.worker(keep)(groups, host, loop=learn, learners=1, hosts=len(layout))
+                program.worker(keep)(groups, Learners.of(learn, LEARNERS, 1), host=host)
     launch(program, watcher)
     return [watcher.saved[f"learn[{rank}]"] for rank in range(LEARNERS)]
 

@@ -5,7 +5,7 @@ from gossamer.exchange.all_reduce.given import Contribution, Lead, Mean, Outcome
 from gossamer.exchange.all_reduce.gradients import Gradients
 from gossamer.exchange.all_reduce.group import Group
 from gossamer.exchange.all_reduce.link import AllReduce, AllReduceLink
-from gossamer.exchange.all_reduce.workers import keep
+from gossamer.exchange.all_reduce.workers import Learners, keep
 
 __all__ = [
     "AllReduce",
@@ -15,6 +15,7 @@ __all__ = [
     "Gradients",
     "Group",
     "Lead",
+    "Learners",
     "Mean",
     "Outcome",
     "Start",

@@ -174,7 +174,7 @@ class Group:
         if number not in self._taken:
             given = self._given.setdefault(number, {})
             given[host] = part
-            if given.keys() >= set(view.members):
+            if len(given) == len(view.members):
                 del self._given[number]
                 self._taken[number] = _mean([given[each] for each in view.members])
                 self._taken.pop(number - 2, None)  # all have taken it: each has given something since

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from typing import Any
+from dataclasses import dataclass
 
 from gossamer.exchange.all_reduce.group import Follows, Group, Standing
 from gossamer.exchange.all_reduce.views import BEAT, TRIES, Beat, Seeking, View
@@ -12,17 +12,29 @@ from gossamer.program import copy_name
 from gossamer.runtime import Context, Unreachable
 
 
-def keep(
-    ctx: Context, groups: Sequence[Group], host: int, *, loop: Callable[..., Any], learners: int, hosts: int
-) -> None:
-    """Clock of a host's `Group`, until its learners have ended: finds the coordinator, and learns the group from it.
+@dataclass(frozen=True)
+class Learners:
+    """The names of all learners."""
 
-    `loop`: the worker loop of the learners, of which each host has so many."""
-    names = [[copy_name(loop, h * learners + i, hosts * learners) for i in range(learners)] for h in range(hosts)]
-    ended = [h for h, of_host in enumerate(names) if ctx.ended_before.issuperset(of_host)]
-    if host in ended:
-        groups[host].leave()
+    of_hosts: tuple[tuple[str, ...], ...]  # of each host
+
+    @classmethod
+    def of(cls, loop: Callable[..., None], hosts: int, learners: int) -> Learners:
+        """So many copies of a loop on each host."""
+        names = [copy_name(loop, rank, hosts * learners) for rank in range(hosts * learners)]
+        return cls(tuple(tuple(names[host * learners : (host + 1) * learners]) for host in range(hosts)))
+
+    def ended(self, ended: Collection[str]) -> list[int]:
+        """The hosts whose learners have all ended."""
+        return [host for host, names in enumerate(self.of_hosts) if set(names) <= set(ended)]
+
+
+def keep(ctx: Context, groups: Sequence[Group], learners: Learners, *, host: int) -> None:
+    """Clock of a host's `Group`, until its learners have ended: finds the coordinator, and learns the group from it."""
     group, seeking = groups[host], Seeking(host)
+    ended = learners.ended(ctx.ended_before)
+    if host in ended:
+        group.leave()
     while group.tick(ctx.now(), ctx.restarts, ended) and not ctx.stopped:
         _beat(ctx, groups, host, seeking)
         ctx.sleep(BEAT)

@@ -14,7 +14,7 @@ import numpy as np
 from gossamer.data import Array
 from gossamer.launch.simulation import Simulation
 from gossamer.runtime import Silent
-from gossamer.task import Note, Recovered, ShardRestored
+from gossamer.task import Note, Recovered, Regrouped, ShardRestored
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Ledger(Silent):
         self._ended = False
         self.totals = Totals()
         self.records: list[tuple[str, Any]] = []  # (worker, `Record`), from the start on
-        self.told: list[Note | Recovered | ShardRestored] = []  # from the start on
+        self.told: list[Note | Recovered | Regrouped | ShardRestored] = []  # from the start on
 
     def restored(self, name: str) -> Any | None:
         return self._states.get(name)
@@ -107,7 +107,7 @@ class Ledger(Silent):
         return self._ended
 
     def report(self, worker: str, record: Any) -> None:
-        if isinstance(record, Note | Recovered | ShardRestored):
+        if isinstance(record, Note | Recovered | Regrouped | ShardRestored):
             self.told.append(record)
             return
         if self._ended:

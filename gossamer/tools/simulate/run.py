@@ -9,11 +9,12 @@ from typing import Any
 
 import torch
 
-from gossamer.architectures import IMPALA, PALA, Gorila, ParallelSarsa
+from gossamer.architectures import IMPALA, PALA, Gorila, ParallelSarsa, SynchronousA2C
 from gossamer.config.names import ARCHITECTURES, load
 from gossamer.launch.simulation import Simulation
 from gossamer.system.errors import UserError, near
 from gossamer.tools.simulate.actors import impala
+from gossamer.tools.simulate.all_reduce import a2c
 from gossamer.tools.simulate.base import Run, S, Simulated
 from gossamer.tools.simulate.figures import table, units
 from gossamer.tools.simulate.gossip import pala
@@ -27,6 +28,7 @@ FAMILIES: dict[type, Callable[[str], Simulated[Any]]] = {
     IMPALA: impala.simulated,
     Gorila: lambda name: gorila.GORILA,
     ParallelSarsa: lambda name: pala.SARSA,
+    SynchronousA2C: lambda name: a2c.A2C,
 }
 
 
@@ -51,12 +53,13 @@ def simulated(architecture: str) -> Simulated[Any]:
 def simulate(architecture: str = "pala", *, plot: str | Path | None = None, **given: Any) -> dict[str, Any]:
     """Simulate an architecture in virtual time. `given` are fields of its scenario, `GossipScenario` for pala,
     `SarsaScenario` for sarsa, `ActorScenario` for impala and appo, `ServerScenario` for gorila: text with a unit
+    `ActorScenario` for impala and appo, `ServerScenario` for gorila, `AllReduceScenario` for a2c: text with a unit
     ("1Gb/s", "40ms"), or numbers in SI units (bytes per second, seconds, bytes, crashes per second). `plot`: a .png
     file for a plot.
 
-    Returns the figures by name (`FIGURES` of `gossip.figures`, `actors.figures` and `server.figures` describe them),
-    their `units`, `warnings` (sentences) and the `scenario`. Raises `UserError` for an invalid value, before the
-    simulation starts."""
+    Returns the figures by name (`FIGURES` of `gossip.figures`, `actors.figures`, `server.figures` and
+    `all_reduce.figures` describe them), their `units`, `warnings` (sentences) and the `scenario`. Raises `UserError`
+    for an invalid value, before the simulation starts."""
     kind = simulated(architecture)
     if plot is not None:
         check_picture(Path(plot))
