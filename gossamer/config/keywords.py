@@ -71,7 +71,6 @@ class Keywords(TypedDict, total=False):
     max_delay: int
     loss_deviations: float
     snapshot_seconds: float
-    statistics: Literal["shared", "own"]
     # algorithms
     gamma: float
     gae_lambda: float

@@ -45,7 +45,7 @@ def test_type_checkers_see_what_the_package_exports() -> None:
 def test_every_option_has_a_help_text_and_a_default_within_its_range() -> None:
     for kind in KINDS:
         assert all(each.metadata["help"] for each in declared(kind).values()), kind
-        assert defaults(kind)
+        assert defaults(kind).keys() == declared(kind).keys()
         kind("catch") if kind in OF_ENVIRONMENTS else kind()
 
 

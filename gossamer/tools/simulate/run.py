@@ -52,10 +52,9 @@ def simulated(architecture: str) -> Simulated[Any]:
 
 def simulate(architecture: str = "pala", *, plot: str | Path | None = None, **given: Any) -> dict[str, Any]:
     """Simulate an architecture in virtual time. `given` are fields of its scenario, `GossipScenario` for pala,
-    `SarsaScenario` for sarsa, `ActorScenario` for impala and appo, `ServerScenario` for gorila: text with a unit
-    `ActorScenario` for impala and appo, `ServerScenario` for gorila, `AllReduceScenario` for a2c: text with a unit
-    ("1Gb/s", "40ms"), or numbers in SI units (bytes per second, seconds, bytes, crashes per second). `plot`: a .png
-    file for a plot.
+    `SarsaScenario` for sarsa, `ActorScenario` for impala and appo, `ServerScenario` for gorila, `AllReduceScenario` for
+    a2c: text with a unit ("1Gb/s", "40ms"), or numbers in SI units (bytes per second, seconds, bytes, crashes per
+    second). `plot`: a .png file for a plot.
 
     Returns the figures by name (`FIGURES` of `gossip.figures`, `actors.figures`, `server.figures` and
     `all_reduce.figures` describe them), their `units`, `warnings` (sentences) and the `scenario`. Raises `UserError`

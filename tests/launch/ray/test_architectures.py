@@ -58,8 +58,7 @@ def test_actors_of_other_hosts_and_their_learner_go_on_after_a_resume(architectu
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("architecture", ["paac", "gala", "pala", "a3c"])  # the others: test_actors_and_learners.py
-@pytest.mark.parametrize("architecture", ["paac", "gala", "pala", "sarsa"])  # the others: test_actors_and_learners.py
+@pytest.mark.parametrize("architecture", ["paac", "gala", "pala", "a3c", "sarsa"])  # others: test_actors_and_learners
 def test_catch_is_learned_with_the_default_settings(architecture: str, tmp_path: Path) -> None:
     scores = []
     for seed in (1, 2, 3):
