@@ -229,7 +229,7 @@ ZERO_WILL_DO = ["env_workers", "threads", "anneal_steps", "seed"]
         (
             "optimizer",
             "lion",
-            "--optimizer lion: no such optimizer; available: adam, adagrad, radam, muon, rmsprop-a3c",
+            "--optimizer lion: no such optimizer; available: adam, adagrad, radam, muon, sgd",
         ),
         ("preset", "fast", "--preset fast: must be one of tuned, paper"),
         ("steps", 1000.5, "--steps 1000.5: must be of type int"),
@@ -252,7 +252,7 @@ ZERO_WILL_DO = ["env_workers", "threads", "anneal_steps", "seed"]
         (
             "learners",
             2,
-            "--learners 2: not an option of paac, ppo, adam, catch; a2c, a3c, gala, pala, impala, appo, gorila and sarsa",
+            "--learners 2: not an option of paac, ppo, adam, catch; a2c, a3c, gala, pala, impala, appo, gorila and",
         ),
         ("threads", 10**6, "--threads 1000000: must be at most 1,024"),
         ("num_envs", 10**6, "--num-envs 1000000: must be at most 16,384"),
