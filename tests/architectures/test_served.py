@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import pytest
 from some_parts import Watcher, a_task
 from some_rollouts import Checked, Uneven, act_numbered, assert_complete
+from some_runs import checkpoint
 from torch import nn
 
 import gossamer
@@ -120,6 +121,14 @@ def test_only_learners_and_predictors_have_a_network(hosts: int) -> None:
     assert len(Built.count) == 1 + 2
 
 
+def test_a_run_is_resumed_with_its_predictors(tmp_path: Path) -> None:
+    quick: dict[str, Any] = {"env": "recall", "memory": "gru", "num_envs": 4, "rollout_length": 4, "threads": 1}
+    run = gossamer.train("impala", steps=320, run_dir=tmp_path / "run", log="none", **quick, **SERVED)
+    before = checkpoint(run.directory)["workers"]["learn"]["learner"]["updates"]
+    gossamer.resume(run.directory, steps=640)
+    assert checkpoint(run.directory)["workers"]["learn"]["learner"]["updates"] == 2 * before > 0
+
+
 REFUSED = {
     "impala --predictors 2": "--predictors 2: has no effect without --policy served",
     "apex --max-batch 64": "--max-batch 64: has no effect without --policy served",
@@ -152,8 +161,7 @@ def test_what_predictors_cannot_do_is_refused_in_a_line(
     ("launcher", "name"),
     [
         *((launcher, name) for launcher in ("threads", "simulation") for name in ("impala", "appo", "apex", "r2d2")),
-        ("ray", "impala"),
-        ("ray", "r2d2"),
+        *(pytest.param("ray", name, marks=pytest.mark.hosts) for name in ("impala", "r2d2")),
     ],
 )
 def test_catch_is_learned_with_the_default_settings(
