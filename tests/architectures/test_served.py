@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import pytest
 from some_parts import Watcher, a_task
 from some_rollouts import Checked, Uneven, act_numbered, assert_complete
+from some_runs import checkpoint
 from torch import nn
 
 import gossamer
@@ -29,6 +30,7 @@ FAR = simulation.Network(latency=0.01, bandwidth=1e8)
 SERVED: dict[str, Any] = {"policy": "served", "predictors": 2, "min_batch": 3}
 launchers = pytest.mark.parametrize("launch", [threads, Simulation(1, FAR)], ids=["threads", "simulation"])
 REPLAY = {"learning_starts": 64, "batch_size": 8, "target_period": 10, "buffer_size": 4000}
+STEPS = {"apex": 60_000}  # of training on Catch; of the others 150,000
 SMALL = DQN(**REPLAY, n_step=2, samples_per_insert=1.0)
 
 
@@ -119,6 +121,14 @@ def test_only_learners_and_predictors_have_a_network(hosts: int) -> None:
     assert len(Built.count) == 1 + 2
 
 
+def test_a_run_is_resumed_with_its_predictors(tmp_path: Path) -> None:
+    quick: dict[str, Any] = {"env": "recall", "memory": "gru", "num_envs": 4, "rollout_length": 4, "threads": 1}
+    run = gossamer.train("impala", steps=320, run_dir=tmp_path / "run", log="none", **quick, **SERVED)
+    before = checkpoint(run.directory)["workers"]["learn"]["learner"]["updates"]
+    gossamer.resume(run.directory, steps=640)
+    assert checkpoint(run.directory)["workers"]["learn"]["learner"]["updates"] == 2 * before > 0
+
+
 REFUSED = {
     "impala --predictors 2": "--predictors 2: has no effect without --policy served",
     "apex --max-batch 64": "--max-batch 64: has no effect without --policy served",
@@ -147,15 +157,26 @@ def test_what_predictors_cannot_do_is_refused_in_a_line(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("launcher", ["threads", "simulation", "ray"])
 @pytest.mark.parametrize(
-    ("name", "steps"), [("impala", 150_000), ("appo", 150_000), ("apex", 60_000), ("r2d2", 150_000)]
+    ("launcher", "name"),
+    [
+        *((launcher, name) for launcher in ("threads", "simulation") for name in ("impala", "appo", "apex", "r2d2")),
+        *(pytest.param("ray", name, marks=pytest.mark.hosts) for name in ("impala", "r2d2")),
+    ],
 )
 def test_catch_is_learned_with_the_default_settings(
-    name: str, steps: int, launcher: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, launcher: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: dict[str, Any] = {"hosts": 1, "cluster": "local"} if launcher == "ray" else {}
     if launcher == "simulation":
         monkeypatch.setattr(experiment, "threads", Simulation(1, FAR))
-    run = gossamer.train(name, env="catch", policy="served", steps=steps, run_dir=tmp_path / "run", log="none", **given)
+    run = gossamer.train(
+        name,
+        env="catch",
+        policy="served",
+        steps=STEPS.get(name, 150_000),
+        run_dir=tmp_path / "run",
+        log="none",
+        **given,
+    )
     assert gossamer.evaluate(run.directory, episodes=100).mean_return >= 0.8

@@ -13,7 +13,7 @@ from some_sinks import wait
 
 from gossamer.runtime import Answer, Stage
 from gossamer.storage.checkpoint import Store
-from gossamer.task import Activity, Episode, Note, Recovered, Report, ShardRestored
+from gossamer.task import Activity, Episode, Note, PredictorReplaced, Recovered, Report, ShardRestored
 from gossamer.training.checkpoints import CHECKPOINT_SECONDS, Checkpoints
 from gossamer.training.display import ProgressDisplay
 from gossamer.training.hosts import Hosts
@@ -491,6 +491,17 @@ def test_a_restored_shard_says_how_many_updates_were_lost(tmp_path: Path) -> Non
     assert kept.notes == ["tend[1]: the shard continues from update 4,000; updates lost: 25"]
     (event,) = kept.observer.events.events
     assert (event["kind"], event["worker"], event["lost"]) == ("shard_restarted", "tend[1]", 25)
+
+
+def test_a_replaced_predictor_is_an_event_with_its_error(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    kept.observer.report("predict[1]", PredictorReplaced("RuntimeError: out of memory", 3))
+    (note,) = kept.notes
+    assert note.startswith("predict[1]: the predictor failed and was replaced; requests that wait again: 3")
+    (event,) = kept.observer.events.events
+    assert (event["kind"], event["error"], event["requests"]) == (
+        "predictor_replaced", "RuntimeError: out of memory", 3,
+    )  # fmt: skip
 
 
 def test_the_episodes_that_a_checkpoint_counts_are_on_disk_before_it(tmp_path: Path) -> None:
