@@ -14,6 +14,7 @@ from benchmarks import (
     actors_peers,
     continuous,
     curves,
+    hogwild,
     pack,
     peers,
     provenance,
@@ -246,6 +247,13 @@ def test_pushes_of_a_parameter_server_are_counted() -> None:
     assert found["push_ms"] > 0
     sizes = server.sizes(2)
     assert all(4 * 1_687_719 <= size <= 4 * 1_687_719 + 2_000 for size in sizes.values())  # and padding, and headers
+
+
+def test_learners_on_shared_parameters_are_measured_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hogwild, "WARM_UP", 0.0)
+    found = hogwild.Case("catch", 2, "threads").run(0.3)
+    assert found["steps"] > 0
+    assert 0 <= found["staleness"] < 20
 
 
 def test_ours_is_compared_with_each_set_up_of_a_peer_within_each_round_and_the_best_is_named() -> None:
