@@ -14,6 +14,7 @@ from benchmarks import (
     actors_peers,
     continuous,
     curves,
+    hogwild,
     paac_envs,
     pack,
     peers,
@@ -300,6 +301,13 @@ def test_a_request_has_the_bytes_of_its_pictures() -> None:
     sizes = served.sizes(32)
     assert 4 * 84 * 84 <= sizes["request"] <= 4 * 84 * 84 + 20
     assert 6 * 4 + 4 <= sizes["answer"] <= 6 * 4 + 4 + 20
+
+
+def test_learners_on_shared_parameters_are_measured_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hogwild, "WARM_UP", 0.0)
+    found = hogwild.Case("catch", 2, "threads").run(0.3)
+    assert found["steps"] > 0
+    assert 0 <= found["staleness"] < 20
 
 
 def test_ours_is_compared_with_each_set_up_of_a_peer_within_each_round_and_the_best_is_named() -> None:

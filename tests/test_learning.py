@@ -41,9 +41,15 @@ def test_catch_is_learned_with_the_default_settings(name: str, algorithm: str, s
 
 
 @pytest.mark.long
-def test_cart_pole_is_learned_by_pqn_with_the_default_settings(tmp_path: Path) -> None:
-    run = gossamer.train("paac", env="CartPole-v1", algorithm="pqn", run_dir=tmp_path / "run", log="none")
-    assert gossamer.evaluate(run.directory, episodes=20, greedy=True).mean_return >= 300
+@pytest.mark.parametrize(
+    ("name", "algorithm", "least"),
+    [("paac", "pqn", 300), ("a3c", "nstep-q", 200), ("a3c", "one-step-q", 200), ("a3c", "sarsa", 200)],
+)
+def test_cart_pole_is_learned_from_action_values_with_the_default_settings(
+    name: str, algorithm: str, least: float, tmp_path: Path
+) -> None:
+    run = gossamer.train(name, env="CartPole-v1", algorithm=algorithm, run_dir=tmp_path / "run", log="none")
+    assert gossamer.evaluate(run.directory, episodes=20, greedy=True).mean_return >= least
 
 
 @pytest.mark.long

@@ -75,7 +75,11 @@ def allocated(sizes: Sizes, device: torch.device) -> Tensor:
 def create(path: Path, sizes: Sizes) -> Block:
     """A block of zeros in a new file. Raises `UserError` if there is too little memory for it."""
     size = _places(sizes)[-1]
-    with path.open("xb") as file:
+    if not path.parent.is_dir():
+        raise UserError(
+            f"--hosts: this machine has no {path.parent}, which processes share; use --hosts 1 or --shards 1"
+        )
+    with path.open("wb") as file:
         try:
             os.posix_fallocate(file.fileno(), 0, size)  # later a write beyond the free memory would end the process
         except OSError as error:
