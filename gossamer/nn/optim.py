@@ -204,10 +204,14 @@ class AdaGrad:
 
 @options
 class SGD:
-    """Gradient descent, without momentum: p -= lr * g."""
+    """Gradient descent: p -= lr * g; with momentum p -= lr * m, m the decaying sum of all gradients."""
+
+    momentum: float = option(
+        "Decay of the sum of gradients, for each step; 0: the last one alone.", 0.0, least=0, below=1
+    )
 
     def make(self, params: ParamsT, lr: float) -> Optimizer:
-        return torch.optim.SGD(params, lr, foreach=True)
+        return torch.optim.SGD(params, lr, momentum=self.momentum, foreach=True)
 
 
 @options
