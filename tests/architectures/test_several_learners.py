@@ -21,6 +21,8 @@ SHAPES: list[dict[str, Any]] = [
     {"actors": 1, "num_envs": 4, "depth": 2},
     {"actors": 1, "num_envs": 4, "depth": 1, "hosts": 2},
     {"actors": 2, "num_envs": 4, "depth": 2, "hosts": 3, "batch_rollouts": 1},
+    {"actors": 1, "num_envs": 4, "depth": 2, "hosts": 0, "learner_hosts": 2},
+    {"actors": 1, "num_envs": 4, "depth": 2, "hosts": 2, "learner_hosts": 2},
 ]
 
 
