@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from gossamer.architectures.serving import policies_of
-from gossamer.exchange import AllReduce, Alone, Broadcast, Gradients, Parameters
 from gossamer.exchange import (
     AllReduce,
     Alone,
@@ -19,7 +18,6 @@ from gossamer.exchange import (
     Group,
     Learners,
     Parameters,
-    fetch,
     keep,
 )
 from gossamer.experience import (
@@ -64,9 +62,7 @@ class IMPALA:
 
     Before each rollout an actor takes the newest parameters. A learner trains on batches of `batch_rollouts` rollouts
     (0: one of each), while actors fill the next ones, at most `depth` at a time. Lag: at most depth - 1 batches, also
-    between hosts: there an actor waits until its host's copy of the parameters is new enough.
-
-    With `policy` served, actors have no network: `predictors` of each learner evaluate it for them."""
+    between hosts: there an actor waits until its host's copy of the parameters is new enough."""
 
     hosts: int = shared.HOSTS(0)
     learners: int = shared.LEARNERS(1)
@@ -90,15 +86,6 @@ class IMPALA:
 
     def program(self, task: Task) -> Program:
         self._check(task)
-        hosts, learners = self.hosts, self.learners
-        actors = self.actors or actors_for(self.num_envs, learners, cores())
-        crew, each = actors * max(1, hosts), self.num_envs // (actors * learners)
-        env_workers = self.env_workers or (0 if hosts else shared.threads_beside(task, learners, actors))
-        batching = Batching(each, self.batch_rollouts or crew, self.depth)
-        replaying, envs = Replaying(self.replay_share, self.replay_size), Envs(each, env_workers)
-        policies = policies_of(self, actors=crew, envs=each)
-        cpus = learners * actors * max(1, env_workers)
-        home = {"cpus": learners * (1 + policies.predictors) + (0 if hosts else cpus), "gpus": task.gpus}
         p = Program(type(self).__name__.lower())
         groups = []
         for g in range(self.learner_hosts if self.learner_hosts > 1 else 0):
@@ -110,9 +97,10 @@ class IMPALA:
 
     def _home(self, p: Program, task: Task, g: int) -> AbstractContextManager[None]:
         """The host of learners with this number."""
-        cpus = 0 if self.hosts else self._actor_cpus(task)
+        serving = self.predictors if self.policy == "served" else 0
+        cpus = self.learners * (1 + serving) + (0 if self.hosts else self._actor_cpus(task))
         name = "learner" if self.learner_hosts == 1 else f"learner{g}"
-        return p.host(name, cpus=self.learners + cpus, gpus=task.gpus)
+        return p.host(name, cpus=cpus, gpus=task.gpus)
 
     @property
     def _actors(self) -> int:
@@ -133,39 +121,28 @@ class IMPALA:
         crew, each = actors * max(1, here), self.num_envs // (actors * learners)
         batching = Batching(each, self.batch_rollouts or crew, self.depth)
         replaying, envs = Replaying(self.replay_share, self.replay_size), Envs(each, self._env_workers(task))
-        all_learners = learners * self.learner_hosts
+        policies, all_learners = policies_of(self, actors=crew, envs=each), learners * self.learner_hosts
         with self._home(p, task, g):
             newest = [p.service(Parameters)() for _ in range(learners)]
-            average = AllReduce(p.service(Gradients)(learners)) if learners > 1 else Alone()
-        copies = []  # on each host of actors
-        for h in range(hosts):
-            with p.host(f"actors{h}", cpus=cpus):
-                copies.append(policies.add_copy(p, newest[0], learners * actors))
-        for rank in range(learners):
-            with p.host("learner", **home):
-                named = {copy_name(act, r, learners * crew): r for r in range(rank * crew, (rank + 1) * crew)}
-                queue = p.service(TrajectoryQueue)(actors=named, batching=batching)
-                requests = policies.add_predictors(p, task, newest[rank], named)
-                copied = hosts > 0 and requests is None
-                exchange = Broadcast(newest[rank], average, recovers=rank == 0, elsewhere=copied)
             average: Exchange = Alone()
             if all_learners > 1:
                 between = Between(groups, g) if groups else None
                 average = AllReduce(p.service(Gradients)(learners, g * learners), between=between)
             if groups:
                 p.worker(keep)(groups, Learners.of(learn, self.learner_hosts, learners), host=g)
-        copies = []  # of the newest parameters, on each host of actors
+        copies = []  # on each host of actors
         for h in range(g * here, (g + 1) * here):
             with p.host(f"actors{h}", cpus=self._actor_cpus(task)):
-                copies.append(p.service(Parameters)(learners * actors))
-                p.worker(fetch)(newest[0], copies[-1])
+                copies.append(policies.add_copy(p, newest[0], learners * actors))
         for number in range(learners):
             rank = g * learners + number
             with self._home(p, task, g):
                 first, total = rank * crew, all_learners * crew
                 named = {copy_name(act, r, total): r for r in range(first, first + crew)}
                 queue = p.service(TrajectoryQueue)(actors=named, batching=batching)
-                exchange = Broadcast(newest[number], average, recovers=number == 0, elsewhere=here > 0)
+                requests = policies.add_predictors(p, task, newest[number], named)
+                copied = here > 0 and requests is None
+                exchange = Broadcast(newest[number], average, recovers=number == 0, elsewhere=copied)
                 batches = LearnerQueue(queue, batching, self.reuse, replaying)
                 if self.parallel_loading:
                     learner, loader = (copy_name(loop, rank, all_learners) for loop in (learn, load))
@@ -176,20 +153,13 @@ class IMPALA:
                 if here:
                     p.worker(watch)(queue)
                 else:
-                    policy = policies.here(newest[rank], requests)
+                    policy = policies.here(newest[number], requests)
                     p.worker(act, copies=actors)(task, policy, ActorQueue(queue), envs=envs)
-            for h in range(hosts):
-                with p.host(f"actors{h}", cpus=cpus):
-                    first, on_cpu = rank * crew + h * actors, replace(task, device="cpu")
-                    policy, rollouts = policies.elsewhere(copies[h], requests), RemoteActorQueue(queue, copies[h])
-                    p.worker(act, copies=actors)(on_cpu, policy, rollouts, envs=envs)
-                    p.worker(beat)(queue, copies[h], range(first, first + actors))
-        return p
-                    p.worker(act, copies=actors)(task, Replica(newest[number]), ActorQueue(queue), envs=envs)
             for h, copy in enumerate(copies):
                 with p.host(f"actors{g * here + h}", cpus=self._actor_cpus(task)):
                     ranks, on_cpu = range(first + h * actors, first + (h + 1) * actors), replace(task, device="cpu")
-                    p.worker(act, copies=actors)(on_cpu, Replica(copy), RemoteActorQueue(queue, copy), envs=envs)
+                    policy, rollouts = policies.elsewhere(copy, requests), RemoteActorQueue(queue, copy)
+                    p.worker(act, copies=actors)(on_cpu, policy, rollouts, envs=envs)
                     p.worker(beat)(queue, copy, ranks)
 
     def _check(self, task: Task) -> None:

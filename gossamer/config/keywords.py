@@ -57,6 +57,7 @@ class Keywords(TypedDict, total=False):
     select: Literal["random", "changed"]
     diagnostics: bool
     message_format: Literal["fp32", "bf16", "int8"]
+    learner_hosts: int
     actors: int
     batch_rollouts: int
     depth: int
