@@ -97,8 +97,8 @@ class IMPALA:
 
     def _home(self, p: Program, task: Task, g: int) -> AbstractContextManager[None]:
         """The host of learners with this number."""
-        serving = self.predictors if self.policy == "served" else 0
-        cpus = self.learners * (1 + serving) + (0 if self.hosts else self._actor_cpus(task))
+        predictors = self.predictors if self.policy == "served" else 0
+        cpus = self.learners * (1 + predictors) + (0 if self.hosts else self._actor_cpus(task))
         name = "learner" if self.learner_hosts == 1 else f"learner{g}"
         return p.host(name, cpus=cpus, gpus=task.gpus)
 
