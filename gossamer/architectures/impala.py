@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from gossamer.exchange import AllReduce, Alone, Broadcast, Gradients, Parameters, fetch
+from gossamer.exchange import (
+    AllReduce,
+    Alone,
+    Between,
+    Broadcast,
+    Exchange,
+    Gradients,
+    Group,
+    Learners,
+    Parameters,
+    fetch,
+    keep,
+)
 from gossamer.experience import (
     ActorQueue,
     Batching,
@@ -23,6 +36,7 @@ from gossamer.policy import Replica
 from gossamer.presets.layers import Layer
 from gossamer.presets.rules import actors_for
 from gossamer.program import Program, copy_name
+from gossamer.system.errors import UserError
 from gossamer.system.options import options
 from gossamer.system.processes import cores
 from gossamer.task import Task
@@ -43,7 +57,8 @@ LOADING = Layer(
 class IMPALA:
     """`learners` threads that average their gradients, and for each of them `actors` threads on each of `hosts` hosts
     (0: on the learners'), each with an equal part of the host's `num_envs` environments. With `parallel_loading`, a
-    thread for each learner assembles its next batch.
+    thread for each learner assembles its next batch. `learner_hosts` have so many learners each, which all average
+    their gradients; the hosts of actors are shared out among them.
 
     Before each rollout an actor takes the newest parameters. A learner trains on batches of `batch_rollouts` rollouts
     (0: one of each), while actors fill the next ones, at most `depth` at a time. Lag: at most depth - 1 batches, also
@@ -51,6 +66,7 @@ class IMPALA:
 
     hosts: int = shared.HOSTS(0)
     learners: int = shared.LEARNERS(1)
+    learner_hosts: int = shared.LEARNER_HOSTS(1)
     actors: int = shared.ACTORS(0)
     num_envs: int = shared.NUM_ENVS(32)
     env_workers: int = shared.ENV_WORKERS(0)
@@ -65,50 +81,86 @@ class IMPALA:
 
     def program(self, task: Task) -> Program:
         self._check(task)
-        hosts, learners = self.hosts, self.learners
-        actors = self.actors or actors_for(self.num_envs, learners, cores())
-        crew, each = actors * max(1, hosts), self.num_envs // (actors * learners)
-        env_workers = self.env_workers or (0 if hosts else shared.threads_beside(task, learners, actors))
-        batching = Batching(each, self.batch_rollouts or crew, self.depth)
-        replaying, envs = Replaying(self.replay_share, self.replay_size), Envs(each, env_workers)
-        cpus = learners * actors * max(1, env_workers)
-        home = {"cpus": learners + (0 if hosts else cpus), "gpus": task.gpus}
         p = Program(type(self).__name__.lower())
-        with p.host("learner", **home):
+        groups = []
+        for g in range(self.learner_hosts if self.learner_hosts > 1 else 0):
+            with self._home(p, task, g):
+                groups.append(p.service(Group)(g, self.learner_hosts))
+        for g in range(self.learner_hosts):
+            self._add_learners(p, task, g, tuple(groups))
+        return p
+
+    def _home(self, p: Program, task: Task, g: int) -> AbstractContextManager[None]:
+        """The host of learners with this number."""
+        cpus = 0 if self.hosts else self._actor_cpus(task)
+        name = "learner" if self.learner_hosts == 1 else f"learner{g}"
+        return p.host(name, cpus=self.learners + cpus, gpus=task.gpus)
+
+    @property
+    def _actors(self) -> int:
+        """Of each learner on each host."""
+        return self.actors or actors_for(self.num_envs, self.learners, cores())
+
+    def _env_workers(self, task: Task) -> int:
+        """Of each actor."""
+        return self.env_workers or (0 if self.hosts else shared.threads_beside(task, self.learners, self._actors))
+
+    def _actor_cpus(self, task: Task) -> int:
+        """Of the actors of one host."""
+        return self.learners * self._actors * max(1, self._env_workers(task))
+
+    def _add_learners(self, p: Program, task: Task, g: int, groups: tuple[Group, ...]) -> None:
+        """Add a host of learners, with its actors."""
+        learners, actors, here = self.learners, self._actors, self.hosts // self.learner_hosts
+        crew, each = actors * max(1, here), self.num_envs // (actors * learners)
+        batching = Batching(each, self.batch_rollouts or crew, self.depth)
+        replaying, envs = Replaying(self.replay_share, self.replay_size), Envs(each, self._env_workers(task))
+        all_learners = learners * self.learner_hosts
+        with self._home(p, task, g):
             newest = [p.service(Parameters)() for _ in range(learners)]
-            average = AllReduce(p.service(Gradients)(learners)) if learners > 1 else Alone()
+            average: Exchange = Alone()
+            if all_learners > 1:
+                between = Between(groups, g) if groups else None
+                average = AllReduce(p.service(Gradients)(learners, g * learners), between=between)
+            if groups:
+                p.worker(keep)(groups, Learners.of(learn, self.learner_hosts, learners), host=g)
         copies = []  # of the newest parameters, on each host of actors
-        for h in range(hosts):
-            with p.host(f"actors{h}", cpus=cpus):
+        for h in range(g * here, (g + 1) * here):
+            with p.host(f"actors{h}", cpus=self._actor_cpus(task)):
                 copies.append(p.service(Parameters)(learners * actors))
-                p.worker(fetch)(newest[0], copies[h])
-        for rank in range(learners):
-            with p.host("learner", **home):
-                named = {copy_name(act, r, learners * crew): r for r in range(rank * crew, (rank + 1) * crew)}
+                p.worker(fetch)(newest[0], copies[-1])
+        for number in range(learners):
+            rank = g * learners + number
+            with self._home(p, task, g):
+                first, total = rank * crew, all_learners * crew
+                named = {copy_name(act, r, total): r for r in range(first, first + crew)}
                 queue = p.service(TrajectoryQueue)(actors=named, batching=batching)
-                exchange = Broadcast(newest[rank], average, recovers=rank == 0, elsewhere=hosts > 0)
+                exchange = Broadcast(newest[number], average, recovers=number == 0, elsewhere=here > 0)
                 batches = LearnerQueue(queue, batching, self.reuse, replaying)
                 if self.parallel_loading:
-                    learner, loader = (copy_name(loop, rank, learners) for loop in (learn, load))
+                    learner, loader = (copy_name(loop, rank, all_learners) for loop in (learn, load))
                     following = p.service(NextBatch)(queue, loader=loader, learner=learner)
                     p.worker(load)(task, queue, following, replaying)
                     batches = replace(batches, next_batch=following)
                 p.worker(learn, saved=True)(task, batches, exchange)
-                if hosts:
+                if here:
                     p.worker(watch)(queue)
                 else:
-                    p.worker(act, copies=actors)(task, Replica(newest[rank]), ActorQueue(queue), envs=envs)
-            for h in range(hosts):
-                with p.host(f"actors{h}", cpus=cpus):
-                    first, on_cpu = rank * crew + h * actors, replace(task, device="cpu")
-                    rollouts = RemoteActorQueue(queue, copies[h])
-                    p.worker(act, copies=actors)(on_cpu, Replica(copies[h]), rollouts, envs=envs)
-                    p.worker(beat)(queue, copies[h], range(first, first + actors))
-        return p
+                    p.worker(act, copies=actors)(task, Replica(newest[number]), ActorQueue(queue), envs=envs)
+            for h, copy in enumerate(copies):
+                with p.host(f"actors{g * here + h}", cpus=self._actor_cpus(task)):
+                    ranks, on_cpu = range(first + h * actors, first + (h + 1) * actors), replace(task, device="cpu")
+                    p.worker(act, copies=actors)(on_cpu, Replica(copy), RemoteActorQueue(queue, copy), envs=envs)
+                    p.worker(beat)(queue, copy, ranks)
 
     def _check(self, task: Task) -> None:
         shared.check_envs(self.num_envs, self.learners, self.actors)
         shared.check_reuse(self.reuse, self.depth)
+        if self.hosts % self.learner_hosts:
+            raise UserError(
+                f"--hosts {self.hosts}: must be a multiple of --learner-hosts {self.learner_hosts}, each of which has "
+                "actors of its own; with 0 they are on the learners' hosts"
+            )
         shared.check_off_policy(task.algorithm)
 
     presets: ClassVar[tuple[Layer, ...]] = (

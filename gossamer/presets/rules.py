@@ -47,7 +47,8 @@ def batch_envs(values: Mapping[str, Any]) -> int:
     envs: int = values["num_envs"]
     if not {"batch_rollouts", "learners", "hosts", "actors"} <= values.keys():
         return envs
-    learners, hosts = max(1, values["learners"]), max(1, values["hosts"])
+    learners = max(1, values["learners"])
+    hosts = max(1, values["hosts"] // max(1, values.get("learner_hosts", 1)))
     actors: int = values["actors"] or actors_for(envs, learners, cores())
     rollouts: int = values["batch_rollouts"] or hosts * actors
     each: int = max(1, envs // (learners * actors))

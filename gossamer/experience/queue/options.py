@@ -20,6 +20,9 @@ HOSTS = partial(
 LEARNERS = partial(
     option, "Learners, each a thread with actors of its own; they average their gradients.", least=1, most=1024
 )
+LEARNER_HOSTS = partial(
+    option, "Hosts of --learners learners each; all of them average their gradients.", least=1, most=4096
+)
 ACTORS = partial(
     option,
     "Actors of each learner on each host, each a thread; 0: one a core, but one core for each learner.",
