@@ -12,6 +12,7 @@ import gossamer
 from benchmarks import (
     actors,
     actors_peers,
+    all_reduce,
     continuous,
     curves,
     hogwild,
@@ -217,6 +218,21 @@ def test_gossip_benchmarks_share_one_command(tmp_path: Path, monkeypatch: pytest
     assert cases == [(graph, bound, 4) for graph in scale.GRAPHS for bound in ("none", "16")]
     assert {"command", "machine", "commit", "date", "versions"} < found.keys()
     assert {path.name for path in tmp_path.iterdir()} == {"gossip-scale.json", "gossip-scale.png"}
+
+
+@pytest.mark.parametrize(("what", "file"), [("local", "all-reduce-local"), ("simulate", "all-reduce-simulated")])
+def test_all_reduce_writes_its_figures(what: str, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["all_reduce", what, "--rounds", "4", "--most", "2", "--iterations", "4", "--out", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", words)
+    monkeypatch.setattr(all_reduce, "LEARNERS", (2,))
+    all_reduce.main()
+    rows = json.loads((tmp_path / f"{file}.json").read_text())["figures"]["rows"]
+    if what == "local":
+        ((learners, ours, stacked),) = [row.values() for row in rows]
+        assert (learners, ours > 0, stacked > 0) == (2, True, True)
+    else:
+        assert [(row["hosts"], row["bandwidth"]) for row in rows] == [(2, "1Gb/s"), (2, "10Gb/s")]
+        assert rows[0]["updates"] < rows[1]["updates"]
 
 
 def test_the_readme_lists_every_gossip_benchmark() -> None:

@@ -15,6 +15,8 @@ from gossamer.algorithms import AsyncPPO, VTrace
 from gossamer.architectures import IMPALA
 from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.loops import act, learn, load
+from gossamer.system.errors import UserError
+from gossamer.task import Regrouped
 
 FAR = Network(latency=0.02, bandwidth=1e8)
 SHAPES: list[dict[str, Any]] = [
@@ -169,3 +171,37 @@ def test_a_worker_whose_host_restarts_does_not_wait_for_one_that_had_ended(
     again(wired, Watcher(steps=80))  # raises `Deadlock` if it cannot end
     assert again.crashes
     assert again.now < ended + 30
+
+
+class Restored(Watcher):
+    """Workers go on from what they saved last. Keeps the changes of the group."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.changes: list[Regrouped] = []
+
+    def restored(self, worker: str) -> Any | None:
+        return self.saved.get(worker)
+
+    def report(self, worker: str, record: Any) -> None:
+        super().report(worker, record)
+        if isinstance(record, Regrouped):
+            self.changes.append(record)
+
+
+@pytest.mark.parametrize("hosts", [0, 2])
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_host_of_learners_that_dies_is_left_out_and_takes_over_the_others_parameters(hosts: int, lost: int) -> None:
+    watcher = Restored(steps=1000)
+    given: dict[str, Any] = {"hosts": hosts, "learners": 1, "learner_hosts": 2, "actors": 1, "num_envs": 4, "depth": 2}
+    simulation = Simulation(1, FAR, Faults(crashes=[(6.0, f"learner{lost}", 20.0)]), patience=500.0)
+    simulation(IMPALA(**given).program(a_task(algorithm=VTrace())).with_loops({act: slow_act}), watcher)
+    assert [(each.left, each.joined) for each in watcher.changes] == [((lost,), ()), ((), (lost,))]
+    assert all(each.waited < 15 for each in watcher.changes)
+    assert len(versions(watcher.saved)) == 1
+    assert differences(*parameters(watcher)) == []
+
+
+def test_hosts_of_actors_are_shared_out_among_those_of_learners() -> None:
+    with pytest.raises(UserError, match="--hosts 3: must be a multiple of --learner-hosts 2, each of which"):
+        IMPALA(hosts=3, learner_hosts=2).program(a_task(algorithm=VTrace()))

@@ -118,11 +118,10 @@ class Coordinator:
         known = [beat.view for beat in here.values() if beat.view is not None]
         newest = max(known, key=lambda view: view.epoch, default=None)
         ready = {host: here[host].life for host in sorted(here) if here[host].ready}
-        if newest is not None and newest == self._formed:
-            changed = ready != dict(zip(newest.members, newest.lives, strict=True))
-        else:
-            changed = self._complete(newest, here, now, self._since)
-        if not changed or not ready:
+        if newest is not None and ready == dict(zip(newest.members, newest.lives, strict=True)):
+            return None  # also if another coordinator has formed it
+        own = newest is not None and newest == self._formed
+        if not ready or not (own or self._complete(newest, here, now, self._since)):
             return None
         self._number += 1
         epoch = Epoch(self._number, self._host, life)
