@@ -226,7 +226,11 @@ ZERO_WILL_DO = ["env_workers", "threads", "anneal_steps", "seed"]
         ("epsilon", 0.0, "--epsilon 0.0: must be above 0"),
         ("entropy_coef", -1.0, "--entropy-coef -1.0: must be at least 0"),
         ("precision", "fp16", "--precision fp16: must be one of auto, fp32, bf16"),
-        ("optimizer", "sgd", "--optimizer sgd: no such optimizer; available: adam, adagrad, radam, muon, rmsprop-a3c"),
+        (
+            "optimizer",
+            "lbfgs",
+            "--optimizer lbfgs: no such optimizer; available: adam, adagrad, radam, muon, sgd, rmsp",
+        ),
         ("preset", "fast", "--preset fast: must be one of tuned, paper"),
         ("steps", 1000.5, "--steps 1000.5: must be of type int"),
         ("steps", "1000", "--steps '1000': must be of type int"),
@@ -248,7 +252,7 @@ ZERO_WILL_DO = ["env_workers", "threads", "anneal_steps", "seed"]
         (
             "learners",
             2,
-            "--learners 2: not an option of paac, ppo, adam, catch; gala, pala, impala, appo and gorila have it",
+            "--learners 2: not an option of paac, ppo, adam, catch; gala, pala, impala, appo, gorila and sarsa have it",
         ),
         ("threads", 10**6, "--threads 1000000: must be at most 1,024"),
         ("num_envs", 10**6, "--num-envs 1000000: must be at most 16,384"),
