@@ -79,7 +79,7 @@ def plot(rows: Sequence[dict[str, Any]], path: Path) -> None:
         counts = [count for count in there if count > 1 and medians(rows, count, share, "sent_bytes")]
         values = [(medians(rows, count, share, "sent_bytes") or 0) / 1e6 for count in counts]
         sent.plot(counts, values, color=f"C{number}", marker="o", label=label)
-    episodes.set(ylabel="episodes of each learner to a mean return of -120", ylim=(0, None))
+    episodes.set(ylabel="episodes of each learner, to a mean of -120", ylim=(0, None))
     sent.set(ylabel="sent by all learners until then, MB", ylim=(0, None))
     for axes in (episodes, sent):
         axes.set(xlabel="learners", xscale="log")
