@@ -34,8 +34,8 @@ KEYS = ("episodes", "steps", "sent_bytes")
 def measured(learners: int, share: float, seed: int, steps: int) -> dict[str, Any]:
     """One run."""
     options: dict[str, Any] = {"env": "MountainCar-v0", "seed": seed, "steps": steps, "log": "none"}
-    alone = {"architecture": "paac", "algorithm": "sarsa-lambda", "num_envs": 1}
-    many = {"architecture": "sarsa", "learners": learners, "share": share}
+    alone: dict[str, Any] = {"architecture": "paac", "algorithm": "sarsa-lambda", "num_envs": 1}
+    many: dict[str, Any] = {"architecture": "sarsa", "learners": learners, "share": share}
     with TemporaryDirectory() as folder:
         run = gossamer.train(
             **(alone if learners == 1 else many), **options, stop_at_return=GOAL, run_dir=Path(folder) / "run"
