@@ -34,8 +34,8 @@ KEYS = ("episodes", "steps", "sent_bytes")
 def measured(learners: int, share: float, seed: int, steps: int) -> dict[str, Any]:
     """One run."""
     options: dict[str, Any] = {"env": "MountainCar-v0", "seed": seed, "steps": steps, "log": "none"}
-    alone = {"architecture": "paac", "algorithm": "sarsa-lambda", "num_envs": 1}
-    many = {"architecture": "sarsa", "learners": learners, "share": share}
+    alone: dict[str, Any] = {"architecture": "paac", "algorithm": "sarsa-lambda", "num_envs": 1}
+    many: dict[str, Any] = {"architecture": "sarsa", "learners": learners, "share": share}
     with TemporaryDirectory() as folder:
         run = gossamer.train(
             **(alone if learners == 1 else many), **options, stop_at_return=GOAL, run_dir=Path(folder) / "run"
@@ -79,7 +79,7 @@ def plot(rows: Sequence[dict[str, Any]], path: Path) -> None:
         counts = [count for count in there if count > 1 and medians(rows, count, share, "sent_bytes")]
         values = [(medians(rows, count, share, "sent_bytes") or 0) / 1e6 for count in counts]
         sent.plot(counts, values, color=f"C{number}", marker="o", label=label)
-    episodes.set(ylabel="episodes of each learner to a mean return of -120", ylim=(0, None))
+    episodes.set(ylabel="episodes of each learner, to a mean of -120", ylim=(0, None))
     sent.set(ylabel="sent by all learners until then, MB", ylim=(0, None))
     for axes in (episodes, sent):
         axes.set(xlabel="learners", xscale="log")
