@@ -77,6 +77,14 @@ def test_a_paper_has_settings_for_its_algorithms_which_are_those_of_a3c_four() -
         assert papers == [4 if name == "a3c" else 1], name
 
 
+def test_a_paper_has_settings_for_its_algorithms() -> None:
+    of_several = {"a3c": 4}
+    for name in ARCHITECTURES:
+        layers = presets_of(load("", name, ARCHITECTURES))
+        papers = [len(layer.beside) for layer in layers if layer.preset == "paper"]
+        assert papers == [of_several.get(name, 1)]
+
+
 def test_later_layers_override_earlier_ones_and_rules_come_last() -> None:
     made = layers(PAAC, A2C, preset="tuned", seen=Probe("vector"))
     whys = [layer.why.split(":")[0] for layer in made]

@@ -279,6 +279,8 @@ def test_what_only_the_other_algorithm_has_is_refused() -> None:
         with pytest.raises(UserError, match=rf"{flag(name)} .*: not an option of .*a2c.*; {told} have it"):
             settings(**{name: 1})
     with pytest.raises(UserError, match=r"--loss-scale 5\.0: not an option of .*ppo.*; a2c, vtrace, .* have it"):
+    told = r"a2c, vtrace, nstep-q, one-step-q and sarsa have it"
+    with pytest.raises(UserError, match=rf"--loss-scale 5\.0: not an option of .*ppo.*; {told}"):
         settings(algorithm="ppo", loss_scale=5.0)
     with pytest.raises(UserError, match="--algorithm ppo: PAAC's paper has only a2c"):
         settings(algorithm="ppo", preset="paper")
