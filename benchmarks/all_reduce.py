@@ -163,6 +163,7 @@ def stacked(learners: int, rounds: int) -> float:
             vectors[rank] = mine.flat.gradient()
             barrier.wait()
             mine.flat.set_gradient(torch.stack(vectors).mean(0))
+            mine.apply()
             barrier.wait()
             if rank == 0:
                 times.append(time.perf_counter() - start)
