@@ -93,6 +93,7 @@ def test_a_host_refuses_what_is_of_an_earlier_group_and_drops_what_it_had() -> N
     assert group.give(new, 1, 0, Part(3 * np.ones(4, np.float32), 3, 3.0))
     mean = group.take(new.epoch, 1)
     assert mean is not None
+    assert mean.vector is not None
     assert (mean.learners, mean.rate) == (4, 0.875)  # of (0.5 + 3 x 1.0) / 4
     assert np.array_equal(mean.vector, np.ones(4))  # (1 + 3) / 4: sums of one and of three learners
 
