@@ -87,7 +87,7 @@ def gloo(ctx: Context, port: int, rounds: int) -> None:
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     mine, times = learner(), list[float]()
     start = time.perf_counter()
-    store = distributed.TCPStore("127.0.0.1", port, ctx.copies, ctx.rank == 0)
+    store = distributed.TCPStore("127.0.0.1", port, ctx.copies, ctx.rank == 0)  # type: ignore[attr-defined]
     distributed.init_process_group("gloo", store=store, rank=ctx.rank, world_size=ctx.copies)
     made = time.perf_counter() - start
     for _ in range(rounds):
@@ -163,6 +163,7 @@ def stacked(learners: int, rounds: int) -> float:
             vectors[rank] = mine.flat.gradient()
             barrier.wait()
             mine.flat.set_gradient(torch.stack(vectors).mean(0))
+            mine.apply()
             barrier.wait()
             if rank == 0:
                 times.append(time.perf_counter() - start)
@@ -197,7 +198,7 @@ def main() -> None:
     given = parser.parse_args()
     keep_freed_memory()
     torch.set_num_threads(1)
-    measure = {
+    measure: dict[str, Callable[[], None]] = {
         "rate": lambda: rate(Results("all-reduce", given.out), given.rounds),
         "local": lambda: local(Results("all-reduce-local", given.out), given.rounds),
         "simulate": partial(simulated, Results("all-reduce-simulated", given.out), given.most, given.iterations),

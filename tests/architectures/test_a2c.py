@@ -59,7 +59,7 @@ def test_all_learners_are_equal(launch: Any, hosts: int, learners: int, algorith
 
 
 def slow(ctx: Any, *args: Any, **given: Any) -> None:
-    act_and_learn(Slow(ctx), *args, **given)  # type: ignore[arg-type]
+    act_and_learn(Slow(ctx), *args, **given)
 
 
 @pytest.mark.parametrize("host", [0, 1])
