@@ -14,8 +14,8 @@ from typing import Any
 from gossamer.presets.layers import Layer
 from gossamer.presets.rules import minibatches_of
 
-ON_POLICY = ("paac",)  # architectures
-WITH_REPLAY = ("paac", "dqn")
+ON_POLICY = ("paac", "a2c", "a3c")  # architectures
+WITH_REPLAY = ("paac", "a2c", "dqn")
 MINIBATCH = 512  # steps, of PPO
 TARGET_STEPS = 10_000  # environment steps between two copies to the target network
 FEWEST_ENVS = 32

@@ -70,13 +70,6 @@ def test_an_algorithm_sets_options_of_its_own_and_of_no_other_algorithm() -> Non
             assert layer.options.keys() & of_algorithms <= declared(kind).keys()
 
 
-def test_a_paper_has_settings_for_its_algorithms_which_are_those_of_a3c_four() -> None:
-    for name in ARCHITECTURES:
-        layers = presets_of(load("", name, ARCHITECTURES))
-        papers = [len(layer.beside) for layer in layers if layer.preset == "paper"]
-        assert papers == [4 if name == "a3c" else 1], name
-
-
 def test_a_paper_has_settings_for_its_algorithms() -> None:
     of_several = {"a3c": 4}
     for name in ARCHITECTURES:
