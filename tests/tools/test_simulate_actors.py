@@ -351,7 +351,7 @@ def command(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
         (("pala", "--actors", "4"), "unknown option --actors"),
         (("impala", "--actors", "many"), "--actors 'many': must be of type int"),
         (("impala", "--latency", "3"), "--latency 3: the unit is missing"),
-        (("impla",), "simulate impla: must use a network: pala, impala, appo, gorila; near: impala"),
+        (("impla",), "simulate impla: must use a network: pala, impala, appo, gorila, sarsa; near: impala"),
         (("--actors", "4", "impala"), "simulate: the first word must be an architecture: pala, impala, appo, gorila"),
         ((), "simulate: the first word must be an architecture"),
     ],
