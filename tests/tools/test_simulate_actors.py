@@ -351,8 +351,8 @@ def command(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
         (("pala", "--actors", "4"), "unknown option --actors"),
         (("impala", "--actors", "many"), "--actors 'many': must be of type int"),
         (("impala", "--latency", "3"), "--latency 3: the unit is missing"),
-        (("impla",), "simulate impla: must use a network: pala, impala, appo, gorila, a2c; near: impala"),
-        (("--actors", "4", "impala"), "simulate: the first word must be an architecture: pala, impala, appo, gorila,"),
+        (("impla",), "simulate impla: must use a network: a2c, pala, impala, appo, gorila, sarsa; near: impala"),
+        (("--actors", "4", "impala"), "simulate: the first word must be an architecture: a2c, pala, impala, appo,"),
         ((), "simulate: the first word must be an architecture"),
     ],
 )
