@@ -95,6 +95,7 @@ def gloo(ctx: Context, port: int, rounds: int) -> None:
         vector = mine.flat.gradient()
         distributed.all_reduce(vector)
         mine.flat.set_gradient(vector.div_(ctx.copies))
+        mine.apply()
         times.append(time.perf_counter() - start)
     ctx.report({"ms": median_ms(times), "group_ms": round(1e3 * made, 1)})
     distributed.barrier()
