@@ -79,7 +79,7 @@ def _check_accelerated(architecture: str, algorithm: str) -> None:
         name: layer.beside for name in ALGORITHMS for layer in accelerated_of(load("--algorithm", name, ALGORITHMS))
     }
     if architecture not in known.get(algorithm, ()):
-        available = "; ".join(f"{name} in {' and '.join(beside)}" for name, beside in known.items())
+        available = "; ".join(f"{name} in {', '.join(beside)}" for name, beside in known.items())
         raise UserError(
             f"--preset accelerated: not available for {algorithm} in {architecture}; available for {available}"
         )

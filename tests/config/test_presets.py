@@ -192,7 +192,7 @@ def test_the_accelerated_settings() -> None:
     made = accelerated("paac", algorithm="dqn", batch_size=2048)
     assert (made.num_envs, made.target_period) == (64, 39)
     with pytest.raises(
-        UserError, match="--preset accelerated: not available for a2c in gala; available for a2c in paac, a2c and a3c; ppo"
+        UserError, match="--preset accelerated: not available for a2c in gala; available for a2c in paac, a2c, a3c; ppo"
     ):
         accelerated("gala")
 
