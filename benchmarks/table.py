@@ -31,14 +31,20 @@ SHOWN = (200_000, 400_000, STEPS)  # steps at which the table has the return
 
 # Label -> options, beyond the game and the steps. Every other option has the value of the tuned preset.
 SYSTEMS: Mapping[str, str] = {
-    "PAAC, A2C": "paac",
+    "PAAC": "paac",
     "PAAC, PPO": "paac --algorithm ppo",
-    "GALA, A2C": "gala",
-    "PALA, A2C": "pala --cluster local",
+    "A2C": "a2c",
+    "A3C": "a3c",
+    "GA3C": "ga3c",
     "IMPALA": "impala",
     "APPO": "appo",
+    "GALA": "gala",
+    "PALA": "pala",
+    "A3C, n-step Q": "a3c --algorithm nstep-q",
+    "A3C, one-step Q": "a3c --algorithm one-step-q",
+    "A3C, Sarsa": "a3c --algorithm sarsa",
     "DQN": "dqn",
-    "Gorila": "gorila --bundles 4",
+    "Gorila": "gorila",
     "Ape-X": "apex",
 }
 
