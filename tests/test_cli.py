@@ -174,7 +174,7 @@ REFUSED = {
     "no environment": (("train", "paac"), "--env: required; gossamer list shows"),
     "no architecture": (
         ("train", "--env", "catch"),
-        "no architecture; use paac, gala, pala, impala, appo, dqn, ",
+        "no architecture; use paac, a2c, a3c, ga3c, gala, pala, impala, ",
     ),
     "no command": ((), "no command; use one of train, resume"),
     "no such command": (("trian", "paac"), "unknown command trian; near: train"),
@@ -291,7 +291,7 @@ BAD_GOSSIP = {
     "interval": ((*PALA, "--interval", 0), "--interval 0: must be at least 1"),
     "interval of paac": (
         ("train", "paac", "--env", "catch", "--interval", 4),
-        "not an option of paac, a2c, catch; gala and pala have it",
+        "not an option of paac, a2c, catch; gala, pala and sarsa have it",
     ),
     "interval and bound": ((*PALA, "--interval", 5), "must be at most 4, a quarter of --staleness 16"),
     "staleness": ((*GALA, "--staleness", -1), "--staleness -1: must be at least 0"),
@@ -497,7 +497,7 @@ def test_the_help_of_train_says_how_to_see_more(command: Command) -> None:
         assert code == 0
         assert len(out.splitlines()) <= 60
         assert "gossamer train gala --env pong --algorithm ppo --help" in out
-        assert all(text in out for text in ("--env", "--steps", "--run-dir", "paac, gala, pala"))
+        assert all(text in out for text in ("--env", "--steps", "--run-dir", "paac, a2c, a3c"))
 
 
 def options_shown(out: str) -> dict[str, str]:

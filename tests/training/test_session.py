@@ -26,6 +26,7 @@ IN_TURN: list[tuple[str, dict[str, Any]]] = [  # architectures that learn from e
     ("impala", {"algorithm": "appo", "actors": 2, "depth": 1, "hosts": 1}),
     ("a2c", {"algorithm": "ppo", "learners": 2}),
     ("a2c", {"algorithm": "ppo", "hosts": 2, "learners": 1}),
+    ("ga3c", {"algorithm": "ppo", "agents": 1}),
     ("appo", {"actors": 2, "depth": 1}),
     ("appo", {"actors": 1, "depth": 1, "learners": 2}),
 ]
@@ -77,13 +78,13 @@ def test_learning_in_turn_with_acting_has_no_lag_but_that_of_its_minibatches(
     found = trained(tmp_path, name, **given, **MINIBATCHES)
     counts = {"0": 80, "1": 80, "2": 80, "3": 80}
     assert found["policy_lag"] == {"mean": 1.5, "p50": 1, "p90": 3, "max": 3, "trajectories": counts}
-    waiting = found["queue"].pop("updates")
-    assert waiting.keys() == ({"0"} if name in QUEUES else set())
-    assert found["queue"] == ({"mean": 0, "p50": 0, "p90": 0, "max": 0} if name in QUEUES else {})
+    waiting, apart = found["queue"].pop("updates"), name in (*QUEUES, "ga3c")
+    assert waiting.keys() == ({"0"} if apart else set())
+    assert found["queue"] == ({"mean": 0, "p50": 0, "p90": 0, "max": 0} if apart else {})
     assert (found["steps"], found["learned"], found["reused"]) == (320, 320, 0)
     assert (found["dropped"], found["unreported"]) == (0, 0)
     parts = {"env", "inference", "update", "other"}
-    parts |= {"actors_wait", "learner_waits", "load"} if name in QUEUES else set()
+    parts |= {"actors_wait", "learner_waits", "load"} if apart else set()
     parts |= {"parameters_wait", "send"} if name in QUEUES and "hosts" in given else set()
     parts |= {"gradients_wait"} if name == "a2c" or (given.get("learners") == 2 and name in QUEUES) else set()
     assert found["time"].keys() == parts == {*found["seconds_in"], "other"}

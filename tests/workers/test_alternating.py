@@ -166,6 +166,9 @@ class Says:
     def initial_state(self, num_envs: int) -> Tree:
         return {}
 
+    def recorded(self, state: Tree) -> Tree:
+        return state
+
     def value(self, obs: Tensor, state: Tree) -> Tensor:
         return obs[:, 0]
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import gossamer
-from gossamer.architectures import Gorila
+from gossamer.architectures import parameter_server
 from gossamer.architectures.replaying import share_replay
 
 pytestmark = pytest.mark.ray
@@ -82,7 +82,7 @@ def test_a_run_goes_on_after_a_host_is_killed(case: str, tmp_path: Path, monkeyp
     monkeypatch.delitem(sys.modules, "dying", raising=False)
     dying = import_module("dying")
     monkeypatch.setattr(sys.modules[share_replay.__module__], "ReplayShard", dying.DyingReplay)
-    monkeypatch.setattr(sys.modules[Gorila.__module__], "ParameterShard", dying.DyingServer)
+    monkeypatch.setattr(parameter_server, "ParameterShard", dying.DyingServer)
     run = gossamer.train(
         architecture, env="catch", algorithm="dying:Dying", rollout_length=4, threads=1, steps=4_000, batch_size=32,
         samples_per_insert=2.0, learning_starts=200, cluster="auto", run_dir=tmp_path / "run", log="none", **given,
