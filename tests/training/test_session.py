@@ -85,6 +85,7 @@ def test_learning_in_turn_with_acting_has_no_lag_but_that_of_its_minibatches(
     assert (found["dropped"], found["unreported"]) == (0, 0)
     parts = {"env", "inference", "update", "other"}
     parts |= {"actors_wait", "learner_waits", "load"} if apart else set()
+    parts |= {"predictors_wait", "predict"} if name == "ga3c" else set()
     parts |= {"parameters_wait", "send"} if name in QUEUES and "hosts" in given else set()
     parts |= {"gradients_wait"} if name == "a2c" or (given.get("learners") == 2 and name in QUEUES) else set()
     assert found["time"].keys() == parts == {*found["seconds_in"], "other"}
