@@ -95,6 +95,9 @@ SHOWN: Mapping[str, tuple[str, str]] = {
         "Parallel Sarsa on MountainCar-v0: episodes and bytes, sparse against full averaging",
         TODAY,
     ),
+    "speed-ga3c": ("Speed of GA3C on Pong by agents, predictors and trainers, beside PAAC", SET),
+    "all-reduce": ("All-reduce of a gradient between processes of one machine, beside Gloo", SET),
+    "all-reduce-local": ("All-reduce of the gradients of one host's learners", SET),
     "impala-simulated": ("IMPALA in virtual time from 1 to 1,000 actors", SET),
 }
 
