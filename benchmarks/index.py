@@ -95,6 +95,7 @@ SHOWN: Mapping[str, tuple[str, str]] = {
         "Parallel Sarsa on MountainCar-v0: episodes and bytes, sparse against full averaging",
         TODAY,
     ),
+    "speed-alternating-toy": ("Training speed with `--alternating`: environments of a set cost", SET),
     "hogwild": ("Speed of A3C in threads and in processes of one machine", SET),
     "speed-ga3c": ("Speed of GA3C on Pong by agents, predictors and trainers, beside PAAC", SET),
     "all-reduce": ("All-reduce of a gradient between processes of one machine, beside Gloo", SET),
