@@ -96,6 +96,7 @@ SHOWN: Mapping[str, tuple[str, str]] = {
         TODAY,
     ),
     "speed-alternating-toy": ("Training speed with `--alternating`: environments of a set cost", SET),
+    "served-threads": ("Actions per second and latency of served policies and of replicas, in threads", SET),
     "hogwild": ("Speed of A3C in threads and in processes of one machine", SET),
     "speed-ga3c": ("Speed of GA3C on Pong by agents, predictors and trainers, beside PAAC", SET),
     "all-reduce": ("All-reduce of a gradient between processes of one machine, beside Gloo", SET),
