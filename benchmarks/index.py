@@ -91,6 +91,7 @@ SHOWN: Mapping[str, tuple[str, str]] = {
     "gossip-1024-members": ("Gossip in virtual time with 1,024 members", TODAY),
     "server": ("Speed of a parameter server by shards and learners, in threads and on Ray", SET),
     "gorila-simulated": ("Gorila in virtual time from 1 to 100 bundles", SET),
+    "pong-table": ("Pong, 600,000 steps: one architecture after the other, each with its tuned preset", IN_CURVES),
     "mountain-car-sarsa": (
         "Parallel Sarsa on MountainCar-v0: episodes and bytes, sparse against full averaging",
         TODAY,
