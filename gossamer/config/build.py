@@ -16,7 +16,7 @@ from gossamer.config.names import NETWORKS, load
 from gossamer.envs.base import EnvFactory
 from gossamer.envs.last import LastActionReward
 from gossamer.envs.options import GymOptions
-from gossamer.exchange import Server, Shared
+from gossamer.exchange import Broadcast, Server, Shared
 from gossamer.exchange.flat import Flat
 from gossamer.exchange.server.pull import most_shards
 from gossamer.experience import Demand
@@ -209,6 +209,7 @@ def check_batch(config: Config, wired: Program) -> None:
 def check_shared(config: Config, wired: Program) -> None:
     """Raise `UserError` for running statistics, which learners with common parameters cannot have."""
     chosen, parts = config.network, [arg for worker in wired.workers for arg in worker.args]
+    parts = [part.inner if isinstance(part, Broadcast) else part for part in parts]
     for flag, used in (
         ("--normalize-observations", chosen.normalize_observations),
         ("--normalize-returns", chosen.normalize_returns),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 from some_parts import Slow, Watcher, a_task, differences
 from sweeps import sweep
 
+import gossamer
 from gossamer.algorithms import A2C, DQN, VTrace
 from gossamer.architectures import GA3C, IMPALA, PAAC
 from gossamer.envs.toy import Catch, Counter
@@ -112,3 +114,10 @@ def test_what_cannot_run_is_refused(options: dict[str, Any], said: str) -> None:
 def test_an_algorithm_with_a_replay_memory_is_refused() -> None:
     with pytest.raises(UserError, match="--algorithm dqn: learns from a replay memory, which ga3c has not"):
         GA3C().program(a_task(Catch(), DQN()))
+
+
+def test_running_statistics_need_a_single_trainer(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"env": "catch", "normalize_returns": True, "steps": 100, "run_dir": tmp_path / "run"}
+    with pytest.raises(UserError, match="--normalize-returns: not available with shared parameters"):
+        gossamer.train("ga3c", trainers=2, **options)
+    assert not (tmp_path / "run").exists()
