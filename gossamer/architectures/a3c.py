@@ -95,6 +95,12 @@ class A3C:
     presets: ClassVar[tuple[Layer, ...]] = (
         Layer("small environments are stepped in the learner's process", {"env_workers": 0}, kind="not atari"),
         Layer(
+            "tuned on Catch in the simulation: 1e-3 reaches 0.78 after 150,000 steps, 2e-3 fails with some seeds",
+            {"learning_rate": 5e-4},
+            kind="vector",
+            beside=("a2c",),
+        ),
+        Layer(
             "tried on CartPole-v1 and Catch: small batches, so that there are many updates",
             {
                 "num_envs": 2,
