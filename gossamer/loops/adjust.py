@@ -6,9 +6,9 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import astuple, dataclass
-from typing import Protocol
 
 from gossamer.experience import RolloutPool
+from gossamer.policy.served import Requests
 from gossamer.runtime import Context
 from gossamer.task import Note
 
@@ -58,15 +58,8 @@ class Annealing:
         return kept
 
 
-class Serving(Protocol):
-    """A service that predictors work for."""
-
-    def run(self, predictors: int) -> None:
-        """So many predictors evaluate from now on."""
-
-
 def adjust(
-    ctx: Context, pool: RolloutPool, requests: Serving, *, numbers: Numbers, most: Numbers, period: float, seed: int
+    ctx: Context, pool: RolloutPool, requests: Requests, *, numbers: Numbers, most: Numbers, period: float, seed: int
 ) -> None:
     """Start with these numbers. In each `period` (seconds, above 0) measure the rollouts trained on per second, with
     the current numbers and with others in turn, and keep the others where they are no slower."""
@@ -86,7 +79,7 @@ def adjust(
             _set(pool, requests, annealing.numbers)
 
 
-def _set(pool: RolloutPool, requests: Serving, numbers: Numbers) -> None:
+def _set(pool: RolloutPool, requests: Requests, numbers: Numbers) -> None:
     requests.run(numbers.predictors)
     pool.run(numbers.agents, numbers.trainers)
 
