@@ -14,8 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.optim.adam import adam
-from torch.optim.optimizer import Optimizer, ParamsT
+from torch.optim.optimizer import ParamsT
 
+from gossamer.nn.eager import Eager
 from gossamer.system.machine import resolve_dtype
 
 # Of p(s) = A s + B s^3 + C s^5, which is applied TIMES times. Jordan et al. have five, after a division by the 2-norm
@@ -25,7 +26,7 @@ _BETAS: dict[str, Any] = {"beta1": 0.9, "beta2": 0.999, "weight_decay": 0.0, "am
 STEP = 0.2  # root mean square of a matrix' step, in learning rates
 
 
-class Muon(Optimizer):
+class Muon(Eager):
     """Orthogonalised Nesterov momentum for the matrices of groups with `hidden`; Adam for all else.
 
     A parameter [D0, D1, ...] counts as the matrix [D0, D1 * ...]: a convolution's has a row for each channel. State is

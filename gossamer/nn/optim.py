@@ -27,11 +27,11 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import Optimizer, ParamsT
 
-from gossamer.nn import muon
+from gossamer.nn import eager, muon
 from gossamer.system.options import option, options
 
 
-class RMSProp(Optimizer):
+class RMSProp(eager.Eager):
     """The family of forms above: prefer the named ones below.
 
     State is made at construction, `square` (m) and where centred `mean` (n) for each parameter, so that `state_dict()`
@@ -165,7 +165,7 @@ class Adam:
     epsilon: float = option(EPSILON, 1e-5, above=0)
 
     def make(self, params: ParamsT, lr: float) -> Optimizer:
-        return torch.optim.Adam(params, lr, eps=self.epsilon, fused=True)
+        return eager.Adam(params, lr, eps=self.epsilon, fused=True)
 
 
 @options
@@ -176,7 +176,7 @@ class RAdam:
     epsilon: float = option(EPSILON, 1e-5, above=0)
 
     def make(self, params: ParamsT, lr: float) -> Optimizer:
-        return torch.optim.RAdam(params, lr, eps=self.epsilon, foreach=True)
+        return eager.RAdam(params, lr, eps=self.epsilon, foreach=True)
 
 
 @options
@@ -199,7 +199,7 @@ class AdaGrad:
     def make(self, params: ParamsT, lr: float) -> Optimizer:
         groups: list[Any] = list(params)
         fused = all(p.device.type == "cpu" for group in groups for p in group["params"])  # elsewhere only new torch can
-        return torch.optim.Adagrad(groups, lr, eps=self.epsilon, fused=fused, foreach=not fused)
+        return eager.Adagrad(groups, lr, eps=self.epsilon, fused=fused, foreach=not fused)
 
 
 @options
@@ -211,7 +211,7 @@ class SGD:
     )
 
     def make(self, params: ParamsT, lr: float) -> Optimizer:
-        return torch.optim.SGD(params, lr, momentum=self.momentum, foreach=True)
+        return eager.SGD(params, lr, momentum=self.momentum, foreach=True)
 
 
 @options
