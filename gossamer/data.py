@@ -46,6 +46,7 @@ class Step:
     truncated: Array  # [B] bool  the episode was cut off by a limit; its value must be bootstrapped
     over: Array  # [B] bool  a new episode has begun (a lost life can terminate without one)
     final_obs: Array | None  # [B, *O]  last observation before autoreset, valid where `truncated`
+    metrics: Mapping[int, Mapping[str, float]] = field(default_factory=dict)  # environment -> of its ended episode
 
 
 @dataclass(frozen=True)

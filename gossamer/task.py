@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -100,6 +100,7 @@ class Episode:
     steps: int
     env: str = ""  # environment name
     index: int = 0  # index of the environment within its worker
+    metrics: Mapping[str, float] = field(default_factory=dict)  # what the environment said of it, `envs.metrics`
 
 
 @dataclass(frozen=True)

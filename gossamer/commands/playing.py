@@ -60,6 +60,8 @@ class Evaluate:
             f"mean return {result.mean_return:.2f}, standard deviation {result.std_return:.2f}, "
             f"{result.episodes} episodes, protocol {result.protocol}, {result.actions}, {result.checkpoint}"
         )
+        if result.metrics:
+            print(", ".join(f"{name} {value:.3g}" for name, value in result.metrics.items()))
         for line in beside.lines(env.name, Score("this run", result.mean_return, how)) if how else ():
             print(line)
 

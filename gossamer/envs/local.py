@@ -60,12 +60,15 @@ class Local:
         reward = np.zeros(self.num_envs, np.float32)
         terminated, truncated = np.zeros(self.num_envs, bool), np.zeros(self.num_envs, bool)
         final_obs: Array | None = None
+        metrics = dict[int, dict[str, float]]()
         self._steps += 1
         for i, a in enumerate(action.tolist() if action.ndim == 1 else action):
             self._ask(i)
             seed = None
             try:
                 x, reward[i], ended, cut = self._envs[i].step(a)
+                if (ended or cut) and self._envs[i].metrics:
+                    metrics[i] = self._envs[i].metrics
             except EnvironmentFailed as error:
                 seed = self._restart(i, error)
                 x, ended, cut = self._last(i), False, True
@@ -76,7 +79,8 @@ class Local:
             obs[i] = self._begin(i, seed) if ended or cut else x
         self._ask(None)
         self._obs = obs
-        return Step(obs, reward, reward.copy(), terminated, truncated, terminated | truncated, final_obs)
+        over = terminated | truncated
+        return Step(obs, reward, reward.copy(), terminated, truncated, over, final_obs, metrics)
 
     def frames(self) -> Array:
         return np.stack([env.frame() for env in self._envs])

@@ -18,6 +18,7 @@ from gossamer.data import Array, Tree
 from gossamer.envs.base import MissingExtra, Resumable, UnknownEnv, UnsupportedSpace, not_installed
 from gossamer.envs.leaves import InvalidObservation
 from gossamer.envs.masks import has_mask, mask_for
+from gossamer.envs.metrics import metrics_of
 from gossamer.envs.spaces import GymEnv, adapt
 from gossamer.spaces import Bounds
 from gossamer.spaces.observations import MASK
@@ -47,6 +48,7 @@ class Single:
 
     def __init__(self, source: Source, index: int) -> None:
         self._name, self._source, self._index = source.name, source, index
+        self.metrics: dict[str, float] = {}  # of the episode that ended last
         self.restart()
 
     def restart(self) -> None:
@@ -76,6 +78,8 @@ class Single:
         obs, reward, terminated, truncated, info = answer
         ended = terminated if type(terminated) is bool else self._flag("terminated", terminated)
         cut = truncated if type(truncated) is bool else self._flag("truncated", truncated)
+        if ended or cut:
+            self.metrics = metrics_of(info)
         return self._observation(obs, info, "step()", final=ended or cut), self._number(reward), ended, cut
 
     def gives_masks(self) -> bool:

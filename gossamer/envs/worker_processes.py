@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 import traceback
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -108,11 +109,14 @@ class Block:
                 if self._local.spec != self._shared.spec:
                     what = "has other spaces than the one that was made first: all of a factory must have the same"
                     raise EnvironmentFailed(self._source.name, self._mine.start, what)
+            result: Any = None
             if what == "reset":
                 self._write(obs=self._local.reset_each(seeds))
             elif what == "step":
-                self._step(self._local)
-            return self._local.frames() if what == "frames" else None, self._local.failures()
+                result = self._step(self._local)
+            elif what == "frames":
+                result = self._local.frames()
+            return result, self._local.failures()
         except Exception as error:
             return _sendable(error, self._source.name), ()
 
@@ -120,11 +124,13 @@ class Block:
         if self._local is not None:
             self._local.close()
 
-    def _step(self, local: Local) -> None:
+    def _step(self, local: Local) -> dict[int, Mapping[str, float]]:
+        """Step. Return the metrics of ended episodes, by the index of their environment."""
         step = local.step(self._shared.arrays["action"][self._mine])
         self._write(obs=step.obs, reward=step.reward, terminated=step.terminated, truncated=step.truncated)
         if step.final_obs is not None:
             self._write(final_obs=step.final_obs)
+        return {self._mine.start + i: metrics for i, metrics in step.metrics.items()}
 
     def _write(self, **arrays: Array) -> None:
         for name, array in arrays.items():

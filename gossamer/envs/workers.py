@@ -61,13 +61,15 @@ class Workers:
     def step(self, action: Array) -> Step:
         shared = self._shared.arrays
         shared["action"][:] = action
-        self._ask([("step", None)] * len(self._processes))
+        answers = self._ask([("step", None)] * len(self._processes))
+        metrics = {i: each for answer in answers if answer for i, each in answer.items()}
         terminated, truncated, reward = (shared[name].copy() for name in ("terminated", "truncated", "reward"))
         final_obs: Array | None = None
         if truncated.any():
             final_obs = np.zeros_like(shared["final_obs"])
             final_obs[truncated] = shared["final_obs"][truncated]
-        return Step(self._seen(), reward, reward.copy(), terminated, truncated, terminated | truncated, final_obs)
+        over = terminated | truncated
+        return Step(self._seen(), reward, reward.copy(), terminated, truncated, over, final_obs, metrics)
 
     def frames(self) -> Array:
         return np.concatenate(self._ask([("frames", None)] * len(self._processes)))

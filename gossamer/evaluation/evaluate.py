@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,6 +27,7 @@ from gossamer.storage.directory import load_config
 from gossamer.storage.files import write_json
 from gossamer.system.errors import UserError
 from gossamer.task import Task
+from gossamer.workers.member import means
 
 Protocol = Literal["noop", "sticky"]
 
@@ -47,6 +48,7 @@ class Evaluation:
     cut_off: int = 0  # games that had not ended after `max_steps`; their returns include only these steps
     max_steps: int = MAX_STEPS
     epsilon: float | None = None  # probability of a random action; None: policies that do not act by values
+    metrics: dict[str, float] = field(default_factory=dict)  # means of what the environment says of its games
 
     @property
     def actions(self) -> str:
@@ -169,6 +171,7 @@ def evaluate(
         cut_off=games.cut_off,
         max_steps=games.max_steps,
         epsilon=epsilon,
+        metrics=means(games.told),
     )
     if write:
         of_one = "" if whose in (None, AVERAGE) else f"-{whose}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -28,6 +28,7 @@ class Games:
     max_steps: int
     returns: list[float] = field(default_factory=list)  # undiscounted, unclipped
     cut_off: int = 0  # games that had not ended at the limit; their returns include only the steps before
+    told: list[Mapping[str, float]] = field(default_factory=list)  # what environments said of games that ended
 
     @property
     def note(self) -> str:
@@ -79,6 +80,7 @@ def play(
         for b in np.flatnonzero((step.over | cut) & (due > 0) & ~left_over):
             games.returns.append(float(score[b]))
             games.cut_off += bool(cut[b])
+            games.told += [step.metrics[int(b)]] if int(b) in step.metrics else []
             due[b] -= 1
         left_over = (left_over | cut) & ~step.over
         score[step.over], length[step.over] = 0.0, 0

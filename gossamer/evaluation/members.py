@@ -35,7 +35,7 @@ def best(returns: dict[str, float | None]) -> str | None:
 def mean_return(checkpoint: Tree, worker: str) -> float | None:
     """Mean return of a worker's last 100 training episodes; None if it has finished none."""
     played = checkpoint["progress"].get("members", {}).get(worker)
-    return sum(score for score, _ in played) / len(played) if played else None
+    return sum(score for score, *_ in played) / len(played) if played else None
 
 
 def equal(workers: Mapping[str, Tree]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from itertools import cycle
 from types import TracebackType
 
@@ -16,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gossamer.system.streams import Output
-from gossamer.training.progress import Progress
+from gossamer.training.progress import OF_EPISODES, Progress
 
 PLAIN_SECONDS = 10.0
 RATED_SECONDS = 5.0  # over which the rate is measured that the duration of a run is estimated from
@@ -25,7 +26,7 @@ BLOCKS = "▁▂▃▄▅▆▇█"
 COLOURS = ("green", "cyan", "magenta", "yellow", "blue", "bright_black")
 WIDTH = 100  # columns of the panel, at most
 MARGIN = 13  # columns of the panel beside the values: borders, padding, labels
-NAMED = 8  # hosts that are listed by name
+NAMED = 8  # hosts, or metrics, that are listed by name
 
 
 def duration(seconds: float | None) -> str:
@@ -64,6 +65,7 @@ def plain(progress: Progress) -> str:
         f"frames {progress.steps * progress.frames_per_step:,}",
         f"{progress.rate(10):,.0f} steps/s (60 s: {progress.rate(60):,.0f})",
         f"return {mean} ({len(progress.recent)} of {progress.episodes:,} episodes)",
+        own(progress),
         shares,
         f"left {duration(progress.left)}",
         _after("hosts ", hosts(progress)),
@@ -137,13 +139,23 @@ def gossip(progress: Progress) -> str:
     return ", ".join(text.format(value) for text, value in known if value is not None)
 
 
+def own(progress: Progress) -> str:
+    """Metrics of the environment's own; nothing without any."""
+    return _listed({name.removeprefix(OF_EPISODES): value for name, value in progress.of_episodes().items()})
+
+
 def evaluation(progress: Progress) -> str:
     """The result of the last evaluation beside training; nothing without one."""
     result = progress.evaluation
     if result is None:
         return ""
     games = f"{result['episodes']} game{'s' * (result['episodes'] != 1)}, {result['protocol']}"
-    return f"at step {result['steps']:,}: mean return {result['mean_return']:.2f} ({games})"
+    metrics = _after(", ", _listed(result.get("metrics", {})))
+    return f"at step {result['steps']:,}: mean return {result['mean_return']:.2f}{metrics} ({games})"
+
+
+def _listed(metrics: Mapping[str, float]) -> str:
+    return _some([f"{name} {value:.3g}" for name, value in metrics.items()])
 
 
 def _some(names: list[str]) -> str:
@@ -257,6 +269,7 @@ def panel(p: Progress, title: str, curve: list[float], width: int) -> Panel:
         "rate": f"{p.rate(10):,.0f} steps/s over 10 s, {p.rate(60):,.0f} over 60 s",
         "return": f"{mean}   (mean of the last {len(p.recent)} of {p.episodes:,} episodes)",
         "": Text(sparkline(curve, room), style="cyan"),
+        "metrics": Text(own(p)),
         "time in": _bars(p.shares(), room),
         "hosts": Text(hosts(p)),
         "members": Text(members(p)),

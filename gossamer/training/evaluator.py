@@ -24,7 +24,7 @@ from gossamer.training.progress import Progress
 Row: TypeAlias = dict[str, Any]  # a line of `evaluations.jsonl`
 KEPT = (
     "steps", "protocol", "episodes", "mean_return", "std_return", "returns", "greedy", "member", "cut_off", "max_steps",
-    "checkpoint", "epsilon",
+    "checkpoint", "epsilon", "metrics",
 )  # fmt: skip
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}  # cores and GPUs are for training
 

@@ -13,8 +13,10 @@ from gossamer.task import Episode, Report
 from gossamer.training.counters import Gradients, Replayed
 from gossamer.training.hosts import Hosts
 from gossamer.training.policy_lag import Staleness
+from gossamer.workers.member import means
 
 RECENT = 100  # episodes that a mean return is taken over
+OF_EPISODES = "episode/"  # before the names of metrics that environments give
 
 
 @dataclass
@@ -173,6 +175,7 @@ class Progress:
             "episodes": self.episodes,
             "mean_return": self.mean_return,
             **self._metrics(),
+            **self.of_episodes(),
             **self.queue,
             **self.gossip,
             **self.gradients.row(),
@@ -190,13 +193,15 @@ class Progress:
 
     def _metrics(self) -> dict[str, float]:
         """Return the mean of each metric over the members whose last update has it."""
-        values_of: dict[str, list[float]] = {}
         with self._lock:
-            last = list(self.metrics.values())
-        for metrics in last:
-            for name, value in metrics.items():
-                values_of.setdefault(name, []).append(value)
-        return {name: sum(values) / len(values) for name, values in values_of.items()}
+            return means(list(self.metrics.values()))
+
+    def of_episodes(self) -> dict[str, float]:
+        """`episode/NAME`: the mean of what environments say of their episodes (`envs.metrics`), over those of the last
+        100 that have it."""
+        with self._lock:
+            told = [e.metrics for e in self.recent if e.metrics]
+        return {f"{OF_EPISODES}{name}": mean for name, mean in means(told).items()}
 
     def state_dict(self) -> dict[str, Any]:
         """The counters, from which a resumed run goes on."""
@@ -214,8 +219,8 @@ class Progress:
             "replayed": self.replayed.state_dict(),
             "updates": self.updates,
             "episodes": self.episodes,
-            "recent": _pairs(self.recent),
-            "members": {worker: _pairs(episodes) for worker, episodes in self.members.items()},
+            "recent": _saved(self.recent),
+            "members": {worker: _saved(episodes) for worker, episodes in self.members.items()},
             "elapsed": self.elapsed,
             "spent": dict(self.spent),
             "restarts": self.restarts,
@@ -250,17 +255,19 @@ class Progress:
         if "spent" in state:  # older checkpoints have none
             self.spent, self._spent_before = {**state["spent"]}, self.elapsed_before
         self.recent.extend(_episodes(state["recent"]))
-        for worker, pairs in state.get("members", {}).items():  # checkpoints of 0.1 have no more than this
-            self.members[worker] = deque(_episodes(pairs), maxlen=RECENT)
+        for worker, saved in state.get("members", {}).items():  # checkpoints of 0.1 have no more than this
+            self.members[worker] = deque(_episodes(saved), maxlen=RECENT)
 
 
 def _mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def _pairs(episodes: Iterable[Episode]) -> list[list[float]]:
-    return [[e.score, e.steps] for e in episodes]
+def _saved(episodes: Iterable[Episode]) -> list[list[Any]]:
+    """Score and length of each, and its metrics if it has any."""
+    return [[e.score, e.steps, *([dict(e.metrics)] if e.metrics else [])] for e in episodes]
 
 
-def _episodes(pairs: Iterable[Sequence[float]]) -> Iterator[Episode]:
-    return (Episode(float(score), int(length)) for score, length in pairs)
+def _episodes(saved: Iterable[Sequence[Any]]) -> Iterator[Episode]:
+    for score, length, *rest in saved:
+        yield Episode(float(score), int(length), metrics=rest[0] if rest else {})

@@ -52,7 +52,8 @@ class Recorder:
         """Add the result of an evaluation (`training.evaluator`)."""
         with open(self._evaluations, "a") as file:
             file.write(to_json(row) + "\n")
-        self._sinks.write({f"eval/{name}": float(row[name]) for name in ("mean_return", "std_return")}, row["steps"])
+        scalars = {**row["metrics"], **{name: row[name] for name in ("mean_return", "std_return")}}
+        self._sinks.write({f"eval/{name}": float(value) for name, value in scalars.items()}, row["steps"])
 
     def add(self, worker: str, episodes: Sequence[Episode], *, steps: int, seconds: float) -> None:
         """Add the episodes that a worker has reported, when the run had acted so many `steps` in so many `seconds`."""

@@ -114,9 +114,8 @@ class Actor:
             if self._state:
                 self._state = reset(self._state, torch.from_numpy(step.over).to(slot.obs.device))
             for b in np.flatnonzero(step.over):
-                self._episodes.append(
-                    Episode(float(self._scores[b]), int(self._lengths[b]), self.name, self._first + int(b))
-                )
+                score, length, metrics = float(self._scores[b]), int(self._lengths[b]), step.metrics.get(int(b), {})
+                self._episodes.append(Episode(score, length, self.name, self._first + int(b), metrics))
             self._scores[step.over], self._lengths[step.over] = 0.0, 0
 
     def _add_finals(self, t: int, step: Step, slot: Trajectory) -> None:

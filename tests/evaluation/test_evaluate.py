@@ -25,7 +25,7 @@ from gossamer.storage.checkpoint import Store
 from gossamer.system.errors import UserError
 
 KEYS = {"mean_return", "std_return", "episodes", "protocol", "returns", "steps", "checkpoint", "greedy", "member"}
-KEYS |= {"cut_off", "max_steps", "epsilon"}
+KEYS |= {"cut_off", "max_steps", "epsilon", "metrics"}
 TWO_KINDS = """
 import gymnasium, numpy as np
 class TwoKinds(gymnasium.Env):

@@ -25,7 +25,7 @@ from gossamer.training.evaluator import Evaluator
 
 PLAYED = {
     "protocol": "plain", "episodes": 2, "std_return": 0.0, "returns": [1.0, 1.0], "greedy": False, "member": None,
-    "cut_off": 0, "max_steps": 100, "epsilon": None,
+    "cut_off": 0, "max_steps": 100, "epsilon": None, "metrics": {},
 }  # fmt: skip
 WAITS = "import pathlib, sys, time\nwhile not pathlib.Path(sys.argv[2]).exists(): time.sleep(0.01)\n"
 PRINTS = "print('a banner'); print(sys.argv[1])"

@@ -6,7 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -328,6 +328,7 @@ class Meddler:
         return 1.0
 
     score = steps = property(meddle)
+    metrics: ClassVar[dict[str, float]] = {}
 
     def __iter__(self) -> Iterator[float]:
         return iter((self.meddle(), 0))

@@ -14,6 +14,10 @@ const plain = (key, name, more = {}) =>
     ...more,
   });
 
+/** Whether a figure has a chart of its own below the return: those of other tabs have not. */
+const hasChart = (name) =>
+  (!name.includes("/") || /^(episode|own)\//.test(name)) && !COUNTERS.includes(name) && !MAIN_CHARTS.includes(name);
+
 const PANELS = {
   training(key) {
     const wide = chart({
@@ -39,9 +43,7 @@ const PANELS = {
         return lines;
       },
     });
-    const names = Object.keys(rowsOf(key)).filter(
-      (name) => !name.includes("/") && !COUNTERS.includes(name) && !MAIN_CHARTS.includes(name),
-    );
+    const names = Object.keys(rowsOf(key)).filter(hasChart);
     const grid = h(
       "div",
       { class: "grid" },
@@ -51,7 +53,7 @@ const PANELS = {
       update() {
         // figures that come later: an algorithm reports its losses after its first update
         for (const name of Object.keys(rowsOf(key)))
-          if (!name.includes("/") && !COUNTERS.includes(name) && !MAIN_CHARTS.includes(name) && !names.includes(name)) {
+          if (hasChart(name) && !names.includes(name)) {
             names.push(name);
             grid.append(...add(plain(key, name)));
           }
