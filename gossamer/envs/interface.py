@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Text, Tuple
 
 from gossamer import spaces
 from gossamer.data import Array
@@ -18,7 +18,7 @@ from gossamer.envs.base import EnvFactory, Spaced, Spaces, UnsupportedSpace, Vec
 from gossamer.envs.gym import Custom, Gym
 from gossamer.envs.leaves import Picture
 from gossamer.envs.spaces import Adapter, adapt
-from gossamer.envs.trees import Leaf
+from gossamer.envs.trees import Leaf, is_text, texts
 from gossamer.spaces import Bounds, Spec
 from gossamer.system.errors import UserError
 
@@ -46,6 +46,11 @@ class Interface:
             made = replace(made, observations=Leaf("", Picture(shape, (0, 1, 2))))
         history = 1 if self.preset is None else self.preset.stack
         return replace(made, spec=replace(made.spec, frames_per_step=self.frames_per_step, history=history))
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """The names of the parts of an observation that the network does not get: text."""
+        return tuple(texts(self.observation_space))
 
     def to_dict(self) -> dict[str, Any]:
         """The content of `spec.json`. Raises `UnsupportedSpace` for a key of a Dict that is neither text nor an
@@ -130,6 +135,8 @@ def _encoded(name: str, space: Space[Any]) -> dict[str, Any]:
             return {"kind": "dict", "spaces": [[_key(name, k), _encoded(name, v)] for k, v in space.spaces.items()]}
         case Tuple():
             return {"kind": "tuple", "spaces": [_encoded(name, each) for each in space.spaces]}
+    if is_text(space):  # it is not read, whatever its characters are
+        return {"kind": "text"}
     raise UnsupportedSpace(f"{name}: {space} is not supported")
 
 
@@ -148,6 +155,8 @@ def _decoded(content: Mapping[str, Any]) -> Space[Any]:
             return Dict([(key, _decoded(inner)) for key, inner in pairs])  # a list keeps its order
         case {"kind": "tuple", "spaces": inner}:
             return Tuple([_decoded(each) for each in inner])
+        case {"kind": "text"}:
+            return Text(1)
     raise ValueError(f"{content} is not a space")
 
 

@@ -29,55 +29,66 @@ class Kind(Protocol):
     def dtype(self) -> np.dtype[Any]:
         """Of the converted array."""
 
-    def convert(self, value: Any) -> Array:
-        """Convert the value of an observation; a view if possible. Raises `InvalidObservation`."""
+    def convert(self, value: Any, batch: tuple[int, ...] = ()) -> Array:
+        """Convert values [*batch, ...] of observations to [*batch, *shape]; a view if possible. Raises
+        `InvalidObservation`."""
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """A vector of finite numbers."""
+    """Finite numbers, as a vector."""
 
-    shape: tuple[int, ...]  # [n]
+    given: tuple[int, ...]  # shape as the environment gives it
 
     dtype: ClassVar[np.dtype[Any]] = FLOATS
 
-    def convert(self, value: Any) -> Array:
-        given = array = _array(value, self.shape)
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (math.prod(self.given),)
+
+    def convert(self, value: Any, batch: tuple[int, ...] = ()) -> Array:
+        given = array = _array(value, (*batch, *self.given))
         if array.dtype != FLOATS:
             if array.dtype.kind not in "biuf":
                 raise InvalidObservation(f"of {array.dtype}; its observation_space has numbers")
             with np.errstate(over="ignore"):  # float32 overflow gives infinity, which is refused
                 array = array.astype(FLOATS)
         if not _finite(array):
-            bad = int(np.flatnonzero(~np.isfinite(array))[0])
+            bad = tuple(np.argwhere(~np.isfinite(array))[0].tolist())
             why = "too large for float32" if np.isfinite(given[bad]) else "not finite"
-            raise InvalidObservation(f"that is {why}: component {bad} is {given[bad]}")
-        return array
+            place = ", ".join(map(str, bad))
+            raise InvalidObservation(f"that is {why}: component {place or 0} is {given[bad]}")
+        return array if len(self.given) == 1 else array.reshape(*batch, -1)
 
 
 @dataclass(frozen=True)
 class Picture:
-    """uint8 pixels. `axes` orders the environment's axes as [C, H, W]; a picture [H, W] has no channel axis."""
+    """Pixels as bytes. `axes` orders the environment's axes: height and width are the last two, and the channels are
+    those before them (none: one channel; of a stack of pictures [K, H, W, C]: K * C)."""
 
     given: tuple[int, ...]  # shape as the environment gives it
     axes: tuple[int, ...]
+    most: int | None = None  # numbers of any type from 0 to this are mapped to 0..255 and rounded; None: uint8
 
     dtype: ClassVar[np.dtype[Any]] = BYTES
 
     @property
     def shape(self) -> tuple[int, ...]:
-        shape = tuple(self.given[axis] for axis in self.axes)
-        return shape if len(shape) == 3 else (1, *shape)
+        *channels, height, width = (self.given[axis] for axis in self.axes)
+        return math.prod(channels), height, width
 
-    def convert(self, value: Any) -> Array:
-        array = _array(value, self.given)
-        if array.dtype != BYTES:
+    def convert(self, value: Any, batch: tuple[int, ...] = ()) -> Array:
+        array = _array(value, (*batch, *self.given))
+        if self.most is not None:
+            array = _rounded(array, self.most)
+        elif array.dtype != BYTES:
             array = _whole(array, "uint8 pixels")
             if array.size and not 0 <= array.min() <= array.max() <= 255:
                 raise InvalidObservation(f"with pixels from {array.min()} to {array.max()}; they must lie in 0..255")
             array = array.astype(BYTES)
-        array = array.transpose(self.axes)
-        return array if array.ndim == 3 else array[None]
+        first = len(batch)
+        array = array.transpose(*range(first), *(first + axis for axis in self.axes))
+        return array.reshape(*batch, *self.shape)
 
 
 @dataclass(frozen=True)
@@ -94,11 +105,13 @@ class Choices:
     def shape(self) -> tuple[int, ...]:
         return (sum(self.sizes),)
 
-    def convert(self, value: Any) -> Array:
-        choices = _whole(_array(value, self.given), "integers").ravel().astype(np.int64) - np.array(self.starts)
-        for choice, size, start in zip(choices.tolist(), self.sizes, self.starts, strict=True):
-            if not 0 <= choice < size:
-                raise InvalidObservation(f"with value {choice + start}; it must lie in {start}..{start + size - 1}")
+    def convert(self, value: Any, batch: tuple[int, ...] = ()) -> Array:
+        whole = _whole(_array(value, (*batch, *self.given)), "integers")
+        choices = whole.reshape(*batch, len(self.sizes)).astype(np.int64) - np.array(self.starts)
+        for row in choices.reshape(-1, len(self.sizes)).tolist():
+            for choice, size, start in zip(row, self.sizes, self.starts, strict=True):
+                if not 0 <= choice < size:
+                    raise InvalidObservation(f"with value {choice + start}; it must lie in {start}..{start + size - 1}")
         return one_hots(choices, self.sizes, BYTES)
 
 
@@ -114,8 +127,8 @@ class Switches:
     def shape(self) -> tuple[int, ...]:
         return (math.prod(self.given),)
 
-    def convert(self, value: Any) -> Array:
-        array = _whole(_array(value, self.given), "switches").ravel()
+    def convert(self, value: Any, batch: tuple[int, ...] = ()) -> Array:
+        array = _whole(_array(value, (*batch, *self.given)), "switches").reshape(*batch, -1)
         if array.size and not 0 <= array.min() <= array.max() <= 1:
             raise InvalidObservation(f"with switches from {array.min()} to {array.max()}; they must be 0 or 1")
         return array.astype(BYTES)
@@ -139,7 +152,17 @@ def _whole(array: Array, wanted: str) -> Array:
     return array
 
 
-def _finite(vector: Array) -> bool:
-    if vector.size <= 100:  # ten times as fast as NumPy for small vectors; the float64 sum cannot overflow
-        return math.isfinite(sum(vector.tolist()))
-    return bool(np.isfinite(vector).all())
+def _rounded(array: Array, most: int) -> Array:
+    """Map numbers from 0 to `most` to bytes. Errors of rounding beyond the limits are accepted, others are not."""
+    if array.dtype.kind not in "biuf":
+        raise InvalidObservation(f"of {array.dtype}; its observation_space has numbers")
+    scaled = np.rint(array * (255 / most))
+    if array.size and not (scaled.min() >= 0 and scaled.max() <= 255):  # false for NaN
+        raise InvalidObservation(f"with pixels from {array.min()} to {array.max()}; they must lie in 0..{most}")
+    return scaled.astype(BYTES)
+
+
+def _finite(array: Array) -> bool:
+    if array.ndim == 1 and array.size <= 100:  # ten times as fast as NumPy; the float64 sum cannot overflow
+        return math.isfinite(sum(array.tolist()))
+    return bool(np.isfinite(array).all())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,15 +33,16 @@ class Mask:
         """The part of a packed observation."""
         return Part(MASK, self.shape, self.dtype)
 
-    def convert(self, value: Any) -> Array:
-        """Return 1 for valid entries, else 0 [M]. Raises `InvalidObservation`."""
+    def convert(self, value: Any, batch: tuple[int, ...] = ()) -> Array:
+        """Return 1 for valid entries, else 0 [*batch, M]. Raises `InvalidObservation`."""
         try:
-            array = np.hstack(value) if isinstance(value, tuple | list) else np.asarray(value)
+            join = partial(np.concatenate, axis=-1) if batch else np.hstack
+            array = join(value) if isinstance(value, tuple | list) else np.asarray(value)
         except ValueError as error:
             raise InvalidObservation(f"that is not an array ({error})") from error
-        if array.shape[-1:] == self.sizes[:1] and len(set(self.sizes)) == 1:
-            array = array.ravel()  # a row for each choice
-        if array.shape != self.shape:
+        if array.shape[-1:] == self.sizes[:1] and len(set(self.sizes)) == 1 and array.shape[: len(batch)] == batch:
+            array = array.reshape(*batch, -1)  # a row for each choice
+        if array.shape != (*batch, *self.shape):
             raise InvalidObservation(f"of shape {array.shape}; the actions need {self.shape}")
         if array.dtype.kind not in "biuf":
             raise InvalidObservation(f"of {array.dtype}; it must have numbers, 1: valid, 0: not")
@@ -50,8 +52,8 @@ class Mask:
         return valid
 
     def check(self, valid: Array, source: str) -> None:
-        """Raise `InvalidObservation` if a choice has no valid action in [M]."""
-        if not np.maximum.reduceat(valid, np.cumsum([0, *self.sizes[:-1]])).all():
+        """Raise `InvalidObservation` if a choice has no valid action in [..., M]."""
+        if not np.maximum.reduceat(valid, np.cumsum([0, *self.sizes[:-1]]), axis=-1).all():
             each = "" if len(self.sizes) == 1 else " per choice"
             raise InvalidObservation(f"{source} without a valid action{each}")
 

@@ -68,10 +68,10 @@ class Adapter:
 def adapt(name: str, env: Spaces, *, masks: bool = False, bounds: Bounds = "clip") -> Adapter:
     """Return the adapter for an environment's spaces. `masks`: its infos have action masks.
 
-    Vectors [N] become float32 [N]. Images (uint8) [H, W] become [1, H, W]; [H, W, C] and [C, H, W] become [C, H, W],
-    where C is the shorter of the first and last axes. Discrete and MultiDiscrete become one-hot vectors, MultiBinary a
-    vector, both uint8. Dict, Tuple, and anything with an action mask, are packed into bytes. Raises `UnsupportedSpace`
-    for anything else."""
+    Arrays of numbers become float32 vectors [N]. Pictures become bytes [C, H, W]: uint8 [H, W], [H, W, C], [C, H, W] or
+    a stack of these, and numbers from 0 to 1 or from 0 to 255 of such a shape. Discrete and MultiDiscrete become
+    one-hot vectors, MultiBinary a vector, both uint8. Dict, Tuple, and anything with an action mask, are packed into
+    bytes; text within them is left out. Raises `UnsupportedSpace` for anything else."""
     start, actions = _actions(name, env.action_space, bounds)
     mask = mask_for(actions)
     if masks and mask is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from gymnasium import spaces
 
@@ -15,10 +15,8 @@ from gossamer.envs.masks import Mask
 from gossamer.spaces.observations import MASK, Part
 
 MOST_CHOICES = 65_536  # of a Discrete or MultiDiscrete: its one-hot vectors have as many bytes
-SUPPORTED = (
-    "vectors (a one-dimensional Box), images (a uint8 Box [H, W, C], [C, H, W] or [H, W]), Discrete, MultiDiscrete, "
-    "MultiBinary, and Dict and Tuple of these are"
-)
+LEAST_SIDE = 8  # pixels: smaller arrays of numbers are no pictures
+SUPPORTED = "Box, Discrete, MultiDiscrete, MultiBinary, and Dict and Tuple of these are"
 
 
 class Unconvertible(ValueError):
@@ -32,8 +30,8 @@ class Node(Protocol):
     def parts(self) -> tuple[Part, ...]:
         """The parts of the packed observation, in order."""
 
-    def arrays(self, value: Any) -> Iterator[tuple[str, Array]]:
-        """Yield the converted parts of an observation by name. Raises `InvalidObservation`."""
+    def arrays(self, value: Any, batch: tuple[int, ...] = ()) -> Iterator[tuple[str, Array]]:
+        """Yield the converted parts [*batch, *part shape] of observations by name. Raises `InvalidObservation`."""
 
 
 @dataclass(frozen=True)
@@ -47,15 +45,25 @@ class Leaf:
     def parts(self) -> tuple[Part, ...]:
         return (Part(self.name, self.kind.shape, self.kind.dtype),)
 
-    def arrays(self, value: Any) -> Iterator[tuple[str, Array]]:
-        yield self.name, self.convert(value)
+    def arrays(self, value: Any, batch: tuple[int, ...] = ()) -> Iterator[tuple[str, Array]]:
+        yield self.name, self.convert(value, batch)
 
-    def convert(self, value: Any) -> Array:
-        """Convert a value to the part's shape and dtype. Raises `InvalidObservation`."""
+    def convert(self, value: Any, batch: tuple[int, ...] = ()) -> Array:
+        """Convert values to the part's shape and dtype, [*batch, *shape]. Raises `InvalidObservation`."""
         try:
-            return self.kind.convert(value)
+            return self.kind.convert(value, batch)
         except InvalidObservation as error:
             raise InvalidObservation(f"an observation{_quoted(self.name)} {error}") from error.__cause__
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Text within a Dict or Tuple, which the network does not observe."""
+
+    parts: ClassVar[tuple[Part, ...]] = ()
+
+    def arrays(self, value: Any, batch: tuple[int, ...] = ()) -> Iterator[tuple[str, Array]]:
+        yield from ()
 
 
 @dataclass(frozen=True)
@@ -71,10 +79,10 @@ class Group:
     def parts(self) -> tuple[Part, ...]:
         return tuple(part for node in self.nodes for part in node.parts)
 
-    def arrays(self, value: Any) -> Iterator[tuple[str, Array]]:
+    def arrays(self, value: Any, batch: tuple[int, ...] = ()) -> Iterator[tuple[str, Array]]:
         self._check(value)
         for key, node in zip(self.keys, self.nodes, strict=True):
-            yield from node.arrays(value[key])
+            yield from node.arrays(value[key], batch)
 
     def _check(self, value: Any) -> None:
         """Check that the value has exactly these keys."""
@@ -106,12 +114,34 @@ def _node(space: Any, mask: Mask | None, name: str) -> Node:
         return _masking(space, mask)
     if name.endswith(f"/{MASK}"):
         raise Unconvertible(f'observations "{name}" are not supported: a mask must be a key of the outermost Dict')
+    if is_text(space) and name:
+        return LeftOut()
     if not isinstance(space, spaces.Dict | spaces.Tuple):
         return Leaf(name, _kind(space, name))
-    mapping = isinstance(space, spaces.Dict)
-    each = dict(space.spaces) if isinstance(space, spaces.Dict) else dict(enumerate(space.spaces))
-    nodes = tuple(_node(inner, mask, f"{name}/{key}" if name else str(key)) for key, inner in each.items())
-    return Group(name, tuple(each), nodes, mapping)
+    nodes = tuple(_node(inner, mask, part) for part, inner in _within(space, name))
+    keys = tuple(space.spaces) if isinstance(space, spaces.Dict) else tuple(range(len(space.spaces)))
+    return Group(name, keys, nodes, mapping=isinstance(space, spaces.Dict))
+
+
+def _within(space: spaces.Dict | spaces.Tuple[Any], name: str) -> Iterator[tuple[str, Any]]:
+    """The spaces within a Dict or Tuple, with the names of their parts."""
+    each = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
+    for key, inner in each:
+        yield f"{name}/{key}" if name else str(key), inner
+
+
+def is_text(space: Any) -> bool:
+    """Whether this is Gymnasium's Text, or a space of one's own for text, as MiniGrid's missions."""
+    return isinstance(space, spaces.Text) or (space.dtype is not None and space.dtype.kind == "U")
+
+
+def texts(space: Any, name: str = "") -> Iterator[str]:
+    """The names of the parts that are left out of observations of this space, since they are text."""
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        for part, inner in _within(space, name):
+            yield from texts(inner, part)
+    elif is_text(space):
+        yield name
 
 
 def _masking(space: Any, mask: Mask | None) -> Leaf:
@@ -131,12 +161,8 @@ def _entries(space: Any) -> int:
 
 def _kind(space: Any, name: str) -> Kind:
     """Return the conversion of a space that is neither Dict nor Tuple."""
-    if isinstance(space, spaces.Box) and len(space.shape) == 1:
-        return Numbers(space.shape)
-    if isinstance(space, spaces.Box) and space.dtype == BYTES and len(space.shape) == 2:
-        return Picture(space.shape, (0, 1))
-    if isinstance(space, spaces.Box) and space.dtype == BYTES and len(space.shape) == 3:
-        return Picture(space.shape, (0, 1, 2) if _channels_first(*space.shape) else (2, 0, 1))
+    if isinstance(space, spaces.Box):
+        return _box(space)
     if isinstance(space, spaces.Discrete):
         return _choices(space, name, (int(space.n),), (int(space.start),))
     if isinstance(space, spaces.MultiDiscrete):
@@ -144,9 +170,37 @@ def _kind(space: Any, name: str) -> Kind:
     if isinstance(space, spaces.MultiBinary):
         return Switches(space.shape)
     raise Unconvertible(
-        f"observations{_quoted(name)} of {space} are not supported; {SUPPORTED}: {_advice(space)} in a factory of your "
-        "own, --env module:factory"
+        f"observations{_quoted(name)} of {space} are not supported; {SUPPORTED}: use "
+        "gymnasium.wrappers.TransformObservation with an array of a fixed size in a factory of your own, --env "
+        "module:factory"
     )
+
+
+def _box(space: spaces.Box) -> Numbers | Picture:
+    """Return the conversion of an array: of a picture, if it has the shape and the range of one, else of numbers."""
+    axes = _axes(space.shape)
+    if not axes or space.dtype == BYTES:
+        return Picture(space.shape, axes) if axes else Numbers(space.shape)
+    picture = Picture(space.shape, axes, most=_most(space))
+    return picture if picture.most and min(picture.shape[1:]) >= LEAST_SIDE else Numbers(space.shape)
+
+
+def _most(space: spaces.Box) -> int | None:
+    """The upper bound of numbers that all lie in 0..1 or in 0..255, else None."""
+    most = space.high.flat[0]
+    same = most in (1, 255) and (space.low == 0).all() and (space.high == most).all()
+    return int(most) if same else None
+
+
+def _axes(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The order of axes that makes a picture, or a stack of pictures along the first axis, [..., C, H, W]; empty for
+    any other number of axes."""
+    if len(shape) == 2:
+        return (0, 1)
+    if len(shape) not in (3, 4):
+        return ()
+    *stack, first, second, third = range(len(shape))
+    return (*stack, first, second, third) if _channels_first(*shape[-3:]) else (*stack, third, first, second)
 
 
 def _channels_first(first: int, second: int, third: int) -> bool:
@@ -155,18 +209,6 @@ def _channels_first(first: int, second: int, third: int) -> bool:
     if (first == second) != (second == third):
         return second == third
     return first < third
-
-
-def _advice(space: Any) -> str:
-    """How to observe something else in place of this."""
-    if isinstance(space, spaces.Box) and len(space.shape) == 3:
-        return (
-            "for pictures use gymnasium.wrappers.TransformObservation with numbers from 0 to 255 as uint8, for others "
-            "gymnasium.wrappers.FlattenObservation,"
-        )
-    if isinstance(space, spaces.Box):
-        return "use gymnasium.wrappers.FlattenObservation"
-    return "use gymnasium.wrappers.TransformObservation with an array of a fixed size"
 
 
 def _choices(space: Any, name: str, sizes: tuple[int, ...], starts: tuple[int, ...]) -> Choices:

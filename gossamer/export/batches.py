@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from gymnasium.spaces import Dict, Space, Tuple
 
+from gossamer.envs.trees import is_text
 from gossamer.system.errors import UserError
 
 
@@ -29,6 +30,8 @@ def row(space: Space[Any] | None, value: Any, i: int) -> Any:
         return {key: row(space.spaces.get(key), inner, i) for key, inner in value.items()}
     if isinstance(space, Tuple):
         return tuple(row(inner, each, i) for inner, each in zip(space.spaces, value, strict=True))
+    if space is not None and is_text(space):  # it is not read
+        return value
     return np.asarray(value)[i]
 
 
@@ -44,7 +47,7 @@ def _counts(space: Space[Any], value: Any, name: str) -> Iterator[int | None]:
             raise UserError(f"obs{name}: must be a tuple of {len(space.spaces)}")
         for i, (inner, each) in enumerate(zip(space.spaces, value, strict=True)):
             yield from _counts(inner, each, f"{name}[{i}]")
-    else:
+    elif not is_text(space):
         yield _leading(space, value, name)
 
 

@@ -77,7 +77,7 @@ def start(choices: Choices, control: Control, run_dir: str | Path | None, *, ove
     with _launcher(control.cluster, wired) as launch, prepared(config, run_dir, overwrite) as lock:
         write_json(lock.directory / SPEC, spec)
         logger(lock.directory / LOG)(asked)
-        return Session(config, control, wired, lock, interface.frames_per_step).run(launch)
+        return Session(config, control, wired, lock, interface).run(launch)
 
 
 def resume(
@@ -145,7 +145,7 @@ def _go_on(lock: RunLock, control: Control, changes: Mapping[str, Any], *, asked
         write_json(directory / CONFIG, to_dict(config))
         write_json(directory / SPEC, interface.to_dict())
         logger(directory / LOG)(asked)
-        return Session(config, control, wired, lock, interface.frames_per_step, saved).run(launch)
+        return Session(config, control, wired, lock, interface, saved).run(launch)
 
 
 def _launcher(cluster: str | None, wired: Program) -> AbstractContextManager[Launcher]:

@@ -12,6 +12,7 @@ from gossamer.config.config import Config, Control
 from gossamer.config.names import ALGORITHMS, name_of
 from gossamer.data import Tree
 from gossamer.diagnostics.consensus import ConsensusMonitor
+from gossamer.envs.interface import Interface
 from gossamer.evaluation.aggregate import aggregate
 from gossamer.evaluation.members import equal
 from gossamer.page.server import serving
@@ -63,7 +64,7 @@ class Session:
         control: Control,
         wired: Program,
         lock: RunLock,
-        frames_per_step: int,
+        interface: Interface,
         saved: Tree | None = None,
     ) -> None:
         """`saved`: the content of the checkpoint that the session goes on from, None at the start of a run."""
@@ -72,7 +73,7 @@ class Session:
         members = wired.saved_workers
         host_of = {copy.name: copy.node.host for copy in wired.crew}
         hosts = Hosts(host_of, members, file=self.directory / HOSTS, log=self.log)
-        progress = Progress(config.run.steps, frames_per_step, hosts=hosts)
+        progress = Progress(config.run.steps, interface.frames_per_step, hosts=hosts)
         if saved:
             progress.load_state_dict(saved["progress"])
             if lost := progress.give_back():
@@ -112,6 +113,7 @@ class Session:
             self.evaluator,
         )
         self.began = "resumed" if saved else "started"
+        self._left_out = interface.left_out
 
     def run(self, launch: Launcher) -> Run:
         """Train until the end. Raises what the program raised, after a checkpoint of what had been learned."""
@@ -129,6 +131,8 @@ class Session:
         self.log(f"{self.began} at step {self.done} with gossamer {version}" + (f"; {what}" if what else ""))
         if self.began == "resumed":
             self.observer.note(rates(self.config, self.done))
+        for part in self._left_out:
+            self.observer.note(f'{self.config.env.name}: the part "{part}" of the observation is left out: it is text')
         self.sinks.start(run_info(self.directory, self.config))
         signals = Signals(self._end)
         with signals.handled(), naming(self.checkpoints.store.last):

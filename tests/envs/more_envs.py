@@ -56,6 +56,32 @@ def nested(render_mode: str | None = None) -> Shows:
     return Shows(NESTED, render_mode=render_mode)
 
 
+class Missions(gymnasium.Space[str]):
+    """Text, in a space of its own, as MiniGrid has it."""
+
+    def __init__(self) -> None:
+        super().__init__(dtype=str)
+
+    def sample(self, mask: Any = None, probability: Any = None) -> str:
+        return "get the key"
+
+    def contains(self, x: Any) -> bool:
+        return isinstance(x, str)
+
+
+def matrix(render_mode: str | None = None) -> Shows:
+    return Shows(Box(-1, 1, (2, 3)), render_mode=render_mode)
+
+
+def float_picture(render_mode: str | None = None) -> Shows:
+    return Shows(Box(0, 1, (12, 10, 3)), render_mode=render_mode)
+
+
+def with_text(render_mode: str | None = None) -> Shows:
+    space = Dict({"place": Box(-1, 1, (2,)), "mission": Missions(), "more": Tuple([Text(5), Discrete(2)])})
+    return Shows(space, render_mode=render_mode)
+
+
 def pair(render_mode: str | None = None) -> Shows:
     return Shows(Tuple([Discrete(3), Box(-1, 1, (2,))]), render_mode=render_mode)
 
@@ -76,10 +102,7 @@ UNSUPPORTED = {
     "text": Text(5),
     "sequence": Sequence(Discrete(2)),
     "graph": Graph(Box(0, 1, (2,)), None),
-    "matrix": Box(0, 1, (2, 2)),
-    "float picture": Box(0, 1, (20, 20, 3)),
-    "scalar": Box(0, 1, ()),
-    "within": Dict({"fine": Discrete(2), "words": Text(5)}),
+    "only text": Dict({"words": Text(5)}),
     "huge": Discrete(65_537),
     "empty": Dict(),
     "only a mask": Dict({"action_mask": MultiBinary(3)}),

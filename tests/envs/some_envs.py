@@ -8,7 +8,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text, Tuple
+from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Text, Tuple
 
 
 class Walk(gymnasium.Env):
@@ -212,19 +212,9 @@ def stacked() -> Picture:
     return Picture((2, 3, 4))
 
 
-def colour_stack() -> Picture:
-    return Picture((4, 84, 84, 3))
-
-
-def floats() -> Picture:
-    env = Picture()
-    env.observation_space = Box(0, 1, (3, 4, 2), np.float32)
-    return env
-
-
 def words() -> Picture:
     env = Picture()
-    env.observation_space = Dict(place=Box(0, 1, (2,)), words=Text(5))
+    env.observation_space = Text(5)
     return env
 
 

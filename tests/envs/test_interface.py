@@ -44,7 +44,17 @@ def test_every_space_survives_json(kind: str) -> None:
     assert repr(after.observation_space) == repr(before.observation_space)  # the order of keys, too
 
 
-@pytest.mark.parametrize("target", ["more_envs:nested", "more_envs:two_doors", "some_envs:box", "some_envs:from_five"])
+@pytest.mark.parametrize(
+    "target",
+    [
+        "more_envs:nested",
+        "more_envs:matrix",
+        "more_envs:float_picture",
+        "more_envs:two_doors",
+        "some_envs:box",
+        "some_envs:from_five",
+    ],
+)
 def test_the_same_spec_as_the_environment(target: str) -> None:
     factory = Custom(target, masks="doors" in target, bounds="squash")
     env = factory.make(1)

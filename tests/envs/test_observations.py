@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
-from more_envs import NESTED, PICTURE, UNSUPPORTED, Shows
+from more_envs import NESTED, PICTURE, UNSUPPORTED, Shows, with_text
 
 from gossamer.data import Array
 from gossamer.envs.base import Resumable, UnsupportedSpace
@@ -116,16 +116,68 @@ def test_the_sides_of_a_picture_tell_where_its_channels_are(shape: tuple[int, ..
     np.testing.assert_array_equal(converted(Box(0, 255, shape, np.uint8), value), expected)
 
 
-@pytest.mark.parametrize("name", ["matrix", "float picture", "scalar"])
-def test_flattened_boxes_are_supported(name: str) -> None:
-    assert len(adapt("mine", gymnasium.wrappers.FlattenObservation(Shows(UNSUPPORTED[name]))).spec.obs_shape) == 1
+@pytest.mark.parametrize(
+    "space",
+    [
+        Box(-1, 1, ()),
+        Box(-np.inf, np.inf, (5, 5)),
+        Box(0, 5_976, (3, 4), np.int16),
+        Box(0, 1, (7, 8)),  # 7 rows are too few for a picture
+        Box(0, 2, (9, 9)),
+        Box(np.array([[0.0] * 9] * 9), np.array([[1.0] * 8 + [2.0]] * 9), dtype=np.float64),
+        Box(0, 255, (2, 1, 9, 9, 1), np.uint8),
+    ],
+    ids=str,
+)
+def test_arrays_that_are_no_pictures_become_vectors(space: Box) -> None:
+    value = np.arange(np.prod(space.shape, dtype=int)).reshape(space.shape).astype(space.dtype)
+    spec = adapt("mine", Shows(space)).spec
+    assert (spec.obs_shape, spec.obs_dtype, spec.pixels) == ((value.size,), FLOATS, False)
+    assert converted(space, value).tolist() == list(range(value.size))
 
 
-@pytest.mark.parametrize("name", ["float picture", "text", "sequence", "graph"])
+@pytest.mark.parametrize(
+    ("dtype", "most", "values", "pixels"),
+    [
+        (np.float32, 1, [0, 1, 0.5, 0.1, 1.001, -0.001], [0, 255, 128, 26, 255, 0]),  # 127.5 to the even 128; 25.5 too
+        (np.float64, 255, [0, 255, 127.5, 254.6, 1.4, 0.5], [0, 255, 128, 255, 1, 0]),
+        (np.int64, 255, [0, 1, 2, 253, 254, 255], [0, 1, 2, 253, 254, 255]),
+        (bool, 1, [0, 1, 1, 0, 1, 0], [0, 255, 255, 0, 255, 0]),
+    ],
+)
+def test_numbers_with_the_shape_and_range_of_a_picture_become_bytes(
+    dtype: type, most: int, values: list[float], pixels: list[int]
+) -> None:
+    space = Box(0, most, (8, 9, 6), dtype)
+    spec = adapt("mine", Shows(space)).spec
+    assert (spec.obs_shape, spec.obs_dtype, spec.pixels) == ((6, 8, 9), BYTES, True)
+    found = converted(space, np.broadcast_to(np.array(values).astype(dtype), (8, 9, 6)))
+    assert found.dtype == BYTES
+    np.testing.assert_array_equal(found, np.broadcast_to(np.array(pixels)[:, None, None], (6, 8, 9)))
+
+
+@pytest.mark.parametrize("shape", [(4, 12, 10, 3), (4, 3, 12, 10)])
+def test_a_stack_of_pictures_is_one_picture(shape: tuple[int, ...]) -> None:
+    value = np.arange(np.prod(shape)).astype(np.uint8).reshape(shape)
+    frames = value if shape[1] == 3 else np.moveaxis(value, 3, 1)
+    np.testing.assert_array_equal(converted(Box(0, 255, shape, np.uint8), value), frames.reshape(12, 12, 10))
+
+
+def test_text_within_an_observation_is_left_out() -> None:
+    adapter = adapt("mine", with_text())
+    assert adapter.spec.shapes == "more/1 [2], place [2]"
+    value = {"place": [0.5, -1], "mission": "get the key", "more": ("words", 1)}
+    layout, packed = adapter.spec.layout, adapter.obs(value, {})
+    assert layout is not None
+    assert layout.array(packed, "more/1").tolist() == [0, 1]
+    assert layout.array(packed, "place").tolist() == [0.5, -1]
+
+
+@pytest.mark.parametrize("name", ["text", "sequence", "graph"])
 def test_transformed_observations_are_supported(name: str) -> None:
-    space = Box(0, 255, (20, 20, 3), np.uint8) if name == "float picture" else Box(-1, 1, (4,))
+    space = Box(-1, 1, (4,))
     made = gymnasium.wrappers.TransformObservation(Shows(UNSUPPORTED[name]), lambda obs: space.sample(), space)
-    assert adapt("mine", made).spec.pixels is (name == "float picture")
+    assert adapt("mine", made).spec.obs_shape == (4,)
 
 
 @pytest.mark.parametrize("batch", [(), (1,), (2,), (3, 1), (3, 2)])
@@ -158,16 +210,10 @@ def test_a_tuple_is_also_a_list_and_a_dict_has_any_order() -> None:
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        (
-            "text",
-            r"observations of Text\(.*\) are not supported; vectors .*of these are: use .*Transf.* of a fixed size",
-        ),
-        ("sequence", r"observations of Sequence\(.*are not supported; vectors"),
-        ("graph", r"observations of Graph\(.*are not supported; vectors"),
-        ("matrix", r"observations of Box\(.*\(2, 2\).*FlattenObservation"),
-        ("float picture", r"observations of Box\(.* for pictures use .*TransformObservation .* as uint8, for others"),
-        ("scalar", r"observations of Box\(.*\(\).*are not supported"),
-        ("within", r'observations "words" of Text\(.*are not supported'),
+        ("text", r"observations of Text\(.*\) are not supported; Box, .*of these are: use .*Transf.* of a fixed size"),
+        ("sequence", r"observations of Sequence\(.*are not supported; Box"),
+        ("graph", r"observations of Graph\(.*are not supported; Box"),
+        ("only text", r"observations of Dict\(.*are not supported: they have no arrays"),
         ("huge", r"observations of Discrete\(65537\) .* would have 65,537 entries, more than 65,536: observe its feat"),
         ("empty", r"observations of Dict\(\) are not supported: they have no arrays"),
         ("only a mask", r"are not supported: they have no arrays"),
@@ -227,6 +273,9 @@ def an_arm(angles: Any = (0.0, 0.0), gripper: Any = 1) -> Any:
         (Tuple([Discrete(2)]), {0: 1}, "an observation of dict, not a tuple"),
         (Dict({"camera": PICTURE}), {"camera": PIXELS * 1.0}, 'n "camera" of float64; its observation_space has uint8'),
         (Dict({"camera": PICTURE}), {"camera": PIXELS - np.int64(1)}, '"camera" with pixels from -1 to 22; they must'),
+        (Box(-1, 1, (2, 2)), [[0, 1], [np.nan, 0]], "that is not finite: component 1, 0 is nan"),
+        (Box(0, 1, (9, 9)), np.full((9, 9), 1.1), "with pixels from 1.1 to 1.1; they must lie in 0..1"),
+        (Box(0, 255, (9, 9)), np.full((9, 9), np.nan), "with pixels from nan to nan; they must lie in 0..255"),
         (Discrete(3), 3, "step() gave an observation with value 3; it must lie in 0..2"),
         (Discrete(3), np.array([1]), "an observation of shape (1,); its observation_space has ()"),
         (MultiDiscrete([2, 2]), np.array([0, -1]), "an observation with value -1; it must lie in 0..1"),
@@ -251,7 +300,7 @@ def test_environments_with_other_keys_are_told_apart() -> None:
         Local(Source("mine", lambda: Shows(next(spaces))), 2)
 
 
-@pytest.mark.parametrize("name", ["nested", "discrete", "small_picture"])
+@pytest.mark.parametrize("name", ["nested", "discrete", "small_picture", "matrix", "float_picture", "with_text"])
 def test_workers_give_the_same_observations_as_this_process(name: str) -> None:
     factory = Custom(f"more_envs:{name}")
     one, other = factory.make(4), factory.make(4, workers=2)

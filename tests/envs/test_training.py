@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from some_runs import checkpoint, rows, without_plots
@@ -113,6 +114,18 @@ def test_every_architecture_takes_every_kind_of_observation(
     film = gossamer.record(run.directory, out=tmp_path / "film.gif")
     assert (film.steps, film.score) == (4, 4.0)
     assert film.path.stat().st_size > 0
+
+
+def test_text_is_left_out_with_a_note(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run = trained(tmp_path, "more_envs:with_text", steps=40, num_envs=2)
+    for told in (capfd.readouterr().err, (run.directory / "run.log").read_text()):
+        for part in ("mission", "more/0"):
+            assert f'more_envs:with_text: the part "{part}" of the observation is left out: it is text' in told
+    assert gossamer.evaluate(run.directory, episodes=2).returns == [4.0, 4.0]
+    policy = gossamer.load(run.directory)
+    policy.act({"place": np.zeros(2), "mission": "of any length", "more": ("words", 1)})
+    both = {"place": np.zeros((2, 2)), "mission": ["one", "other"], "more": ("words", [1, 0])}
+    assert policy.act(both).shape == (2,)
 
 
 def test_a_network_of_one_s_own_takes_every_part_of_an_observation(
