@@ -395,7 +395,7 @@ def test_names_that_are_not_are_answered_with_near_ones() -> None:
 
 def test_spaces_that_are_not_supported_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "envs"))
-    with pytest.raises(UnsupportedSpace, match=r'some_envs:words: observations "words" of Text\(.*are not supported'):
+    with pytest.raises(UnsupportedSpace, match=r"some_envs:words: observations of Text\(.*are not supported"):
         settings("some_envs:words")
 
 
