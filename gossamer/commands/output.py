@@ -1,4 +1,4 @@
-"""What commands with `--json` write to stdout."""
+"""What commands write to stdout and stderr."""
 
 from __future__ import annotations
 
@@ -26,3 +26,8 @@ def only_json(wanted: bool) -> Iterator[None]:
         ctypes.CDLL(None).fflush(None)  # C code has a buffer of its own
         os.dup2(stdout, 1)
         os.close(stdout)
+
+
+def tell(text: str) -> None:
+    """Tell the user what a command does meanwhile."""
+    print(text, file=sys.stderr, flush=True)

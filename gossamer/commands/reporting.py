@@ -9,6 +9,7 @@ from typing import Annotated
 
 import tyro
 
+from gossamer.commands.output import tell
 from gossamer.commands.words import AsJson
 from gossamer.config.command_line import help_text, left_open
 from gossamer.storage.files import to_json
@@ -52,7 +53,8 @@ class Report:
     def __call__(self) -> None:
         from gossamer.reporting.report import write
 
-        made = write(self.runs, out=self.out, thresholds=self.threshold, labels=_labels(self.label))
+        labels = _labels(self.label)
+        made = write(self.runs, out=self.out, thresholds=self.threshold, labels=labels, tell=tell)
         if self.json:
             print(to_json(made.summary))
             return

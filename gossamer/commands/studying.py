@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from gossamer.commands.output import only_json
+from gossamer.commands.output import only_json, tell
 from gossamer.commands.words import AsJson
 from gossamer.config.command_line import help_text, left_open, parse
 from gossamer.storage.files import to_json
@@ -140,7 +140,7 @@ class Runs:
     def __call__(self) -> None:
         from gossamer.tools.runs import listed, table
 
-        found, damaged = listed(self.folders)
+        found, damaged = listed(self.folders, tell)
         for text in damaged:
             print(f"skipped: {text}", file=sys.stderr)
         if self.json:

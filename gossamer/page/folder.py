@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gossamer.page.run import RunView
-from gossamer.storage.contents import CONFIG, METRICS, find, is_run
+from gossamer.storage.contents import CONFIG, is_run, search
 
 POLL_SECONDS = 0.4  # between two looks at the files
 SCAN_EVERY = 2  # looks between two that search for new runs, and read those that do not train, too
@@ -104,18 +104,9 @@ class Folder:
             self.changed.notify_all()
 
     def scan(self) -> None:
-        """Find runs that have come, and forget those that have gone. A directory that has metrics and is not a run is
-        a damaged run."""
-        damaged = list[Path]()
-
-        def is_sound(folder: Path) -> bool:
-            sound = self._is_run(folder)
-            if not sound and os.path.lexists(folder / METRICS):
-                damaged.append(folder)
-            return sound
-
+        """Find runs that have come, and forget those that have gone."""
         with self.changed:
-            paths = [*find(self.path, is_sound), *damaged]
+            paths = search(self.path, self._is_run)
             if paths != self._found:
                 named = {os.path.relpath(path, self.path): path for path in paths}
                 self._found, self.runs = paths, {key: self.runs.get(key) or RunView(key, named[key]) for key in named}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -67,12 +67,19 @@ def report(
     return write(list(map(Path, runs)), out=None if out is None else Path(out), thresholds=given, labels=named)
 
 
-def write(paths: Sequence[Path], *, out: Path | None, thresholds: Sequence[str], labels: Mapping[str, Path]) -> Report:
-    """The same, with thresholds as on the command line."""
+def write(
+    paths: Sequence[Path],
+    *,
+    out: Path | None,
+    thresholds: Sequence[str],
+    labels: Mapping[str, Path],
+    tell: Callable[[str], None] = lambda text: None,
+) -> Report:
+    """The same, with thresholds as on the command line. `tell`: called with a line while a search is slow."""
     if not paths and not labels:
         raise UserError("no runs; give run directories, folders with runs, or a study's folder")
     folder = _folder(paths, out)
-    comparison = compare(*load(sources(paths, labels)))
+    comparison = compare(*load(sources(paths, labels, tell)))
     goals = measures.thresholds(comparison, thresholds)
     scores = measures.scores(comparison)
     numbers = summary(comparison, scores, goals)

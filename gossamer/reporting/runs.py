@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ import numpy as np
 from gossamer.config.file import flat
 from gossamer.evaluation.members import AVERAGE
 from gossamer.reporting.curves import Curve, begins_late, of_run
-from gossamer.storage.contents import EPISODES, EVALUATIONS, GOSSIP, METRICS, RESULT, damaged, find
+from gossamer.storage.contents import EPISODES, EVALUATIONS, GOSSIP, METRICS, MOST_FOLDERS, RESULT, search
 from gossamer.storage.runs import RunRecord
 from gossamer.storage.studies import is_study, read
 from gossamer.system.errors import UserError
@@ -87,14 +87,17 @@ class LeftOut:
     reason: str
 
 
-def sources(paths: Sequence[Path], labels: Mapping[str, Path]) -> list[RunFolder]:
+def sources(
+    paths: Sequence[Path], labels: Mapping[str, Path], tell: Callable[[str], None] = lambda text: None
+) -> list[RunFolder]:
     """The runs in these folders, each once: those of a study, or all below a folder. `labels` names those below its
-    folders, and adds them; of two labels, that of the folder inside the other one counts. Raises `UserError` for a path
-    where there is no run, and for a folder with two labels."""
+    folders, and adds them; of two labels, that of the folder inside the other one counts. `tell`: called with a
+    line while a search takes long. Raises `UserError` for a path where there is no run, or that holds very many
+    folders, and for a folder with two labels."""
     _check_labels(labels)
     by_place: dict[Path, RunFolder] = {}
     for path in (*paths, *labels.values()):
-        for source in _in_folder(path):
+        for source in _in_folder(path, tell):
             by_place.setdefault(source.directory.resolve(), source)
     deepest_last = sorted(labels.items(), key=lambda each: len(each[1].resolve().parts))
     for label, path in deepest_last:
@@ -111,12 +114,12 @@ def _check_labels(labels: Mapping[str, Path]) -> None:
             raise UserError(f"--label {label}={path}: this folder has the label {other} already; give it one label")
 
 
-def _in_folder(path: Path) -> list[RunFolder]:
+def _in_folder(path: Path, tell: Callable[[str], None]) -> list[RunFolder]:
     if is_study(path):
         if not (planned := read(path)):
             raise UserError(f"{path}: the study has no runs")
         return [RunFolder(path / run.directory, run.label) for run in planned]
-    if directories := sorted({*find(path), *damaged(path)}):
+    if directories := search(path, most=MOST_FOLDERS, tell=tell):
         return list(map(RunFolder, directories))
     what = "no run directory is in it" if path.is_dir() else "is a file" if path.exists() else "does not exist"
     raise UserError(f"{path}: {what}; give run directories, folders with runs, or a study's folder")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +34,8 @@ _FILE = re.compile(
 _FOLDER = re.compile(rf"{TENSORBOARD}|{CHECKPOINTS}|{_STEP}")
 _IN_A_CHECKPOINT = re.compile(rf"{_STEP}/.+")
 SHOWN = 5  # names in a message
+MOST_FOLDERS = 20_000  # that a command's search for runs looks into
+TELL_EVERY = 5_000
 
 
 @dataclass
@@ -76,8 +78,9 @@ def is_empty(directory: Path) -> bool:
 
 def is_run(directory: Path) -> bool:
     """Whether `config.json` is one that this library wrote: of format 1, which has no format number, or later."""
+    file = directory / CONFIG
     try:
-        config: Any = json.loads((directory / CONFIG).read_text())
+        config: Any = json.loads(file.read_text()) if file.is_file() else None  # a named pipe would block
     except (OSError, ValueError, RecursionError):
         return False
     if not isinstance(config, dict) or not isinstance(config.get("gossamer"), str):
@@ -85,26 +88,39 @@ def is_run(directory: Path) -> bool:
     return isinstance(config.get("format"), int) or {"architecture", "env", "steps"} <= config.keys()
 
 
-def find(folder: Path, is_run: Callable[[Path], bool] = is_run) -> Iterator[Path]:
-    """The run directories in a folder, at any depth, in the order of their names; the folder itself where it is one.
-    Links are not followed, and runs are not looked for inside of runs. `is_run`: a caller that looks often may
-    remember the answers."""
-    if is_run(folder):
-        yield folder
-        return
-    try:
-        entries = sorted(os.scandir(folder), key=lambda each: each.name)
-    except OSError:
-        return
-    for entry in entries:
-        hidden = entry.name.startswith(".") or entry.name in (CHECKPOINTS, TENSORBOARD)
-        if not hidden and entry.is_dir(follow_symlinks=False):
-            yield from find(Path(entry.path), is_run)
+def search(
+    folder: Path,
+    is_run: Callable[[Path], bool] = is_run,
+    *,
+    most: int | None = None,
+    tell: Callable[[str], None] = lambda text: None,
+) -> list[Path]:
+    """The run directories in a folder, at any depth, in the order of their names; the folder itself where it is one. A
+    directory that has metrics and no `config.json` of a run is a damaged run, and included. Links are not followed, and
+    runs are not looked for inside of runs.
+
+    `is_run`: a caller that searches often may remember the answers. `tell`: called with a line after each `TELL_EVERY`
+    folders. Raises `UserError` after `most` folders."""
+    found, pending, seen = list[Path](), [os.fspath(folder)], 0
+    while pending:
+        path = pending.pop()
+        seen += 1
+        if most is not None and seen > most:
+            raise UserError(f"{folder}: more than {most:,} folders are in it; give a folder closer to the runs")
+        if seen % TELL_EVERY == 0:
+            tell(f"looking for runs in {folder}: {seen:,} folders so far")
+        with suppress(OSError), os.scandir(path) as content:
+            entries = list(content)
+            names = {entry.name for entry in entries}
+            whole = CONFIG in names and is_run(Path(path))
+            found += [Path(path)] * (whole or METRICS in names)
+            pending += [] if whole else [entry.path for entry in entries if _may_hold_runs(entry)]
+    return sorted(found)
 
 
-def damaged(folder: Path) -> Iterator[Path]:
-    """The directories in a folder, at any depth, with metrics of a run and without a `config.json` of one."""
-    return (file.parent for file in folder.rglob(METRICS) if not is_run(file.parent))
+def _may_hold_runs(entry: os.DirEntry[str]) -> bool:
+    hidden = entry.name.startswith(".") or entry.name in (CHECKPOINTS, TENSORBOARD)
+    return not hidden and entry.is_dir(follow_symlinks=False)
 
 
 def clear(directory: Path) -> list[str]:

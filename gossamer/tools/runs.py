@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from gossamer.config.file import flat
-from gossamer.storage.contents import damaged, find
+from gossamer.storage.contents import MOST_FOLDERS, search
 from gossamer.storage.runs import RunRecord, State
 from gossamer.system.errors import UserError
 
@@ -42,11 +42,11 @@ class Line:
         return asdict(self)
 
 
-def listed(folders: Iterable[Path]) -> tuple[list[Line], list[str]]:
-    """The runs in these folders, and what was wrong with those that cannot be read. Raises `UserError` where a folder
-    is missing, or where there is no run."""
+def listed(folders: Iterable[Path], tell: Callable[[str], None] = lambda text: None) -> tuple[list[Line], list[str]]:
+    """The runs in these folders, and what was wrong with those that cannot be read. `tell`: called with a line while a
+    search takes long. Raises `UserError` where a folder is missing, where it holds very many, or no run."""
     lines, skipped = list[Line](), list[str]()
-    for directory in _directories(folders):
+    for directory in _directories(folders, tell):
         try:
             lines.append(line(directory))
         except UserError as error:
@@ -56,13 +56,13 @@ def listed(folders: Iterable[Path]) -> tuple[list[Line], list[str]]:
     return lines, skipped
 
 
-def _directories(folders: Iterable[Path]) -> Iterable[Path]:
+def _directories(folders: Iterable[Path], tell: Callable[[str], None]) -> Iterable[Path]:
     """The run directories in these folders, each once, although folders may overlap."""
     directories = dict[Path, Path]()
     for folder in folders:
         if not folder.is_dir():
             raise UserError(f"{folder}: no such folder; give one that holds runs")
-        for directory in sorted({*find(folder), *damaged(folder)}):
+        for directory in search(folder, most=MOST_FOLDERS, tell=tell):
             directories.setdefault(directory.resolve(), directory)
     return directories.values()
 

@@ -143,3 +143,19 @@ def test_a_run_without_machine_frames_and_time_can_be_used(tmp_path: Path) -> No
     assert (left_out, loaded.frames_per_step) == ([], 1)
     assert loaded.machine == "unknown processor, ? cores, torch unknown"
     assert line(run).seconds == 0.0
+
+
+def test_a_folder_with_very_many_folders_is_refused_and_the_search_tells_how_far_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gossamer.storage.contents.TELL_EVERY", 2)
+    monkeypatch.setattr("gossamer.reporting.runs.MOST_FOLDERS", 5)
+    for name in ("a/1", "a/2", "b"):  # five folders with `a` and the root
+        (tmp_path / name).mkdir(parents=True)
+    told = list[str]()
+    with pytest.raises(UserError, match="no run directory is in it"):
+        sources([tmp_path], {}, told.append)
+    assert told == [f"looking for runs in {tmp_path}: {seen} folders so far" for seen in (2, 4)]
+    (tmp_path / "c").mkdir()
+    with pytest.raises(UserError, match="more than 5 folders are in it; give a folder closer to the runs"):
+        sources([tmp_path], {})
