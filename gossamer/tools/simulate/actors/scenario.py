@@ -21,7 +21,11 @@ class ActorScenario:
 
     actors: int = option("Actors of all learners together.", 64, least=1, most=4096)
     actors_per_host: int = option(
-        "Actors on each host; 0: all on the learners' host, without a network.", 8, least=0, most=4096
+        "Most actors on each host, fewer where --actors cannot be divided equally; 0: all on the learners' host, "
+        "without a network.",
+        8,
+        least=0,
+        most=4096,
     )
     learners: int = option("Learners, all on one host. Each has an equal part of the actors.", 1, least=1, most=1024)
     envs_per_actor: int = option("Environments of each actor, stepped together.", 4, least=1, most=16_384)
@@ -54,10 +58,10 @@ class ActorScenario:
         check_scenario(self)
         if self.actors % self.learners:
             raise UserError(f"--actors {self.actors}: must be a multiple of --learners {self.learners}")
-        if self.hosts and (self.actors % self.here or self.here % self.learners):
+        if 0 < self.actors_per_host < self.learners:
             raise UserError(
-                f"--actors-per-host {self.actors_per_host}: must divide --actors {self.actors}, and be a multiple of "
-                f"--learners {self.learners}: all hosts are equal"
+                f"--actors-per-host {self.actors_per_host}: must be at least --learners {self.learners}: each learner "
+                "has actors on each host"
             )
         if self.depth is not None and self.reuse > 1 and self.reuse >= self.depth:
             raise UserError(f"--reuse {self.reuse}: needs --depth {self.reuse + 1} or more (now {self.depth})")
@@ -69,8 +73,10 @@ class ActorScenario:
 
     @property
     def here(self) -> int:
-        """Actors on each host of actors."""
-        return min(self.actors_per_host, self.actors)
+        """Actors on each host of actors: all hosts are equal, and each has equally many of each learner."""
+        each = self.actors // self.learners  # of one learner
+        most = min(self.actors_per_host, self.actors) // self.learners
+        return self.learners * max((here for here in range(1, most + 1) if each % here == 0), default=0)
 
     @property
     def hosts(self) -> int:
