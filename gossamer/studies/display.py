@@ -21,7 +21,7 @@ from gossamer.system.errors import UserError
 from gossamer.training.display import duration
 
 REFRESH_SECONDS = 1.0
-STYLES = {"finished": "green", "finished before": "green", "interrupted": "yellow", "failed": "red"}
+STYLES = {"finished": "green", "finished before": "green", "interrupted": "yellow", "failed": "red", "pruned": "blue"}
 
 
 def named(run: PlannedRun) -> str:
@@ -82,7 +82,7 @@ class StudyDisplay:
         style = STYLES[outcome.status]
         self._print(f"[{self._ended}/{self._planned}] {named(outcome.run)}: ", f"[{style}]{escape(told(outcome))}[/]")
 
-    def update(self, running: Sequence[Job], pending: int) -> None:
+    def update(self, running: Sequence[Job]) -> None:
         """Look at the runs that are being trained."""
         if self._live and time.monotonic() - self._drawn >= REFRESH_SECONDS:
             self._drawn = time.monotonic()

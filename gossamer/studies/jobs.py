@@ -20,7 +20,7 @@ from gossamer.studies.plan import words as words_of
 from gossamer.system.errors import UserError
 from gossamer.system.processes import module_path, python
 
-Status: TypeAlias = Literal["finished", "finished before", "interrupted", "failed"]
+Status: TypeAlias = Literal["finished", "finished before", "interrupted", "failed", "pruned"]
 TAIL_BYTES = 4000  # of a log, which its last line is looked for in
 
 

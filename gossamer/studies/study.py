@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gossamer.envs.own import EnvMaker, env_name
-from gossamer.storage.lock import is_held
 from gossamer.storage.studies import PlannedRun
-from gossamer.studies import jobs
+from gossamer.studies.conductor import INCOMPLETE, Conductor
 from gossamer.studies.display import StudyDisplay
 from gossamer.studies.jobs import Job, JobOutcome
 from gossamer.studies.plan import Design, check, settled
 from gossamer.system.errors import UserError
 from gossamer.system.options import as_number
 from gossamer.system.scripts import check_guard
-
-POLL_SECONDS = 0.2
-INCOMPLETE = 3  # exit code
 
 
 @dataclass(frozen=True)
@@ -119,89 +111,29 @@ def conducted(design: Design, display: Callable[..., StudyDisplay] = StudyDispla
     runs = design.runs()
     check(runs)
     with settled(design.directory, runs), display(len(runs), design.directory) as shown:
-        conductor = Conductor(design, runs, shown)
-        outcomes = conductor.conduct()
+        planned = Planned(runs)
+        conductor = Conductor(design.directory, design.jobs, planned, shown)
+        conductor.conduct()
     places = {run.directory: place for place, run in enumerate(runs)}
-    ordered = sorted(outcomes, key=lambda outcome: places[outcome.run.directory])
+    ordered = sorted(planned.outcomes, key=lambda outcome: places[outcome.run.directory])
     return Study(design.directory, tuple(ordered), len(runs), conductor.received)
 
 
-class Conductor:
-    """Starts runs as others end, and passes signals on."""
+class Planned:
+    """All runs of a study, in their order."""
 
-    def __init__(self, design: Design, runs: Sequence[PlannedRun], display: StudyDisplay) -> None:
-        self._folder, self._shares, self._display = design.directory, design.jobs, display
+    def __init__(self, runs: Sequence[PlannedRun]) -> None:
         self._pending = deque(runs)
-        self._running: list[Job] = []
-        self._outcomes: list[JobOutcome] = []
-        self.received: int | None = None  # the first signal that asked to end
-        self._stopped: int | None = None  # the signal that runs get
+        self.outcomes: list[JobOutcome] = []
 
-    def conduct(self) -> list[JobOutcome]:
-        """Until every run has ended, or a signal has ended those that were running."""
-        with self._signals():
-            while self._running or (self._pending and self._stopped is None):
-                self._fill()
-                self._reap()
-                self._display.update(self._running, len(self._pending))
-                time.sleep(POLL_SECONDS if self._running else 0)
-        return self._outcomes
+    def next_run(self) -> PlannedRun | None:
+        """The run to start next."""
+        return self._pending.popleft() if self._pending else None
 
-    def _fill(self) -> None:
-        """Start runs while there is room; those that are finished are left out."""
-        while self._pending and self._stopped is None and len(self._running) < self._shares:
-            run = self._pending.popleft()
-            directory = self._folder / run.directory
-            if jobs.is_finished(directory):
-                self._take(jobs.ended(run, directory, "finished before"))
-                continue
-            if is_held(directory):  # left behind by a study that was killed, or started apart
-                self._take(jobs.ended(run, directory, "failed", "another process is training it"))
-                continue
-            share = min(set(range(self._shares)) - {job.share for job in self._running})
-            try:
-                job = jobs.start(run, self._folder, share, self._shares)
-            except (OSError, UserError) as error:
-                self._take(jobs.ended(run, directory, "failed", f"cannot be started: {error}"))
-                continue
-            self._running.append(job)
-            if self._stopped is not None:  # a signal that came while it was started
-                job.process.send_signal(self._stopped)
-            self._display.started(run)
+    def ended(self, outcome: JobOutcome) -> None:
+        """Keep how a run ended."""
+        self.outcomes.append(outcome)
 
-    def _reap(self) -> None:
-        for job in [job for job in self._running if job.process.poll() is not None]:
-            self._running.remove(job)
-            self._take(job.outcome())
-
-    def _take(self, outcome: JobOutcome) -> None:
-        self._outcomes.append(outcome)
-        self._display.ended(outcome)
-
-    def stop(self, number: int, frame: Any = None) -> None:
-        """Pass a signal on to the runs, which save a checkpoint and end; start no more."""
-        self.received = number if self.received is None else self.received
-        self._end_runs(signal.SIGTERM if number == signal.SIGHUP else number)  # of the terminal
-
-    def _end_runs(self, number: int) -> None:
-        self._stopped = number
-        for job in self._running:
-            if job.process.poll() is None:
-                job.process.send_signal(number)
-
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        """Handle Ctrl-C, SIGTERM and a terminal that closes (but not under nohup) meanwhile; only the main thread of a
-        process can. However this ends, no run is left behind."""
-        main = threading.current_thread() is threading.main_thread()
-        closing = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
-        numbers = (signal.SIGINT, signal.SIGTERM, *closing) if main else ()
-        before = {number: signal.signal(number, self.stop) for number in numbers}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-            self._end_runs(signal.SIGTERM)
-            for job in self._running:
-                job.process.wait()
+    def unpromising(self, running: Sequence[Job]) -> Sequence[Job]:
+        """None: a study trains all of its runs."""
+        return ()

@@ -24,7 +24,7 @@ from gossamer import cli, commands
 from gossamer.storage import studies
 from gossamer.storage.lock import held
 from gossamer.storage.studies import PlannedRun
-from gossamer.studies import jobs, study
+from gossamer.studies import conductor, jobs, study
 from gossamer.studies.display import StudyDisplay
 from gossamer.studies.plan import Design, settled
 from gossamer.studies.study import Study, conducted
@@ -86,7 +86,7 @@ def test_so_many_runs_go_side_by_side(tmp_path: Path, monkeypatch: pytest.Monkey
     thread = threading.Thread(target=lambda: done.append(conducted(design(tmp_path / "s", jobs=3), display)))
     thread.start()
     wait_until(lambda: begun(tmp_path / "s") == 3)
-    time.sleep(3 * study.POLL_SECONDS)
+    time.sleep(3 * conductor.POLL_SECONDS)
     assert begun(tmp_path / "s") == 3  # the fourth waits
     (tmp_path / "go").touch()
     thread.join(60)
@@ -199,7 +199,7 @@ def test_no_run_is_left_behind_by_an_error(tmp_path: Path, monkeypatch: pytest.M
     begin = jobs.start
     monkeypatch.setattr(jobs, "start", lambda *given: started.append(begin(*given)) or started[-1])
 
-    def breaks(running: Any, pending: int) -> None:
+    def breaks(running: Any) -> None:
         raise RuntimeError("the display broke")
 
     display = StudyDisplay(4, tmp_path, Console(file=StringIO()))
