@@ -52,6 +52,8 @@ if TYPE_CHECKING:  # for type checkers, which do not run the rest
     from gossamer.export.policy import TrainedPolicy as TrainedPolicy
     from gossamer.reporting.report import Report as Report
     from gossamer.reporting.report import report as report
+    from gossamer.searches.search import Search as Search
+    from gossamer.searches.search import search as search
     from gossamer.studies.study import Study as Study
     from gossamer.studies.study import study as study
     from gossamer.system.errors import UserError as UserError
@@ -72,6 +74,8 @@ _HOMES = {
     "TrainedPolicy": "gossamer.export.policy",
     "Report": "gossamer.reporting.report",
     "report": "gossamer.reporting.report",
+    "Search": "gossamer.searches.search",
+    "search": "gossamer.searches.search",
     "Study": "gossamer.studies.study",
     "study": "gossamer.studies.study",
     "bench": "gossamer.tools.bench",

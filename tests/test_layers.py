@@ -15,6 +15,7 @@ PACKAGE = Path(__file__).parent.parent / "gossamer"
 ROWS = [
     {"cli"},
     {"commands"},
+    {"searches"},
     {"tools", "studies"},
     {"training"},
     {"page"},

@@ -9,6 +9,7 @@ from gossamer.commands.export import Export
 from gossamer.commands.measuring import bench, simulate
 from gossamer.commands.playing import Evaluate, Record
 from gossamer.commands.reporting import Report
+from gossamer.commands.searching import search
 from gossamer.commands.showing import List, Show
 from gossamer.commands.studying import Runs, study
 from gossamer.commands.training import resume, train
@@ -23,6 +24,7 @@ COMMANDS: dict[str, Any] = {
     "record": Record,
     "watch": Watch,
     "study": study,
+    "search": search,
     "runs": Runs,
     "export": Export,
     "report": Report,

@@ -64,7 +64,7 @@ def study(words: Sequence[str]) -> int:
 
     Words after `--` are options of every run: gossamer study paac gala --env pong -- --stop-at-return 18. Run the same
     command again to continue a study."""
-    own, options = _divided(words)
+    own, options = divided(words)
     made = parse(Arguments, own, prog="gossamer study", description=cleandoc(study.__doc__ or ""))
     keywords = _keywords(made, options)
     from gossamer.studies.study import study as conduct
@@ -75,7 +75,7 @@ def study(words: Sequence[str]) -> int:
     return done.exit_code
 
 
-def _divided(words: Sequence[str]) -> tuple[list[str], list[str]]:
+def divided(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """The words before and after `--`."""
     place = words.index("--") if "--" in words else len(words)
     return list(words[:place]), list(words[place + 1 :])
@@ -93,7 +93,7 @@ def _keywords(made: Arguments, options: list[str]) -> dict[str, Any]:
         found = {"directory": Path("studies") / files[0].stem, "envs": (), "compositions": (), **load(files[0])}
     typed = {
         "envs": made.env or None,
-        "seeds": None if made.seeds is None else _seeds(made.seeds),
+        "seeds": None if made.seeds is None else as_seeds(made.seeds),
         "steps": made.steps,
         "directory": made.dir,
         "jobs": made.jobs,
@@ -103,7 +103,8 @@ def _keywords(made: Arguments, options: list[str]) -> dict[str, Any]:
     return {**found, **{name: value for name, value in typed.items() if value is not None}}
 
 
-def _seeds(text: str) -> int | list[int]:
+def as_seeds(text: str) -> int | list[int]:
+    """The value of `--seeds`. Raises `UserError` where it is neither a number nor a list of seeds."""
     try:
         numbers = [int(word) for word in text.split(",") if word.strip()]
     except ValueError:

@@ -82,11 +82,19 @@ class StudyDisplay:
         style = STYLES[outcome.status]
         self._print(f"[{self._ended}/{self._planned}] {named(outcome.run)}: ", f"[{style}]{escape(told(outcome))}[/]")
 
+    def left_out(self, runs: int) -> None:
+        """So many of the planned runs are not trained."""
+        self._planned -= runs
+
+    def note(self, text: str) -> None:
+        """Print a line."""
+        self._print(text)
+
     def update(self, running: Sequence[Job]) -> None:
         """Look at the runs that are being trained."""
         if self._live and time.monotonic() - self._drawn >= REFRESH_SECONDS:
             self._drawn = time.monotonic()
-            self._lines = [Line(job.run, time.monotonic() - job.began, _last_row(job.directory)) for job in running]
+            self._lines = [Line(job.run, time.monotonic() - job.began, last_row(job.directory)) for job in running]
 
     def _print(self, text: str, styled: str = "") -> None:
         self._console.print(escape(text) + styled, soft_wrap=True, highlight=False)
@@ -123,7 +131,7 @@ def _cells(line: Line) -> tuple[str, str, str, str]:
     )
 
 
-def _last_row(directory: Path) -> Row:
+def last_row(directory: Path) -> Row:
     try:
         return RunRecord(directory).last_row
     except UserError:  # the run says so itself when it ends

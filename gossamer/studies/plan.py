@@ -175,10 +175,10 @@ def settled(folder: Path, runs: Sequence[PlannedRun]) -> Iterator[None]:
     seeds. Its runs may go on at another cluster. Raises `UserError` where the folder has a study with a run that this
     one has not, or has with other words, and where another process holds it."""
     _refuse_another(folder, runs)
-    with _usable(folder):
+    with usable(folder):
         folder.mkdir(parents=True, exist_ok=True)
     with held(folder, "running this study"):
-        with _usable(folder):
+        with usable(folder):
             studies.write(folder, runs)
         yield
 
@@ -210,7 +210,8 @@ def _lasting(command: str) -> list[str]:
 
 
 @contextmanager
-def _usable(folder: Path) -> Iterator[None]:
+def usable(folder: Path) -> Iterator[None]:
+    """Have an error of the file system name the option."""
     try:
         yield
     except OSError as error:

@@ -75,7 +75,7 @@ def study(
             raise UserError(f"{name} {given!r}: must be a list of strings")
         if name != "envs" and (wrong := [each for each in given if not isinstance(each, str)]):
             raise UserError(f"{name}: {wrong[0]!r} is not a string")
-    names, numbers = tuple(env_name(each) for each in envs), _seeds(seeds)
+    names, numbers = tuple(env_name(each) for each in envs), seed_numbers(seeds)
     steps, jobs = (as_number(given, int) for given in (steps, jobs))
     for name, number in (("steps", steps), ("jobs", jobs)):
         if not _is_int(number) and not (name == "steps" and number is None):
@@ -88,7 +88,7 @@ def study(
     return conducted(design)
 
 
-def _seeds(given: int | Sequence[int]) -> tuple[int, ...]:
+def seed_numbers(given: int | Sequence[int]) -> tuple[int, ...]:
     """The seeds 1 to N, or those given. Raises `UserError` where these are no whole numbers."""
     count = as_number(given, int)
     if _is_int(count):

@@ -1,0 +1,1 @@
+"""Searches for the values of options with which a composition learns best."""

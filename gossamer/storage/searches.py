@@ -1,0 +1,61 @@
+"""`search.json`: what a search varies, and its trials so far.
+
+{"format": 1, "definition": {"composition": "paac --algorithm ppo", "env": "CartPole-v1", ..},
+ "trials": [{"number": 0, "state": "finished", "value": 195.3, "options": {"learning_rate": 0.003}, ..}, ..]}
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from gossamer.storage.files import write_json
+from gossamer.system.errors import UserError
+
+SEARCH = "search.json"
+FORMAT = 1
+TrialState: TypeAlias = Literal["running", "finished", "pruned", "failed"]
+
+
+@dataclass(frozen=True)
+class TrialRecord:
+    """One trial of a search."""
+
+    number: int  # from 0
+    state: TrialState
+    options: dict[str, Any]  # those that vary, with the values of this trial
+    value: float | None  # mean over its seeds of the mean return of the last 100 episodes; if pruned: the last reported
+    directory: str  # of its runs, relative to the search's folder
+    command: str  # that trains with these options, the first seed
+    reason: str = ""  # of a failure, in one line
+
+
+def is_search(folder: Path) -> bool:
+    """Whether the folder has a `search.json`."""
+    return (folder / SEARCH).is_file()
+
+
+def write(folder: Path, definition: dict[str, Any], trials: Sequence[TrialRecord]) -> None:
+    """Write `search.json`; the file exists completely or not at all."""
+    write_json(
+        folder / SEARCH, {"format": FORMAT, "definition": definition, "trials": [asdict(trial) for trial in trials]}
+    )
+
+
+def read(folder: Path) -> tuple[dict[str, Any], list[TrialRecord]]:
+    """Definition and trials. Raises `UserError` where `search.json` is missing, damaged or of a later version."""
+    file = folder / SEARCH
+    try:
+        content = json.loads(file.read_text())
+        if content["format"] > FORMAT:
+            raise UserError(f"{file}: written by a later version of Gossamer; this one reads format {FORMAT}")
+        return dict(content["definition"]), [TrialRecord(**trial) for trial in content["trials"]]
+    except FileNotFoundError as error:
+        raise UserError(f"{folder}: not a search (no {SEARCH})") from error
+    except UserError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{file}: damaged ({error}); restore it or use another directory") from error
