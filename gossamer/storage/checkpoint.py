@@ -12,7 +12,10 @@ import hashlib
 import json
 import math
 import shutil
-from collections.abc import Callable
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -116,7 +119,8 @@ class Store:
     def __init__(self, directory: Path, keep: int = 3, check: Callable[[], None] = lambda: None) -> None:
         """`check` is called before a checkpoint is written; it raises where the run may not write any more."""
         self.directory, self.keep, self._check = directory, keep, check
-        self.held: str | None = None  # the name of a checkpoint that stays, because something reads it
+        self._held = Counter[str]()  # names of checkpoints that stay, because something reads them
+        self._lock = threading.Lock()  # so that none is removed while it becomes held
 
     def save(self, tree: Tree, *, steps: int, score: float | None) -> Path:
         """Write a checkpoint, then remove those that are no longer wanted. Where it raises (`OSError` on a full disk,
@@ -133,7 +137,8 @@ class Store:
         manifest = to_json({"format": FORMAT, "steps": steps, "score": score, "sha256": digests}, indent=1)
         self.directory.mkdir(exist_ok=True)  # without parents: a run directory that was removed is not made again
         atomic_write(path, partial(_write_in_place_of, path, {**contents, MANIFEST: manifest.encode()}))
-        self._prune(steps)
+        with self._lock:
+            self._prune(steps)
         return path
 
     def last(self) -> str:
@@ -162,6 +167,27 @@ class Store:
             raise UserError(f"no checkpoint in {self.directory}: the run ended before its first one")
         return named[0] if named else self._best(found) if which == "best" else found[-1]
 
+    def hold(self, which: str) -> Checkpoint:
+        """`get`; the checkpoint stays until it is released as often as it was held."""
+        with self._lock:
+            found = self.get(which)
+            self._held[found.path.name] += 1
+        return found
+
+    def release(self, checkpoint: Checkpoint) -> None:
+        """See `hold`. The checkpoint is removed with the next one that is written, if nothing else wants it."""
+        with self._lock:
+            self._held[checkpoint.path.name] -= 1
+
+    @contextmanager
+    def holding(self, which: str) -> Iterator[Checkpoint]:
+        """`hold` a checkpoint meanwhile."""
+        found = self.hold(which)
+        try:
+            yield found
+        finally:
+            self.release(found)
+
     def _best(self, found: list[Checkpoint]) -> Checkpoint:
         return max(found, key=lambda c: (float("-inf") if c.score is None else c.score, c.steps))
 
@@ -174,7 +200,7 @@ class Store:
             shutil.rmtree(later.path)
         wanted = {self._best(found).path, *(c.path for c in found[-self.keep :])}
         for checkpoint in found:
-            if checkpoint.path not in wanted and checkpoint.path.name != self.held:
+            if checkpoint.path not in wanted and not self._held[checkpoint.path.name]:
                 shutil.rmtree(checkpoint.path)
         for left_over in self.directory.glob(".step_*"):  # a process that was killed while writing
             shutil.rmtree(left_over, ignore_errors=True)

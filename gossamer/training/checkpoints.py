@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,10 +21,23 @@ from gossamer.training.states import is_whole
 CHECKPOINT_SECONDS = 60.0  # between two checkpoints
 
 
+@dataclass(frozen=True)
+class Unwritten:
+    """A checkpoint that is complete, and not on disk yet. Its states are not modified any more."""
+
+    tree: Tree
+    steps: int
+    score: float | None  # mean return
+    seconds: float  # of training
+    gossip: dict[str, Any]  # content of `gossip.json`; empty: none
+
+
 @dataclass
 class Checkpoints:
     """Keeps checkpoints of the state of every saved worker and service. A worker that has ended keeps the last state it
-    gave; so does one that cannot be reached. The caller locks."""
+    gave; so does one that cannot be reached.
+
+    The caller locks. Only `write`, which takes long, is called without its lock, with what `take` returned under it."""
 
     store: Store
     progress: Progress
@@ -46,6 +60,9 @@ class Checkpoints:
         self._kept, self._kept_steps = self.now(), self.progress.steps
         self._states: dict[str, Tree] = {}
         self._fresh: set[str] = set()  # members that have reported nothing since they saved a state
+        self._complete: Unwritten | None = None
+        self._unwritten = 0  # checkpoints that are complete, and not on disk yet
+        self._writing = threading.Lock()  # one at a time: the end of a run may come while one is written
 
     def restored(self, name: str) -> Any | None:
         """The newest state of a worker or service; None if it has none."""
@@ -64,7 +81,7 @@ class Checkpoints:
 
     def _is_time(self) -> bool:
         """Whether it is time to begin a checkpoint."""
-        if self._barrier.phase is not Phase.OPEN:
+        if self._barrier.phase is not Phase.OPEN or self._unwritten:
             return False
         acted = self.progress.steps - self._kept_steps
         if not acted:
@@ -119,7 +136,7 @@ class Checkpoints:
             self.log(f"checkpoint lacks the newest state of {names}: {why}")
 
     def keep(self) -> None:
-        """Write a checkpoint of the states that were saved last."""
+        """Complete a checkpoint of the states that were saved last."""
         before = {name: state for name, state in self.saved.items() if name in self.services or is_whole(state)}
         states = {**before, **self._states}
         tree = {
@@ -128,15 +145,31 @@ class Checkpoints:
             "progress": self.progress.state_dict(),
         }
         self.recorder.flush()  # a run that is killed now has the episodes that the checkpoint counts
-        self.store.save(tree, steps=self.progress.steps, score=self.progress.mean_return)
-        if self.consensus is not None and (gossip := self.consensus.to_dict()):
-            self.recorder.write_gossip(gossip)
+        p, gossip = self.progress, self.consensus.to_dict() if self.consensus is not None else {}
+        self._complete = Unwritten(tree, p.steps, p.mean_return, p.elapsed, gossip)
+        self._unwritten += 1
+        self._kept, self._kept_steps = self.now(), p.steps
+
+    def take(self) -> Unwritten | None:
+        """The checkpoint that has been completed since the last call, for `write`."""
+        complete, self._complete = self._complete, None
+        return complete
+
+    def write(self, checkpoint: Unwritten) -> None:
+        """Write a checkpoint. Workers go on meanwhile."""
+        with self._writing:
+            self.store.save(checkpoint.tree, steps=checkpoint.steps, score=checkpoint.score)
+            if checkpoint.gossip:
+                self.recorder.write_gossip(checkpoint.gossip)
+
+    def written(self, checkpoint: Unwritten) -> None:
+        """The checkpoint is on disk: it may be evaluated, and another one may begin."""
+        self._unwritten -= 1
         if self.evaluator is not None:
-            self.evaluator.offer(self.store.get("last"), self.progress.elapsed)
-        self._kept, self._kept_steps = self.now(), self.progress.steps
+            self.evaluator.offer(self.store.get("last"), checkpoint.seconds)
 
     def keep_last(self) -> None:
-        """Write a checkpoint at an end that was not planned, if there is something to keep and all members' states are
-        as new as their reports."""
+        """Complete a checkpoint at an end that was not planned, if there is something to keep and all members' states
+        are as new as their reports."""
         if self.progress.steps and self.members <= self._fresh:
             self.keep()

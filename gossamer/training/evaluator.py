@@ -98,7 +98,7 @@ class Evaluator:
         meanwhile."""
         if self.due(checkpoint.steps):
             self._next = _multiple_after(checkpoint.steps, self._every)
-            self._store.held = checkpoint.path.name
+            self._store.hold(checkpoint.path.name)
             self._thread = threading.Thread(target=self._evaluate, args=(checkpoint, seconds), daemon=True)
             self._thread.start()
 
@@ -145,7 +145,7 @@ class Evaluator:
                 self.failures += 1
                 self._told(f"evaluation at step {checkpoint.steps:,} failed: {error}")
         finally:
-            self._store.held = None
+            self._store.release(checkpoint)
 
     def _play(self, checkpoint: Checkpoint) -> dict[str, Any]:
         """The result of the process. Raises `RuntimeError` with the last line of its errors."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -140,7 +140,7 @@ class RunObserver:
                 self.solved_steps = p.steps
 
     def claim(self, worker: str, steps: int, *, idle: bool = True) -> int | Answer:
-        with self._lock:
+        with self._saving():
             self._away.pop(worker, None)
             if (answer := self.checkpoints.claim(worker, idle=idle)) is not None:
                 return answer
@@ -161,25 +161,25 @@ class RunObserver:
         return bool(released)
 
     def save(self, name: str, state: Any) -> None:
-        with self._lock:
+        with self._saving():
             self.checkpoints.save(name, state)
 
     def due(self, service: str) -> Stage | None:
-        with self._lock:
+        with self._saving():
             return self.checkpoints.due(service)
 
     def settled(self, service: str) -> None:
-        with self._lock:
+        with self._saving():
             self.checkpoints.settled(service)
 
     def away(self, name: str) -> None:
-        with self._lock:
+        with self._saving():
             if name in self.members or self.budget.holds(name):
                 self._away.setdefault(name, self.now())
             self.checkpoints.away(name)
 
     def died(self, worker: str) -> None:
-        with self._lock:
+        with self._saving():
             if steps := self.budget.release(worker):
                 self.events.add("worker_died", steps=self.progress.steps, worker=worker, unreported=steps)
                 self.log(f"{worker} died; {steps:,} steps that it had not reported are acted again")
@@ -187,7 +187,7 @@ class RunObserver:
             self.checkpoints.died(worker)
 
     def ended(self, worker: str) -> None:
-        with self._lock:
+        with self._saving():
             self._away.pop(worker, None)
             self.budget.release(worker)  # an actor that cannot reach its learner ends before it has acted all of it
             self.checkpoints.away(worker)
@@ -197,14 +197,25 @@ class RunObserver:
             self.progress.hosts.update(name, where)
             self.writer.write_status()
 
-    def keep(self) -> None:
-        """See `Checkpoints.keep`."""
+    @contextmanager
+    def _saving(self) -> Iterator[None]:
+        """Hold the lock, and then write the checkpoint that was completed meanwhile, if there is one."""
         with self._lock:
+            yield
+            complete = self.checkpoints.take()
+        if complete is not None:
+            self.checkpoints.write(complete)
+            with self._lock:
+                self.checkpoints.written(complete)
+
+    def keep(self) -> None:
+        """Write a checkpoint of the states that were saved last."""
+        with self._saving():
             self.checkpoints.keep()
 
     def keep_last(self) -> None:
-        """See `Checkpoints.keep_last`."""
-        with self._lock:
+        """Write a last checkpoint where `Checkpoints.keep_last` completes one."""
+        with self._saving():
             self.checkpoints.keep_last()
 
     def stopping(self) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gossamer.data import Final, Step, Trajectory, Tree, merged_finals
+from gossamer.data import Final, Step, Trajectory, Tree, copied, merged_finals
 from gossamer.envs.base import Restarting, Resumable, VectorEnv
 from gossamer.nn.memory import reset
 from gossamer.policy import ActorPolicy
@@ -148,7 +148,7 @@ class Actor:
         if not isinstance(self.env, Resumable):
             return {}
         return {
-            "env": self.env.state_dict(),
+            "env": copied(self.env.state_dict()),
             "obs": np.array(self._obs),
             "scores": self._scores.copy(),
             "lengths": self._lengths.copy(),
