@@ -27,6 +27,7 @@ class Keywords(TypedDict, total=False):
     screen_size: int
     screen_width: int
     frame_stack: int
+    env_processes: int
     on_env_error: Literal["fail", "restart"]
     action_masks: bool
     action_bounds: Literal["clip", "squash", "none"]

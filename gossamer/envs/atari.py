@@ -15,15 +15,19 @@ ale-py cannot save an emulator's state, so these environments are not `Resumable
 from __future__ import annotations
 
 import os
+from collections.abc import MutableSequence, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from gossamer.data import Array, Step
 from gossamer.envs.base import VectorEnv, check_counts, env_seeds, missing_extra, unknown_env
+from gossamer.envs.workers import Workers
 from gossamer.spaces import Discrete, Spec
 from gossamer.system.processes import cores
+from gossamer.system.scripts import script
 
 if TYPE_CHECKING:
     from ale_py.vector_env import AtariVectorEnv
@@ -102,12 +106,27 @@ def list_games() -> tuple[str, ...]:
     return tuple(sorted(set(roms.get_all_rom_ids()) - FOR_TWO))
 
 
+THREADS_OF_A_PROCESS = 2  # native threads that step the games of one process
+GAMES_OF_A_PROCESS = 8  # with fewer, a step waits longer for the process than for its games
+
+
+def processes_for(num_envs: int, threads: int) -> int:
+    """Return how many processes play `num_envs` games on as many cores as `threads`; 0: this process, with native
+    threads.
+
+    Processes make games at the same time: ale-py makes one in 0.1 s, and holds the GIL meanwhile. On two cores there
+    are none, as one process is as fast there without a copy of the observations."""
+    processes = min(threads // THREADS_OF_A_PROCESS, num_envs // GAMES_OF_A_PROCESS)
+    return processes if processes > 1 else 0
+
+
 @dataclass(frozen=True)
 class Atari:
     """A game, by its snake_case name (`pong`, `space_invaders`), and its preprocessing."""
 
     game: str
     preset: AtariPreset = PAAC
+    processes: int | None = None  # that play the games; 0: this process; None: see `processes_for`
 
     @property
     def name(self) -> str:
@@ -118,7 +137,8 @@ class Atari:
         return max(1, cores() // sharing)
 
     def make(self, num_envs: int, *, workers: int = 0, render: bool = False) -> VectorEnv:
-        """Create environments stepped by `workers` native threads, without the GIL (0: one per core).
+        """Create environments stepped by `workers` native threads, without the GIL (0: one per core), in this process
+        or divided among `processes`. The trajectories are the same.
 
         `render` runs every game a second time, in colour. Raises `MissingExtra` without ale-py, and `UnknownEnv` for an
         unknown game."""
@@ -126,16 +146,57 @@ class Atari:
         games = list_games()
         if self.game not in games:
             raise unknown_env(self.game, games)
-        return AtariVector(self.game, self.preset, num_envs, min(workers or cores(), num_envs), render)
+        threads = min(workers or cores(), num_envs)
+        if processes := self._processes(num_envs, threads):
+            recipe = AtariRecipe(self.game, self.preset, max(1, threads // processes), render)
+            return Workers(recipe, num_envs, processes)
+        # Pin one thread per core if all cores are available: otherwise the kernel often wakes two on the same core.
+        pinned = threads == cores() == os.cpu_count()
+        return AtariVector(self.game, self.preset, num_envs, threads, render, pinned=pinned)
+
+    def _processes(self, num_envs: int, threads: int) -> int:
+        """Processes that play so many games on so many threads; 0: this one."""
+        if self.processes is not None:
+            return min(self.processes, num_envs) if num_envs > 1 else 0
+        return 0 if script() else processes_for(num_envs, threads)  # each process would import a user's script
+
+
+@dataclass(frozen=True)
+class AtariRecipe:
+    """Makes the games of a worker process; see `Recipe`. Its threads are not pinned: each process has its own games, so
+    all would wait for one thread whose core is busy."""
+
+    name: str  # of the game
+    preset: AtariPreset
+    threads: int  # of each process
+    render: bool
+
+    restarts: ClassVar[bool] = False
+    modules: ClassVar[tuple[str, ...]] = (__name__, "ale_py.vector_env")
+
+    def spec(self) -> Spec:
+        """Make one game, unless this process has made one before."""
+        if (self.name, self.preset) not in _specs:
+            AtariVector(self.name, self.preset, 1, 1, render=False).close()
+        return _specs[self.name, self.preset]
+
+    def make(self, num_envs: int, first: int, asking: MutableSequence[int]) -> AtariVector:
+        return AtariVector(self.name, self.preset, num_envs, min(self.threads, num_envs), self.render)
+
+
+_specs: dict[tuple[str, AtariPreset], Spec] = {}  # of the games that this process has made
 
 
 class AtariVector:
     """B games of ale-py, created by `Atari.make`. Observations are [stack, height, width] uint8."""
 
-    def __init__(self, game: str, preset: AtariPreset, num_envs: int, threads: int, render: bool) -> None:
-        self._engine = _engine(game, preset, num_envs, threads, preset.plane, preset.stack, grayscale=True)
+    def __init__(
+        self, game: str, preset: AtariPreset, num_envs: int, threads: int, render: bool, *, pinned: bool = False
+    ) -> None:
+        engine = partial(_engine, game, preset, num_envs, threads, pinned)
+        self._engine = engine(preset.plane, preset.stack, grayscale=True)
         # The native environment gives luminance only, so a second one runs the same games in colour for `frames`.
-        self._screen = _engine(game, preset, num_envs, threads, SCREEN, 1, grayscale=False) if render else None
+        self._screen = engine(SCREEN, 1, grayscale=False) if render else None
         self._picture: Array | None = None
         self._preset, self.num_envs = preset, num_envs
         names = tuple(action.name.lower() for action in self._engine.ale.get_action_set())
@@ -143,15 +204,20 @@ class AtariVector:
         self.spec = Spec(
             shape, np.dtype(np.uint8), actions, preset.frame_skip, history=preset.stack, action_names=names
         )
+        _specs[game, preset] = self.spec
         self._actions = len(names)
         self._frame = np.zeros(num_envs, np.int64)  # [B] frame number within the episode at the last step
 
     def reset(self, seed: int) -> Array:
-        seeds = np.array(env_seeds(seed, self.num_envs))
-        obs, info = self._engine.reset(seed=seeds)
+        return self.reset_each(env_seeds(seed, self.num_envs))
+
+    def reset_each(self, seeds: Sequence[int]) -> Array:
+        """Like `reset`, with one seed per environment."""
+        each = np.array(seeds)
+        obs, info = self._engine.reset(seed=each)
         self._frame = info["episode_frame_number"]
         if self._screen is not None:
-            self._picture = self._screen.reset(seed=seeds)[0][:, 0]
+            self._picture = self._screen.reset(seed=each)[0][:, 0]
         return np.asarray(obs)
 
     def step(self, action: Array) -> Step:
@@ -188,7 +254,15 @@ class AtariVector:
 
 
 def _engine(
-    game: str, preset: AtariPreset, num_envs: int, threads: int, size: tuple[int, int], stack: int, *, grayscale: bool
+    game: str,
+    preset: AtariPreset,
+    num_envs: int,
+    threads: int,
+    pinned: bool,
+    size: tuple[int, int],
+    stack: int,
+    *,
+    grayscale: bool,
 ) -> AtariVectorEnv:
     from ale_py.vector_env import AtariVectorEnv
 
@@ -196,8 +270,7 @@ def _engine(
         game,
         num_envs,
         num_threads=threads,
-        # Pin one thread per core if all cores are available: otherwise the kernel often wakes two on the same core.
-        thread_affinity_offset=0 if threads == cores() == os.cpu_count() else -1,
+        thread_affinity_offset=0 if pinned else -1,
         autoreset_mode="SameStep",
         img_height=size[0],
         img_width=size[1],

@@ -89,6 +89,14 @@ class Restarting(Protocol):
 
 
 @runtime_checkable
+class InTheMaking(Protocol):
+    """Environments that other processes make after they have been returned; `reset` waits for them."""
+
+    def made(self) -> int:
+        """Return how many of them exist."""
+
+
+@runtime_checkable
 class Spaced(Protocol):
     """Environments with spaces of Gymnasium's. Without this, `spec` says what they are."""
 

@@ -16,7 +16,7 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
 from gossamer.envs.base import UnknownEnv, VectorEnv, check_counts, unknown_env
-from gossamer.envs.local import Local, ResumableLocal
+from gossamer.envs.local import Local, LocalRecipe, ResumableLocal
 from gossamer.envs.single import OnError, Source, named, place
 from gossamer.envs.spaces import GymEnv
 from gossamer.envs.workers import Workers
@@ -129,7 +129,10 @@ def vectorise(source: Source, num_envs: int, workers: int) -> VectorEnv:
     """
     check_counts(num_envs, workers)
     if workers > 1:
-        return Workers(source, num_envs, workers)
+        if num_envs % workers:
+            near = num_envs - num_envs % workers or workers
+            raise ValueError(f"num_envs ({num_envs}) must be a multiple of workers ({workers}), such as {near}")
+        return Workers(LocalRecipe(source), num_envs, workers)
     local = Local(source, num_envs)
     return ResumableLocal(local) if local.saveable else local
 

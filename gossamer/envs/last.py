@@ -11,6 +11,7 @@ import numpy as np
 from gossamer.data import Array, Step
 from gossamer.envs.base import (
     EnvFactory,
+    InTheMaking,
     Restarting,
     Resumable,
     Spaces,
@@ -80,7 +81,7 @@ class LastParts:
 class LastVector:
     """B environments that observe the last action and reward, too (see `LastParts`).
 
-    The wrapper has no state. It is `Resumable`, `Watchable` and `Restarting` if the environments are."""
+    The wrapper has no state. It is `Resumable`, `Watchable`, `Restarting` and `InTheMaking` if the environments are."""
 
     def __init__(self, env: VectorEnv) -> None:
         self._env, self.num_envs, self._parts = env, env.num_envs, LastParts(env.spec)
@@ -91,6 +92,8 @@ class LastVector:
             self.calls = env.calls
         if isinstance(env, Restarting):
             self.failures = env.failures
+        if isinstance(env, InTheMaking):
+            self.made = env.made
         if isinstance(env, Resumable):
             self.state_dict, self.load_state_dict = env.state_dict, env.load_state_dict
 

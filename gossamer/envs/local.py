@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import MutableSequence, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -173,6 +175,32 @@ class Local:
 
 def _spaces(spec: Spec) -> str:
     return f"{spec.actions} and observations {spec.shapes} of {spec.obs_dtype}"
+
+
+@dataclass(frozen=True)
+class LocalRecipe:
+    """Makes `Local` environments in worker processes; see `Recipe`."""
+
+    source: Source
+
+    modules: ClassVar[tuple[str, ...]] = ()  # only the process of an environment imports a user's modules
+
+    @property
+    def name(self) -> str:
+        return self.source.name
+
+    @property
+    def restarts(self) -> bool:
+        return self.source.on_error == "restart"
+
+    def spec(self) -> Spec:
+        """Make one environment, and close it."""
+        one = Single(self.source, 0)
+        one.close()
+        return one.spec
+
+    def make(self, num_envs: int, first: int, asking: MutableSequence[int]) -> Local:
+        return Local(self.source, num_envs, first=first, asking=asking)
 
 
 class ResumableLocal:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from gossamer.data import Array, Step
-from gossamer.envs.base import Restarting, Resumable, Spaces, VectorEnv, Watchable
+from gossamer.envs.base import InTheMaking, Restarting, Resumable, Spaces, VectorEnv, Watchable
 from gossamer.envs.interface import spaces_of
 from gossamer.system.errors import EnvironmentFailed
 
@@ -14,7 +14,7 @@ from gossamer.system.errors import EnvironmentFailed
 class Numbered:
     """B environments, the first of which has the number `first` in errors and to a watchdog.
 
-    The wrapper has no state. It is `Resumable`, `Watchable` and `Restarting` if the environments are."""
+    The wrapper has no state. It is `Resumable`, `Watchable`, `Restarting` and `InTheMaking` if the environments are."""
 
     def __init__(self, env: VectorEnv, first: int) -> None:
         self._env, self._first = env, first
@@ -27,6 +27,8 @@ class Numbered:
         if isinstance(env, Restarting):
             failures = env.failures
             self.failures = lambda: tuple(error.renumbered(first) for error in failures())
+        if isinstance(env, InTheMaking):
+            self.made = env.made
         if isinstance(env, Resumable):
             self.state_dict, self.load_state_dict = env.state_dict, env.load_state_dict
 

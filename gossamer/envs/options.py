@@ -16,6 +16,10 @@ from gossamer.system.options import option, options
 
 SIZE = "Height of pictures, and their width without --screen-width."
 WIDTH = "Width of pictures. Sizes that divide the screen's, 210x160 in most games, are fastest."
+PROCESSES = (
+    "Processes that play the games of an actor, and make them at the same time; 0: threads of the actor's own process."
+)
+BY_CORES = "one for two threads, from four threads and sixteen games on; 0 in a script"
 STACK = "Newest pictures in an observation; 1 suits a policy with memory."
 
 
@@ -40,13 +44,15 @@ class AtariOptions:
     screen_size: int = option(SIZE, 84, least=16, most=210, measure="pixels")
     screen_width: int | None = option(WIDTH, None, least=16, most=210, measure="pixels", unset="that of --screen-size")
     frame_stack: int = option(STACK, 4, least=1, most=16, measure="pictures")
+    env_processes: int | None = option(PROCESSES, None, least=0, most=1024, unset=BY_CORES)
 
     def factory(self) -> EnvFactory:
         env = catalogue.resolve(self.name, preset=self.preprocessing)
         if not isinstance(env, Atari):
             return env
         size, width = self.screen_size, self.screen_width
-        return replace(env, preset=replace(env.preset, size=size, width=width, stack=self.frame_stack))
+        preset = replace(env.preset, size=size, width=width, stack=self.frame_stack)
+        return replace(env, preset=preset, processes=self.env_processes)
 
 
 @options
@@ -57,9 +63,11 @@ class AleOptions:
     screen_size: int = option(SIZE, 84, least=16, most=210, measure="pixels")
     screen_width: int | None = option(WIDTH, None, least=16, most=210, measure="pixels", unset="that of --screen-size")
     frame_stack: int = option(STACK, 4, least=1, most=16, measure="pictures")
+    env_processes: int | None = option(PROCESSES, None, least=0, most=1024, unset=BY_CORES)
 
     def factory(self) -> EnvFactory:
-        return AtariOptions(self.name, "gymnasium", self.screen_size, self.screen_width, self.frame_stack).factory()
+        size, width = self.screen_size, self.screen_width
+        return AtariOptions(self.name, "gymnasium", size, width, self.frame_stack, self.env_processes).factory()
 
 
 @options

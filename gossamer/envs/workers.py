@@ -1,5 +1,5 @@
-"""Gymnasium environments in n_w worker processes with n_e / n_w environments each, as in PAAC (Clemente et al. 2017,
-section 4). Their trajectories equal those of `Local`."""
+"""Environments in n_w worker processes with n_e / n_w environments each, as in PAAC (Clemente et al. 2017, section 4).
+Their trajectories equal those of the same environments in one process."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ import numpy as np
 from gossamer.data import Array, Step
 from gossamer.envs.base import env_seeds
 from gossamer.envs.local import AT_MOST
-from gossamer.envs.single import Single, Source
-from gossamer.envs.worker_processes import Answer, Request, Shared, serve
+from gossamer.envs.worker_processes import Answer, Recipe, Request, Shared, serve
 from gossamer.system.errors import EnvironmentFailed
 from gossamer.system.scripts import GUARD
 
@@ -29,22 +28,16 @@ DEATH_SECONDS = 1.0  # time for a process to end after its pipe was closed
 
 
 class Workers:
-    """B environments in `workers` processes, B / workers in each, that write to shared memory.
+    """B environments in `workers` processes, about B / workers in each, that write to shared memory.
 
     The processes are started by a fork server, since a fork of a multi-threaded process can copy locks that are held.
-    Scripts therefore need an `if __name__ == "__main__":` guard. Raises `ValueError` if `workers` does not divide B.
+    Scripts therefore need an `if __name__ == "__main__":` guard. They make their environments from the start on, at the
+    same time; `reset` waits for them, and raises what their making raised.
     """
 
-    def __init__(self, source: Source, num_envs: int, workers: int) -> None:
-        if num_envs % workers:
-            raise ValueError(
-                f"num_envs ({num_envs}) must be a multiple of workers ({workers}), "
-                f"such as {num_envs - num_envs % workers or workers}"
-            )
-        probe = Single(source, 0)
-        self.spec, self.num_envs = probe.spec, num_envs
-        probe.close()
-        self._source, self._context = source, multiprocessing.get_context(_start_method())
+    def __init__(self, recipe: Recipe, num_envs: int, workers: int) -> None:
+        self.spec, self.num_envs = recipe.spec(), num_envs
+        self._recipe, self._context = recipe, multiprocessing.get_context(_start_method(recipe.modules))
         self._shared = Shared.allocate(self._context, self.spec, num_envs, workers)
         self._processes = [self._start(worker) for worker in range(workers)]
         self._failures: list[EnvironmentFailed] = []
@@ -55,7 +48,7 @@ class Workers:
     def reset(self, seed: int) -> Array:
         self._seeds = np.random.default_rng(seed)
         seeds = env_seeds(seed, self.num_envs)
-        self._ask([self._reset(worker, seeds[self._shared.mine(worker)]) for worker in range(len(self._processes))])
+        self._ask([("reset", seeds[self._shared.mine(worker)]) for worker in range(len(self._processes))])
         return self._seen()
 
     def step(self, action: Array) -> Step:
@@ -63,13 +56,12 @@ class Workers:
         shared["action"][:] = action
         answers = self._ask([("step", None)] * len(self._processes))
         metrics = {i: each for answer in answers if answer for i, each in answer.items()}
-        terminated, truncated, reward = (shared[name].copy() for name in ("terminated", "truncated", "reward"))
+        done = {name: shared[name].copy() for name in ("reward", "score", "terminated", "truncated", "over")}
         final_obs: Array | None = None
-        if truncated.any():
+        if (truncated := done["truncated"]).any():
             final_obs = np.zeros_like(shared["final_obs"])
             final_obs[truncated] = shared["final_obs"][truncated]
-        over = terminated | truncated
-        return Step(self._seen(), reward, reward.copy(), terminated, truncated, over, final_obs, metrics)
+        return Step(self._seen(), **done, final_obs=final_obs, metrics=metrics)
 
     def frames(self) -> Array:
         return np.concatenate(self._ask([("frames", None)] * len(self._processes)))
@@ -90,18 +82,22 @@ class Workers:
         failures, self._failures = tuple(self._failures), []
         return failures
 
+    def made(self) -> int:
+        """See `InTheMaking`. The environments of a process that has crashed count."""
+        return sum(
+            self._shared.size(worker)
+            for worker, process in enumerate(self._processes)
+            if self._shared.arrays["made"][worker] or not process.alive
+        )
+
     def _seen(self) -> Array:
         self._obs = self._shared.arrays["obs"].copy()
         return self._obs
 
     def _start(self, worker: int) -> Process:
-        self._shared.arrays["asking"][worker] = -1, 0
-        return Process(self._context, self._source, worker, self._shared)
-
-    def _reset(self, worker: int, seeds: list[int]) -> Request:
-        """Return the reset request. While the process starts, its first environment counts as the one being called."""
-        self._shared.arrays["asking"][worker, 0] = self._shared.mine(worker).start
-        return "reset", seeds
+        first = self._shared.mine(worker).start  # counts as the one being called while the process makes all of them
+        self._shared.arrays["asking"][worker], self._shared.arrays["made"][worker] = (first, 0), False
+        return Process(self._context, self._recipe, worker, self._shared)
 
     def _ask(self, requests: Sequence[Request]) -> list[Any]:
         """Send a request to each process and return the results. Reads all answers before raising an error, so that no
@@ -128,7 +124,7 @@ class Workers:
         error, if the process must not be restarted or has crashed too often."""
         error = self._death(worker, request[0])
         self._deaths[worker] += 1
-        if self._source.on_error == "fail" or request[0] == "frames":
+        if not self._recipe.restarts or request[0] == "frames":
             return error
         if self._deaths[worker] > AT_MOST:
             error.advice = f"it was restarted {AT_MOST} times and failed each time"
@@ -136,13 +132,14 @@ class Workers:
         self._failures.append(error)
         mine, deaths = self._shared.mine(worker), self._deaths[worker]
         self._processes[worker] = self._start(worker)
-        again = self._reset(worker, self._seeds.integers(2**31, size=mine.stop - mine.start).tolist())
+        again = ("reset", self._seeds.integers(2**31, size=self._shared.size(worker)).tolist())
         self._processes[worker].ask(again)
         answer = self._answer(worker, again)
         self._deaths[worker] = max(deaths, self._deaths[worker])  # a successful reset does not clear the count
         if request[0] == "step" and self._obs is not None:
             shared = self._shared.arrays
-            shared["reward"][mine], shared["terminated"][mine], shared["truncated"][mine] = 0, False, True
+            shared["reward"][mine] = shared["score"][mine] = 0
+            shared["terminated"][mine], shared["truncated"][mine], shared["over"][mine] = False, True, True
             shared["final_obs"][mine] = self._obs[mine]
         return answer
 
@@ -151,21 +148,26 @@ class Workers:
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         which = self._shared.mine(worker).start if index < 0 else index
         hint = f" (if a script started it, {GUARD})" if (code, during) == (1, "reset") else ""  # its import failed
-        return EnvironmentFailed(self._source.name, which, f"its worker process {how} during {during}(){hint}")
+        return EnvironmentFailed(self._recipe.name, which, f"its worker process {how} during {during}(){hint}")
 
 
 class Process:
     """The parent's end of one worker process."""
 
-    def __init__(self, context: Any, source: Source, worker: int, shared: Shared) -> None:
+    def __init__(self, context: Any, recipe: Recipe, worker: int, shared: Shared) -> None:
         self._pipe, its = context.Pipe()
         self._closing = threading.Lock()  # `end` may run twice at once: for a step that fails, and to close
-        what = cloudpickle.dumps(source)  # factories may be closures
+        what = cloudpickle.dumps(recipe)  # factories may be closures
         arguments = (its, what, worker, shared.raw, shared.spec, shared.num_envs, shared.workers)
         self._process = context.Process(target=serve, args=arguments, daemon=True, name=f"environments {worker}")
         _start_fork_server()
         self._process.start()
         its.close()  # so that reading fails once the process has ended
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return bool(self._process.is_alive())
 
     def ask(self, request: Request) -> None:
         with suppress(OSError):  # `answer` detects a crash
@@ -190,11 +192,12 @@ class Process:
         return int(self._process.exitcode or 0)
 
 
-def _start_method() -> str:
-    """Return the start method of worker processes. The fork server imports this module once for all of them."""
+def _start_method(modules: Sequence[str]) -> str:
+    """Return the start method of worker processes. The fork server imports this module and `modules` once for all of
+    them."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return "spawn"
-    multiprocessing.get_context("forkserver").set_forkserver_preload([__name__])
+    multiprocessing.get_context("forkserver").set_forkserver_preload([__name__, *modules])
     return "forkserver"
 
 

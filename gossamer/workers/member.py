@@ -23,6 +23,7 @@ from gossamer.task import Activity, Note, Report, Task
 from gossamer.workers.actor import Actor, alternate
 from gossamer.workers.clock import Clock
 from gossamer.workers.learner import Learner
+from gossamer.workers.making import await_made
 
 
 def prepared(ctx: Context, task: Task) -> Task:
@@ -157,6 +158,7 @@ class Player:
         self.clock, self._apart = Clock() if own is None else own.clock, own is None
         if own is None:
             ctx.report(host_info(device=task.device, dtype=task.network.dtype, threads=torch.get_num_threads()))
+        await_made(ctx, groups)
         network: Source | None = None if own is None else OwnNetwork(own.learner.model, own.link)
         whole = saved if saved is not None and "learner" in saved else None
         states = [None] * len(groups) if whole is None else whole.get("groups", [whole])

@@ -1,3 +1,5 @@
+import multiprocessing
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
@@ -6,9 +8,11 @@ import pytest
 pytest.importorskip("ale_py", reason="the extra [atari] is not installed")
 
 from gossamer.data import Step
-from gossamer.envs.atari import GALA, IMPALA, MACHADO, PAAC, PRESETS, Atari, AtariPreset
+from gossamer.envs.atari import GALA, IMPALA, MACHADO, PAAC, PRESETS, Atari, AtariPreset, processes_for
 from gossamer.envs.base import Resumable, UnknownEnv
+from gossamer.envs.workers import Workers
 from gossamer.spaces import Discrete
+from gossamer.system.errors import EnvironmentFailed
 from gossamer.system.processes import cores
 
 SMALL = replace(PAAC, size=10, stack=2)
@@ -106,6 +110,44 @@ def test_a_seed_decides_everything_on_any_number_of_threads() -> None:
     np.testing.assert_array_equal(seen(3, 2), first)
     assert (seen(4, 1) != first).any()
     assert (first[:, 0] != first[:, 1]).any()  # two environments of one run
+
+
+def test_processes_play_the_same_games() -> None:
+    # 5 games in 2 processes: 2 and 3. Lives, sticky actions and the frame cap: every field of a step has its use.
+    preset = replace(GALA, size=10, stack=2, sticky=0.25, frame_cap=200)
+    with (
+        closing(Atari("breakout", preset, processes=0).make(5)) as env,
+        closing(Atari("breakout", preset, processes=2).make(5)) as apart,
+    ):
+        assert isinstance(apart, Workers)
+        assert apart.spec == env.spec
+        np.testing.assert_array_equal(apart.reset(seed=5), env.reset(seed=5))
+        for action in np.random.default_rng(0).integers(0, 4, (60, 5)):
+            ours, theirs = apart.step(action), env.step(action)
+            assert (ours.final_obs is None) == (theirs.final_obs is None)
+            for field in ("obs", "reward", "score", "terminated", "truncated", "over"):
+                np.testing.assert_array_equal(getattr(ours, field), getattr(theirs, field))
+            if ours.final_obs is not None and theirs.final_obs is not None:
+                np.testing.assert_array_equal(ours.final_obs[theirs.truncated], theirs.final_obs[theirs.truncated])
+        assert apart.made() == 5
+
+
+def test_a_process_that_dies_is_named_with_its_first_game() -> None:
+    with closing(Atari("pong", SMALL, 2).make(4)) as env:
+        env.reset(seed=0)
+        second = next(each for each in multiprocessing.active_children() if each.name == "environments 1")
+        second.kill()
+        second.join()
+        with pytest.raises(EnvironmentFailed, match=r"environment 2: its worker process was ended by SIGKILL"):
+            env.step(np.zeros(4, np.int64))
+
+
+@pytest.mark.parametrize(
+    ("num_envs", "threads", "processes"),
+    [(16, 2, 0), (256, 3, 0), (15, 16, 0), (16, 4, 2), (32, 16, 4), (128, 16, 8), (256, 16, 8), (256, 64, 32)],
+)
+def test_processes_by_cores_and_games(num_envs: int, threads: int, processes: int) -> None:
+    assert processes_for(num_envs, threads) == processes
 
 
 def test_a_reset_begins_all_over() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 import some_envs
 
 from gossamer.envs import watchdog, workers
-from gossamer.envs.base import VectorEnv, Watchable
+from gossamer.envs.base import InTheMaking, VectorEnv, Watchable
 from gossamer.envs.gym import Custom
 from gossamer.envs.toy import Catch
 from gossamer.envs.watchdog import Silence, Watchdog
@@ -123,8 +124,11 @@ def test_worker_processes_are_asked_nothing_between_calls(monkeypatch: pytest.Mo
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
     env = Custom("some_envs:Walk").make(4, workers=2)
     assert isinstance(env, Watchable)
+    assert isinstance(env, InTheMaking)
     with closing(env):
-        assert [index for index, _ in env.calls()] == [-1, -1]  # started, and not asked for anything yet
+        while env.made() < 4:  # until then each process asks one of its environments
+            time.sleep(0.01)
+        assert [index for index, _ in env.calls()] == [-1, -1]
         env.reset(seed=0)
         assert [index for index, _ in env.calls()] == [-1, -1]
         env.step(np.ones(4, np.int64))
