@@ -22,6 +22,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from gossamer.system.transfers import uploaded
+
 Tree: TypeAlias = Any  # nested dicts of tensors; may be empty
 Array: TypeAlias = npt.NDArray[Any]
 Version: TypeAlias = int  # number of updates that produced a set of parameters
@@ -70,6 +72,11 @@ class Final:
     obs: Tensor  # [*O]
     state: Tree  # recurrent state before it; empty without memory
     value: float  # discounted value at acting time, which the trajectory's `reward` includes
+
+    def to(self, device: torch.device | str) -> Final:
+        """Copy it to another device."""
+        state = {name: uploaded(each, device) for name, each in self.state.items()}
+        return replace(self, obs=uploaded(self.obs, device), state=state)
 
 
 @dataclass(frozen=True)
@@ -135,8 +142,10 @@ class Trajectory:
         return replace(self, chosen=torch.zeros_like(self.reward))
 
     def to(self, device: torch.device | str) -> Trajectory:
-        """Copy the trajectory to another device."""
-        return self._map(lambda tensor, _: tensor.to(device))
+        """The trajectory on this device, with its final observations; the tensors that are there already as they are.
+        Copies to a GPU do not wait."""
+        moved = self._map(lambda tensor, _: uploaded(tensor, device))
+        return replace(moved, finals=[final.to(device) for final in self.finals])
 
     def columns(self, start: int, end: int) -> Trajectory:
         """The trajectories of environments start .. end - 1, as views, with final observations of their own."""

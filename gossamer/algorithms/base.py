@@ -287,9 +287,9 @@ def own_rewards(algorithm: Valued, model: nn.Module, batch: Trajectory) -> Tenso
     obs = torch.stack([final.obs for final in batch.finals])
     state = {name: torch.stack([final.state[name] for final in batch.finals]) for name in batch.state}
     with evaluating(model):
-        values = algorithm.value(model, obs, state).tolist()
-    for final, value in zip(batch.finals, values, strict=True):
-        reward[final.t, final.b] += algorithm.gamma * value - final.value
+        values = algorithm.value(model, obs, state).double()
+    for final, value in zip(batch.finals, values, strict=True):  # nothing is read from a GPU
+        reward[final.t, final.b] += (algorithm.gamma * value - final.value).float()
     return reward
 
 

@@ -14,6 +14,7 @@ from gossamer.data import Action, Tree
 from gossamer.nn.networks import action_values
 from gossamer.spaces import IMPOSSIBLE
 from gossamer.system.options import option
+from gossamer.system.transfers import uploaded
 
 Exploration: TypeAlias = Literal["schedule", "by-environment", "mixed"]
 
@@ -58,7 +59,7 @@ class EpsilonGreedy:
     ) -> tuple[Action, Tree]:
         """See `Algorithm`. The parameters are ln mu(a) [B, A]."""
         q, state = action_values(model, obs, state)
-        epsilon = torch.as_tensor(0.0 if greedy else self.epsilon, device=q.device).expand(len(q))  # [B]
+        epsilon = self._of_each(len(q), q.device, greedy=greedy)
         valid = (q > IMPOSSIBLE / 2).to(q.dtype)
         best = q.argmax(-1)
         random = (torch.rand(q.shape, generator=rng, device=q.device) * valid).argmax(-1)
@@ -69,6 +70,13 @@ class EpsilonGreedy:
         log_mu = mu.clamp(min=1e-30).log()
         log_prob, chosen = (each.gather(-1, action.unsqueeze(-1)).squeeze(-1) for each in (log_mu, q))
         return Action(action=action, log_prob=log_prob, parameters=log_mu, value=q.amax(-1), chosen=chosen), state
+
+    def _of_each(self, num_envs: int, device: torch.device, *, greedy: bool) -> Tensor:
+        """Epsilon of each environment, [B]."""
+        epsilon = 0.0 if greedy else self.epsilon
+        if isinstance(epsilon, tuple):
+            return uploaded(torch.tensor(epsilon), device)
+        return torch.full((num_envs,), epsilon, device=device)
 
 
 def epsilon_greedy(options: Explores, over: float, envs: Sequence[int], total: int) -> EpsilonGreedy:

@@ -72,9 +72,11 @@ class Moments(nn.Module):
     @torch.no_grad()
     def update(self, sample: Sample) -> None:
         """Include a rollout's values (Chan et al. 1979, parallel mean and variance)."""
-        weight, difference = 1.0 / (1.0 + self.rollouts.item()), sample.mean - self.mean
+        exact = 1.0 / (1.0 + self.rollouts.double())  # []  not as a number: the host would have to wait for a GPU
+        weight, rest, both = exact.float(), (1.0 - exact).float(), (exact * (1.0 - exact)).float()
+        difference = sample.mean - self.mean
         self.mean.add_(weight * difference)
-        self.variance.mul_(1.0 - weight).add_(weight * sample.variance + weight * (1.0 - weight) * difference.square())
+        self.variance.mul_(rest).add_(weight * sample.variance + both * difference.square())
         self.rollouts.add_(1).clamp_(max=self.most)
 
 

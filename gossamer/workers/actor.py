@@ -13,6 +13,7 @@ from gossamer.envs.base import Restarting, Resumable, VectorEnv
 from gossamer.nn.memory import reset
 from gossamer.policy import ActorPolicy
 from gossamer.system.errors import EnvironmentFailed
+from gossamer.system.transfers import copy_in, uploaded
 from gossamer.task import Episode
 from gossamer.workers.clock import Clock
 from gossamer.workers.stepping import Ahead, InTurn, Stepping
@@ -73,7 +74,7 @@ class Actor:
         parameters = list[Tensor]()  # of the distributions over actions
         for t in range(rollout):
             with self.clock("inference"):
-                slot.obs[t].copy_(torch.from_numpy(self._obs))
+                copy_in(slot.obs[t], self._obs)
                 answer, self._state = self.policy(slot.obs[t], self._state)
                 slot.action[t], slot.value[t] = answer.action, answer.value
                 if slot.chosen is not None:
@@ -92,14 +93,14 @@ class Actor:
                 step = self.stepping.receive()
             self._record(t, step, slot)
         with self.clock("inference"):
-            slot.obs[rollout].copy_(torch.from_numpy(self._obs))
+            copy_in(slot.obs[rollout], self._obs)
             slot.value[rollout] = self.policy.value(slot.obs[rollout], self._state)
             if parameters:
                 mu = self.env.spec.actions.distribution(torch.stack(parameters))
                 slot.behaviour.copy_(mu.log_prob(slot.action))
-            slot.reward.copy_(torch.from_numpy(self._rewards))
-            slot.discount.copy_(torch.from_numpy(self._discounts))
-            slot.begins.copy_(torch.from_numpy(self._begins))
+            copy_in(slot.reward, self._rewards)
+            copy_in(slot.discount, self._discounts)
+            copy_in(slot.begins, self._begins)
 
     def _record(self, t: int, step: Step, slot: Trajectory) -> None:
         """Record the results of the environments' step at time t."""
@@ -112,7 +113,7 @@ class Actor:
         self._lengths += 1
         if step.over.any():
             if self._state:
-                self._state = reset(self._state, torch.from_numpy(step.over).to(slot.obs.device))
+                self._state = reset(self._state, uploaded(torch.from_numpy(step.over), slot.obs.device))
             for b in np.flatnonzero(step.over):
                 score, length, metrics = float(self._scores[b]), int(self._lengths[b]), step.metrics.get(int(b), {})
                 self._episodes.append(Episode(score, length, self.name, self._first + int(b), metrics))
@@ -124,8 +125,8 @@ class Actor:
         if step.final_obs is None:
             raise RuntimeError("the environment truncated an episode and gave no final observation")
         device = slot.obs.device
-        final = torch.from_numpy(step.final_obs[step.truncated]).to(device)
-        cut = torch.from_numpy(step.truncated).to(device)
+        final = uploaded(torch.from_numpy(step.final_obs[step.truncated]), device)
+        cut = uploaded(torch.from_numpy(np.flatnonzero(step.truncated)), device)
         state = {name: rows[cut] for name, rows in self._state.items()}
         values = self.gamma * self.policy.value(final, state).cpu().numpy()
         recorded = self.policy.recorded(state)

@@ -21,6 +21,7 @@ from gossamer.exchange.gossip.records import Record
 from gossamer.exchange.gossip.sparse import Selection, Sparse
 from gossamer.exchange.gossip.tracker import Tracker
 from gossamer.runtime import Context
+from gossamer.system.transfers import recorded
 
 PERIOD, WINDOW = 500, 16  # iterations between the starts of two observation windows, and within one window
 RECOVERY = 30.0  # seconds that a restarted member waits for its neighbours' parameters
@@ -187,9 +188,8 @@ class GossipLink:
         vector, places = mine, None
         if self._selection is not None:
             vector, places = self._selection.chosen(mine, k // self.interval, self._found.view)
-        ready = torch.cuda.current_stream().record_event() if mine.is_cuda else None
         epoch = self._tracker.epoch
-        message = Message(self.rank, k, epoch, each, time.time(), vector, ready=ready, places=places)
+        message = Message(self.rank, k, epoch, each, time.time(), vector, ready=recorded(mine), places=places)
         self.post.send(message, receivers)
         self._tracker.sent += len(receivers)
         self._tracker.sent_bytes += message.nbytes * len(receivers)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gossamer.data import Tree, on_host
 from gossamer.exchange.gossip.formats import Format
+from gossamer.system.transfers import received
 
 
 @dataclass(frozen=True)
@@ -73,11 +74,7 @@ class Parcel:
 
 def on_device(message: Message, device: torch.device) -> Tensor:
     """Return a message's parameters [P] or [K] on this device, ordered after their computation on a GPU."""
-    vector = message.parameters
-    if vector.is_cuda and message.ready is not None:
-        torch.cuda.current_stream().wait_event(message.ready)
-        vector.record_stream(torch.cuda.current_stream())
-    return vector.to(device, non_blocking=True)
+    return received(message.parameters, message.ready).to(device, non_blocking=True)
 
 
 def merge(messages: Sequence[Message]) -> Message:

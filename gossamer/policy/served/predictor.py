@@ -14,6 +14,7 @@ from gossamer.nn.networks import Recurrent, RecurrentValues
 from gossamer.policy.base import Source
 from gossamer.policy.served.messages import Answer, Answered, Key, Request, Taken, Welcome
 from gossamer.system.machine import settle
+from gossamer.system.transfers import uploaded
 
 
 class Predictor:
@@ -34,7 +35,9 @@ class Predictor:
         version = self._source.refresh()
         requests = {key: request.unpacked() for key, request in taken.requests.items()}
         before = {key: self._before(request, taken.states.get(key)) for key, request in requests.items()}
-        obs = _joined([request.obs.to(self._device).movedim(1, -1) for request in requests.values()]).movedim(-1, 1)
+        obs = _joined([uploaded(request.obs, self._device).movedim(1, -1) for request in requests.values()]).movedim(
+            -1, 1
+        )
         states = list(before.values())
         state = {name: _joined([each[name] for each in states]) for name in self._initial}
         outputs, after, distributions = _evaluated(self._source.model, obs, state)
@@ -58,7 +61,7 @@ class Predictor:
         if state is None or request.rows is None:
             initial: Tree = initial_state(self._source.model, request.envs)
             return initial
-        rows = request.rows.to(self._device)
+        rows = uploaded(request.rows, self._device)
         if not request.acts:
             state = {name: each[(rows - 1).clamp(min=0)] for name, each in state.items()}
         return reset(state, rows == 0)
