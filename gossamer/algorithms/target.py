@@ -17,6 +17,7 @@ class Target(nn.Module):
     exchanged = False
     age: Tensor
     version = 0  # of the network's parameters, as their exchange counts it; set by the learner
+    _read: tuple[Tensor, int, int] | None = None  # `age`, its torch version and its value when it was last read or set
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -31,20 +32,33 @@ class Target(nn.Module):
     def used(self, model: nn.Module, period: int) -> nn.Module:
         """Return the copy, which is renewed from `model` in the first of every `period` calls. `age` counts the calls
         since the last copy."""
-        if int(self.age) == 0:
+        age = self._age()
+        if age == 0:
             self._copy(model)
-        self.age.copy_((self.age + 1) % period)
+        self._set_age((age + 1) % period)
         return self.model
 
     @torch.no_grad()
     def followed(self, model: nn.Module, period: int) -> nn.Module:
         """Return the copy, which is renewed from `model` when its version has reached a multiple of `period`. `age` is
         the version of the copy plus 1, at first 0. A copy that learners share may be newer than the `model` of one."""
-        copied = int(self.age) - 1
+        copied = self._age() - 1
         if copied < 0 or self.version // period > copied // period:
             self._copy(model)
-            self.age.fill_(self.version + 1)
+            self._set_age(self.version + 1)
         return self.model
+
+    def _age(self) -> int:
+        """`age`. From a GPU, which the host would have to wait for, it is read only if something else has set it: other
+        processes share `age` in host memory only."""
+        known = self._read
+        if not self.age.is_cuda or known is None or known[0] is not self.age or known[1] != self.age._version:
+            self._read = known = self.age, self.age._version, int(self.age)
+        return known[2]
+
+    def _set_age(self, age: int) -> None:
+        self.age.fill_(age)
+        self._read = self.age, self.age._version, age
 
     def _copy(self, model: nn.Module) -> None:
         source = model.state_dict()
