@@ -73,7 +73,7 @@ class Local:
     opt: Optimizer
     finite: bool = True
 
-    def gradient(self) -> Gradient:
+    def gradient(self, *, checked: bool = True) -> Gradient:
         return Gradient(torch.zeros(()), self.finite, torch.zeros(()))
 
     def apply(self) -> None:

@@ -21,7 +21,7 @@ class Gradient:
     it as one vector."""
 
     norm: Tensor  # []  global L2 norm before clipping
-    finite: bool  # whether loss and gradient are finite; otherwise nothing must be done with it
+    finite: bool  # whether loss and gradient are finite, see `LocalStep`; otherwise nothing must be done with it
     loss: Tensor  # []  that it is the gradient of
 
 
@@ -38,7 +38,7 @@ class Stepped:
     """Result of a step."""
 
     norm: Tensor  # []  global L2 norm of the gradient before clipping
-    finite: bool  # whether loss and gradient were finite; if not, the parameters are unchanged
+    finite: bool  # whether loss and gradient were finite, see `LocalStep`; if not, the parameters are unchanged
     waited: float = 0.0  # seconds until the gradients of other learners were there
     staleness: int | None = None  # between the gradient's parameters and those that it changed, in versions
     dropped: Dropped | None = None  # why it changed none
@@ -47,8 +47,10 @@ class Stepped:
 class LocalStep(Protocol):
     """The two halves of a learner's own step. An exchange may act between them, or leave the second one out."""
 
-    def gradient(self) -> Gradient:
-        """Clip the gradients in `.grad`."""
+    def gradient(self, *, checked: bool = True) -> Gradient:
+        """Clip the gradients in `.grad`. Unless `checked`, they may not be finite although `Gradient.finite` says so:
+        then `apply` changes nothing, and the learner raises its error after the batch. This saves waiting for a GPU at
+        each step. It is for a caller that does nothing with the gradients but `apply` them."""
 
     def apply(self) -> None:
         """Take one optimizer step along the gradients in `.grad`."""
@@ -153,7 +155,7 @@ class AloneLink:
     on_step: OnStep = unheard
 
     def step(self, local: LocalStep) -> Stepped:
-        gradient = local.gradient()
+        gradient = local.gradient(checked=False)
         if gradient.finite:
             local.apply()
             self.version += 1

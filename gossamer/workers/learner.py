@@ -62,6 +62,7 @@ class Learner:
         self.waited = 0.0  # seconds, for gradients of other learners
         self._lag, self._staleness, self._dropped = Counter[int](), Counter[int](), Counter[Dropped]()
         self._loss = torch.zeros(())  # that the gradients are of
+        self._bad: Tensor | None = None  # []  1 if a gradient of the batch was not finite; see `_later`
 
     @cached_property
     def flat(self) -> Flat:
@@ -86,6 +87,14 @@ class Learner:
         for group in self.opt.param_groups:
             group["lr"] = rate
 
+    @cached_property
+    def _later(self) -> bool:
+        """Whether gradients are checked once for all steps of a batch. The optimizer itself leaves out the steps that
+        follow a gradient that is not finite: fused Adam can (`found_inf`). To check before each step, the host would
+        have to wait for the GPU."""
+        adam = isinstance(self.opt, torch.optim.Adam) and bool(self.opt.defaults["fused"])
+        return adam and self._trained[0].is_cuda
+
     def finish(self, link: Link) -> None:
         """Take the steps that other learners still take, after the last batch of this one."""
         link.finish(self)
@@ -107,6 +116,7 @@ class Learner:
         for target in self._targets:
             target.version = version
         names, priority = list[str](), None
+        self._bad = None
         with training(self.model):
             for each in algorithm.losses(self.model, batch, self.rng):
                 loss = self._with_reconstruction(each)
@@ -115,14 +125,19 @@ class Learner:
                 self._loss = loss.total.detach()
                 stepped = link.step(self)
                 if not stepped.finite:
-                    raise NonFinite(f"{self._culprit(batch, loss)} became NaN or infinite at step {position:,}")
+                    raise self._non_finite(batch, self._loss, position)
                 self._count(stepped)
                 names = ["loss", "gradient_norm", *loss.parts]
                 priority = priority if loss.priority is None else loss.priority
                 rows.append(torch.stack([loss.total.detach(), stepped.norm, *loss.parts.values()]))
+        table = torch.stack(rows)  # [optimizer steps, metrics]
+        read = torch.cat([table.mean(0).double(), batch.version[0].double()]).tolist()  # all at once
+        means = dict(zip(names, read, strict=False))
+        if self._bad is not None and not math.isfinite(means["gradient_norm"]):
+            first = table[:, 1].isfinite().tolist().index(False)
+            raise self._non_finite(batch, table[first, 0], position)
         self.steps += batch.steps
-        self._count_lag(batch, version, len(rows))
-        means = dict(zip(names, torch.stack(rows).mean(0).tolist(), strict=True))
+        self._count_lag(read[len(names) :], version, len(rows))
         return Updated({**means, "learning_rate": rate}, priority)
 
     def _count(self, stepped: Stepped) -> None:
@@ -142,12 +157,12 @@ class Learner:
         total = loss.total + self.task.network.reconstruction_coef * error
         return replace(loss, total=total, parts={**loss.parts, "reconstruction_loss": error.detach()})
 
-    def _count_lag(self, batch: Trajectory, version: int, updates: int) -> None:
-        """Count how old the parameters that began each trajectory were at each of the updates, the first one at this
-        version."""
-        for before, trajectories in Counter(batch.version[0].tolist()).items():
+    def _count_lag(self, began: Sequence[float], version: int, updates: int) -> None:
+        """Count how old the parameters that began each trajectory were at each of the updates. `began`: their versions;
+        `version`: of the parameters at the first update."""
+        for before, trajectories in Counter(began).items():
             for update in range(updates):
-                self._lag[version + update - before] += trajectories
+                self._lag[version + update - int(before)] += trajectories
 
     def take_lag(self) -> dict[int, int]:
         """Policy lag of the updates since the last call: {version at the update - version that acted: trajectories}."""
@@ -160,10 +175,18 @@ class Learner:
         self._staleness, self._dropped = Counter[int](), Counter[Dropped]()
         return applied, dropped
 
-    def gradient(self) -> Gradient:
+    def gradient(self, *, checked: bool = True) -> Gradient:
         """See `LocalStep`."""
         norm = nn.utils.get_total_norm([p.grad for p in self._trained if p.grad is not None], foreach=True)
-        size, most = float(norm), self.task.optimization.max_grad_norm
+        most = self.task.optimization.max_grad_norm
+        if not checked and self._later:
+            if most < math.inf:
+                nn.utils.clip_grads_with_norm_(self._trained, most, norm, foreach=True)
+            now = (~norm.isfinite()).float()
+            self._bad = now if self._bad is None else torch.maximum(self._bad, now)
+            self.opt.found_inf = self._bad  # type: ignore[attr-defined]  # which torch.amp sets, too
+            return Gradient(norm, True, self._loss)
+        size = float(norm)
         if size > most:  # `clip_grad_norm_` would multiply shorter ones, too, by 1
             nn.utils.clip_grads_with_norm_(self._trained, most, norm, foreach=True)
         return Gradient(norm, math.isfinite(size), self._loss)
@@ -172,7 +195,10 @@ class Learner:
         """See `LocalStep`."""
         self.opt.step()
 
-    def _culprit(self, batch: Trajectory, loss: Loss) -> str:
+    def _non_finite(self, batch: Trajectory, loss: Tensor, position: int) -> NonFinite:
+        return NonFinite(f"{self._culprit(batch, loss)} became NaN or infinite at step {position:,}")
+
+    def _culprit(self, batch: Trajectory, loss: Tensor) -> str:
         """Name the first non-finite quantity: observation or reward (with environments), parameter, loss, gradient."""
         for name, values in (("observation", batch.obs), ("reward", batch.reward)):  # [T(+1), B, ...]
             if values.is_floating_point() and not values.isfinite().all():
@@ -180,7 +206,7 @@ class Learner:
                 return f"the {name} of environment {', '.join(map(str, bad))}"
         if not self.finite:
             return "a parameter"
-        return "the gradient" if bool(loss.total.isfinite()) else "the loss"
+        return "the gradient" if bool(loss.isfinite()) else "the loss"
 
     def policy_outputs(self) -> PolicyOutputs | None:
         """Evaluate the current policy on the reference observations."""

@@ -56,7 +56,7 @@ class StandIn:
     def policy_outputs(self) -> None:
         """A stand-in has no policy."""
 
-    def gradient(self) -> Gradient:
+    def gradient(self, *, checked: bool = True) -> Gradient:
         """It clips nothing."""
         return Gradient(torch.zeros(()), True, torch.zeros(()))
 
