@@ -14,6 +14,7 @@ from gossamer.exchange.broadcast.parameters import Parameters, Published
 from gossamer.exchange.flat import Flat, buffers
 from gossamer.exchange.gossip.records import Record
 from gossamer.runtime import Context, Stopped
+from gossamer.system.transfers import received, recorded, uploaded
 from gossamer.task import Recovered
 
 RECOVERY = 10.0  # seconds that a restarted learner waits for an actor's host to offer its copy
@@ -101,9 +102,10 @@ class Publisher:
         self._parameters.close()
 
     def _publish(self) -> None:
-        vector = self._flat.vector.detach().to("cpu", copy=True)
+        vector = self._flat.vector.detach().clone()
         self._copy_buffers()
-        self._parameters.publish(Published(Stamp(self._life, self._version()), vector, self._buffers))
+        stamp = Stamp(self._life, self._version())
+        self._parameters.publish(Published(stamp, vector, self._buffers, recorded(vector)))
 
     def _copy_buffers(self) -> None:
         """Copy the network's buffers, if they have changed: running averages do, the background does not."""
@@ -164,7 +166,7 @@ class Follower:
         return self._stamp.version
 
     def refresh(self) -> Version:
-        """Take the newest parameters, on the CPU without a copy, and return their version."""
+        """Take the newest parameters, without a copy on the learner's device, and return their version."""
         newer = self._parameters.newer(self._stamp)
         if newer is not None:
             self._stamp = self._show(newer)
@@ -178,5 +180,6 @@ class Follower:
         if published.buffers is not self._buffers:
             self._buffers = published.buffers
             copy_buffers(published.buffers, self.model)
-        self._flat.swap(published.parameters.to(self._flat.vector.device))
+        vector = received(published.parameters, published.ready)
+        self._flat.swap(uploaded(vector, self._flat.vector.device))
         return published.stamp

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gossamer.data import Array, Stamp
 from gossamer.runtime import Wait, waits
+from gossamer.system.transfers import received
 
 
 @dataclass(frozen=True)
@@ -18,13 +19,14 @@ class Published:
     """A learner's parameters. Immutable: the actors of a host share them by reference."""
 
     stamp: Stamp
-    parameters: Tensor  # [P] float32, on the CPU
-    buffers: Mapping[str, Tensor]  # what the network has besides parameters, such as the background
+    parameters: Tensor  # [P] float32; those of a learner on a GPU are there, too
+    buffers: Mapping[str, Tensor]  # what the network has besides parameters, such as the background; on the CPU
+    ready: torch.cuda.Event | None = None  # on a GPU: when the parameters are there
 
     def packed(self) -> PackedParameters:
-        """For another host, without a copy."""
+        """For another host; without a copy, if they are on the CPU."""
         buffers = {name: buffer.numpy() for name, buffer in self.buffers.items()}
-        return PackedParameters(self.stamp, self.parameters.numpy(), buffers)
+        return PackedParameters(self.stamp, received(self.parameters, self.ready).cpu().numpy(), buffers)
 
 
 @dataclass(frozen=True)
