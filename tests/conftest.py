@@ -27,13 +27,13 @@ def _seeded() -> None:
 
 @contextmanager
 def _ray_cluster() -> Iterator[None]:
-    """One Ray instance of this machine, with 6 cpus. A launcher uses it as it is."""
+    """One Ray instance of this machine, with 6 cpus and a GPU, which need not be there. A launcher uses it as it is."""
     ray = pytest.importorskip("ray", reason="Ray is not installed (the extra `ray`)")
     before = signal.getsignal(signal.SIGTERM)
     ray.init(
         address="local",
         num_cpus=6,
-        num_gpus=0,
+        num_gpus=1,
         object_store_memory=200_000_000,
         include_dashboard=False,
         log_to_driver=False,

@@ -1,20 +1,18 @@
-"""Where a run takes place: in this process, or on a Ray cluster."""
+"""Runs on a Ray cluster."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TypeAlias
 
 from gossamer.launch.ray.errors import ClusterUnreachable, LackOfResources
-from gossamer.launch.ray.launcher import Ray, check_room, connected, nodes
+from gossamer.launch.ray.launcher import Ray, connected, nodes
+from gossamer.launch.ray.placement import placed
 from gossamer.program import Program
-from gossamer.runtime import Observer
 from gossamer.system.errors import UserError
 from gossamer.system.installation import install
 from gossamer.system.machine import KEEP_FREED_MEMORY
-
-Launcher: TypeAlias = Callable[[Program, Observer], None]
+from gossamer.training.place import Place
 
 
 def launcher(cluster: str) -> Ray:
@@ -26,18 +24,23 @@ def launcher(cluster: str) -> Ray:
 
 
 @contextmanager
-def on_cluster(cluster: str, wired: Program) -> Iterator[Launcher]:
-    """A launcher on a Ray cluster that is connected and has room for the program: `local` is one of this machine's own
-    that ends with the run, `auto` the one this machine is a node of, else `ip:port` of its head.
+def on_cluster(cluster: str, wired: Program) -> Iterator[Place]:
+    """A Ray cluster that is connected and has room for the program: `local` is one of this machine's own that ends with
+    the run, `auto` the one this machine is a node of, else `ip:port` of its head.
 
     `UserError` where Ray is not installed, the cluster cannot be reached, or has not what the program needs."""
     ray = launcher(cluster)
     with ExitStack() as stack:
         try:
             live = stack.enter_context(connected(ray.address, wired))
-            check_room(list(wired.hosts.values()), nodes(live))
+            placement = placed(wired.hosts.values(), nodes(live))
         except ImportError as error:
             raise UserError(f"--cluster {cluster}: {error}; run {install('ray')}") from error
-        except (ClusterUnreachable, LackOfResources) as error:
+        except ClusterUnreachable as error:
             raise UserError(f"--cluster {cluster}: {str(error).removeprefix(f'cluster {ray.address}: ')}") from error
-        yield ray
+        except LackOfResources as error:
+            no_gpu = any(host.gpus for host in wired.hosts.values()) and not any(
+                gpus for _, gpus in nodes(live).values()
+            )
+            raise UserError(f"--cluster {cluster}: {error}{'; or use --device cpu' * no_gpu}") from error
+        yield Place(ray, placement.note)

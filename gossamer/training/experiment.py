@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import Any, Literal, Unpack
 
 from gossamer.algorithms import Algorithm
 from gossamer.config.config import Architecture, Control
@@ -27,11 +27,9 @@ from gossamer.system.machine import keep_freed_memory
 from gossamer.system.scripts import check_guard
 from gossamer.training.call import call
 from gossamer.training.dry_run import dry_run
+from gossamer.training.place import Place
 from gossamer.training.rates import check_rate
 from gossamer.training.session import Run, Session
-
-if TYPE_CHECKING:
-    from gossamer.training.cluster import Launcher
 
 __all__ = ["Run", "resume", "train"]
 
@@ -74,10 +72,10 @@ def start(choices: Choices, control: Control, run_dir: str | Path | None, *, ove
     config = resolve(choices)
     wired, interface = dry_run(config, control.cluster)  # what is wrong shows before anything is written
     spec = interface.to_dict()
-    with _launcher(control.cluster, wired) as launch, prepared(config, run_dir, overwrite) as lock:
+    with _place(control.cluster, wired) as place, prepared(config, run_dir, overwrite) as lock:
         write_json(lock.directory / SPEC, spec)
         logger(lock.directory / LOG)(asked)
-        return Session(config, control, wired, lock, interface).run(launch)
+        return _run(Session(config, control, wired, lock, interface), place)
 
 
 def resume(
@@ -141,16 +139,22 @@ def _go_on(lock: RunLock, control: Control, changes: Mapping[str, Any], *, asked
     check_rate(config, checkpoint.steps)
     saved = checkpoint.load()
     wired, interface = dry_run(config, control.cluster, resumed=True)
-    with _launcher(control.cluster, wired) as launch:
+    with _place(control.cluster, wired) as place:
         write_json(directory / CONFIG, to_dict(config))
         write_json(directory / SPEC, interface.to_dict())
         logger(directory / LOG)(asked)
-        return Session(config, control, wired, lock, interface, saved).run(launch)
+        return _run(Session(config, control, wired, lock, interface, saved), place)
 
 
-def _launcher(cluster: str | None, wired: Program) -> AbstractContextManager[Launcher]:
+def _run(session: Session, place: Place) -> Run:
+    if place.note is not None:
+        session.log(place.note)
+    return session.run(place.launch)
+
+
+def _place(cluster: str | None, wired: Program) -> AbstractContextManager[Place]:
     if cluster is None:
-        return nullcontext(threads)
+        return nullcontext(Place(threads))
     from gossamer.training.cluster import on_cluster  # only where it is asked for
 
     return on_cluster(cluster, wired)

@@ -6,7 +6,7 @@ import json
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gossamer.config.config import Config, Control
 from gossamer.config.names import ALGORITHMS, name_of
@@ -33,6 +33,7 @@ from gossamer.training.evaluator import evaluator
 from gossamer.training.hosts import Hosts
 from gossamer.training.launcher_log import launcher_log
 from gossamer.training.observer import RunObserver
+from gossamer.training.place import Launcher
 from gossamer.training.progress import Progress
 from gossamer.training.rates import rates
 from gossamer.training.recorder import Recorder
@@ -41,9 +42,6 @@ from gossamer.training.signals import Abandoned, Signals, naming
 from gossamer.training.sinks.base import RunEnding, run_info
 from gossamer.training.sinks.choice import Sinks
 from gossamer.training.states import initial, restored
-
-if TYPE_CHECKING:
-    from gossamer.training.cluster import Launcher
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,8 @@ from types import ModuleType
 from typing import Any
 
 from gossamer.launch.base import Crew
-from gossamer.launch.ray.errors import ClusterUnreachable, LackOfResources
+from gossamer.launch.ray.errors import ClusterUnreachable
+from gossamer.launch.ray.placement import placed
 from gossamer.program import Host, Program
 from gossamer.runtime import SILENT, Observer
 
@@ -71,10 +72,9 @@ class Ray:
         before anything runs; HostFailed.
         """
         with connected(self.address, program) as ray:
-            check_room(list(program.hosts.values()), nodes(ray))
-            self._run(program, observer)
+            self._run(program, observer, placed(program.hosts.values(), nodes(ray)).hosts)
 
-    def _run(self, program: Program, observer: Observer) -> None:
+    def _run(self, program: Program, observer: Observer, hosts: Sequence[Host]) -> None:
         import ray
         from ray import cloudpickle
 
@@ -84,7 +84,7 @@ class Ray:
         kind: Any = ray.remote(concurrency_groups={CONTROL: CONTROL_THREADS})(HostProcess)  # type: ignore[call-overload]
         actors: dict[str, Any] = {}
         try:
-            for host in by_need(program.hosts.values()):
+            for host in hosts:
                 actors[host.name] = kind.options(
                     num_cpus=host.cpus,
                     num_gpus=host.gpus,
@@ -106,26 +106,6 @@ class Ray:
         finally:
             for actor in actors.values():
                 ray.kill(actor)
-
-
-def by_need(hosts: Any) -> list[Host]:
-    """The hosts, those with the largest needs first: they fit only on nodes that are still free."""
-    return sorted(hosts, key=lambda host: (-host.gpus, -host.cpus))
-
-
-def check_room(hosts: Sequence[Host], nodes: dict[str, tuple[float, float]]) -> None:
-    """Raises LackOfResources unless all hosts fit, each on one node. `nodes`: name -> (cpus, gpus)."""
-    there = ", ".join(f"{name} with {cpus:g} cpus, {gpus:g} gpus" for name, (cpus, gpus) in nodes.items())
-    free = dict(nodes)
-    for host in by_need(hosts):
-        need = f"host {host.name!r} needs {host.cpus:g} cpus, {host.gpus:g} gpus on one node"
-        fits = {name: cpus for name, (cpus, gpus) in free.items() if cpus >= host.cpus and gpus >= host.gpus}
-        if not fits:
-            alone = any(cpus >= host.cpus and gpus >= host.gpus for cpus, gpus in nodes.values())
-            beside = " beside the program's other hosts" if alone else ""
-            raise LackOfResources(f"{need}{beside}, which the cluster does not have; it has {there or 'no nodes'}")
-        name = min(fits, key=fits.__getitem__)  # best fit, to keep room for others
-        free[name] = (free[name][0] - host.cpus, free[name][1] - host.gpus)
 
 
 def nodes(ray: Any) -> dict[str, tuple[float, float]]:

@@ -22,8 +22,8 @@ from some_programs import Counter, Fifo, Impatient, Watcher, work
 
 from gossamer.launch.ray import launcher
 from gossamer.launch.ray.errors import ClusterUnreachable, HostFailed, LackOfResources
-from gossamer.launch.ray.launcher import Ray, check_room
-from gossamer.program import Host, Program
+from gossamer.launch.ray.launcher import Ray
+from gossamer.program import Program
 from gossamer.runtime import Context, Unreachable
 
 pytestmark = pytest.mark.ray
@@ -323,19 +323,28 @@ def test_two_hosts_that_are_gone_for_good_do_not_wait_for_each_other() -> None:
 
 def test_lack_of_resources_says_who_needs_what_and_what_there_is() -> None:
     program = Program("big")
-    with program.host("learner", gpus=1):
+    with program.host("learner", gpus=2):
         program.worker(work)()
-    with pytest.raises(LackOfResources, match=r"'learner' needs 1 cpus, 1 gpus.*6 cpus, 0 gpus"):
+    with pytest.raises(LackOfResources, match=r"'learner' needs 1 cpus, 2 gpus.*6 cpus, 1 gpus"):
         QUICK(program)
 
 
-def test_hosts_have_to_fit_on_machines_one_by_one() -> None:
-    two = {"a": (4.0, 0.0), "b": (2.0, 1.0)}
-    check_room([Host("x", 3), Host("y", 1), Host("z", 2, 1)], two)  # 3 and 1 on a, 2 and the gpu on b
-    with pytest.raises(LackOfResources, match="'x' needs 5 cpus, 0 gpus on one node, which"):
-        check_room([Host("x", 5)], two)  # six in all, and yet
-    with pytest.raises(LackOfResources, match=r"'y' needs 3 cpus.*beside the program's other hosts"):
-        check_room([Host("x", 3), Host("y", 3)], two)
+def test_hosts_share_a_gpu_and_get_their_share_again_after_a_crash() -> None:
+    program, watcher = Program("sharing"), Watcher()
+    for name in ("one", "two"):
+        with program.host(name, gpus=1):
+            program.worker(see_gpu)()
+    QUICK(program, watcher)
+    assert watcher.of("see_gpu[0]") == ["0 after 0 restarts", "0 after 1 restarts"]
+    assert watcher.of("see_gpu[1]") == ["0 after 0 restarts"]
+
+
+def see_gpu(ctx: Context) -> None:
+    """Report the GPU that Ray assigned. The first of two hosts then crashes once."""
+    ctx.report(f"{os.environ['CUDA_VISIBLE_DEVICES']} after {ctx.restarts} restarts")
+    if ctx.rank == 0 and not ctx.restarts:
+        time.sleep(1.0)  # until the report has been fetched
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.parametrize("address", ["ray://10.0.0.1:10001", "nowhere", "10.0.0.1:", ""])

@@ -1,0 +1,36 @@
+"""Where a run takes place is checked before anything is written, and what a user should know of it is said."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import pytest
+
+from gossamer.program import Program
+from gossamer.system.errors import UserError
+from gossamer.training import cluster
+
+
+def on_gpus(hosts: int) -> Program:
+    program = Program("learners")
+    for host in range(hosts):
+        with program.host(f"host{host}", gpus=1):
+            program.worker(print)()
+    return program
+
+
+def test_hosts_that_share_a_gpu_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "connected", lambda address, program: nullcontext())
+    monkeypatch.setattr(cluster, "nodes", lambda ray: {"a": (4.0, 1.0)})
+    with cluster.on_cluster("local", on_gpus(1)) as place:
+        assert place.note is None
+    with cluster.on_cluster("local", on_gpus(2)) as place:
+        assert place.note == "up to 2 hosts share a GPU: host0, host1"
+
+
+def test_without_a_gpu_the_cpu_is_suggested(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "connected", lambda address, program: nullcontext())
+    monkeypatch.setattr(cluster, "nodes", lambda ray: {"a": (4.0, 0.0)})
+    with pytest.raises(UserError, match=r"^--cluster local: host 'host0' needs .* 0 gpus; or use --device cpu$"):
+        with cluster.on_cluster("local", on_gpus(1)):
+            pass
