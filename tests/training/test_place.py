@@ -31,6 +31,6 @@ def test_hosts_that_share_a_gpu_are_named(monkeypatch: pytest.MonkeyPatch) -> No
 def test_without_a_gpu_the_cpu_is_suggested(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "connected", lambda address, program: nullcontext())
     monkeypatch.setattr(cluster, "nodes", lambda ray: {"a": (4.0, 0.0)})
-    with pytest.raises(UserError, match=r"^--cluster local: host 'host0' needs .* 0 gpus; or use --device cpu$"):
-        with cluster.on_cluster("local", on_gpus(1)):
-            pass
+    refused = pytest.raises(UserError, match=r"^--cluster local: host 'host0' needs .* 0 gpus; or use --device cpu$")
+    with refused, cluster.on_cluster("local", on_gpus(1)):
+        pass
