@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import redirect_stderr, suppress
@@ -14,12 +15,13 @@ import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from gossamer.config.other_libraries import explained
+from gossamer.system import kwargs
 from gossamer.system.errors import UserError
 from gossamer.system.options import as_number, choices, declared, described, optional, plain, types
 
 T = TypeVar("T")
 PORT = "6006"  # of the live page
-METAVARS = {int: "INT", float: "FLOAT", str: "STR"}
+METAVARS = {int: "INT", float: "FLOAT", str: "STR", dict[str, Any]: "NAME=VALUE ..."}
 REGISTRY = ConstructorRegistry()  # how tyro makes values from words, where it differs from tyro's own way
 
 
@@ -40,6 +42,15 @@ def whole_number(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[int] | Non
         is_instance=lambda value: isinstance(value, int) and not isinstance(value, bool),
         str_from_instance=lambda value: [str(value)],
     )
+
+
+def to_dict(word: str) -> dict[str, Any]:
+    """Keyword arguments, from the one word that `settled` makes of them. Raises `UserError` if it is no JSON."""
+    try:
+        found: dict[str, Any] = json.loads(word)
+    except ValueError as error:
+        raise UserError(f"{kwargs.FLAG} {word}: neither name=value nor JSON ({error})") from error
+    return found
 
 
 def to_int(word: str) -> int:
@@ -77,6 +88,9 @@ def argument(name: str, each: Field[Any], kind: Any, default: Any) -> tuple[str,
         hint = each.metadata.get(
             "hint", f"(default: {each.metadata.get('unset', 'none') if default is None else default})"
         )
+        if plain(kind) == dict[str, Any]:  # one word; see `settled`
+            told = left_open(text, plain(kind), hint)
+            return name, Annotated[str | None, told], field(default=default and json.dumps(default))
         return name, Annotated[kind, left_open(text, plain(kind), hint)], field(default=default)
     missing = default is MISSING
     return name, Annotated[kind, help_text(text)], field() if missing else field(default=default)
@@ -98,7 +112,7 @@ def parse(kind: type[T], words: Sequence[str], *, prog: str, description: str | 
     errors = io.StringIO()
     try:
         with redirect_stderr(errors):
-            return tyro.cli(kind, args=with_port(words), prog=prog, description=description, registry=REGISTRY)
+            return tyro.cli(kind, args=settled(words), prog=prog, description=description, registry=REGISTRY)
     except SystemExit as end:
         if not end.code:
             raise
@@ -109,10 +123,11 @@ def parse(kind: type[T], words: Sequence[str], *, prog: str, description: str | 
         raise UserError(f"{told}; see {prog} --help") from None
 
 
-def with_port(words: Sequence[str]) -> list[str]:
-    """The words of a command, with the default port after a `--page` that has none."""
+def settled(words: Sequence[str]) -> list[str]:
+    """The words of a command, with the default port after a `--page` that has none, and keyword arguments as one
+    word."""
     found = list[str]()
-    for word, after in pairwise([*words, "--"]):
+    for word, after in pairwise([*kwargs.joined(words), "--"]):
         found += [word, PORT] if word == "--page" and after.startswith("-") else [word]
     return found
 

@@ -8,7 +8,17 @@ from typing import Annotated, Any
 
 import tyro
 
-from gossamer.config.command_line import arguments, asks_for_help, group, help_text, parse, to_int, typed, with_port
+from gossamer.config.command_line import (
+    arguments,
+    asks_for_help,
+    group,
+    help_text,
+    parse,
+    settled,
+    to_dict,
+    to_int,
+    typed,
+)
 from gossamer.config.names import ALGORITHMS, ARCHITECTURES, OPTIMIZERS, PRESETS, name_of
 from gossamer.config.resolve import Choices, Composition, refused
 from gossamer.system.errors import UserError
@@ -27,22 +37,24 @@ class Composed:
 
 def compose(words: Sequence[str], *, prog: str, description: str, command: Sequence[type]) -> Composed:
     """Parse the words of a command that takes a composition. `command`: dataclasses of the command's own options."""
-    words = with_port(words)
+    words = settled(words)
     found, plain_words = typed(words), [word for word in words if word not in ("-h", "--help")]
     if "env" not in found:
         raise UserError("--env: required; gossamer list shows the available environments")
     chosen = {name: found[name] for name in CHOICES if found.get(name) is not None}
-    first = Choices(_architecture(words, prog), **{**chosen, "env": chosen.get("env", "")})  # type: ignore[arg-type]
+    env_kwargs = {"env_kwargs": to_dict(word)} if (word := found.get("env_kwargs")) else {}
+    parts = {**chosen, "env": chosen.get("env", "")}
+    first = Choices(_architecture(words, prog), **parts, given=env_kwargs)  # type: ignore[arg-type]
     composition = Composition(first)
     own = {name for kind in command for name in declared(kind)}
     _check(found, composition, command)
     made = _parse(plain_words, composition, command, prog, description)
     given = {name: value for name, value in made.items() if name in found or f"no_{name}" in found}
-    options = {name: value for name, value in given.items() if name not in (*own, *CHOICES)}
-    settled = replace(first, given=options, probed=composition.probed)
+    options = {name: value for name, value in given.items() if name not in (*own, *CHOICES)} | env_kwargs
+    choices = replace(first, given=options, probed=composition.probed)
     if asks_for_help(words):
-        _parse(["--help"], Composition(settled), command, prog, description)
-    return Composed(settled, {name: value for name, value in made.items() if name in own})
+        _parse(["--help"], Composition(choices), command, prog, description)
+    return Composed(choices, {name: value for name, value in made.items() if name in own})
 
 
 def _architecture(words: Sequence[str], prog: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 
 class Keywords(TypedDict, total=False):
@@ -28,6 +28,7 @@ class Keywords(TypedDict, total=False):
     screen_width: int
     frame_stack: int
     env_processes: int
+    env_kwargs: dict[str, Any]
     on_env_error: Literal["fail", "restart"]
     action_masks: bool
     action_bounds: Literal["clip", "squash", "none"]

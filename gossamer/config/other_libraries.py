@@ -7,6 +7,7 @@ from gossamer.system.options import flag
 # option -> names in Stable-Baselines3 (arguments), CleanRL (of its command lines) and RLlib (of its AlgorithmConfig)
 ELSEWHERE: dict[str, tuple[str, str, str]] = {
     "env": ("env", "env-id", "env"),
+    "env_kwargs": ("env_kwargs", "", "env_config"),
     "steps": ("total_timesteps", "total-timesteps", ""),
     "seed": ("seed", "seed", "seed"),
     "device": ("device", "cuda", "num_gpus_per_learner"),

@@ -24,7 +24,7 @@ from gossamer.config.other_libraries import explained, suggestion
 from gossamer.config.presets import family_name, layers
 from gossamer.config.probe import Probe, probe
 from gossamer.envs import catalogue
-from gossamer.envs.options import AtariOptions, GymOptions, kind_of
+from gossamer.envs.options import AtariOptions, GymOptions, kind_of, with_kwargs
 from gossamer.envs.own import EnvMaker, env_name
 from gossamer.nn.networks import NetworkOptions
 from gossamer.nn.optim import StepRule
@@ -86,7 +86,7 @@ class Composition:
             raise UserError(f"--preset {choices.preset}: must be one of {', '.join(PRESETS)}")
         self.choices = choices
         architecture = architecture_kind(choices.architecture)
-        self.env = catalogue.resolve(choices.env)
+        self.env = with_kwargs(catalogue.resolve(choices.env), choices.options.get("env_kwargs"))
         self.probed = seen = choices.probed or probe(self.env)
         default = default_algorithm(architecture, continuous=seen.continuous and choices.preset == "tuned")
         algorithm = _kind("--algorithm", choices.algorithm or default, ALGORITHMS)

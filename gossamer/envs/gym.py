@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 import gymnasium
-from gymnasium.envs.registration import EnvSpec
+from gymnasium.envs.registration import EnvSpec, load_env_creator
 
 from gossamer.envs.base import UnknownEnv, VectorEnv, check_counts, unknown_env
 from gossamer.envs.local import Local, LocalRecipe, ResumableLocal
@@ -22,8 +22,10 @@ from gossamer.envs.spaces import GymEnv
 from gossamer.envs.workers import Workers
 from gossamer.spaces import Bounds
 from gossamer.system.errors import UserError
+from gossamer.system.kwargs import check_names, text
 from gossamer.system.scripts import own_module
 
+OF_MAKE = ("max_episode_steps", "disable_env_checker", "render_mode")  # arguments of `gymnasium.make` itself
 IN_A_FILE = (  # of an environment `__main__:Name`
     "other processes cannot import what a script or notebook defines: put it in a file, and give --env FILE:NAME"
 )
@@ -63,17 +65,23 @@ class Gym:
     def make(self, num_envs: int, *, workers: int = 0, render: bool = False) -> VectorEnv:
         """See `vectorise` for `workers` and the errors raised; also raises `UnknownEnv`."""
         # Workers get the specification, since an id registered by a script is unknown in their processes.
-        options = dict(self.kwargs) | ({"render_mode": "rgb_array"} if render else {})
-        make: Callable[[], GymEnv] = partial(gymnasium.make, find_spec(self.id), **options)
-        return vectorise(Source(self.name, make, self.on_error, self.masks, self.bounds), num_envs, workers)
+        spec, given = find_spec(self.id), dict(self.kwargs)
+        if given and spec.entry_point is not None:
+            creator = load_env_creator(spec.entry_point) if isinstance(spec.entry_point, str) else spec.entry_point
+            check_names(self.name, creator, given, OF_MAKE)
+        options = given | ({"render_mode": "rgb_array"} if render else {})
+        make: Callable[[], GymEnv] = partial(gymnasium.make, spec, **options)
+        source = Source(self.name, make, self.on_error, self.masks, self.bounds, text(given))
+        return vectorise(source, num_envs, workers)
 
 
 @dataclass(frozen=True)
 class Custom:
-    """`module:factory`: an importable function or class that returns a `gymnasium.Env` when called without arguments.
+    """`module:factory`: an importable function or class that returns a `gymnasium.Env` when called with `kwargs`.
     For videos it must accept `render_mode`, as Gymnasium's environments do."""
 
     target: str
+    kwargs: tuple[tuple[str, Any], ...] = ()
     on_error: OnError = "fail"  # after a failure: raise the error, or restart the environment
     masks: bool = False  # the environment gives `info["action_mask"]`
     bounds: Bounds = "clip"  # of continuous actions
@@ -89,8 +97,9 @@ class Custom:
 
     def make(self, num_envs: int, *, workers: int = 0, render: bool = False) -> VectorEnv:
         """See `vectorise` for `workers` and the errors raised; also raises `UnknownEnv` if there is no such factory."""
-        self.load()
-        source = Source(self.name, partial(self._one, render), self.on_error, self.masks, self.bounds)
+        check_names(self.name, self.load(), dict(self.kwargs))
+        make = partial(self._one, render)
+        source = Source(self.name, make, self.on_error, self.masks, self.bounds, text(dict(self.kwargs)))
         return vectorise(source, num_envs, workers)
 
     def load(self) -> Callable[..., Any]:
@@ -106,9 +115,10 @@ class Custom:
         return loaded
 
     def _one(self, render: bool) -> GymEnv:
-        factory = self.load()
-        shown = render and _takes_render_mode(factory)
-        env = factory(render_mode="rgb_array") if shown else factory()
+        factory, given = self.load(), dict(self.kwargs)
+        if render and _takes_render_mode(factory):
+            given["render_mode"] = "rgb_array"
+        env = factory(**given)
         if not isinstance(env, gymnasium.Env):
             raise UnknownEnv(f"--env {self.target}: must return a gymnasium.Env, not {type(env).__name__}")
         if render and env.render_mode != "rgb_array":

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from gossamer.envs import catalogue
 from gossamer.envs.atari import GYMNASIUM, Atari
 from gossamer.envs.base import EnvFactory
 from gossamer.envs.gym import Custom, Gym
 from gossamer.spaces import Bounds
+from gossamer.system.kwargs import checked
 from gossamer.system.options import option, options
 
 SIZE = "Height of pictures, and their width without --screen-width."
@@ -75,6 +76,9 @@ class GymOptions:
     """Options of Gymnasium ids and user-defined factories."""
 
     name: str
+    env_kwargs: dict[str, Any] | None = option(
+        "Arguments of gymnasium.make or of your factory, as in map_name=8x8 is_slippery=false.", None, unset="none"
+    )
     on_env_error: Literal["fail", "restart"] = option(
         "If an environment fails: save and end with its error, or restart the environment.", "fail"
     )
@@ -85,8 +89,11 @@ class GymOptions:
         "clip",
     )
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "env_kwargs", checked(self.env_kwargs))
+
     def factory(self) -> EnvFactory:
-        env = catalogue.resolve(self.name)
+        env = with_kwargs(catalogue.resolve(self.name), self.env_kwargs)
         if not isinstance(env, Gym | Custom):
             return env
         return replace(env, on_error=self.on_env_error, masks=self.action_masks, bounds=self.action_bounds)
@@ -100,6 +107,13 @@ class PlainOptions:
 
     def factory(self) -> EnvFactory:
         return catalogue.resolve(self.name)
+
+
+def with_kwargs(env: EnvFactory, kwargs: Any) -> EnvFactory:
+    """This environment, made with these keyword arguments if it takes any. Raises as `kwargs.checked`."""
+    if not isinstance(env, Gym | Custom):
+        return env
+    return replace(env, kwargs=tuple((checked(kwargs) or {}).items()))
 
 
 def kind_of(env: EnvFactory) -> type[EnvOptions]:

@@ -28,12 +28,18 @@ def env_name(env: str | EnvMaker) -> str:
     Raises `UserError`, with what to write in a file, if the class or function cannot be imported by a name."""
     if isinstance(env, str):
         return env
-    made: Any = env.func if isinstance(env, partial) and not env.args and not env.keywords else env
+    if name := _importable(env.func if isinstance(env, partial) and not env.args and not env.keywords else env):
+        return name
+    raise UserError(f"env {_shown(env)}: {_advice(env)}")
+
+
+def _importable(made: Any) -> str:
+    """`module:Name` of a class or function at the top level of a module; empty for anything else."""
     if isinstance(made, type | FunctionType):
         module = script() if made.__module__ == "__main__" else made.__module__
         if module is not None and _member(made.__module__, made.__qualname__) is made:
             return f"{module}:{made.__qualname__}"
-    raise UserError(f"env {_shown(env)}: {_advice(env)}")
+    return ""
 
 
 def in_file(name: str) -> list[str]:
@@ -72,6 +78,8 @@ def _advice(env: Any) -> str:
     if isinstance(env, type) or (isinstance(env, FunctionType) and env.__name__ != "<lambda>"):
         name = env.__name__
         return f'{lasting}: put {name} at the top level of a file, as {FILE}.py, and give env="{FILE}:{name}"'
+    if isinstance(env, partial) and not env.args and _importable(env.func):
+        return f"{lasting}: give env={_shown(env.func)}, env_kwargs={env.keywords}"
     if isinstance(env, partial | FunctionType):
         written = f"def make(): return {_call(env) if isinstance(env, partial) else '...'}"
         return f'{lasting}: write `{written}` in a file, as {FILE}.py, and give env="{FILE}:make"'

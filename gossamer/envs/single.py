@@ -40,6 +40,7 @@ class Source:
     on_error: OnError = "fail"
     masks: bool = False  # the environment gives `info["action_mask"]`
     bounds: Bounds = "clip"  # of continuous actions
+    given: str = ""  # the arguments of `make`, as typed
 
 
 class Single:
@@ -48,12 +49,13 @@ class Single:
 
     def __init__(self, source: Source, index: int) -> None:
         self._name, self._source, self._index = source.name, source, index
+        self._factory = f"its factory, with {source.given}," if source.given else "its factory"
         self.metrics: dict[str, float] = {}  # of the episode that ended last
         self.restart()
 
     def restart(self) -> None:
         """Create the environment, again if it exists."""
-        self.env: GymEnv = self._ask("its factory", self._source.make)
+        self.env: GymEnv = self._ask(self._factory, self._source.make)
         try:
             self._adapter = adapt(self._name, self.env, masks=self._source.masks, bounds=self._source.bounds)
         except AttributeError as error:

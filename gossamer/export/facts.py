@@ -18,6 +18,7 @@ from gossamer.evaluation.members import AVERAGE
 from gossamer.export.snapshot import Snapshot
 from gossamer.presets.layers import algorithms_of
 from gossamer.storage.contents import EVALUATIONS
+from gossamer.system.kwargs import titled
 
 PROTOCOLS = {
     "noop": "whole games, up to 30 no-ops at the start",
@@ -62,7 +63,8 @@ class Facts:
         architecture, algorithm = self.choice("architecture"), self.choice("algorithm")
         known = architecture in ARCHITECTURES  # a user's may be elsewhere
         own = algorithms_of(load("architecture", architecture, ARCHITECTURES))[:1] if known else ()
-        return " ".join([architecture, *([] if algorithm in own else [algorithm]), "on", self.interface.name])
+        env = titled(self.interface.name, self.snapshot.description.config["env"].get("env_kwargs"))
+        return " ".join([architecture, *([] if algorithm in own else [algorithm]), "on", env])
 
 
 def facts(directory: Path, snapshot: Snapshot) -> Facts:

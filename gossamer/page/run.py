@@ -16,6 +16,7 @@ from gossamer.page.files import Document, Lines
 from gossamer.page.series import Series, is_number, numbers
 from gossamer.storage.contents import CONFIG, EPISODES, EVALUATIONS, GOSSIP, HOSTS, LOG, METRICS, RESULT, STATUS, is_run
 from gossamer.storage.lock import is_held
+from gossamer.system.kwargs import titled
 
 DOCUMENTS = {"config": CONFIG, "status": STATUS, "result": RESULT, "hosts": HOSTS, "gossip": GOSSIP}
 LOG_LINES = 500  # that are kept
@@ -166,7 +167,7 @@ class RunView:
             "ended": self.result.get("ended", ""),
             "architecture": parts["architecture"].get("name"),
             "algorithm": parts["algorithm"].get("name"),
-            "env": parts["env"].get("name"),
+            "env": titled(parts["env"].get("name", ""), parts["env"].get("env_kwargs")),
             "seed": parts["run"].get("seed"),
             "total": parts["run"].get("steps"),
             "started": config.changed_at,

@@ -19,10 +19,12 @@ from gossamer.storage.contents import EPISODES, EVALUATIONS, GOSSIP, METRICS, MO
 from gossamer.storage.runs import RunRecord
 from gossamer.storage.studies import is_study, read
 from gossamer.system.errors import UserError
+from gossamer.system.kwargs import titled
 
 # Options that do not change what is learned
 ASIDE = frozenset(
-    {"seed", "env", "preset", "keep", "checkpoint_every", "log", "eval_every", "eval_episodes", "eval_protocol"}
+    {"seed", "env", "env_kwargs", "preset", "keep", "checkpoint_every", "log"}
+    | {"eval_every", "eval_episodes", "eval_protocol"}
 )
 PROTOCOLS = ("noop", "sticky", "plain")  # of `evaluation-PROTOCOL.json`
 
@@ -169,7 +171,7 @@ def _load(source: RunFolder) -> LoadedRun:
         options["anneal_steps"] = "steps"  # follows from another option
     return LoadedRun(
         record,
-        env=options["env"],
+        env=titled(options["env"], options.get("env_kwargs")),
         seed=options["seed"],
         settings={name: value for name, value in options.items() if name not in ASIDE},
         curve=_curve(record),

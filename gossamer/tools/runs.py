@@ -17,6 +17,7 @@ from gossamer.config.file import flat
 from gossamer.storage.contents import MOST_FOLDERS, search
 from gossamer.storage.runs import RunRecord, State
 from gossamer.system.errors import UserError
+from gossamer.system.kwargs import titled
 
 WIDTH = 150  # columns besides the directory, where the output is no terminal
 STYLES = {"running": "cyan", "ended": "green", "interrupted": "yellow", "short": "yellow", "crashed": "red"}
@@ -77,7 +78,7 @@ def line(directory: Path) -> Line:
         state=record.state,
         architecture=options["architecture"],
         algorithm=options["algorithm"],
-        env=options["env"],
+        env=titled(options["env"], options.get("env_kwargs")),
         seed=options["seed"],
         steps=record.steps,
         total=options["steps"],

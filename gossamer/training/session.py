@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gossamer.config.config import Config, Control
+from gossamer.config.file import flat
 from gossamer.config.names import ALGORITHMS, name_of
 from gossamer.data import Tree
 from gossamer.diagnostics.consensus import ConsensusMonitor
@@ -25,6 +26,7 @@ from gossamer.storage.files import write_json
 from gossamer.storage.lock import RunLock
 from gossamer.system.errors import EnvironmentFailed, UserError
 from gossamer.system.installation import commit
+from gossamer.system.kwargs import titled
 from gossamer.system.version import __version__
 from gossamer.training.checkpoints import Checkpoints
 from gossamer.training.display import ProgressDisplay, evaluation
@@ -241,7 +243,8 @@ def _headline(config: Config) -> str:
     """The line above the progress of a run."""
     algorithm = name_of(type(config.algorithm), ALGORITHMS)
     architecture = title(config).removesuffix(f"-{config.env.name}")
-    return f"gossamer {architecture} · {algorithm} · {config.env.name} · seed {config.run.seed}"
+    env = titled(config.env.name, flat(config).get("env_kwargs"))
+    return f"gossamer {architecture} · {algorithm} · {env} · seed {config.run.seed}"
 
 
 def _consensus(progress: Progress, directory: Path, done: int) -> ConsensusMonitor:

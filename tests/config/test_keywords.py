@@ -30,7 +30,7 @@ HEAD = '''"""Options as keywords of `train` and `bench`, for mypy; tests/config/
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 
 class Keywords(TypedDict, total=False):
@@ -53,7 +53,9 @@ def written() -> str:
 
 def _title(kind: Any) -> str:
     quoted = ", ".join(f'"{value}"' for value in choices(kind))
-    return f"Literal[{quoted}]" if quoted else str(kind.__name__)
+    if quoted:
+        return f"Literal[{quoted}]"
+    return kind.__name__ if isinstance(kind, type) else str(kind).replace("typing.", "")
 
 
 def test_the_keywords_are_the_options_of_all_parts() -> None:
@@ -65,7 +67,7 @@ def test_one_name_has_one_type_wherever_it_is_an_option() -> None:
     for name, hint in get_type_hints(keywords.Keywords).items():
         of = {plain(types(kind)[declared(kind)[name].name]) for kind in kinds if name in declared(kind)}
         assert of == {hint}
-        assert choices(hint) or hint in (int, float, str, bool)
+        assert choices(hint) or hint in (int, float, str, bool, dict[str, Any])
 
 
 if __name__ == "__main__":

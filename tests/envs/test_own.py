@@ -55,6 +55,7 @@ def test_what_cannot_be_imported_shows_what_to_write() -> None:
     assert refused(partial(Walk, 3, colour="red")) == (
         f"env partial of Walk(3, colour='red'): {LATER}: write `def make(): return Walk(3, colour='red')` {written}"
     )
+    assert refused(partial(Walk, colour="red")).endswith(f"{LATER}: give env=Walk, env_kwargs={{'colour': 'red'}}")
 
 
 def test_a_name_that_another_object_has_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:

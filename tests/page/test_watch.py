@@ -16,7 +16,7 @@ from some_pages import write_run
 from some_runs import has_begun, start, wait_until
 
 from gossamer import commands
-from gossamer.config.command_line import with_port
+from gossamer.config.command_line import settled
 from gossamer.system.errors import UserError
 
 
@@ -97,10 +97,10 @@ def test_a_training_serves_its_page_until_it_ends(tmp_path: Path) -> None:
 
 
 def test_a_page_without_a_port_has_the_default_one() -> None:
-    assert with_port(["paac", "--page"]) == ["paac", "--page", "6006"]
-    assert with_port(["--page", "--env", "pong"]) == ["--page", "6006", "--env", "pong"]
-    assert with_port(["--page", "7000", "--env", "pong"]) == ["--page", "7000", "--env", "pong"]
-    assert with_port([]) == []
+    assert settled(["paac", "--page"]) == ["paac", "--page", "6006"]
+    assert settled(["--page", "--env", "pong"]) == ["--page", "6006", "--env", "pong"]
+    assert settled(["--page", "7000", "--env", "pong"]) == ["--page", "7000", "--env", "pong"]
+    assert settled([]) == []
 
 
 @pytest.mark.parametrize("port", ["0", "65536"])
