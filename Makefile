@@ -19,7 +19,7 @@ endef
 # $(call require,COMMAND,MESSAGE): fail with one line, as pytest would skip the tests and succeed.
 require = @{ $(1); } >/dev/null 2>&1 || { echo "$@: $(strip $(2))" >&2; exit 1; }
 
-.PHONY: help install dev test test-long test-page test-sinks lint unit demo bench-install bench-install-actors bench-install-replay wheel constraints clean distclean
+.PHONY: help install dev test test-long test-page test-sinks lint unit docs demo bench-install bench-install-actors bench-install-replay wheel constraints clean distclean
 .NOTPARALLEL:
 
 help: ## this list
@@ -79,6 +79,13 @@ lint: dev ## ruff (lint and format) and mypy
 unit: dev
 	$(PYTEST) $(ARGS)
 
+docs: .venv/.docs ## the documentation site, in site/
+	NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --strict
+
+.venv/.docs: .venv/.dev
+	.venv/bin/python $(PIP) install -c constraints.txt -e ".[docs]"
+	@touch $@
+
 demo: install ## solve Pong while you watch, evaluate, leave a video
 	@bash scripts/demo.sh
 
@@ -120,7 +127,7 @@ constraints: ## pin anew what a fresh install takes (Python 3.11)
 	@bash scripts/constraints.sh "$(TORCH)"
 
 clean: ## remove caches and what was built; environments and runs stay
-	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find gossamer tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean ## remove the environments too; runs stay
