@@ -43,7 +43,7 @@ class A2C(PolicyGradient):
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
         # On policy, the values computed when acting are valid targets; the second forward pass is for the gradient.
         target = lambda_returns(batch.reward, batch.discount, batch.value, self.gae_lambda)
-        scaled = return_scaling(model, target)  # first: the first rollout sets the units of the network's values
+        scaled = return_scaling(model, batch, target)  # first: the first rollout sets the units of the network's values
         policy, value = evaluate(model, batch)
         yield a2c(
             policy,

@@ -80,16 +80,16 @@ class AsyncPPO(PolicyGradient):
 
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
         trace, advantage, log_old = self._trace(target_of(model, self.target_period), batch)
-        scaled = return_scaling(model, trace.target)
+        scaled = return_scaling(model, batch, trace.target)
         anchor, weight = self._anchor(batch.behaviour, log_old, trace.weight)
         action, returns = batch.action.flatten(0, 1), scaled(trace.target.flatten())
-        advantage, anchor, weight = (each.flatten() for each in (scaled(advantage), anchor, weight))
+        advantage, anchor, weight = scaled(advantage.flatten()), anchor.flatten(), weight.flatten()
         advantage_of = advantages(advantage, batch, normalize=self.normalize_advantage)
         passes = minibatches(model, batch, rng, count=self.num_minibatches, epochs=self.epochs)
         for index, policy, value in passes:
             yield ppo(
                 policy,
-                scaled(value),
+                scaled(value, index),
                 action[index],
                 returns[index],
                 advantage_of(index),

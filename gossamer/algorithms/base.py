@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol, TypeVar, runtime_checkable
@@ -321,11 +321,24 @@ def corrected(options: OffPolicy, batch: Trajectory, reward: Tensor, value: Tens
     )
 
 
-def return_scaling(model: nn.Module, target: Tensor) -> Callable[[Tensor], Tensor]:
-    """A function that divides values, targets and advantages by the deviation of returns, or leaves them as they are
-    if the network does not normalise returns. `target`: the rollout's returns [T, B]."""
-    scale = model.return_scale(target.flatten()) if isinstance(model, Normalizing) else None
-    return (lambda values: values) if scale is None else (lambda values: values / scale)
+@dataclass(frozen=True)
+class Scaling:
+    """Divides values, targets and advantages of a rollout by the deviation of returns."""
+
+    scale: Tensor | None  # [], or [T * B] with several games; None: they stay as they are
+
+    def __call__(self, values: Tensor, index: Tensor | None = None) -> Tensor:
+        """Of values [T * B], or those of the steps `index` [N] of the flattened rollout."""
+        if self.scale is None:
+            return values
+        return values / (self.scale if index is None or self.scale.dim() == 0 else self.scale[index])
+
+
+def return_scaling(model: nn.Module, batch: Trajectory, target: Tensor) -> Scaling:
+    """The scaling of a rollout, for a network that may normalise returns. `target`: the rollout's returns [T, B]."""
+    if not isinstance(model, Normalizing):
+        return Scaling(None)
+    return Scaling(model.return_scale(batch.obs[:-1].flatten(0, 1), target.flatten()))
 
 
 def observe(model: nn.Module, batch: Trajectory, target: Tensor) -> None:

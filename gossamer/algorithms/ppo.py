@@ -48,15 +48,15 @@ class PPO(PolicyGradient):
 
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
         target = lambda_returns(batch.reward, batch.discount, batch.value, self.gae_lambda)
-        scaled = return_scaling(model, target)
-        advantage = scaled(target - batch.value[:-1]).flatten()
+        scaled = return_scaling(model, batch, target)
+        advantage = scaled((target - batch.value[:-1]).flatten())
         advantage_of = advantages(advantage, batch, normalize=self.normalize_advantage)
         returns, action, behaviour = scaled(target.flatten()), batch.action.flatten(0, 1), batch.behaviour.flatten()
         passes = minibatches(model, batch, rng, count=self.num_minibatches, epochs=self.epochs)
         for index, policy, value in passes:
             yield ppo(
                 policy,
-                scaled(value),
+                scaled(value, index),
                 action[index],
                 returns[index],
                 advantage_of(index),

@@ -49,7 +49,7 @@ class VTrace(PolicyGradient):
         action = batch.action.flatten(0, 1)
         log_prob = policy.log_prob(action).detach().view_as(batch.behaviour)
         trace = corrected(self, batch, reward, value.detach(), log_prob)
-        scaled = return_scaling(model, trace.target)
+        scaled = return_scaling(model, batch, trace.target)
         yield a2c(
             policy,
             scaled(value[:-1].flatten()),

@@ -81,6 +81,7 @@ def network(chosen: NetworkOptions) -> Network:
         memory=chosen.memory,
         memory_units=chosen.memory_units,
         reconstruction_coef=chosen.reconstruction_coef,
+        observe_game=chosen.observe_game,
         own_torso=":" in chosen.torso,
     )
 
@@ -132,10 +133,10 @@ def unresolved(config: Config) -> Program:
 
 def num_envs(wired: Program) -> int:
     """Environments of each worker that acts, read from the program."""
-    return next((envs.count for envs in _acting(wired)), 1)
+    return next((envs.count for envs in acting(wired)), 1)
 
 
-def _acting(wired: Program) -> list[Envs]:
+def acting(wired: Program) -> list[Envs]:
     """The environments of each kind of worker that acts."""
     return [envs for worker in wired.workers if (envs := role(worker).envs) is not None]
 
@@ -236,10 +237,10 @@ def check_server(config: Config, wired: Program, model: nn.Module) -> None:
 def check_workers(config: Config, wired: Program) -> None:
     """Raise `UserError` if an actor's environments cannot be in equal groups, or if the workers that step environments
     in Python cannot have equally many of each group."""
-    workers, groups = getattr(config.architecture, "env_workers", 0), _groups(config)
-    for each in [envs.of_group(groups) for envs in _acting(wired)]:
+    workers, parts = getattr(config.architecture, "env_workers", 0), groups(config)
+    for each in [envs.of_group(parts) for envs in acting(wired)]:
         if isinstance(config.env, GymOptions) and each % max(1, workers):
-            of = "each actor" if groups == 1 else "each group of --alternating"
+            of = "each actor" if parts == 1 else "each group of --alternating"
             raise UserError(
                 f"--env-workers {workers}: must divide {each}, the environments of {of}: all step equally many"
             )
@@ -252,6 +253,8 @@ def check_effect(config: Config, spec: Spec) -> None:
         config.algorithm.check(spec, network(chosen), env)
     if chosen.memory == "none" and chosen.memory_units != NetworkOptions.memory_units:
         raise UserError(f"--memory-units {chosen.memory_units}: has no effect without --memory lstm or --memory gru")
+    if chosen.observe_game and not spec.games:
+        raise UserError(f"--observe-game: has no effect, as {env} is one game; leave it out")
     if chosen.state_std and not isinstance(spec.actions, Box):
         raise UserError(f"--state-std: has no effect, as the actions of {env} are not continuous; leave it out")
     if chosen.normalize_observations and all(part.dtype.kind != "f" for part in spec.parts):
@@ -280,7 +283,7 @@ def schedule(config: Config) -> Optimization:
     )
 
 
-def _groups(config: Config) -> int:
+def groups(config: Config) -> int:
     """Groups of each actor's environments."""
     return 2 if config.run.alternating else 1
 
@@ -296,5 +299,5 @@ def _task(config: Config, where: str, sharing: int) -> Task:
         device=where,
         threads=config.run.threads,
         sharing=sharing,
-        groups=_groups(config),
+        groups=groups(config),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gossamer.config.names import ALGORITHMS, ARCHITECTURES, family, load, name_of
 from gossamer.config.probe import Probe
 from gossamer.presets.layers import Layer, Preset, presets_of
-from gossamer.presets.rules import no_convolutions, whole_sequences
+from gossamer.presets.rules import no_convolutions, returns_of_games, whole_sequences
 from gossamer.system.errors import UserError
 
 _VECTORS = "small vectors: runs of minutes; one thread, because more would only wait for each other"
@@ -15,9 +15,11 @@ KINDS = (
     Layer(_VECTORS, {"steps": 200_000, "threads": 1}, kind="vector"),
     Layer(_VECTORS, {"steps": 200_000, "threads": 1}, kind="continuous"),
 )
+GAMES = Layer("several games: values in units of each one's returns", rules=(returns_of_games,), kind="games")
 PAPERS: tuple[Preset, ...] = ("paper", "accelerated")
 _NO_PICTURES = "vectors: no convolutions"
 LAST = (
+    GAMES,
     Layer("with memory, minibatches are whole sequences", rules=(whole_sequences,)),
     *(Layer("too small for the networks of papers", {"network": "auto"}, preset=p, kind="tiny pixels") for p in PAPERS),
     *(Layer(_NO_PICTURES, {"input": "raw"}, (no_convolutions,), preset=p, kind="vector") for p in PAPERS),

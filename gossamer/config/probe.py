@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gossamer.envs.atari import Atari
 from gossamer.envs.base import EnvFactory, Masking
+from gossamer.envs.games import Games
 from gossamer.envs.watchdog import Watchdog, complain
 from gossamer.presets.layers import Kind
 from gossamer.spaces import Box, Spec
@@ -25,6 +26,7 @@ class Probe:
     tiny: bool = False  # pictures that are too small for the networks of papers
     atari: bool = False
     bounded: bool = False  # a vector of few numbers with finite bounds
+    games: bool = False  # several games
 
     @property
     def kinds(self) -> set[Kind]:
@@ -35,12 +37,17 @@ class Probe:
             "tiny pixels": pixels and self.tiny,
             "not atari": not self.atari,
             "bounded": self.bounded,
+            "games": self.games,
         }
         return {self.kind, *(kind for kind, true in more.items() if true)}
 
 
 def probe(env: EnvFactory) -> Probe:
     """Make one environment and look at it; one written in Python is also reset. Atari games are known."""
+    if isinstance(env, Games):
+        each = [probe(share.env) for share in env.shares]
+        with closing(env.make(1)):  # refuses games that do not fit each other
+            return replace(each[0], masks=any(one.masks for one in each), bounded=False, games=True)
     if isinstance(env, Atari):
         return Probe("pixels", atari=True)
     with Watchdog(env.name, complain) as watchdog, closing(watchdog.watch(env.make(1))) as made:

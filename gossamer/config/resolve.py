@@ -6,11 +6,13 @@ import inspect
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, get_type_hints
 
 from gossamer.algorithms import Algorithm
 from gossamer.config.checks import check_effects, check_together
 from gossamer.config.config import Architecture, Config, Control, OptimizationOptions, RunOptions
+from gossamer.config.games import fitting
 from gossamer.config.keywords import Keywords
 from gossamer.config.names import (
     ALGORITHMS,
@@ -24,6 +26,7 @@ from gossamer.config.other_libraries import explained, suggestion
 from gossamer.config.presets import family_name, layers
 from gossamer.config.probe import Probe, probe
 from gossamer.envs import catalogue
+from gossamer.envs.games import Games
 from gossamer.envs.options import AtariOptions, GymOptions, kind_of, with_kwargs
 from gossamer.envs.own import EnvMaker, env_name
 from gossamer.nn.networks import NetworkOptions
@@ -135,10 +138,10 @@ class Composition:
         chosen = name_of(self.kinds["architecture"], ARCHITECTURES), name_of(self.kinds["algorithm"], ALGORITHMS)
         return (*chosen, name_of(self.kinds["optimizer"], OPTIMIZERS), c.env)
 
-    def values(self) -> dict[str, Any]:
-        """The value of every option: defaults, then layers, then the given options."""
+    def values(self, fixed: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
+        """The value of every option: defaults, then layers, then the given options. `fixed`: as if they were given."""
         found = {name: value for kind in self.kinds.values() for name, value in defaults(kind).items()}
-        user = self.choices.options
+        user = {**self.choices.options, **fixed}
         for layer in self.layers:
             found |= self._of(layer)
         for rule in (rule for layer in self.layers for rule in layer.rules):
@@ -159,10 +162,17 @@ class Composition:
     def config(self) -> Config:
         """The complete configuration, with checked values."""
         values = self.values()
+        if isinstance(self.env, Games) and "num_envs" in values.keys() - self.choices.options.keys():
+            values = self.values({"num_envs": fitting(self._with_envs, values["num_envs"]) or values["num_envs"]})
         self._check_effects(values)
         made = build(self.kinds, values, env=self.choices.env, preset=self.choices.preset)
         check_together(made, self.env)
         return made
+
+    def _with_envs(self, num_envs: int) -> Config:
+        """The configuration with so many environments, before the checks."""
+        values = self.values({"num_envs": num_envs})
+        return build(self.kinds, values, env=self.choices.env, preset=self.choices.preset)
 
     def _check_effects(self, values: Mapping[str, Any]) -> None:
         standard = {name: value for kind in self.kinds.values() for name, value in defaults(kind).items()}

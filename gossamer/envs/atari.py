@@ -206,6 +206,7 @@ class AtariVector:
         )
         _specs[game, preset] = self.spec
         self._actions = len(names)
+        self._action = np.zeros(num_envs, np.int64)  # [B] of the step in progress
         self._frame = np.zeros(num_envs, np.int64)  # [B] frame number within the episode at the last step
 
     def reset(self, seed: int) -> Array:
@@ -222,15 +223,25 @@ class AtariVector:
 
     def step(self, action: Array) -> Step:
         """See `VectorEnv.step`. Raises `ValueError` for an invalid action."""
+        self.send(action)
+        return self.receive()
+
+    def send(self, action: Array) -> None:
+        """See `Parted`. Raises `ValueError` for an invalid action."""
         if action.min() < 0 or action.max() >= self._actions:  # ale-py would deadlock
             raise ValueError(f"actions must lie in 0..{self._actions - 1}, not {action.tolist()}")
-        obs, score, terminated, truncated, info = self._engine.step(action)
+        self._engine.send(action)
+        self._action = action
+
+    def receive(self) -> Step:
+        """See `Parted`."""
+        obs, score, terminated, truncated, info = self._engine.recv()
         frame, over = info["episode_frame_number"], terminated | truncated
         if self._preset.life_loss_ends:  # a lost life terminates too, but only a full reset lowers the frame number
             over = truncated | (terminated & (frame <= self._frame))
         self._frame = frame
         if self._screen is not None:
-            self._step_screens(action, score, frame)
+            self._step_screens(self._action, score, frame)
         score = score.astype(np.float32)
         reward = np.clip(score, -1, 1) if self._preset.clip_reward else score.copy()
         return Step(obs, reward, score, terminated, truncated, over, info["final_obs"] if truncated.any() else None)

@@ -81,6 +81,17 @@ class Watchable(Protocol):
 
 
 @runtime_checkable
+class Parted(Protocol):
+    """Environments whose step can be begun, and waited for later: meanwhile others step."""
+
+    def send(self, action: Array) -> None:
+        """Begin a step with action [B, *A] in each environment."""
+
+    def receive(self) -> Step:
+        """Wait for its result."""
+
+
+@runtime_checkable
 class Restarting(Protocol):
     """Environments that can be restarted after a failure."""
 

@@ -7,24 +7,36 @@ import re
 
 from gossamer.envs.atari import GYMNASIUM, PRESETS, Atari, AtariPreset, list_games
 from gossamer.envs.base import EnvFactory, UnknownEnv, missing_extra, near_names, unknown_env
+from gossamer.envs.games import Games, Share
 from gossamer.envs.gym import Custom, Gym, find_spec, list_ids
 from gossamer.envs.own import in_file
 from gossamer.envs.support import check_installed, trainable
 from gossamer.envs.toy import Catch, Counter, Identity, Recall
+from gossamer.system.errors import UserError
 
 ALE = "ALE/"  # prefix of the Gymnasium ids of Atari games
+_FIVE = "battle_zone,double_dunk,name_this_game,phoenix,qbert"
+SETS = {  # Aitchison et al. 2023, "Atari-5: Distilling the Arcade Learning Environment down to Five Games", table 4
+    "atari-3": "battle_zone,name_this_game,phoenix",
+    "atari-5": _FIVE,
+    "atari-10": f"amidar,bowling,frostbite,kung_fu_master,riverraid,{_FIVE}",
+}
 TOYS: tuple[EnvFactory, ...] = (Catch(), Catch(pixels=True), Identity(), Counter(), Recall())
 
 
 def resolve(name: str, *, preset: str | AtariPreset = "paac") -> EnvFactory:
     """Return the factory for a toy (`catch`), a user's factory (`module:factory`), a Gymnasium id (`CartPole-v1`,
     `module:Id-v0`) or an Atari game. `pong` is preprocessed by `preset`, `ALE/Pong-v5` as in Gymnasium.
+    Several names with commas between them, each with a share after a colon or without (`pong:2,breakout`), and the name
+    of a set (`atari-5`) return `Games`.
 
     Raises `UnknownEnv` with similar names, `MissingExtra` for a possible Atari game if ale-py is not installed, and
     `ValueError` for an unknown preset.
     """
     if isinstance(preset, str) and preset not in PRESETS:
         raise ValueError(f"unknown preset {preset!r}; there are {', '.join(PRESETS)}")
+    if "," in name or name in SETS:
+        return _games(name, preset)
     for toy in TOYS:
         if name == toy.name:
             return toy
@@ -46,6 +58,22 @@ def resolve(name: str, *, preset: str | AtariPreset = "paac") -> EnvFactory:
     if not known["atari"] and re.fullmatch(r"[a-z][a-z0-9_]*", name) and not near_names(name, known["toy"]):
         raise missing_extra(f"{name!r} can only be an Atari game; the extra for these", "atari")
     raise unknown_env(name, [each for group in known.values() for each in group])
+
+
+def _games(name: str, preset: str | AtariPreset) -> EnvFactory:
+    """Several games. Raises `UserError` for a share that is not positive, and for a game that is there twice."""
+    shares = list[Share]()
+    for each in ",".join(SETS.get(part, part) for part in name.split(",")).split(","):
+        game, _, count = each.strip().rpartition(":")
+        env, share = (game, int(count)) if game and count.isdecimal() else (each.strip(), 1)
+        if not env:
+            raise UserError(f"--env {name}: a name is missing beside a comma")
+        if share < 1:
+            raise UserError(f"--env {name}: the share of {env} must be at least 1")
+        shares.append(Share(resolve(env, preset=preset), share))
+        if [other.env.name for other in shares].count(shares[-1].env.name) > 1:
+            raise UserError(f"--env {name}: {env} is there twice; give it a larger share, as {env}:2")
+    return Games(tuple(shares))
 
 
 def _ale(name: str, games: tuple[str, ...]) -> Atari:

@@ -4,6 +4,7 @@ environment and its packages."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -15,14 +16,16 @@ from gossamer import spaces
 from gossamer.data import Array
 from gossamer.envs.atari import Atari, AtariPreset
 from gossamer.envs.base import EnvFactory, Spaced, Spaces, UnsupportedSpace, VectorEnv
+from gossamer.envs.games import Games
 from gossamer.envs.gym import Custom, Gym
 from gossamer.envs.leaves import Picture
 from gossamer.envs.spaces import Adapter, adapt
 from gossamer.envs.trees import Leaf, is_text, texts
+from gossamer.envs.union import Union
 from gossamer.spaces import Bounds, Spec
 from gossamer.system.errors import UserError
 
-FORMAT = 1
+FORMAT, WITH_GAMES = 1, 2
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,17 @@ class Interface:
     bounds: Bounds = "clip"  # of continuous actions
     frames_per_step: int = 1
     preset: AtariPreset | None = None  # preprocessing of an Atari game
+    games: tuple[Interface, ...] = ()  # of several games; the other fields are then those of the first
+
+    @property
+    def spec(self) -> Spec:
+        """Observations and actions of the network."""
+        return self.union.spec if self.games else self.adapter.spec
+
+    @cached_property
+    def union(self) -> Union:
+        """The union of several games."""
+        return Union([game.name for game in self.games], [game.adapter.spec for game in self.games])
 
     @cached_property
     def adapter(self) -> Adapter:
@@ -55,8 +69,9 @@ class Interface:
     def to_dict(self) -> dict[str, Any]:
         """The content of `spec.json`. Raises `UnsupportedSpace` for a key of a Dict that is neither text nor an
         integer."""
+        games = {"games": [game.to_dict() for game in self.games]} if self.games else {}
         return {
-            "format": FORMAT,
+            "format": WITH_GAMES if self.games else FORMAT,
             "env": self.name,
             "observation_space": _encoded(self.name, self.observation_space),
             "action_space": _encoded(self.name, self.action_space),
@@ -64,14 +79,15 @@ class Interface:
             "action_bounds": self.bounds,
             "frames_per_step": self.frames_per_step,
             "preprocessing": asdict(self.preset) if self.preset else None,
+            **games,
         }
 
     @staticmethod
     def from_dict(content: Mapping[str, Any]) -> Interface:
         """Read a result of `to_dict`. Raises `UserError` for one of a later version; KeyError, TypeError or ValueError
         if the content is none."""
-        if content["format"] != FORMAT:
-            raise UserError(f"format {content['format']}: written by a later version; this one reads format {FORMAT}")
+        if (form := content["format"]) not in (FORMAT, WITH_GAMES):
+            raise UserError(f"format {form}: written by a later version; this one reads {FORMAT} and {WITH_GAMES}")
         preset = content["preprocessing"]
         return Interface(
             name=content["env"],
@@ -81,11 +97,15 @@ class Interface:
             bounds=content["action_bounds"],
             frames_per_step=content["frames_per_step"],
             preset=None if preset is None else AtariPreset(**preset),
+            games=tuple(map(Interface.from_dict, content.get("games", ()))),
         )
 
 
 def describe(factory: EnvFactory, env: VectorEnv) -> Interface:
     """The interface of environments that `factory` made; they may observe the last action and reward, too."""
+    if isinstance(factory, Games):
+        each = tuple(_of_one(share.env) for share in factory.shares)
+        return replace(each[0], name=factory.name, games=each)
     seen = spaces_of(env)
     found = Interface(
         factory.name,
@@ -95,6 +115,11 @@ def describe(factory: EnvFactory, env: VectorEnv) -> Interface:
         preset=factory.preset if isinstance(factory, Atari) else None,
     )
     return replace(found, masks=factory.masks, bounds=factory.bounds) if isinstance(factory, Gym | Custom) else found
+
+
+def _of_one(factory: EnvFactory) -> Interface:
+    with closing(factory.make(1)) as env:
+        return describe(factory, env)
 
 
 @dataclass(frozen=True)

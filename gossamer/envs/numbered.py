@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from gossamer.data import Array, Step
-from gossamer.envs.base import InTheMaking, Restarting, Resumable, Spaces, VectorEnv, Watchable
-from gossamer.envs.interface import spaces_of
+from gossamer.envs.base import InTheMaking, Parted, Restarting, Resumable, Spaced, VectorEnv, Watchable
 from gossamer.system.errors import EnvironmentFailed
 
 
 class Numbered:
     """B environments, the first of which has the number `first` in errors and to a watchdog.
 
-    The wrapper has no state. It is `Resumable`, `Watchable`, `Restarting` and `InTheMaking` if the environments are."""
+    The wrapper has no state. It is `Resumable`, `Watchable`, `Restarting`, `Spaced`, `InTheMaking` and `Parted` if the
+    environments are."""
 
     def __init__(self, env: VectorEnv, first: int) -> None:
         self._env, self._first = env, first
@@ -29,6 +29,10 @@ class Numbered:
             self.failures = lambda: tuple(error.renumbered(first) for error in failures())
         if isinstance(env, InTheMaking):
             self.made = env.made
+        if isinstance(env, Spaced):
+            self.spaces = env.spaces
+        if isinstance(env, Parted):
+            self.send, self.receive = env.send, env.receive
         if isinstance(env, Resumable):
             self.state_dict, self.load_state_dict = env.state_dict, env.load_state_dict
 
@@ -39,10 +43,6 @@ class Numbered:
     def step(self, action: Array) -> Step:
         with self._renumbering():
             return self._env.step(action)
-
-    def spaces(self) -> Spaces:
-        """See `Spaced`."""
-        return spaces_of(self._env)
 
     @contextmanager
     def _renumbering(self) -> Iterator[None]:

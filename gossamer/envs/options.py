@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol
 from gossamer.envs import catalogue
 from gossamer.envs.atari import GYMNASIUM, Atari
 from gossamer.envs.base import EnvFactory
+from gossamer.envs.games import Games
 from gossamer.envs.gym import Custom, Gym
 from gossamer.spaces import Bounds
 from gossamer.system.kwargs import checked
@@ -116,8 +117,73 @@ def with_kwargs(env: EnvFactory, kwargs: Any) -> EnvFactory:
     return replace(env, kwargs=tuple((checked(kwargs) or {}).items()))
 
 
+@options
+class AtariGamesOptions:
+    """Options of several Atari games, which are preprocessed alike."""
+
+    name: str
+    preprocessing: Literal["paac", "gala", "impala", "machado", "gymnasium"] = option(
+        "Preprocessing, as in this publication.", "paac"
+    )
+    screen_size: int = option(SIZE, 84, least=16, most=210, measure="pixels")
+    screen_width: int | None = option(WIDTH, None, least=16, most=210, measure="pixels", unset="that of --screen-size")
+    frame_stack: int = option(STACK, 4, least=1, most=16, measure="pictures")
+    full_action_space: bool = option(
+        "All games have all 18 actions; else each has its own, and the others are masked.", False
+    )
+    clip_rewards: bool = option("Learn from rewards clipped to -1 .. 1.", True)
+
+    def factory(self) -> EnvFactory:
+        games = catalogue.resolve(self.name, preset=self.preprocessing)
+        if not isinstance(games, Games):
+            return games
+        return replace(games, shares=tuple(replace(share, env=self._one(share.env)) for share in games.shares))
+
+    def _one(self, env: EnvFactory) -> EnvFactory:
+        if not isinstance(env, Atari):
+            return env
+        made = replace(
+            env.preset,
+            size=self.screen_size,
+            width=self.screen_width,
+            stack=self.frame_stack,
+            full_actions=self.full_action_space or env.preset.full_actions,
+            clip_reward=self.clip_rewards,
+        )
+        return replace(env, preset=made)
+
+
+@options
+class GamesOptions:
+    """Options of several games that are not Atari's: of each one that is a Gymnasium id or a user-defined factory."""
+
+    name: str
+    on_env_error: Literal["fail", "restart"] = option(
+        "If an environment fails: save and end with its error, or restart the environment.", "fail"
+    )
+    action_masks: bool = option('The environments give info["action_mask"]: the valid actions.', False)
+    action_bounds: Bounds = option(
+        "Continuous actions out of range: clip them (SB3, CleanRL), map all numbers into the range by tanh, or pass "
+        "them on.",
+        "clip",
+    )
+
+    def factory(self) -> EnvFactory:
+        games = catalogue.resolve(self.name)
+        if not isinstance(games, Games):
+            return games
+        return replace(games, shares=tuple(replace(share, env=self._one(share.env)) for share in games.shares))
+
+    def _one(self, env: EnvFactory) -> EnvFactory:
+        if not isinstance(env, Gym | Custom):
+            return env
+        return replace(env, on_error=self.on_env_error, masks=self.action_masks, bounds=self.action_bounds)
+
+
 def kind_of(env: EnvFactory) -> type[EnvOptions]:
     """Return the options class of an environment that `catalogue.resolve` returned without a preset."""
+    if isinstance(env, Games):
+        return AtariGamesOptions if all(isinstance(share.env, Atari) for share in env.shares) else GamesOptions
     if isinstance(env, Atari):
         return AleOptions if env.preset == GYMNASIUM else AtariOptions
     return GymOptions if isinstance(env, Gym | Custom) else PlainOptions
@@ -126,6 +192,8 @@ def kind_of(env: EnvFactory) -> type[EnvOptions]:
 def stored_kind(name: str, fields: Collection[str]) -> type[EnvOptions]:
     """Return the options class of an environment in a file with these fields. Imports nothing: a file can be read where
     the environment's module or package is absent."""
+    if "," in name or name in catalogue.SETS:
+        return AtariGamesOptions if "preprocessing" in fields else GamesOptions
     if name in {toy.name for toy in catalogue.TOYS}:
         return PlainOptions
     if name.startswith(catalogue.ALE):

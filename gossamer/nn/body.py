@@ -41,11 +41,14 @@ class NetworkOptions:
     precision: Literal["auto", "fp32", "bf16"] = option("auto: bf16 on GPUs and processors with AMX.", "auto")
     separate_critic: bool = option("The value has a torso of its own.", False)
     normalize_observations: bool = option("Vectors: by their running mean and deviation.", False)
-    normalize_returns: bool = option("Learn values in units of the returns' running deviation.", False)
+    normalize_returns: bool = option(
+        "Learn values in units of the returns' running deviation; of several games, of each one's.", False
+    )
     state_std: bool = option("Continuous actions: the deviation depends on the observation.", False)
     memory: Literal["none", "lstm", "gru"] = option("Recurrent layer between torso and heads.", "none")
     memory_units: int = option("Units of the memory.", 256, least=1, most=65_536)
     last_action_reward: bool = option("Observe the last action and reward, too.", False)
+    observe_game: bool = option("Several games: observe which one it is, too.", False)
     tilings: int = option("Grids of --network tiles, each shifted against the others.", 8, least=1, most=1024)
     tiles: int = option("Tiles of each grid along each number of the observation.", 8, least=1, most=65_536)
     reconstruction_coef: float = option("Weight of the loss of --network autoencoder.", 1.0, least=0)
@@ -68,6 +71,7 @@ class Network:
     memory: Kind = "none"
     memory_units: int = 256
     reconstruction_coef: float = 1.0  # weight of an auto-encoder's loss
+    observe_game: bool = False  # which of several games it is
     own_torso: bool = False  # the torso gets all parts of an observation, and not one
 
 
@@ -104,8 +108,9 @@ class Normalizing(Protocol):
     def include(self, observed: Observed) -> None:
         """Include what one or several learners have observed."""
 
-    def return_scale(self, returns: Tensor) -> Tensor | None:
-        """Deviation of returns []; None if they are not normalised. The `returns` [N] of the first rollout set it."""
+    def return_scale(self, obs: Tensor, returns: Tensor) -> Tensor | None:
+        """Deviation of returns [], of several games [N] of each observation's game; None if they are not normalised.
+        The observations [N, *O] and `returns` [N] of the first rollout set it."""
 
 
 @runtime_checkable
@@ -162,7 +167,7 @@ class Body(nn.Module):
         with_floats |= next(self.torso.parameters(), None) is None  # rounding would lose precision, and gain no speed
         self.compute_dtype = torch.float32 if with_floats else network.dtype or torch.float32
         with torch.no_grad():
-            features = self.torso.eval()(_zeros(spec))  # batch normalisation cannot train on one observation
+            features = self.torso.eval()(_zeros(spec, network))  # batch normalisation cannot train on one observation
         self.torso.train()
         if features.dim() != 2:
             raise ValueError(f"a torso must return [N, F], not {list(features.shape)} for one observation")
@@ -182,11 +187,16 @@ class Body(nn.Module):
 
     def prepare(self, obs: Observations) -> Prepared:
         """Compute the torso's inputs for obs [N, *O]. They do not change during the updates with one batch."""
-        return Prepared(self.centre(obs, self.compute_dtype), self._mask(obs))
+        return Prepared(self.centre(obs, self.compute_dtype), self._mask(obs), self._games(obs))
 
     def initial_state(self, num_envs: int) -> Tree:
         """See `Recurrent`."""
         return {} if self.memory is None else self.memory.initial_state(num_envs)
+
+    def _games(self, obs: Observations) -> Tensor | None:
+        """Which game each observation [N, *O] is of [N]; None: there is only one."""
+        layout = self.spec.layout
+        return layout.games(obs) if layout and self.spec.games else None
 
     def _mask(self, obs: Observations) -> Tensor | None:
         """Which actions are valid; None: all."""
@@ -219,7 +229,7 @@ def _inputs(spec: Spec, network: Network) -> nn.Module:
     make = partial(input_of, scale=network.input_scale, centre=network.centre, normalize=normalize)
     if spec.layout is None:
         return make(spec.parts[0], alone=True)
-    return CentredParts(spec.layout, partial(make, alone=False))
+    return CentredParts(spec.layout, spec.layout.inputs(game=network.observe_game), partial(make, alone=False))
 
 
 def _torso(spec: Spec, network: Network) -> nn.Module:
@@ -229,7 +239,7 @@ def _torso(spec: Spec, network: Network) -> nn.Module:
     finish = layer_normalized if network.layer_norm else _unchanged
     if spec.layout is None:
         return finish(network.torso(spec.obs_shape))
-    parts = [part for part in spec.layout.parts if part.name != MASK]
+    parts = spec.layout.inputs(game=network.observe_game)
     if network.own_torso:
         return finish(network.torso({part.name: part.shape for part in parts}))
     return Parts({part.name: finish((network.torso if part.picture else mlp)(part.shape)) for part in parts})
@@ -247,11 +257,12 @@ def _unchanged(torso: nn.Module) -> nn.Module:
     return torso
 
 
-def _zeros(spec: Spec) -> Any:
+def _zeros(spec: Spec, network: Network) -> Any:
     """The torso's inputs for one observation of zeros."""
     if spec.layout is None:
         return torch.zeros(1, *spec.obs_shape)
-    return {part.name: torch.zeros(1, *part.shape) for part in spec.layout.parts if part.name != MASK}
+    parts = spec.layout.inputs(game=network.observe_game)
+    return {part.name: torch.zeros(1, *part.shape) for part in parts}
 
 
 def _orthogonal(model: Body, heads: Mapping[nn.Module, float], *, own_torso: bool) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from gossamer.data import Array
 from gossamer.nn.normalization import Normalized
-from gossamer.spaces.observations import MASK, Layout, Part
+from gossamer.spaces.observations import Layout, Part
 
 INPUT_SCALES = {"background": 1 / 64, "unit": 1 / 255, "raw": 1.0}
 Observations: TypeAlias = Tensor | Mapping[str, Tensor]  # packed, or split into parts
@@ -24,6 +24,7 @@ class Prepared:
 
     inputs: Inputs  # of the torso
     mask: Tensor | None  # [N, ...] of valid actions; None: all are
+    game: Tensor | None = None  # [N] number of the game among several; None: there is one
 
     def rows(self, index: Tensor) -> Prepared:
         """The rows with these indices [M]."""
@@ -32,7 +33,7 @@ class Prepared:
             inputs: Inputs = _rows(all_, index)
         else:
             inputs = {name: _rows(each, index) for name, each in all_.items()}
-        return Prepared(inputs, None if mask is None else mask.index_select(0, index))
+        return Prepared(inputs, *(None if each is None else each.index_select(0, index) for each in (mask, self.game)))
 
 
 def _rows(inputs: Tensor, index: Tensor) -> Tensor:
@@ -83,12 +84,12 @@ def _channels_last(obs: Tensor) -> Tensor:
 
 
 class CentredParts(nn.Module):
-    """Splits packed observations and maps each part to an input of the torso. The action mask is no input."""
+    """Splits packed observations and maps some of their parts to inputs of the torso."""
 
-    def __init__(self, layout: Layout, make: Callable[[Part], nn.Module]) -> None:
-        """`make`: see `input_of`."""
+    def __init__(self, layout: Layout, parts: tuple[Part, ...], make: Callable[[Part], nn.Module]) -> None:
+        """`parts`: see `Layout.inputs`; `make`: see `input_of`."""
         super().__init__()
-        self.layout, self.parts = layout, tuple(part for part in layout.parts if part.name != MASK)
+        self.layout, self.parts = layout, parts
         self.inputs = nn.ModuleList(map(make, self.parts))
 
     def forward(self, obs: Observations, dtype: torch.dtype) -> dict[str, Tensor]:

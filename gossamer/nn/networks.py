@@ -54,7 +54,8 @@ class ActorCritic(Body):
         if isinstance(self.torso, Tiles):
             raise ValueError("tiles have action values only: use --algorithm sarsa-lambda, pqn, nstep-q or dqn, or mlp")
         self.policy = self.actions.head(self.width, state_std=network.state_std)
-        self.value: nn.Module = ValueHead(self.width) if network.normalize_returns else nn.Linear(self.width, 1)
+        games = max(1, len(spec.games))
+        self.value: nn.Module = ValueHead(self.width, games) if network.normalize_returns else nn.Linear(self.width, 1)
         self._split = network.separate_critic
         self.observes = network.normalize_observations or network.normalize_returns
         self.share: Callable[[Observed], None] | None = None  # called in place of `include`: see `AllReduce`
@@ -69,7 +70,7 @@ class ActorCritic(Body):
 
     def outputs(self, prepared: Prepared) -> tuple[Distribution, Tensor]:
         """`forward` for observations that have been prepared, without a memory."""
-        return self._heads(self._features(prepared.inputs), prepared.mask)
+        return self._heads(self._features(prepared.inputs), prepared)
 
     def unroll(self, obs: Tensor, state: Tree, begins: Tensor) -> tuple[Distribution, Tensor, Tree]:
         """See `Recurrent`."""
@@ -78,7 +79,7 @@ class ActorCritic(Body):
         if self.memory is not None:
             outputs, state = self.memory(features.view(*obs.shape[:2], -1), state, begins)
             features = outputs.flatten(0, 1)
-        return *self._heads(features, prepared.mask), state
+        return *self._heads(features, prepared), state
 
     def step(self, obs: Observations, state: Tree, begins: Tensor) -> tuple[Distribution, Tensor, Tree]:
         """See `Stepping`: `unroll` without the dimension of time."""
@@ -87,22 +88,24 @@ class ActorCritic(Body):
         if self.memory is not None:
             outputs, state = self.memory(features.unsqueeze(0), state, begins.unsqueeze(0))
             features = outputs.squeeze(0)
-        return *self._heads(features, prepared.mask), state
+        return *self._heads(features, prepared), state
 
-    def return_scale(self, returns: Tensor) -> Tensor | None:
-        """Deviation of returns []; None if they are not normalised. The `returns` [N] of the first rollout set it."""
+    def return_scale(self, obs: Tensor, returns: Tensor) -> Tensor | None:
+        """See `Normalizing`."""
         if not isinstance(self.value, ValueHead):
             return None
+        game = self._games(obs)
         if not self.value.begun:
-            (self.share or self.include)(Observed((Sample.of(returns),), first=True))
-        return self.value.moments.deviation
+            (self.share or self.include)(Observed((self.value.sample(returns, game),), first=True))
+        deviation = self.value.moments.deviation
+        return deviation if game is None else deviation[game]
 
     def observe(self, obs: Tensor, returns: Tensor) -> None:
         """Include a rollout's observations [N, *O] and returns [N] in the running statistics, if there are any."""
-        values = [returns] if isinstance(self.value, ValueHead) else []
+        samples = [self.value.sample(returns, self._games(obs))] if isinstance(self.value, ValueHead) else []
         layout = self.spec.layout
-        values += [layout.part(obs, name) if layout else obs for name, _ in self._normalized()]
-        (self.share or self.include)(Observed(tuple(map(Sample.of, values))))
+        samples += [Sample.of(layout.part(obs, name) if layout else obs) for name, _ in self._normalized()]
+        (self.share or self.include)(Observed(tuple(samples)))
 
     def include(self, observed: Observed) -> None:
         """Include a rollout in the running statistics."""
@@ -118,13 +121,17 @@ class ActorCritic(Body):
         inputs = self.centre.named() if isinstance(self.centre, CentredParts) else [("", self.centre)]
         return [(name, module) for name, module in inputs if isinstance(module, Normalized)]
 
-    def _heads(self, features: Tensor, mask: Tensor | None) -> tuple[Distribution, Tensor]:
-        """Map features [N, F] to distributions over the actions that `mask` allows, and values [N]."""
+    def _heads(self, features: Tensor, prepared: Prepared) -> tuple[Distribution, Tensor]:
+        """Map features [N, F] to distributions over the valid actions, and values [N]."""
         policy, value = features.chunk(2, dim=-1) if self._split else (features, features)
         parameters = self.policy(policy)
-        if mask is not None:
-            parameters = self.actions.masked(parameters, mask)
-        return self.actions.distribution(parameters), self.value(value).squeeze(-1)
+        if prepared.mask is not None:
+            parameters = self.actions.masked(parameters, prepared.mask)
+        values = self.value(value)  # [N, 1]; [N, G] of a head with an output for each game
+        if values.shape[1] == 1:
+            return self.actions.distribution(parameters), values.squeeze(-1)
+        assert prepared.game is not None, "several games are in every observation"
+        return self.actions.distribution(parameters), values.gather(1, prepared.game.unsqueeze(1)).squeeze(1)
 
 
 @runtime_checkable

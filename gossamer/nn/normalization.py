@@ -22,9 +22,9 @@ LONG, SHORT = 1_000_000, 100  # rollouts over which the statistics of observatio
 class Sample:
     """Number, mean and variance of a rollout's values."""
 
-    count: int
-    mean: Tensor  # [*shape]
-    variance: Tensor  # [*shape]
+    count: int | Tensor  # [G] of each of several games
+    mean: Tensor  # [*shape]; [G]
+    variance: Tensor  # [*shape]; [G]
 
     @classmethod
     @torch.no_grad()
@@ -33,15 +33,32 @@ class Sample:
         variance, mean = torch.var_mean(values.float(), dim=0, correction=0)
         return cls(len(values), mean, variance)
 
+    @classmethod
+    @torch.no_grad()
+    def of_games(cls, values: Tensor, game: Tensor, games: int) -> Sample:
+        """Of values [N] of so many games, each with its game [N]. A game without values has mean and variance 0."""
+        member = torch.nn.functional.one_hot(game, games).float()  # [N, G]
+        count = member.sum(0)
+        some = count.clamp(min=1.0)
+        mean = values.float() @ member / some
+        variance = ((values.float() - mean[game]).square()) @ member / some  # around the mean: exact for large values
+        return cls(count, mean, variance)
+
+    def to(self, device: torch.device | str) -> Sample:
+        """On this device."""
+        count = self.count.to(device) if isinstance(self.count, Tensor) else self.count
+        return Sample(count, self.mean.to(device), self.variance.to(device))
+
 
 def pooled(samples: Sequence[Sample]) -> Sample:
     """The moments of the values of all samples together, computed in their order."""
     count, device = sum(each.count for each in samples), samples[0].mean.device
+    whole = count.clamp(min=1.0) if isinstance(count, Tensor) else count  # a game may have no values
     mean, square = (torch.zeros_like(samples[0].mean) for _ in range(2))
     for each in samples:
-        mean += each.count / count * each.mean.to(device)
+        mean += each.count / whole * each.mean.to(device)
     for each in samples:
-        square += each.count / count * (each.variance.to(device) + (each.mean.to(device) - mean).square())
+        square += each.count / whole * (each.variance.to(device) + (each.mean.to(device) - mean).square())
     return Sample(count, mean, square)
 
 
@@ -94,14 +111,20 @@ class Normalized(nn.Module):
 
 class ValueHead(nn.Module):
     """A linear value head whose output is in units of the returns' deviation, around their mean. When the statistics
-    change, the layer is changed such that the values stay what they were (PopArt: van Hasselt et al. 2016)."""
+    change, the layer is changed such that the values stay what they were (PopArt: van Hasselt et al. 2016).
 
-    def __init__(self, features: int) -> None:
+    With several games there is an output for each, with statistics of its own (Hessel et al. 2018, section 3)."""
+
+    def __init__(self, features: int, games: int = 1) -> None:
         super().__init__()
-        self.linear, self.moments = nn.Linear(features, 1), Moments((), SHORT)
+        self.linear, self.moments = nn.Linear(features, games), Moments((games,) if games > 1 else (), SHORT)
+
+    def sample(self, returns: Tensor, game: Tensor | None) -> Sample:
+        """What the statistics learn from a rollout's returns [N], of several games with the game [N] of each."""
+        return Sample.of(returns) if game is None else Sample.of_games(returns, game, self.linear.out_features)
 
     def forward(self, features: Tensor) -> Tensor:
-        """[N, F] -> values [N, 1] in returns."""
+        """[N, F] -> values [N, 1] in returns; of several games [N, G]."""
         values: Tensor = self.linear(features) * self.moments.deviation + self.moments.mean
         return values
 
@@ -112,13 +135,23 @@ class ValueHead(nn.Module):
 
     def begin(self, returns: Sample) -> None:
         """Take the units from the first rollout's returns, before the layer is trained."""
-        self.moments.update(returns)
+        self.moments.update(self._known(returns))
 
     @torch.no_grad()
     def update(self, returns: Sample) -> None:
         """Include a rollout's returns."""
         mean, deviation = self.moments.mean.clone(), self.moments.deviation
-        self.moments.update(returns)
+        self.moments.update(self._known(returns))
         ratio = deviation / self.moments.deviation
-        self.linear.weight.mul_(ratio)
+        self.linear.weight.mul_(ratio if ratio.dim() == 0 else ratio.unsqueeze(1))
         self.linear.bias.mul_(ratio).add_((mean - self.moments.mean) / self.moments.deviation)
+
+    def _known(self, returns: Sample) -> Sample:
+        """The sample, with the statistics as they are for games that it has no values of."""
+        if isinstance(returns.count, int):
+            return returns
+        some = returns.count > 0
+        mean, variance = self.moments.mean, self.moments.variance
+        return Sample(
+            returns.count, torch.where(some, returns.mean, mean), torch.where(some, returns.variance, variance)
+        )

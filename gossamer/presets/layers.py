@@ -17,8 +17,10 @@ from typing import Any, Literal, TypeAlias
 
 # Of environments: pictures; else vectors, with continuous actions or not. Some have a second kind: pictures with
 # continuous actions, pictures too small for the networks of papers, whatever is no Atari game, and vectors of few
-# numbers with finite bounds
-Kind: TypeAlias = Literal["pixels", "vector", "continuous", "continuous pixels", "tiny pixels", "not atari", "bounded"]
+# numbers with finite bounds; and several games
+Kind: TypeAlias = Literal[
+    "pixels", "vector", "continuous", "continuous pixels", "tiny pixels", "not atari", "bounded", "games"
+]
 Preset: TypeAlias = Literal["tuned", "paper", "accelerated"]
 # (values of all options so far, names of those that the user gave) -> options derived from them
 Rule: TypeAlias = Callable[[Mapping[str, Any], Collection[str]], dict[str, Any]]

@@ -15,6 +15,13 @@ def returns_with_memory(values: Mapping[str, Any], given: Collection[str]) -> di
     return {"normalize_returns": values["memory"] != "none"}
 
 
+def returns_of_games(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
+    """Returns of games differ in scale: the largest would drown the others in the network that they share. Not where
+    learners with common parameters could not have the statistics, nor messages their precision."""
+    shared = "statistics" in values or values.get("trainers", 1) > 1 or values.get("message_format") == "int8"
+    return {"normalize_returns": True} if "value_coef" in values and not shared else {}
+
+
 def critic_without_memory(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
     """The value has a torso of its own, unless both heads share a memory."""
     return {"separate_critic": values["memory"] == "none"}

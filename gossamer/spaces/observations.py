@@ -20,6 +20,8 @@ from gossamer.data import Array, numpy_dtype
 
 WHOLE = "observation"  # name of a part that was the complete observation
 MASK = "action_mask"  # name of the part that says which actions are valid; it is not an input of the network
+GAME = "game"  # name of the part [G] that says which of several games it is of, a one-hot vector
+ASIDE = (MASK, GAME)  # parts that are about an observation, and not in it
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,14 @@ class Layout:
             array = np.moveaxis(arrays[name], -3, -1) if part.picture else arrays[name]
             packed[..., place] = np.ascontiguousarray(array, part.dtype).reshape(*batch, -1).view(np.uint8)
         return packed
+
+    def inputs(self, *, game: bool = False) -> tuple[Part, ...]:
+        """The parts that a network gets. `game`: also the one that says which game it is."""
+        return tuple(part for part in self.parts if part.name not in ASIDE or (game and part.name == GAME))
+
+    def games(self, packed: Tensor | Mapping[str, Tensor]) -> Tensor:
+        """The number [...] of each observation's game, among several."""
+        return self.part(packed, GAME).argmax(-1)
 
     def array(self, packed: Array, name: str) -> Array:
         """Return the part [..., *shape] of packed observations [..., size] in NumPy."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gossamer.spaces.actions import Space
-from gossamer.spaces.observations import MASK, Layout, Part
+from gossamer.spaces.observations import ASIDE, Layout, Part
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,7 @@ class Spec:
     # Lower and upper bounds of an observation that is one vector of numbers, if all of them are finite
     bounds: tuple[tuple[float, ...], tuple[float, ...]] | None = field(default=None, compare=False)
     action_names: tuple[str, ...] = field(default=(), compare=False)  # of a `Discrete` space, where there are names
+    games: tuple[str, ...] = ()  # names of several games that observations are of; empty: of one
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -34,8 +35,8 @@ class Spec:
 
     @property
     def shapes(self) -> str:
-        """The shapes of observations, for messages. Networks do not get masks, which are left out."""
-        return ", ".join(f"{part.name} {list(part.shape)}".strip() for part in self.parts if part.name != MASK)
+        """The shapes of observations, for messages, without what is only about them."""
+        return ", ".join(f"{part.name} {list(part.shape)}".strip() for part in self.parts if part.name not in ASIDE)
 
     @property
     def pixels(self) -> bool:

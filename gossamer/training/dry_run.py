@@ -24,7 +24,9 @@ from gossamer.config.build import (
     task,
 )
 from gossamer.config.config import Config
+from gossamer.config.games import check_games
 from gossamer.envs.base import Watchable
+from gossamer.envs.games import one_of_each
 from gossamer.envs.gym import IN_A_FILE
 from gossamer.envs.interface import Interface, describe
 from gossamer.envs.random_play import random_actions
@@ -77,9 +79,14 @@ def try_network(config: Config, wired: Program, cluster: str | None = None, *, r
     made on the CPU: the machine that starts a run may have no GPU. `resumed`: the run that `--init-from` names is not
     needed any more."""
     what = task(config.with_run(device="cpu") if cluster else config, wired)
-    with Watchdog(what.env.name, complain) as watchdog, closing(watchdog.watch(what.env.make(1))) as env:
+    count = one_of_each(environment(config))
+    with (
+        Watchdog(what.env.name, complain) as watchdog,
+        closing(watchdog.watch(what.env.make(count))) as env,
+    ):
         check_batch(config, wired)
         check_memory(config, wired, env.spec)
+        check_games(config, wired)
         check_workers(config, wired)
         check_effect(config, env.spec)
         if isinstance(env, Watchable):

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gossamer.data import Final, Step, Trajectory, Tree, copied, merged_finals
 from gossamer.envs.base import Restarting, Resumable, VectorEnv
+from gossamer.envs.games import games_of
 from gossamer.nn.memory import reset
 from gossamer.policy import ActorPolicy
 from gossamer.system.errors import EnvironmentFailed
@@ -38,10 +39,11 @@ class Actor:
     ) -> None:
         """`gamma`: discount per step; `name`: the environment's name, for `Episode`; `first`: the number of the first
         environment; `ahead`: the environments step while the actor is not running (see `steps`)."""
-        self.env, self.policy, self.gamma, self.clock, self.name = env, policy, gamma, clock, name
-        self._first = first
+        self.env, self.policy, self.gamma, self.clock, self._first = env, policy, gamma, clock, first
         self._restarting = env if isinstance(env, Restarting) else None  # the check is too slow for each rollout
         self._obs = env.reset(seed)  # [B, *O]
+        games, names = games_of(env.spec, self._obs), env.spec.games or (name,)
+        self._names = [names[game] for game in games]  # [B]
         self._state: Tree = policy.initial_state(env.num_envs)  # before `_obs`
         self._scores = np.zeros(env.num_envs, np.float64)  # [B] scores of the running episodes
         self._lengths = np.zeros(env.num_envs, np.int64)  # [B] steps
@@ -116,7 +118,7 @@ class Actor:
                 self._state = reset(self._state, uploaded(torch.from_numpy(step.over), slot.obs.device))
             for b in np.flatnonzero(step.over):
                 score, length, metrics = float(self._scores[b]), int(self._lengths[b]), step.metrics.get(int(b), {})
-                self._episodes.append(Episode(score, length, self.name, self._first + int(b), metrics))
+                self._episodes.append(Episode(score, length, self._names[b], self._first + int(b), metrics))
             self._scores[step.over], self._lengths[step.over] = 0.0, 0
 
     def _add_finals(self, t: int, step: Step, slot: Trajectory) -> None:

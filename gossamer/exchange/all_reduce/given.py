@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import torch
@@ -108,5 +108,4 @@ def newest(starts: Sequence[Start]) -> Start:
 
 def moved(observed: Observed, device: torch.device | str) -> Observed:
     """What was observed, on this device."""
-    samples = (replace(each, mean=each.mean.to(device), variance=each.variance.to(device)) for each in observed.samples)
-    return Observed(tuple(samples), observed.first)
+    return Observed(tuple(each.to(device) for each in observed.samples), observed.first)
