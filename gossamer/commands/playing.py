@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import statistics
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from gossamer.commands.output import only_json
-from gossamer.commands.words import AsJson, Directory, Epsilon, Greedy, Member, Under, Which
+from gossamer.commands.words import AsJson, Directory, Epsilon, Game, Greedy, Member, Under, Which
 from gossamer.config.command_line import help_text, left_open
 from gossamer.storage.files import to_json
 
@@ -25,6 +27,7 @@ class Evaluate:
     protocol: Under = None
     checkpoint: Which = "last"
     member: Member = "average"
+    game: Game = None
     greedy: Greedy = False
     epsilon: Epsilon = None
     seed: Annotated[int, help_text("Seed of all random streams.")] = 0
@@ -33,6 +36,7 @@ class Evaluate:
     def __call__(self) -> None:
         from gossamer.config.build import environment
         from gossamer.envs.atari import Atari
+        from gossamer.envs.games import rules_of
         from gossamer.evaluation.evaluate import evaluate
         from gossamer.reporting import beside
         from gossamer.reporting.published import Score
@@ -46,24 +50,44 @@ class Evaluate:
                 protocol=self.protocol,
                 checkpoint=self.checkpoint,
                 member=self.member,
+                game=self.game,
                 greedy=self.greedy,
                 epsilon=self.epsilon,
                 seed=self.seed,
             )
             env = environment(load_config(self.run_dir))
-        how = beside.protocol(result, env.preset.frame_skip) if isinstance(env, Atari) else None
+        rules = rules_of(env)
+        how = beside.protocol(result, rules.preset.frame_skip) if isinstance(rules, Atari) else None
         if self.json:
-            more = {} if how is None else {"published": beside.entries(env.name, how)}
+            more = {} if how is None or result.games else {"published": beside.entries(env.name, how)}
             print(to_json({**result.to_dict(), **more}))
             return
+        for line in of_games(result.games) if result.games else ():
+            print(line)
         print(
             f"mean return {result.mean_return:.2f}, standard deviation {result.std_return:.2f}, "
             f"{result.episodes} episodes, protocol {result.protocol}, {result.actions}, {result.checkpoint}"
         )
         if result.metrics:
             print(", ".join(f"{name} {value:.3g}" for name, value in result.metrics.items()))
-        for line in beside.lines(env.name, Score("this run", result.mean_return, how)) if how else ():
+        own = None if how is None or result.games else Score("this run", result.mean_return, how)
+        for line in beside.lines(env.name, own) if own else ():
             print(line)
+
+
+def of_games(games: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """A table of several games: the mean return of each, and the human-normalised one where there is such a score."""
+    from gossamer.reporting.human import human_normalised
+
+    width = max(map(len, games))
+    scores = list[float]()
+    for game, of in games.items():
+        human = human_normalised(game, of["mean_return"])
+        scores += [] if human is None else [human]
+        share = "" if human is None else f"   human = 1: {human:.2f}"
+        yield f"{game:<{width}}  {of['mean_return']:>10,.2f} +- {of['std_return']:,.2f}{share}"
+    if len(scores) == len(games) > 1:
+        yield f"human-normalised mean {statistics.mean(scores):.2f}, median {statistics.median(scores):.2f}"
 
 
 @dataclass(frozen=True)
@@ -75,6 +99,7 @@ class Record:
     protocol: Under = None
     checkpoint: Which = "last"
     member: Member = "average"
+    game: Annotated[str | None, left_open("Of a policy for several games: the one to record.", str, "(none)")] = None
     greedy: Greedy = False
     seed: Annotated[int, help_text("Seed of all random streams.")] = 0
     max_steps: Annotated[int, help_text("Maximum environment steps in the video.")] = 5_000
@@ -88,6 +113,7 @@ class Record:
             protocol=self.protocol,
             checkpoint=self.checkpoint,
             member=self.member,
+            game=self.game,
             greedy=self.greedy,
             seed=self.seed,
             max_steps=self.max_steps,

@@ -27,4 +27,5 @@ Epsilon = Annotated[
     left_open("Probability of a random action, for algorithms that act by values.", float, "(default: --epsilon-end)"),
 ]
 AsJson = Annotated[bool, help_text("Print one JSON object.")]
+Game = Annotated[str | None, left_open("Of a policy for several games: only this one.", str, "(default: all)")]
 Member = Annotated[str, help_text("With several members: average (of their parameters), best, or a member's number.")]

@@ -24,6 +24,7 @@ from gossamer.envs.numbered import Numbered
 from gossamer.envs.union import Union
 from gossamer.spaces import Spec
 from gossamer.spaces.observations import GAME
+from gossamer.system.errors import UserError
 from gossamer.system.processes import cores
 
 
@@ -146,9 +147,14 @@ class GamesVector:
             name: np.concatenate([getattr(step, name) for step in steps])
             for name in ("reward", "score", "terminated", "truncated", "over")
         }
+        metrics = {
+            rows.start + b: told
+            for rows, step in zip(self._rows, steps, strict=True)
+            for b, told in step.metrics.items()
+        }
         games = [game for game, _ in self._envs]
         obs = np.concatenate([self._union.pack(game, step.obs) for game, step in zip(games, steps, strict=True)])
-        return Step(obs, **joined, final_obs=self._final_obs(steps))
+        return Step(obs, **joined, final_obs=self._final_obs(steps), metrics=metrics)
 
     def _final_obs(self, steps: Sequence[Step]) -> Array | None:
         """The last observations of truncated episodes; of games without any, zeros."""
@@ -183,6 +189,24 @@ class GamesVector:
 def one_of_each(env: EnvFactory) -> int:
     """The least number of environments that has every game."""
     return env.period if isinstance(env, Games) and env.only is None else 1
+
+
+def each_game(env: EnvFactory, game: str | None = None) -> dict[str, EnvFactory]:
+    """Environments of each game alone, by name: of several games of all, or of `game`; of one, of that one. Raises
+    `UserError` for a game that is none of them."""
+    if not isinstance(env, Games):
+        if game not in (None, env.name):
+            raise UserError(f"--game {game}: the policy plays {env.name} only; leave it out")
+        return {env.name: env}
+    if game is not None and game not in env.names:
+        raise UserError(f"--game {game}: the policy plays {', '.join(env.names)}; give one of these")
+    chosen = range(len(env.names)) if game is None else [env.names.index(game)]
+    return {env.names[number]: env.alone(number) for number in chosen}
+
+
+def rules_of(env: EnvFactory) -> EnvFactory:
+    """The factory of the game that all environments play; of several games, of the first."""
+    return env.shares[env.only or 0].env if isinstance(env, Games) else env
 
 
 def games_of(spec: Spec, obs: Array) -> Array:

@@ -40,6 +40,7 @@ class Interface:
     frames_per_step: int = 1
     preset: AtariPreset | None = None  # preprocessing of an Atari game
     games: tuple[Interface, ...] = ()  # of several games; the other fields are then those of the first
+    action_names: tuple[str, ...] = ()  # only of one of several games: actions of the same name are one
 
     @property
     def spec(self) -> Spec:
@@ -59,7 +60,8 @@ class Interface:
             shape = made.spec.obs_shape
             made = replace(made, observations=Leaf("", Picture(shape, (0, 1, 2))))
         history = 1 if self.preset is None else self.preset.stack
-        return replace(made, spec=replace(made.spec, frames_per_step=self.frames_per_step, history=history))
+        names, frames = self.action_names, self.frames_per_step
+        return replace(made, spec=replace(made.spec, frames_per_step=frames, history=history, action_names=names))
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -69,7 +71,8 @@ class Interface:
     def to_dict(self) -> dict[str, Any]:
         """The content of `spec.json`. Raises `UnsupportedSpace` for a key of a Dict that is neither text nor an
         integer."""
-        games = {"games": [game.to_dict() for game in self.games]} if self.games else {}
+        more: dict[str, Any] = {"games": [game.to_dict() for game in self.games]} if self.games else {}
+        more |= {"action_names": list(self.action_names)} if self.action_names else {}
         return {
             "format": WITH_GAMES if self.games else FORMAT,
             "env": self.name,
@@ -79,7 +82,7 @@ class Interface:
             "action_bounds": self.bounds,
             "frames_per_step": self.frames_per_step,
             "preprocessing": asdict(self.preset) if self.preset else None,
-            **games,
+            **more,
         }
 
     @staticmethod
@@ -98,6 +101,7 @@ class Interface:
             frames_per_step=content["frames_per_step"],
             preset=None if preset is None else AtariPreset(**preset),
             games=tuple(map(Interface.from_dict, content.get("games", ()))),
+            action_names=tuple(content.get("action_names", ())),
         )
 
 
@@ -105,7 +109,7 @@ def describe(factory: EnvFactory, env: VectorEnv) -> Interface:
     """The interface of environments that `factory` made; they may observe the last action and reward, too."""
     if isinstance(factory, Games):
         each = tuple(_of_one(share.env) for share in factory.shares)
-        return replace(each[0], name=factory.name, games=each)
+        return replace(each[0], name=factory.name, games=each, action_names=())
     seen = spaces_of(env)
     found = Interface(
         factory.name,
@@ -119,7 +123,7 @@ def describe(factory: EnvFactory, env: VectorEnv) -> Interface:
 
 def _of_one(factory: EnvFactory) -> Interface:
     with closing(factory.make(1)) as env:
-        return describe(factory, env)
+        return replace(describe(factory, env), action_names=env.spec.action_names)
 
 
 @dataclass(frozen=True)

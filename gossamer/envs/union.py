@@ -37,7 +37,7 @@ class Union:
         actions = Discrete(len(self._own[0])) if isinstance(first.actions, Discrete) else first.actions
         width = len(self._own[0]) if isinstance(actions, Discrete) else _mask_size(self._given)
         mask = (Part(MASK, (width,), BYTES),) if self._masked else ()
-        layout = Layout((*parts, *mask, Part(GAME, (len(specs),), BYTES)))
+        self._layout = layout = Layout((*parts, *mask, Part(GAME, (len(specs),), BYTES)))
         self.spec = replace(
             first,
             obs_shape=(layout.size,),
@@ -57,7 +57,7 @@ class Union:
         if not self._masked:
             return np.zeros(0, np.uint8)
         own = self._own[game]
-        return (own >= 0).astype(np.uint8) if len(own) else np.ones(self.spec.layout.places[MASK][0].shape, np.uint8)
+        return (own >= 0).astype(np.uint8) if len(own) else np.ones(self._layout.places[MASK][0].shape, np.uint8)
 
     def pack(self, game: int, obs: Array) -> Array:
         """Convert observations [b, *O] of a game to those of the union [b, size]."""
@@ -70,7 +70,7 @@ class Union:
             return packed
         kept = [inner[:, place] for part, place in given.places.values() if part.name != MASK]
         packed[:, : self._size] = np.concatenate(kept, axis=1)
-        packed[:, self.spec.layout.places[MASK][1]] = self._widened(game, given.array(inner, MASK))
+        packed[:, self._layout.places[MASK][1]] = self._widened(game, given.array(inner, MASK))
         return packed
 
     def _widened(self, game: int, mask: Array) -> Array:

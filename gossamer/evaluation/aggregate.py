@@ -10,6 +10,7 @@ import numpy as np
 
 from gossamer.config.build import environment, observed, task
 from gossamer.config.config import Config
+from gossamer.envs.games import one_of_each
 from gossamer.envs.watchdog import Watchdog, complain
 from gossamer.evaluation.acting import acting, actions
 from gossamer.evaluation.evaluate import load_policy
@@ -50,17 +51,19 @@ def whole_games(config: Config, checkpoint: Checkpoint, member: str, note: Calla
     on_gpu = config.run.device.startswith("cuda")  # of the hosts; this machine may have none
     what, factory = task(config.with_run(device="auto") if on_gpu else config), environment(config)
     _, epsilon = acting(what, greedy=False, epsilon=None)
+    each = one_of_each(factory)
+    count = -(-EPISODES // each) * each  # several games in their shares
     with (
         single_threaded(),
         Watchdog(factory.name, complain) as watchdog,
-        closing(watchdog.watch(observed(factory, config).make(EPISODES))) as env,
+        closing(watchdog.watch(observed(factory, config).make(count))) as env,
         shown(f"whole games of member {member}") as tell,
     ):
         policy, _ = load_policy(checkpoint, what, env.spec, member=member, greedy=False, seed=config.run.seed)
         games = play(
             policy,
             env,
-            EPISODES,
+            count,
             max_steps=limit(factory),
             seed=what.stream("aggregate"),
             device=what.device,
@@ -71,7 +74,7 @@ def whole_games(config: Config, checkpoint: Checkpoint, member: str, note: Calla
     return {
         "mean_return": float(np.mean(games.returns)),
         "std_return": float(np.std(games.returns)),
-        "episodes": EPISODES,
+        "episodes": count,
         "cut_off": games.cut_off,
         "protocol": PROTOCOL.format(actions=actions(False, epsilon)),
     }

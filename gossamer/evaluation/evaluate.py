@@ -15,9 +15,11 @@ from torch import nn
 from gossamer.config.build import environment, observed, task
 from gossamer.envs.atari import Atari
 from gossamer.envs.base import EnvFactory
+from gossamer.envs.games import Games, each_game
 from gossamer.envs.watchdog import Watchdog, complain
 from gossamer.evaluation.acting import acting, actions
 from gossamer.evaluation.games import MAX_FRAMES, MAX_STEPS, SIDE_BY_SIDE, limit, play, shown
+from gossamer.evaluation.games import Games as Played
 from gossamer.evaluation.members import AVERAGE, average, choose, distinct
 from gossamer.policy import NetworkPolicy, build
 from gossamer.spaces import Spec
@@ -36,7 +38,7 @@ Protocol = Literal["noop", "sticky"]
 class Evaluation:
     """Undiscounted, unclipped returns of whole games."""
 
-    mean_return: float
+    mean_return: float  # of a policy for several games the mean of theirs, as often as each was played
     std_return: float  # of the games, not of the mean
     episodes: int
     protocol: str  # noop: up to 30 no-ops at the start; sticky: actions repeat with probability 0.25; plain: neither
@@ -49,6 +51,7 @@ class Evaluation:
     max_steps: int = MAX_STEPS
     epsilon: float | None = None  # probability of a random action; None: policies that do not act by values
     metrics: dict[str, float] = field(default_factory=dict)  # means of what the environment says of its games
+    games: dict[str, dict[str, Any]] | None = None  # name -> `mean_return`, `std_return`, `returns` and `cut_off`
 
     @property
     def actions(self) -> str:
@@ -57,13 +60,20 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """The content that `--json` prints."""
-        return asdict(self)
+        found = asdict(self)
+        if self.games is None:
+            del found["games"]
+        return found
 
 
 def under(env: EnvFactory, protocol: Protocol | None = None) -> tuple[EnvFactory, str]:
     """The environment and name of a protocol: whole games of at most 108,000 frames (30 minutes). The default is sticky
     for an environment with sticky actions, else noop. Other than Atari environments have no protocol: a given one is
     ignored, with a message."""
+    if isinstance(env, Games):
+        each = [under(share.env, protocol) for share in env.shares]
+        shares = tuple(replace(share, env=one) for share, (one, _) in zip(env.shares, each, strict=True))
+        return replace(env, shares=shares), each[0][1]
     if not isinstance(env, Atari):
         if protocol is not None:
             print(f"--protocol {protocol} ignored: {env.name} is not an Atari game", file=sys.stderr)
@@ -114,6 +124,7 @@ def evaluate(
     seed: int = 0,
     device: str | None = None,
     member: str = AVERAGE,
+    game: str | None = None,
     env_workers: int = 0,
     write: bool = True,
 ) -> Evaluation:
@@ -124,6 +135,8 @@ def evaluate(
     `member` applies to runs with several members: `average` plays with the mean of their parameters, `best` is the
     member with the highest mean return of its last 100 training episodes, `0`, `1`, .. are single members. The result
     of a single member is written to `evaluation-PROTOCOL-NUMBER.json`.
+
+    A policy for several games plays so many of each, or of `game` only.
 
     `greedy` takes the most probable actions, or those of the highest value. `epsilon`: probability of a random action,
     for algorithms that act by values; None is that of the run (`--epsilon-end`).
@@ -140,43 +153,58 @@ def evaluate(
     what = task(config.with_run(device=device or config.run.device))
     what, epsilon = acting(what, greedy=greedy, epsilon=epsilon)
     factory, name = under(environment(config), protocol)
-    seen, side_by_side = observed(factory, config), min(episodes, SIDE_BY_SIDE)
-    with (
-        Watchdog(factory.name, complain) as watchdog,
-        closing(watchdog.watch(seen.make(side_by_side, workers=1 if side_by_side == 1 else env_workers))) as env,
-        shown(f"evaluating {directory}") as tell,
-    ):
-        policy, whose = load_policy(found, what, env.spec, member=member, greedy=greedy, seed=seed)
-        games = play(
-            policy,
-            env,
-            episodes,
-            max_steps=max_steps or limit(factory),
-            seed=what.stream("evaluate") ^ seed,
-            device=what.device,
-            tell=tell,
-        )
-    if games.note:
-        print(games.note, file=sys.stderr)
+    side_by_side, whose, played = min(episodes, SIDE_BY_SIDE), None, dict[str, Played]()
+    for title, one in each_game(factory, game).items():
+        with (
+            Watchdog(title, complain) as watchdog,
+            closing(
+                watchdog.watch(
+                    observed(one, config).make(side_by_side, workers=1 if side_by_side == 1 else env_workers)
+                )
+            ) as env,
+            shown(f"evaluating {directory}" + f" in {title}" * isinstance(factory, Games)) as tell,
+        ):
+            policy, whose = load_policy(found, what, env.spec, member=member, greedy=greedy, seed=seed)
+            played[title] = play(
+                policy,
+                env,
+                episodes,
+                max_steps=max_steps or limit(one),
+                seed=what.stream("evaluate") ^ seed,
+                device=what.device,
+                tell=tell,
+            )
+    for each in played.values():
+        if each.note:
+            print(each.note, file=sys.stderr)
+    returns = [value for each in played.values() for value in each.returns]
     result = Evaluation(
-        mean_return=float(np.mean(games.returns)),
-        std_return=float(np.std(games.returns)),
-        episodes=len(games.returns),
+        mean_return=float(np.mean(returns)),
+        std_return=float(np.std(returns)),
+        episodes=len(returns),
         protocol=name,
-        returns=games.returns,
+        returns=returns,
         steps=found.steps,
         checkpoint=found.path.name,
         greedy=greedy,
         member=whose,
-        cut_off=games.cut_off,
-        max_steps=games.max_steps,
+        cut_off=sum(each.cut_off for each in played.values()),
+        max_steps=max(each.max_steps for each in played.values()),
         epsilon=epsilon,
-        metrics=means(games.told),
+        metrics=means([told for each in played.values() for told in each.told]),
+        games={title: _of_game(each) for title, each in played.items()} if isinstance(factory, Games) else None,
     )
     if write:
         of_one = "" if whose in (None, AVERAGE) else f"-{whose}"
-        _keep(directory / f"evaluation-{name}{of_one}.json", result)
+        in_one = f"-{game}" if game is not None and isinstance(factory, Games) else ""
+        _keep(directory / f"evaluation-{name}{of_one}{in_one}.json", result)
     return result
+
+
+def _of_game(games: Played) -> dict[str, Any]:
+    """One of `Evaluation.games`."""
+    mean, deviation = float(np.mean(games.returns)), float(np.std(games.returns))
+    return {"mean_return": mean, "std_return": deviation, "returns": games.returns, "cut_off": games.cut_off}
 
 
 def _keep(file: Path, result: Evaluation) -> None:

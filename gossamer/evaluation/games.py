@@ -12,6 +12,7 @@ from rich.console import Console
 
 from gossamer.envs.atari import Atari
 from gossamer.envs.base import EnvFactory, VectorEnv
+from gossamer.envs.games import rules_of
 from gossamer.nn.memory import reset
 from gossamer.policy import ActorPolicy
 
@@ -41,7 +42,8 @@ class Games:
 
 def limit(env: EnvFactory) -> int:
     """Default number of steps after which a game is cut off. Atari games end by themselves at their frame cap."""
-    return -(-env.preset.frame_cap // env.preset.frame_skip) if isinstance(env, Atari) else MAX_STEPS
+    rules = rules_of(env)
+    return -(-rules.preset.frame_cap // rules.preset.frame_skip) if isinstance(rules, Atari) else MAX_STEPS
 
 
 def play(

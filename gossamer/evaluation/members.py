@@ -33,9 +33,15 @@ def best(returns: dict[str, float | None]) -> str | None:
 
 
 def mean_return(checkpoint: Tree, worker: str) -> float | None:
-    """Mean return of a worker's last 100 training episodes; None if it has finished none."""
+    """Mean return of a worker's last 100 training episodes, the mean over several games; None if it has finished
+    none."""
     played = checkpoint["progress"].get("members", {}).get(worker)
-    return sum(score for score, *_ in played) / len(played) if played else None
+    scores = dict[str, list[float]]()
+    for score, _, *rest in played or ():
+        game = next((each for each in rest if isinstance(each, str)), "")
+        scores.setdefault(game, []).append(score)
+    means = [sum(each) / len(each) for each in scores.values()]
+    return sum(means) / len(means) if means else None
 
 
 def equal(workers: Mapping[str, Tree]) -> bool:

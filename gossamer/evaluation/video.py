@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from gossamer.config.build import environment, observed, task
+from gossamer.envs.games import each_game
 from gossamer.envs.watchdog import Watchdog, complain
 from gossamer.evaluation.evaluate import Protocol, load_policy, under
 from gossamer.evaluation.members import AVERAGE
@@ -48,9 +49,10 @@ def record(
     seed: int = 0,
     max_steps: int = 5_000,
     member: str = AVERAGE,
+    game: str | None = None,
 ) -> Recording:
     """Record a video of one game, of at most `max_steps` steps. `out` defaults to `video.mp4` in the run directory.
-    `member`: as in `evaluate`."""
+    `member`: as in `evaluate`. `game`: which one, of a policy for several games."""
     if max_steps < 1:
         raise UserError(f"--max-steps {max_steps}: must be at least 1")
     directory = Path(run_dir)
@@ -64,6 +66,10 @@ def record(
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame draws the pictures; without this it needs a screen
     what = task(config)
     factory, _ = under(environment(config), protocol)
+    games = each_game(factory, game)
+    if len(games) > 1:
+        raise UserError(f"--game: give the one to record: {', '.join(games)}")
+    ((_, factory),) = games.items()
     with (
         Watchdog(factory.name, complain) as watchdog,
         closing(watchdog.watch(observed(factory, config).make(1, workers=1, render=True))) as env,

@@ -88,8 +88,9 @@ def _body(facts: Facts, files: Collection[str]) -> Iterator[str]:
 def _call(facts: Facts) -> str:
     """How the policy is asked for an action."""
     mask = [', mask=info["action_mask"]'] if facts.interface.adapter.asks_mask else []
+    game = [f", game={json.dumps(each.name)}" for each in facts.interface.games[:1]]
     last = [", reward=reward"] if facts.snapshot.description.options.last_action_reward else []
-    return f"policy.act(obs{''.join(mask + last)})"
+    return f"policy.act(obs{''.join(game + mask + last)})"
 
 
 def _options(facts: Facts) -> str:

@@ -28,7 +28,6 @@ import torch
 from torch import Tensor, nn
 
 from gossamer.data import numpy_dtype
-from gossamer.envs.spaces import Adapter
 from gossamer.export.snapshot import Snapshot
 from gossamer.nn.networks import Stepping
 from gossamer.spaces import Box
@@ -43,13 +42,14 @@ class Graph(nn.Module):
 
     start: Tensor  # the first action: [], or [*A]
 
-    def __init__(self, model: nn.Module, adapter: Adapter) -> None:
+    def __init__(self, model: nn.Module, start: Any) -> None:
+        """`start`: the first action, of `Adapter`."""
         super().__init__()
         assert isinstance(model, Stepping), "see `graph_of`"
         self.model, self.actions = model, model.actions
         self.parts = tuple(part.name for part in model.spec.parts) if model.spec.layout else ()
         self.memory = tuple(model.initial_state(1))
-        self.register_buffer("start", torch.as_tensor(adapter.start))
+        self.register_buffer("start", torch.as_tensor(start))
 
     @property
     def inputs(self) -> list[str]:
@@ -114,7 +114,8 @@ def graph_of(snapshot: Snapshot) -> Graph:
     if not isinstance(model, Stepping):
         kinds = "an ActorCritic, a QNetwork, or another network with `step`"
         raise UserError(f"--onnx: only {kinds} can be written, and the network is a {type(model).__name__}")
-    return Graph(model, snapshot.description.interface.adapter).eval()
+    interface = snapshot.description.interface
+    return Graph(model, 0 if interface.games else interface.adapter.start).eval()  # of games: numbers of their union
 
 
 def examples(graph: Graph, count: int = 2) -> Iterator[Tensor]:

@@ -31,12 +31,13 @@ class TrainedPolicy:
         if not 0 <= seed < 2**31:
             raise UserError(f"--seed {seed}: must be at least 0 and below 2^31")
         self.snapshot, self.greedy, self.device = snapshot, greedy, device
-        self._interface = snapshot.description.interface
+        self._whole = self._interface = snapshot.description.interface  # the second one is that of the game it plays
+        self._game: int | None = None  # of several; None: not said yet, or there is only one
         self.observation_space, self.action_space = self._interface.observation_space, self._interface.action_space
         self._algorithm, self._model = snapshot.description.algorithm, snapshot.model(device)
         self._rng = torch.Generator(device).manual_seed(seed)
         observes_last = snapshot.description.options.last_action_reward
-        self._last = LastParts(self._interface.adapter.spec) if observes_last else None
+        self._last = LastParts(self._interface.spec) if observes_last else None
         self.reset()
 
     def reset(self) -> None:
@@ -44,8 +45,30 @@ class TrainedPolicy:
         self.memory: Tree = None  # [B, ...] recurrent state after the last call
         self._action: Array | None = None  # [B, *A] of the last call
 
-    def act(self, obs: Any, *, begins: Any = None, mask: Any = None, reward: Any = None) -> Any:
+    @property
+    def games(self) -> tuple[str, ...]:
+        """The names of several games that the policy plays; empty if there is only one."""
+        return tuple(game.name for game in self._whole.games)
+
+    def play(self, game: str) -> None:
+        """Play this one of several games from now on, as `act(obs, game=...)` does. `observation_space` and
+        `action_space` are then its. Raises `UserError` if it is none of them."""
+        if game not in self.games:
+            of = ", ".join(self.games) or f"{self._whole.name} only"
+            raise UserError(f"game: the policy does not play {game}; it plays {of}")
+        if self._game != self.games.index(game):
+            self._game = self.games.index(game)
+            self._interface = self._whole.games[self._game]
+            self.observation_space, self.action_space = self._interface.observation_space, self._interface.action_space
+            self.reset()
+
+    def act(
+        self, obs: Any, *, game: str | None = None, begins: Any = None, mask: Any = None, reward: Any = None
+    ) -> Any:
         """Select an action for one observation, or actions for a batch of them. The shape tells which it is.
+
+        `game`: which one the observations are of, if the policy plays several; it stays the same until another one is
+        given, which begins episodes anew.
 
         The recurrent state is kept for the next call. `begins`, a bool or [B]: an episode begins with this observation,
         so that its state is zero. `mask`: `info["action_mask"]`, if the policy was trained with it; for a batch [B, M],
@@ -54,6 +77,8 @@ class TrainedPolicy:
 
         Discrete actions are an int, or [B] integers; others an array, or [B, *A]. Raises `UserError` for what does not
         fit the observation space."""
+        if game is not None:
+            self.play(game)
         number = count(self.observation_space, obs)
         size = number or 1
         new = np.ones(size, bool) if self.memory is None else _flags("begins", begins, size)
@@ -108,6 +133,8 @@ class TrainedPolicy:
 
     def _rows(self, obs: Any, mask: Any, number: int | None) -> Array:
         """The network's observations [B, *O]. `number`: None for a single one."""
+        if self.games and self._game is None:
+            raise UserError(f"game: the policy plays several; say which: {', '.join(self.games)}")
         adapter = self._interface.adapter
         self._check_mask(mask)
         found = np.empty((number or 1, *adapter.spec.obs_shape), adapter.spec.obs_dtype)
@@ -118,7 +145,7 @@ class TrainedPolicy:
                 found[i] = adapter.obs(one, info)
         except InvalidObservation as error:
             raise UserError(f"act: {error}") from error
-        return found
+        return found if self._game is None else self._whole.union.pack(self._game, found)
 
     def _check_mask(self, mask: Any) -> None:
         needed = self._interface.adapter.asks_mask
@@ -155,7 +182,8 @@ class TrainedPolicy:
 
     def _given(self, action: Array, number: int | None) -> Any:
         """What the environment takes: one action, or a batch."""
-        rows = action.tolist() if action.ndim == 1 else action
+        own = action if self._game is None else self._whole.union.own(self._game, action)
+        rows = own.tolist() if own.ndim == 1 else own
         each = [self._interface.adapter.action(one) for one in rows]
         return each[0] if number is None else np.stack(each)
 

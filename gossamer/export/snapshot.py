@@ -50,7 +50,7 @@ class Description:
     @property
     def spec(self) -> Spec:
         """What the network observes, the last action and reward included."""
-        spec = self.interface.adapter.spec
+        spec = self.interface.spec
         return LastParts(spec).spec if self.options.last_action_reward else spec
 
     def model(self, device: str, dtype: torch.dtype | None = None) -> nn.Module:

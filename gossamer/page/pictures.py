@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gossamer.data import Action, Array
 from gossamer.spaces import Box, Discrete, MultiDiscrete, Spec
-from gossamer.spaces.observations import MASK
+from gossamer.spaces.observations import ASIDE
 
 SMALL = 50_000  # pixels, up to which a picture is sent exactly (PNG)
 NUMBERS = 256  # of one observation, that are shown
@@ -34,7 +34,7 @@ def observation(spec: Spec, obs: Array) -> list[dict[str, Any]]:
     """The parts of an observation [*O]: each has a name and a shape, and a picture or numbers."""
     parts = []
     for part in spec.parts:
-        if part.name != MASK:
+        if part.name not in ASIDE:
             array = spec.layout.array(obs, part.name) if spec.layout else obs
             shown = {"picture": picture(tiled(array))} if part.picture else {"numbers": _rounded(array[:NUMBERS])}
             parts.append({"name": part.name, "shape": list(part.shape), **shown})

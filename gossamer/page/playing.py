@@ -9,6 +9,7 @@ import os
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,9 @@ import torch
 
 from gossamer.config.build import environment, observed, task
 from gossamer.config.config import Config
-from gossamer.data import Array, Tree
+from gossamer.data import Tree
 from gossamer.envs.base import EnvFactory, MissingExtra, UnknownEnv, UnsupportedSpace, VectorEnv
+from gossamer.envs.games import each_game
 from gossamer.evaluation.evaluate import load_policy, under
 from gossamer.evaluation.members import AVERAGE
 from gossamer.evaluation.video import STEPS_A_SECOND
@@ -39,14 +41,17 @@ NONE_YET = "no checkpoint yet: the agent plays as soon as there is one"
 
 
 class Game:
-    """One environment, the policy that plays in it, and the running game."""
+    """Environments, the policy that plays in them, and the running game: of several games one after the other."""
 
     def __init__(self, config: Config) -> None:
         """Raises one of `FOR_USERS` where the environment cannot be made."""
         self._task = task(config.with_run(device="cpu", threads=1))
         factory, _ = under(environment(config))
-        self._env, self._no_screen = _environment(observed(factory, config))
-        self._obs: Array = self._env.reset(time.time_ns() % 2**31)
+        made = {name: _environment(observed(one, config)) for name, one in each_game(factory).items()}
+        seed = time.time_ns() % 2**31
+        self._waiting = deque((name, *of, of[0].reset(seed)) for name, of in made.items())  # the next one first
+        self._name, self._env, self._no_screen, self._obs = self._waiting.popleft()
+        self._several = len(made) > 1
         self._memory: Tree = {}
         self._score, self._steps, self._number = 0.0, 0, 1
 
@@ -69,10 +74,13 @@ class Game:
         step = self._env.step(answer.action.numpy())
         self._obs, self._score, self._steps = step.obs, self._score + float(step.score[0]), self._steps + 1
         shown |= {"score": self._score, "steps": self._steps, "game": self._number}
+        shown |= {"env": self._name} if self._several else {}
         over = bool(step.over[0])
         if over:
             self._memory = reset(self._memory, torch.from_numpy(step.over)) if self._memory else {}
             self._score, self._steps, self._number = 0.0, 0, self._number + 1
+            self._waiting.append((self._name, self._env, self._no_screen, self._obs))
+            self._name, self._env, self._no_screen, self._obs = self._waiting.popleft()
         return shown, over
 
 

@@ -80,4 +80,12 @@ def reference(env: str) -> tuple[float, float] | None:
     return None if known is None else RANDOM_AND_HUMAN[known]
 
 
+def human_normalised(env: str, score: float) -> float | None:
+    """A score of an environment on the scale from random play, 0, to a human, 1; None if it has no published ones."""
+    if (known := reference(env)) is None:
+        return None
+    random, human = known
+    return (score - random) / (human - random)
+
+
 _GAMES = {name.replace("_", ""): name for name in RANDOM_AND_HUMAN}

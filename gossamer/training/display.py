@@ -64,7 +64,7 @@ def plain(progress: Progress) -> str:
         f"steps {progress.steps:,}/{progress.total:,}",
         f"frames {progress.steps * progress.frames_per_step:,}",
         f"{progress.rate(10):,.0f} steps/s (60 s: {progress.rate(60):,.0f})",
-        f"return {mean} ({len(progress.recent)} of {progress.episodes:,} episodes)",
+        f"return {mean} ({len(progress.recent)} of {progress.episodes:,} episodes{_after('; ', games(progress))})",
         own(progress),
         shares,
         f"left {duration(progress.left)}",
@@ -77,6 +77,11 @@ def plain(progress: Progress) -> str:
         _after("evaluated ", evaluation(progress)),
     )
     return " | ".join(part for part in parts if part)
+
+
+def games(progress: Progress) -> str:
+    """The mean return of each of several games; nothing of a single one."""
+    return ", ".join(f"{game} {value:.2f}" for game, value in progress.returns.items())
 
 
 def hosts(progress: Progress) -> str:
@@ -268,6 +273,7 @@ def panel(p: Progress, title: str, curve: list[float], width: int) -> Panel:
         "steps": f"{p.steps:,} of {p.total:,}   ({p.steps * p.frames_per_step:,} frames)",
         "rate": f"{p.rate(10):,.0f} steps/s over 10 s, {p.rate(60):,.0f} over 60 s",
         "return": f"{mean}   (mean of the last {len(p.recent)} of {p.episodes:,} episodes)",
+        "games": Text(games(p)),
         "": Text(sparkline(curve, room), style="cyan"),
         "metrics": Text(own(p)),
         "time in": _bars(p.shares(), room),

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 from gossamer.config.build import environment
 from gossamer.config.config import Config
 from gossamer.envs.atari import Atari
+from gossamer.envs.games import rules_of
 from gossamer.storage.checkpoint import Checkpoint, Store
 from gossamer.storage.contents import EVALUATIONS
 from gossamer.system.errors import UserError
@@ -24,7 +25,7 @@ from gossamer.training.progress import Progress
 Row: TypeAlias = dict[str, Any]  # a line of `evaluations.jsonl`
 KEPT = (
     "steps", "protocol", "episodes", "mean_return", "std_return", "returns", "greedy", "member", "cut_off", "max_steps",
-    "checkpoint", "epsilon", "metrics",
+    "checkpoint", "epsilon", "metrics", "games",
 )  # fmt: skip
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}  # cores and GPUs are for training
 
@@ -32,7 +33,7 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}  # cores and G
 def check_protocol(config: Config) -> None:
     """Raise `UserError` for a protocol of evaluations in an environment that has none."""
     protocol = config.run.eval_protocol
-    if protocol is not None and not isinstance(environment(config), Atari):
+    if protocol is not None and not isinstance(rules_of(environment(config)), Atari):
         raise UserError(f"--eval-protocol {protocol}: {config.env.name} is not an Atari game; leave it out")
 
 
@@ -130,7 +131,7 @@ class Evaluator:
 
     def to_dict(self) -> dict[str, Any]:
         """For `result.json`: the last evaluation, the best one, how many failed, and whether the last was left out."""
-        rows = [{name: value for name, value in row.items() if name != "returns"} for row in self.rows]
+        rows = [{name: value for name, value in row.items() if name not in ("returns", "games")} for row in self.rows]
         best = max(rows, key=lambda row: float(row["mean_return"]), default=None)
         last = rows[-1] if rows else None
         return {"last": last, "best": best, "failures": self.failures, "left_out": self.left_out}
@@ -138,7 +139,7 @@ class Evaluator:
     def _evaluate(self, checkpoint: Checkpoint, seconds: float) -> None:
         try:
             result = self._play(checkpoint)
-            row = {name: result[name] for name in KEPT}
+            row = {name: result[name] for name in KEPT if name in result}
             self._finished.put({"seconds": round(seconds, 3), **row})
         except Exception as error:  # whatever fails here, training goes on
             if not self._ended:

@@ -134,9 +134,8 @@ class RunObserver:
 
     def _look_for_success(self) -> None:
         p = self.progress
-        full = len(p.recent) == p.recent.maxlen
-        if self.stop_at_return is not None and self.solved_steps is None and full and p.mean_return is not None:
-            if p.mean_return >= self.stop_at_return:
+        if self.stop_at_return is not None and self.solved_steps is None and p.recent.full:
+            if p.mean_return is not None and p.mean_return >= self.stop_at_return:
                 self.solved_steps = p.steps
 
     def claim(self, worker: str, steps: int, *, idle: bool = True) -> int | Answer:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import statistics
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gossamer.task import Episode, Report
+from gossamer.reporting.human import human_normalised
+from gossamer.task import Report
 from gossamer.training.counters import Gradients, Replayed
 from gossamer.training.hosts import Hosts
 from gossamer.training.policy_lag import Staleness
+from gossamer.training.recent import Recent
 from gossamer.workers.member import means
 
-RECENT = 100  # episodes that a mean return is taken over
 OF_EPISODES = "episode/"  # before the names of metrics that environments give
 
 
@@ -25,6 +27,7 @@ class Progress:
 
     total: int  # environment steps to go to
     frames_per_step: int
+    several: bool = field(default=False, kw_only=True)  # games
     now: Callable[[], float] = time.monotonic
     steps: int = 0  # environment steps acted that count, of all workers
     uncounted: int = 0  # environment steps reported after others had acted in their place
@@ -32,8 +35,7 @@ class Progress:
     reused: int = 0  # environment steps learned from once more
     updates: int = 0  # optimizer steps of all members
     episodes: int = 0
-    recent: deque[Episode] = field(default_factory=lambda: deque(maxlen=RECENT))  # of all members
-    members: dict[str, deque[Episode]] = field(default_factory=dict)  # worker -> its own last 100
+    members: dict[str, Recent] = field(default_factory=dict)  # worker -> its own last episodes
     metrics: dict[str, dict[str, float]] = field(default_factory=dict)  # worker -> of its last update
     actors: set[str] = field(default_factory=set)  # workers that have only acted
     helpers: set[str] = field(default_factory=set)  # workers that neither act nor learn, and say what takes their time
@@ -50,6 +52,7 @@ class Progress:
     replayed: Replayed = field(default_factory=Replayed)  # steps in replay memories
 
     def __post_init__(self) -> None:
+        self.recent = Recent(several=self.several)  # episodes of all members
         self.started = self._acting_since = self.now()
         self._spent_before = 0.0  # seconds of the earlier sessions that `spent` accounts for
         self._lock = threading.RLock()  # for what is iterated over: it must not change meanwhile
@@ -86,7 +89,7 @@ class Progress:
         self.episodes += len(report.episodes)
         self.restarts += len(report.failures)
         self.recent.extend(report.episodes)
-        self.members.setdefault(worker, deque(maxlen=RECENT)).extend(report.episodes)
+        self.members.setdefault(worker, Recent(several=self.several)).extend(report.episodes)
         if report.learned or report.reused or report.updates:
             self.metrics[worker] = report.metrics
             self.actors.discard(worker)
@@ -125,15 +128,21 @@ class Progress:
 
     @property
     def mean_return(self) -> float | None:
-        """Of the last 100 episodes; None before the first."""
+        """Of the last 100 episodes (`Recent`); None before the first."""
         with self._lock:
-            return _mean([e.score for e in self.recent])
+            return self.recent.mean_return
+
+    @property
+    def returns(self) -> dict[str, float]:
+        """Of the last 100 episodes of each of several games; empty for one game."""
+        with self._lock:
+            return self.recent.returns
 
     @property
     def member_returns(self) -> dict[str, float | None]:
         """Mean return of each member's own last 100 episodes, by worker; None before its first."""
         with self._lock:
-            return {worker: _mean([e.score for e in episodes]) for worker, episodes in self.members.items()}
+            return {worker: episodes.mean_return for worker, episodes in self.members.items()}
 
     @property
     def acting(self) -> float:
@@ -174,6 +183,7 @@ class Progress:
             "steps_per_second": round(self.rate(10), 1),
             "episodes": self.episodes,
             "mean_return": self.mean_return,
+            **of_games(self.returns),
             **self._metrics(),
             **self.of_episodes(),
             **self.queue,
@@ -219,8 +229,8 @@ class Progress:
             "replayed": self.replayed.state_dict(),
             "updates": self.updates,
             "episodes": self.episodes,
-            "recent": _saved(self.recent),
-            "members": {worker: _saved(episodes) for worker, episodes in self.members.items()},
+            "recent": self.recent.to_list(),
+            "members": {worker: episodes.to_list() for worker, episodes in self.members.items()},
             "elapsed": self.elapsed,
             "spent": dict(self.spent),
             "restarts": self.restarts,
@@ -235,8 +245,7 @@ class Progress:
 
     def recount(self, episodes: int) -> None:
         """Uncount episodes that are not on record: so many are. The others ended within steps that were given back."""
-        for _ in range(min(self.episodes - episodes, len(self.recent))):
-            self.recent.pop()
+        self.recent.drop(self.episodes - episodes)
         self.episodes = episodes
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -254,20 +263,18 @@ class Progress:
         self.restarts = int(state.get("restarts", 0))  # not in checkpoints of 0.2
         if "spent" in state:  # older checkpoints have none
             self.spent, self._spent_before = {**state["spent"]}, self.elapsed_before
-        self.recent.extend(_episodes(state["recent"]))
-        for worker, saved in state.get("members", {}).items():  # checkpoints of 0.1 have no more than this
-            self.members[worker] = deque(_episodes(saved), maxlen=RECENT)
+        self.recent.load(state["recent"])
+        for worker, rows in state.get("members", {}).items():  # checkpoints of 0.1 have no more than this
+            self.members[worker] = Recent(several=self.several)
+            self.members[worker].load(rows)
 
 
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None
-
-
-def _saved(episodes: Iterable[Episode]) -> list[list[Any]]:
-    """Score and length of each, and its metrics if it has any."""
-    return [[e.score, e.steps, *([dict(e.metrics)] if e.metrics else [])] for e in episodes]
-
-
-def _episodes(saved: Iterable[Sequence[Any]]) -> Iterator[Episode]:
-    for score, length, *rest in saved:
-        yield Episode(float(score), int(length), metrics=rest[0] if rest else {})
+def of_games(returns: Mapping[str, float]) -> dict[str, float]:
+    """The entries of a row for the mean returns of several games: of each, and their human-normalised mean and median
+    if all of them have such scores."""
+    found = {f"return/{game}": value for game, value in returns.items()}
+    human = [human_normalised(game, value) for game, value in returns.items()]
+    known = [value for value in human if value is not None]
+    if known and len(known) == len(human):
+        found |= {"human_normalised_mean": statistics.mean(known), "human_normalised_median": statistics.median(known)}
+    return found

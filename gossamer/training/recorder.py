@@ -53,6 +53,7 @@ class Recorder:
         with open(self._evaluations, "a") as file:
             file.write(to_json(row) + "\n")
         scalars = {**row["metrics"], **{name: row[name] for name in ("mean_return", "std_return")}}
+        scalars |= {game: of["mean_return"] for game, of in row.get("games", {}).items()}
         self._sinks.write({f"eval/{name}": float(value) for name, value in scalars.items()}, row["steps"])
 
     def add(self, worker: str, episodes: Sequence[Episode], *, steps: int, seconds: float) -> None:

@@ -11,7 +11,7 @@ from gossamer.system.machine import machine
 from gossamer.system.version import __version__
 from gossamer.training.observer import RunObserver
 from gossamer.training.policy_lag import by_value, summary
-from gossamer.training.progress import Progress
+from gossamer.training.progress import Progress, of_games
 
 PROTOCOL = "training: mean of the last 100 training episodes, exploring actions, whole games, unclipped scores"
 
@@ -42,6 +42,7 @@ def result(
         "seconds": round(progress.elapsed, 1),
         "steps_per_second": round(progress.steps / progress.elapsed, 1),
         "mean_return": progress.mean_return,
+        **of_games(progress.returns),
         "protocol": PROTOCOL,
         "stop_at_return": observer.stop_at_return,
         "solved_steps": observer.solved_steps,

@@ -73,7 +73,7 @@ class Session:
         members = wired.saved_workers
         host_of = {copy.name: copy.node.host for copy in wired.crew}
         hosts = Hosts(host_of, members, file=self.directory / HOSTS, log=self.log)
-        progress = Progress(config.run.steps, interface.frames_per_step, hosts=hosts)
+        progress = Progress(config.run.steps, interface.frames_per_step, hosts=hosts, several=bool(interface.games))
         if saved:
             progress.load_state_dict(saved["progress"])
             if lost := progress.give_back():

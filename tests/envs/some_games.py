@@ -1,4 +1,4 @@
-"""Two games of the tests' own with contradictory dynamics, importable by a name: `some_games:Small`, `some_games:Large`.
+"""Two games with contradictory dynamics, importable by a name: `some_games:Small`, `some_games:Large`.
 
 Four lights; one is on. In `Small` the action of the light's number gives 1, in `Large` that of the opposite light gives
 1000; other actions give nothing. An episode has 8 steps, so the best returns are 8 and 8000. `Large` has a fifth action

@@ -13,6 +13,7 @@ import pytest
 from gossamer.task import Episode, Report
 from gossamer.training.hosts import Hosts
 from gossamer.training.progress import Progress
+from gossamer.training.recent import Recent
 from gossamer.training.recorder import Recorder
 
 
@@ -351,8 +352,11 @@ def test_it_can_be_read_while_another_thread_reports(place: str, read: Callable[
     meddler: Any = Meddler(progress)
     if place in ("recent", "_marks"):
         getattr(progress, place).extend([meddler] * 3)
+    elif place == "members":
+        progress.members["one"] = Recent()
+        progress.members["one"].extend([meddler] * 3)
     else:
-        getattr(progress, place)["one"] = meddler if place != "members" else [meddler] * 3
+        getattr(progress, place)["one"] = meddler
     read(progress)
     for thread in meddler.threads:
         thread.join()

@@ -48,6 +48,7 @@ function agentView(moment) {
     if (stage.hidden) return;
     fill(
       facts,
+      now.env && fact("plays", now.env),
       fact("game", number(now.game)),
       fact("score", number(now.score)),
       fact("step", number(now.steps)),

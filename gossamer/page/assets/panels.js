@@ -16,7 +16,7 @@ const plain = (key, name, more = {}) =>
 
 /** Whether a figure has a chart of its own below the return: those of other tabs have not. */
 const hasChart = (name) =>
-  (!name.includes("/") || /^(episode|own)\//.test(name)) && !COUNTERS.includes(name) && !MAIN_CHARTS.includes(name);
+  (!name.includes("/") || /^(episode|own|return)\//.test(name)) && !COUNTERS.includes(name) && !MAIN_CHARTS.includes(name);
 
 const PANELS = {
   training(key) {

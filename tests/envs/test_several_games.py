@@ -71,7 +71,8 @@ def test_a_game_among_others_is_the_game_alone() -> None:
 
 def test_games_go_on_exactly_from_a_saved_state() -> None:
     one, other = TWO.make(3), TWO.make(3)
-    assert isinstance(one, Resumable) and isinstance(other, Resumable)
+    assert isinstance(one, Resumable)
+    assert isinstance(other, Resumable)
     obs = one.reset(1)
     obs = played(one, obs, 4)[0][-1]
     other.reset(2)
@@ -175,7 +176,8 @@ def test_names_and_shares(name: str, names: tuple[str, ...], shares: tuple[int, 
 def test_named_sets(name: str) -> None:
     pytest.importorskip("ale_py")
     games = resolve(name)
-    assert isinstance(games, Games) and len(games.shares) == games.period == int(name.removeprefix("atari-"))
+    assert isinstance(games, Games)
+    assert len(games.shares) == games.period == int(name.removeprefix("atari-"))
 
 
 @pytest.mark.parametrize(
@@ -195,9 +197,9 @@ def test_errors_name_the_environment_by_its_number() -> None:
     failing: EnvFactory = Custom("some_envs:Fails")
     env = Games((Share(Custom("some_envs:Walk")), Share(failing))).make(4)
     env.reset(0)
-    with pytest.raises(UserError, match="^--env some_envs:Fails: environment 2: "):
-        for _ in range(3):
-            env.step(np.zeros(4, np.int64))
+    played(env, env.reset(0), 2)
+    with pytest.raises(UserError, match=r"^--env some_envs:Fails: environment 2: "):
+        env.step(np.zeros(4, np.int64))
 
 
 def test_atari_games_step_together_as_alone() -> None:
@@ -206,7 +208,8 @@ def test_atari_games_step_together_as_alone() -> None:
     env = games.make(2, workers=2)
     assert env.spec.action_names == ("noop", "fire", "right", "left", "rightfire", "leftfire")
     obs, layout = env.reset(0), env.spec.layout
-    assert layout is not None and layout.array(obs, MASK).tolist() == [[1] * 6, [1, 1, 1, 1, 0, 0]]
+    assert layout is not None
+    assert layout.array(obs, MASK).tolist() == [[1] * 6, [1, 1, 1, 1, 0, 0]]
     alone = games.shares[1].env.make(1, workers=1)  # type: ignore[attr-defined]
     alone.reset(int(np.random.SeedSequence(0).generate_state(2, np.uint32)[1] >> 1))
     for action in (1, 2, 2, 3):
