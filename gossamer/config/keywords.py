@@ -32,6 +32,8 @@ class Keywords(TypedDict, total=False):
     on_env_error: Literal["fail", "restart"]
     action_masks: bool
     action_bounds: Literal["clip", "squash", "none"]
+    full_action_space: bool
+    clip_rewards: bool
     # architectures
     num_envs: int
     env_workers: int
@@ -125,6 +127,7 @@ class Keywords(TypedDict, total=False):
     memory: Literal["none", "lstm", "gru"]
     memory_units: int
     last_action_reward: bool
+    observe_game: bool
     tilings: int
     tiles: int
     reconstruction_coef: float

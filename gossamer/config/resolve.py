@@ -27,7 +27,7 @@ from gossamer.config.presets import family_name, layers
 from gossamer.config.probe import Probe, probe
 from gossamer.envs import catalogue
 from gossamer.envs.games import Games
-from gossamer.envs.options import AtariOptions, GymOptions, kind_of, with_kwargs
+from gossamer.envs.options import AtariGamesOptions, AtariOptions, GymOptions, kind_of, with_kwargs
 from gossamer.envs.own import EnvMaker, env_name
 from gossamer.nn.networks import NetworkOptions
 from gossamer.nn.optim import StepRule
@@ -251,6 +251,7 @@ def _built_in() -> Iterable[tuple[str, type]]:
     """Every part of the package that has options, with its name."""
     yield "an Atari game", AtariOptions
     yield "a Gymnasium id or factory", GymOptions
+    yield "several Atari games", AtariGamesOptions
     for known in (ARCHITECTURES, ALGORITHMS, OPTIMIZERS):
         for name in known:
             yield name, load(name, name, known)

@@ -111,6 +111,7 @@ def overview(console: Console) -> None:
         "optimizers": [*OPTIMIZERS, "module:Name"],
         "toy environments": known["toy"],
         "atari environments": known["atari"],
+        "sets of atari games": [*catalogue.SETS, "pong,breakout:2 (any games, with their shares)"],
         "gymnasium environments": ready,
         "available after installing": [f"{', '.join(ids)} ({command})" for command, ids in others.items()],
         "your environment": ["module:factory (a gymnasium.Env)"],

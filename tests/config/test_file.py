@@ -14,7 +14,15 @@ from gossamer.config.file import flat, from_dict, migrated, to_dict
 from gossamer.config.names import ALGORITHMS, ARCHITECTURES, OPTIMIZERS
 from gossamer.config.resolve import configure
 from gossamer.envs import catalogue
-from gossamer.envs.options import AleOptions, AtariOptions, EnvOptions, GymOptions, PlainOptions
+from gossamer.envs.options import (
+    AleOptions,
+    AtariGamesOptions,
+    AtariOptions,
+    EnvOptions,
+    GamesOptions,
+    GymOptions,
+    PlainOptions,
+)
 from gossamer.storage.directory import load_config
 from gossamer.system.errors import UserError
 
@@ -120,6 +128,8 @@ def test_migration_leaves_out_what_the_composition_does_not_have() -> None:
         ("Absent-v3", {"action_masks": True}, GymOptions),
         ("registered_by_a_script", {"on_env_error": "fail"}, GymOptions),
         ("pong", {"preprocessing": "gala", "frame_stack": 1}, AtariOptions),
+        ("pong:2,breakout", {"preprocessing": "gala", "clip_rewards": False}, AtariGamesOptions),
+        ("nowhere:Mine,elsewhere:Yours", {"on_env_error": "restart"}, GamesOptions),
         ("ALE/Pong-v5", {"screen_size": 42}, AleOptions),
         ("recall", {}, PlainOptions),
     ],

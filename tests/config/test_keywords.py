@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 from gossamer.config import keywords
 from gossamer.config.names import ALGORITHMS, ARCHITECTURES, OPTIMIZERS, load
 from gossamer.config.resolve import COMMON
-from gossamer.envs.options import AleOptions, AtariOptions, GymOptions
+from gossamer.envs.options import AleOptions, AtariGamesOptions, AtariOptions, GamesOptions, GymOptions
 from gossamer.system.options import choices, declared, plain, types
 
 FILE = Path(keywords.__file__)
@@ -20,7 +20,7 @@ NAMED: dict[str, list[type]] = {
 }
 GROUPS: dict[str, list[type]] = {
     "run": [COMMON["run"]],
-    "environment": [AtariOptions, AleOptions, GymOptions],
+    "environment": [AtariOptions, AleOptions, GymOptions, AtariGamesOptions, GamesOptions],
     "architectures": NAMED["architectures"],
     "algorithms": NAMED["algorithms"],
     "network": [COMMON["network"]],

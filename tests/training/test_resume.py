@@ -63,6 +63,14 @@ def test_resuming_is_exact_with_environments_of_the_user_s(tmp_path: Path, monke
     assert_half_and_half_are_the_whole(tmp_path, env="some_envs:Walk")  # it can give its state
 
 
+@algorithms
+def test_resuming_is_exact_with_several_games(tmp_path: Path, algorithm: str) -> None:
+    # Their returns are normalised; episodes have 8 steps, each half of the run ends inside one
+    minibatches = {"num_minibatches": 2} if algorithm == "ppo" else {}
+    games = "some_games:Small,some_games:Large"
+    assert_half_and_half_are_the_whole(tmp_path, env=games, algorithm=algorithm, rollout_length=5, **minibatches)
+
+
 def test_a_run_in_many_pieces_is_the_same_run(tmp_path: Path) -> None:
     whole = trained(tmp_path / "whole", steps=80, anneal_steps=SCHEDULE)
     pieces = trained(tmp_path / "pieces", steps=8, anneal_steps=SCHEDULE)

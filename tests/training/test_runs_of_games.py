@@ -1,0 +1,132 @@
+"""Runs with several games: every architecture gives each its share, from the command to the exported policy."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from some_parts import Watcher, a_task
+from some_runs import rows, trained
+from torch import nn
+
+import gossamer
+from gossamer import cli
+from gossamer.algorithms import VTrace
+from gossamer.algorithms.losses import Loss
+from gossamer.architectures import IMPALA
+from gossamer.config.build import program
+from gossamer.config.names import ARCHITECTURES
+from gossamer.config.resolve import configure
+from gossamer.data import Trajectory
+from gossamer.envs import catalogue
+from gossamer.launch.simulation import Faults, Network, Simulation
+from gossamer.nn.networks import ActorCritic
+from gossamer.system.errors import UserError
+
+TWO = "counter:2,recall"  # observations [3] of both; episodes of 10 and 21 steps
+LIGHTS = "some_games:Small,some_games:Large"
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_every_architecture_deals_its_environments_to_the_games(architecture: str) -> None:
+    config = configure(architecture, env=TWO, learning_rate=1e-3, device="cpu")
+    watcher = Watcher(steps=6000)
+    Simulation(1, Network(latency=0.001))(program(config), watcher)
+    episodes = [episode for report in watcher.records for episode in report.episodes]
+    assert {(each.env, each.steps) for each in episodes} == {("counter", 10), ("recall", 21)}
+    assert all(each.score == 45 for each in episodes if each.env == "counter")  # 0 + 1 + .. + 9
+    played = {name: {e.index for e in episodes if e.env == name} for name in ("counter", "recall")}
+    assert len(played["counter"]) == 2 * len(played["recall"])
+    assert not played["counter"] & played["recall"]
+
+
+class Counted(VTrace):
+    """It counts the steps of each game in its batches."""
+
+    seen: list[list[int]] = []  # noqa: RUF012  filled by the test's own program only
+
+    def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
+        assert isinstance(model, ActorCritic)
+        assert model.spec.layout is not None
+        games = model.spec.layout.games(batch.obs[:-1])
+        self.seen.append(torch.bincount(games.flatten(), minlength=2).tolist())
+        yield from super().losses(model, batch, rng)
+
+
+def test_batches_have_exact_shares_also_when_hosts_die() -> None:
+    Counted.seen.clear()
+    task = a_task(catalogue.resolve(TWO), Counted(), normalize_returns=True)
+    shape: dict[str, Any] = {"hosts": 2, "actors": 1, "num_envs": 6}
+    watcher = Watcher(steps=2400)
+    crashes = Faults(crashes=[(0.5, "actors0", 0.2), (1.0, "actors1", 0.2), (1.5, "actors0", 0.5)])
+    Simulation(1, Network(latency=0.01), crashes)(IMPALA(**shape).program(task), watcher)
+    assert len(Counted.seen) > 20
+    assert all(counter == 2 * recall > 0 for counter, recall in Counted.seen)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("games") / "run"
+    trained(directory, env=LIGHTS, steps=20_000, num_envs=16)
+    return directory
+
+
+def test_a_run_tells_the_return_of_each_game(run: Path) -> None:
+    row = rows(run)[-1]
+    small, large = (row[f"return/some_games:{name}"] for name in ("Small", "Large"))
+    assert row["mean_return"] == pytest.approx((small + large) / 2)
+    with open(run / "episodes.csv") as file:
+        played = [line["environment"] for line in csv.DictReader(file)]
+    assert played.count("some_games:Small") == played.count("some_games:Large") > 0  # of equal length, shares 1 : 1
+
+
+def test_an_evaluation_plays_each_game(run: Path) -> None:
+    found = gossamer.evaluate(run, episodes=4)
+    assert found.games is not None
+    assert list(found.games) == LIGHTS.split(",")
+    assert [len(each["returns"]) for each in found.games.values()] == [4, 4]
+    assert found.mean_return == pytest.approx(np.mean([each["mean_return"] for each in found.games.values()]))
+    assert json.loads((run / "evaluation-plain.json").read_text())["games"] == found.games
+    alone = gossamer.evaluate(run, episodes=4, game="some_games:Large")
+    assert alone.games == {"some_games:Large": found.games["some_games:Large"]}
+
+
+def test_a_loaded_policy_acts_in_each_game(run: Path) -> None:
+    policy = gossamer.load(run, greedy=True)
+    assert policy.games == ("some_games:Small", "some_games:Large")
+    obs = np.zeros(5, np.float32)
+    with pytest.raises(UserError, match="the policy plays several; say which: some_games:Small, some_games:Large"):
+        policy.act(obs)
+    for game, actions in (("some_games:Small", 4), ("some_games:Large", 5)):
+        assert 0 <= policy.act(obs, game=game) < actions
+        assert policy.action_space.n == actions
+        assert policy.act(np.stack([obs] * 3)).shape == (3,)  # of the same game
+    with pytest.raises(UserError, match="the policy does not play pong"):
+        policy.act(obs, game="pong")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["--env", "catch,counter"], "pad the vectors to one length"),
+        (["--env", TWO, "--num-envs", "16"], "no multiple of 3, the sum of the games' shares; use --num-envs 18"),
+        (["--env", "counter,counter"], "counter is there twice"),
+        (["--env", "counter", "--observe-game"], "has no effect, as counter is one game"),
+        (["--env", TWO, "--algorithm", "dqn", "--normalize-returns"], "has no effect with --algorithm dqn"),
+    ],
+)
+def test_bad_input_is_one_line(
+    given: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["gossamer", "train", "paac", *given, "--run-dir", str(tmp_path / "run")])
+    assert cli.main() == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert told in error
+    assert not (tmp_path / "run").exists()
