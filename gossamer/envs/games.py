@@ -11,6 +11,7 @@ import numpy as np
 from gossamer.data import Array, Step, Tree
 from gossamer.envs.base import (
     EnvFactory,
+    InTheMaking,
     Parted,
     Restarting,
     Resumable,
@@ -124,6 +125,10 @@ class GamesVector:
             self.calls = lambda: [call for env in watched for call in env.calls()]
         if restarting := [env for env in inner if isinstance(env, Restarting)]:
             self.failures = lambda: tuple(error for env in restarting for error in env.failures())
+        making = [env.made for env in inner if isinstance(env, InTheMaking)]
+        if making:
+            others = sum(env.num_envs for env in inner if not isinstance(env, InTheMaking))
+            self.made = lambda: others + sum(made() for made in making)
         resumable = [env for env in inner if isinstance(env, Resumable)]
         if len(resumable) == len(inner):
             self._resumable = resumable

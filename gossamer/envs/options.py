@@ -128,6 +128,7 @@ class AtariGamesOptions:
     screen_size: int = option(SIZE, 84, least=16, most=210, measure="pixels")
     screen_width: int | None = option(WIDTH, None, least=16, most=210, measure="pixels", unset="that of --screen-size")
     frame_stack: int = option(STACK, 4, least=1, most=16, measure="pictures")
+    env_processes: int | None = option(PROCESSES, None, least=0, most=1024, unset=BY_CORES)
     full_action_space: bool = option(
         "All games have all 18 actions; else each has its own, and the others are masked.", False
     )
@@ -150,7 +151,7 @@ class AtariGamesOptions:
             full_actions=self.full_action_space or env.preset.full_actions,
             clip_reward=self.clip_rewards,
         )
-        return replace(env, preset=made)
+        return replace(env, preset=made, processes=self.env_processes)
 
 
 @options

@@ -24,6 +24,7 @@ from gossamer.system.errors import EnvironmentFailed
 from gossamer.system.scripts import GUARD
 
 CLOSE_SECONDS = 5.0  # time for worker processes to end on request
+STEP: Request = ("step", None)
 DEATH_SECONDS = 1.0  # time for a process to end after its pipe was closed
 
 
@@ -52,9 +53,17 @@ class Workers:
         return self._seen()
 
     def step(self, action: Array) -> Step:
-        shared = self._shared.arrays
-        shared["action"][:] = action
-        answers = self._ask([("step", None)] * len(self._processes))
+        self.send(action)
+        return self.receive()
+
+    def send(self, action: Array) -> None:
+        """See `Parted`."""
+        self._shared.arrays["action"][:] = action
+        self._request([STEP] * len(self._processes))
+
+    def receive(self) -> Step:
+        """See `Parted`."""
+        shared, answers = self._shared.arrays, self._answers([STEP] * len(self._processes))
         metrics = {i: each for answer in answers if answer for i, each in answer.items()}
         done = {name: shared[name].copy() for name in ("reward", "score", "terminated", "truncated", "over")}
         final_obs: Array | None = None
@@ -100,10 +109,17 @@ class Workers:
         return Process(self._context, self._recipe, worker, self._shared)
 
     def _ask(self, requests: Sequence[Request]) -> list[Any]:
-        """Send a request to each process and return the results. Reads all answers before raising an error, so that no
-        answer remains in a pipe."""
+        """Send a request to each process and return the results."""
+        self._request(requests)
+        return self._answers(requests)
+
+    def _request(self, requests: Sequence[Request]) -> None:
         for process, request in zip(self._processes, requests, strict=True):
             process.ask(request)
+
+    def _answers(self, requests: Sequence[Request]) -> list[Any]:
+        """The results of requests that have been sent. Reads all answers before raising an error, so that no answer
+        remains in a pipe."""
         answers = [self._answer(worker, request) for worker, request in enumerate(requests)]
         for answer in answers:
             if isinstance(answer, Exception):

@@ -36,7 +36,7 @@ LIGHTS = "some_games:Small,some_games:Large"
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_every_architecture_deals_its_environments_to_the_games(architecture: str) -> None:
     config = configure(architecture, env=TWO, learning_rate=1e-3, device="cpu")
-    watcher = Watcher(steps=6000)
+    watcher = Watcher(steps=3000)
     Simulation(1, Network(latency=0.001))(program(config), watcher)
     episodes = [episode for report in watcher.records for episode in report.episodes]
     assert {(each.env, each.steps) for each in episodes} == {("counter", 10), ("recall", 21)}
