@@ -236,6 +236,8 @@ def _of_function(function: Any) -> type:
 def refused(name: str, value: Any, known: Iterable[str], chosen: Collection[str]) -> UserError:
     """The error for an option that the composition lacks. It names parts that have the option, or a similar name."""
     owners = [owner for owner, kind in _built_in() if name in declared(kind)]
+    if "an Atari game" in owners:
+        owners.remove("several Atari games")
     if owners:
         listed = " and ".join(filter(None, (", ".join(owners[:-1]), owners[-1])))
         have = f"{listed} {'has' if len(owners) == 1 else 'have'} it"
