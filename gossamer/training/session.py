@@ -99,6 +99,7 @@ class Session:
             seconds=config.run.checkpoint_every,
             consensus=self.consensus,
             evaluator=self.evaluator,
+            together=saved is not None and control.cluster is None,  # as all are after a checkpoint
         )
         self.observer = RunObserver(
             progress,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import shutil
 import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +15,7 @@ from typing import Any
 import imageio.v2 as imageio
 import pytest
 import torch
+from some_parts import differences
 from some_runs import checkpoint, has_played, result, rows, start, trained, wait_until
 
 import gossamer
@@ -22,6 +25,7 @@ from gossamer.envs.toy import Catch
 from gossamer.evaluation.aggregate import aggregate
 from gossamer.evaluation.evaluate import load_policy
 from gossamer.launch.ray.errors import ClusterUnreachable
+from gossamer.launch.simulation import Simulation
 from gossamer.launch.threads import threads
 from gossamer.program import Program
 from gossamer.runtime import Observer
@@ -29,7 +33,8 @@ from gossamer.storage.checkpoint import Store
 from gossamer.storage.directory import load_config
 from gossamer.system.errors import UserError
 from gossamer.training import cluster as cluster_module
-from gossamer.training import session
+from gossamer.training import experiment, session
+from gossamer.training.checkpoints import Checkpoints
 
 # Nobody leaves before the others have closed the window of 32 updates
 LOCKED: dict[str, Any] = {"sync": "bounded", "staleness": 2}
@@ -167,6 +172,26 @@ def test_a_run_of_many_can_be_gone_on_with(tmp_path: Path) -> None:
     learned = [member["learner"]["steps"] for member in checkpoint(directory)["workers"].values()]
     assert sum(learned) == 2 * STEPS  # of one budget; no member runs far ahead of the others
     assert max(learned) - min(learned) <= 2 * (LOCKED["staleness"] + 1) * 8  # two neighbours on, 8 steps an update
+
+
+@pytest.mark.parametrize("name", ["gala", "pala"])
+def test_a_resumed_run_in_the_simulation_is_the_whole_one(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From a checkpoint in its midst, to the bit: members begin their first steps together, as after a checkpoint."""
+    monkeypatch.setattr(experiment, "threads", lambda program, observer: Simulation(1)(program, observer))
+    steps = {"seconds": math.inf, "steps": STEPS // 2}
+    monkeypatch.setattr(session, "Checkpoints", lambda *given, **more: Checkpoints(*given, **{**more, **steps}))
+    shape = {"learners": 3} if name == "gala" else {"hosts": 3, "learners": 1}
+    few: dict[str, Any] = {"env": "catch", "num_envs": 2, "rollout_length": 4, "threads": 1, "anneal_steps": 1000}
+    run = gossamer.train(name, steps=STEPS, run_dir=tmp_path / "run", keep=9, **few, **shape).directory
+    whole = checkpoint(run)
+    first, *later = Store(run / "checkpoints").all()
+    assert first.steps < STEPS * 3 / 4
+    for each in later:
+        shutil.rmtree(each.path)
+    gossamer.resume(run, steps=STEPS)
+    assert differences(checkpoint(run)["workers"], whole["workers"]) == []
 
 
 def test_windows_later_than_the_checkpoint_are_made_again(tmp_path: Path) -> None:
