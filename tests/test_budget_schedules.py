@@ -18,6 +18,8 @@ from gossamer.envs.toy import Recall
 from gossamer.exchange import Exchange
 from gossamer.exchange.gossip.mixing import PushSum
 from gossamer.exchange.gossip.options import Gossiping
+from gossamer.exchange.gossip.outer import Outer
+from gossamer.exchange.gossip.sparse import Sparse
 from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.loops import act_and_learn
 from gossamer.program import Program
@@ -147,19 +149,44 @@ def test_with_crashes_the_steps_acted_are_the_budget_exactly(name: str, seeds: r
 
 
 def mass(tree: Any) -> tuple[float, torch.Tensor]:
-    """Push-sum weight, and weight times parameters, of all members and unread messages in a checkpoint."""
-    members = [(s["exchange"]["weight"], s["point"]) for s in tree["workers"].values()]
+    """Push-sum weight, and weight times parameters, of all members and unread messages in a checkpoint, with what
+    members owe."""
+    states = [(s["exchange"], s["point"]) for s in tree["workers"].values()]
+    members = [(exchange["weight"], point) for exchange, point in states]
+    owed = sum((exchange["owed"] for exchange, _ in states if "owed" in exchange), torch.zeros(16))
     boxes = [service.get("boxes", service) for service in tree["services"].values()]
     unread = [message for box in boxes for _, message in box["unread"]]
     parcels = [p for service in tree["services"].values() for _, _, p in service.get("parcels", [])]
     members += [(m["weight"], m["parameters"]) for m in (*unread, *parcels)]
-    return sum(w for w, _ in members), sum((w * x for w, x in members), torch.zeros(16))
+    return sum(w for w, _ in members), sum((w * x for w, x in members), owed)
 
 
-@pytest.mark.parametrize("seed", range(20))
+def due(tree: Any, outer: Outer | None) -> float:
+    """What the members' steps of 1 add up to, by the outer optimizer's recursion for each member."""
+    outer, total = outer or Outer(), 0.0
+    for state in tree["workers"].values():
+        momentum = 0.0
+        for _ in range(state["exchange"]["iteration"]):
+            momentum = outer.momentum * momentum + 1.0
+            total += outer.learning_rate * (1.0 + outer.momentum * momentum)
+    return total
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"rounding": "int8", "outer": Outer(0.5, 0.7)}], ids=["plain", "int8 with feedback, outer momentum"]
+)
 @pytest.mark.parametrize("name", FIGURES)
-def test_a_checkpoint_and_a_resumed_run_conserve_push_sum_s_mass(name: str, seed: int, tmp_path: Path) -> None:
-    program = figure(name, step_time=0.1, mixing=PushSum())
+@sweep(total=100, normal=10)
+def test_a_checkpoint_and_a_resumed_run_conserve_push_sum_s_mass(
+    name: str, more: dict[str, Any], seeds: range, tmp_path: Path
+) -> None:
+    for seed in seeds:
+        assert_mass_is_conserved(name, seed, more, tmp_path / str(seed))
+
+
+def assert_mass_is_conserved(name: str, seed: int, more: dict[str, Any], tmp_path: Path) -> None:
+    tmp_path.mkdir()
+    program, outer = figure(name, step_time=0.1, mixing=PushSum(), **more), more.get("outer")
     first = observer(tmp_path / "run", program, LEASE * 40, every=LEASE * 15)
     Simulation(seed, Network(latency=0.05))(program, first)
     first.keep()
@@ -168,7 +195,8 @@ def test_a_checkpoint_and_a_resumed_run_conserve_push_sum_s_mass(name: str, seed
     for checkpoint in kept[:-1]:  # in the midst of the run: while nobody acts, everything is somewhere
         weight, total = mass(checkpoint.load())
         assert weight == pytest.approx(4)
-        torch.testing.assert_close(total, torch.full((16,), checkpoint.steps / LEASE))
+        assert outer or due(checkpoint.load(), outer) == checkpoint.steps / LEASE
+        torch.testing.assert_close(total, torch.full((16,), due(checkpoint.load(), outer)), rtol=1e-4, atol=1e-3)
     saved = kept[1].load()
     again = observer(tmp_path / "again", program, LEASE * 80, saved=saved, every=LEASE * 15)
     Simulation(seed + 1, Network(latency=0.05))(program, again)
@@ -176,7 +204,7 @@ def test_a_checkpoint_and_a_resumed_run_conserve_push_sum_s_mass(name: str, seed
     later = again.checkpoints.store.all()[1]
     weight, total = mass(later.load())
     assert weight == pytest.approx(4)
-    torch.testing.assert_close(total, torch.full((16,), later.steps / LEASE))
+    torch.testing.assert_close(total, torch.full((16,), due(later.load(), outer)), rtol=1e-4, atol=1e-3)
 
 
 def trained(folder: Path, program: Program, steps: int, saved: Any = None) -> list[Any]:
@@ -188,7 +216,15 @@ def trained(folder: Path, program: Program, steps: int, saved: Any = None) -> li
 
 
 @pytest.mark.parametrize(
-    "mode", [{}, {"staleness": 4, "interval": 2}, {"lock_step": True}, {"mixing": PushSum()}], ids=str
+    "mode",
+    [
+        {},
+        {"staleness": 4, "interval": 2, "outer": Outer(0.5, 0.7), "decay": 0.5},
+        {"lock_step": True},
+        {"mixing": PushSum(), "rounding": "int8", "outer": Outer(0.5)},
+        {"sparse": Sparse(0.2, "rotation"), "rounding": "int8", "period": 20, "window": 10},
+    ],
+    ids=str,
 )
 @pytest.mark.parametrize("name", ["paac", *FIGURES])
 def test_a_resumed_run_ends_as_the_uninterrupted_one(name: str, mode: dict[str, Any], tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from gossamer.architectures.gossip import GOSSIP, PUBLISHED, sqrt_of_learners
 from gossamer.architectures.options import ENV_WORKERS, NUM_ENVS
 from gossamer.exchange import Mailboxes
 from gossamer.exchange.gossip import options as shared
-from gossamer.exchange.gossip.gossip import PERIOD
 from gossamer.exchange.gossip.options import Gossiping
 from gossamer.exchange.gossip.sparse import Select
 from gossamer.experience import own_experience
@@ -41,6 +40,9 @@ class GALA:
     interval: int = shared.INTERVAL(1)
     share: float = shared.SHARE(1.0)
     select: Select = shared.SELECT("random")
+    outer_momentum: float = shared.OUTER_MOMENTUM(0.0)
+    outer_learning_rate: float = shared.OUTER_LEARNING_RATE(1.0)
+    staleness_decay: float = shared.STALENESS_DECAY(0.0)
     diagnostics: bool = shared.DIAGNOSTICS(True)
 
     def program(self, task: Task, *, gossip: Gossiping | None = None, name: str = "gala") -> Program:
@@ -59,15 +61,7 @@ class GALA:
         return p
 
     def _gossip(self, seed: int) -> Gossiping:
-        return Gossiping(
-            graph=shared.connected_graph(self.graph, hosts=1, learners=self.learners, seed=seed),
-            mixing=shared.MIXINGS[self.mixing],
-            staleness=shared.bound(self.sync, self.staleness, self.interval),
-            lock_step=self.sync == "lock-step",
-            interval=self.interval,
-            period=PERIOD if self.diagnostics else 0,
-            sparse=shared.sparse(self, seed),
-        )
+        return shared.gossiping(self, seed, hosts=1, learners=self.learners)
 
     presets: ClassVar[tuple[Layer, ...]] = (
         *GOSSIP,

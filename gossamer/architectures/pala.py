@@ -25,7 +25,6 @@ from gossamer.architectures.options import ENV_WORKERS, NUM_ENVS
 from gossamer.exchange import Proxy
 from gossamer.exchange.gossip import options as shared
 from gossamer.exchange.gossip.formats import Format
-from gossamer.exchange.gossip.gossip import PERIOD
 from gossamer.exchange.gossip.options import Gossiping
 from gossamer.exchange.gossip.sparse import Select
 from gossamer.exchange.proxy.wire import Token
@@ -35,6 +34,7 @@ from gossamer.loops import Envs, act_and_learn
 from gossamer.policy import Replica
 from gossamer.presets.layers import Layer
 from gossamer.program import Program
+from gossamer.system.errors import UserError
 from gossamer.system.options import option, options
 from gossamer.task import Task
 
@@ -55,12 +55,17 @@ class PALA:
     interval: int = shared.INTERVAL(4)
     share: float = shared.SHARE(1.0)
     select: Select = shared.SELECT("random")
+    outer_momentum: float = shared.OUTER_MOMENTUM(0.0)
+    outer_learning_rate: float = shared.OUTER_LEARNING_RATE(1.0)
+    staleness_decay: float = shared.STALENESS_DECAY(0.0)
     diagnostics: bool = shared.DIAGNOSTICS(True)
     message_format: Format = option("Number format of parameters sent between hosts.", "fp32")
+    error_feedback: bool = option("Add to each message what was rounded off of earlier ones.", False)
 
     def program(self, task: Task, *, gossip: Gossiping | None = None, couriers: int = 2, name: str = "pala") -> Program:
         """`gossip` replaces what the options say of it. `couriers`: of each host; `name`: of the program."""
         gossip = gossip or self._gossip(task.seed)
+        form = self.message_format if gossip.rounding is None else "fp32"  # else members have rounded
         p, token = Program(name), Token(secrets.token_bytes(16))
         needs = {"cpus": self.learners * max(1, self.env_workers), "gpus": task.gpus}
         proxies = []
@@ -84,20 +89,15 @@ class PALA:
                     gossip.through(proxy_here),
                     envs=Envs(self.num_envs, self.env_workers),
                 )
-                p.worker(carry, copies=couriers)(proxy_here, proxies, form=self.message_format)
+                p.worker(carry, copies=couriers)(proxy_here, proxies, form=form)
                 p.worker(watch)(proxy_here)
         return p
 
     def _gossip(self, seed: int) -> Gossiping:
-        return Gossiping(
-            graph=shared.connected_graph(self.graph, hosts=self.hosts, learners=self.learners, seed=seed),
-            mixing=shared.MIXINGS[self.mixing],
-            staleness=shared.bound(self.sync, self.staleness, self.interval),
-            lock_step=self.sync == "lock-step",
-            interval=self.interval,
-            period=PERIOD if self.diagnostics else 0,
-            sparse=shared.sparse(self, seed),
-        )
+        if self.error_feedback and self.message_format == "fp32":
+            raise UserError("--error-feedback: has no effect with --message-format fp32, which does not round")
+        rounding = self.message_format if self.error_feedback else None
+        return shared.gossiping(self, seed, hosts=self.hosts, learners=self.learners, rounding=rounding)
 
     presets: ClassVar[tuple[Layer, ...]] = (
         *GOSSIP,

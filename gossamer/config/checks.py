@@ -46,10 +46,11 @@ def check_effects(
         raise UserError(f"--batch-timeout {given['batch_timeout']:g}: has no effect with --min-batch 1")
     if "select" in changed and values["share"] == 1:
         raise UserError(f"--select {given['select']}: has no effect with --share 1, which sends all parameters")
-    if values.get("select") == "changed" and values.get("message_format", "fp32") != "fp32" and values["share"] < 1:
+    rounded = values.get("message_format", "fp32") != "fp32" and not values["error_feedback"]
+    if values.get("select") == "changed" and rounded and values["share"] < 1:
         raise UserError(
-            f"--message-format {values['message_format']}: its rounding errors would add up with --select changed; use "
-            "fp32, or --select random"
+            f"--message-format {values['message_format']}: its rounding errors would add up with --select changed; add "
+            "--error-feedback"
         )
     if "importance_exponent" in changed and not values["priority_exponent"]:
         raise UserError(

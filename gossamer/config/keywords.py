@@ -58,9 +58,13 @@ class Keywords(TypedDict, total=False):
     staleness: int
     interval: int
     share: float
-    select: Literal["random", "changed"]
+    select: Literal["random", "rotation", "changed"]
+    outer_momentum: float
+    outer_learning_rate: float
+    staleness_decay: float
     diagnostics: bool
     message_format: Literal["fp32", "bf16", "int8"]
+    error_feedback: bool
     learner_hosts: int
     actors: int
     batch_rollouts: int

@@ -79,8 +79,8 @@ class ConsensusDistance:
     opened_rms: float  # root mean square over members
     distance: float  # maximum at the closing cut
     distance_rms: float
-    bound: float  # upper bound of `distance`
-    bound_rms: float  # upper bound of `distance_rms`
+    bound: float | None  # upper bound of `distance`; None if members exchange shares of their parameters
+    bound_rms: float | None  # upper bound of `distance_rms`
 
 
 def consensus_distance(window: Window) -> ConsensusDistance:
@@ -90,6 +90,8 @@ def consensus_distance(window: Window) -> ConsensusDistance:
     transit = {event: vector for event, vector in window.transit.items() if event not in opening}
     start, centre = deviations([*opening.values(), *transit.values()], len(members))
     end, _ = deviations([window.closing[m].parameters for m in members], len(members))
+    if not all(window.closing[m].bounded for m in members):
+        return ConsensusDistance(*_size(start[: len(members)]), *_size(end), None, None)
     radii = _radii(window, members, [*opening, *transit], start, centre) * (1 + MARGIN * window.standard_error)
     opened = start[: len(members)]
     return ConsensusDistance(*_size(opened), *_size(end), *_size(radii))

@@ -224,7 +224,7 @@ def _figures(window: Window) -> dict[str, Any]:
         "members": len(window.members),
         "iteration": sum(cut.iteration for cut in window.closing.values()) / len(window.closing),
         **asdict(consensus),
-        "tightness": consensus.distance / consensus.bound if consensus.bound > 0 else None,
+        "tightness": consensus.distance / consensus.bound if consensus.bound else None,
         "standard_error": window.standard_error,
         "projection_error": projection_error(window),
         "kl": kl.mean,

@@ -140,6 +140,8 @@ def gossip(progress: Progress) -> str:
         "staleness_mean": "{:.1f} stale",
         "waited": "waited {:.0%}",
     }
+    if row.get("distance") is not None and row.get("bound") is None:
+        shown["distance"] += " (no bound: messages have a share of the parameters)"
     known = [(text, row.get(name)) for name, text in shown.items()]
     return ", ".join(text.format(value) for text, value in known if value is not None)
 

@@ -79,12 +79,11 @@ def test_bad_input_gets_one_line(given: dict[str, Any], told: str, tmp_path: Pat
     ("given", "told"),
     [
         ({"select": "changed"}, "--select changed: each learner must hear .* --graph complete --sync lock-step"),
-        ({"select": "changed", "graph": "complete"}, "--sync lock-step, or --select random"),
+        ({"select": "changed", "graph": "complete"}, "--sync lock-step, or --select rotation"),
         ({"mixing": "push-sum"}, "--share 0.2: --mixing push-sum"),
-        ({"diagnostics": True}, "--share 0.2: .* use --no-diagnostics"),
         (
             {"select": "changed", "graph": "complete", "sync": "lock-step", "message_format": "bf16"},
-            "--message-format bf16: .*; use fp32, or --select random",
+            "--message-format bf16: .* with --select changed; add --error-feedback",
         ),
     ],
     ids=str,

@@ -14,6 +14,8 @@ from gossamer.diagnostics.consensus import ConsensusMonitor
 from gossamer.exchange.gossip.graphs import Exponential
 from gossamer.exchange.gossip.mixing import PushSum, Uniform
 from gossamer.exchange.gossip.options import Gossiping
+from gossamer.exchange.gossip.outer import Outer
+from gossamer.exchange.gossip.sparse import Sparse
 from gossamer.launch.simulation import Simulation
 from gossamer.program import Program
 from gossamer.task import Report
@@ -51,9 +53,10 @@ def watched(wired: Program, seed: int) -> ConsensusMonitor:
         {"mixing": Uniform(), "staleness": math.inf},
         {"mixing": PushSum(), "staleness": 3, "graph": Exponential()},
         {"mixing": Uniform(), "interval": 5},
-        {"mixing": PushSum(), "interval": 3},
+        {"mixing": PushSum(), "interval": 3, "outer": Outer(0.5, 0.7), "rounding": "int8"},
+        {"mixing": Uniform(), "decay": 0.5, "outer": Outer(0.9), "rounding": "bf16"},
     ],
-    ids=["lock-step", "never", "push-sum", "every 5th", "every 3rd, push-sum"],
+    ids=["lock-step", "never", "push-sum", "every 5th", "every 3rd, push-sum, outer, int8", "decay, outer, bf16"],
 )
 def test_the_bound_holds_on_one_host(monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], seed: int) -> None:
     monkeypatch.setattr(module, "WAITING", 100)
@@ -69,6 +72,15 @@ def test_the_bound_holds_between_hosts(monkeypatch: pytest.MonkeyPatch, form: An
     pala = PALA(hosts=2, learners=2, num_envs=2, message_format=form)
     consensus = watched(pala.program(TASK, gossip=gossip), seed=0)
     assert_the_bound_holds(consensus)
+
+
+def test_members_that_exchange_shares_of_their_parameters_have_a_distance_without_a_bound() -> None:
+    gossip = Gossiping(period=40, window=32, sparse=Sparse(0.25, "rotation"))
+    consensus = watched(GALA(learners=4, num_envs=2).program(TASK, gossip=gossip), seed=0)
+    first = consensus.windows[0]
+    assert first["distance"] > 0
+    assert first["kl"] > 0
+    assert (first["bound"], first["bound_rms"], first["tightness"]) == (None, None, None)
 
 
 def assert_the_bound_holds(consensus: ConsensusMonitor) -> None:

@@ -21,7 +21,8 @@ from gossamer.tools.simulate.run import SIMULATED
 
 NUMBERS = {
     "efficiency", "staleness_max", "staleness_mean", "distance", "waited", "exchanged", "sent", "delivered", "averaged",
-    "members", "hosts", "iterations", "virtual_seconds", "crashes", "seconds",
+    "members", "hosts", "iterations", "virtual_seconds", "crashes", "seconds", "seconds_to_distance",
+    "bytes_to_distance",
 }  # fmt: skip
 KEYS = NUMBERS | {"graph", "units", "warnings", "scenario"}
 PAIR: dict[str, Any] = {"members": 2, "learners": 1, "iterations": 20}
@@ -274,16 +275,43 @@ def test_a_share_of_the_parameters_takes_a_share_of_the_time() -> None:
     found = simulate("sarsa", **given, message_size=1e6, share=0.25)
     assert found["virtual_seconds"] == pytest.approx(20 * 1.5, rel=0.01)
     assert found["delivered"] == found["averaged"] == 40
-    drawn = simulate("pala", **given, message_size=1e6, share=0.25, staleness=16)
-    assert drawn["distance"] is None  # whose diagnostics are of whole vectors
+    whole, drawn = (simulate("pala", **given, message_size=1e6, share=share, staleness=16) for share in (1.0, 0.25))
+    assert drawn["staleness_mean"] < whole["staleness_mean"]
+    assert drawn["distance"] > whole["distance"]
+
+
+def test_time_and_bytes_to_a_distance_of_members_that_begin_apart() -> None:
+    def found(**given: Any) -> dict[str, Any]:
+        given = {"graph": "complete", "latency": 1e-3, "bandwidth": math.inf, "jitter": 0.0, **given}
+        return simulate(members=4, learners=1, iterations=60, interval=1, to_distance=0.2, message_size=4e6, **given)
+
+    whole = found()
+    # Averages of all are near each other after about two steps of 30 ms, and three messages to others for each
+    assert 0.03 <= whole["seconds_to_distance"] <= 0.1
+    assert 3 * 4e6 <= whole["bytes_to_distance"] <= 9 * 4e6
+    sparse = found(share=1 / 16, select="rotation", message_format="int8", error_feedback=True)
+    assert sparse["seconds_to_distance"] > 2 * whole["seconds_to_distance"]
+    assert sparse["bytes_to_distance"] < whole["bytes_to_distance"]
+    assert found(graph="ring", latency=10.0)["seconds_to_distance"] is None  # no message arrives
+
+
+def test_a_rounded_message_takes_the_time_of_its_bytes() -> None:
+    # In lock-step 1 MB over 1 MB/s takes 1 s; as int8, with a scale of 4 bytes for 256, (1 + 4 / 256) / 4 of it
+    given = {**PAIR, "step_time": 1.0, "jitter": 0.0, "latency": 0.0, "bandwidth": 1e6, "interval": 1, "staleness": 0}
+    for feedback in (False, True):
+        found = simulate(**given, message_size=1e6, message_format="int8", error_feedback=feedback)
+        assert found["virtual_seconds"] == pytest.approx(20 * (1 + (1 + 4 / 256) / 4), rel=0.02)
 
 
 @pytest.mark.parametrize(
     ("given", "told"),
     [
         ({"share": 0.0}, "--share 0.0: must be above 0"),
-        ({"share": 0.5, "select": "most"}, "--select most: must be one of random, changed"),
+        ({"share": 0.5, "select": "most"}, "--select most: must be one of random, rotation, changed"),
         ({"share": 0.5, "select": "changed"}, "--select changed: needs --graph complete, not ring"),
+        ({"message_format": "int4"}, "--message-format int4: must be one of fp32, bf16, int8"),
+        ({"error_feedback": True}, "--error-feedback: has no effect with --message-format fp32"),
+        ({"to_distance": 1.0}, "--to-distance 1.0: must be below 1"),
     ],
     ids=str,
 )

@@ -115,6 +115,8 @@ def test_members_that_gossip_have_a_line() -> None:
     line = "1.23 apart, at most 20, KL 0.0012, 2.5 stale, waited 3%"
     assert gossip(shown) == line
     assert plain(shown).endswith(f" | 2 members | {line}")
+    shown.gossip = {**GOSSIP, "gossip/bound": None}
+    assert gossip(shown).startswith("1.23 apart (no bound: messages have a share of the parameters), KL")
     shown.gossip = {**dict.fromkeys(GOSSIP), "gossip/waited": 0.0}  # nothing but that is known at first
     assert gossip(shown) == "waited 0%"
 

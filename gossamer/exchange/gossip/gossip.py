@@ -12,16 +12,17 @@ from torch import Tensor
 
 from gossamer.data import Tree, Version
 from gossamer.exchange.base import Alone, Exchange, Learning, Link, LocalStep, OnStep, Stepped, unheard
-from gossamer.exchange.gossip.averaging import Received, average
+from gossamer.exchange.gossip.contents import Contents
+from gossamer.exchange.gossip.formats import Format
 from gossamer.exchange.gossip.graphs import RING, Complete, Graph, Members
 from gossamer.exchange.gossip.mailboxes import Post
 from gossamer.exchange.gossip.messages import Message, on_device
-from gossamer.exchange.gossip.mixing import UNIFORM, Mixing
+from gossamer.exchange.gossip.mixing import UNIFORM, Mixing, freshness
+from gossamer.exchange.gossip.outer import Outer, OuterStep
 from gossamer.exchange.gossip.records import Record
-from gossamer.exchange.gossip.sparse import Selection, Sparse
+from gossamer.exchange.gossip.sparse import Sparse
 from gossamer.exchange.gossip.tracker import Tracker
 from gossamer.runtime import Context
-from gossamer.system.transfers import recorded
 
 PERIOD, WINDOW = 500, 16  # iterations between the starts of two observation windows, and within one window
 RECOVERY = 30.0  # seconds that a restarted member waits for its neighbours' parameters
@@ -45,9 +46,12 @@ class Gossip:
     k - tau or later have arrived (PALA's process lock). Infinity never blocks (as in GALA's experiments). `lock_step`
     averages exactly the messages of iteration k. Every `period` iterations an observation window of `window` iterations
     opens. Within it, members record the data for the consensus distance and its bound (`records`). `period` 0 disables
-    these diagnostics. With `sparse`, a message has a share of the parameters; the first one after a change of the
-    membership has all. Raises `ValueError` if `interval` is below 1, if `staleness` is negative or below
-    `interval` - 1, where all members would deadlock, or if `sparse` does not work with the rest."""
+    these diagnostics. Raises `ValueError` if `interval` is below 1, if `staleness` is negative or below `interval` - 1,
+    where all members would deadlock, or for what does not work together.
+
+    With `sparse`, a message has a share of the parameters; the first one after a change of the membership has all.
+    `outer` adds momentum to the local steps between two exchanges. `decay` lowers the share of a message with its age
+    (`mixing.freshness`). With `rounding`, a member rounds its messages itself, and adds the errors to later ones."""
 
     post: Post
     graph: Graph = RING
@@ -59,6 +63,9 @@ class Gossip:
     period: int = PERIOD
     window: int = WINDOW
     sparse: Sparse | None = None  # which parameters are exchanged; None: all
+    outer: Outer | None = None
+    decay: float = 0.0  # exponent; 0: shares do not depend on age
+    rounding: Format | None = None  # None: members send all digits, and couriers round what they carry
 
     def __post_init__(self) -> None:
         if not self.staleness >= 0:
@@ -67,17 +74,16 @@ class Gossip:
             raise ValueError(f"interval {self.interval}: must be at least 1")
         if self.staleness < self.interval - 1 and not self.lock_step:
             raise ValueError(f"interval {self.interval}: must be at most {self.staleness + 1:g}, staleness + 1")
-        self._check_sparse()
+        self._check_together()
 
-    def _check_sparse(self) -> None:
-        """Raise `ValueError` for what sparse messages do not work with."""
-        if self.sparse is None:
-            return
-        if self.mixing != UNIFORM or self.period:
-            raise ValueError(
-                "sparse messages need uniform mixing, and period 0: weights and bounds are of whole vectors"
-            )
-        if self.sparse.select == "changed" and not (self.lock_step and self.graph == Complete()):
+    def _check_together(self) -> None:
+        """Raise `ValueError` for what does not work together."""
+        if self.mixing != UNIFORM and (self.sparse is not None or self.decay):
+            raise ValueError("sparse messages and decay need uniform mixing: push-sum's weights are of whole vectors")
+        if self.decay < 0 or (self.decay and self.lock_step):
+            raise ValueError(f"decay {self.decay}: must be at least 0, and 0 with lock_step, where no message is old")
+        select = None if self.sparse is None else self.sparse.select
+        if select == "changed" and not (self.lock_step and self.graph == Complete()):
             raise ValueError("select changed: needs a complete graph and lock_step")
 
     @property
@@ -107,15 +113,16 @@ class GossipLink:
         self.weight = float(state.get("weight", 1.0))  # push-sum weight
         self._before: Tensor | None = None  # [P] parameters before the local step, if they are needed after it
         gradient, policy = self._flat.gradient, learner.policy_outputs
-        self._tracker = Tracker(self.rank, gossip.period, gossip.window, gradient, policy, self._flat.trained)
+        bounded = gossip.sparse is None
+        self._tracker = Tracker(self.rank, gossip.period, gossip.window, gradient, policy, self._flat.trained, bounded)
         self._found = self.post.join(self.rank, self._flat.layout, again=ctx.restarts > 0)
         self._restarted = ctx.restarts > 0
         self._allowed = self.interval + (0 if gossip.lock_step else gossip.staleness)  # iterations behind the others
         recovered = ctx.restarts > 0 and self._recover(ctx)
-        self._selection: Selection | None = None
-        if gossip.sparse is not None:
-            known = None if recovered else state.get("known")
-            self._selection = gossip.sparse.of(self._flat.vector, self._flat.trained, known, self._found.view)
+        kept = {} if recovered else state
+        vector, trained, view = self._flat.vector, self._flat.trained, self._found.view
+        self._contents = Contents(gossip.sparse, gossip.rounding, vector, trained, kept, view)
+        self._outer = None if gossip.outer is None else OuterStep(gossip.outer, vector, trained, kept.get("outer"))
         if self.iteration:
             self._tracker.resume(self.iteration)
         else:
@@ -138,16 +145,22 @@ class GossipLink:
         stepped = self.inner.step(local)
         if not stepped.finite:
             return stepped
+        exchanges = (self.iteration + 1) % self.interval == 0
+        self._complete(start, exchanges)
         if not bool(self._flat.vector.sum().isfinite()):  # a step along a finite gradient can overflow float32
             return Stepped(stepped.norm, False)
         self.iteration += 1
-        mine = self._stepped(start)
-        if self.iteration % self.interval == 0:
+        mine = self._flat.vector  # never modified once published
+        if self._before is not None:
+            self._tracker.stepped(self.iteration, mine, self._before)
+        if exchanges:
             messages, kept = self._exchange(mine)
             if self._restarted and self._furthest(messages) > self.iteration + self._allowed:
                 self._catch_up(messages)  # it could not reach the others when it restarted, and now they wait for it
             self._tracker.arrived(self.iteration, mine, messages, self._found.members)
             self._mix(mine, messages, kept)
+            if self._outer is not None:
+                self._outer.begin(self._flat.vector)
         else:
             self._tracker.mixed(self.iteration, (), (), 0.0)
         self._save_before()
@@ -163,8 +176,8 @@ class GossipLink:
 
     def state_dict(self) -> Tree:
         state = {"iteration": self.iteration, "weight": self.weight, "inner": self.inner.state_dict()}
-        known = self._selection.known if self._selection else None
-        return state if known is None else {**state, "known": known.clone()}
+        state |= self._contents.state_dict()
+        return state if self._outer is None else {**state, "outer": self._outer.state_dict()}
 
     def _start(self) -> Tensor | None:
         """Return the parameters [P] at the start of the local step, if they are needed after it. They differ from those
@@ -172,24 +185,20 @@ class GossipLink:
         changed = self._before is not None and self._flat.trained < len(self._flat.vector)
         return self._flat.vector.clone() if changed else self._before
 
-    def _stepped(self, start: Tensor | None) -> Tensor:
-        """Return the parameters [P] after the local step. They are never modified once published."""
+    def _complete(self, start: Tensor | None, exchanges: bool) -> None:
+        """Complete the local step. `start`: the parameters [P] before it, if they are needed."""
         if start is not None and self.weight != 1.0:  # push-sum: the step applies to weight * parameters (SGP, alg. 1)
             self._flat.swap(torch.lerp(start, self._flat.vector, 1 / self.weight))
-        if self._before is not None:
-            self._tracker.stepped(self.iteration, self._flat.vector, self._before)
-        return self._flat.vector
+        if self._outer is not None and exchanges:
+            self._outer.take(self._flat.vector, self.weight)
 
     def _exchange(self, mine: Tensor) -> tuple[list[Message], float]:
         """Publish parameters [P]; return the received messages and the push-sum weight that this member keeps."""
         k = self.iteration
         receivers = self._neighbours(self.graph.out, k // self.interval)
         each, kept = self.mixing.outgoing(self.weight, len(receivers))
-        vector, places = mine, None
-        if self._selection is not None:
-            vector, places = self._selection.chosen(mine, k // self.interval, self._found.view)
-        epoch = self._tracker.epoch
-        message = Message(self.rank, k, epoch, each, time.time(), vector, ready=recorded(mine), places=places)
+        message = Message(self.rank, k, self._tracker.epoch, each, time.time(), mine)
+        message = self._contents.of(message, k // self.interval, self._found.view, len(receivers))
         self.post.send(message, receivers)
         self._tracker.sent += len(receivers)
         self._tracker.sent_bytes += message.nbytes * len(receivers)
@@ -218,15 +227,7 @@ class GossipLink:
     def _mix(self, mine: Tensor, messages: Sequence[Message], kept: float) -> None:
         """Average parameters [P] with the messages into a new buffer."""
         messages, shares = self._shares(messages, kept)
-        received = [
-            Received(on_device(m, mine.device), share, m.format, m.error)
-            for m, share in zip(messages, shares, strict=True)
-        ]
-        if self._selection is None:
-            mixed, noise = average(mine, received)
-        else:
-            places = [self._selection.places_of(m, m.iteration // self.interval) for m in messages]
-            mixed, noise = self._selection.mixed(mine, received, places), 0.0
+        mixed, noise = self._contents.mixed(mine, messages, shares, self.interval)
         self._flat.swap(mixed)
         self._tracker.mixed(self.iteration, messages, shares, noise)
 
@@ -239,8 +240,15 @@ class GossipLink:
         self.weight = kept
         for degree, alike in by_degree.items():
             self.weight, new = self.mixing.incoming(self.weight, degree, [m.weight for m in alike])
+            new = [share * self._freshness(m) for share, m in zip(new, alike, strict=True)]
             shares = [*(share * (1 - sum(new)) for share in shares), *new]
         return [m for alike in by_degree.values() for m in alike], shares
+
+    def _freshness(self, message: Message) -> float:
+        """Factor of its share; the member keeps the rest."""
+        if not self._gossip.decay:
+            return 1.0
+        return freshness((self.iteration - message.iteration) / self.interval, self._gossip.decay)
 
     def _save_before(self) -> None:
         """Copy the parameters before the next local step, if they are needed after it."""

@@ -29,15 +29,19 @@ class Message:
     # [K] int64, ascending  of a sparse message: indices of its parameters in the vector [P]. None: all, or those that
     # members draw for this exchange
     places: Tensor | None = None
+    kept: bool = False  # whether the sender keeps the rounding error for its next messages (`feedback`)
+    packed: tuple[Tensor, ...] | None = None  # the parameters as `formats.pack` returns them, if the sender rounds
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its parameters and indices, of 4 each."""
-        return 4 * (self.parameters.numel() + (0 if self.places is None else self.places.numel()))
+        """Bytes of its parameters, of 4 each unless the sender has packed them, and of its indices, of 4 each."""
+        parts = (self.parameters,) if self.packed is None else self.packed
+        indices = 0 if self.places is None else 4 * self.places.numel()
+        return sum(part.numel() * part.element_size() for part in parts) + indices
 
     def state_dict(self) -> Tree:
         """Return the state for a checkpoint, with the parameters in host memory."""
-        return {f.name: on_host(getattr(self, f.name)) for f in fields(self) if f.name != "ready"}
+        return {f.name: on_host(getattr(self, f.name)) for f in fields(self) if f.name not in ("ready", "packed")}
 
     @staticmethod
     def from_state(state: Tree) -> Message:
@@ -91,4 +95,4 @@ def merge(messages: Sequence[Message]) -> Message:
     parameters = sum((m.parameters * (m.weight / total) for m in messages), torch.zeros_like(newest.parameters))
     error = sum(m.error * (m.weight / total) for m in messages)
     ready = stream.record_event() if stream is not None else None
-    return replace(newest, weight=total, parameters=parameters, error=error, ready=ready)
+    return replace(newest, weight=total, parameters=parameters, error=error, ready=ready, packed=None)

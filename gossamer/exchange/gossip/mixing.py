@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 LEAST = 1 / 64  # smallest push-sum weight that a member still divides
+
+
+def freshness(age: float, decay: float) -> float:
+    """Factor of the share of a message of this age, in exchanges: (1 + age)^-decay; 1 if its sender is not behind
+    (FedAsync's polynomial, Xie et al. 2019, arXiv 1903.03934, section 5)."""
+    return math.pow(1 + max(0.0, age), -decay)
 
 
 class Mixing(Protocol):

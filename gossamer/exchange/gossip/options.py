@@ -9,8 +9,10 @@ from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias
 
 from gossamer.exchange.gossip import graphs, mixing
+from gossamer.exchange.gossip.formats import Format
 from gossamer.exchange.gossip.gossip import PERIOD, WINDOW, Gossip, room
 from gossamer.exchange.gossip.mailboxes import Post
+from gossamer.exchange.gossip.outer import Outer
 from gossamer.exchange.gossip.sparse import Select, Sparse
 from gossamer.system.errors import UserError, near
 from gossamer.system.options import option
@@ -44,7 +46,21 @@ INTERVAL = partial(
 )
 SHARE = partial(option, "Share of the parameters that each message has; 1: all.", above=0, most=1)
 SELECT = partial(
-    option, "With --share below 1: drawn by a common seed, or those that have changed most since they were exchanged."
+    option,
+    "With --share below 1: drawn by a common seed, each part in turn, or those that have changed most since they were "
+    "exchanged.",
+)
+OUTER_MOMENTUM = partial(
+    option, "Nesterov momentum of the local steps between two averages (Outer-PPO, DiLoCo).", least=0, below=1
+)
+OUTER_LEARNING_RATE = partial(
+    option, "Factor of the local steps between two averages, and of their momentum.", above=0, most=10
+)
+STALENESS_DECAY = partial(
+    option,
+    "Divide the weight of a message by 1 + its age, in exchanges, to this power (FedAsync); 0: no.",
+    least=0,
+    most=10,
 )
 DIAGNOSTICS = partial(
     option, "Measure the consensus distance and its bound every 500 optimizer steps (below 0.5 % of the time)."
@@ -63,6 +79,9 @@ class Gossiping:
     period: int = PERIOD  # iterations between the starts of two observation windows; 0 disables them
     window: int = WINDOW
     sparse: Sparse | None = None  # which parameters are exchanged; None: all
+    outer: Outer | None = None
+    decay: float = 0.0  # exponent; 0: shares do not depend on age
+    rounding: Format | None = None  # see `Gossip`
 
     @property
     def adds(self) -> bool:
@@ -86,6 +105,9 @@ class Gossiping:
             period=self.period,
             window=self.window,
             sparse=self.sparse,
+            outer=self.outer,
+            decay=self.decay,
+            rounding=self.rounding,
         )
 
 
@@ -102,12 +124,15 @@ def bound(sync: Sync, staleness: int, interval: int) -> float:
     """The bound on staleness; infinite if learners never wait. Raises `UserError` if it is too small for `interval`."""
     longest = int(room(staleness))
     if sync == "bounded" and interval > longest:
-        raise UserError(f"--interval {interval}: must be at most {longest}, a quarter of --staleness {staleness}")
+        raise UserError(
+            f"--interval {interval}: must be at most {longest}, a quarter of --staleness {staleness}; or give "
+            f"--staleness {4 * interval}"
+        )
     return math.inf if sync == "never" else staleness
 
 
-class Sharing(Protocol):
-    """The options that say which parameters are exchanged."""
+class Options(Protocol):
+    """The options of an architecture that gossips."""
 
     @property
     def graph(self) -> str: ...
@@ -116,26 +141,68 @@ class Sharing(Protocol):
     @property
     def sync(self) -> Sync: ...
     @property
+    def staleness(self) -> int: ...
+    @property
+    def interval(self) -> int: ...
+    @property
     def share(self) -> float: ...
     @property
     def select(self) -> Select: ...
     @property
+    def outer_momentum(self) -> float: ...
+    @property
+    def outer_learning_rate(self) -> float: ...
+    @property
+    def staleness_decay(self) -> float: ...
+    @property
     def diagnostics(self) -> bool: ...
 
 
-def sparse(chosen: Sharing, seed: int) -> Sparse | None:
+def gossiping(chosen: Options, seed: int, *, hosts: int, learners: int, rounding: Format | None = None) -> Gossiping:
+    """How members gossip by these options, with so many learners on each host. `rounding`: see `Gossip`. Raises
+    `UserError` for what does not work together."""
+    return Gossiping(
+        graph=connected_graph(chosen.graph, hosts=hosts, learners=learners, seed=seed),
+        mixing=MIXINGS[chosen.mixing],
+        staleness=bound(chosen.sync, chosen.staleness, chosen.interval),
+        lock_step=chosen.sync == "lock-step",
+        interval=chosen.interval,
+        period=PERIOD if chosen.diagnostics else 0,
+        sparse=sparse(chosen, seed),
+        outer=outer(chosen.outer_momentum, chosen.outer_learning_rate),
+        decay=decay(chosen),
+        rounding=rounding,
+    )
+
+
+def outer(momentum: float, learning_rate: float) -> Outer | None:
+    """The outer optimizer; None where it would leave the parameters as they are."""
+    return Outer(momentum, learning_rate) if (momentum, learning_rate) != (0, 1) else None
+
+
+def decay(chosen: Options) -> float:
+    """The exponent by which weights fall with age. Raises `UserError` for what this does not work with."""
+    option_ = f"--staleness-decay {chosen.staleness_decay:g}"
+    if chosen.staleness_decay and chosen.mixing != "uniform":
+        raise UserError(
+            f"{option_}: --mixing {chosen.mixing} would lose what it takes from a weight; use --mixing uniform"
+        )
+    if chosen.staleness_decay and chosen.sync == "lock-step":
+        raise UserError(f"{option_}: has no effect with --sync lock-step, where no message is old")
+    return chosen.staleness_decay
+
+
+def sparse(chosen: Options, seed: int) -> Sparse | None:
     """Which parameters are exchanged; None: all. Raises `UserError` for what this does not work with."""
     if chosen.share == 1:
         return None
     share = f"--share {chosen.share:g}"
     if chosen.mixing != "uniform":
         raise UserError(f"{share}: --mixing {chosen.mixing} has weights of whole vectors; use --mixing uniform")
-    if chosen.diagnostics:
-        raise UserError(f"{share}: the bound of --diagnostics is one of whole vectors; use --no-diagnostics")
     if chosen.select == "changed" and (chosen.graph != "complete" or chosen.sync != "lock-step"):
         raise UserError(
             "--select changed: each learner must hear of all that others send; use --graph complete --sync lock-step, "
-            "or --select random"
+            "or --select rotation"
         )
     return Sparse(chosen.share, chosen.select, seed)
 
@@ -170,8 +237,7 @@ def _connected(name: str, graph: graphs.Graph, members: int) -> graphs.Graph:
 
 
 def follow(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
-    """Return implied values: --staleness implies --sync bounded, a staleness bound limits the interval, and there are
-    no diagnostics of sparse messages."""
+    """Return implied values: --staleness implies --sync bounded, and a staleness bound limits the interval."""
     sync, staleness, interval = values["sync"], values["staleness"], values["interval"]
     if "staleness" in given and "sync" not in given:
         sync = "bounded"
@@ -179,5 +245,4 @@ def follow(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
         raise UserError(f"--staleness {staleness}: not used with --sync {sync}; give --sync bounded")
     if "interval" not in given and sync != "never":
         interval = 1 if sync == "lock-step" else int(min(interval, room(staleness)))
-    diagnostics = values["diagnostics"] and (values["share"] == 1 or "diagnostics" in given)
-    return {"sync": sync, "interval": interval, "diagnostics": diagnostics}
+    return {"sync": sync, "interval": interval}

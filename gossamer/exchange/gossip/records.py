@@ -46,6 +46,7 @@ class Cut:
     gradient: Tensor | None = None  # [D]  projection of the gradient of the last step
     moved: float | None = None  # ||p - p at this member's opening cut||_2, exact
     policy: PolicyOutputs | None = None
+    bounded: bool = True  # whether the window has records of steps and messages, so that its distance has a bound
 
 
 @dataclass(frozen=True)

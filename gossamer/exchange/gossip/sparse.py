@@ -3,6 +3,11 @@
 `random` (as in SPARTA): at each exchange all members draw the same parameters, from a common seed. The message needs no
 indices, and the exchange is gossip of these parameters alone: whatever gossip conserves, it conserves.
 
+`rotation` (as the fragments of Streaming DiLoCo, Douillard et al. 2025, arXiv 2501.18512): the parameters are divided
+into parts, and each exchange has one of them, every part once in each round. A round has an order of its own, drawn
+by the common seed: else a part could meet the same edges of a changing graph each time. Otherwise as `random`, but
+every parameter has its turn after at most two rounds, and nothing of the vector's size is drawn.
+
 `changed` (Grounds and Kudenko 2008): each member sends the parameters that have changed most since they were last
 exchanged, with their indices. The choices of the members differ, so a plain average at the receivers would change the
 mean over members. Each member therefore keeps `known` z [P]: the average of each parameter when it was last exchanged,
@@ -30,7 +35,7 @@ from gossamer.exchange.gossip.averaging import Received, average
 from gossamer.exchange.gossip.formats import rounded
 from gossamer.exchange.gossip.messages import Message
 
-Select: TypeAlias = Literal["random", "changed"]
+Select: TypeAlias = Literal["random", "rotation", "changed"]
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,7 @@ class Sparse:
 
     share: float
     select: Select = "random"
-    seed: int = 0  # of `random`, common to all members
+    seed: int = 0  # of `random` and `rotation`, common to all members
 
     def __post_init__(self) -> None:
         if not 0 < self.share <= 1:
@@ -49,7 +54,7 @@ class Sparse:
         """The selection of a member with parameters [P], which are all known to the others unless `known` [P] says
         otherwise. Running statistics, from element `trained` on, belong together: every message has them. `view`:
         version of the membership."""
-        if self.select == "random":
+        if self.select != "changed":
             return Selection(self, trained, len(vector), None, view)
         return Selection(self, trained, len(vector), (vector if known is None else known).clone(), view)
 
@@ -58,39 +63,43 @@ class Selection:
     """One member's choice of parameters, and their average."""
 
     def __init__(self, sparse: Sparse, trained: int, size: int, known: Tensor | None, view: int) -> None:
-        """`known` [P]: see `changed` above; None with `random`. `trained`, `view`: see `Sparse.of`."""
+        """`known` [P]: see `changed` above; else None. `trained`, `view`: see `Sparse.of`."""
         self.known = known
         self._sparse, self._trained, self._size, self._view = sparse, trained, size, view
         self._count = max(1, round(sparse.share * trained))
-        self._sent = torch.zeros(0, dtype=torch.int64)  # [K] indices of the parameters in the last message
+        self.sent = torch.zeros(0, dtype=torch.int64)  # [K] indices of the parameters in the last message
 
     def chosen(self, mine: Tensor, exchange: int, view: int) -> tuple[Tensor, Tensor | None]:
         """The parameters [K] of the message of this exchange, and their indices if its receivers do not know them. It
         has all parameters [P] if the membership has changed: a member that comes back needs them."""
         changed, self._view = view != self._view, view
-        self._sent = self._all(mine.device) if changed else self._places(mine, exchange)
-        if len(self._sent) == self._size:
+        self.sent = self._all(mine.device) if changed else self._places(mine, exchange)
+        if len(self.sent) == self._size:
             return mine, None
-        return mine[self._sent], None if self.known is None else self._sent
+        return mine[self.sent], None if self.known is None else self.sent
 
     def places_of(self, message: Message, exchange: int) -> Tensor:
         """Indices [K] of the parameters that a message has, ascending."""
-        device = self._sent.device
+        device = self.sent.device
         if message.places is not None:
             return message.places.to(device)
         if len(message.parameters) == self._size:
             return self._all(device)
         return self._drawn(exchange, device)
 
-    def mixed(self, mine: Tensor, received: Sequence[Received], places: Sequence[Tensor]) -> Tensor:
+    def mixed(self, mine: Tensor, published: Tensor, received: Sequence[Received], places: Sequence[Tensor]) -> Tensor:
         """Average parameters [P] with those received [K], which have the indices `places` [K], into a new vector.
-        Parameters of which no message has a value are not changed."""
+        Parameters of which no message has a value are not changed. `published` [K]: what the member's own message of
+        this exchange has, `mine` but for rounding."""
         touched = torch.zeros(self._size, dtype=torch.bool, device=mine.device)
-        for indices in (self._sent, *places):
+        for indices in (self.sent, *places):
             touched[indices] = True
         where = touched.nonzero().squeeze(1)
-        base = (mine if self.known is None else self.known)[where]  # u of a member that has not sent it
-        own = base.index_put((torch.searchsorted(where, self._sent),), mine[self._sent])
+        if self.known is None:
+            base = own = mine[where]
+        else:
+            base = self.known[where]  # u of a member that has not sent it
+            own = base.index_put((torch.searchsorted(where, self.sent),), published)
         others = []
         for each, indices in zip(received, places, strict=True):
             at, values = torch.searchsorted(where, indices), each.vector
@@ -111,7 +120,8 @@ class Selection:
         return torch.cat([most, torch.arange(self._trained, self._size, device=mine.device)])
 
     def _drawn(self, exchange: int, device: torch.device) -> Tensor:
-        return _drawn(self._sparse.seed, exchange, self._count, self._trained, self._size).to(device)
+        draw = _drawn if self._sparse.select == "random" else _turn
+        return draw(self._sparse.seed, exchange, self._count, self._trained, self._size).to(device)
 
     def _all(self, device: torch.device) -> Tensor:
         return torch.arange(self._size, device=device)
@@ -122,3 +132,13 @@ def _drawn(seed: int, exchange: int, count: int, trained: int, size: int) -> Ten
     """`count` of the first `trained` elements, and all after them, in ascending order."""
     chosen = np.sort(np.random.default_rng([seed, exchange]).permutation(trained)[:count])
     return torch.cat([torch.from_numpy(chosen), torch.arange(trained, size)])
+
+
+@lru_cache(maxsize=4)  # shared by all members of a process
+def _turn(seed: int, exchange: int, count: int, trained: int, size: int) -> Tensor:
+    """The part, of at most `count` of the first `trained` elements, whose turn it is, and all elements after them, in
+    ascending order."""
+    parts = -(-trained // count)
+    round_, place = divmod(exchange - 1, parts)
+    first = count * int(np.random.default_rng([seed, round_]).permutation(parts)[place])
+    return torch.cat([torch.arange(first, min(first + count, trained)), torch.arange(trained, size)])

@@ -31,18 +31,21 @@ class Tracker:
         gradient: Callable[[], Tensor],
         policy: Callable[[], PolicyOutputs | None],
         trained: int | None = None,
+        bounded: bool = True,
     ) -> None:
         """Open a window of `window` iterations every `period` iterations; none if `period` is 0.
 
         `gradient` returns the member's current gradient [P], `policy` its policy outputs. Both are called at closing
         cuts only. Distances are those of the first `trained` elements (None: of all), without running statistics.
+        Without `bounded` there are no records of steps and messages: weights of sparse messages are not those of whole
+        vectors, so the bound would not hold.
         Raises `ValueError` unless 0 < `window` < `period`."""
         if period and not 0 < window < period:
             raise ValueError(f"a window of {window} iterations does not fit into a period of {period}")
         self.rank, self.period, self.window = rank, period, window
         self.epoch = 0
         self.sent = self.sent_bytes = self.refused = 0
-        self._gradient, self._policy, self._trained = gradient, policy, trained
+        self._gradient, self._policy, self._trained, self._bounded = gradient, policy, trained, bounded
         self._opening: Tensor | None = None  # [P] parameters at the opening cut, while a window is open
         self._before: Tensor | None = None  # [P] buffer of `start`
         self._parents: tuple[tuple[int, int, float], ...] = ()
@@ -53,8 +56,8 @@ class Tracker:
 
     @property
     def open(self) -> bool:
-        """Whether this member is between an opening and a closing cut."""
-        return self._opening is not None
+        """Whether this member records steps and messages: it is between an opening and a closing cut."""
+        return self._bounded and self._opening is not None
 
     def resume(self, k: int) -> None:
         """Continue at iteration k without an open window, since earlier steps are unknown."""
@@ -72,7 +75,7 @@ class Tracker:
             return
         with self._cost():
             weights = mine[: self._trained]
-            cut = Cut(self.epoch, self.rank, k, members, len(weights), project(weights))
+            cut = Cut(self.epoch, self.rank, k, members, len(weights), project(weights), bounded=self._bounded)
             if self._opening is not None:
                 gradient = project(self._gradient()[: self._trained])
                 moved = distance(weights, self._opening[: self._trained])

@@ -20,10 +20,11 @@ from gossamer.data import Array
 from gossamer.exchange.gossip.formats import FORMATS, Format, length, pack, restore, unpack
 from gossamer.exchange.gossip.messages import Hello, Message, Parcel, Pulse
 
-# magic, format version, kind, number format, whether there are indices, count of integers, token, layout, sender,
-# epoch, iteration, elements, weight, published, error, checksum (XXH3 of all other bytes)
-HEADER = struct.Struct("<4sBBB?I16s8sIIQQdddQ")
-MAGIC, VERSION, PARCEL, HELLO = b"GSMR", 3, 1, 2
+# magic, format version, kind, number format, whether there are indices, whether the sender keeps the rounding error,
+# count of integers, token, layout, sender, epoch, iteration, elements, weight, published, error, checksum (XXH3 of all
+# other bytes)
+HEADER = struct.Struct("<4sBBB??I16s8sIIQQdddQ")
+MAGIC, VERSION, PARCEL, HELLO = b"GSMR", 4, 1, 2
 
 
 class Token(bytes):
@@ -40,18 +41,22 @@ class Refused(ValueError):
 
 
 def encode(item: Parcel | Hello, token: bytes, layout: bytes, form: Format = "fp32") -> Array:
-    """Encode a packet (uint8). `token`: the run's shared secret, 16 bytes; `layout`: `Flat.layout`, 8 bytes."""
+    """Encode a packet (uint8). `token`: the run's shared secret, 16 bytes; `layout`: `Flat.layout`, 8 bytes; `form`: of
+    parameters that their sender has not packed."""
     if isinstance(item, Hello):
         numbers = [n for p in item.pulses for n in (p.host, p.beats, len(p.members), *p.members, *p.sent)]
-        head, body = _head((HELLO, 0, False), numbers, token, layout, (item.host, 0, 0, 0, 0.0, 0.0, 0.0)), None
+        head, body = _head((HELLO, 0, False, False), numbers, token, layout, (item.host, 0, 0, 0, 0.0, 0.0, 0.0)), None
     else:
         m = item.message
-        vector = _on_host(m)
-        parts = pack(vector, form)
-        error = 0.0 if form == "fp32" else float((restore(parts, form, vector.numel()) - vector).norm())
-        fields = (m.sender, m.epoch, m.iteration, vector.numel(), m.weight, m.published, error)
+        if m.packed is None:
+            vector = _on_host(m)
+            parts = pack(vector, form)
+            error = m.error if form == "fp32" else float((restore(parts, form, vector.numel()) - vector).norm())
+        else:
+            form, parts, error = m.format, _packed(m), m.error
+        fields = (m.sender, m.epoch, m.iteration, m.parameters.numel(), m.weight, m.published, error)
         places = [] if m.places is None else [m.places.cpu().to(torch.int32)]
-        kind = (PARCEL, FORMATS.index(form), bool(places))
+        kind = (PARCEL, FORMATS.index(form), bool(places), m.kept)
         head, body = _head(kind, item.receivers, token, layout, fields), [*places, *parts]
     return _assembled(head, body or [])
 
@@ -62,7 +67,7 @@ def decode(packet: Array, token: bytes, layout: bytes) -> Parcel | Hello:
     Raises `Refused` if the packet is damaged, belongs to another run, or is a parcel of another layout."""
     peek(packet, token)
     fields = HEADER.unpack_from(packet.data)
-    _, _, kind, number, indexed, count, _, theirs, sender, epoch, iteration, size, *_ = fields
+    _, _, kind, number, indexed, kept, count, _, theirs, sender, epoch, iteration, size, *_ = fields
     weight, published, error, checksum = fields[-4:]
     if _checksum(packet) != checksum:
         raise Refused("wrong checksum")
@@ -75,8 +80,8 @@ def decode(packet: Array, token: bytes, layout: bytes) -> Parcel | Hello:
     if indexed:
         places, body = torch.from_numpy(body[: 4 * size].view(np.int32).astype(np.int64)), body[4 * size :]
     vector = unpack(body, size, FORMATS[number])
-    message = Message(sender, iteration, epoch, weight, published, vector, error, FORMATS[number], places=places)
-    return Parcel(message, receivers)
+    how = {"format": FORMATS[number], "places": places, "kept": kept}
+    return Parcel(Message(sender, iteration, epoch, weight, published, vector, error, **how), receivers)
 
 
 def peek(packet: Array, token: bytes) -> int:
@@ -85,7 +90,7 @@ def peek(packet: Array, token: bytes) -> int:
         raise Refused("not a packet")
     if packet.size < HEADER.size or not packet.flags.c_contiguous:
         raise Refused("truncated")
-    magic, version, kind, number, indexed, count, theirs, *_, size, _, _, _, _ = HEADER.unpack_from(packet.data)
+    magic, version, kind, number, indexed, _, count, theirs, *_, size, _, _, _, _ = HEADER.unpack_from(packet.data)
     if magic != MAGIC or version != VERSION or kind not in (PARCEL, HELLO) or number >= len(FORMATS):
         raise Refused("not a packet of this version")
     if not compare_digest(theirs, token):
@@ -96,9 +101,10 @@ def peek(packet: Array, token: bytes) -> int:
     return int(kind)
 
 
-def elements(packet: Array) -> int:
-    """The number of parameters in a parcel's packet."""
-    return int(HEADER.unpack_from(packet.data)[11])
+def contents(packet: Array) -> tuple[int, Format]:
+    """The number of parameters in a parcel's packet, and their format."""
+    fields = HEADER.unpack_from(packet.data)
+    return int(fields[12]), FORMATS[fields[3]]
 
 
 def _pulses(numbers: tuple[int, ...]) -> tuple[Pulse, ...]:
@@ -113,9 +119,9 @@ def _pulses(numbers: tuple[int, ...]) -> tuple[Pulse, ...]:
 
 
 def _head(
-    kind: tuple[int, int, bool], receivers: Sequence[int], token: bytes, layout: bytes, fields: tuple[float, ...]
+    kind: tuple[int, int, bool, bool], receivers: Sequence[int], token: bytes, layout: bytes, fields: tuple[float, ...]
 ) -> bytearray:
-    """`kind`: kind, number format, whether there are indices."""
+    """`kind`: kind, number format, whether there are indices, whether the sender keeps the rounding error."""
     head = bytearray(_body_offset(len(receivers)))
     HEADER.pack_into(head, 0, MAGIC, VERSION, *kind, len(receivers), token, layout, *fields, 0)
     head[HEADER.size : HEADER.size + 4 * len(receivers)] = np.asarray(receivers, np.uint32).tobytes()
@@ -145,6 +151,13 @@ def _checksum(packet: Array) -> int:
 
 def _body_offset(receivers: int) -> int:
     return -(-(HEADER.size + 4 * receivers) // 64) * 64
+
+
+def _packed(message: Message) -> list[Tensor]:
+    """Return the packed parameters in host memory."""
+    if message.ready is not None:
+        message.ready.synchronize()
+    return [part.cpu() for part in message.packed or ()]
 
 
 def _on_host(message: Message) -> Tensor:

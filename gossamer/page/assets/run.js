@@ -138,7 +138,13 @@ function updateTiles(tiles, run, key) {
         away ? `${away} of ${status.hosts.length} hosts away` : live ? "all present" : "",
       ),
     isNumber(now["gossip/distance"]) &&
-      tile("members apart", number(now["gossip/distance"]), `at most ${number(now["gossip/bound"])}`),
+      tile(
+        "members apart",
+        number(now["gossip/distance"]),
+        isNumber(now["gossip/bound"])
+          ? `at most ${number(now["gossip/bound"])}`
+          : "no bound: messages have a share of the parameters",
+      ),
   );
 }
 

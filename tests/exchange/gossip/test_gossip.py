@@ -354,6 +354,23 @@ def test_equal_members_exchange_and_neither_changes(form: Format) -> None:
         assert hands[1].traffic().mixed > 0
 
 
+def test_the_share_of_an_old_message_is_smaller_and_the_member_keeps_the_rest() -> None:
+    # Every 2nd step. The other's message of iteration 2 is averaged at iteration 8, three exchanges later: of its 10,
+    # 1/2 (1 + 3)^-1/2 = 1/4 counts, and 3/4 of one's own 2
+    post = Post(2)
+    one, other = (Hand(post, rank, value, interval=2, decay=0.5) for rank, value in enumerate((2.0, 10.0)))
+    for _ in range(6):
+        one.step()
+    for _ in range(2):
+        other.gossip.post.collect(1, {}, 0)  # as if nothing had come
+        other.step()
+    assert torch.equal(other.value, torch.full((SIZE,), 10.0))
+    for _ in range(2):
+        one.step()
+    assert torch.equal(one.value, torch.full((SIZE,), 4.0))
+    assert one.traffic().mixed == 1
+
+
 @pytest.mark.parametrize("form", ["fp32", "bf16", "int8"])
 def test_the_mean_of_two_is_conserved_in_lock_step(form: Format) -> None:
     post = Post(2, form, newest=False)
@@ -362,7 +379,7 @@ def test_the_mean_of_two_is_conserved_in_lock_step(form: Format) -> None:
     mean = (hands[0].value + hands[1].value) / 2
     for _ in range(20):
         # Both publish before either collects, as in lock-step
-        mine = [hand.gossip._stepped(hand.gossip._start()) for hand in hands]
+        mine = [hand.gossip._flat.vector for hand in hands]
         for hand in hands:
             hand.gossip.iteration += 1
         for hand, vector in zip(hands, mine, strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -100,7 +101,23 @@ def test_drawn_parameters_are_averaged_and_all_others_left_alone() -> None:
     assert sent == 2 * 8 * 4 * 4  # without indices, which all know
 
 
-@pytest.mark.parametrize("select", ["random", "changed"])
+def test_in_rotation_each_parameter_is_exchanged_once_in_each_round() -> None:
+    # Parts of 5, 5, 5 and 1 of 16 parameters, in another order each round
+    starts, moves = normal(2, SIZE), normal(12, 2, SIZE, seed=1)
+    found, sent = marched(starts, moves, Sparse(0.3, "rotation", seed=3))
+    before, parts = starts, list[list[int]]()
+    for k in range(12):
+        equal = (found[k][0] - found[k][1]).abs() < 1e-6
+        assert_close(found[k], torch.where(equal, (before + moves[k]).mean(0), before + moves[k]))
+        parts.append(equal.nonzero().flatten().tolist())
+        before = found[k]
+    for turn in range(0, 12, 4):
+        assert sorted(place for part in parts[turn : turn + 4] for place in part) == list(range(SIZE))
+    assert parts[:4] != parts[4:8]
+    assert sent == 2 * 3 * SIZE * 4  # three rounds of all parameters, without indices
+
+
+@pytest.mark.parametrize("select", ["random", "rotation", "changed"])
 @pytest.mark.parametrize("members", [2, 3, 5])
 def test_with_share_1_it_is_the_average_to_the_bit(members: int, select: Select) -> None:
     starts, moves = normal(1, SIZE).repeat(members, 1), normal(12, members, SIZE, seed=1)
@@ -114,7 +131,7 @@ def test_with_share_1_it_is_the_average_to_the_bit(members: int, select: Select)
 @given(
     members=st.integers(2, 6), share=st.floats(0.01, 1.0), seed=st.integers(0, 99), interval=st.integers(1, 3),
     kind=st.sampled_from(
-        [("changed", Complete()), *(("random", graph) for graph in (Complete(), Ring(), OnePeer(), RandomPairs()))]
+        [("changed", Complete()), *product(("random", "rotation"), (Ring(), OnePeer(), RandomPairs()))]
     ),
 )  # fmt: skip
 def test_the_mean_is_conserved(
@@ -126,7 +143,9 @@ def test_the_mean_is_conserved(
     assert_close(found.mean(1), starts.mean(0) + moves.mean(1).cumsum(0), atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize(("select", "graph"), [("changed", Complete()), ("random", Complete()), ("random", Ring())])
+@pytest.mark.parametrize(
+    ("select", "graph"), [("changed", Complete()), ("random", Complete()), ("random", Ring()), ("rotation", OnePeer())]
+)
 def test_members_that_rest_reach_consensus(select: Select, graph: Graph) -> None:
     starts, moves = normal(1, SIZE).repeat(4, 1), torch.zeros(100, 4, SIZE)
     moves[0] = normal(4, SIZE, seed=2)
@@ -144,14 +163,14 @@ class Counted(Vector):
         self.statistic = nn.Parameter(torch.zeros(2), requires_grad=False)
 
 
-@pytest.mark.parametrize("select", ["random", "changed"])
+@pytest.mark.parametrize("select", ["random", "rotation", "changed"])
 def test_each_message_has_the_running_statistics(select: Select) -> None:
     post = Mailboxes(1)
     model, place = Counted(torch.zeros(SIZE)), Place(0)
     lock = {"lock_step": True} if select == "changed" else {}
     gossip = Gossip(post, Complete(), sparse=Sparse(0.25, select), period=0, **lock)  # type: ignore[arg-type]
     link: Any = gossip.join(place, Learns(model))  # type: ignore[arg-type]
-    places, _ = link._selection._places(link._flat.vector, 1), model.value.data.fill_(1.0)
+    places = link._contents._selection._places(link._flat.vector, 1)
     assert len(places) == 4 + 16  # of the 16 trained ones, and the statistics with their padding
     assert places[-16:].tolist() == list(range(16, 32))
 
@@ -162,11 +181,11 @@ def test_after_a_change_of_the_membership_a_message_has_all_parameters() -> None
     gossip: Any = Gossip(post, Complete(), lock_step=True, sparse=sparse, period=0)
     model = Vector(torch.zeros(SIZE))
     other: Any = gossip.join(Place(1), Learns(Vector(torch.full((SIZE,), 4.0))))
-    assert len(other._selection.chosen(other._flat.vector, 1, post.view)[0]) == 4
+    assert len(other._contents._selection.chosen(other._flat.vector, 1, post.view)[0]) == 4
     post.dismiss([0])
-    vector, places = other._selection.chosen(other._flat.vector, 2, post.view)
+    vector, places = other._contents._selection.chosen(other._flat.vector, 2, post.view)
     assert (len(vector), places) == (SIZE, None)
-    assert len(other._selection.chosen(other._flat.vector, 3, post.view)[0]) == 4
+    assert len(other._contents._selection.chosen(other._flat.vector, 3, post.view)[0]) == 4
     post.send(Message(2, 7, 0, 1.0, 0.0, torch.ones(4), places=torch.arange(4)), [0])
     post.send(Message(1, 8, 0, 1.0, 0.0, torch.full((SIZE,), 4.0)), [0])
     link: Any = gossip.join(Place(0, restarts=1), Learns(model), {"iteration": 3, "known": torch.zeros(SIZE)})
@@ -186,12 +205,13 @@ def test_what_the_others_know_is_part_of_the_state() -> None:
     ("given", "why"),
     [
         ({"mixing": PushSum(), "sparse": Sparse(0.5)}, "uniform mixing"),
-        ({"period": 50, "sparse": Sparse(0.5)}, "period 0"),
+        ({"mixing": PushSum(), "decay": 1.0}, "uniform mixing"),
+        ({"decay": 1.0, "lock_step": True}, "decay 1.0: .* 0 with lock_step"),
         ({"sparse": Sparse(0.5, "changed"), "graph": Complete()}, "lock_step"),
         ({"sparse": Sparse(0.5, "changed"), "graph": Exponential(), "lock_step": True}, "complete graph"),
     ],
 )
-def test_what_sparse_messages_do_not_work_with(given: dict[str, Any], why: str) -> None:
+def test_what_does_not_work_together(given: dict[str, Any], why: str) -> None:
     with pytest.raises(ValueError, match=why):
         Gossip(Mailboxes(2), **{"period": 0, **given})
 

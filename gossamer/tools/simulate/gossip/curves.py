@@ -16,6 +16,8 @@ from gossamer.tools.simulate.gossip.members import Iteration
 from gossamer.tools.simulate.ledger import Ledger, busy
 from gossamer.tools.simulate.picture import POINTS
 
+FINE = 400  # parts of a run in which `reached` looks
+
 
 @dataclass(frozen=True)
 class Curves:
@@ -30,10 +32,7 @@ class Curves:
 
 def curves(ledger: Ledger) -> Curves:
     """At most `POINTS` points, at least two iterations apart."""
-    members: dict[str, list[Iteration]] = {}
-    for worker, iteration in ledger.of(Iteration):
-        members.setdefault(worker, []).append(iteration)
-    lines = list(members.values())
+    lines = list(_lines(ledger).values())
     count = max(2, min(POINTS, max(map(len, lines)) // 2))
     edges = np.linspace(0.0, max(line[-1].end for line in lines), count + 1)
     working = busy([span for line in lines for each in line for span in each.spans], edges) * np.diff(edges)
@@ -41,6 +40,17 @@ def curves(ledger: Ledger) -> Curves:
     mean, most = _staleness(_arrivals(ledger), edges)
     distance = np.array([_distance_at(lines, second) for second in edges[1:]])
     return Curves(edges[1:], distance, np.asarray(working / np.maximum(present, 1e-12)), mean, most)
+
+
+def reached(ledger: Ledger, distance: float) -> tuple[float, float] | None:
+    """(virtual seconds, messages sent by each member until then) when the farthest member is first this near to the
+    mean, to `FINE` parts of the run; None if none ever is."""
+    lines = list(_lines(ledger).values())
+    for second in np.linspace(0.0, max(line[-1].end for line in lines), FINE + 1)[1:]:
+        if _distance_at(lines, second) <= distance:
+            sent = sum(t.sent for line in lines for each in line if each.end <= second for t in each.traffic)
+            return float(second), sent / len(lines)
+    return None
 
 
 def cut_distance(ledger: Ledger) -> float | None:
@@ -56,6 +66,14 @@ def cut_distance(ledger: Ledger) -> float | None:
     if not complete:
         return None
     return _relative_distance(torch.stack(list(cuts[max(complete)].values())).numpy())
+
+
+def _lines(ledger: Ledger) -> dict[str, list[Iteration]]:
+    """The iterations of each member, in order."""
+    members: dict[str, list[Iteration]] = {}
+    for worker, iteration in ledger.of(Iteration):
+        members.setdefault(worker, []).append(iteration)
+    return members
 
 
 def _arrivals(ledger: Ledger) -> list[tuple[float, int]]:

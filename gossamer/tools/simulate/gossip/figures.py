@@ -11,10 +11,10 @@ from gossamer.diagnostics.traffic import staleness
 from gossamer.loops import act_and_learn
 from gossamer.tools.simulate.base import Run
 from gossamer.tools.simulate.figures import Figure, faults_line
-from gossamer.tools.simulate.gossip.curves import Curves, curves, cut_distance
+from gossamer.tools.simulate.gossip.curves import Curves, curves, cut_distance, reached
 from gossamer.tools.simulate.gossip.scenario import GossipScenario
 from gossamer.tools.simulate.picture import Curve, OverTime, Panel
-from gossamer.tools.simulate.quantity import SECONDS
+from gossamer.tools.simulate.quantity import BYTES, SECONDS
 
 FIGURES = (
     Figure("efficiency", "fraction", "efficiency", "% of the members' time spent computing", 2),
@@ -35,6 +35,8 @@ FIGURES = (
     Figure("crashes", "crashes", "crashes", "crashes of hosts"),
     Figure("virtual_seconds", "seconds", "virtual time", "s until the last member ended", 3),
     Figure("seconds", "seconds", "real time", "s taken by the simulation", 1),
+    Figure("seconds_to_distance", "seconds"),  # None: never, or not asked for
+    Figure("bytes_to_distance", "bytes of each member"),
     Figure("members", "members"),
     Figure("hosts", "hosts"),
     Figure("iterations", "iterations of each member"),
@@ -48,6 +50,7 @@ def measure(ran: Run[GossipScenario]) -> dict[str, Any]:
     present = sum(clocks.values())
     far = cut_distance(ran.ledger)
     mean, most = staleness(totals.lag)
+    there = None if s.to_distance is None else reached(ran.ledger, s.to_distance)
     return {
         "efficiency": round(totals.seconds["compute"] / present, 4) if present else None,
         "staleness_max": most,
@@ -62,6 +65,8 @@ def measure(ran: Run[GossipScenario]) -> dict[str, Any]:
         "hosts": s.hosts,
         "graph": s.graph,
         "iterations": s.iterations,
+        "seconds_to_distance": None if there is None else round(there[0], 4),
+        "bytes_to_distance": None if there is None else round(there[1] * s.sent_size),
         "virtual_seconds": round(max(clocks.values()), 3),
         "crashes": len(simulation.crashes),
         "seconds": round(ran.seconds, 1),
@@ -89,7 +94,17 @@ def summary(figures: Mapping[str, Any]) -> list[str]:
         f"members: {members}, {s['iterations']} iterations of {s['step_time']}",
         f"network: {s['bandwidth']} each way, {s['latency']} between hosts, {s['message_size']} a message{lost}",
         *faults_line(f"faults:  {s['crash_rate']} crashes of each host", s),
+        *([] if s["to_distance"] is None else [_to_distance(figures)]),
     ]
+
+
+def _to_distance(figures: Mapping[str, Any]) -> str:
+    """The printed line of --to-distance."""
+    near = f"nearer than {100 * figures['scenario']['to_distance']:g} % of the norm of the mean"
+    if figures["seconds_to_distance"] is None:
+        return f"result:  the farthest member was never {near}"
+    seconds, sent = SECONDS.text(figures["seconds_to_distance"]), BYTES.text(figures["bytes_to_distance"])
+    return f"result:  the farthest member is {near} after {seconds}, and {sent} sent by each member"
 
 
 def title(s: GossipScenario, options: Mapping[str, Any]) -> str:

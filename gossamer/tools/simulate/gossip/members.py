@@ -21,7 +21,8 @@ from gossamer.tools.simulate.stand_in import ELEMENTS, Point, StandIn
 
 @dataclass(frozen=True)
 class Workload:
-    """Replaces a `Task`: each member follows noisy gradients to its own target. The targets are close."""
+    """Replaces a `Task`: each member follows noisy gradients to its own target. The targets are close. Members that
+    begin `apart` have none: only the exchange brings them together."""
 
     iterations: int  # of each member
     step_time: float = 0.0  # seconds of computing for one iteration
@@ -29,6 +30,8 @@ class Workload:
     early: dict[int, int] = field(default_factory=dict)  # rank -> iterations after which this member ends
     rate: float = 0.1
     seed: int = 0
+    elements: int = ELEMENTS  # P
+    apart: bool = False  # whether members begin about as far apart as from 0, and follow noise alone
     gpus: float = 0
     algorithm: None = None  # the wiring asks whether it learns from a replay memory
 
@@ -73,17 +76,20 @@ class Iteration:
 def stand_in(ctx: Context, task: Workload, policy: Any, experience: Any, exchange: Exchange, **more: Any) -> None:
     """Replaces the loop `act_and_learn`: sleep for the time of one step, then apply a gradient through the exchange."""
     rng = np.random.default_rng([task.seed, ctx.rank, ctx.restarts])
-    learner = StandIn(Point(), task.rate)
-    link = exchange.join(ctx, learner, ctx.restored())
+    learner = StandIn(Point(task.elements), task.rate)
     (point,) = learner.model.parameters()
-    target = torch.from_numpy(rng.normal(1, 0.1, ELEMENTS).astype(np.float32))
+    if task.apart:
+        apart = np.random.default_rng([task.seed, ctx.rank, 0, 1]).normal(1, 1, task.elements)
+        point.data.copy_(torch.from_numpy(apart.astype(np.float32)))
+    link = exchange.join(ctx, learner, ctx.restored())
+    target = torch.from_numpy(rng.normal(1, 0.1, task.elements).astype(np.float32))
     try:
         while link.refresh() < task.early.get(ctx.rank, task.iterations) and not ctx.stopped:
             start = ctx.now()
             ctx.sleep(task.step_time * max(0.1, 1 + task.jitter * rng.normal()))
             worked = ctx.now() - start
-            noise = torch.from_numpy(rng.normal(0, 0.1, ELEMENTS).astype(np.float32))
-            point.grad = point.detach() - target + noise
+            noise = torch.from_numpy(rng.normal(0, 0.1, task.elements).astype(np.float32))
+            point.grad = noise if task.apart else point.detach() - target + noise
             link.step(learner)
             done = link.refresh()
             ctx.report(Iteration(done, start, worked, ctx.now(), point.detach().clone(), tuple(link.take())))

@@ -11,17 +11,16 @@ import numpy as np
 from gossamer import architectures
 from gossamer.data import Array
 from gossamer.exchange import room
-from gossamer.exchange.gossip.options import Gossiping
-from gossamer.exchange.proxy.wire import HEADER, PARCEL, elements
+from gossamer.exchange.gossip.options import Gossiping, outer
+from gossamer.exchange.proxy.wire import HEADER, PARCEL, contents
 from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.loops import act_and_learn
 from gossamer.program import Program
 from gossamer.tools.simulate.base import Simulated
 from gossamer.tools.simulate.gossip.figures import FIGURES, measure, panels, summary, title, warnings
 from gossamer.tools.simulate.gossip.members import Workload, stand_in
-from gossamer.tools.simulate.gossip.scenario import GossipScenario, SarsaScenario
+from gossamer.tools.simulate.gossip.scenario import GossipScenario, SarsaScenario, bytes_of
 from gossamer.tools.simulate.ledger import Ledger
-from gossamer.tools.simulate.stand_in import ELEMENTS
 
 
 def program(s: GossipScenario) -> Program:
@@ -32,13 +31,17 @@ def program(s: GossipScenario) -> Program:
         staleness=s.staleness,
         interval=s.interval or int(min(4, room(s.staleness))),
         lock_step=s.lock_step,
-        period=0 if s.sparse else period,
+        period=period,
         window=period // 2,
         sparse=s.sparse,
+        outer=outer(s.outer_momentum, s.outer_learning_rate),
+        decay=s.staleness_decay,
+        rounding=s.form if s.error_feedback else None,
     )
-    work: Any = Workload(s.iterations, s.step_time, s.jitter, seed=s.seed)  # in place of a task
+    apart = s.to_distance is not None
+    work: Any = Workload(s.iterations, s.step_time, s.jitter, seed=s.seed, elements=s.elements, apart=apart)  # a task
     return (
-        architectures.PALA(hosts=s.hosts, learners=s.each)
+        architectures.PALA(hosts=s.hosts, learners=s.each, message_format=s.form)
         .program(work, gossip=gossip)
         .with_loops({act_and_learn: stand_in})
     )
@@ -57,7 +60,8 @@ def _size(s: GossipScenario, method: str, args: tuple[Any, ...], kwargs: dict[st
 
 def _body(s: GossipScenario, parcel: Array) -> float:
     """Bytes of a parcel's parameters and indices: of all parameters, or of a share."""
-    return s.message_size if elements(parcel) == ELEMENTS else s.sent_size
+    size, form = contents(parcel)
+    return s.message_size / 4 * bytes_of(form) if size == s.elements else s.sent_size
 
 
 def faults(s: GossipScenario) -> Faults:

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import cast, get_args
 
 from gossamer.exchange import room
 from gossamer.exchange.gossip import graphs
+from gossamer.exchange.gossip.formats import BLOCK, FORMATS, Format, length
 from gossamer.exchange.gossip.graphs import Graph
 from gossamer.exchange.gossip.options import GRAPHS
-from gossamer.exchange.gossip.sparse import Sparse
+from gossamer.exchange.gossip.sparse import Select, Sparse
 from gossamer.system.errors import UserError, near
 from gossamer.system.options import option
 from gossamer.tools.simulate.quantity import BYTES, SECONDS
 from gossamer.tools.simulate.scenario import bandwidth, check_scenario, crash_rate, down, latency, measured, seed
+from gossamer.tools.simulate.stand_in import ELEMENTS
 
-SELECTED = ("random", "changed")
+SELECTED = get_args(Select)
+SELECT = "With --share below 1: random, rotation, or changed (complete graph, in lock-step)."
+
+
+def bytes_of(form: Format) -> float:
+    """Bytes of a parameter in this format."""
+    return length(BLOCK, form) / BLOCK
 
 
 @dataclass(frozen=True)
@@ -39,7 +48,20 @@ class GossipScenario:
         "Iterations from one exchange to the next.", None, least=1, hint="(default: 4, or a quarter of --staleness)"
     )
     share: float = option("Share of the parameters that each message has; 1: all.", 1.0, above=0, most=1)
-    select: str = option("With --share below 1: random, or changed (complete graph, in lock-step).", "random")
+    select: str = option(SELECT, "random")
+    message_format: str = option(f"Number format of parameters sent between hosts: {', '.join(FORMATS)}.", "fp32")
+    error_feedback: bool = option("Add to each message what was rounded off of earlier ones.", False)
+    outer_momentum: float = option("Nesterov momentum of the local steps between two averages.", 0.0, least=0, below=1)
+    outer_learning_rate: float = option("Factor of the local steps between two averages.", 1.0, above=0, most=10)
+    staleness_decay: float = option("Divide a message's weight by 1 + its age to this power.", 0.0, least=0, most=10)
+    to_distance: float | None = option(
+        "Let members begin apart, step at random, and measure time and bytes until the farthest one is this near to "
+        "their mean.",
+        None,
+        above=0,
+        below=1,
+        hint="(relative to the norm of the mean)",
+    )
     crash_rate: float = crash_rate()
     down: float = down()
     seed: int = seed()
@@ -55,14 +77,35 @@ class GossipScenario:
             )
         if self.select not in SELECTED:
             raise UserError(f"--select {self.select}: must be one of {', '.join(SELECTED)}")
+        self._check_formats()
         if self.lock_step and self.graph != "complete":
-            raise UserError(f"--select changed: needs --graph complete, not {self.graph}, or use --select random")
+            raise UserError(f"--select changed: needs --graph complete, not {self.graph}, or use --select rotation")
         check_scenario(self)
         if self.interval is not None and not self.lock_step and self.interval > room(self.staleness):
             most = math.floor(room(self.staleness))
             raise UserError(
                 f"--interval {self.interval}: must be at most {most}, a quarter of --staleness {self.staleness:g}"
             )
+
+    def _check_formats(self) -> None:
+        if self.message_format not in FORMATS:
+            raise UserError(f"--message-format {self.message_format}: must be one of {', '.join(FORMATS)}")
+        if self.error_feedback and self.message_format == "fp32":
+            raise UserError("--error-feedback: has no effect with --message-format fp32, which does not round")
+        if self.lock_step and self.staleness_decay:
+            raise UserError(f"--staleness-decay {self.staleness_decay:g}: has no effect with --select changed")
+        if self.lock_step and self.message_format != "fp32" and not self.error_feedback:
+            raise UserError(f"--message-format {self.message_format}: with --select changed, add --error-feedback")
+
+    @property
+    def form(self) -> Format:
+        """The number format of messages between hosts."""
+        return cast(Format, self.message_format)
+
+    @property
+    def elements(self) -> int:
+        """Parameters of a member that computes nothing: at least one for each message."""
+        return ELEMENTS * math.ceil(1 / (ELEMENTS * self.share))
 
     @property
     def lock_step(self) -> bool:
@@ -72,7 +115,7 @@ class GossipScenario:
     @property
     def sparse(self) -> Sparse | None:
         """Which parameters are exchanged; None: all."""
-        return None if self.share == 1 else Sparse(self.share, "changed" if self.lock_step else "random", self.seed)
+        return None if self.share == 1 else Sparse(self.share, cast(Select, self.select), self.seed)
 
     @property
     def each(self) -> int:
@@ -91,7 +134,8 @@ class GossipScenario:
     @property
     def sent_size(self) -> float:
         """Bytes of one message. Parameters that a member chooses by itself have an index, as large as their value."""
-        return self.message_size * self.share * (2 if self.lock_step else 1)
+        indices = 4.0 * self.lock_step  # bytes a parameter
+        return self.message_size / 4 * self.share * (bytes_of(self.form) + indices)
 
     @property
     def delivery(self) -> float:
@@ -109,4 +153,4 @@ class SarsaScenario(GossipScenario):
     interval: int | None = option("Iterations from one exchange to the next.", 16, least=1)
     iterations: int = option("Optimizer steps of each member.", 160, least=4)
     share: float = option("Share of the parameters that each message has; 1: all.", 0.1, above=0, most=1)
-    select: str = option("With --share below 1: random, or changed (complete graph, in lock-step).", "changed")
+    select: str = option(SELECT, "changed")
