@@ -3,11 +3,13 @@
     python -m benchmarks.gossip exchange       # steps/s with and without gossip: GALA, PALA in threads and on Ray
     python -m benchmarks.gossip message        # one message between two hosts: bytes and milliseconds
     python -m benchmarks.gossip scale          # efficiency and staleness from 4 to 1,024 members, in virtual time
+    python -m benchmarks.gossip consensus      # time and bytes to consensus for each way of exchanging, in virtual time
+    python -m benchmarks.gossip pong           # steps, seconds and bytes to 18 on Pong for each of them; hours
     python -m benchmarks.gossip diagnostics    # bytes and CPU time of what members report about their exchange
     python -m benchmarks.gossip rate           # steps until Catch is learned: one learner, GALA at two learning rates
 
-Each writes `gossip-NAME.json`; `scale` adds a plot. `python -m benchmarks.gossip NAME --help` lists the options
-of one benchmark.
+Each writes `gossip-NAME.json`; `scale` and `consensus` add a plot. `python -m benchmarks.gossip NAME --help` lists the
+options of one benchmark.
 
 To add a benchmark, write a module with `add_options` and `measure` (see `Benchmark`) and add it to `BENCHMARKS`.
 """
@@ -17,7 +19,7 @@ from __future__ import annotations
 import argparse
 from typing import Protocol
 
-from benchmarks.gossip import diagnostics, exchange, message, rate, scale
+from benchmarks.gossip import consensus, diagnostics, exchange, message, pong, rate, scale
 from benchmarks.provenance import Results, add_out
 from gossamer.system.machine import keep_freed_memory
 
@@ -38,6 +40,8 @@ BENCHMARKS: dict[str, Benchmark] = {
     "exchange": exchange,
     "message": message,
     "scale": scale,
+    "consensus": consensus,
+    "pong": pong,
     "rate": rate,
     "diagnostics": diagnostics,
 }
