@@ -39,6 +39,7 @@ ELSEWHERE: dict[str, tuple[str, str, str]] = {
 # Names in other libraries without an option of ours -> what there is instead
 _LAYERS = "layers come with the network: --network NAME, or module:factory for your own (docs/networks.md)"
 _OUTPUT = "progress goes to stderr, which 2>/dev/null hides; the last line goes to stdout"
+_LOCAL = "--interval is the number of local steps between two averages of learners that gossip"
 ABSENT: dict[str, str] = {
     "net_arch": _LAYERS,
     "policy_kwargs": _LAYERS,
@@ -47,6 +48,8 @@ ABSENT: dict[str, str] = {
     "quiet": _OUTPUT,
     "verbose": _OUTPUT,
     "config": "options are words of the command; gossamer study takes a file (docs/studies.md)",
+    "sync_every": _LOCAL,
+    "local_steps": _LOCAL,
     "target_kl": "no update ends early; --epochs, --clip-range and --learning-rate limit its size",
     "clip_vloss": "the value loss is not clipped",
     "clip_range_vf": "the value loss is not clipped",

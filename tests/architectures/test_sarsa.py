@@ -85,12 +85,19 @@ def test_bad_input_gets_one_line(given: dict[str, Any], told: str, tmp_path: Pat
             {"select": "changed", "graph": "complete", "sync": "lock-step", "message_format": "bf16"},
             "--message-format bf16: .* with --select changed; add --error-feedback",
         ),
+        ({"share": 1.0, "error_feedback": True}, "--error-feedback: has no effect with --message-format fp32"),
+        ({"share": 1.0, "staleness_decay": 0.5, "mixing": "push-sum"}, "--staleness-decay 0.5: --mixing push-sum"),
+        ({"staleness_decay": 0.5, "sync": "lock-step"}, "--staleness-decay 0.5: has no effect with --sync lock-step"),
+        ({"outer_momentum": 1.0}, "--outer-momentum 1.0: must be below 1"),
+        ({"outer_learning_rate": 0.0}, "--outer-learning-rate 0.0: must be above 0"),
+        ({"interval": 8}, "--interval 8: must be at most 4, .* or give --staleness 32"),
     ],
     ids=str,
 )
-def test_gossip_refuses_what_sparse_messages_do_not_work_with(given: dict[str, Any], told: str, tmp_path: Path) -> None:
+def test_gossip_refuses_what_does_not_work_together(given: dict[str, Any], told: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=told):
-        gossamer.train("pala", env="catch", share=0.2, run_dir=tmp_path / "run", **given)
+        gossamer.train("pala", env="catch", run_dir=tmp_path / "run", **{"share": 0.2, **given})
+    assert not (tmp_path / "run").exists()
 
 
 def test_linear_values_of_few_bounded_numbers_are_the_default_and_give_way_to_another_network() -> None:
