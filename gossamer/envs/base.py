@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -38,6 +39,14 @@ class Spaces(Protocol):
 
     @property
     def action_space(self) -> Space[Any]: ...
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two spaces; see `Spaces`."""
+
+    observation_space: Space[Any]
+    action_space: Space[Any]
 
 
 class VectorEnv(Protocol):

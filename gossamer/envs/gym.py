@@ -6,16 +6,18 @@ without a chosen action to every episode. Single environments run in this proces
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from inspect import signature
 from typing import Any
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec, load_env_creator
+from gymnasium.vector import VectorEnv as GymVector
 
 from gossamer.envs.base import UnknownEnv, VectorEnv, check_counts, unknown_env
+from gossamer.envs.batched import batched
 from gossamer.envs.local import Local, LocalRecipe, ResumableLocal
 from gossamer.envs.single import OnError, Source, named, place
 from gossamer.envs.spaces import GymEnv
@@ -77,8 +79,9 @@ class Gym:
 
 @dataclass(frozen=True)
 class Custom:
-    """`module:factory`: an importable function or class that returns a `gymnasium.Env` when called with `kwargs`.
-    For videos it must accept `render_mode`, as Gymnasium's environments do."""
+    """`module:factory`: an importable function or class that returns a `gymnasium.Env` when called with `kwargs`, or a
+    `gymnasium.vector.VectorEnv` if it has the parameter `num_envs`. For videos it must accept `render_mode`, as
+    Gymnasium's environments do."""
 
     target: str
     kwargs: tuple[tuple[str, Any], ...] = ()
@@ -100,7 +103,28 @@ class Custom:
         check_names(self.name, self.load(), dict(self.kwargs))
         make = partial(self._one, render)
         source = Source(self.name, make, self.on_error, self.masks, self.bounds, text(dict(self.kwargs)))
-        return vectorise(source, num_envs, workers)
+        if not self.is_vector:
+            return vectorise(source, num_envs, workers)
+        self.check_vector(workers)
+        return batched(source, partial(self._several, render), num_envs)
+
+    @property
+    def is_vector(self) -> bool:
+        """Whether the factory makes vector environments."""
+        return "num_envs" in signature(self.load()).parameters
+
+    def check_vector(self, workers: int) -> None:
+        """Raise `UserError` for options that a vector environment does not have."""
+        what = f"{self.name} is a vector environment"
+        for name, value in self.kwargs:
+            if name == "num_envs":
+                raise UserError(f"--env-kwargs num_envs={value}: {what}; use --num-envs")
+        if workers > 1:
+            raise UserError(f"--env-workers {workers}: {what}, which steps its environments itself; leave it out")
+        if self.on_error == "restart":
+            raise UserError(
+                f"--on-env-error restart: {what}, whose environments cannot be restarted one by one; use fail"
+            )
 
     def load(self) -> Callable[..., Any]:
         """Import the factory. Raises `UnknownEnv` if its module or the factory does not exist."""
@@ -115,13 +139,32 @@ class Custom:
         return loaded
 
     def _one(self, render: bool) -> GymEnv:
-        factory, given = self.load(), dict(self.kwargs)
+        env = self._made(render)
+        if isinstance(env, GymVector):
+            raise UserError(
+                f"--env {self.target}: a factory of vector environments needs the parameter num_envs, the number of "
+                "environments to make"
+            )
+        if not isinstance(env, gymnasium.Env):
+            raise UnknownEnv(f"--env {self.target}: must return a gymnasium.Env, not {type(env).__name__}")
+        return env
+
+    def _several(self, render: bool, num_envs: int) -> GymVector:
+        env = self._made(render, num_envs=num_envs)
+        if not isinstance(env, GymVector):
+            raise UnknownEnv(
+                f"--env {self.target}: has the parameter num_envs, so that it must return a "
+                f"gymnasium.vector.VectorEnv, not {type(env).__name__}"
+            )
+        return env
+
+    def _made(self, render: bool, **more: Any) -> Any:
+        """Call the factory. Raises `UserError` if the result cannot be filmed where it has to be."""
+        factory, given = self.load(), {**dict(self.kwargs), **more}
         if render and _takes_render_mode(factory):
             given["render_mode"] = "rgb_array"
         env = factory(**given)
-        if not isinstance(env, gymnasium.Env):
-            raise UnknownEnv(f"--env {self.target}: must return a gymnasium.Env, not {type(env).__name__}")
-        if render and env.render_mode != "rgb_array":
+        if render and isinstance(env, gymnasium.Env | GymVector) and env.render_mode != "rgb_array":
             raise UserError(
                 f"--env {self.target}: cannot be filmed: accept render_mode, store it as self.render_mode, and "
                 'return a uint8 array [height, width, 3] from render() for render_mode="rgb_array", as in '
@@ -148,7 +191,7 @@ def vectorise(source: Source, num_envs: int, workers: int) -> VectorEnv:
 
 
 def _takes_render_mode(factory: Callable[..., Any]) -> bool:
-    parameters = inspect.signature(factory).parameters
+    parameters = signature(factory).parameters
     return "render_mode" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
 

@@ -15,7 +15,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Sp
 from gossamer import spaces
 from gossamer.data import Array
 from gossamer.envs.atari import Atari, AtariPreset
-from gossamer.envs.base import EnvFactory, Spaced, Spaces, UnsupportedSpace, VectorEnv
+from gossamer.envs.base import EnvFactory, Pair, Spaced, Spaces, UnsupportedSpace, VectorEnv
 from gossamer.envs.games import Games
 from gossamer.envs.gym import Custom, Gym
 from gossamer.envs.leaves import Picture
@@ -124,14 +124,6 @@ def describe(factory: EnvFactory, env: VectorEnv) -> Interface:
 def _of_one(factory: EnvFactory) -> Interface:
     with closing(factory.make(1)) as env:
         return replace(describe(factory, env), action_names=env.spec.action_names)
-
-
-@dataclass(frozen=True)
-class Pair:
-    """Two spaces; see `Spaces`."""
-
-    observation_space: Space[Any]
-    action_space: Space[Any]
 
 
 def spaces_of(env: VectorEnv) -> Spaces:

@@ -29,6 +29,11 @@ class Mask:
         return (sum(self.sizes),)
 
     @property
+    def every(self) -> Array:
+        """The mask [M] that allows every action."""
+        return np.ones(self.shape, self.dtype)
+
+    @property
     def part(self) -> Part:
         """The part of a packed observation."""
         return Part(MASK, self.shape, self.dtype)

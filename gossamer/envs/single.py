@@ -66,7 +66,7 @@ class Single:
         """Reset and return the first observation [*O]. Without a seed, the random stream continues."""
         answer = self._ask("reset()", lambda: self.env.reset(seed=seed))
         if not isinstance(answer, tuple | list) or len(answer) != 2:
-            self._fail(f"{RESET}, not {_kind(answer)}")
+            self._fail(f"{RESET}, not {kind(answer)}")
         return self._observation(answer[0], answer[1], "reset()")
 
     def step(self, action: Any) -> tuple[Array, float, bool, bool]:
@@ -76,7 +76,7 @@ class Single:
         except (Exception, SystemExit) as error:
             self._raise("step()", error)
         if not isinstance(answer, tuple | list) or len(answer) != 5:
-            self._fail(f"{STEP}, not {_kind(answer)}")
+            self._fail(f"{STEP}, not {kind(answer)}")
         obs, reward, terminated, truncated, info = answer
         ended = terminated if type(terminated) is bool else self._flag("terminated", terminated)
         cut = truncated if type(truncated) is bool else self._flag("truncated", truncated)
@@ -99,7 +99,7 @@ class Single:
             raise RuntimeError(f"{self._name}: no screens to show: create the environment with render=True")
         picture = np.asarray(self._ask("render()", self.env.render))
         if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] != 3:
-            self._fail(f"render() must return a uint8 array [height, width, 3], not {_kind(picture)}")
+            self._fail(f"render() must return a uint8 array [height, width, 3], not {kind(picture)}")
         return picture
 
     def close(self) -> None:
@@ -146,7 +146,7 @@ class Single:
         if not isinstance(reward, float | int | np.number):
             array = np.asarray(reward)
             if array.size != 1 or array.dtype.kind not in "biuf":
-                self._fail(f"{STEP}; the reward must be a number, not {_kind(reward)}")
+                self._fail(f"{STEP}; the reward must be a number, not {kind(reward)}")
             reward = array.item()
         number = float(reward)
         if not math.isfinite(number):
@@ -156,7 +156,7 @@ class Single:
     def _flag(self, name: str, value: Any) -> bool:
         array = np.asarray(value)
         if array.size != 1 or array.dtype.kind not in "biu":
-            self._fail(f"{STEP}; {name} must be True or False, not {_kind(value)}")
+            self._fail(f"{STEP}; {name} must be True or False, not {kind(value)}")
         return bool(array.item())
 
     def _ask(self, what: str, ask: Callable[[], Any]) -> Any:
@@ -166,16 +166,25 @@ class Single:
             self._raise(what, error)
 
     def _raise(self, what: str, error: BaseException) -> Never:
-        """Raise the error for the user."""
-        if isinstance(error, PASS_ON):
-            raise error
-        if isinstance(error, DependencyNotInstalled):
-            raise not_installed(self._name, str(error)) from error
-        self._fail(f"{what} raised {named(error)}{place(error)}", error)
+        raise_for_user(self._name, self._index, what, error)
 
     def _fail(self, what: str, error: BaseException | None = None) -> Never:
-        trace = "".join(traceback.format_exception(error)) if error else ""
-        raise EnvironmentFailed(self._name, self._index, what, trace) from error
+        fail(self._name, self._index, what, error)
+
+
+def raise_for_user(name: str, index: int | None, what: str, error: BaseException) -> Never:
+    """Raise the error of environment `index` (None: of all) for the user. `what`: the call that raised it."""
+    if isinstance(error, PASS_ON):
+        raise error
+    if isinstance(error, DependencyNotInstalled):
+        raise not_installed(name, str(error)) from error
+    fail(name, index, f"{what} raised {named(error)}{place(error)}", error)
+
+
+def fail(name: str, index: int | None, what: str, error: BaseException | None = None) -> Never:
+    """Raise `EnvironmentFailed` for environment `index` (None: for all)."""
+    trace = "".join(traceback.format_exception(error)) if error else ""
+    raise EnvironmentFailed(name, index, what, trace) from error
 
 
 def named(error: BaseException) -> str:
@@ -189,7 +198,7 @@ def place(error: BaseException) -> str:
     return "" if frame.filename == __file__ else f" ({Path(frame.filename).name}, line {frame.lineno})"
 
 
-def _kind(value: Any) -> str:
+def kind(value: Any) -> str:
     """Describe a value for an error message."""
     if isinstance(value, np.ndarray):
         return f"an array of {value.dtype} with shape {value.shape}"

@@ -49,12 +49,31 @@ class Adapter:
             arrays[MASK] = self._valid(self.mask, arrays, info, final)
         return layout.pack(arrays)
 
+    def batch(self, values: Any, count: int, masks: Array | None, final: Array) -> Array:
+        """Convert observations [B, ...] of B = `count` environments at once to [B, *O]. `masks` [B, M]: those of the
+        infos, if they are asked for. `final` [B]: the episode has ended. Raises `InvalidObservation`."""
+        layout, tree, each = self.spec.layout, self.observations, (count,)
+        if layout is None and isinstance(tree, Leaf):
+            return tree.convert(values, each)
+        assert layout is not None, "only a single array has no layout"
+        arrays = {name or WHOLE: array for name, array in tree.arrays(values, each)}
+        if self.mask is not None:
+            valid = arrays[MASK] if masks is None else masks
+            arrays[MASK] = np.where(final[:, None], self.mask.every, valid)
+            self.mask.check(arrays[MASK], self._source)
+        return layout.pack(arrays)
+
+    @property
+    def _source(self) -> str:
+        """Where masks come from, for messages."""
+        return f'an observation "{MASK}"' if self.own_mask else f'an info["{MASK}"]'
+
     def _valid(self, mask: Mask, arrays: Mapping[str, Array], info: Any, final: bool) -> Array:
         """The valid actions. No action follows the last observation of an episode, so it needs no mask."""
         if final:
-            return np.ones(mask.shape, mask.dtype)
+            return mask.every
         valid = arrays[MASK] if self.own_mask else mask.read(info)
-        mask.check(valid, f'an observation "{MASK}"' if self.own_mask else f'an info["{MASK}"]')
+        mask.check(valid, self._source)
         return valid
 
     def action(self, action: Any) -> Any:
@@ -63,6 +82,11 @@ class Adapter:
             return self.start + action
         converted = self.spec.actions.to_env(action + self.start)
         return converted.reshape(self.action_space.shape).astype(self.action_space.dtype, copy=False)
+
+    def actions(self, actions: Array) -> Array:
+        """Convert actions [B, *A] to what a vector of environments takes."""
+        shape, dtype = self.action_space.shape or (), self.action_space.dtype
+        return self.spec.actions.to_env(actions + self.start).reshape(len(actions), *shape).astype(dtype, copy=False)
 
 
 def adapt(name: str, env: Spaces, *, masks: bool = False, bounds: Bounds = "clip") -> Adapter:
