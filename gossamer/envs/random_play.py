@@ -2,38 +2,21 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 
 from gossamer.data import Array
 from gossamer.envs.base import EnvFactory
+from gossamer.envs.once import OncePerProcess
 from gossamer.envs.watchdog import Silence, Watchdog
 from gossamer.spaces import Spec
 from gossamer.spaces.observations import MASK
 
 BACKGROUND_ENVS = 4
 BACKGROUND_STEPS = 250  # of each
-
-T = TypeVar("T")
-
-
-class OncePerProcess(Generic[T]):
-    """Caches the result of the last key. The first thread that requests it computes it; other threads wait."""
-
-    def __init__(self) -> None:
-        self._computing = threading.Lock()
-        self._last: tuple[Hashable, T] | None = None
-
-    def get(self, key: Hashable, compute: Callable[[], T]) -> T:
-        with self._computing:
-            if self._last is None or self._last[0] != key:
-                self._last = key, compute()
-            return self._last[1]
-
 
 _background = OncePerProcess[dict[str, Array]]()
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import closing
 
 from gossamer.data import Batch, NoBatch
+from gossamer.envs.once import spec_of
 from gossamer.exchange import Exchange
 from gossamer.experience import LearnerExperience, Reader
-from gossamer.loops.watched import spec_of
 from gossamer.runtime import Context, Stopped
 from gossamer.task import Task
 from gossamer.workers.member import Trainer, prepared
@@ -17,7 +17,7 @@ def learn(ctx: Context, task: Task, experience: LearnerExperience, exchange: Exc
     """Learn from the batches of the experience until there will be no more."""
     task = prepared(ctx, task)
     with (
-        closing(Trainer(ctx, task, spec_of(ctx, task.env), exchange, ctx.restored())) as trainer,
+        closing(Trainer(ctx, task, spec_of(task.env, ctx.report), exchange, ctx.restored())) as trainer,
         closing(experience.join(ctx, trainer)) as reader,
     ):
         _learn_from(ctx, trainer, reader)

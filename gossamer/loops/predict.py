@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import closing
 
+from gossamer.envs.once import spec_of
 from gossamer.exchange import Follower, Parameters
-from gossamer.loops.watched import spec_of
 from gossamer.policy import build
 from gossamer.policy.served import BatchRule, Few, Predictor, Requests, Taken, Who
 from gossamer.runtime import Context, Stopped
@@ -25,7 +25,7 @@ def predict(ctx: Context, task: Task, requests: Requests, parameters: Parameters
     A predictor that fails is replaced, and its requests wait again for any predictor. Raises its error if it is the
     third one in succession that answers nothing."""
     task = prepared(ctx, task)
-    spec, who, failed = spec_of(ctx, task.env), Who(ctx.rank, ctx.restarts), 0
+    spec, who, failed = spec_of(task.env, ctx.report), Who(ctx.rank, ctx.restarts), 0
     while True:
         with closing(Predictor(Follower(parameters, build(task, spec)), task.device)) as predictor:
             settle(task.device)

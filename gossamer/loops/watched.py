@@ -1,16 +1,15 @@
-"""The environments of a worker, closed at its end, with watchdogs that report steps that hang; and their spec."""
+"""The environments of a worker, closed at its end, with watchdogs that report steps that hang."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 
-from gossamer.envs.base import EnvFactory, VectorEnv
+from gossamer.envs.base import VectorEnv
 from gossamer.envs.numbered import Numbered
 from gossamer.envs.watchdog import Watchdog
 from gossamer.loops.roles import Envs
 from gossamer.runtime import Context
-from gossamer.spaces import Spec
 from gossamer.task import Activity, Task
 
 
@@ -26,9 +25,3 @@ def watched(ctx: Context, task: Task, envs: Envs) -> Iterator[list[VectorEnv]]:
             env = stack.enter_context(closing(task.env.make(each, workers=envs.workers)))
             groups.append(watchdog.watch(Numbered(env, first) if first else env))
         yield groups
-
-
-def spec_of(ctx: Context, env: EnvFactory) -> Spec:
-    """The environment's observations and actions, read from one that is closed again."""
-    with Watchdog(env.name, ctx.report) as watchdog, closing(watchdog.watch(env.make(1))) as one:
-        return one.spec

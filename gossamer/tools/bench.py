@@ -7,6 +7,7 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Unpack
 
@@ -16,7 +17,9 @@ from gossamer.config.config import Architecture, Config
 from gossamer.config.file import flat
 from gossamer.config.keywords import Keywords
 from gossamer.config.resolve import Choices, resolve
+from gossamer.envs.once import remember, spec_of
 from gossamer.envs.own import EnvMaker, env_name
+from gossamer.envs.watchdog import complain
 from gossamer.launch.threads import threads
 from gossamer.nn.optim import StepRule
 from gossamer.presets.layers import Preset
@@ -27,6 +30,7 @@ from gossamer.system.machine import keep_freed_memory, machine
 from gossamer.system.processes import cores
 from gossamer.task import Activity, Report
 from gossamer.tools.parts import CPUClock, Crew, programs
+from gossamer.tools.reuse import Reused, ReusedEnv
 from gossamer.training.dry_run import try_network
 
 WARM_UP_SECONDS = 1.0
@@ -58,7 +62,7 @@ class Reports(Silent):
                     self._clock = self._clock or CPUClock()
                     self.marks.append((now, sum(self._steps.values())))
             elif isinstance(record, Activity) and record.text:
-                self._phase(record.text)
+                self._phase(record.text + told(self.rates))
             elif isinstance(record, dict):
                 self.rates |= {part: self.rates.get(part, 0.0) + rate for part, rate in record.items()}
 
@@ -97,7 +101,9 @@ def bench(
     With `alternating`, max(1/env, 1/inference) replaces their sum, and `plain` is the whole program without it.
 
     Each round measures all of them, for `seconds` each. The figures are medians over the rounds. `progress` is called
-    with the round (1, 2, ..) and the part that begins, from any thread."""
+    with the round (1, 2, ..) and the part that begins, followed by the rates that are known; from any thread.
+
+    Environments are made once, for all rounds."""
     return measure(
         Choices(architecture, env_name(env), algorithm, optimizer, preset, options), seconds, rounds, progress
     )
@@ -111,8 +117,11 @@ def measure(choices: Choices, seconds: float, rounds: int, progress: Callable[[i
     config = resolve(choices)
     try_network(config, program(config))
     config = config.with_run(steps=10**15)  # the observer ends it by time
-    wired = program(config)
-    rows = [_round(config, wired, seconds, partial(progress, number)) for number in range(1, rounds + 1)]
+    with Reused(config.env.factory()) as env:
+        measured = replace(config, env=ReusedEnv(config.env, env))
+        wired = program(measured)
+        remember(task(measured).env, spec_of(task(config).env, complain))
+        rows = [_round(measured, wired, seconds, partial(progress, number)) for number in range(1, rounds + 1)]
     return {**_figures(rows), **_origin(config, wired)}
 
 
@@ -131,15 +140,21 @@ def _round(config: Config, wired: Program, seconds: float, phase: Callable[[str]
     if not crew.apart:
         rates["update"] /= crew.passes  # of replay: steps whose windows are learned from
     if config.run.alternating:
-        phase("whole program without --alternating")
+        phase("whole program without --alternating" + told(rates))
         threads(program(config.with_run(alternating=False)), plain := Reports(seconds))
         rates["plain"] = plain.rate()
-    phase("whole program")
+    phase("whole program" + told(rates))
     threads(wired, whole := Reports(seconds))
     limits = _limits(seen.rates, crew, alternating=config.run.alternating)
     roofline = min(limits.values())
     overall = {"whole": whole.rate(), "roofline": roofline, "ratio": whole.rate() / roofline, "busy": whole.busy}
     return {**rates, **(limits if crew.apart else {}), **overall}
+
+
+def told(rates: Mapping[str, float]) -> str:
+    """The rates of parts that have been measured, after the part that begins."""
+    known = ", ".join(f"{part} {rates[part]:,.0f}" for part in PARTS if part in rates)
+    return f"; {known} steps/s" if known else ""
 
 
 def _limits(rates: Mapping[str, float], crew: Crew, *, alternating: bool) -> dict[str, float]:

@@ -34,6 +34,8 @@ from gossamer.task import Activity, Task
 from gossamer.workers.member import Member
 from gossamer.workers.stepping import InTurn
 
+FEW = 4  # environments that give an update its observations, where they are not measured
+
 
 @dataclass(frozen=True)
 class Crew:
@@ -80,11 +82,39 @@ class Replayed:
         return next(self._steps)
 
 
+class Repeated:
+    """Environments that show what a few of them do, again and again: for programs that do not measure them."""
+
+    def __init__(self, env: VectorEnv, num_envs: int) -> None:
+        self.spec, self.num_envs, self._env = env.spec, num_envs, env
+        self.frames, self.close = env.frames, env.close
+
+    def reset(self, seed: int) -> Array:
+        return self._wide(self._env.reset(seed))
+
+    def step(self, action: Array) -> Step:
+        step = self._env.step(action[: self._env.num_envs])
+        return Step(
+            obs=self._wide(step.obs),
+            reward=self._wide(step.reward),
+            score=self._wide(step.score),
+            terminated=self._wide(step.terminated),
+            truncated=self._wide(step.truncated),
+            over=self._wide(step.over),
+            final_obs=None if step.final_obs is None else self._wide(step.final_obs),
+        )
+
+    def _wide(self, array: Array) -> Array:
+        """[B, ...] of [K, ...], with K <= B"""
+        return np.take(array, np.arange(self.num_envs) % len(array), axis=0)
+
+
 class RandomPlay:
     """Random actions: drawn in advance, or at each step if only some are valid."""
 
-    def __init__(self, env: VectorEnv) -> None:
-        self._env, self._rng, self._obs = env, np.random.default_rng(0), env.reset(0)
+    def __init__(self, env: VectorEnv, obs: Array) -> None:
+        """`obs` [B, *O]: of the environments now."""
+        self._env, self._rng, self._obs = env, np.random.default_rng(0), obs
         self._masked = MASK in {part.name for part in env.spec.parts}
         self._drawn = cycle([random_actions(env.spec, self._rng, self._obs) for _ in range(64)])
 
@@ -135,14 +165,17 @@ def parts(
     `inference` is acting in environments that repeat recorded steps. It includes the last forward pass of a rollout,
     for the bootstrap value, and the cast of new parameters if the network computes in bfloat16."""
     workers = envs.workers or threads_of(task.env, sharing)
+    made = envs.count if "env" in which else min(envs.count, FEW)
+    ctx.report(Activity(f"starting {made} environments"))
     with (
         Watchdog(task.env.name, complain) as watchdog,
-        closing(watchdog.watch(task.env.make(envs.count, workers=workers))) as env,
+        closing(watchdog.watch(task.env.make(made, workers=workers))) as env,
     ):
+        env = env if made == envs.count else Repeated(env, envs.count)
         member = Member(ctx, task, [env], Replica(), Alone())
         slot = _slot(member)
         member.unroll(slot, 0)
-        playing = RandomPlay(env)
+        playing = RandomPlay(env, slot.obs[-1].cpu().numpy())
         steps = [playing.step() for _ in range(8)]
 
         def act() -> None:

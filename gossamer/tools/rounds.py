@@ -1,4 +1,5 @@
-"""Progress of a benchmark: round, part and time left. A live line on a terminal, else one line for each round."""
+"""Progress of a benchmark: round, part and time left. A live line on a terminal; else one line for each part of the
+first round, and one for each later round."""
 
 from __future__ import annotations
 
@@ -67,9 +68,9 @@ class RoundsDisplay:
             self._live.stop()
 
     def __call__(self, round_: int, part: str) -> None:
-        new = round_ != self._rounds.round
+        told = round_ == 1 or round_ != self._rounds.round  # of the first round every part
         self._rounds.enter(round_, part)
-        if new and self._live is None:
+        if told and self._live is None:
             print(f"bench: {self._rounds}", file=sys.stderr, flush=True)
 
     def _render(self) -> RenderableType:

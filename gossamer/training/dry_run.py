@@ -29,6 +29,7 @@ from gossamer.envs.base import Watchable
 from gossamer.envs.games import one_of_each
 from gossamer.envs.gym import IN_A_FILE
 from gossamer.envs.interface import Interface, describe
+from gossamer.envs.once import remember
 from gossamer.envs.random_play import random_actions
 from gossamer.envs.watchdog import Watchdog, complain
 from gossamer.evaluation.members import newcomer
@@ -84,6 +85,7 @@ def try_network(config: Config, wired: Program, cluster: str | None = None, *, r
         Watchdog(what.env.name, complain) as watchdog,
         closing(watchdog.watch(what.env.make(count))) as env,
     ):
+        remember(what.env, env.spec)
         check_batch(config, wired)
         check_memory(config, wired, env.spec)
         check_games(config, wired)

@@ -24,7 +24,8 @@ from torch import nn
 from gossamer.algorithms.base import initial_state
 from gossamer.data import Array
 from gossamer.envs.base import EnvFactory
-from gossamer.envs.random_play import OncePerProcess, play
+from gossamer.envs.once import OncePerProcess
+from gossamer.envs.random_play import play
 from gossamer.exchange.gossip.records import PolicyOutputs
 from gossamer.spaces import Space
 from gossamer.task import Task

@@ -11,7 +11,8 @@ from some_parts import CountedCatch
 from gossamer.data import Array
 from gossamer.envs import random_play
 from gossamer.envs.base import EnvFactory
-from gossamer.envs.random_play import OncePerProcess, background
+from gossamer.envs.once import OncePerProcess
+from gossamer.envs.random_play import background
 from gossamer.envs.toy import Catch, Counter
 
 

@@ -14,7 +14,9 @@ import pytest
 from gossamer import cli
 from gossamer.config.build import program
 from gossamer.config.resolve import configure
+from gossamer.envs import once
 from gossamer.envs.base import UnknownEnv
+from gossamer.envs.toy import Catch
 from gossamer.system.errors import UserError
 from gossamer.task import Report
 from gossamer.tools import bench as module
@@ -188,8 +190,34 @@ def test_a_rate_needs_two_reports_however_slow_they_are(monkeypatch: pytest.Monk
 def test_progress_names_the_round_and_the_part() -> None:
     seen = list[tuple[int, str]]()
     bench("paac", seconds=0.01, rounds=2, progress=lambda *now: seen.append(now), env="catch", num_envs=2, threads=1)
-    parts = ["environments alone", "updates alone", "inference alone", "whole program"]
-    assert seen == [(number, part) for number in (1, 2) for part in parts]
+    parts = ["starting 2 environments", "environments alone", "updates alone", "inference alone", "whole program"]
+    assert [(number, text.partition(";")[0]) for number, text in seen] == [(n, part) for n in (1, 2) for part in parts]
+    rate = r"[\d,]+"  # of the parts that have been measured before
+    rates = [f"env {rate}", f"env {rate}, update {rate}", f"env {rate}, inference {rate}, update {rate}"]
+    for known, (_, text) in zip(["", "", rates[0], rates[1], rates[2]] * 2, seen, strict=True):
+        assert re.fullmatch(f"[^;]+; {known} steps/s" if known else "[^;]+", text), text
+
+
+@pytest.mark.usefixtures("_quick")
+@pytest.mark.parametrize(
+    ("architecture", "made"),
+    [
+        ("paac", [1, 1, 8]),  # to find the preset; to check the network; for all parts and the whole program
+        ("impala", [1, 1, 8, 4]),  # the updates of its learner see four environments, repeated
+    ],
+)
+def test_environments_are_made_once(monkeypatch: pytest.MonkeyPatch, architecture: str, made: list[int]) -> None:
+    counts, make = list[int](), Catch.make
+
+    def counted(self: Catch, num_envs: int, **options: Any) -> Any:
+        counts.append(num_envs)
+        return make(self, num_envs, **options)
+
+    monkeypatch.setattr(Catch, "make", counted)
+    monkeypatch.setattr(once, "_spec", once.OncePerProcess())
+    given: dict[str, Any] = {"actors": 1} if architecture == "impala" else {}
+    bench(architecture, seconds=0.01, rounds=2, env="catch", num_envs=8, threads=1, **given)
+    assert counts == made
 
 
 @pytest.mark.usefixtures("_quick")
@@ -201,8 +229,9 @@ def test_the_command_keeps_stdout_clean(monkeypatch: pytest.MonkeyPatch, capfd: 
     out, err = capfd.readouterr()
     assert json.loads(out)["architecture"] == "paac"
     lines = err.splitlines()
-    assert [line.partition(",")[0] for line in lines] == [
-        "bench: round 1 of 2: environments alone",
-        "bench: round 2 of 2: environments alone",
+    parts = ["starting 2 environments", "environments alone", "updates alone", "inference alone", "whole program"]
+    assert [re.split("[,;]", line)[0] for line in lines] == [
+        *(f"bench: round 1 of 2: {part}" for part in parts),
+        "bench: round 2 of 2: starting 2 environments",
     ]
     assert all(re.fullmatch(r".*, about \d+:\d\d left", line) for line in lines)

@@ -14,7 +14,7 @@ from some_parts import CountedCatch, a_task, sharpen
 from torch import nn
 
 from gossamer.diagnostics.divergence import divergence
-from gossamer.envs.random_play import OncePerProcess
+from gossamer.envs.once import OncePerProcess
 from gossamer.envs.toy import Catch
 from gossamer.exchange.flat import Flat
 from gossamer.nn.networks import ActorCritic

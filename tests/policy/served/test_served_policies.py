@@ -14,13 +14,13 @@ from gossamer.algorithms import A2C, DQN, R2D2, Algorithm, VTrace
 from gossamer.architectures import IMPALA
 from gossamer.data import Stamp, Trajectory
 from gossamer.envs.base import EnvFactory
+from gossamer.envs.once import spec_of
 from gossamer.envs.toy import Catch, Counter, Recall
 from gossamer.exchange.broadcast import Parameters, Published
 from gossamer.exchange.flat import Flat, buffers
 from gossamer.launch.simulation import Network, Simulation
 from gossamer.launch.threads import threads
 from gossamer.loops import predict
-from gossamer.loops.watched import spec_of
 from gossamer.nn.networks import ActorCritic
 from gossamer.policy import Policy, Replica, build
 from gossamer.policy.served import BatchRule, Presence, Requests, Served
@@ -51,7 +51,7 @@ class Found:
 
 def publish(ctx: Context, task: Task, parameters: Parameters) -> None:
     """Stands in for a learner, whose parameters remain as they are: version 7."""
-    model = build(task, spec_of(ctx, task.env))
+    model = build(task, spec_of(task.env, ctx.report))
     if isinstance(model, ActorCritic):
         sharpen(model)
     parameters.publish(Published(Stamp(0, 7), Flat(model).vector, buffers(model)))
