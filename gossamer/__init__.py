@@ -57,8 +57,11 @@ if TYPE_CHECKING:  # for type checkers, which do not run the rest
     from gossamer.studies.study import Study as Study
     from gossamer.studies.study import study as study
     from gossamer.system.errors import UserError as UserError
+    from gossamer.task import Episode as Episode
     from gossamer.tools.bench import bench as bench
     from gossamer.tools.simulate.run import simulate as simulate
+    from gossamer.training.callbacks import Callback as Callback
+    from gossamer.training.callbacks import LiveRun as LiveRun
     from gossamer.training.experiment import resume as resume
     from gossamer.training.experiment import train as train
     from gossamer.training.session import Run as Run
@@ -80,6 +83,9 @@ _HOMES = {
     "study": "gossamer.studies.study",
     "bench": "gossamer.tools.bench",
     "simulate": "gossamer.tools.simulate.run",
+    "Episode": "gossamer.task",
+    "Callback": "gossamer.training.callbacks",
+    "LiveRun": "gossamer.training.callbacks",
     "Run": "gossamer.training.session",
     "resume": "gossamer.training.experiment",
     "train": "gossamer.training.experiment",

@@ -15,7 +15,14 @@ from gossamer import commands
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
-ENOUGH = {"own_environment.py": 0.85, "own_network.py": 0.8, "reinforce.py": 0.8, "averaging.py": 0.8}
+ENOUGH = {
+    "own_environment.py": 0.85,
+    "own_network.py": 0.8,
+    "reinforce.py": 0.8,
+    "averaging.py": 0.8,
+    "early_stopping.py": 0.8,
+    "custom_metric.py": 0.85,
+}
 
 
 @pytest.mark.parametrize(("script", "enough"), ENOUGH.items())

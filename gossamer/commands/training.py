@@ -39,12 +39,15 @@ def train(words: Sequence[str]) -> int:
 
     keep_freed_memory()  # before environments are tried, in threads
     composed = compose(words, prog="gossamer train", description=TRAIN, command=(Place, Control))
+    from gossamer.training.callbacks import named
     from gossamer.training.experiment import start
 
     given = dict(composed.command)
     place = Place(**{name: given.pop(name) for name in declared(Place)})
     run_dir, control = place.run_dir, Control(**given)
-    return _ended(start(composed.choices, control, run_dir, overwrite=place.overwrite, asked=_typed("train", words)))
+    beside, typed = named(control.callback), _typed("train", words)
+    run = start(composed.choices, control, run_dir, overwrite=place.overwrite, asked=typed, callbacks=beside)
+    return _ended(run)
 
 
 @dataclass(frozen=True)
@@ -89,17 +92,23 @@ class Resume:
         int | None,
         left_open("Serve the live page to this machine at this port (without a number: 6006).", int, "(default: none)"),
     ] = None
+    callback: Annotated[
+        str | None,
+        left_open("Code of yours that watches the run: module:Name; several with commas.", str, "(default: none)"),
+    ] = None
 
 
 def resume(words: Sequence[str]) -> int:
     """Continue a run from its last checkpoint."""
     made = parse(Resume, words, prog="gossamer resume", description=resume.__doc__)
     from gossamer.config.config import Control
+    from gossamer.training.callbacks import named
     from gossamer.training.experiment import go_on
 
     given = vars(made).copy()
     directory, control = given.pop("run_dir"), Control(**{name: given.pop(name) for name in declared(Control)})
-    return _ended(go_on(directory, control, given, asked=_typed("resume", words)))
+    beside, typed = named(control.callback), _typed("resume", words)
+    return _ended(go_on(directory, control, given, asked=typed, callbacks=beside))
 
 
 def _typed(command: str, words: Sequence[str]) -> str:

@@ -37,6 +37,7 @@ OFTEN_TRAIN = """Often used:
   --init-from DIRECTORY  start with the parameters of another run
   --log NAMES            where metrics go: tensorboard,wandb,trackio,mlflow or none
   --eval-every INT       evaluate about this often while training goes on
+  --callback NAMES       code of yours that watches the run and may end it: module:Name
   --cluster ADDRESS      run on Ray: local, auto or IP:PORT
   --page [PORT]          serve the live page of the run (see gossamer watch --help)"""
 OFTEN_BENCH = """Often used:

@@ -82,6 +82,9 @@ class Control:
         "Serve the live page of the run to this machine, at this port (without a number: 6006).",
         None, least=1, most=65_535, unset="no page",
     )  # fmt: skip
+    callback: str | None = option(
+        "Code of yours that watches the run: module:Name, a gossamer.Callback; several with commas.", None, unset="none"
+    )
 
 
 @runtime_checkable

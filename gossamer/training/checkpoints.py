@@ -60,6 +60,7 @@ class Checkpoints:
         self._kept, self._kept_steps = self.now(), self.progress.steps
         self._states: dict[str, Tree] = {}
         self._fresh: set[str] = set()  # members that have reported nothing since they saved a state
+        self._asked, self._ended = list[threading.Event](), False
         self._complete: Unwritten | None = None
         self._unwritten = 0  # checkpoints that are complete, and not on disk yet
         self._writing = threading.Lock()  # one at a time: the end of a run may come while one is written
@@ -88,7 +89,26 @@ class Checkpoints:
             return False
         evaluated = self.evaluator is not None and self.evaluator.due(self.progress.steps)
         by_steps = self.steps is not None and acted >= self.steps
-        return by_steps or evaluated or self.now() - self._kept >= self.seconds
+        return by_steps or evaluated or bool(self._asked) or self.now() - self._kept >= self.seconds
+
+    def ask(self, there: threading.Event) -> None:
+        """Have a checkpoint written soon, beside those that are due. `there` is set once the newest parameters are on
+        disk, or the run has ended without."""
+        newest = self.progress.steps == self._kept_steps and not self._unwritten and self.store.all()
+        if newest or self._ended:
+            there.set()
+        else:
+            self._asked.append(there)
+
+    def end(self) -> None:
+        """No checkpoint will be written any more."""
+        self._ended = True
+        self._tell_those_that_asked()
+
+    def _tell_those_that_asked(self) -> None:
+        for there in self._asked:
+            there.set()
+        self._asked.clear()
 
     def acted(self, worker: str, steps: int) -> None:
         """A worker has acted so many steps more: its saved state is older than that."""
@@ -165,6 +185,8 @@ class Checkpoints:
     def written(self, checkpoint: Unwritten) -> None:
         """The checkpoint is on disk: it may be evaluated, and another one may begin."""
         self._unwritten -= 1
+        self._tell_those_that_asked()
+        self.recorder.checkpointed(self.store.get("last").path)
         if self.evaluator is not None:
             self.evaluator.offer(self.store.get("last"), checkpoint.seconds)
 

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gossamer.system.streams import Output
-from gossamer.training.progress import OF_EPISODES, Progress
+from gossamer.training.progress import Progress
 
 PLAIN_SECONDS = 10.0
 RATED_SECONDS = 5.0  # over which the rate is measured that the duration of a run is estimated from
@@ -147,8 +147,8 @@ def gossip(progress: Progress) -> str:
 
 
 def own(progress: Progress) -> str:
-    """Metrics of the environment's own; nothing without any."""
-    return _listed({name.removeprefix(OF_EPISODES): value for name, value in progress.of_episodes().items()})
+    """Metrics of the user's own; nothing without any."""
+    return _listed({name.partition("/")[2]: value for name, value in progress.own_metrics().items()})
 
 
 def evaluation(progress: Progress) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Literal, Unpack
@@ -26,6 +26,7 @@ from gossamer.system.errors import UserError
 from gossamer.system.machine import keep_freed_memory
 from gossamer.system.scripts import check_guard
 from gossamer.training.call import call
+from gossamer.training.callbacks import Callback, chosen
 from gossamer.training.dry_run import dry_run
 from gossamer.training.place import Place
 from gossamer.training.rates import check_rate
@@ -47,6 +48,7 @@ def train(
     max_seconds: float | None = None,
     cluster: str | None = None,
     page: int | None = None,
+    callbacks: Sequence[str | Callback | type[Callback]] = (),
     **options: Unpack[Keywords],
 ) -> Run:
     """Train from the start: `train("gala", env="pong", learners=4)`, or `train(GALA(learners=4), env="pong")`.
@@ -57,15 +59,24 @@ def train(
     that the composition has. What is left open comes from the preset (see `gossamer show`).
     `cluster`: None runs in this process; else on Ray: `local` on processes of this machine, or a cluster's address.
     `page`: serve the live page of the run at this port of this machine.
+    `callbacks`: code of yours that watches the run and may end it, see `Callback`: instances, classes or `module:Name`.
     Raises `UserError` for a value that cannot be used, `NonFinite` when a loss is NaN (the last good checkpoint
     stays), `OSError` on a full disk."""
     asked = call(train, locals())
     control = Control(stop_at_return=stop_at_return, max_seconds=max_seconds, cluster=cluster, page=page)
     choices = Choices(architecture, env_name(env), algorithm, optimizer, preset, options)
-    return start(choices, control, run_dir, overwrite=overwrite, asked=asked)
+    return start(choices, control, run_dir, overwrite=overwrite, asked=asked, callbacks=chosen(callbacks))
 
 
-def start(choices: Choices, control: Control, run_dir: str | Path | None, *, overwrite: bool, asked: str) -> Run:
+def start(
+    choices: Choices,
+    control: Control,
+    run_dir: str | Path | None,
+    *,
+    overwrite: bool,
+    asked: str,
+    callbacks: Mapping[str, Callback] | None = None,
+) -> Run:
     """`train`, with the arguments as data. `asked`: the command or call that asks for the run, for its log."""
     check_guard()
     keep_freed_memory()
@@ -75,7 +86,7 @@ def start(choices: Choices, control: Control, run_dir: str | Path | None, *, ove
     with _place(control.cluster, wired) as place, prepared(config, run_dir, overwrite) as lock:
         write_json(lock.directory / SPEC, spec)
         logger(lock.directory / LOG)(asked)
-        return _run(Session(config, control, wired, lock, interface), place)
+        return _run(Session(config, control, wired, lock, interface, None, callbacks), place)
 
 
 def resume(
@@ -95,9 +106,10 @@ def resume(
     eval_episodes: int | None = None,
     eval_protocol: Literal["noop", "sticky"] | None = None,
     page: int | None = None,
+    callbacks: Sequence[str | Callback | type[Callback]] = (),
 ) -> Run:
     """Continue a run from its last checkpoint, to `steps` steps in total. Arguments that are None keep the run's
-    values, except `stop_at_return`, `max_seconds`, `cluster` and `page`, which apply only to this call.
+    values, except `stop_at_return`, `max_seconds`, `cluster`, `page` and `callbacks`, which apply only to this call.
 
     The learning rate keeps its schedule, which may have ended before `steps`; `learning_rate`, `anneal_steps` and
     `final_fraction` change the schedule of the whole run. Raises `UserError` if the rate would stay 0."""
@@ -116,19 +128,33 @@ def resume(
         "eval_episodes": eval_episodes,
         "eval_protocol": eval_protocol,
     }
-    return go_on(Path(run_dir), control, changes, asked=asked)
+    return go_on(Path(run_dir), control, changes, asked=asked, callbacks=chosen(callbacks))
 
 
-def go_on(run_dir: Path, control: Control, changes: Mapping[str, Any], *, asked: str) -> Run:
+def go_on(
+    run_dir: Path,
+    control: Control,
+    changes: Mapping[str, Any],
+    *,
+    asked: str,
+    callbacks: Mapping[str, Callback] | None = None,
+) -> Run:
     """Continue a run from its last checkpoint, with these options changed unless they are None. `asked`: as in
     `start`."""
     keep_freed_memory()
     load_config(run_dir)  # before the lock: this may be no run at all
     with held(run_dir) as lock:
-        return _go_on(lock, control, changes, asked=asked)
+        return _go_on(lock, control, changes, asked=asked, callbacks=callbacks)
 
 
-def _go_on(lock: RunLock, control: Control, changes: Mapping[str, Any], *, asked: str) -> Run:
+def _go_on(
+    lock: RunLock,
+    control: Control,
+    changes: Mapping[str, Any],
+    *,
+    asked: str,
+    callbacks: Mapping[str, Callback] | None,
+) -> Run:
     directory = lock.directory
     config = load_config(directory, logger(directory / LOG))
     checkpoint = Store(directory / CHECKPOINTS).get("last")
@@ -143,7 +169,7 @@ def _go_on(lock: RunLock, control: Control, changes: Mapping[str, Any], *, asked
         write_json(directory / CONFIG, to_dict(config))
         write_json(directory / SPEC, interface.to_dict())
         logger(directory / LOG)(asked)
-        return _run(Session(config, control, wired, lock, interface, saved), place)
+        return _run(Session(config, control, wired, lock, interface, saved, callbacks), place)
 
 
 def _run(session: Session, place: Place) -> Run:

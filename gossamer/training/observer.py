@@ -18,6 +18,7 @@ from gossamer.system.errors import EnvironmentFailed
 from gossamer.system.machine import HostInfo
 from gossamer.task import Activity, Note, PredictorReplaced, Recovered, Regrouped, Report, ShardRestored, Spent
 from gossamer.training.budget import Budget
+from gossamer.training.callbacks import Callbacks
 from gossamer.training.checkpoints import Checkpoints
 from gossamer.training.display import ProgressDisplay
 from gossamer.training.evaluator import Evaluator
@@ -43,6 +44,7 @@ class RunObserver:
     max_seconds: float | None = None  # of this session
     consensus: ConsensusMonitor | None = None  # of members that gossip
     evaluator: Evaluator | None = None
+    callbacks: Callbacks = field(default_factory=Callbacks)
     now: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
@@ -207,6 +209,18 @@ class RunObserver:
             with self._lock:
                 self.checkpoints.written(complete)
 
+    def ask_for_checkpoint(self) -> threading.Event:
+        """See `Checkpoints.ask`."""
+        there = threading.Event()
+        with self._lock:
+            self.checkpoints.ask(there)
+        return there
+
+    def end(self) -> None:
+        """See `Checkpoints.end`."""
+        with self._lock:
+            self.checkpoints.end()
+
     def keep(self) -> None:
         """Write a checkpoint of the states that were saved last."""
         with self._saving():
@@ -223,7 +237,8 @@ class RunObserver:
         if self.interrupted and self._hanging and threading.current_thread() is threading.main_thread():
             worker, silence = next(iter(self._hanging.items()))
             raise EndWithout(f"{worker}: {silence}", self._hanging)
-        return self.interrupted is not None or self.solved_steps is not None or self.out_of_time
+        asked = self.interrupted is not None or self.solved_steps is not None or self.callbacks.ending
+        return asked or self.out_of_time
 
     @property
     def out_of_time(self) -> bool:

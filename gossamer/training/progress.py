@@ -18,7 +18,7 @@ from gossamer.training.policy_lag import Staleness
 from gossamer.training.recent import Recent
 from gossamer.workers.member import means
 
-OF_EPISODES = "episode/"  # before the names of metrics that environments give
+OF_EPISODES, OWN = "episode/", "own/"  # before the names of metrics from environments, and from callbacks
 
 
 @dataclass
@@ -39,6 +39,7 @@ class Progress:
     metrics: dict[str, dict[str, float]] = field(default_factory=dict)  # worker -> of its last update
     actors: set[str] = field(default_factory=set)  # workers that have only acted
     helpers: set[str] = field(default_factory=set)  # workers that neither act nor learn, and say what takes their time
+    own: dict[str, float] = field(default_factory=dict)  # `own/NAME`, as callbacks have recorded them
     gossip: dict[str, float | None] = field(default_factory=dict)  # how far members are apart, as of the last row
     queue: dict[str, Any] = field(default_factory=dict)  # policy lag and waiting batches, as of the last row
     evaluation: dict[str, Any] | None = None  # the last one beside training, a line of evaluations.jsonl
@@ -185,7 +186,7 @@ class Progress:
             "mean_return": self.mean_return,
             **of_games(self.returns),
             **self._metrics(),
-            **self.of_episodes(),
+            **self.own_metrics(),
             **self.queue,
             **self.gossip,
             **self.gradients.row(),
@@ -206,12 +207,17 @@ class Progress:
         with self._lock:
             return means(list(self.metrics.values()))
 
-    def of_episodes(self) -> dict[str, float]:
-        """`episode/NAME`: the mean of what environments say of their episodes (`envs.metrics`), over those of the last
-        100 that have it."""
+    def own_metrics(self) -> dict[str, float]:
+        """Metrics of the user's own. `episode/NAME`: the mean of what environments say of their episodes
+        (`envs.metrics`), over those of the last 100 that have it. `own/NAME`: what callbacks have recorded."""
         with self._lock:
             told = [e.metrics for e in self.recent if e.metrics]
-        return {f"{OF_EPISODES}{name}": mean for name, mean in means(told).items()}
+            return {**{f"{OF_EPISODES}{name}": mean for name, mean in means(told).items()}, **self.own}
+
+    def record(self, name: str, value: float) -> None:
+        """Add a number to the rows from now on."""
+        with self._lock:
+            self.own[f"{OWN}{name}"] = float(value)
 
     def state_dict(self) -> dict[str, Any]:
         """The counters, from which a resumed run goes on."""

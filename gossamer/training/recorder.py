@@ -1,4 +1,4 @@
-"""The record of a run: metrics, episodes, evaluations and its status in files, and metrics for the sinks (`--log`)."""
+"""The record of a run: metrics, episodes, evaluations and its status in files, for the sinks and for callbacks."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 from gossamer.storage.contents import EPISODES, EVALUATIONS, GOSSIP, METRICS, STATUS
 from gossamer.storage.files import atomic_write, to_json, write_json
 from gossamer.task import Episode
+from gossamer.training.callbacks import Callbacks
 from gossamer.training.sinks.base import RunEnding
 from gossamer.training.sinks.choice import Sinks
 
@@ -23,7 +24,14 @@ class Recorder:
     """Writes rows and episodes. A row, and the episodes before it, are in their files when `write` returns; a full disk
     raises `OSError`."""
 
-    def __init__(self, directory: Path, sinks: Sinks | None = None, *, keep_until: int | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        sinks: Sinks | None = None,
+        callbacks: Callbacks | None = None,
+        *,
+        keep_until: int | None = None,
+    ) -> None:
         """`keep_until`: rows of later steps are dropped (a resumed run does those again)."""
         self.kept: int | None = None  # episodes of a resumed run that are in their file; None where there was none
         if keep_until is not None:
@@ -39,7 +47,7 @@ class Recorder:
             self._table.writerow(COLUMNS)
         self._unwritten: list[tuple[int, float, str, Sequence[Episode]]] = []  # arguments of `add` since the last row
         self._evaluations = directory / EVALUATIONS
-        self._sinks, self._closed = sinks or Sinks(), False
+        self._sinks, self._callbacks, self._closed = sinks or Sinks(), callbacks or Callbacks(), False
 
     def write(self, row: dict[str, Any]) -> None:
         """Add one row."""
@@ -47,6 +55,7 @@ class Recorder:
         self._file.write(to_json(row) + "\n")
         scalars = {name: float(v) for name, v in row.items() if isinstance(v, int | float) and name != "steps"}
         self._sinks.write(scalars, row["steps"])
+        self._callbacks.report(row)
 
     def evaluated(self, row: dict[str, Any]) -> None:
         """Add the result of an evaluation (`training.evaluator`)."""
@@ -55,11 +64,13 @@ class Recorder:
         scalars = {**row["metrics"], **{name: row[name] for name in ("mean_return", "std_return")}}
         scalars |= {game: of["mean_return"] for game, of in row.get("games", {}).items()}
         self._sinks.write({f"eval/{name}": float(value) for name, value in scalars.items()}, row["steps"])
+        self._callbacks.evaluation(row)
 
     def add(self, worker: str, episodes: Sequence[Episode], *, steps: int, seconds: float) -> None:
         """Add the episodes that a worker has reported, when the run had acted so many `steps` in so many `seconds`."""
         if episodes:
             self._unwritten.append((steps, seconds, worker, episodes))
+            self._callbacks.episodes(episodes)
 
     def flush(self) -> None:
         """Write the episodes that wait for the next row. All at once: short episodes end by the thousand each second,
@@ -69,6 +80,10 @@ class Recorder:
             when = f"{seconds:.2f}"
             self._table.writerows([(steps, when, worker, e.env, e.index, f"{e.score:.9g}", e.steps) for e in episodes])
         self._episodes.flush()
+
+    def checkpointed(self, checkpoint: Path) -> None:
+        """Tell callbacks that a checkpoint was written."""
+        self._callbacks.checkpoint(checkpoint)
 
     def write_status(self, status: dict[str, Any]) -> None:
         """Replace `status.json`. It is not forced to disk: the next one follows within a second."""

@@ -61,6 +61,8 @@ def why_ended(observer: RunObserver) -> tuple[str, int]:
         return observer.interrupted, 0
     if observer.solved_steps:
         return "reached the return asked for", 0
+    if observer.callbacks.stopped and observer.budget.missing:
+        return observer.callbacks.stopped, 0
     goal = observer.stop_at_return
     missed = "" if goal is None else f", the return asked for ({goal:g}) was not reached"
     if observer.out_of_time:

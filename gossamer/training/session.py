@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ from gossamer.system.errors import EnvironmentFailed, UserError
 from gossamer.system.installation import commit
 from gossamer.system.kwargs import titled
 from gossamer.system.version import __version__
+from gossamer.training.callbacks import END_SECONDS, Callback, Callbacks, LiveRun
 from gossamer.training.checkpoints import Checkpoints
 from gossamer.training.display import ProgressDisplay, evaluation
 from gossamer.training.early_end import ended_early
@@ -66,8 +69,10 @@ class Session:
         lock: RunLock,
         interface: Interface,
         saved: Tree | None = None,
+        callbacks: Mapping[str, Callback] | None = None,
     ) -> None:
-        """`saved`: the content of the checkpoint that the session goes on from, None at the start of a run."""
+        """`saved`: the content of the checkpoint that the session goes on from, None at the start of a run.
+        `callbacks`: by name."""
         self.config, self.control, self.wired, self.directory = config, control, wired, lock.directory
         self.log = logger(self.directory / LOG)
         members = wired.saved_workers
@@ -83,7 +88,8 @@ class Session:
         self.consensus = _consensus(progress, self.directory, self.done) if len(members) > 1 else None
         states = restored(saved, members, self.log) if saved else initial(config, members)
         self.sinks = Sinks(config.run.log, self._sink_failed)
-        self.recorder = Recorder(self.directory, self.sinks, keep_until=self.done if saved else None)
+        self.callbacks = Callbacks(callbacks, self.log)
+        self.recorder = Recorder(self.directory, self.sinks, self.callbacks, keep_until=self.done if saved else None)
         if self.recorder.kept is not None:
             progress.recount(self.recorder.kept)
         store = Store(self.directory / CHECKPOINTS, config.run.keep, lock.check)
@@ -112,6 +118,7 @@ class Session:
             control.max_seconds,
             self.consensus,
             self.evaluator,
+            self.callbacks,
         )
         self.began = "resumed" if saved else "started"
         self._left_out = interface.left_out
@@ -121,6 +128,11 @@ class Session:
         try:
             with serving(self.directory, self.control.page, self.observer.display.note):
                 return self._run(launch)
+        except Exception:
+            self.observer.end()
+            self.callbacks.end(None)
+            self.callbacks.wait(END_SECONDS)
+            raise
         finally:
             self.evaluator.stop()
             self.recorder.close("failed")  # where it was not closed as planned
@@ -134,7 +146,9 @@ class Session:
             self.observer.note(rates(self.config, self.done))
         for part in self._left_out:
             self.observer.note(f'{self.config.env.name}: the part "{part}" of the observation is left out: it is text')
-        self.sinks.start(run_info(self.directory, self.config))
+        info = run_info(self.directory, self.config)
+        self.sinks.start(info)
+        self.callbacks.start(partial(self._live, info.options))
         signals = Signals(self._end)
         with signals.handled(), naming(self.checkpoints.store.last):
             self._train(launch)
@@ -154,12 +168,41 @@ class Session:
                     self.consensus.close()
                 observer.writer.write_row()  # before the checkpoint: a resumed run continues at a later second
             observer.keep()
+            self._check_callbacks()
         except BaseException as error:
             what = str(error)
             self._failed(error)
             if observer.interrupted and isinstance(error, EnvironmentFailed):  # its own processes get the signal, too
                 raise KeyboardInterrupt(f"ended by {observer.interrupted}; meanwhile: {what}") from error
             raise
+
+    def _live(self, options: Mapping[str, Any], stop: Callable[[str], None]) -> LiveRun:
+        return LiveRun(
+            self.directory,
+            options,
+            progress=self.progress,
+            store=self.checkpoints.store,
+            checkpoint=self.observer.ask_for_checkpoint,
+            stop=stop,
+        )
+
+    def _check_callbacks(self) -> None:
+        """Raise `UserError` if a callback has failed."""
+        if error := self.callbacks.error:
+            raise UserError(f"{error}; traceback in {self.directory / LOG}; {self.checkpoints.store.last()}")
+
+    def _end_callbacks(self, signals: Signals, content: Mapping[str, Any]) -> None:
+        """Tell callbacks that the run has ended, and wait until they have taken everything; a signal ends the wait."""
+        self.observer.end()
+        self.callbacks.end(content)
+        if not self.callbacks.wait(1.0):
+            self.observer.note("training is done and saved; waiting for callbacks (Ctrl-C leaves them out)")
+        try:
+            with signals.may_be_left_out():
+                self.callbacks.wait(END_SECONDS if self.observer.interrupted else None)
+        except Abandoned:
+            self.log("callbacks were left out: a signal came while they were behind")
+        self._check_callbacks()
 
     def _failed(self, error: BaseException) -> None:
         """Keep what the members had learned, and say in the log what went wrong."""
@@ -213,7 +256,8 @@ class Session:
         self._await_evaluation(signals, content["seconds"])
         failures = self.recorder.close(self._outcome())
         evaluations = self.evaluator.to_dict() if self.config.run.eval_every else None
-        content |= {"evaluations": evaluations, "log_failures": failures, **self.events.to_dict()}
+        content |= {"evaluations": evaluations, "log_failures": failures, "callbacks_missed": self.callbacks.missed}
+        content |= self.events.to_dict()
         write_json(self.directory / RESULT, content)
         if (self.directory / GOSSIP).exists():
             from gossamer.diagnostics.plots import draw  # matplotlib takes a second
@@ -222,6 +266,7 @@ class Session:
         if len(self.observer.members) > 1 and not equal(self.checkpoints.store.get("last").load()["workers"]):
             content |= self._aggregated(signals)
             write_json(self.directory / RESULT, content)
+        self._end_callbacks(signals, content)
         return content
 
     def _aggregated(self, signals: Signals) -> dict[str, Any]:
