@@ -27,11 +27,12 @@ from gossamer.nn.inputs import INPUT_SCALES
 from gossamer.nn.networks import NetworkOptions
 from gossamer.nn.optim import Muon
 from gossamer.nn.tiles import TileCoding
-from gossamer.nn.torsos import SEQUENCES
+from gossamer.nn.torsos import SEQUENCES, SIZED, Layers
 from gossamer.program import Program
 from gossamer.spaces import Box, Spec
 from gossamer.system.errors import UserError
 from gossamer.system.machine import free_space, resolve_device, total_memory
+from gossamer.system.options import flag, shown
 from gossamer.task import Optimization, Task
 
 
@@ -70,6 +71,7 @@ def network(chosen: NetworkOptions) -> Network:
     torso = load("--network", chosen.torso, NETWORKS)
     return Network(
         torso=TileCoding(chosen.tilings, chosen.tiles) if torso is TileCoding else torso,
+        layers=Layers(chosen.hidden_sizes, chosen.activation),
         input_scale=INPUT_SCALES[chosen.input],
         centre=chosen.input == "background",
         layer_norm=chosen.layer_norm,
@@ -212,12 +214,12 @@ def check_shared(config: Config, wired: Program) -> None:
     """Raise `UserError` for running statistics, which learners with common parameters cannot have."""
     chosen, parts = config.network, [arg for worker in wired.workers for arg in worker.args]
     parts = [part.inner if isinstance(part, Broadcast) else part for part in parts]
-    for flag, used in (
+    for name, used in (
         ("--normalize-observations", chosen.normalize_observations),
         ("--normalize-returns", chosen.normalize_returns),
     ):
         if used and any(isinstance(part, Server | Shared) for part in parts):
-            raise UserError(f"{flag}: not available with shared parameters; use --no{flag[1:]}")
+            raise UserError(f"{name}: not available with shared parameters; use --no{name[1:]}")
 
 
 def check_server(config: Config, wired: Program, model: nn.Module) -> None:
@@ -261,10 +263,13 @@ def check_effect(config: Config, spec: Spec) -> None:
     if chosen.state_std and not isinstance(spec.actions, Box):
         raise UserError(f"--state-std: has no effect, as the actions of {env} are not continuous; leave it out")
     if chosen.normalize_observations and all(part.dtype.kind != "f" for part in spec.parts):
-        shown = "pictures" if spec.pixels else "bytes"
-        raise UserError(f"--normalize-observations: has no effect, as {env} shows {shown}; leave it out")
+        what = "pictures" if spec.pixels else "bytes"
+        raise UserError(f"--normalize-observations: has no effect, as {env} shows {what}; leave it out")
     if chosen.layer_norm and chosen.torso not in SEQUENCES:
         raise UserError(f"--layer-norm: not available with --network {chosen.torso}; use {', '.join(SEQUENCES)}")
+    for name in ("hidden_sizes", "activation"):
+        if (value := getattr(chosen, name)) is not None and chosen.torso not in SIZED:
+            raise UserError(f"{flag(name)} {shown(value)}: not for --network {chosen.torso}; use {', '.join(SIZED)}")
     for name in ("tilings", "tiles"):
         if chosen.torso != "tiles" and (value := getattr(chosen, name)) != getattr(NetworkOptions, name):
             raise UserError(f"--{name} {value}: has no effect without --network tiles")

@@ -17,11 +17,22 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 from gossamer.config.other_libraries import explained
 from gossamer.system import kwargs
 from gossamer.system.errors import UserError
-from gossamer.system.options import as_number, choices, declared, described, optional, plain, types
+from gossamer.system.options import (
+    Sizes,
+    as_number,
+    as_plain,
+    choices,
+    declared,
+    described,
+    optional,
+    plain,
+    shown,
+    types,
+)
 
 T = TypeVar("T")
 PORT = "6006"  # of the live page
-METAVARS = {int: "INT", float: "FLOAT", str: "STR", dict[str, Any]: "NAME=VALUE ..."}
+METAVARS: dict[Any, str] = {int: "INT", float: "FLOAT", str: "STR", dict[str, Any]: "NAME=VALUE ...", Sizes: "INT,.."}
 REGISTRY = ConstructorRegistry()  # how tyro makes values from words, where it differs from tyro's own way
 
 
@@ -51,6 +62,20 @@ def to_dict(word: str) -> dict[str, Any]:
     except ValueError as error:
         raise UserError(f"{kwargs.FLAG} {word}: neither name=value nor JSON ({error})") from error
     return found
+
+
+@REGISTRY.primitive_rule
+def sizes(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Sizes] | None:
+    """Have tyro parse `Sizes` as one word."""
+    if info.type != Sizes:
+        return None
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar=METAVARS[Sizes],
+        instance_from_str=lambda words: as_plain(words[0], Sizes),
+        is_instance=lambda value: isinstance(value, tuple),
+        str_from_instance=lambda value: [shown(value)],
+    )
 
 
 def to_int(word: str) -> int:

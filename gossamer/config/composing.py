@@ -22,7 +22,7 @@ from gossamer.config.command_line import (
 from gossamer.config.names import ALGORITHMS, ARCHITECTURES, OPTIMIZERS, PRESETS, name_of
 from gossamer.config.resolve import Choices, Composition, refused
 from gossamer.system.errors import UserError
-from gossamer.system.options import check_value, choices, declared, flag, plain, types
+from gossamer.system.options import Sizes, as_plain, check_value, choices, declared, flag, plain, types
 
 CHOICES = ("env", "algorithm", "optimizer", "preset")
 
@@ -94,13 +94,13 @@ def _check(found: Mapping[str, str | None], composition: Composition, command: S
 
 def _check_word(name: str, word: str, kind: Any, limits: Mapping[str, Any]) -> None:
     if choices(kind) or kind not in (int, float):
-        value: Any = word
+        value: Any = as_plain(word, kind)
     else:
         try:
             value = to_int(word) if kind is int else kind(word)
         except ValueError:
             raise UserError(f"{flag(name)} {word}: must be of type {kind.__name__}") from None
-    if choices(kind) or kind in (int, float, str):
+    if choices(kind) or kind in (int, float, str, Sizes):
         check_value(flag(name), value, kind, limits)
 
 

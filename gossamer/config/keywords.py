@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, TypedDict
 
 
@@ -120,6 +121,8 @@ class Keywords(TypedDict, total=False):
     priority_eta: float
     # network
     network: str
+    hidden_sizes: Sequence[int] | str
+    activation: Literal["tanh", "relu", "elu", "gelu", "silu"]
     input: Literal["background", "unit", "raw"]
     layer_norm: bool
     initialization: Literal["orthogonal", "uniform"]

@@ -30,6 +30,8 @@ ELSEWHERE: dict[str, tuple[str, str, str]] = {
     "run_dir": ("", "exp-name", ""),
     "actors": ("", "", "num_env_runners"),
     "frame_stack": ("n_stack", "", ""),
+    "hidden_sizes": ("net_arch", "", "fcnet_hiddens"),
+    "activation": ("activation_fn", "", "fcnet_activation"),
     "initialization": ("ortho_init", "", ""),
     "checkpoint_every": ("save_freq", "", ""),
     "log": ("tensorboard_log", "track", ""),
@@ -37,14 +39,11 @@ ELSEWHERE: dict[str, tuple[str, str, str]] = {
     "eval_episodes": ("n_eval_episodes", "", "evaluation_duration"),
 }
 # Names in other libraries without an option of ours -> what there is instead
-_LAYERS = "layers come with the network: --network NAME, or module:factory for your own (docs/networks.md)"
+_LAYERS = "layers come with the network: --network NAME, --hidden-sizes, --activation, or your own (docs/networks.md)"
 _OUTPUT = "progress goes to stderr, which 2>/dev/null hides; the last line goes to stdout"
 _LOCAL = "--interval is the number of local steps between two averages of learners that gossip"
 ABSENT: dict[str, str] = {
-    "net_arch": _LAYERS,
     "policy_kwargs": _LAYERS,
-    "hidden_sizes": _LAYERS,
-    "fcnet_hiddens": _LAYERS,
     "quiet": _OUTPUT,
     "verbose": _OUTPUT,
     "config": "options are words of the command; gossamer study takes a file (docs/studies.md)",

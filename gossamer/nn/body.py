@@ -16,11 +16,11 @@ from gossamer.nn.inputs import CentredParts, Inputs, Observations, Prepared, inp
 from gossamer.nn.memory import Kind, Memory
 from gossamer.nn.normalization import Observed
 from gossamer.nn.tiles import TileCoding, Tiles
-from gossamer.nn.torsos import Pair, Parts, TorsoFactory, auto, layer_normalized, mlp
+from gossamer.nn.torsos import STANDARD, Activation, Layers, Pair, Parts, TorsoFactory, auto, layer_normalized, mlp
 from gossamer.spaces import Space, Spec
 from gossamer.spaces.distributions import Distribution
 from gossamer.spaces.observations import MASK
-from gossamer.system.options import option, options
+from gossamer.system.options import Sizes, option, options
 
 
 @options
@@ -33,6 +33,11 @@ class NetworkOptions:
         "auto",
         name="network",
     )
+    hidden_sizes: Sizes | None = option(
+        "Units of each fully connected layer of the torso, after convolutions: 256,256.", None, least=1, most=65_536,
+        unset="those of the torso",
+    )  # fmt: skip
+    activation: Activation | None = option("After each layer of the torso.", None, unset="that of the torso")
     input: Literal["background", "unit", "raw"] = option(
         "Images: minus their background and / 64, / 255, or unchanged.", "raw"
     )
@@ -59,6 +64,7 @@ class Network:
     """The parts of a network; see `NetworkOptions`."""
 
     torso: TorsoFactory | TileCoding = auto
+    layers: Layers = STANDARD  # only for the torsos in `torsos.SIZED`
     input_scale: float = 1.0  # factor of images, and of observations that are a single vector
     centre: bool = False  # subtract the mean observation of random play first
     layer_norm: bool = False  # see `torsos.layer_normalized`
@@ -237,12 +243,15 @@ def _torso(spec: Spec, network: Network) -> nn.Module:
     if isinstance(network.torso, TileCoding):
         return _tiles(spec, network, network.torso)
     finish = layer_normalized if network.layer_norm else _unchanged
+    torso, of_vectors = network.torso, mlp
+    if network.layers != STANDARD:
+        torso, of_vectors = partial(torso, layers=network.layers), partial(mlp, layers=network.layers)
     if spec.layout is None:
-        return finish(network.torso(spec.obs_shape))
+        return finish(torso(spec.obs_shape))
     parts = spec.layout.inputs(game=network.observe_game)
     if network.own_torso:
-        return finish(network.torso({part.name: part.shape for part in parts}))
-    return Parts({part.name: finish((network.torso if part.picture else mlp)(part.shape)) for part in parts})
+        return finish(torso({part.name: part.shape for part in parts}))
+    return Parts({part.name: finish((torso if part.picture else of_vectors)(part.shape)) for part in parts})
 
 
 def _tiles(spec: Spec, network: Network, coding: TileCoding) -> nn.Module:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -12,47 +13,74 @@ from torch import Tensor, nn
 TorsoFactory: TypeAlias = Callable[[Any], nn.Module]
 
 SEQUENCES = ("auto", "nips", "nature", "small", "tiny", "mlp")  # the names of those that `layer_normalized` takes
+SIZED = (*SEQUENCES, "resnet")  # of those that take `Layers`
+
+Activation: TypeAlias = Literal["tanh", "relu", "elu", "gelu", "silu"]
+ACTIVATIONS: dict[Activation, Callable[[], nn.Module]] = {
+    "tanh": nn.Tanh,
+    "relu": nn.ReLU,
+    "elu": nn.ELU,
+    "gelu": nn.GELU,
+    "silu": nn.SiLU,
+}
 
 
-def auto(obs_shape: tuple[int, ...]) -> nn.Module:
+@dataclass(frozen=True)
+class Layers:
+    """Units of each fully connected layer, and the activation after every layer; None: those of the torso."""
+
+    units: tuple[int, ...] | None = None
+    activation: Activation | None = None
+
+    def filled(self, units: tuple[int, ...], activation: Activation) -> tuple[tuple[int, ...], Callable[[], nn.Module]]:
+        """The units, and what makes the activation; these are those of the torso."""
+        return self.units or units, ACTIVATIONS[self.activation or activation]
+
+
+STANDARD = Layers()
+
+
+def auto(obs_shape: tuple[int, ...], layers: Layers = STANDARD) -> nn.Module:
     """`mlp` for vectors; for images `nips` from 60 x 60 pixels on, `small` from 10 x 10 on, else `tiny`."""
     if len(obs_shape) != 3:
-        return mlp(obs_shape)
+        return mlp(obs_shape, layers)
     side = min(obs_shape[1:])
-    return (nips if side >= 60 else small if side >= 10 else tiny)(obs_shape)
+    return (nips if side >= 60 else small if side >= 10 else tiny)(obs_shape, layers)
 
 
-def nips(obs_shape: tuple[int, ...]) -> nn.Module:
+def nips(obs_shape: tuple[int, ...], layers: Layers = STANDARD) -> nn.Module:
     """Two convolutions and 256 units (Mnih et al. 2013; arch_nips of PAAC, the network of A3C)."""
-    return _convolutional(obs_shape, [(16, 8, 4), (32, 4, 2)], 256)
+    return _convolutional(obs_shape, [(16, 8, 4), (32, 4, 2)], 256, layers)
 
 
-def nature(obs_shape: tuple[int, ...]) -> nn.Module:
+def nature(obs_shape: tuple[int, ...], layers: Layers = STANDARD) -> nn.Module:
     """Three convolutions and 512 units (Mnih et al. 2015; arch_nature of PAAC)."""
-    return _convolutional(obs_shape, [(32, 8, 4), (64, 4, 2), (64, 3, 1)], 512)
+    return _convolutional(obs_shape, [(32, 8, 4), (64, 4, 2), (64, 3, 1)], 512, layers)
 
 
-def small(obs_shape: tuple[int, ...]) -> nn.Module:
+def small(obs_shape: tuple[int, ...], layers: Layers = STANDARD) -> nn.Module:
     """Two 4x4 convolutions and 256 units, for images of about 42x42, as in RLlib's fast Pong."""
-    return _convolutional(obs_shape, [(16, 4, 2), (32, 4, 2)], 256)
+    return _convolutional(obs_shape, [(16, 4, 2), (32, 4, 2)], 256, layers)
 
 
-def tiny(obs_shape: tuple[int, ...]) -> nn.Module:
+def tiny(obs_shape: tuple[int, ...], layers: Layers = STANDARD) -> nn.Module:
     """Two 3x3 convolutions that keep the size, and 128 units, for images of a few cells."""
-    return _convolutional(obs_shape, [(16, 3, 1), (32, 3, 1)], 128, padding=1)
+    return _convolutional(obs_shape, [(16, 3, 1), (32, 3, 1)], 128, layers, padding=1)
 
 
-def resnet(obs_shape: tuple[int, ...]) -> nn.Module:
+def resnet(obs_shape: tuple[int, ...], layers: Layers = STANDARD) -> nn.Module:
     """Three sections of a convolution and two residual blocks, 15 convolutions in all, and 256 units (IMPALA's deep
     network, Espeholt et al. 2018, fig. 3, without its LSTM: use --memory lstm)."""
     if len(obs_shape) != 3:
         raise ValueError("a convolutional network needs [C, H, W]: use mlp or auto")
     channels, *plane = obs_shape
     modules: list[nn.Module] = []
+    units, activation = layers.filled((256,), "relu")
     for out in (16, 32, 32):
-        modules += [nn.Conv2d(channels, out, 3, padding=1), nn.MaxPool2d(3, 2, padding=1), Residual(out), Residual(out)]
+        modules += [nn.Conv2d(channels, out, 3, padding=1), nn.MaxPool2d(3, 2, padding=1)]
+        modules += [Residual(out, activation), Residual(out, activation)]
         channels, plane = out, [(side + 1) // 2 for side in plane]
-    modules += [nn.Flatten(), nn.ReLU(), nn.Linear(channels * plane[0] * plane[1], 256), nn.ReLU()]
+    modules += [nn.Flatten(), activation(), *_connected(channels * plane[0] * plane[1], units, activation)]
     return nn.Sequential(*modules)
 
 
@@ -113,23 +141,24 @@ class AutoEncoder(nn.Module):
 
 
 class Residual(nn.Module):
-    """x + conv(relu(conv(relu(x)))) with 3x3 convolutions."""
+    """x + conv(f(conv(f(x)))) with 3x3 convolutions and an activation f."""
 
-    def __init__(self, channels: int) -> None:
+    def __init__(self, channels: int, activation: Callable[[], nn.Module]) -> None:
         super().__init__()
         self.first = nn.Conv2d(channels, channels, 3, padding=1)
         self.second = nn.Conv2d(channels, channels, 3, padding=1)
+        self.activation = activation()
 
     def forward(self, x: Tensor) -> Tensor:
         """[N, C, H, W] -> the same shape."""
-        result: Tensor = x + self.second(self.first(x.relu()).relu())
+        result: Tensor = x + self.second(self.activation(self.first(self.activation(x))))
         return result
 
 
-def mlp(obs_shape: tuple[int, ...]) -> nn.Module:
+def mlp(obs_shape: tuple[int, ...], layers: Layers = STANDARD) -> nn.Module:
     """Two layers of 64 tanh units for small vectors (Schulman et al. 2017)."""
-    size = torch.Size(obs_shape).numel()
-    return nn.Sequential(nn.Flatten(), nn.Linear(size, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh())
+    units, activation = layers.filled((64, 64), "tanh")
+    return nn.Sequential(nn.Flatten(), *_connected(torch.Size(obs_shape).numel(), units, activation))
 
 
 def linear(obs_shape: tuple[int, ...]) -> nn.Module:
@@ -137,23 +166,38 @@ def linear(obs_shape: tuple[int, ...]) -> nn.Module:
     return nn.Flatten()
 
 
+def _connected(size: int, units: Sequence[int], activation: Callable[[], nn.Module]) -> list[nn.Module]:
+    """Fully connected layers, each with an activation after it."""
+    modules: list[nn.Module] = []
+    for out in units:
+        modules += [nn.Linear(size, out), activation()]
+        size = out
+    return modules
+
+
 def _convolutional(
-    obs_shape: tuple[int, ...], layers: Sequence[tuple[int, int, int]], units: int, *, padding: int = 0
+    obs_shape: tuple[int, ...],
+    convolutions: Sequence[tuple[int, int, int]],
+    units: int,
+    layers: Layers,
+    *,
+    padding: int = 0,
 ) -> nn.Module:
-    """`layers`: (channels, kernel, stride); all activations are ReLU. Raises `ValueError` for an `obs_shape` that is
-    not [C, H, W] or is too small."""
+    """`convolutions`: (channels, kernel, stride); after them one layer of `units`, and ReLU after every layer, unless
+    `layers` has others. Raises `ValueError` for an `obs_shape` that is not [C, H, W] or is too small."""
     if len(obs_shape) != 3:
         raise ValueError("a convolutional network needs [C, H, W]: use mlp or auto")
     modules: list[nn.Module] = []
     channels, height, width = obs_shape
-    for out, kernel, stride in layers:
-        modules += [nn.Conv2d(channels, out, kernel, stride, padding), nn.ReLU()]
+    connected, activation = layers.filled((units,), "relu")
+    for out, kernel, stride in convolutions:
+        modules += [nn.Conv2d(channels, out, kernel, stride, padding), activation()]
         height, width = ((side + 2 * padding - kernel) // stride + 1 for side in (height, width))
         channels = out
         if min(height, width) < 1:
             raise ValueError("too small for its convolutions: use auto")
-    modules[-1:] = [nn.Flatten(), nn.ReLU()]  # in this order both have one memory format forwards and backwards
-    modules += [nn.Linear(channels * height * width, units), nn.ReLU()]
+    modules[-1:] = [nn.Flatten(), activation()]  # in this order both have one memory format forwards and backwards
+    modules += _connected(channels * height * width, connected, activation)
     return nn.Sequential(*modules)
 
 

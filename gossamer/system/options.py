@@ -16,11 +16,12 @@ from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from functools import cache, wraps
 from numbers import Integral, Real
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, Union, dataclass_transform, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeAlias, TypeVar, Union, dataclass_transform, get_args, get_origin, get_type_hints
 
 from gossamer.system.errors import UserError
 
 T = TypeVar("T")
+Sizes: TypeAlias = tuple[int, ...]  # of an option; as text 256,256
 LIMITS = ("least", "most", "above", "below", "infinite")
 _GIVEN = "_given"
 
@@ -55,7 +56,7 @@ def options(cls: type[T]) -> type[T]:
         init(self, *args, **kwargs)
         object.__setattr__(self, _GIVEN, frozenset({*names[: len(args)], *kwargs}))
         for each in declared(made).values():
-            object.__setattr__(self, each.name, as_number(getattr(self, each.name), types(made)[each.name]))
+            object.__setattr__(self, each.name, as_plain(getattr(self, each.name), types(made)[each.name]))
         check(self)
 
     setattr(made, "__init__", remember)  # noqa: B010  mypy does not let a method be assigned
@@ -137,6 +138,23 @@ def as_number(value: Any, kind: Any) -> Any:
     return float(value) if number and plain(kind) is float else value
 
 
+def as_plain(value: Any, kind: Any) -> Any:
+    """`as_number`; for `Sizes` several whole numbers as a tuple: of a list, of text with commas between them, or of one
+    number."""
+    if plain(kind) != Sizes or value is None:
+        return as_number(value, kind)
+    several = value.split(",") if isinstance(value, str) else value if isinstance(value, list | tuple) else [value]
+    try:
+        return tuple(int(each) if isinstance(each, str) else as_number(each, int) for each in several)
+    except ValueError:
+        return value
+
+
+def shown(value: Any) -> str:
+    """A value as typed on the command line."""
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
 def check(part: Any) -> None:
     """Raise `UserError` for the first option whose value has a wrong type or is out of range."""
     for name, each in declared(type(part)).items():
@@ -154,6 +172,12 @@ def check_value(name: str, value: Any, kind: Any, limits: Mapping[str, Any]) -> 
     if value is None and optional(kind):
         return
     kind, allowed = plain(kind), choices(kind)
+    if kind == Sizes:
+        if not isinstance(value, tuple) or not value or any(type(each) is not int for each in value):
+            raise UserError(f"{name} {shown(value)}: must be whole numbers with commas between them, as 256,256")
+        for each in value:
+            _check_range(name, each, limits)
+        return
     if allowed and value not in allowed:
         raise UserError(f"{name} {value}: must be one of {', '.join(map(str, allowed))}")
     if not allowed and kind in (int, float, str, bool):

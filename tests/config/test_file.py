@@ -50,6 +50,8 @@ def test_the_file_is_nested_and_has_every_value() -> None:
     assert [name for part in found.values() if isinstance(part, dict) for name in part if part[name] is None] == [
         "init_from",
         "eval_protocol",
+        "hidden_sizes",
+        "activation",
     ]
 
 

@@ -4,6 +4,7 @@ python tests/config/test_keywords.py"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -11,7 +12,7 @@ from gossamer.config import keywords
 from gossamer.config.names import ALGORITHMS, ARCHITECTURES, OPTIMIZERS, load
 from gossamer.config.resolve import COMMON
 from gossamer.envs.options import AleOptions, AtariGamesOptions, AtariOptions, GamesOptions, GymOptions
-from gossamer.system.options import choices, declared, plain, types
+from gossamer.system.options import Sizes, choices, declared, plain, types
 
 FILE = Path(keywords.__file__)
 NAMED: dict[str, list[type]] = {
@@ -30,6 +31,7 @@ HEAD = '''"""Options as keywords of `train` and `bench`, for mypy; tests/config/
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, TypedDict
 
 
@@ -53,6 +55,8 @@ def written() -> str:
 
 def _title(kind: Any) -> str:
     quoted = ", ".join(f'"{value}"' for value in choices(kind))
+    if kind == Sizes:
+        return "Sequence[int] | str"
     if quoted:
         return f"Literal[{quoted}]"
     return kind.__name__ if isinstance(kind, type) else str(kind).replace("typing.", "")
@@ -66,8 +70,8 @@ def test_one_name_has_one_type_wherever_it_is_an_option() -> None:
     kinds = [kind for group in GROUPS.values() for kind in group]
     for name, hint in get_type_hints(keywords.Keywords).items():
         of = {plain(types(kind)[declared(kind)[name].name]) for kind in kinds if name in declared(kind)}
-        assert of == {hint}
-        assert choices(hint) or hint in (int, float, str, bool, dict[str, Any])
+        assert of == {Sizes if hint == Sequence[int] | str else hint}
+        assert choices(hint) or hint in (int, float, str, bool, dict[str, Any], Sequence[int] | str)
 
 
 if __name__ == "__main__":

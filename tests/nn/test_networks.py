@@ -18,6 +18,7 @@ from gossamer.nn.networks import ActorCritic, Network, auto_encoders, reconstruc
 from gossamer.nn.torsos import (
     SEQUENCES,
     AutoEncoder,
+    Layers,
     TorsoFactory,
     auto,
     autoencoder,
@@ -64,6 +65,36 @@ def test_torsos_have_the_published_sizes(
     module = torso(shape)
     assert sum(p.numel() for p in module.parameters()) == parameters
     assert module(torch.zeros(3, *shape)).shape == (3, features)
+
+
+@pytest.mark.parametrize(
+    ("torso", "shape", "parameters"),
+    [
+        # 32 x 50 + 32, 16 x 32 + 16
+        (mlp, (50,), 1_632 + 528),
+        (auto, (50,), 1_632 + 528),
+        # the convolutions of before, then 32 x (32 x 81) + 32 and 16 x 32 + 16
+        (small, (4, 42, 42), 1_040 + 8_224 + 82_976 + 528),
+        # the sections of before, then 32 x (32 x 11 x 11) + 32
+        (resnet, (4, 84, 84), 592 + 4 * 2_320 + 4_640 + 4 * 9_248 + 9_248 + 4 * 9_248 + 123_936 + 528),
+    ],
+)
+def test_hidden_sizes_and_activation_can_be_chosen(
+    torso: TorsoFactory, shape: tuple[int, ...], parameters: int
+) -> None:
+    module = torso(shape, Layers((32, 16), "elu"))  # type: ignore[call-arg]  # of the package's own, not of a user's
+    assert sum(p.numel() for p in module.parameters()) == parameters
+    assert module(torch.zeros(3, *shape)).shape == (3, 16)
+    kinds = {type(each) for each in module.modules()}
+    assert nn.ELU in kinds
+    assert not kinds & {nn.ReLU, nn.Tanh}
+
+
+def test_each_part_of_an_observation_has_the_hidden_sizes() -> None:
+    layout = Layout((Part("eye", (3, 12, 12), np.dtype(np.uint8)), Part("arm", (5,), np.dtype(np.float32))))
+    spec = Spec((layout.size,), np.dtype(np.uint8), Discrete(2), layout=layout)
+    model = ActorCritic(spec, Network(layers=Layers((24,), "silu")))
+    assert model.width == 2 * 24
 
 
 @pytest.mark.parametrize(

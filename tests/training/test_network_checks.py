@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from some_runs import trained
 
 import gossamer
+from gossamer import commands
 from gossamer.system.errors import UserError
 
 
@@ -40,6 +43,45 @@ def test_a_network_that_cannot_take_several_parts_is_refused(tmp_path: Path, mon
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(UserError, match=r"--network narrow:make: does not fit observations .*last_action \[3\]"):
         trained(tmp_path / "run", network="narrow:make", last_action_reward=True)
+
+
+def test_hidden_sizes_are_typed_with_commas_and_kept_with_the_run(tmp_path: Path) -> None:
+    words = [
+        "train",
+        "paac",
+        "--env",
+        "catch",
+        "--network",
+        "mlp",
+        "--steps",
+        "80",
+        "--num-envs",
+        "2",
+        "--threads",
+        "1",
+    ]
+    words += ["--run-dir", str(tmp_path / "run"), "--hidden-sizes", "24,12", "--activation", "relu"]
+    assert commands.run(words[0], words[1:]) == 0
+    kept = json.loads((tmp_path / "run" / "config.json").read_text())["network"]
+    assert (kept["hidden_sizes"], kept["activation"]) == ([24, 12], "relu")
+    again = gossamer.resume(tmp_path / "run", steps=160)
+    weights = gossamer.load(again.directory).snapshot.weights
+    assert [tuple(each.shape) for name, each in weights.items() if "torso" in name and each.dim() == 2] == [
+        (24, 50),  # Catch's board has 10 x 5 cells
+        (12, 24),
+    ]
+    assert trained(tmp_path / "list", hidden_sizes=[8], network="mlp").result["steps"] == 80
+
+
+@pytest.mark.parametrize("given", [{"hidden_sizes": (64, 64)}, {"activation": "relu"}])
+@pytest.mark.parametrize("network", ["linear", "autoencoder"])
+def test_layers_of_a_network_that_has_none_to_choose_are_refused(
+    given: dict[str, Any], network: str, tmp_path: Path
+) -> None:
+    (name, value) = next(iter(given.items()))
+    shown = f"--{name.replace('_', '-')} {'64,64' if name == 'hidden_sizes' else value}"
+    with pytest.raises(UserError, match=f"{shown}: not for --network {network}; use auto, nips, .*, mlp, resnet"):
+        trained(tmp_path / "run", network=network, **given)
 
 
 MASKED = """
