@@ -92,7 +92,7 @@ def of_games(games: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Record:
-    """Record a video of a game with the policy of a run."""
+    """Record a video of games with the policy of a run."""
 
     run_dir: Directory
     out: Annotated[Path | None, left_open("An .mp4 or .gif.", Path, "(default: video.mp4 in the run directory)")] = None
@@ -101,7 +101,9 @@ class Record:
     member: Member = "average"
     game: Annotated[str | None, left_open("Of a policy for several games: the one to record.", str, "(none)")] = None
     greedy: Greedy = False
+    epsilon: Epsilon = None
     seed: Annotated[int, help_text("Seed of all random streams.")] = 0
+    episodes: Annotated[int, help_text("Games, one after another.")] = 1
     max_steps: Annotated[int, help_text("Maximum environment steps in the video.")] = 5_000
 
     def __call__(self) -> None:
@@ -115,7 +117,10 @@ class Record:
             member=self.member,
             game=self.game,
             greedy=self.greedy,
+            epsilon=self.epsilon,
             seed=self.seed,
+            episodes=self.episodes,
             max_steps=self.max_steps,
         )
-        print(f"{film.path}: {film.steps:,} steps, score {film.score:g}")
+        scores = ", ".join(f"{score:g}" for score in film.scores)
+        print(f"{film.path}: {film.steps:,} steps, score{'s' * (len(film.scores) > 1)} {scores}")

@@ -71,6 +71,10 @@ class Resume:
         float | None,
         left_open("End when the mean return of the last 100 episodes reaches this.", float, "(default: never)"),
     ] = None
+    stop_at_eval: Annotated[
+        float | None,
+        left_open("End when the mean return of an evaluation reaches this.", float, "(default: never)"),
+    ] = None
     max_seconds: Annotated[float | None, left_open("End after this time. [seconds]", float, "(default: never)")] = None
     keep: Annotated[int | None, left_open("Checkpoints to keep, in addition to the best.", int, AS_STARTED)] = None
     checkpoint_every: Annotated[float | None, left_open("Checkpoint interval. [seconds]", float, AS_STARTED)] = None

@@ -27,9 +27,10 @@ def check_effects(
         raise UserError(f"--action-bounds {given['action_bounds']}: the actions of {env} are not continuous")
     if given.get("surrogate") == "impact" and not values.get("target_period", 1):
         raise UserError("--surrogate impact: needs a target network; add --target-period BATCHES")
-    for name in ("eval_episodes", "eval_protocol"):
-        if name in given and not values["eval_every"]:
-            raise UserError(f"{flag(name)} {given[name]}: no evaluations without --eval-every STEPS")
+    for name in ("eval_episodes", "eval_protocol", "eval_exact"):
+        if given.get(name) and not values["eval_every"]:
+            typed = flag(name) if given[name] is True else f"{flag(name)} {given[name]}"
+            raise UserError(f"{typed}: no evaluations without --eval-every STEPS")
     changed = {name for name, value in given.items() if value != standard.get(name)}
     if "replay_size" in changed and not values.get("replay_share", 1):
         raise UserError(f"--replay-size {given['replay_size']}: has no effect without --replay-share")

@@ -43,6 +43,10 @@ class RunOptions:
         "Evaluate the newest parameters about this often, while training goes on; 0: never.",
         0, least=0, most=10**15, measure="steps",
     )  # fmt: skip
+    eval_exact: bool = option(
+        "Evaluate at every multiple of --eval-every: what there is no time for meanwhile, after training.",
+        False,
+    )
     eval_episodes: int = option("Games of each of these evaluations.", 10, least=1, most=100_000)
     eval_protocol: Literal["noop", "sticky"] | None = option(
         "Their protocol (Atari): no-ops at the start, or sticky actions.", None, unset="as in gossamer evaluate"
@@ -71,6 +75,9 @@ class Control:
 
     stop_at_return: float | None = option(
         "End when the mean return of the last 100 episodes reaches this.", None, unset="never"
+    )
+    stop_at_eval: float | None = option(
+        "End when the mean return of an evaluation (--eval-every) reaches this.", None, unset="never"
     )
     max_seconds: float | None = option("End after this time.", None, above=0, measure="seconds", unset="never")
     cluster: str | None = option(

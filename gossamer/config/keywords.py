@@ -21,6 +21,7 @@ class Keywords(TypedDict, total=False):
     init_from: str
     log: str
     eval_every: int
+    eval_exact: bool
     eval_episodes: int
     eval_protocol: Literal["noop", "sticky"]
     # environment

@@ -1,4 +1,4 @@
-"""Records a video of a game."""
+"""Records a video of games."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ import torch
 from gossamer.config.build import environment, observed, task
 from gossamer.envs.games import each_game
 from gossamer.envs.watchdog import Watchdog, complain
+from gossamer.evaluation.acting import acting
 from gossamer.evaluation.evaluate import Protocol, load_policy, under
 from gossamer.evaluation.members import AVERAGE
 from gossamer.storage.checkpoint import Store
@@ -32,11 +33,16 @@ STEPS_A_SECOND = 15  # Atari's speed: 60 frames per second, 4 frames per step
 
 @dataclass(frozen=True)
 class Recording:
-    """One recorded game."""
+    """Recorded games, one after another in one video."""
 
     path: Path
-    score: float
-    steps: int
+    scores: tuple[float, ...]  # of each game; the last one may be cut off
+    steps: int  # of all games
+
+    @property
+    def score(self) -> float:
+        """Mean score of the games."""
+        return sum(self.scores) / len(self.scores)
 
 
 def record(
@@ -46,13 +52,18 @@ def record(
     protocol: Protocol | None = None,
     checkpoint: str = "last",
     greedy: bool = False,
+    epsilon: float | None = None,
     seed: int = 0,
+    episodes: int = 1,
     max_steps: int = 5_000,
     member: str = AVERAGE,
     game: str | None = None,
 ) -> Recording:
-    """Record a video of one game, of at most `max_steps` steps. `out` defaults to `video.mp4` in the run directory.
-    `member`: as in `evaluate`. `game`: which one, of a policy for several games."""
+    """Record a video of `episodes` games one after another, of at most `max_steps` steps in all. `out` defaults to
+    `video.mp4` in the run directory. `member`, `greedy` and `epsilon`: as in `evaluate`. `game`:
+    which one, of a policy for several games."""
+    if episodes < 1:
+        raise UserError(f"--episodes {episodes}: must be at least 1")
     if max_steps < 1:
         raise UserError(f"--max-steps {max_steps}: must be at least 1")
     directory = Path(run_dir)
@@ -64,7 +75,7 @@ def record(
         raise UserError(f"--out {path}: there is no directory {path.parent}")
     found = Store(directory / CHECKPOINTS).get(checkpoint)
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame draws the pictures; without this it needs a screen
-    what = task(config)
+    what, _ = acting(task(config), greedy=greedy, epsilon=epsilon)
     factory, _ = under(environment(config), protocol)
     games = each_game(factory, game)
     if len(games) > 1:
@@ -75,24 +86,28 @@ def record(
         closing(watchdog.watch(observed(factory, config).make(1, workers=1, render=True))) as env,
     ):
         policy, _ = load_policy(found, what, env.spec, member=member, greedy=greedy, seed=seed)
-        obs, score, steps = env.reset(what.stream("record") ^ seed), 0.0, 0
+        obs, scores, over, steps = env.reset(what.stream("record") ^ seed), list[float](), True, 0
         memory = policy.initial_state(1)
         pictures = _pictures(env, factory.name)
 
         def film(beside: Path) -> None:
-            nonlocal obs, score, steps, memory
+            nonlocal obs, over, steps, memory
             with _film(beside) as add:
                 add(next(pictures))
-                for steps in range(1, max_steps + 1):  # noqa: B007  steps is read after the loop
+                while steps < max_steps:
+                    if over:
+                        memory = policy.initial_state(1)
+                        scores.append(0.0)
                     answer, memory = policy(torch.from_numpy(obs).to(what.device), memory)
                     step = env.step(answer.action.cpu().numpy())
-                    obs, score = step.obs, score + float(step.score[0])
-                    if step.over[0]:
+                    obs, over, steps = step.obs, bool(step.over[0]), steps + 1
+                    scores[-1] += float(step.score[0])
+                    if over and len(scores) == episodes:
                         break
                     add(next(pictures))
 
         atomic_write(path, film)
-    return Recording(path, score, steps)
+    return Recording(path, tuple(scores), steps)
 
 
 def _pictures(env: Any, name: str) -> Iterator[Any]:

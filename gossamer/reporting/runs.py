@@ -24,7 +24,7 @@ from gossamer.system.kwargs import titled
 # Options that do not change what is learned
 ASIDE = frozenset(
     {"seed", "env", "env_kwargs", "preset", "keep", "checkpoint_every", "log"}
-    | {"eval_every", "eval_episodes", "eval_protocol"}
+    | {"eval_every", "eval_exact", "eval_episodes", "eval_protocol"}
 )
 PROTOCOLS = ("noop", "sticky", "plain")  # of `evaluation-PROTOCOL.json`
 

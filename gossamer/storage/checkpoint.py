@@ -179,6 +179,12 @@ class Store:
         with self._lock:
             self._held[checkpoint.path.name] -= 1
 
+    def prune(self) -> None:
+        """Remove checkpoints that are no longer wanted."""
+        if found := self.all():
+            with self._lock:
+                self._prune(found[-1].steps)
+
     @contextmanager
     def holding(self, which: str) -> Iterator[Checkpoint]:
         """`hold` a checkpoint meanwhile."""

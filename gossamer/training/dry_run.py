@@ -23,7 +23,7 @@ from gossamer.config.build import (
     program,
     task,
 )
-from gossamer.config.config import Config
+from gossamer.config.config import Config, Control
 from gossamer.config.games import check_games
 from gossamer.envs.base import Watchable
 from gossamer.envs.games import one_of_each
@@ -50,6 +50,12 @@ def dry_run(config: Config, cluster: str | None = None, *, resumed: bool = False
     check_run(config, cluster)
     wired = program(config, cluster=cluster)
     return wired, try_network(config, wired, cluster, resumed=resumed)
+
+
+def check_goal(config: Config, control: Control) -> None:
+    """Raise `UserError` where the run is to end at an evaluation and has none."""
+    if control.stop_at_eval is not None and not config.run.eval_every:
+        raise UserError(f"--stop-at-eval {control.stop_at_eval:g}: no evaluations without --eval-every STEPS")
 
 
 def check_run(config: Config, cluster: str | None) -> None:

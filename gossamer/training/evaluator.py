@@ -7,6 +7,7 @@ import math
 import os
 import subprocess
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -48,6 +49,7 @@ def evaluator(
         lambda checkpoint: [*words, json.dumps({**given, "checkpoint": checkpoint.path.name})],
         store,
         every=config.run.eval_every,
+        exact=config.run.eval_exact,
         done=rows[-1]["steps"] if rows else 0,  # one that was lost with its process is made up for
         failed=failed,
     )
@@ -62,8 +64,9 @@ def earlier(file: Path) -> list[Row]:
 
 
 class Evaluator:
-    """Plays with a checkpoint whenever the run has passed a multiple of `every` steps and no evaluation is running.
-    Failures are told and counted. The caller takes the results."""
+    """Plays with a checkpoint whenever the run has passed a multiple of `every` steps and no evaluation is running, or
+    with `exact` at each multiple: checkpoints then wait for their turn. Failures are told and counted. The caller takes
+    the results."""
 
     def __init__(
         self,
@@ -72,6 +75,7 @@ class Evaluator:
         *,
         every: int,
         done: int,
+        exact: bool = False,
         failed: Callable[[str], None],
     ) -> None:
         """`command`: the words of a process that prints an `Evaluation` as JSON. `every`: 0 for never. `done`: steps
@@ -80,28 +84,48 @@ class Evaluator:
         self.left_out = False  # whether the last one is missing, as a signal came during it
         self._command, self._store, self._every, self._told = command, store, every, failed
         self._next = _multiple_after(done, every) if every else math.inf
+        self._exact = exact
+        self._waiting = deque[tuple[Checkpoint, float]]()  # checkpoints, and seconds of training
         self._finished = SimpleQueue[Row]()
         self._thread: threading.Thread | None = None
+        self._busy = False  # whether the thread takes what waits
         self._process: subprocess.Popen[str] | None = None
         self._lock, self._ended = threading.Lock(), False
 
     def due(self, steps: int) -> bool:
         """Whether a checkpoint at this step would be evaluated."""
-        return steps >= self._next and not self.running and not self._ended
+        return steps >= self._next and (self._exact or not self.running) and not self._ended
 
     @property
     def running(self) -> bool:
         """Whether an evaluation is running."""
-        return self._thread is not None and self._thread.is_alive()
+        return self._busy
+
+    @property
+    def left(self) -> int:
+        """Evaluations that are running or wait."""
+        return len(self._waiting) + self._busy
 
     def offer(self, checkpoint: Checkpoint, seconds: float) -> None:
-        """Start to evaluate this checkpoint, of so many `seconds` of training, if it is due. The store keeps it
+        """Have this checkpoint evaluated, of so many `seconds` of training, if it is due. The store keeps it
         meanwhile."""
-        if self.due(checkpoint.steps):
-            self._next = _multiple_after(checkpoint.steps, self._every)
-            self._store.hold(checkpoint.path.name)
-            self._thread = threading.Thread(target=self._evaluate, args=(checkpoint, seconds), daemon=True)
-            self._thread.start()
+        if not self.due(checkpoint.steps):
+            return
+        self._next = _multiple_after(checkpoint.steps, self._every)
+        self._store.hold(checkpoint.path.name)
+        with self._lock:
+            self._waiting.append((checkpoint, seconds))
+            if self._busy:
+                return
+            self._busy = True
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def take_up(self, seconds: float) -> None:
+        """Have checkpoints evaluated that an interrupted session had no time for, so many `seconds` of training ago or
+        less."""
+        for checkpoint in self._store.all() if self._exact else ():
+            self.offer(checkpoint, seconds)
 
     def take(self) -> list[Row]:
         """The results since the last call."""
@@ -114,14 +138,15 @@ class Evaluator:
                 return rows
 
     def finish(self, last: Checkpoint, seconds: float) -> None:
-        """Wait for the evaluation that is running, and for that of the last checkpoint if it is due."""
+        """Wait for the evaluations that are running or wait, and for that of the last checkpoint if it is due."""
         for _ in range(2):
             if self._thread is not None:
                 self._thread.join()
             self.offer(last, seconds)
 
     def stop(self) -> None:
-        """End the evaluation that is running, and start no more."""
+        """End the evaluation that is running, and start no more. The store keeps the checkpoints of those that have not
+        ended: a resumed run plays them."""
         with self._lock:
             self._ended = True
             if self._process is not None:
@@ -136,6 +161,18 @@ class Evaluator:
         last = rows[-1] if rows else None
         return {"last": last, "best": best, "failures": self.failures, "left_out": self.left_out}
 
+    def _work(self) -> None:
+        """Evaluate what waits, until nothing does."""
+        while True:
+            with self._lock:
+                if not self._waiting or self._ended:
+                    self._busy = False
+                    return
+                checkpoint, seconds = self._waiting.popleft()
+            self._evaluate(checkpoint, seconds)
+            if not self._ended:
+                self._store.release(checkpoint)
+
     def _evaluate(self, checkpoint: Checkpoint, seconds: float) -> None:
         try:
             result = self._play(checkpoint)
@@ -145,8 +182,6 @@ class Evaluator:
             if not self._ended:
                 self.failures += 1
                 self._told(f"evaluation at step {checkpoint.steps:,} failed: {error}")
-        finally:
-            self._store.release(checkpoint)
 
     def _play(self, checkpoint: Checkpoint) -> dict[str, Any]:
         """The result of the process. Raises `RuntimeError` with the last line of its errors."""

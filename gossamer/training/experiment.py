@@ -27,7 +27,7 @@ from gossamer.system.machine import keep_freed_memory
 from gossamer.system.scripts import check_guard
 from gossamer.training.call import call
 from gossamer.training.callbacks import Callback, chosen
-from gossamer.training.dry_run import dry_run
+from gossamer.training.dry_run import check_goal, dry_run
 from gossamer.training.place import Place
 from gossamer.training.rates import check_rate
 from gossamer.training.session import Run, Session
@@ -45,6 +45,7 @@ def train(
     run_dir: str | Path | None = None,
     overwrite: bool = False,
     stop_at_return: float | None = None,
+    stop_at_eval: float | None = None,
     max_seconds: float | None = None,
     cluster: str | None = None,
     page: int | None = None,
@@ -63,7 +64,9 @@ def train(
     Raises `UserError` for a value that cannot be used, `NonFinite` when a loss is NaN (the last good checkpoint
     stays), `OSError` on a full disk."""
     asked = call(train, locals())
-    control = Control(stop_at_return=stop_at_return, max_seconds=max_seconds, cluster=cluster, page=page)
+    control = Control(
+        stop_at_return=stop_at_return, stop_at_eval=stop_at_eval, max_seconds=max_seconds, cluster=cluster, page=page
+    )
     choices = Choices(architecture, env_name(env), algorithm, optimizer, preset, options)
     return start(choices, control, run_dir, overwrite=overwrite, asked=asked, callbacks=chosen(callbacks))
 
@@ -81,6 +84,7 @@ def start(
     check_guard()
     keep_freed_memory()
     config = resolve(choices)
+    check_goal(config, control)
     wired, interface = dry_run(config, control.cluster)  # what is wrong shows before anything is written
     spec = interface.to_dict()
     with _place(control.cluster, wired) as place, prepared(config, run_dir, overwrite) as lock:
@@ -99,6 +103,7 @@ def resume(
     keep: int | None = None,
     checkpoint_every: float | None = None,
     stop_at_return: float | None = None,
+    stop_at_eval: float | None = None,
     max_seconds: float | None = None,
     cluster: str | None = None,
     log: str | None = None,
@@ -109,13 +114,16 @@ def resume(
     callbacks: Sequence[str | Callback | type[Callback]] = (),
 ) -> Run:
     """Continue a run from its last checkpoint, to `steps` steps in total. Arguments that are None keep the run's
-    values, except `stop_at_return`, `max_seconds`, `cluster`, `page` and `callbacks`, which apply only to this call.
+    values, except `stop_at_return`, `stop_at_eval`, `max_seconds`, `cluster`, `page` and `callbacks`, which apply only
+    to this call.
 
     The learning rate keeps its schedule, which may have ended before `steps`; `learning_rate`, `anneal_steps` and
     `final_fraction` change the schedule of the whole run. Raises `UserError` if the rate would stay 0."""
     asked = call(resume, locals())
     check_guard()
-    control = Control(stop_at_return=stop_at_return, max_seconds=max_seconds, cluster=cluster, page=page)
+    control = Control(
+        stop_at_return=stop_at_return, stop_at_eval=stop_at_eval, max_seconds=max_seconds, cluster=cluster, page=page
+    )
     changes = {
         "steps": steps,
         "learning_rate": learning_rate,
@@ -163,6 +171,7 @@ def _go_on(
         raise UserError(f"--steps {steps}: the run has done {checkpoint.steps} already; give the total to go on to")
     config = config.changed(changes)
     check_rate(config, checkpoint.steps)
+    check_goal(config, control)
     saved = checkpoint.load()
     wired, interface = dry_run(config, control.cluster, resumed=True)
     with _place(control.cluster, wired) as place:

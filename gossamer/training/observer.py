@@ -41,6 +41,7 @@ class RunObserver:
     log: Callable[[str], None]
     events: EventLog = field(default_factory=EventLog)
     stop_at_return: float | None = None
+    stop_at_eval: float | None = None
     max_seconds: float | None = None  # of this session
     consensus: ConsensusMonitor | None = None  # of members that gossip
     evaluator: Evaluator | None = None
@@ -57,6 +58,7 @@ class RunObserver:
         self._lock = threading.Lock()  # workers are threads
         self._away: dict[str, float] = {}  # worker -> since when
         self._versions: dict[str, int] = {}  # learner -> of its parameters, as reported last
+        self._judged = 0  # evaluations that have been compared with `stop_at_eval`
         self._hanging: dict[str, Silence] = {}  # member -> its environment that does not answer
 
     def restored(self, name: str) -> Any | None:
@@ -106,8 +108,8 @@ class RunObserver:
                 if self.consensus is not None:
                     for each in record.exchange:
                         self.consensus.take(worker, each)
-                self._look_for_success()
                 self.writer.reported()
+                self._look_for_success()
                 self.display.tick()
 
     def status_kept(self) -> AbstractContextManager[None]:
@@ -139,6 +141,11 @@ class RunObserver:
         if self.stop_at_return is not None and self.solved_steps is None and p.recent.full:
             if p.mean_return is not None and p.mean_return >= self.stop_at_return:
                 self.solved_steps = p.steps
+        rows = [] if self.evaluator is None else self.evaluator.rows
+        for row in rows[self._judged :] if self.stop_at_eval is not None else ():
+            if self.solved_steps is None and row["mean_return"] >= self.stop_at_eval:
+                self.solved_steps = row["steps"]
+        self._judged = len(rows)
 
     def claim(self, worker: str, steps: int, *, idle: bool = True) -> int | Answer:
         with self._saving():

@@ -45,6 +45,7 @@ def result(
         **of_games(progress.returns),
         "protocol": PROTOCOL,
         "stop_at_return": observer.stop_at_return,
+        "stop_at_eval": observer.stop_at_eval,
         "solved_steps": observer.solved_steps,
         "environment_restarts": progress.restarts,
         "checkpoint": observer.checkpoints.store.get("last").path.name,
@@ -63,8 +64,8 @@ def why_ended(observer: RunObserver) -> tuple[str, int]:
         return "reached the return asked for", 0
     if observer.callbacks.stopped and observer.budget.missing:
         return observer.callbacks.stopped, 0
-    goal = observer.stop_at_return
-    missed = "" if goal is None else f", the return asked for ({goal:g}) was not reached"
+    goals = [goal for goal in (observer.stop_at_return, observer.stop_at_eval) if goal is not None]
+    missed = "".join(f", the return asked for ({goal:g}) was not reached" for goal in goals)
     if observer.out_of_time:
         return f"reached the time asked for{missed}", 0
     if missing := observer.budget.missing:

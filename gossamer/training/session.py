@@ -56,6 +56,12 @@ class Run:
     directory: Path
     result: dict[str, Any]
 
+    @property
+    def mean_return(self) -> float | None:
+        """Mean return of the last 100 training episodes; None if no episode has ended."""
+        mean: float | None = self.result["mean_return"]
+        return mean
+
 
 class Session:
     """One session of a run: it puts together the run's files, progress, checkpoints, evaluations and sinks, trains, and
@@ -115,6 +121,7 @@ class Session:
             self.log,
             self.events,
             control.stop_at_return,
+            control.stop_at_eval,
             control.max_seconds,
             self.consensus,
             self.evaluator,
@@ -148,6 +155,7 @@ class Session:
             self.observer.note(f'{self.config.env.name}: the part "{part}" of the observation is left out: it is text')
         info = run_info(self.directory, self.config)
         self.sinks.start(info)
+        self.evaluator.take_up(self.progress.elapsed_before)
         self.callbacks.start(partial(self._live, info.options))
         signals = Signals(self._end)
         with signals.handled(), naming(self.checkpoints.store.last):
@@ -231,10 +239,13 @@ class Session:
         if not self.evaluator.running and not self.evaluator.due(self.progress.steps):
             self.observer.writer.record_evaluations()  # one may have ended since the last row
             return
-        self.observer.note("training is done and saved; waiting for the evaluation (Ctrl-C leaves it out)")
+        left = self.evaluator.left + self.evaluator.due(self.progress.steps)
+        what = "the evaluation (Ctrl-C leaves it out)" if left == 1 else f"{left} evaluations (Ctrl-C leaves them out)"
+        self.observer.note(f"training is done and saved; waiting for {what}")
         try:
             with signals.may_be_left_out():
                 self.evaluator.finish(self.checkpoints.store.get("last"), seconds)
+            self.checkpoints.store.prune()
         except Abandoned:
             self.log("the last evaluation was left out: a signal came during it")
             self.evaluator.left_out = True

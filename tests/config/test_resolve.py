@@ -683,6 +683,7 @@ def test_weights_along_a_rollout_are_at_most_those_of_a_step() -> None:
             "--entropy-final-fraction 0.1: has no effect with --entropy-coef 0",
         ),
         ({"eval_episodes": 5}, "--eval-episodes 5: no evaluations without --eval-every STEPS"),
+        ({"eval_exact": True}, "--eval-exact: no evaluations without --eval-every STEPS"),
         ({"eval_protocol": "noop", "eval_every": 0}, "--eval-protocol noop: no evaluations without --eval-every STEPS"),
     ],
 )

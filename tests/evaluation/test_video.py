@@ -48,6 +48,25 @@ def test_the_ball_falls(run: Path) -> None:
     assert [set(rows.tolist()) for rows in bright] == [{0}, {1}, {2}, {3}, {4}]  # 48 lines to a row; not the paddle's
 
 
+def test_a_film_of_several_games(run: Path) -> None:
+    film = gossamer.record(run, episodes=3)
+    assert (film.steps, len(film.scores), film.score) == (27, 3, sum(film.scores) / 3)
+    assert set(film.scores) <= {-1.0, 1.0}
+    assert len(pictures(film.path)) == 27
+    cut = gossamer.record(run, episodes=3, max_steps=12)
+    assert (cut.steps, cut.scores) == (12, (film.scores[0], 0.0))  # the second one after three of its steps
+    assert gossamer.record(run, episodes=3, max_steps=9).scores == film.scores[:1]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [({"episodes": 0}, "--episodes 0: must be at least 1"), ({"epsilon": 0.1}, "--epsilon 0.1: A2C has no epsilon")],
+)
+def test_games_that_cannot_be_filmed(run: Path, given: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        gossamer.record(run, **given)
+
+
 def test_a_seed_decides_the_game(run: Path) -> None:
     def film(seed: int) -> bytes:
         return gossamer.record(run, out=run / "a.gif", seed=seed).path.read_bytes()

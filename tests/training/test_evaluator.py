@@ -34,10 +34,12 @@ PRINTS = "print('a banner'); print(sys.argv[1])"
 class Beside:
     """An evaluator every 100 steps, whose processes run a short script, and the run's checkpoints."""
 
-    def __init__(self, folder: Path, script: str, every: int = 100) -> None:
+    def __init__(self, folder: Path, script: str, every: int = 100, *, exact: bool = False, done: int = 0) -> None:
         self.go, self.script, self.told = folder / "go", script, list[str]()
         self.store = Store(folder / "checkpoints", keep=1)
-        self.evaluator = Evaluator(self.command, self.store, every=every, done=0, failed=self.told.append)
+        self.evaluator = Evaluator(
+            self.command, self.store, every=every, done=done, exact=exact, failed=self.told.append
+        )
 
     def command(self, found: Checkpoint) -> Sequence[str]:
         row = {
@@ -71,6 +73,33 @@ def test_a_checkpoint_is_evaluated_each_time_a_multiple_is_passed(tmp_path: Path
     found = beside.evaluator.to_dict()
     assert (found["last"]["steps"], found["best"]["steps"], found["failures"]) == (500, 110, 0)
     assert "returns" not in found["last"]
+
+
+def test_exactly_each_multiple_is_evaluated_in_its_turn(tmp_path: Path) -> None:
+    beside = Beside(tmp_path, WAITS + PRINTS, exact=True)
+    for steps in (90, 110, 150, 210, 330, 350):
+        beside.keep(steps)
+    # one is being played and two wait; these are kept besides the last one, which is the best, too
+    assert beside.evaluator.left == 3
+    assert [each.steps for each in beside.store.all()] == [110, 210, 330, 350]
+    beside.go.touch()
+    beside.evaluator.finish(beside.store.get("last"), 2.5)
+    assert (beside.steps(), beside.evaluator.left) == ([110, 210, 330], 0)
+    beside.store.prune()
+    assert [each.steps for each in beside.store.all()] == [350]
+
+
+def test_what_an_interrupted_session_had_no_time_for_is_evaluated_by_the_next(tmp_path: Path) -> None:
+    first = Beside(tmp_path, WAITS + PRINTS, exact=True)
+    for steps in (110, 210, 330):
+        first.keep(steps)
+    first.evaluator.stop()
+    first.store.save({"a": 340}, steps=340, score=340.0)  # as at the end of a session
+    assert (first.steps(), first.told) == ([], [])
+    again = Beside(tmp_path, "import sys\n" + PRINTS, exact=True, done=110)
+    again.evaluator.take_up(7.0)
+    again.evaluator.finish(again.store.get("last"), 8.0)
+    assert again.steps() == [210, 330]
 
 
 def test_its_process_has_one_thread_no_gpu_and_yields_to_training(tmp_path: Path) -> None:
@@ -202,6 +231,12 @@ def test_a_resumed_run_makes_up_for_an_evaluation_that_was_lost(tmp_path: Path) 
     assert [row["returns"] for row in RunRecord(run.directory).evaluations] == [kept["returns"]]
 
 
+@pytest.mark.long
+def test_a_run_evaluates_at_each_multiple(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run", steps=80, eval_every=24, eval_exact=True, eval_episodes=1)
+    assert [row["steps"] for row in RunRecord(run.directory).evaluations] == [24, 48, 72]  # rollouts of 8 steps
+
+
 def test_a_last_evaluation_that_a_signal_ends_is_made_up_for(tmp_path: Path) -> None:
     run, few = tmp_path / "run", ("--num-envs", 2, "--rollout-length", 4, "--steps", 80, "--threads", 1)
     words = ("paac", "--env", "catch", *few, "--eval-every", 40, "--eval-episodes", 100_000, "--run-dir", run)
@@ -235,6 +270,12 @@ def test_training_goes_on_if_evaluations_fail(tmp_path: Path, monkeypatch: pytes
     (event,) = run.result["events"]
     assert (event["kind"], event["error"]) == ("evaluation_failed", "evaluation at step 80 failed: exit code 1")
     assert "evaluation at step 80 failed: exit code 1; training goes on" in (run.directory / "run.log").read_text()
+
+
+def test_a_goal_of_evaluations_needs_evaluations(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="--stop-at-eval 3: no evaluations without --eval-every STEPS"):
+        trained(tmp_path / "run", stop_at_eval=3)
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_protocol_is_for_atari_games(tmp_path: Path) -> None:

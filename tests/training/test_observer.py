@@ -21,7 +21,8 @@ from gossamer.training.hosts import Hosts
 from gossamer.training.observer import FENCE_SECONDS, RunObserver
 from gossamer.training.progress import Progress
 from gossamer.training.recorder import Recorder
-from gossamer.training.writer import STATUS_SECONDS
+from gossamer.training.result import why_ended
+from gossamer.training.writer import ROW_SECONDS, STATUS_SECONDS
 
 STEPS = 10  # of one lease
 
@@ -231,6 +232,35 @@ def test_checkpoints_are_a_minute_apart(tmp_path: Path) -> None:
     assert asked == [6, 12]
     assert kept.saved() == [50, 110]
     assert kept.workers() == {"m": "m at 110"}
+
+
+class Evaluated:
+    """An evaluator whose evaluations the test ends."""
+
+    def __init__(self) -> None:
+        self.rows, self.new = list[dict[str, Any]](), list[dict[str, Any]]()
+
+    def take(self) -> list[dict[str, Any]]:
+        new, self.new = self.new, []
+        self.rows += new
+        return new
+
+
+def test_an_evaluation_can_end_the_run(tmp_path: Path) -> None:
+    evaluator = Evaluated()
+    kept = Kept(tmp_path, evaluator=evaluator, stop_at_eval=18.0)
+    row = {"protocol": "plain", "episodes": 2, "std_return": 0.0, "metrics": {}}
+    evaluator.new += [{**row, "steps": 10, "mean_return": 17.5}]
+    kept.time += ROW_SECONDS
+    kept.act()
+    assert not kept.observer.stopping()
+    evaluator.new += [{**row, "steps": steps, "mean_return": mean} for steps, mean in ((20, 18.0), (30, 3.0))]
+    kept.act()
+    assert not kept.observer.stopping()  # results are taken with the next row
+    kept.time += ROW_SECONDS
+    kept.act()
+    assert (kept.observer.stopping(), kept.observer.solved_steps) == (True, 20)
+    assert why_ended(kept.observer) == ("reached the return asked for", 0)
 
 
 def test_workers_go_on_while_a_checkpoint_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
