@@ -26,6 +26,9 @@ class Place:
 
     run_dir: str | None = option("Directory of all output.", None, unset="runs/ARCHITECTURE-ENV-TIME")
     overwrite: bool = option("Replace an existing run.", False)
+    config: str | None = option(
+        "Repeat a run: its directory or config.json. Options that are typed besides win.", None, unset="none"
+    )
 
 
 def train(words: Sequence[str]) -> int:

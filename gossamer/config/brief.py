@@ -32,6 +32,7 @@ OFTEN_TRAIN = """Often used:
   --seed INT             seed of all random streams
   --run-dir DIRECTORY    directory of all output (default: runs/ARCHITECTURE-ENV-TIME)
   --overwrite            replace an existing run
+  --config RUN           repeat a run: its directory or config.json; options that are typed besides win
   --stop-at-return FLOAT end when the mean return of the last 100 episodes reaches this
   --max-seconds FLOAT    end after this many seconds
   --init-from DIRECTORY  start with the parameters of another run

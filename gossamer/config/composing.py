@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, make_dataclass, replace
+from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
+from gossamer.config import repeating
 from gossamer.config.command_line import (
     arguments,
     asks_for_help,
@@ -19,6 +21,8 @@ from gossamer.config.command_line import (
     to_int,
     typed,
 )
+from gossamer.config.config import Config
+from gossamer.config.file import flat
 from gossamer.config.names import ALGORITHMS, ARCHITECTURES, OPTIMIZERS, PRESETS, name_of
 from gossamer.config.resolve import Choices, Composition, refused
 from gossamer.system.errors import UserError
@@ -38,6 +42,10 @@ class Composed:
 def compose(words: Sequence[str], *, prog: str, description: str, command: Sequence[type]) -> Composed:
     """Parse the words of a command that takes a composition. `command`: dataclasses of the command's own options."""
     words = settled(words)
+    own = {name for kind in command for name in declared(kind)}
+    before = _repeated(words) if "config" in own else None
+    if before is not None:
+        words = _with_parts(words, before)
     found, plain_words = typed(words), [word for word in words if word not in ("-h", "--help")]
     if "env" not in found:
         raise UserError("--env: required; gossamer list shows the available environments")
@@ -46,22 +54,40 @@ def compose(words: Sequence[str], *, prog: str, description: str, command: Seque
     parts = {**chosen, "env": chosen.get("env", "")}
     first = Choices(_architecture(words, prog), **parts, given=env_kwargs)  # type: ignore[arg-type]
     composition = Composition(first)
-    own = {name for kind in command for name in declared(kind)}
     _check(found, composition, command)
     made = _parse(plain_words, composition, command, prog, description)
     given = {name: value for name, value in made.items() if name in found or f"no_{name}" in found}
     options = {name: value for name, value in given.items() if name not in (*own, *CHOICES)} | env_kwargs
     choices = replace(first, given=options, probed=composition.probed)
+    if before is not None:
+        choices = replace(choices, given={**repeating.options(before, Composition(choices).values()), **options})
     if asks_for_help(words):
         _parse(["--help"], Composition(choices), command, prog, description)
     return Composed(choices, {name: value for name, value in made.items() if name in own})
 
 
+def _repeated(words: Sequence[str]) -> Config | None:
+    """The configuration that `--config` names; None without it."""
+    name = typed(words).get("config")
+    return repeating.configured(Path(name)) if name else None
+
+
+def _with_parts(words: Sequence[str], before: Config) -> list[str]:
+    """The words with those parts of a run that they leave open."""
+    names = [name for name in (*CHOICES, "env_kwargs") if name not in typed(words)]
+    architecture = [] if _loose(words) else [str(flat(before)["architecture"])]
+    return [*architecture, *words, *repeating.parts(before, names)]
+
+
+def _loose(words: Sequence[str]) -> list[str]:
+    """The words that are neither options nor values of options."""
+    return [word for place, word in enumerate(words) if not word.startswith("-") and not _wants_value(words[:place])]
+
+
 def _architecture(words: Sequence[str], prog: str) -> str:
     """The first word that is neither an option nor an option's value; else the first that names an architecture, as in
     `--overwrite paac`."""
-    loose = [word for place, word in enumerate(words) if not word.startswith("-") and not _wants_value(words[:place])]
-    for word in [*loose, *(word for word in words if word in ARCHITECTURES)]:
+    for word in [*_loose(words), *(word for word in words if word in ARCHITECTURES)]:
         return word
     known = ", ".join(ARCHITECTURES)
     raise UserError(f"{prog}: no architecture; use {known} or your own module:Name, as in {prog} paac --env pong")

@@ -46,7 +46,7 @@ ABSENT: dict[str, str] = {
     "policy_kwargs": _LAYERS,
     "quiet": _OUTPUT,
     "verbose": _OUTPUT,
-    "config": "options are words of the command; gossamer study takes a file (docs/studies.md)",
+    "config": "gossamer train --config repeats a run, gossamer study takes a file (docs/studies.md)",
     "sync_every": _LOCAL,
     "local_steps": _LOCAL,
     "target_kl": "no update ends early; --epochs, --clip-range and --learning-rate limit its size",

@@ -250,7 +250,11 @@ ZERO_WILL_DO = ["env_workers", "threads", "anneal_steps", "seed"]
         ("hidden_sizes", (), "--hidden-sizes : must be whole numbers"),
         ("hidden_sizes", (64, 0), "--hidden-sizes 0: must be at least 1"),
         ("activation", "sigmoid", "--activation sigmoid: must be one of tanh, relu, elu, gelu, silu"),
-        ("config", "x.yaml", "unknown option --config; options are words of the command; gossamer study takes a file"),
+        (
+            "config",
+            "x.yaml",
+            "unknown option --config; gossamer train --config repeats a run, gossamer study takes a file",
+        ),
         ("ent_coef", 0.1, "unknown option --ent-coef; use --entropy-coef"),
         ("lr", 0.1, "unknown option --lr; use --learning-rate"),
         ("decay", 0.9, "--decay 0.9: not an option of paac, ppo, adam, catch; rmsprop-a3c, .* have it"),
