@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from gossamer.commands.output import only_json
+import tyro
+
+from gossamer.commands.output import only_json, tell
 from gossamer.commands.words import AsJson, Directory, Epsilon, Game, Greedy, Member, Under, Which
 from gossamer.config.command_line import help_text, left_open
 from gossamer.storage.files import to_json
+from gossamer.system.errors import UserError
+
+if TYPE_CHECKING:
+    from gossamer.evaluation.evaluate import Evaluation
 
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Play whole games with the policy of a run."""
+    """Play whole games with the policy of a run, or of each run in a folder or study."""
 
-    run_dir: Directory
+    run_dir: Annotated[Path, tyro.conf.Positional, help_text("A run directory, a folder with runs, or a study.")]
     episodes: Annotated[int, help_text("Number of games.")] = 30
     max_steps: Annotated[
         int | None,
@@ -37,24 +43,18 @@ class Evaluate:
         from gossamer.config.build import environment
         from gossamer.envs.atari import Atari
         from gossamer.envs.games import rules_of
-        from gossamer.evaluation.evaluate import evaluate
         from gossamer.reporting import beside
         from gossamer.reporting.published import Score
+        from gossamer.reporting.runs import MOST_FOLDERS
+        from gossamer.storage.contents import is_run, search
         from gossamer.storage.directory import load_config
 
+        runs = [self.run_dir] if is_run(self.run_dir) else search(self.run_dir, most=MOST_FOLDERS, tell=tell)
+        if runs not in ([], [self.run_dir]):
+            self._each(runs)
+            return
         with only_json(self.json):
-            result = evaluate(
-                self.run_dir,
-                episodes=self.episodes,
-                max_steps=self.max_steps,
-                protocol=self.protocol,
-                checkpoint=self.checkpoint,
-                member=self.member,
-                game=self.game,
-                greedy=self.greedy,
-                epsilon=self.epsilon,
-                seed=self.seed,
-            )
+            result = self._evaluation(self.run_dir)
             env = environment(load_config(self.run_dir))
         rules = rules_of(env)
         how = beside.protocol(result, rules.preset.frame_skip) if isinstance(rules, Atari) else None
@@ -64,15 +64,55 @@ class Evaluate:
             return
         for line in of_games(result.games) if result.games else ():
             print(line)
-        print(
-            f"mean return {result.mean_return:.2f}, standard deviation {result.std_return:.2f}, "
-            f"{result.episodes} episodes, protocol {result.protocol}, {result.actions}, {result.checkpoint}"
-        )
-        if result.metrics:
-            print(", ".join(f"{name} {value:.3g}" for name, value in result.metrics.items()))
+        print(_told(result))
         own = None if how is None or result.games else Score("this run", result.mean_return, how)
         for line in beside.lines(env.name, own) if own else ():
             print(line)
+
+    def _evaluation(self, directory: Path) -> Evaluation:
+        from gossamer.evaluation.evaluate import evaluate
+
+        return evaluate(
+            directory,
+            episodes=self.episodes,
+            max_steps=self.max_steps,
+            protocol=self.protocol,
+            checkpoint=self.checkpoint,
+            member=self.member,
+            game=self.game,
+            greedy=self.greedy,
+            epsilon=self.epsilon,
+            seed=self.seed,
+        )
+
+    def _each(self, directories: Sequence[Path]) -> None:
+        """Evaluate several runs, and print each result at once. Raises `UserError` if none could be evaluated."""
+        results, left_out = list[dict[str, Any]](), list[dict[str, str]]()
+        for directory in directories:
+            try:
+                with only_json(self.json):
+                    result = self._evaluation(directory)
+            except UserError as error:
+                left_out.append({"directory": str(directory), "reason": str(error)})
+                told = f"left out: {error}"
+            else:
+                results.append({"directory": str(directory), **result.to_dict()})
+                told = _told(result)
+            if not self.json:
+                print(f"{directory}: {told}", flush=True)
+        if self.json:
+            print(to_json({"runs": results, "left_out": left_out}))
+        if not results:
+            raise UserError(f"{self.run_dir}: none of its {len(directories)} runs could be evaluated")
+
+
+def _told(result: Evaluation) -> str:
+    """The result in one line."""
+    metrics = "".join(f", {name} {value:.3g}" for name, value in result.metrics.items())
+    return (
+        f"mean return {result.mean_return:.2f}, standard deviation {result.std_return:.2f}{metrics}, "
+        f"{result.episodes} episodes, protocol {result.protocol}, {result.actions}, {result.checkpoint}"
+    )
 
 
 def of_games(games: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

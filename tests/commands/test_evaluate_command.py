@@ -13,6 +13,7 @@ from gossamer.config.file import to_dict
 from gossamer.config.resolve import configure
 from gossamer.evaluation import evaluate as module
 from gossamer.evaluation.evaluate import Evaluation
+from gossamer.system.errors import UserError
 
 
 @pytest.fixture
@@ -53,3 +54,37 @@ def test_other_environments_print_nothing_more(played: Any, capsys: pytest.Captu
     assert len(capsys.readouterr().out.splitlines()) == 1
     played("catch", json=True)
     assert "published" not in json.loads(capsys.readouterr().out)
+
+
+def test_each_run_of_a_folder_is_evaluated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def played(directory: Path, **given: Any) -> Evaluation:
+        if directory.name == "seed-2":
+            raise UserError(f"no checkpoint in {directory}")
+        return Evaluation(3.0, 0.0, 5, "plain", [3.0] * 5, 80, "step_80", greedy=False, metrics={"is_success": 0.25})
+
+    for name in ("seed-1", "seed-2", "seed-3"):
+        (tmp_path / "paac" / name).mkdir(parents=True)
+        (tmp_path / "paac" / name / "config.json").write_text(json.dumps(to_dict(configure("paac", env="catch"))))
+    monkeypatch.setattr(module, "evaluate", played)
+    Evaluate(tmp_path)()
+    place = tmp_path / "paac"
+    told = "mean return 3.00, standard deviation 0.00, is_success 0.25, 5 episodes, protocol plain, sampled actions"
+    assert capsys.readouterr().out.splitlines() == [
+        f"{place / 'seed-1'}: {told}, step_80",
+        f"{place / 'seed-2'}: left out: no checkpoint in {place / 'seed-2'}",
+        f"{place / 'seed-3'}: {told}, step_80",
+    ]
+    Evaluate(tmp_path, json=True)()
+    found = json.loads(capsys.readouterr().out)
+    assert [each["directory"] for each in found["runs"]] == [str(place / "seed-1"), str(place / "seed-3")]
+    assert found["left_out"] == [
+        {"directory": str(place / "seed-2"), "reason": f"no checkpoint in {place / 'seed-2'}"},
+    ]
+    with pytest.raises(UserError, match="paac/seed-2"):
+        Evaluate(place / "seed-2")()
+    (place / "seed-1" / "config.json").unlink()
+    (place / "seed-3" / "config.json").unlink()
+    with pytest.raises(UserError, match="none of its 1 runs could be evaluated"):
+        Evaluate(tmp_path)()
