@@ -48,13 +48,26 @@ class Report:
             help_behavior_hint="(default: what differs)",
         ),
     ] = ()
+    title: Annotated[str | None, left_open("Heading of the page.", str, "(default: methods and environments)")] = None
+    metric: Annotated[
+        str,
+        help_text("What is compared: a key of metrics.jsonl, such as episode/is_success, in place of mean_return."),
+    ] = "mean_return"
     json: AsJson = False
 
     def __call__(self) -> None:
         from gossamer.reporting.report import write
 
         labels = _labels(self.label)
-        made = write(self.runs, out=self.out, thresholds=self.threshold, labels=labels, tell=tell)
+        made = write(
+            self.runs,
+            out=self.out,
+            thresholds=self.threshold,
+            labels=labels,
+            title=self.title,
+            metric=self.metric,
+            tell=tell,
+        )
         if self.json:
             print(to_json(made.summary))
             return

@@ -9,8 +9,9 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from gossamer.reporting.captions import Drawn, intervals, over_environments, over_pairs, seeds
+from gossamer.reporting.captions import Drawn, intervals, over_environments, over_pairs, seeds, value
 from gossamer.reporting.comparison import Comparison
+from gossamer.reporting.curves import RETURN
 from gossamer.reporting.measures import Scores
 from gossamer.reporting.style import AREAS, GREY, REST, Palette, count, figure, text_width, value_ticks
 
@@ -98,11 +99,12 @@ def thresholds(summary: Mapping[str, Any], palette: Palette) -> Iterator[Drawn]:
         _rows(axes, list(map(_with_reached, entries)), palette, _methods(entries))
         for row, entry in enumerate(entries):
             _reached(axes, row, entry, what, palette.colour(entry["method"]))
-        axes.set_xlabel(f"{env}: {what} to a return of {entries[0]['threshold']:g}")
+        axes.set_xlabel(f"{env}: {what} to a {value(summary)} of {entries[0]['threshold']:g}")
         axes.set_xlim(left=0)
         count(axes.xaxis, "{x:,g}" if what == "seconds" else None)
+    of = "mean return of 100 training episodes" if summary["metric"] == RETURN else value(summary)
     caption = (
-        "Steps and seconds until the mean return of 100 training episodes first reached the threshold. Bars: median "
+        f"Steps and seconds until the {of} first reached the threshold. Bars: median "
         "over seeds, drawn where more than half of them reached it; dots: seeds that reached it, of all (n/m). "
         f"{intervals(summary, 'Lines')}; no line where its upper end is never. {seeds(summary)}."
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gossamer.reporting import statistics
+from gossamer.reporting.curves import RETURN
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,6 +21,11 @@ class Drawn:
     title: str
     caption: str
     figure: Figure
+
+
+def value(summary: Mapping[str, Any]) -> str:
+    """What curves show, for an axis: `mean return`, or the name of another metric."""
+    return "mean return" if summary["metric"] == RETURN else str(summary["metric"])
 
 
 def over_environments(summary: Mapping[str, Any]) -> dict[str, Any]:

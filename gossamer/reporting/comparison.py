@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gossamer.reporting.curves import RETURN
 from gossamer.reporting.runs import LeftOut, LoadedRun
 from gossamer.system.options import flag
 
@@ -32,6 +33,12 @@ class Comparison:
 
     methods: tuple[Method, ...]
     left_out: tuple[LeftOut, ...] = ()
+    metric: str = RETURN  # that curves and scores are of
+
+    @property
+    def of_returns(self) -> bool:
+        """Whether scores are returns, which can be compared with those of humans and papers."""
+        return self.metric == RETURN
 
     @property
     def runs(self) -> list[LoadedRun]:
@@ -56,14 +63,14 @@ class Comparison:
         return [env for env in self.envs if all(method.of(env) for method in methods)]
 
 
-def compare(runs: Sequence[LoadedRun], left_out: Sequence[LeftOut] = ()) -> Comparison:
+def compare(runs: Sequence[LoadedRun], left_out: Sequence[LeftOut] = (), metric: str = RETURN) -> Comparison:
     """Runs as methods, in the order in which their labels come up."""
     automatic = labels([run.settings for run in runs], [run.env for run in runs])
     by_label: dict[str, list[LoadedRun]] = {}
     for run, label in zip(runs, automatic, strict=True):
         by_label.setdefault(run.label or label, []).append(run)
     ordered = {label: sorted(each, key=lambda run: (run.env, run.seed)) for label, each in by_label.items()}
-    return Comparison(tuple(Method(label, tuple(each)) for label, each in ordered.items()), tuple(left_out))
+    return Comparison(tuple(Method(label, tuple(each)) for label, each in ordered.items()), tuple(left_out), metric)
 
 
 def labels(settings: Sequence[Mapping[str, Any]], envs: Sequence[str]) -> list[str]:

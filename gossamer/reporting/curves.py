@@ -1,4 +1,5 @@
-"""Learning curves: the mean return of the last 100 training episodes, at every step and second of a run."""
+"""Learning curves: the mean return of the last 100 training episodes, or another metric, at every step and second of a
+run."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from gossamer.storage.runs import EpisodeRow, Row, RunRecord
 
 WINDOW = 100  # episodes of a mean return, as in training
 POINTS = 200  # of a grid
+RETURN = "mean_return"  # the metric that curves show, if no other one is asked for
 
 Along: TypeAlias = Literal["steps", "frames", "seconds"]
 
@@ -69,13 +71,13 @@ def of_episodes(episodes: Sequence[EpisodeRow]) -> Curve:
     return Curve(steps[last], seconds[last], means[last], last + 1)
 
 
-def of_rows(rows: Sequence[Row]) -> Curve:
-    """A point for each row of metrics since the first episode; rows are two seconds apart."""
-    known = [row for row in rows if row.get("mean_return") is not None]
+def of_rows(rows: Sequence[Row], metric: str = RETURN) -> Curve:
+    """A point for each row that has the metric; rows are two seconds apart."""
+    known = [row for row in rows if row.get(metric) is not None]
     return Curve(
         np.array([row["steps"] for row in known], np.int64),
         np.array([row["seconds"] for row in known], np.float64),
-        np.array([row["mean_return"] for row in known], np.float64),
+        np.array([row[metric] for row in known], np.float64),
         np.array([row["episodes"] for row in known], np.int64),
     )
 

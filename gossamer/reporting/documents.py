@@ -41,7 +41,9 @@ ul.notes { border-left: 3px solid #d55e00; padding-left: 1.6rem; }
 
 
 def headline(summary: Mapping[str, Any]) -> str:
-    """The methods and environments of a report. `summary`: the result of `reporting.summary`."""
+    """The title of a report, else its methods and environments. `summary`: the result of `reporting.summary`."""
+    if summary["title"]:
+        return str(summary["title"])
     methods: dict[str, dict[str, int]] = summary["methods"]
     envs = list(dict.fromkeys(env for by_env in methods.values() for env in by_env))
     return f"{', '.join(methods)} on {', '.join(envs)}"

@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
-from gossamer.reporting.captions import Drawn, intervals, over_environments, seeds
+from gossamer.reporting.captions import Drawn, intervals, over_environments, seeds, value
 from gossamer.reporting.comparison import Comparison
 from gossamer.reporting.curves import Along
 from gossamer.reporting.measures import MeanCurve
@@ -59,15 +59,18 @@ def curves(
                 axes.axhline(goals[env], color=GREY, linestyle=":", linewidth=0.9)
         for axes in row[len(scales[env]) :]:
             axes.set_axis_off()
-        row[0].set_ylabel(f"{env}: mean return")
+        row[0].set_ylabel(f"{env}: {value(summary)}")
     for env, row in zip(comparison.envs, grid, strict=True):  # when all axes have their places
         ends = {method.label: float(np.mean([run.curve.returns[-1] for run in runs]))
                 for method, runs in comparison.groups(env)}  # fmt: skip
         label_lines(row[len(scales[env]) - 1], ends, palette)
     goal = " Dotted: the threshold, where curves come near it." if goals else ""
+    what = "Mean return of the last 100 training episodes"
+    if not comparison.of_returns:
+        what = f"{value(summary)}, as it stands in rows of metrics"
     caption = (
-        "Mean return of the last 100 training episodes. Thick lines: interquartile mean over seeds, until the first of "
-        f"them ends; thin lines: single seeds. {intervals(summary, 'Bands')}. {seeds(summary)}.{goal}"
+        f"{what}. Thick lines: interquartile mean over seeds, until the first of them ends; thin lines: single seeds. "
+        f"{intervals(summary, 'Bands')}. {seeds(summary)}.{goal}"
     )
     return Drawn("curves", "Learning curves", caption, made)
 

@@ -50,6 +50,8 @@ def scores(comparison: Comparison) -> Scores:
     """Scores from evaluations, where all runs have one of their end under the same protocol: after training, or else
     the last one beside it (`--eval-every`). Without those, from training. Notes say why evaluations are not used."""
     runs, notes = comparison.runs, list[str]()
+    if not comparison.of_returns:
+        return replace(_trained(comparison), what=f"{comparison.metric} of the last row of metrics")
     for name, evaluations in _kinds_of_evaluations(runs):
         if why := _not_comparable(runs, evaluations):
             notes.append(f"{name}: not used as scores, as {why}.")
@@ -109,7 +111,7 @@ def normalised(values: Array, env: str) -> Array:
 
 def aggregated_envs(comparison: Comparison) -> list[str]:
     """The environments that scores are aggregated over: those of all methods that have a reference, if several."""
-    envs = [env for env in comparison.shared_envs(comparison.methods) if reference(env)]
+    envs = [env for env in comparison.shared_envs(comparison.methods) if comparison.of_returns and reference(env)]
     return envs if len(envs) > 1 else []
 
 
@@ -195,10 +197,10 @@ class Reached:
         return sum(map(math.isfinite, self.steps))
 
 
-def reached(env: str, label: str, runs: Sequence[LoadedRun], threshold: float) -> Reached:
-    """When these runs reached a threshold."""
+def reached(env: str, label: str, runs: Sequence[LoadedRun], threshold: float, *, of_returns: bool = True) -> Reached:
+    """When these runs reached a threshold. `of_returns`: whether it is one of returns."""
     never = (math.inf, math.inf)
-    places = [run.curve.reached(threshold) or _told(run, threshold) or never for run in runs]
+    places = [run.curve.reached(threshold) or (of_returns and _told(run, threshold)) or never for run in runs]
     return Reached(env, label, threshold, [float(steps) for steps, _ in places], [seconds for _, seconds in places])
 
 
@@ -213,6 +215,8 @@ def thresholds(comparison: Comparison, given: Sequence[str]) -> dict[str, float]
     """Environment -> threshold: from `--threshold 18` (for all) and `--threshold pong=18`; else the return at which the
     runs of an environment were told to end, where they agree."""
     if not given:
+        if not comparison.of_returns:
+            return {}
         stops = {env: {run.result.get("stop_at_return") for run in comparison.runs if run.env == env}
                  for env in comparison.envs}  # fmt: skip
         agreed = {env: next(iter(goals)) for env, goals in stops.items() if len(goals) == 1}

@@ -10,6 +10,7 @@ from typing import Any
 
 from gossamer.reporting import measures
 from gossamer.reporting.comparison import Comparison, compare
+from gossamer.reporting.curves import RETURN
 from gossamer.reporting.measures import MeanCurve
 from gossamer.reporting.profiles import profiles as profiles_of
 from gossamer.reporting.rows import data, to_csv
@@ -48,6 +49,8 @@ def report(
     out: str | Path | None = None,
     threshold: float | Mapping[str, float] | None = None,
     labels: Mapping[str, str | Path] | None = None,
+    title: str | None = None,
+    metric: str = RETURN,
 ) -> Report:
     """Compare runs and write a report.
 
@@ -58,13 +61,17 @@ def report(
     report are replaced; other files are left. `threshold`: a return, or one for each environment, for steps and seconds
     to it; default: the return at which runs were told to end. `labels`: label -> folder, for the runs in it.
 
+    `title`: heading of the page. `metric`: a key of `metrics.jsonl`, such as `episode/is_success`, which curves, scores
+    and thresholds show in place of the mean return.
+
     Raises `UserError` if no run can be used, or for an invalid option."""
     if isinstance(threshold, Mapping):
         given = [f"{env}={goal}" for env, goal in threshold.items()]
     else:
         given = [] if threshold is None else [str(threshold)]
     named = {label: Path(path) for label, path in (labels or {}).items()}
-    return write(list(map(Path, runs)), out=None if out is None else Path(out), thresholds=given, labels=named)
+    where = None if out is None else Path(out)
+    return write(list(map(Path, runs)), out=where, thresholds=given, labels=named, title=title, metric=metric)
 
 
 def write(
@@ -73,16 +80,18 @@ def write(
     out: Path | None,
     thresholds: Sequence[str],
     labels: Mapping[str, Path],
+    title: str | None = None,
+    metric: str = RETURN,
     tell: Callable[[str], None] = lambda text: None,
 ) -> Report:
     """The same, with thresholds as on the command line. `tell`: called with a line while a search is slow."""
     if not paths and not labels:
         raise UserError("no runs; give run directories, folders with runs, or a study's folder")
     folder = _folder(paths, out)
-    comparison = compare(*load(sources(paths, labels, tell)))
+    comparison = compare(*load(sources(paths, labels, tell), metric), metric)
     goals = measures.thresholds(comparison, thresholds)
     scores = measures.scores(comparison)
-    numbers = summary(comparison, scores, goals)
+    numbers = summary(comparison, scores, goals, title)
     means, profiles = curves(comparison), profiles_of(comparison, scores)
     from gossamer.reporting import figures, style  # matplotlib takes a second
     from gossamer.reporting.documents import markdown, page

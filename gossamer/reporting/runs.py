@@ -14,11 +14,11 @@ import numpy as np
 
 from gossamer.config.file import flat
 from gossamer.evaluation.members import AVERAGE
-from gossamer.reporting.curves import Curve, begins_late, of_run
+from gossamer.reporting.curves import RETURN, Curve, begins_late, of_rows, of_run
 from gossamer.storage.contents import EPISODES, EVALUATIONS, GOSSIP, METRICS, MOST_FOLDERS, RESULT, search
 from gossamer.storage.runs import RunRecord
 from gossamer.storage.studies import is_study, read
-from gossamer.system.errors import UserError
+from gossamer.system.errors import UserError, near
 from gossamer.system.kwargs import titled
 
 # Options that do not change what is learned
@@ -127,13 +127,14 @@ def _in_folder(path: Path, tell: Callable[[str], None]) -> list[RunFolder]:
     raise UserError(f"{path}: {what}; give run directories, folders with runs, or a study's folder")
 
 
-def load(sources: Sequence[RunFolder]) -> tuple[list[LoadedRun], list[LeftOut]]:
-    """The runs that have ended, and the others with the reason. Raises `UserError` if none has ended."""
+def load(sources: Sequence[RunFolder], metric: str = RETURN) -> tuple[list[LoadedRun], list[LeftOut]]:
+    """The runs that have ended and have the metric, and the others with the reason. Raises `UserError` if there is no
+    such run."""
     runs, left_out = list[LoadedRun](), list[LeftOut]()
     for source in sources:
         try:
             reason = _unusable(source.directory)
-            loaded = None if reason else _load(source)
+            loaded = None if reason else _load(source, metric)
         except (OSError, ValueError, TypeError, KeyError, OverflowError) as error:  # damage does not cost the others
             told = str(error).removeprefix(f"{source.directory}/").removeprefix(f"{source.directory}: ")
             reason, loaded = told if isinstance(error, UserError) else f"damaged ({error!r})", None
@@ -163,7 +164,7 @@ def _unusable(directory: Path) -> str:
             return "" if record.mean_return is not None else "no episode has ended"
 
 
-def _load(source: RunFolder) -> LoadedRun:
+def _load(source: RunFolder, metric: str) -> LoadedRun:
     """Read all that a report uses. Raises `UserError` where a file is damaged."""
     record = RunRecord(source.directory)
     options = flat(record.config)
@@ -174,7 +175,7 @@ def _load(source: RunFolder) -> LoadedRun:
         env=titled(options["env"], options.get("env_kwargs")),
         seed=options["seed"],
         settings={name: value for name, value in options.items() if name not in ASIDE},
-        curve=_curve(record),
+        curve=_curve(record) if metric == RETURN else _curve_of(record, metric),
         label=source.label,
         evaluations=_evaluations(source.directory),
         beside=_beside(record),
@@ -225,6 +226,15 @@ def _curve(record: RunRecord) -> Curve:
     ended, logged = (record.result or {}).get("episodes"), len(record.episodes)
     if (record.directory / EPISODES).exists() and logged != ended is not None and not begins_late(record):
         raise UserError(f"{EPISODES}: damaged ({logged:,} of {ended:,} episodes)")
+    return made
+
+
+def _curve_of(record: RunRecord, metric: str) -> Curve:
+    with _reading(record.directory / METRICS):
+        made = of_rows(record.rows, metric)
+    if not len(made.steps):
+        known = {name for row in record.rows for name, value in row.items() if isinstance(value, int | float)}
+        raise UserError(f"no row has {metric}{near(metric, sorted(known))}")
     return made
 
 

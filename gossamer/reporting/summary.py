@@ -14,6 +14,7 @@ from gossamer.diagnostics.traffic import staleness
 from gossamer.reporting import beside, measures, statistics
 from gossamer.reporting import comparison as compared
 from gossamer.reporting.comparison import Comparison, Method
+from gossamer.reporting.curves import RETURN
 from gossamer.reporting.human import SOURCE, reference
 from gossamer.reporting.measures import Reached, Scores
 from gossamer.reporting.published import Score, published
@@ -31,19 +32,23 @@ AGGREGATES: dict[str, Statistic] = {
 Entry: TypeAlias = dict[str, Any]
 
 
-def summary(comparison: Comparison, scores: Scores, goals: Mapping[str, float]) -> dict[str, Any]:
-    """All numbers of a report but the curves."""
+def summary(
+    comparison: Comparison, scores: Scores, goals: Mapping[str, float], title: str | None = None
+) -> dict[str, Any]:
+    """All numbers of a report but the curves. `title`: None for one of the methods and environments."""
     aggregated = measures.aggregated_envs(comparison)
     ways = reached(comparison, goals)
     return {
         "format": FORMAT,
+        "title": title,
+        "metric": comparison.metric,
         "methods": {m.label: {env: len(m.of(env)) for env in comparison.envs} for m in comparison.methods},
         "score": scores.what,
         "interval": INTERVAL,
         "scores": list(_scores(comparison, scores)),
         "aggregated_over": aggregated,
         "published": _published(comparison, scores),
-        "human_source": SOURCE if any(map(reference, comparison.envs)) else None,
+        "human_source": SOURCE if comparison.of_returns and any(map(reference, comparison.envs)) else None,
         "aggregates": [_aggregate(method, scores, aggregated) for method in comparison.methods if aggregated],
         "improvement": list(_improvement(comparison, scores)),
         "thresholds": [_threshold(each) for each in ways],
@@ -56,9 +61,9 @@ def summary(comparison: Comparison, scores: Scores, goals: Mapping[str, float]) 
         "notes": [
             *compared.notes(comparison),
             *scores.notes,
-            *_never(ways),
+            *_never(ways, comparison.metric),
             *_few(comparison),
-            *_not_aggregated(comparison),
+            *(_not_aggregated(comparison) if comparison.of_returns else ()),
         ],
     }
 
@@ -66,7 +71,7 @@ def summary(comparison: Comparison, scores: Scores, goals: Mapping[str, float]) 
 def reached(comparison: Comparison, goals: Mapping[str, float]) -> list[Reached]:
     """The way to each environment's threshold, method by method."""
     return [
-        measures.reached(env, method.label, runs, goal)
+        measures.reached(env, method.label, runs, goal, of_returns=comparison.of_returns)
         for env, goal in goals.items()
         for method, runs in comparison.groups(env)
     ]
@@ -79,8 +84,9 @@ def _scores(comparison: Comparison, scores: Scores) -> Iterator[Entry]:
             entry: Entry = {"env": env, "method": method.label, "runs": len(runs), "steps": comparison.end(env)}
             entry |= {**_with_interval("iqm", statistics.iqm, values), "mean": float(values.mean())}
             entry |= {"min": float(values.min()), "max": float(values.max())}
-            human = measures.normalised(values, env)
-            yield entry | _with_interval("human_iqm", statistics.iqm, human) if reference(env) else entry
+            if comparison.of_returns and reference(env):
+                entry |= _with_interval("human_iqm", statistics.iqm, measures.normalised(values, env))
+            yield entry
 
 
 def _with_interval(name: str, statistic: Statistic, values: Array) -> Entry:
@@ -108,7 +114,7 @@ def _improvement(comparison: Comparison, scores: Scores) -> Iterator[Entry]:
 
 def _published(comparison: Comparison, scores: Scores) -> Entry | None:
     """The published scores beside the methods' interquartile means, of a single Atari game."""
-    if len(comparison.envs) > 1 or not published(env := comparison.envs[0]):
+    if not comparison.of_returns or len(comparison.envs) > 1 or not published(env := comparison.envs[0]):
         return None
     frames = comparison.runs[0].frames_per_step
     how = beside.TRAINING if scores.games is None else beside.protocol(scores.games, frames)
@@ -180,12 +186,16 @@ def _run(method: Method, run: LoadedRun, scores: Scores) -> Entry:
     }
 
 
-def _never(ways: Sequence[Reached]) -> Iterator[str]:
+def _never(ways: Sequence[Reached], metric: str) -> Iterator[str]:
     """The thresholds that no run reached."""
     goals = {way.env: way.threshold for way in ways}
     for env, goal in goals.items():
         if not any(way.number for way in ways if way.env == env):
-            yield f"{env}: no run reached a mean return of {goal:g} over 100 training episodes."
+            yield f"{env}: no run reached {_goal(metric, goal)}."
+
+
+def _goal(metric: str, goal: float) -> str:
+    return f"a mean return of {goal:g} over 100 training episodes" if metric == RETURN else f"a {metric} of {goal:g}"
 
 
 def _few(comparison: Comparison) -> Iterator[str]:

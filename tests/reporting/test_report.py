@@ -380,3 +380,31 @@ def test_numbers_have_three_digits_or_all_before_the_point(value: float | None, 
 
 def test_the_function_is_there_after_its_module_is_loaded() -> None:
     assert gossamer.report is reports.report
+
+
+def test_another_metric_and_a_title(tmp_path: Path, command: Command) -> None:
+    # Pong has scores of humans and papers, which say nothing of a success rate: 0.25 in the first row, 0.5 + seed / 10
+    for seed in (1, 2, 3):
+        run = write_run(tmp_path / f"runs/{seed}", rising(-3.0), env="pong", seed=seed, steps=3_000)
+        rows = [
+            {"steps": steps, "seconds": steps / 20, "episodes": steps // 10, "mean_return": -3.0, "episode/win": win}
+            for steps, win in ((10, None), (1_500, 0.25), (3_000, 0.5 + seed / 10))
+        ]
+        (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_run(tmp_path / "runs/4", rising(0.1), env="pong", seed=4, steps=3_000)
+    words = ("runs", "--metric", "episode/win", "--threshold", "0.7", "--title", "Wins & losses")
+    code, out, _ = command("report", *words)
+    assert code == 0
+    assert "left out: runs/4: no row has episode/win" in out
+    assert "3 runs of 1 method; open report/report.html" in out
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert "<h1>Wins &amp; losses</h1>" in page
+    assert "episode/win of the last row of metrics" in page
+    assert "human" not in page
+    assert "mean return" not in page.lower()
+    found = json.loads(command("report", *words, "--json")[1])
+    (scores,) = found["scores"]
+    assert (scores["mean"], scores["min"], scores["max"]) == (pytest.approx(0.7), 0.6, 0.8)
+    (goal,) = found["thresholds"]
+    assert (goal["reached"], goal["steps_of_runs"]) == (2, [None, 3_000, 3_000])  # 0.6, 0.7 and 0.8 at the end
+    assert (found["published"], found["aggregates"], found["human_source"]) == (None, [], None)
