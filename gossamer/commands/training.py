@@ -42,13 +42,13 @@ def train(words: Sequence[str]) -> int:
 
     keep_freed_memory()  # before environments are tried, in threads
     composed = compose(words, prog="gossamer train", description=TRAIN, command=(Place, Control))
-    from gossamer.training.callbacks import named
+    from gossamer.training.callbacks import by_names
     from gossamer.training.experiment import start
 
     given = dict(composed.command)
     place = Place(**{name: given.pop(name) for name in declared(Place)})
     run_dir, control = place.run_dir, Control(**given)
-    beside, typed = named(control.callback), _typed("train", words)
+    beside, typed = by_names(control.callback), _typed("train", words)
     run = start(composed.choices, control, run_dir, overwrite=place.overwrite, asked=typed, callbacks=beside)
     return _ended(run)
 
@@ -109,12 +109,12 @@ def resume(words: Sequence[str]) -> int:
     """Continue a run from its last checkpoint."""
     made = parse(Resume, words, prog="gossamer resume", description=resume.__doc__)
     from gossamer.config.config import Control
-    from gossamer.training.callbacks import named
+    from gossamer.training.callbacks import by_names
     from gossamer.training.experiment import go_on
 
     given = vars(made).copy()
     directory, control = given.pop("run_dir"), Control(**{name: given.pop(name) for name in declared(Control)})
-    beside, typed = named(control.callback), _typed("resume", words)
+    beside, typed = by_names(control.callback), _typed("resume", words)
     return _ended(go_on(directory, control, given, asked=typed, callbacks=beside))
 
 

@@ -6,14 +6,14 @@ import threading
 import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from gossamer.config.names import load
-from gossamer.envs.single import named as text
-from gossamer.envs.single import place
+from gossamer.envs.single import named, place
 from gossamer.storage.checkpoint import Store
 from gossamer.system.errors import UserError
 from gossamer.task import Episode
@@ -166,9 +166,10 @@ class Callbacks:
             self.stopped = self.stopped or f"ended by the callback {name}{f': {why}' if why else ''}"
 
     def _failed(self, name: str, method: str, error: BaseException) -> None:
-        self._log("".join(traceback.format_exception(error)))
         with self._lock:
-            self.error = self.error or f"--callback {name}: {method} raised {text(error)}{place(error)}"
+            self.error = self.error or f"--callback {name}: {method} raised {named(error)}{place(error)}"
+        with suppress(OSError):  # a full disk
+            self._log("".join(traceback.format_exception(error)))
 
 
 class _Beside:
@@ -218,14 +219,14 @@ class _Beside:
             self.ended.set()
 
 
-def named(names: str | None) -> dict[str, Callback]:
+def by_names(names: str | None) -> dict[str, Callback]:
     """`chosen`, of names with commas between them."""
     return chosen([name.strip() for name in names.split(",")]) if names else {}
 
 
 def chosen(given: Sequence[str | Callback | type[Callback]]) -> dict[str, Callback]:
     """The callbacks that were given, by their names; of a class, an instance. Raises `UserError` for what is none."""
-    found, named_so = dict[str, Callback](), Counter[str]()
+    found, counts = dict[str, Callback](), Counter[str]()
     for each in given:
         if isinstance(each, str):
             if ":" not in each:
@@ -237,9 +238,9 @@ def chosen(given: Sequence[str | Callback | type[Callback]]) -> dict[str, Callba
             try:
                 made = made()
             except Exception as error:
-                raise UserError(f"--callback {name}: making it raised {text(error)}{place(error)}") from error
+                raise UserError(f"--callback {name}: making it raised {named(error)}{place(error)}") from error
         if not isinstance(made, Callback):
             raise UserError(f"--callback {name}: must be a class that derives from gossamer.Callback, or an instance")
-        named_so[name] += 1
-        found[name if named_so[name] == 1 else f"{name} {named_so[name]}"] = made
+        counts[name] += 1
+        found[name if counts[name] == 1 else f"{name} {counts[name]}"] = made
     return found
