@@ -45,8 +45,7 @@ class Evaluate:
         from gossamer.envs.games import rules_of
         from gossamer.reporting import beside
         from gossamer.reporting.published import Score
-        from gossamer.reporting.runs import MOST_FOLDERS
-        from gossamer.storage.contents import is_run, search
+        from gossamer.storage.contents import MOST_FOLDERS, is_run, search
         from gossamer.storage.directory import load_config
 
         runs = [self.run_dir] if is_run(self.run_dir) else search(self.run_dir, most=MOST_FOLDERS, tell=tell)

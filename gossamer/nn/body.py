@@ -243,15 +243,19 @@ def _torso(spec: Spec, network: Network) -> nn.Module:
     if isinstance(network.torso, TileCoding):
         return _tiles(spec, network, network.torso)
     finish = layer_normalized if network.layer_norm else _unchanged
-    torso, of_vectors = network.torso, mlp
-    if network.layers != STANDARD:
-        torso, of_vectors = partial(torso, layers=network.layers), partial(mlp, layers=network.layers)
+    torso, of_vectors = _with_layers(network.torso, network.layers), _with_layers(mlp, network.layers)
     if spec.layout is None:
         return finish(torso(spec.obs_shape))
     parts = spec.layout.inputs(game=network.observe_game)
     if network.own_torso:
         return finish(torso({part.name: part.shape for part in parts}))
     return Parts({part.name: finish((torso if part.picture else of_vectors)(part.shape)) for part in parts})
+
+
+def _with_layers(torso: Any, layers: Layers) -> TorsoFactory:
+    """The factory of a torso with these layers; only those in `torsos.SIZED` take others than their own."""
+    made: TorsoFactory = torso if layers == STANDARD else partial(torso, layers=layers)
+    return made
 
 
 def _tiles(spec: Spec, network: Network, coding: TileCoding) -> nn.Module:

@@ -9,9 +9,8 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from gossamer.reporting.captions import Drawn, intervals, over_environments, over_pairs, seeds, value
+from gossamer.reporting.captions import Drawn, in_training, intervals, over_environments, over_pairs, seeds, value
 from gossamer.reporting.comparison import Comparison
-from gossamer.reporting.curves import RETURN
 from gossamer.reporting.measures import Scores
 from gossamer.reporting.style import AREAS, GREY, REST, Palette, count, figure, text_width, value_ticks
 
@@ -102,9 +101,8 @@ def thresholds(summary: Mapping[str, Any], palette: Palette) -> Iterator[Drawn]:
         axes.set_xlabel(f"{env}: {what} to a {value(summary)} of {entries[0]['threshold']:g}")
         axes.set_xlim(left=0)
         count(axes.xaxis, "{x:,g}" if what == "seconds" else None)
-    of = "mean return of 100 training episodes" if summary["metric"] == RETURN else value(summary)
     caption = (
-        f"Steps and seconds until the {of} first reached the threshold. Bars: median "
+        f"Steps and seconds until the {in_training(summary)} first reached the threshold. Bars: median "
         "over seeds, drawn where more than half of them reached it; dots: seeds that reached it, of all (n/m). "
         f"{intervals(summary, 'Lines')}; no line where its upper end is never. {seeds(summary)}."
     )

@@ -28,6 +28,11 @@ def value(summary: Mapping[str, Any]) -> str:
     return "mean return" if summary["metric"] == RETURN else str(summary["metric"])
 
 
+def in_training(summary: Mapping[str, Any]) -> str:
+    """The same for a caption."""
+    return "mean return of 100 training episodes" if summary["metric"] == RETURN else str(summary["metric"])
+
+
 def over_environments(summary: Mapping[str, Any]) -> dict[str, Any]:
     """The same summary with the seeds that aggregates over environments use: of each method as many as it
     has of every environment. Unchanged where there are no aggregates."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gossamer.reporting.bars import AGGREGATES
-from gossamer.reporting.captions import intervals, over_environments
+from gossamer.reporting.captions import in_training, intervals, over_environments
 from gossamer.reporting.statistics import FEWEST
 from gossamer.reporting.summary import Entry
 
@@ -93,7 +93,7 @@ def _thresholds(summary: Mapping[str, Any]) -> Table:
         for entry in summary["thresholds"]
     ]  # fmt: skip
     caption = (
-        "Median over seeds of the steps and seconds until the mean return of 100 training episodes first reached the "
+        f"Median over seeds of the steps and seconds until the {in_training(summary)} first reached the "
         f"threshold; never counts as later than any number. {intervals(summary, 'In brackets')}."
     )
     header = ["environment", "method", "threshold", "seeds that reached it", "steps", "seconds"]
