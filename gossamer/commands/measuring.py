@@ -54,7 +54,12 @@ def bench(words: Sequence[str]) -> None:
     shown = ("env", "inference", "update", *(("acting", "learning", "cores") * apart), "roofline", "plain", "whole")
     for part in (each for each in shown if each in figures):
         print(f"{part:>10} {figures[part]:>10,.0f} steps/s")
+    print(f"{'frames':>10} {figures['frames_per_second']:>10,.0f} frames/s")
     print(f"{'busy':>10} {figures['busy']:>10.2f} of {figures['machine']['cores']} cores")
+    if "gpu_watts" in figures:
+        gpu = "{gpu_utilization:>10.0%} busy, {gpu_memory_gb:.1f} GB, {gpu_watts:.0f} W".format_map(figures)
+        print(f"{'GPU':>10} {gpu}")
+        print(f"{'energy':>10} {figures['frames_per_joule']:>10.1f} frames a joule of the GPU")
     kind = "roofline of acting and learning at the same time" if apart else "serial roofline"
     kind += ", environments and inference overlapped" * ("plain" in figures)
     print(f"{'ratio':>10} {figures['ratio']:>10.2f} of the {kind}; bound by {figures['bound_by']}")

@@ -146,7 +146,16 @@ def _speed(comparison: Comparison) -> Iterator[Entry]:
             rates = [float(run.result["steps_per_second"]) for run in runs if run.result.get("steps_per_second")]
             entry: Entry = {"env": env, "method": method.label, "runs": len(runs)}
             entry |= {"steps_per_second": float(np.median(rates)) if rates else None, "steps_per_second_of_runs": rates}
+            frames = [rate * runs[0].frames_per_step for rate in rates]
+            entry |= {"frames_per_second": float(np.median(frames)) if frames else None}
+            entry |= {name: _used(runs, name) for name in ("cores_busy", "gpu_utilization", "frames_per_joule")}
             yield entry | _staleness(runs) | {"shares": _shares(runs)}
+
+
+def _used(runs: Sequence[LoadedRun], name: str) -> float | None:
+    """The median of a figure on the use of the machine (`system.usage`); None if no run has it."""
+    found = [used[name] for run in runs if name in (used := run.result.get("usage") or {})]
+    return float(np.median(found)) if found else None
 
 
 def _staleness(runs: Sequence[LoadedRun]) -> Entry:

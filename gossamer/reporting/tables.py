@@ -12,6 +12,12 @@ from gossamer.reporting.statistics import FEWEST
 from gossamer.reporting.summary import Entry
 
 UNKNOWN = "–"
+USAGE = {  # of the machine; columns that no method has are left out
+    "frames_per_second": "frames per second",
+    "cores_busy": "busy cores",
+    "gpu_utilization": "GPU utilisation",
+    "frames_per_joule": "frames per joule of the GPU",
+}
 
 
 @dataclass(frozen=True)
@@ -128,17 +134,21 @@ def _improvement(summary: Mapping[str, Any]) -> Table:
 
 
 def _speed(summary: Mapping[str, Any]) -> Table:
+    usage = {name: title for name, title in USAGE.items() if any(entry[name] is not None for entry in summary["speed"])}
     rows = [
         [entry["env"], entry["method"], str(entry["runs"]), number(entry["steps_per_second"]),
+         *(number(entry[name]) for name in usage),
          _lag(entry, "policy_lag"), _lag(entry, "gossip_staleness"), _waited(entry["shares"])]
         for entry in summary["speed"]
     ]  # fmt: skip
     caption = (
-        "Steps per second: median over seeds, of whole trainings. Policy lag: optimiser steps between acting and "
-        "learning, mean (maximum). Gossip staleness: iterations between sender and receiver of a message, mean "
-        "(maximum). Waited: share of the members' time, the mean over seeds."
+        "Steps and frames per second: median over seeds, of whole trainings. Busy cores, the GPU's utilisation and "
+        "frames per joule of its energy: medians of the last session of each run. Policy lag: optimiser steps "
+        "between acting and learning, mean (maximum). Gossip staleness: iterations between sender and receiver of a "
+        "message, mean (maximum). Waited: share of the members' time, the mean over seeds."
     )
-    header = ["environment", "method", "seeds", "steps per second", "policy lag", "gossip staleness", "waited"]
+    used = [*usage.values(), "policy lag", "gossip staleness", "waited"]
+    header = ["environment", "method", "seeds", "steps per second", *used]
     return Table("Throughput and staleness", caption, header, rows)
 
 

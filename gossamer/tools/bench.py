@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import statistics
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +13,7 @@ from functools import partial
 from typing import Any, Unpack
 
 from gossamer.algorithms import Algorithm
-from gossamer.config.build import learners, num_envs, program, task
+from gossamer.config.build import device, learners, num_envs, program, task
 from gossamer.config.config import Architecture, Config
 from gossamer.config.file import flat
 from gossamer.config.keywords import Keywords
@@ -28,12 +29,15 @@ from gossamer.runtime import Silent
 from gossamer.system.errors import UserError
 from gossamer.system.machine import keep_freed_memory, machine
 from gossamer.system.processes import cores
+from gossamer.system.usage import GPU, Usage, open_gpu
 from gossamer.task import Activity, Report
-from gossamer.tools.parts import CPUClock, Crew, programs
+from gossamer.tools.parts import Crew, programs
 from gossamer.tools.reuse import Reused, ReusedEnv
 from gossamer.training.dry_run import try_network
 
 WARM_UP_SECONDS = 1.0
+SAMPLE_SECONDS = 0.1  # between two looks at the machine
+FINE = ("ratio", "busy", "gpu_utilization", "gpu_memory_gb", "frames_per_joule")  # figures with three decimals
 PARTS = ("env", "inference", "update")
 LIMITS = ("acting", "learning", "cores")  # of a program whose actors and learners run at the same time
 
@@ -41,12 +45,18 @@ LIMITS = ("acting", "learning", "cores")  # of a program whose actors and learne
 class Reports(Silent):
     """Observer: keeps rates and step counts. It ends the program after `seconds` of reports after the warm-up."""
 
-    def __init__(self, seconds: float = float("inf"), phase: Callable[[str], None] = lambda text: None) -> None:
-        """`phase` is called with the text of each `Activity`."""
-        self.seconds, self._phase = seconds, phase
+    def __init__(
+        self,
+        seconds: float = float("inf"),
+        phase: Callable[[str], None] = lambda text: None,
+        gpu: GPU | None = None,
+    ) -> None:
+        """`phase` is called with the text of each `Activity`. `gpu`: where there is one to be watched."""
+        self.seconds, self._phase, self._gpu = seconds, phase, gpu
         self.rates: dict[str, float] = {}  # part -> steps per second, of all workers
-        self.busy = 0.0  # cores, from the warm-up to the end
-        self._clock: CPUClock | None = None
+        self.used: dict[str, float] = {}  # of the machine from the warm-up to the end (`Usage.row`)
+        self._usage: Usage | None = None
+        self._sampled = 0.0
         self.begun: float | None = None
         self.marks: list[tuple[float, int]] = []  # (seconds, steps of all members), after the warm-up
         self._steps: dict[str, int] = {}
@@ -59,8 +69,8 @@ class Reports(Silent):
                 self.begun = self.begun or now
                 self._steps[worker] = self._steps.get(worker, 0) + record.steps
                 if now - self.begun >= WARM_UP_SECONDS:
-                    self._clock = self._clock or CPUClock()
                     self.marks.append((now, sum(self._steps.values())))
+                    self._watch(now)
             elif isinstance(record, Activity) and record.text:
                 self._phase(record.text + told(self.rates))
             elif isinstance(record, dict):
@@ -68,9 +78,17 @@ class Reports(Silent):
 
     def stopping(self) -> bool:
         ended = len(self.marks) > 1 and self.marks[-1][0] - self.marks[0][0] >= self.seconds
-        if ended and self._clock and not self.busy:
-            self.busy = self._clock.cores()
+        if ended and self._usage and not self.used:
+            self._usage.sample()
+            self.used = self._usage.row()
         return ended
+
+    def _watch(self, now: float) -> None:
+        if self._usage is None:
+            self._usage = Usage(self._gpu)
+        elif now - self._sampled >= SAMPLE_SECONDS:
+            self._sampled = now
+            self._usage.sample()
 
     def rate(self) -> float:
         """Steps per second."""
@@ -91,7 +109,8 @@ def bench(
     **options: Unpack[Keywords],
 ) -> dict[str, Any]:
     """Rates in steps/s: `env`, `inference` and `update` alone, the `whole` program, and the `roofline`; `ratio` =
-    whole / roofline. `busy`: cores that the whole program keeps busy.
+    whole / roofline. Of the whole program also `frames_per_second`; `busy`, the cores that it keeps busy; and of a GPU
+    `gpu_utilization`, `gpu_memory_gb`, `gpu_watts` and `frames_per_joule`.
 
     Where acting and learning take turns, the roofline is 1 / (1/env + 1/inference + 1/update). Where actors and
     learners run at the same time, it is the least of `acting` = 1 / (1/env + 1/inference), `learning` = update /
@@ -115,14 +134,17 @@ def measure(choices: Choices, seconds: float, rounds: int, progress: Callable[[i
         raise UserError(f"--seconds {seconds} --rounds {rounds}: both must be positive")
     keep_freed_memory()
     config = resolve(choices)
-    try_network(config, program(config))
+    frames = try_network(config, program(config)).frames_per_step
     config = config.with_run(steps=10**15)  # the observer ends it by time
+    gpu, why_not = open_gpu(device(config.run.device))
+    if why_not:
+        print(f"bench: {why_not}", file=sys.stderr)
     with Reused(config.env.factory()) as env:
         measured = replace(config, env=ReusedEnv(config.env, env))
         wired = program(measured)
         remember(task(measured).env, spec_of(task(config).env, complain))
-        rows = [_round(measured, wired, seconds, partial(progress, number)) for number in range(1, rounds + 1)]
-    return {**_figures(rows), **_origin(config, wired)}
+        rows = [_round(measured, wired, seconds, partial(progress, number), gpu) for number in range(1, rounds + 1)]
+    return {**_figures([row | _per_frame(row, frames) for row in rows]), **_origin(config, wired)}
 
 
 def round_seconds(seconds: float, *, alternating: bool = False) -> float:
@@ -131,7 +153,9 @@ def round_seconds(seconds: float, *, alternating: bool = False) -> float:
     return (3 + programs) * seconds + programs * WARM_UP_SECONDS + 1.0 + programs
 
 
-def _round(config: Config, wired: Program, seconds: float, phase: Callable[[str], None]) -> dict[str, float]:
+def _round(
+    config: Config, wired: Program, seconds: float, phase: Callable[[str], None], gpu: GPU | None
+) -> dict[str, float]:
     """Measure the parts, one after the other, then the whole program."""
     seen, crew = Reports(phase=phase), Crew.of(wired)
     for program_of_parts in programs(config, crew, seconds):
@@ -144,11 +168,18 @@ def _round(config: Config, wired: Program, seconds: float, phase: Callable[[str]
         threads(program(config.with_run(alternating=False)), plain := Reports(seconds))
         rates["plain"] = plain.rate()
     phase("whole program" + told(rates))
-    threads(wired, whole := Reports(seconds))
+    threads(wired, whole := Reports(seconds, gpu=gpu))
     limits = _limits(seen.rates, crew, alternating=config.run.alternating)
     roofline = min(limits.values())
-    overall = {"whole": whole.rate(), "roofline": roofline, "ratio": whole.rate() / roofline, "busy": whole.busy}
-    return {**rates, **(limits if crew.apart else {}), **overall}
+    overall = {"whole": whole.rate(), "roofline": roofline, "ratio": whole.rate() / roofline}
+    used = {"busy": whole.used.get("cores_busy", 0.0)} | {k: v for k, v in whole.used.items() if k.startswith("gpu")}
+    return {**rates, **(limits if crew.apart else {}), **overall, **used}
+
+
+def _per_frame(row: Mapping[str, float], frames: int) -> dict[str, float]:
+    """Frames of the emulator a second of the whole program, and a joule of the GPU's energy. `frames`: of a step."""
+    found = {"frames_per_second": row["whole"] * frames}
+    return found | ({"frames_per_joule": row["whole"] * frames / row["gpu_watts"]} if row.get("gpu_watts") else {})
 
 
 def told(rates: Mapping[str, float]) -> str:
@@ -178,7 +209,7 @@ def _figures(rows: Sequence[dict[str, float]]) -> dict[str, Any]:
     median = {name: statistics.median(values) for name, values in values_of.items()}
     limits = LIMITS if LIMITS[0] in median else PARTS
     return {
-        **{name: round(value, 3 if name in ("ratio", "busy") else 1) for name, value in median.items()},
+        **{name: round(value, 3 if name in FINE else 1) for name, value in median.items()},
         "bound_by": min(limits, key=lambda name: median[name]),
         "range": {name: [round(min(values), 3), round(max(values), 3)] for name, values in values_of.items()},
     }

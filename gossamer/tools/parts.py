@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import cycle
-from os import sysconf
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,6 +27,7 @@ from gossamer.program import Program
 from gossamer.runtime import Context
 from gossamer.spaces.observations import MASK
 from gossamer.system.errors import UserError
+from gossamer.system.usage import CPUClock
 from gossamer.task import Activity, Task
 from gossamer.workers.member import Member
 from gossamer.workers.stepping import InTurn
@@ -237,27 +235,3 @@ def _rate(call: Callable[[], object], steps: int, seconds: float) -> tuple[float
         call()
         count += 1
     return count * steps / passed, used.cores()
-
-
-class CPUClock:
-    """Measures how many cores are busy with this process and with its environments' processes."""
-
-    def __init__(self) -> None:
-        self._start = time.perf_counter(), _cpu_seconds()
-
-    def cores(self) -> float:
-        """Busy cores since the start, on average. Without environments' processes, where the system is not Linux."""
-        start, used = self._start
-        return (_cpu_seconds() - used) / (time.perf_counter() - start)
-
-
-def _cpu_seconds() -> float:
-    return time.process_time() + sum(_of_process(child.pid) for child in multiprocessing.active_children())
-
-
-def _of_process(pid: int | None) -> float:
-    """CPU seconds of another process, 0 if they cannot be read."""
-    with suppress(OSError):
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / sysconf("SC_CLK_TCK")
-    return 0.0

@@ -16,6 +16,8 @@ from rich.segment import ControlType, Segment
 from rich.table import Table
 from rich.text import Text
 
+from gossamer.system import usage
+from gossamer.system.processes import cores
 from gossamer.system.streams import Output
 from gossamer.training.progress import Progress
 
@@ -74,6 +76,7 @@ def plain(progress: Progress) -> str:
         progress.gradients.told(),
         progress.replayed.told(),
         gossip(progress),
+        usage.told(progress.usage, cores()),
         _after("evaluated ", evaluation(progress)),
     )
     return " | ".join(part for part in parts if part)
@@ -286,6 +289,7 @@ def panel(p: Progress, title: str, curve: list[float], width: int) -> Panel:
         "server": Text(p.gradients.told()),
         "replay": Text(p.replayed.told()),
         "gossip": Text(gossip(p)),
+        "machine": Text(usage.told(p.usage, cores())),
         "eval": Text(evaluation(p)),
         "passed": f"{duration(p.elapsed)}, left {duration(p.left)}",
     }

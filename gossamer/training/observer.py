@@ -16,6 +16,7 @@ from gossamer.runtime import Answer, Stage
 from gossamer.storage.events import EventLog
 from gossamer.system.errors import EnvironmentFailed
 from gossamer.system.machine import HostInfo
+from gossamer.system.usage import Usage
 from gossamer.task import Activity, Note, PredictorReplaced, Recovered, Regrouped, Report, ShardRestored, Spent
 from gossamer.training.budget import Budget
 from gossamer.training.callbacks import Callbacks
@@ -47,13 +48,16 @@ class RunObserver:
     evaluator: Evaluator | None = None
     callbacks: Callbacks = field(default_factory=Callbacks)
     now: Callable[[], float] = time.monotonic
+    usage: Usage | None = None  # of this machine
 
     def __post_init__(self) -> None:
         self.interrupted: str | None = None  # the signal's name
         self.solved_steps: int | None = None
         self.members = self.checkpoints.members
         self.budget = Budget(self.progress.total, self.progress.steps)
-        self.writer = Writer(self.progress, self.recorder, self.log, self.consensus, self.evaluator, self.now)
+        self.writer = Writer(
+            self.progress, self.recorder, self.log, self.consensus, self.evaluator, self.now, self.usage
+        )
         self._began = self.now()
         self._lock = threading.Lock()  # workers are threads
         self._away: dict[str, float] = {}  # worker -> since when

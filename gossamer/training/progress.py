@@ -45,6 +45,7 @@ class Progress:
     evaluation: dict[str, Any] | None = None  # the last one beside training, a line of evaluations.jsonl
     spent: dict[str, float] = field(default_factory=dict)  # seconds of all sessions, by part
     elapsed_before: float = 0.0  # seconds of the sessions before a resume
+    usage: dict[str, float] = field(default_factory=dict)  # of this machine, as of the last row (`system.usage`)
     activity: str = ""  # what workers do before they train
     hosts: Hosts = field(default_factory=Hosts)
     restarts: int = 0  # of environments that failed
@@ -191,6 +192,7 @@ class Progress:
             **self.gossip,
             **self.gradients.row(),
             **self.replayed.row(),
+            **{f"machine/{name}": value for name, value in self.usage.items()},
             **{f"time/{part}": round(share, 4) for part, share in self.shares().items()},
         }
 

@@ -8,6 +8,7 @@ from gossamer.config.config import Config
 from gossamer.config.file import to_dict
 from gossamer.diagnostics.consensus import ConsensusMonitor
 from gossamer.system.machine import machine
+from gossamer.system.usage import Usage
 from gossamer.system.version import __version__
 from gossamer.training.observer import RunObserver
 from gossamer.training.policy_lag import by_value, summary
@@ -17,9 +18,10 @@ PROTOCOL = "training: mean of the last 100 training episodes, exploring actions,
 
 
 def result(
-    config: Config, progress: Progress, observer: RunObserver, consensus: ConsensusMonitor | None
+    config: Config, progress: Progress, observer: RunObserver, consensus: ConsensusMonitor | None, *, done: int
 ) -> dict[str, Any]:
-    """The content of `result.json`, but for events, evaluations and the hosts' information."""
+    """The content of `result.json`, but for events, evaluations and the hosts' information. `done`: steps before this
+    session."""
     ended, short = why_ended(observer)
     return {
         "ended": ended,
@@ -36,6 +38,7 @@ def result(
         "gossip": consensus.overall() if consensus else None,
         "time": {part: round(share, 4) for part, share in progress.shares().items()},
         "seconds_in": {part: round(seconds, 1) for part, seconds in sorted(progress.spent.items())},
+        "usage": _usage(observer.usage, (progress.steps - done) * progress.frames_per_step),
         "uncounted": progress.uncounted,
         "frames": progress.steps * progress.frames_per_step,
         "episodes": progress.episodes,
@@ -54,6 +57,14 @@ def result(
         "version": __version__,
         "config": to_dict(config),
     }
+
+
+def _usage(usage: Usage | None, frames: int) -> dict[str, float] | None:
+    """Of this machine in the session that acted these frames; None where workers were elsewhere."""
+    if usage is None:
+        return None
+    found = usage.overall()
+    return found | ({"frames_per_joule": round(frames / found["gpu_joules"], 3)} if found.get("gpu_joules") else {})
 
 
 def why_ended(observer: RunObserver) -> tuple[str, int]:

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from gossamer.config.build import device
 from gossamer.config.config import Config, Control
 from gossamer.config.file import flat
 from gossamer.config.names import ALGORITHMS, name_of
@@ -29,6 +30,7 @@ from gossamer.storage.lock import RunLock
 from gossamer.system.errors import EnvironmentFailed, UserError
 from gossamer.system.installation import commit
 from gossamer.system.kwargs import titled
+from gossamer.system.usage import Usage, open_gpu
 from gossamer.system.version import __version__
 from gossamer.training.callbacks import END_SECONDS, Callback, Callbacks, LiveRun
 from gossamer.training.checkpoints import Checkpoints
@@ -113,6 +115,7 @@ class Session:
             evaluator=self.evaluator,
             together=saved is not None and control.cluster is None,  # as all are after a checkpoint
         )
+        gpu, why_no_gpu = open_gpu(device(config.run.device))
         self.observer = RunObserver(
             progress,
             self.recorder,
@@ -126,7 +129,10 @@ class Session:
             self.consensus,
             self.evaluator,
             self.callbacks,
+            usage=None if control.cluster else Usage(gpu),
         )
+        if why_no_gpu and not control.cluster:
+            self.observer.note(why_no_gpu)
         self.began = "resumed" if saved else "started"
         self._left_out = interface.left_out
 
@@ -261,7 +267,7 @@ class Session:
         """`result.json`, and of members that differ the picture of how far they were apart, and what they play
         together."""
         self.progress.hosts.close()
-        content = result(self.config, self.progress, self.observer, self.consensus)
+        content = result(self.config, self.progress, self.observer, self.consensus, done=self.done)
         content |= {**self.events.to_dict(), "hosts": self.progress.hosts.info}
         write_json(self.directory / RESULT, content)
         self._await_evaluation(signals, content["seconds"])

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from gossamer.diagnostics.consensus import ConsensusMonitor
+from gossamer.system.usage import Usage
 from gossamer.training.display import evaluation
 from gossamer.training.evaluator import Evaluator
 from gossamer.training.progress import Progress
@@ -29,6 +30,7 @@ class Writer:
     consensus: ConsensusMonitor | None = None  # of members that gossip
     evaluator: Evaluator | None = None
     now: Callable[[], float] = time.monotonic
+    usage: Usage | None = None  # of this machine; None where workers are elsewhere
     _unwritten: bool = field(default=False, init=False)  # whether there is a report that `status.json` lacks
 
     def __post_init__(self) -> None:
@@ -49,12 +51,16 @@ class Writer:
         self.record_evaluations()
         if self.consensus is not None:
             self.progress.gossip = self.consensus.row()
+        if self.usage is not None:
+            self.progress.usage = self.usage.row()
         self.recorder.write(self.progress.row())
         self.write_status()
 
     def write_status(self) -> None:
         """Write `status.json`."""
         self._status_written, self._unwritten = self.now(), False
+        if self.usage is not None:
+            self.usage.sample()
         self.recorder.write_status(status(self.progress, self.consensus))
 
     def record_evaluations(self) -> int:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import re
 import sys
-import time
 from typing import Any
 
 import pytest
@@ -18,10 +16,11 @@ from gossamer.envs import once
 from gossamer.envs.base import UnknownEnv
 from gossamer.envs.toy import Catch
 from gossamer.system.errors import UserError
+from gossamer.system.usage import GPUSample
 from gossamer.task import Report
 from gossamer.tools import bench as module
 from gossamer.tools.bench import Reports, bench
-from gossamer.tools.parts import CPUClock, Crew, _cpu_seconds, _of_process, programs
+from gossamer.tools.parts import Crew, programs
 
 
 @pytest.fixture
@@ -42,7 +41,8 @@ def test_a_measurement(given: dict[str, Any]) -> None:
     assert found["ratio"] == pytest.approx(found["whole"] / found["roofline"], rel=0.01)
     assert found["bound_by"] == min(parts, key=lambda part: parts[part])
     assert (found["env_name"], found["num_envs"]) == (given.get("env", "catch"), 4)
-    assert set(found["range"]) == {*rates, "ratio", "busy"}
+    assert set(found["range"]) == {*rates, "ratio", "busy", "frames_per_second"}
+    assert found["frames_per_second"] == pytest.approx(found["whole"], rel=0.01)  # a step of toys is one frame
     assert 0 < found["busy"] <= found["machine"]["cores"] + 0.5
     assert found["machine"]["cores"] >= 1
     assert found["peak_memory_mb"] > 0
@@ -107,24 +107,6 @@ def test_the_parts_are_measured_with_the_program_s_workers(options: dict[str, An
     config = configure("gala", env="catch")
     (together,) = (each.workers[0] for each in programs(config, Crew.of(program(config)), 0.1))
     assert (together.kwargs["which"], together.kwargs["sharing"]) == (("env", "update", "inference"), 1)
-
-
-def test_busy_cores_count_threads_and_processes_of_environments() -> None:
-    used = CPUClock()
-    spin = multiprocessing.get_context("spawn").Process(target=_spin, daemon=True)
-    spin.start()
-    while not spin.pid or _of_process(spin.pid) < 0.2:
-        assert spin.is_alive()
-    assert _cpu_seconds() - time.process_time() >= 0.1
-    assert used.cores() > 0
-    spin.terminate()
-    spin.join()
-    assert _of_process(spin.pid) == 0.0
-
-
-def _spin() -> None:
-    while True:
-        pass
 
 
 @pytest.mark.usefixtures("_quick")
@@ -235,3 +217,15 @@ def test_the_command_keeps_stdout_clean(monkeypatch: pytest.MonkeyPatch, capfd: 
         "bench: round 2 of 2: starting 2 environments",
     ]
     assert all(re.fullmatch(r".*, about \d+:\d\d left", line) for line in lines)
+
+
+@pytest.mark.usefixtures("_quick")
+def test_a_gpu_is_watched_while_the_whole_program_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Steady:
+        def sample(self) -> GPUSample:
+            return GPUSample(utilization=0.5, memory=2 * 10**9, watts=100.0)
+
+    monkeypatch.setattr(module, "open_gpu", lambda device: (Steady(), ""))
+    found = bench("paac", seconds=0.05, rounds=1, env="catch", num_envs=4, threads=1)
+    assert (found["gpu_utilization"], found["gpu_memory_gb"], found["gpu_watts"]) == (0.5, 2.0, 100.0)
+    assert found["frames_per_joule"] == pytest.approx(found["frames_per_second"] / 100, rel=0.01)

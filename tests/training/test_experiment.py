@@ -91,7 +91,11 @@ def test_rows_have_their_keys(tmp_path: Path) -> None:
     run = trained(tmp_path / "run", algorithm="ppo", epochs=1, num_minibatches=1, clip_range=0.2)
     (row,) = rows(run.directory)
     counts = {"steps", "learned", "reused", "frames", "updates", "seconds", "steps_per_second", "episodes"}
-    counts |= {"mean_return", *(f"policy_lag_{name}" for name in ("mean", "p50", "p90", "max", "trajectories"))}
+    counts |= {
+        "mean_return",
+        "machine/cores_busy",
+        *(f"policy_lag_{name}" for name in ("mean", "p50", "p90", "max", "trajectories")),
+    }
     learned = {"loss", "policy_loss", "value_loss", "entropy", "kl", "clip_fraction", "gradient_norm", "learning_rate"}
     assert set(row) == counts | learned | {"time/env", "time/inference", "time/update", "time/other"}
     assert (row["steps"], row["updates"]) == (80, 10)

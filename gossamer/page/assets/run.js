@@ -2,6 +2,7 @@
 // One run: key figures, and a tab for each side of it.
 
 const MAIN_CHARTS = ["mean_return", "steps_per_second"];
+const MACHINE = ["cores_busy", "gpu_utilization", "gpu_memory_gb", "gpu_watts"].map((name) => `machine/${name}`);
 const COUNTERS = ["steps", "frames", "learned", "reused", "updates", "seconds", "episodes"];
 
 function tabsOf(key) {

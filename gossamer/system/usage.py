@@ -1,0 +1,166 @@
+"""How busy this machine is with a program: cores, and a GPU's utilisation, memory and power.
+
+The GPU's figures come from the NVIDIA Management Library through nvidia-ml-py (the extra `gpu`). They are those of the
+whole device: other programs on it count."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from os import sysconf
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from gossamer.system.installation import install
+
+JOULES = 1e-3  # in a millijoule, NVML's unit of energy
+WATTS = 1e-3  # in a milliwatt, its unit of power
+
+
+class CPUClock:
+    """Measures how many cores are busy with this process and with its environments' processes."""
+
+    def __init__(self) -> None:
+        self._start = time.perf_counter(), cpu_seconds()
+
+    def cores(self) -> float:
+        """Busy cores since the start, on average. Without environments' processes, where the system is not Linux."""
+        start, used = self._start
+        return (cpu_seconds() - used) / (time.perf_counter() - start)
+
+
+def cpu_seconds() -> float:
+    """CPU seconds of this process and of its environments' processes."""
+    return time.process_time() + sum(seconds_of(child.pid) for child in multiprocessing.active_children())
+
+
+def seconds_of(pid: int | None) -> float:
+    """CPU seconds of another process, 0 if they cannot be read."""
+    with suppress(OSError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / sysconf("SC_CLK_TCK")
+    return 0.0
+
+
+@dataclass(frozen=True)
+class GPUSample:
+    """A GPU's figures at one time."""
+
+    utilization: float  # share of the last moments (1/6 to 1 s) in which a kernel ran
+    memory: int  # bytes that all programs hold
+    watts: float  # now
+
+
+class GPU(Protocol):
+    """Reads one GPU."""
+
+    def sample(self) -> GPUSample | None: ...  # None: it cannot be read now
+
+
+class NVML:
+    """Reads one GPU through the NVIDIA Management Library."""
+
+    def __init__(self, library: Any, uuid: str) -> None:
+        """`library`: the module pynvml. `uuid`: as torch has it, since CUDA_VISIBLE_DEVICES changes numbers. Raises
+        `library.NVMLError` if the library or the GPU cannot be used."""
+        self._library = library
+        library.nvmlInit()
+        self._handle = library.nvmlDeviceGetHandleByUUID(uuid if uuid.startswith("GPU-") else f"GPU-{uuid}")
+        self._read()
+
+    def sample(self) -> GPUSample | None:
+        """See `GPU`."""
+        with suppress(self._library.NVMLError):  # a run does not end because its GPU cannot be watched
+            return self._read()
+        return None
+
+    def _read(self) -> GPUSample:
+        library, handle = self._library, self._handle
+        return GPUSample(
+            utilization=library.nvmlDeviceGetUtilizationRates(handle).gpu / 100,
+            memory=int(library.nvmlDeviceGetMemoryInfo(handle).used),
+            watts=library.nvmlDeviceGetPowerUsage(handle) * WATTS,
+        )
+
+
+def open_gpu(device: str) -> tuple[GPU | None, str]:
+    """A reader of the GPU that a resolved device names (`cuda`, `cuda:1`), and why there is none: empty on a CPU."""
+    if not device.startswith("cuda"):
+        return None, ""
+    try:
+        import pynvml
+    except ModuleNotFoundError:
+        return None, f"the GPU's utilisation and power are not measured; run {install('gpu')}"
+    uuid = str(torch.cuda.get_device_properties(torch.device(device)).uuid)
+    try:
+        return NVML(pynvml, uuid), ""
+    except pynvml.NVMLError as error:
+        return None, f"the GPU's utilisation and power are not measured: {error}"
+
+
+@dataclass
+class _Sums:
+    """Of samples, each weighted with the seconds before it."""
+
+    seconds: float = 0.0
+    busy: float = 0.0  # CPU seconds
+    utilization: float = 0.0
+    joules: float = 0.0
+    memory: int = 0  # the most
+    sampled: float = 0.0  # seconds that GPU figures stand for
+
+    def row(self) -> dict[str, float]:
+        found = {"cores_busy": round(self.busy / self.seconds, 3)} if self.seconds else {}
+        if self.sampled:
+            found |= {
+                "gpu_utilization": round(self.utilization / self.sampled, 3),
+                "gpu_memory_gb": round(self.memory / 1e9, 3),
+                "gpu_watts": round(self.joules / self.sampled, 1),
+            }
+        return found
+
+
+def told(row: Mapping[str, float], cores: int) -> str:
+    """A row in words; empty if there is none. `cores`: that this process may use."""
+    if "cores_busy" not in row:
+        return ""
+    gpu = "; GPU {gpu_utilization:.0%}, {gpu_memory_gb:.1f} GB, {gpu_watts:.0f} W" if "gpu_watts" in row else ""
+    return f"{row['cores_busy']:.1f} of {cores} cores busy" + gpu.format_map(row)
+
+
+class Usage:
+    """The use of this machine since the start, and since the last row. Call `sample` often."""
+
+    def __init__(self, gpu: GPU | None = None, now: Callable[[], float] = time.monotonic) -> None:
+        self._gpu, self._now = gpu, now
+        self._at, self._cpu = now(), cpu_seconds()
+        self._all, self._interval = _Sums(), _Sums()
+
+    def sample(self) -> None:
+        """Add the time since the last call."""
+        now, cpu = self._now(), cpu_seconds()
+        seconds, busy = now - self._at, max(0.0, cpu - self._cpu)  # processes that have ended count no more
+        self._at, self._cpu = now, cpu
+        seen = None if self._gpu is None else self._gpu.sample()
+        for sums in (self._all, self._interval):
+            sums.seconds += seconds
+            sums.busy += busy
+            if seen is not None:
+                sums.sampled += seconds
+                sums.utilization += seen.utilization * seconds
+                sums.joules += seen.watts * seconds
+                sums.memory = max(sums.memory, seen.memory)
+
+    def row(self) -> dict[str, float]:
+        """Means since the last row (the most memory): `cores_busy`, `gpu_utilization`, `gpu_memory_gb`, `gpu_watts`."""
+        row, self._interval = self._interval.row(), _Sums()
+        return row
+
+    def overall(self) -> dict[str, float]:
+        """The same since the start, with the GPU's `joules`."""
+        return self._all.row() | ({"gpu_joules": round(self._all.joules, 1)} if self._all.sampled else {})

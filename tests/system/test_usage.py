@@ -1,0 +1,137 @@
+"""Cores are counted with the processes of environments, and a GPU's figures are averaged over time."""
+
+from __future__ import annotations
+
+import multiprocessing
+import re
+import sys
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from gossamer.system import usage
+from gossamer.system.usage import NVML, CPUClock, GPUSample, Usage, cpu_seconds, open_gpu, seconds_of, told
+
+
+def test_busy_cores_count_threads_and_processes_of_environments() -> None:
+    used = CPUClock()
+    spin = multiprocessing.get_context("spawn").Process(target=_spin, daemon=True)
+    spin.start()
+    while not spin.pid or seconds_of(spin.pid) < 0.2:
+        assert spin.is_alive()
+    assert cpu_seconds() - time.process_time() >= 0.1
+    assert used.cores() > 0
+    spin.terminate()
+    spin.join()
+    assert seconds_of(spin.pid) == 0.0
+
+
+def _spin() -> None:
+    while True:
+        pass
+
+
+class Watch:
+    def __init__(self) -> None:
+        self.time = 5.0
+
+    def __call__(self) -> float:
+        return self.time
+
+
+class Samples:
+    """A GPU with these figures, one after the other."""
+
+    def __init__(self, *samples: GPUSample | None) -> None:
+        self._samples = list(samples)
+
+    def sample(self) -> GPUSample | None:
+        return self._samples.pop(0)
+
+
+def test_means_are_weighted_with_time_and_energy_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch, cpu = Watch(), Watch()
+    monkeypatch.setattr(usage, "cpu_seconds", cpu)
+    gpu = Samples(
+        GPUSample(0.2, 10**9, 100.0), GPUSample(0.8, 3 * 10**9, 300.0), None, GPUSample(0.5, 2 * 10**9, 200.0)
+    )
+    used = Usage(gpu, watch)
+    assert (used.row(), used.overall()) == ({}, {})
+    for seconds, busy in ((1.0, 1.5), (3.0, 4.5), (1.0, 0.0)):  # at the last one the GPU did not answer
+        watch.time += seconds
+        cpu.time += busy
+        used.sample()
+    # (0.2 x 1 + 0.8 x 3) / 4, (100 x 1 + 300 x 3) / 4, and 6 CPU seconds in 5 seconds
+    row = {"cores_busy": 1.2, "gpu_utilization": 0.65, "gpu_memory_gb": 3.0, "gpu_watts": 250.0}
+    assert used.row() == row
+    watch.time += 2.0
+    used.sample()
+    assert used.row() == {"cores_busy": 0.0, "gpu_utilization": 0.5, "gpu_memory_gb": 2.0, "gpu_watts": 200.0}
+    assert used.overall()["gpu_joules"] == 1000.0 + 400.0
+    assert told(row, 2) == "1.2 of 2 cores busy; GPU 65%, 3.0 GB, 250 W"
+
+
+def test_without_a_gpu_there_are_cores_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = Watch()
+    used = Usage(None, watch)
+    watch.time += 1.0
+    used.sample()
+    assert used.row().keys() == used.overall().keys() == {"cores_busy"}
+    assert told({"cores_busy": 1.95}, 2) == "1.9 of 2 cores busy"
+    assert told({}, 2) == ""
+
+
+class NVMLError(Exception):
+    pass
+
+
+def library(**replaced: Any) -> SimpleNamespace:
+    """A stand-in for pynvml with one GPU, which has the figures of the functions' documentation."""
+    functions: dict[str, Any] = {
+        "NVMLError": NVMLError,
+        "nvmlInit": lambda: None,
+        "nvmlDeviceGetHandleByUUID": lambda uuid: {"GPU-ab": 0}[uuid],
+        "nvmlDeviceGetUtilizationRates": lambda handle: SimpleNamespace(gpu=63, memory=10),  # percent
+        "nvmlDeviceGetMemoryInfo": lambda handle: SimpleNamespace(total=80, used=7, free=73),  # bytes
+        "nvmlDeviceGetPowerUsage": lambda handle: 210_500,  # milliwatts
+    }
+    return SimpleNamespace(**{**functions, **replaced})
+
+
+def raising(*args: object) -> None:
+    raise NVMLError("GPU is lost")
+
+
+def test_nvml_has_percent_bytes_and_milliwatts() -> None:
+    for uuid in ("ab", "GPU-ab"):
+        assert NVML(library(), uuid).sample() == GPUSample(0.63, 7, 210.5)
+
+
+def test_a_gpu_that_is_lost_later_gives_nothing() -> None:
+    made = library()
+    gpu = NVML(made, "ab")
+    made.nvmlDeviceGetPowerUsage = raising
+    assert gpu.sample() is None
+
+
+@pytest.mark.parametrize(
+    ("module", "reason"),
+    [
+        (None, r"pip install .*gpu"),
+        (library(nvmlInit=raising), "not measured: GPU is lost"),
+        (library(nvmlDeviceGetUtilizationRates=raising), "not measured: GPU is lost"),
+        (library(), ""),
+    ],
+)
+def test_a_note_says_why_a_gpu_is_not_measured(
+    module: SimpleNamespace | None, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", module)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(uuid="ab"))
+    gpu, told_why = open_gpu("cuda")
+    assert (gpu is None) == bool(reason)
+    assert re.search(reason, told_why)
+    assert open_gpu("cpu") == (None, "")
