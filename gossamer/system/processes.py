@@ -2,18 +2,53 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from contextlib import suppress
+from functools import cache
+from pathlib import Path
 
 NICENESS = 10  # about a tenth of the share of a process of normal priority
 
 
 def cores() -> int:
-    """Number of processor cores available to this process, which a container or `taskset` can limit."""
+    """Number of processor cores available to this process, which `taskset` or a container's quota can limit."""
     if sys.platform == "linux":
-        return len(os.sched_getaffinity(0))
+        return min(len(os.sched_getaffinity(0)), quota() or sys.maxsize)
     return os.cpu_count() or 1
+
+
+@cache
+def quota(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int | None:
+    """The cores that the control groups of this process allow it on average, rounded up; None if there is no limit.
+
+    Version 2 has `cpu.max` (`max 100000`, or a quota and a period in microseconds) in each group from this process's to
+    the root's; version 1 has two files below `cpu`."""
+    with suppress(OSError, ValueError):
+        lines = [line.split(":", 2) for line in own.read_text().splitlines()]
+        second = next((path for _, kinds, path in lines if not kinds), "/")
+        first = next((path for _, kinds, path in lines if "cpu" in kinds.split(",")), "/")
+        limits = [*map(_limit, _upwards(root, second)), *map(_limit, _upwards(root / "cpu", first))]
+        return min((limit for limit in limits if limit is not None), default=None)
+    return None
+
+
+def _upwards(root: Path, path: str) -> list[Path]:
+    """The folder of a group and those above it. A container may see its own group as the root."""
+    inner = root / path.lstrip("/")
+    return [root, *(folder for folder in (inner, *inner.parents) if root in folder.parents)]
+
+
+def _limit(group: Path) -> int | None:
+    """Of one group, in cores."""
+    if (group / "cpu.max").exists():
+        words = (group / "cpu.max").read_text().split()
+    elif (group / "cpu.cfs_quota_us").exists():
+        words = [(group / name).read_text().strip() for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us")]
+    else:
+        return None
+    return None if words[0] in ("max", "-1") else max(1, math.ceil(int(words[0]) / int(words[1])))
 
 
 def give_way() -> None:

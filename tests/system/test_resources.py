@@ -1,0 +1,59 @@
+"""What this process may use: affinity, control groups, the GPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from gossamer.system import processes, resources
+from gossamer.system.resources import Resources
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("own", "files", "expected"),
+    [
+        ("0::/\n", {"cpu.max": "max 100000\n"}, None),
+        ("0::/\n", {"cpu.max": "150000 100000\n"}, 2),  # 1.5 cores: a third of the time of the second stays unused
+        ("0::/a/b\n", {"a/b/cpu.max": "max 100000\n", "a/cpu.max": "300000 100000\n"}, 3),
+        ("0::/not/seen/here\n", {"cpu.max": "20000 100000\n"}, 1),
+        ("3:cpuset:/\n1:cpu,cpuacct:/x\n0::/\n", {"cpu/x/cpu.cfs_quota_us": "400000\n"}, 4),
+        ("1:cpu:/x\n0::/\n", {"cpu/x/cpu.cfs_quota_us": "-1\n"}, None),
+        ("", {}, None),
+    ],
+)
+def test_the_least_limit_of_a_group_and_those_above_it(
+    own: str, files: dict[str, str], expected: int | None, tmp_path: Path
+) -> None:
+    write(tmp_path / "self", own)
+    for name, text in files.items():
+        write(tmp_path / "groups" / name, text)
+        if name.endswith("quota_us"):
+            write(tmp_path / "groups" / name.replace("quota", "period"), "100000\n")
+    assert processes.quota(tmp_path / "groups", tmp_path / "self") == expected
+
+
+def test_a_quota_limits_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes.os, "sched_getaffinity", lambda pid: set(range(8)), raising=False)
+    for limit, expected in ((None, 8), (3, 3), (99, 8)):
+        monkeypatch.setattr(processes, "quota", lambda limit=limit: limit)
+        assert processes.cores() == expected
+
+
+@pytest.mark.parametrize(
+    ("device", "memory"),
+    [("auto", 8), ("cuda", 8), ("cuda:1", 80), ("cuda:2", 0), ("cpu", 0), ("gpu", 0), ("cuda:x", 0)],
+)
+def test_the_gpu_of_a_device(device: str, memory: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [SimpleNamespace(total_memory=8), SimpleNamespace(total_memory=80)]
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: len(found))
+    monkeypatch.setattr(torch.cuda, "get_device_properties", found.__getitem__)
+    monkeypatch.setattr(resources, "cores", lambda: 4)
+    assert resources.resources(device) == Resources(4, memory)
