@@ -16,6 +16,8 @@ KINDS = (
     Layer(_VECTORS, {"steps": 200_000, "threads": 1}, kind="continuous"),
 )
 GAMES = Layer("several games: values in units of each one's returns", rules=(returns_of_games,), kind="games")
+FITTED = ("a2c", "ppo", "appo", "vtrace")  # algorithms whose sizes follow the number of environments
+UNFITTED = ("a3c",)  # it has more learners on more cores, and nothing is known of its rate with larger batches
 PAPERS: tuple[Preset, ...] = ("paper", "accelerated")
 _NO_PICTURES = "vectors: no convolutions"
 LAST = (
@@ -47,6 +49,13 @@ def layers(architecture: type, algorithm: type, *, preset: str, seen: Probe) -> 
     own = sorted([*of_algorithm, *of_architecture], key=lambda each: bool(each.beside))
     first, last = ([each for each in some if each.applies(preset, seen.kinds, "")] for some in (KINDS, LAST))
     return [*first, *own, *last]
+
+
+def fits(architecture: type, algorithm: type, *, preset: str, seen: Probe) -> bool:
+    """Whether `presets.fitting` has a rule for this composition: it is tuned on games of Atari, which threads step."""
+    name = family_name(architecture, ARCHITECTURES)
+    known = name in ARCHITECTURES and name not in UNFITTED and family_name(algorithm, ALGORITHMS) in FITTED
+    return preset == "tuned" and seen.atari and not seen.games and known
 
 
 def family_name(kind: type, known: dict[str, str]) -> str:

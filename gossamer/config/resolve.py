@@ -23,7 +23,7 @@ from gossamer.config.names import (
     name_of,
 )
 from gossamer.config.other_libraries import explained, suggestion
-from gossamer.config.presets import family_name, layers
+from gossamer.config.presets import family_name, fits, layers
 from gossamer.config.probe import Probe, probe
 from gossamer.envs import catalogue
 from gossamer.envs.games import Games
@@ -31,9 +31,11 @@ from gossamer.envs.options import AtariGamesOptions, AtariOptions, GymOptions, k
 from gossamer.envs.own import EnvMaker, env_name
 from gossamer.nn.networks import NetworkOptions
 from gossamer.nn.optim import StepRule
+from gossamer.presets.fitting import SIZES, fit, told
 from gossamer.presets.layers import Layer, algorithms_of
 from gossamer.system.errors import UserError, near
-from gossamer.system.options import declared, defaults, flag, given, is_part, options
+from gossamer.system.options import as_number, check_value, declared, defaults, flag, given, is_part, options, types
+from gossamer.system.resources import resources
 
 # Parts of a `Config` whose dataclass does not depend on the choices
 COMMON = {"run": RunOptions, "network": NetworkOptions, "optimization": OptimizationOptions}
@@ -95,6 +97,7 @@ class Composition:
         algorithm = _kind("--algorithm", choices.algorithm or default, ALGORITHMS)
         found = layers(architecture, algorithm, preset=choices.preset, seen=seen)
         self.continuous = seen.continuous
+        self._fits = fits(architecture, algorithm, preset=choices.preset, seen=seen)
         own = {"action_masks": True} if seen.masks else {}
         toys = {"steps": TOY_STEPS} if self.env in catalogue.TOYS else {}
         self.layers = (Layer("the environment", {**own, **toys}), *found)
@@ -106,6 +109,7 @@ class Composition:
             "optimizer": self._optimizer(),
         }
         self._check_names()
+        self._given = self._checked()
 
     def _optimizer(self) -> type:
         """The optimizer that was given, or that of the last layer that has one."""
@@ -133,15 +137,44 @@ class Composition:
             if name not in owner:
                 raise refused(name, value, owner, self._titles())
 
+    def _checked(self) -> dict[str, Any]:
+        """The given options, as numbers where they are numbers. Raises `UserError` for a wrong type or range."""
+        found = {}
+        for kind in self.kinds.values():
+            for name in declared(kind).keys() & self.choices.options.keys():
+                each = declared(kind)[name]
+                found[name] = as_number(self.choices.options[name], types(kind)[each.name])
+                check_value(flag(name), found[name], types(kind)[each.name], each.metadata)
+        return found
+
     def _titles(self) -> tuple[str, ...]:
         c = self.choices
         chosen = name_of(self.kinds["architecture"], ARCHITECTURES), name_of(self.kinds["algorithm"], ALGORITHMS)
         return (*chosen, name_of(self.kinds["optimizer"], OPTIMIZERS), c.env)
 
     def values(self, fixed: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
-        """The value of every option: defaults, then layers, then the given options. `fixed`: as if they were given."""
+        """The value of every option: defaults, layers, sizes that fit this machine; what is given overrides them.
+        `fixed`: as if they were given."""
+        user = {**self._given, **fixed}
+        found = self._layered(user)
+        if self._fits:
+            found |= fit(self.tuned(), found, user, resources(found["device"]))
+        return found
+
+    def sizes(self) -> str:
+        """What was chosen for this machine, in one line; empty where presets have no rule for it."""
+        if not self._fits:
+            return ""
+        found = self.values()
+        return told(self.tuned(), found, self._given, resources(found["device"]))
+
+    def tuned(self) -> dict[str, Any]:
+        """The values without the sizes that were given."""
+        return self._layered({name: value for name, value in self._given.items() if name not in SIZES})
+
+    def _layered(self, user: Mapping[str, Any]) -> dict[str, Any]:
+        """Defaults, then layers, then these options of the user."""
         found = {name: value for kind in self.kinds.values() for name, value in defaults(kind).items()}
-        user = {**self.choices.options, **fixed}
         for layer in self.layers:
             found |= self._of(layer)
         for rule in (rule for layer in self.layers for rule in layer.rules):

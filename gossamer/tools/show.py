@@ -13,7 +13,8 @@ from gossamer.config.build import program
 from gossamer.config.file import flat
 from gossamer.config.names import ALGORITHMS, ARCHITECTURES, NETWORKS, OPTIMIZERS, load
 from gossamer.config.presets import accelerated_of, family_name, paper_of
-from gossamer.config.resolve import Choices, architecture_kind, resolve
+from gossamer.config.probe import Probe
+from gossamer.config.resolve import Choices, Composition, architecture_kind, resolve
 from gossamer.envs import catalogue
 from gossamer.presets.layers import Kind, algorithms_of, presets_of
 from gossamer.program import Program
@@ -22,6 +23,7 @@ from gossamer.system.options import flag
 
 # An environment of each kind
 EXAMPLES: dict[Kind, str] = {"pixels": "catch-pixels", "vector": "catch", "continuous": "Pendulum-v1"}
+A_GAME = Probe("pixels", atari=True)
 USUAL = ("a2c", "ppo")  # algorithms that are shown of an architecture that names none
 PIPED_WIDTH = 200  # columns, if the output is not a terminal
 
@@ -32,7 +34,7 @@ def console() -> Console:
 
 
 def show(architecture: str, console: Console) -> None:
-    """Print figure, parts and defaults of an architecture. Raises `UserError` with similar names if it is unknown."""
+    """Print figure, parts, defaults and sizes of an architecture. Raises `UserError` if it is unknown."""
     kind = architecture_kind(architecture)
     about = (kind.__doc__ or "").strip()
     wired = program(resolve(Choices(architecture, "catch")))
@@ -55,6 +57,10 @@ def show(architecture: str, console: Console) -> None:
         for layer in accelerated_of(load("--algorithm", name, ALGORITHMS)):
             if family_name(kind, ARCHITECTURES) in layer.beside:
                 console.print(f"  {name}, --preset accelerated: {layer.why}")
+    console.print("\n[bold]Sizes on this machine[/bold] with an Atari game, by algorithm\n")
+    for name in tuned:
+        sizes = Composition(Choices(architecture, EXAMPLES["pixels"], name, probed=A_GAME)).sizes()
+        console.print(f"  {name}: {sizes or 'as above; they do not follow from the machine'}", soft_wrap=True)
 
 
 def _tuned(algorithm: str) -> dict[Kind, str]:

@@ -11,7 +11,7 @@ from gossamer.algorithms import Algorithm
 from gossamer.config.config import Architecture, Control
 from gossamer.config.file import to_dict
 from gossamer.config.keywords import Keywords
-from gossamer.config.resolve import Choices, resolve
+from gossamer.config.resolve import Choices, Composition
 from gossamer.envs.own import EnvMaker, env_name
 from gossamer.launch.threads import threads
 from gossamer.nn.optim import StepRule
@@ -83,14 +83,18 @@ def start(
     """`train`, with the arguments as data. `asked`: the command or call that asks for the run, for its log."""
     check_guard()
     keep_freed_memory()
-    config = resolve(choices)
+    composition = Composition(choices)
+    config = composition.config()
     check_goal(config, control)
     wired, interface = dry_run(config, control.cluster)  # what is wrong shows before anything is written
     spec = interface.to_dict()
     with _place(control.cluster, wired) as place, prepared(config, run_dir, overwrite) as lock:
         write_json(lock.directory / SPEC, spec)
         logger(lock.directory / LOG)(asked)
-        return _run(Session(config, control, wired, lock, interface, None, callbacks), place)
+        session = Session(config, control, wired, lock, interface, None, callbacks)
+        if sizes := composition.sizes():
+            session.observer.note(sizes)
+        return _run(session, place)
 
 
 def resume(
