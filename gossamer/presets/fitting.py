@@ -11,7 +11,7 @@ learning rate    as tuned. Without minibatches, in proportion to the batch (as i
 
 Large batches cost samples (McCandlish et al. 2018, "An Empirical Model of Large-Batch Training", section 2.3), so a
 batch at most doubles. Short rollouts make biased returns. The exponent and the rate were tried on Catch and CartPole-v1
-(docs/many-cores.md). With a memory the rollout keeps its length, since gradients flow back to its start."""
+(docs/options.md). With a memory the rollout keeps its length, since gradients flow back to its start."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ class Session:
             evaluator=self.evaluator,
             together=saved is not None and control.cluster is None,  # as all are after a checkpoint
         )
-        gpu, why_no_gpu = open_gpu(device(config.run.device))
+        gpu, why_no_gpu = (None, "") if control.cluster else open_gpu(device(config.run.device))
         self.observer = RunObserver(
             progress,
             self.recorder,
@@ -131,7 +131,7 @@ class Session:
             self.callbacks,
             usage=None if control.cluster else Usage(gpu),
         )
-        if why_no_gpu and not control.cluster:
+        if why_no_gpu:
             self.observer.note(why_no_gpu)
         self.began = "resumed" if saved else "started"
         self._left_out = interface.left_out
