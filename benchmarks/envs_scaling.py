@@ -10,8 +10,8 @@ interrupted one is resumed. For each method and number of environments:
 
 * `options`: what the rule makes of this number.
 * `seeds`: see `benchmarks.curves`; `median_goal_steps` until the goal, null if most seeds did not reach it.
-* `growth`: that median as a multiple of the one with the tuned number of environments. The rule is good if it stays
-  below 1.3.
+* `growth`: that median as a multiple of the one with the first number of `--envs`, the tuned one. The rule is good if
+  it stays below 1.3.
 """
 
 from __future__ import annotations
@@ -54,8 +54,12 @@ def figures(runs: dict[tuple[str, int], list[Path]], env: str, goal: float) -> d
         if seeds:
             steps = median([seed["goal_steps"] for seed in seeds])
             entry = {"options": sizes(method, env, num_envs), "median_goal_steps": steps, "seeds": seeds}
-            base = found.setdefault(method, {}).get(str(ENVS[0]), entry)["median_goal_steps"]
-            found[method][str(num_envs)] = {**entry, "growth": round(steps / base, 3) if steps and base else None}
+            found.setdefault(method, {})[str(num_envs)] = entry
+    for entries in found.values():
+        base = next(iter(entries.values()))["median_goal_steps"]
+        for entry in entries.values():
+            steps = entry["median_goal_steps"]
+            entry["growth"] = round(steps / base, 3) if steps and base else None
     return found
 
 

@@ -15,6 +15,7 @@ from benchmarks import (
     all_reduce,
     continuous,
     curves,
+    envs_scaling,
     hogwild,
     paac_envs,
     pack,
@@ -361,6 +362,10 @@ def test_every_peer_has_its_script_its_pins_and_its_environment() -> None:
     [
         actors_peers.COMMAND,
         *(each.command for each in peers.WORKLOADS.values()),
+        *(
+            shlex.join(["train", *envs_scaling.words(method, "catch-pixels", {"num_envs": 64}, 1000)])
+            for method in envs_scaling.METHODS
+        ),
         *(shlex.join(["train", *paac_envs.options(64, preset, 1000)]) for preset in ("tuned", "paper")),
     ],
 )
@@ -370,6 +375,30 @@ def test_our_side_of_a_comparison_has_options_that_exist(command: str, capsys: p
     known = set(re.findall(r"--[\w-]+", capsys.readouterr().out))
     assert set(re.findall(r"--[\w-]+", command)) <= known
     assert "--rollout-length" in known
+
+
+def test_the_sizes_of_more_environments_follow_the_rule_on_any_machine() -> None:
+    # 50 / 4^0.75 = 17.7 steps; 64 x 17 / 100 = 10.9 minibatches
+    assert envs_scaling.sizes("paac", "catch-pixels", 64) == {
+        "num_envs": 64,
+        "rollout_length": 17,
+        "num_minibatches": 11,
+    }
+    assert envs_scaling.sizes("appo", "catch-pixels", 16) == {"num_envs": 16}
+
+
+def test_growth_is_relative_to_the_fewest_environments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = {"16": [100, 200], "64": [180, 240], "128": [None, 300]}
+    runs = {("paac", int(envs)): [tmp_path / envs / str(i) for i in range(2)] for envs in steps}
+    for folder in (folder for folders in runs.values() for folder in folders):
+        folder.mkdir(parents=True)
+        (folder / "result.json").touch()
+    monkeypatch.setattr(
+        envs_scaling, "load", lambda folder, goal: {"goal_steps": steps[folder.parent.name][int(folder.name)]}
+    )
+    found = envs_scaling.figures(runs, "catch-pixels", 0.9)["paac"]
+    # Medians 150, 210 and none: of two runs one did not reach the goal
+    assert [found[envs]["growth"] for envs in steps] == [1.0, 1.4, None]
 
 
 def test_a_packed_study_counts_as_finished_and_can_be_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

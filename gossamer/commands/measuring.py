@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
@@ -16,7 +16,10 @@ from gossamer.config.brief import OFTEN_BENCH, asked, text
 from gossamer.config.command_line import asks_for_help, dataclass_of, left_open, parse
 from gossamer.storage.files import to_json
 from gossamer.system.errors import UserError
-from gossamer.system.options import option, options
+from gossamer.system.options import flag, option, options
+
+if TYPE_CHECKING:
+    from gossamer.config.resolve import Choices
 
 BENCH = "Measure the speed of a program and of its parts on this machine."
 
@@ -27,6 +30,7 @@ class Measuring:
 
     seconds: float = option("Duration of each measurement.", 3.0, above=0, most=86_400, measure="seconds")
     rounds: int = option("Rounds of all measurements; medians are reported.", 5, least=1, most=10_000)
+    find: bool = option("Try settings for a minute, and print the fastest command for this machine.", False)
     json: bool = option("Print one JSON object.", False)
 
 
@@ -44,6 +48,9 @@ def bench(words: Sequence[str]) -> None:
     from gossamer.tools.rounds import Rounds, RoundsDisplay
 
     how = Measuring(**composed.command)
+    if how.find:
+        _find(composed.choices, how)
+        return
     length = round_seconds(how.seconds, alternating=composed.choices.options.get("alternating", False))
     with only_json(how.json), RoundsDisplay(Rounds(how.rounds, length)) as progress:
         figures = measure(composed.choices, how.seconds, how.rounds, progress)
@@ -63,6 +70,24 @@ def bench(words: Sequence[str]) -> None:
     kind = "roofline of acting and learning at the same time" if apart else "serial roofline"
     kind += ", environments and inference overlapped" * ("plain" in figures)
     print(f"{'ratio':>10} {figures['ratio']:>10.2f} of the {kind}; bound by {figures['bound_by']}")
+
+
+def _find(choices: Choices, how: Measuring) -> None:
+    """Print the fastest settings, and on stderr each trial."""
+    from gossamer.tools.find import Trial, find
+
+    def told(trial: Trial) -> None:
+        settings = ", ".join(f"{flag(name)} {value}" for name, value in trial.settings.items()) or "the defaults"
+        print(f"{trial.steps_per_second:>10,.0f} steps/s with {settings}", file=sys.stderr, flush=True)
+
+    with only_json(how.json):
+        found = find(choices, how.seconds, told)
+    if how.json:
+        print(to_json(found))
+        return
+    gain = found["steps_per_second"] / found["default_steps_per_second"]
+    print(f"fastest: {found['steps_per_second']:,.0f} steps/s, {gain:.2f} times the defaults")
+    print(found["command"])
 
 
 SIMULATE = """Simulate an architecture in virtual time, over a network of your choice: its real services, with

@@ -44,6 +44,7 @@ OFTEN_TRAIN = """Often used:
 OFTEN_BENCH = """Often used:
   --seconds FLOAT        duration of each measurement
   --rounds INT           rounds of all measurements; medians are reported
+  --find                 try settings for a minute, and print the fastest command
   --json                 print one JSON object"""
 
 
