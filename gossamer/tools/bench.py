@@ -83,6 +83,11 @@ class Reports(Silent):
             self.used = self._usage.row()
         return ended
 
+    @property
+    def busy(self) -> float:
+        """Cores, from the warm-up to the end."""
+        return self.used.get("cores_busy", 0.0)
+
     def _watch(self, now: float) -> None:
         if self._usage is None:
             self._usage = Usage(self._gpu)
@@ -172,7 +177,7 @@ def _round(
     limits = _limits(seen.rates, crew, alternating=config.run.alternating)
     roofline = min(limits.values())
     overall = {"whole": whole.rate(), "roofline": roofline, "ratio": whole.rate() / roofline}
-    used = {"busy": whole.used.get("cores_busy", 0.0)} | {k: v for k, v in whole.used.items() if k.startswith("gpu")}
+    used = {"busy": whole.busy} | {k: v for k, v in whole.used.items() if k.startswith("gpu")}
     return {**rates, **(limits if crew.apart else {}), **overall, **used}
 
 
