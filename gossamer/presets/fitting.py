@@ -150,8 +150,9 @@ def _elsewhere(values: Mapping[str, Any]) -> bool:
 
 def _sharing(values: Mapping[str, Any]) -> int:
     """How many times this machine has `num_envs`: of each learner, or of each host's actors."""
-    hosts = max(1, values.get("hosts", 1))
-    return hosts if "actors" in values else hosts * max(1, values.get("learners", 1))
+    hosts: int = max(1, values.get("hosts", 1))
+    learners: int = 1 if "actors" in values else max(1, values.get("learners", 1))
+    return hosts * learners
 
 
 def _batch(values: Mapping[str, Any]) -> int:
@@ -161,4 +162,4 @@ def _batch(values: Mapping[str, Any]) -> int:
 
 def _minibatch(values: Mapping[str, Any]) -> float:
     """Samples of a gradient step."""
-    return _batch(values) / max(1, values.get("num_minibatches", 1))
+    return _batch(values) / max(1, int(values.get("num_minibatches", 1)))
