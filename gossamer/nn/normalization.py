@@ -130,12 +130,15 @@ class ValueHead(nn.Module):
 
     @property
     def begun(self) -> bool:
-        """Whether the units have been taken from returns."""
+        """Whether a rollout's returns are included."""
         return bool(self.moments.rollouts)
 
     def begin(self, returns: Sample) -> None:
-        """Take the units from the first rollout's returns, before the layer is trained."""
+        """Take the units from the first rollout's returns, before the layer is trained on them. They are not counted:
+        `update` includes them after the rollout's updates, like those of every other rollout."""
         self.moments.update(self._known(returns))
+        with torch.no_grad():
+            self.moments.rollouts.zero_()
 
     @torch.no_grad()
     def update(self, returns: Sample) -> None:
