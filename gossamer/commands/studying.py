@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,8 +15,11 @@ import tyro
 from gossamer.commands.output import only_json, tell
 from gossamer.commands.words import AsJson
 from gossamer.config.command_line import help_text, left_open, parse
+from gossamer.config.config import Control
+from gossamer.config.keywords import Keywords
 from gossamer.storage.files import to_json
 from gossamer.system.errors import UserError
+from gossamer.system.options import declared
 
 if TYPE_CHECKING:
     from gossamer.studies.study import Study
@@ -65,7 +69,7 @@ def study(words: Sequence[str]) -> int:
     Words after `--` are options of every run: gossamer study paac gala --env pong -- --stop-at-return 18. Run the same
     command again to continue a study."""
     own, options = divided(words)
-    made = parse(Arguments, own, prog="gossamer study", description=cleandoc(study.__doc__ or ""))
+    made = _parsed(own)
     keywords = _keywords(made, options)
     from gossamer.studies.study import study as conduct
 
@@ -73,6 +77,16 @@ def study(words: Sequence[str]) -> int:
         done = conduct(**keywords)
     print(to_json(_content(done)) if made.json else "\n".join(_lines(done)))
     return done.exit_code
+
+
+def _parsed(words: Sequence[str]) -> Arguments:
+    try:
+        return parse(Arguments, words, prog="gossamer study", description=cleandoc(study.__doc__ or ""))
+    except UserError as error:
+        name = re.match(r"unknown option --([a-z-]+)", str(error))
+        if name and name[1].replace("-", "_") in {*Keywords.__annotations__, *declared(Control)}:
+            raise UserError(f"--{name[1]}: options of every run come after `--`: ... -- --{name[1]} ...") from None
+        raise
 
 
 def divided(words: Sequence[str]) -> tuple[list[str], list[str]]:

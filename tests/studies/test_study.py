@@ -397,3 +397,9 @@ def test_a_terminal_that_closes_ends_the_runs_but_not_under_nohup(
         thread.join()
         signal.signal(signal.SIGHUP, before)
     assert made.counts["not started"] == (0 if nohup else 3)
+
+
+@pytest.mark.parametrize("words", [["--max-seconds", "3"], ["--learning-rate", "1e-3"]])
+def test_an_option_of_runs_before_the_dashes_is_told_where_to_stand(words: list[str]) -> None:
+    with pytest.raises(UserError, match=f"{words[0]}: options of every run come after `--`: ... -- {words[0]} ..."):
+        commands.run("study", ["paac", "--env", "catch", *words])
