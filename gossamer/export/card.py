@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from gossamer.export.facts import Facts
 from gossamer.export.folder import CURVE, ONNX
+from gossamer.export.graph import TensorInfo
 from gossamer.system.version import __version__
 
 USE = """\
@@ -25,9 +26,9 @@ screens: `screens.reset(screen)` at the start of a game, then `screens.step(scre
 """
 
 
-def card(facts: Facts, files: Collection[str]) -> str:
-    """The text of the card. `files`: names of the other files of the folder."""
-    return "\n".join([*_front(facts), "", *_body(facts, files)])
+def card(facts: Facts, files: Collection[str], graph: Sequence[TensorInfo] = ()) -> str:
+    """The text of the card. `files`: names of the other files of the folder. `graph`: the tensors of its ONNX graph."""
+    return "\n".join([*_front(facts), "", *_body(facts, files, graph)])
 
 
 def _front(facts: Facts) -> Iterator[str]:
@@ -64,7 +65,7 @@ def _result(env: str, score: str, protocol: str) -> Iterator[str]:
         yield f"    {'-' if place == 0 else ' '} {key}: {json.dumps(value)}"
 
 
-def _body(facts: Facts, files: Collection[str]) -> Iterator[str]:
+def _body(facts: Facts, files: Collection[str], graph: Sequence[TensorInfo]) -> Iterator[str]:
     snapshot, interface = facts.snapshot, facts.interface
     yield f"# {facts.title}\n"
     whose = "" if snapshot.member is None else f", member {snapshot.member}"
@@ -80,7 +81,12 @@ def _body(facts: Facts, files: Collection[str]) -> Iterator[str]:
     if interface.preset is not None:
         yield ATARI.format(shape=list(interface.adapter.spec.obs_shape))
     if ONNX in files:
-        yield f"\n`{ONNX}` is the network alone, in float32, for any ONNX runtime."
+        yield f"\n`{ONNX}` is the network alone, in float32, for any ONNX runtime. B is the size of the batch.\n"
+        yield "| | name | type | |\n|---|---|---|---|"
+        yield from (
+            f"| {each.kind} | `{each.name}` | {each.dtype} [{', '.join(map(str, each.shape))}] | {each.meaning} |"
+            for each in graph
+        )
     yield f"\n## Training\n\n{_options(facts)}"
     yield f"\n## Licences\n\nEnvironment: {facts.licence}. Gossamer: Apache-2.0. These parameters: yours to choose.\n"
 

@@ -10,6 +10,7 @@ from gossamer.export import folder
 from gossamer.export.card import card
 from gossamer.export.curve import curve
 from gossamer.export.facts import facts
+from gossamer.export.graph import TensorInfo, signature, to_onnx
 from gossamer.export.snapshot import of_run
 from gossamer.storage.contents import CONFIG, listed
 from gossamer.storage.files import atomic_write
@@ -35,13 +36,13 @@ def export(
     _check_free(target, overwrite)
     snapshot = of_run(directory, checkpoint, member)
     files = folder.contents(snapshot)
+    graph = list[TensorInfo]()
     if onnx:
-        from gossamer.export.graph import to_onnx
-
         files[folder.ONNX] = to_onnx(snapshot)
+        graph = signature(files[folder.ONNX])
     if (picture := curve(RunRecord(directory))) is not None:
         files[folder.CURVE] = picture
-    files[folder.CARD] = card(facts(directory, snapshot), files.keys()).encode()
+    files[folder.CARD] = card(facts(directory, snapshot), files.keys(), graph).encode()
     _write(target, files)
     return list(files)
 

@@ -20,9 +20,10 @@ import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
 from importlib.util import find_spec
 from io import StringIO
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -34,6 +35,18 @@ from gossamer.spaces import Box
 from gossamer.system.errors import UserError
 from gossamer.system.installation import install
 
+BATCH = "B"
+MEANINGS = {
+    "obs": "observations; pictures have their channels first, choices are one-hot vectors",
+    "begins": "an episode begins with this observation",
+    "hidden": "recurrent state, 0 at first",
+    "cell": "recurrent state, 0 at first",
+    "parameters": "logits or action values; of continuous actions means, then logarithms of standard deviations",
+    "value": "estimated return",
+    "action": "the most probable action, as the environment takes it",
+    "next_hidden": "for the next call",
+    "next_cell": "for the next call",
+}
 NEEDED = ("onnx", "onnxscript")  # onnxruntime runs what is written
 
 
@@ -105,7 +118,46 @@ def to_onnx(snapshot: Snapshot) -> bytes:
             raise UserError(f"--onnx: the network {what} cannot be written as ONNX ({_first_line(error)})") from error
     assert program is not None, "the exporter returns a program"
     content: bytes = program.model_proto.SerializeToString()
+    fixed = [tensor for tensor in signature(content) if tensor.shape[:1] != (BATCH,)]
+    if fixed:
+        raise UserError(
+            f"--onnx: the network {snapshot.description.options.torso} fixes the size of the batch "
+            f"({fixed[0].name} is {list(fixed[0].shape)}), as len(x), int(x.shape[0]) or a loop over the batch does; "
+            "reshape with x.shape[0] or -1"
+        )
     return content
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """An input or an output of a graph."""
+
+    kind: Literal["input", "output"]
+    name: str
+    dtype: str
+    shape: tuple[int | str, ...]  # `B` is the size of the batch
+
+    @property
+    def meaning(self) -> str:
+        """What it holds."""
+        return MEANINGS.get(self.name.split("/")[0], "")
+
+
+def signature(content: bytes) -> list[TensorInfo]:
+    """The inputs and the outputs of a `model.onnx`, in order."""
+    import onnx
+
+    graph = onnx.load_from_string(content).graph
+    sides: dict[Literal["input", "output"], Any] = {"input": graph.input, "output": graph.output}
+    return [_info(kind, each) for kind, tensors in sides.items() for each in tensors]
+
+
+def _info(kind: Literal["input", "output"], tensor: Any) -> TensorInfo:
+    import onnx
+
+    what = tensor.type.tensor_type
+    shape = tuple(BATCH if dim.dim_param else dim.dim_value for dim in what.shape.dim)
+    return TensorInfo(kind, tensor.name, str(onnx.helper.tensor_dtype_to_np_dtype(what.elem_type)), shape)
 
 
 def graph_of(snapshot: Snapshot) -> Graph:

@@ -19,6 +19,8 @@ SCRIPTS = (
     "agent.js",
     "panels.js",
     "run.js",
+    "sorting.js",
+    "searches.js",
     "overview.js",
     "page.js",
 )

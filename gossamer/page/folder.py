@@ -7,12 +7,15 @@ import os
 import secrets
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+from gossamer.page.files import Document
 from gossamer.page.run import RunView
 from gossamer.storage.contents import CONFIG, is_run, search
+from gossamer.storage.searches import SEARCH, is_complete
 
 POLL_SECONDS = 0.4  # between two looks at the files
 SCAN_EVERY = 2  # looks between two that search for new runs, and read those that do not train, too
@@ -38,6 +41,13 @@ class Folder:
         self._found: list[Path] = []  # by the last scan
         self._fresh: set[Path] = set()  # those with a new `config.json` since the last look: a run starts or resumes
         self._thread: threading.Thread | None = None
+        self._searches: dict[str, Document] = {}
+        self.searches_version = 0  # counts changes
+
+    @property
+    def searches(self) -> dict[str, Any]:
+        """The content of `search.json` of the searches that have runs here, by their path like runs."""
+        return {key: found.content for key, found in self._searches.items() if is_complete(found.content)}
 
     @contextmanager
     def watched(self, keys: tuple[str, ...]) -> Iterator[None]:
@@ -109,8 +119,19 @@ class Folder:
             paths = search(self.path, self._is_run)
             if paths != self._found:
                 named = {os.path.relpath(path, self.path): path for path in paths}
+                self._find_searches(paths)
                 self._found, self.runs = paths, {key: self.runs.get(key) or RunView(key, named[key]) for key in named}
                 self.changed.notify_all()
+            read = [found.read() for found in self._searches.values()]
+            if any(read):
+                self.searches_version += 1
+                self.changed.notify_all()
+
+    def _find_searches(self, runs: Sequence[Path]) -> None:
+        """Runs of a search are in SEARCH/trial-N/ENV/seed-S."""
+        folders = {run.parents[2] for run in runs if len(run.relative_to(self.path).parts) >= 3}
+        named = {os.path.relpath(folder, self.path): folder / SEARCH for folder in sorted(folders)}
+        self._searches = {key: self._searches.get(key) or Document(file) for key, file in named.items()}
 
     def _is_run(self, folder: Path) -> bool:
         """Whether it is a run; asked again only where `config.json` has changed."""

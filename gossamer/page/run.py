@@ -174,7 +174,7 @@ class RunView:
             "left_seconds": status.content.get("left_seconds"),
             "spark": self._spark(),
             **{name: now.get(name) for name in ("steps", "frames", "seconds", "mean_return")},
-            "steps_per_second": self.result.get("steps_per_second", now.get("steps_per_second")),
+            "steps_per_second": self.result.get("steps_per_second", _speed(now)),
             "episodes": now.get("episodes"),
         }
 
@@ -220,6 +220,12 @@ def _evaluation(line: str) -> dict[str, Any]:
     """A line of `evaluations.jsonl`, without the returns of single games."""
     row = _parsed(line)
     return {} if not isinstance(row.get("steps"), int) else {name: row[name] for name in row.keys() - {"returns"}}
+
+
+def _speed(now: dict[str, float | None]) -> float | None:
+    """Steps per second over the run, as `result.json` has them at its end."""
+    steps, seconds = now.get("steps"), now.get("seconds")
+    return steps / seconds if steps is not None and seconds else now.get("steps_per_second")
 
 
 def _parsed(line: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 retry: 1000           the browser connects again after a second
 event: runs           {"reset", "changed": [summaries], "gone": [keys]}
 event: run            what is new of one run that it shows (`RunView.update`); `id` is what it has been told so far
+event: searches       the searches in the folder, by their path (`Folder.searches`)
 event: play           one moment of the agent that plays (`playing`)
 event: end            the server ends: the training it belongs to has
 """
@@ -43,7 +44,7 @@ class Stream:
         self._folder, self._players, self._keys, self._play = folder, players, keys, play
         self._cursors = self._parse(last)
         self._told: dict[str, int] = {}  # run -> version of its summary that was sent
-        self._first, self._moment = True, 0
+        self._first, self._moment, self._searches = True, 0, 0
 
     def _parse(self, last: str) -> dict[str, Cursor]:
         token, *words = last.split("_")
@@ -80,11 +81,15 @@ class Stream:
     def _news(self, player: Player | None) -> bool:
         """Return whether there may be new events. This check is cheap."""
         told = {key: run.version for key, run in self._folder.runs.items()}
-        return told != self._told or (player is not None and player.moments != self._moment)
+        searched = self._folder.searches_version != self._searches
+        return told != self._told or searched or (player is not None and player.moments != self._moment)
 
     def _collect(self, player: Player | None) -> list[tuple[str, Any, str | None]]:
         """Events with their data and ids. The caller locks."""
         events = [*self._summaries(), *self._updates()]
+        if self._folder.searches_version != self._searches:
+            self._searches = self._folder.searches_version
+            events.append(("searches", self._folder.searches, None))
         if player is not None and player.moments != self._moment:
             self._moment = player.moments
             events.append(("play", {"key": self._play, **player.moment}, None))
@@ -113,4 +118,5 @@ def everything(folder: Folder) -> dict[str, Any]:
     folder.read_all()
     runs = folder.runs.values()
     updates = [run.update(Cursor())[0] for run in runs]
-    return {"runs": {"reset": True, "changed": [run.summary() for run in runs], "gone": []}, "run": updates}
+    summaries = [run.summary() for run in runs]
+    return {"runs": {"reset": True, "changed": summaries, "gone": []}, "run": updates, "searches": folder.searches}

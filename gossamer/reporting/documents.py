@@ -31,6 +31,12 @@ ul.notes { border-left: 3px solid #d55e00; padding-left: 1.6rem; }
   :root { --ink: #e6e6e6; --soft: #a0a0a0; --line: #3a3a3a; --paper: #161616; }
   figure img { filter: invert(.914) hue-rotate(180deg); }
 }
+@media screen and (max-width: 40rem) { /* a phone: figures keep a size that can be read, and scroll */
+  body { margin: 1rem auto; }
+  h1 { font-size: 1.3rem; overflow-wrap: anywhere; }
+  figure { overflow-x: auto; }
+  figure img { max-width: none; min-width: 40rem; }
+}
 @media print {
   body { margin: 0; max-width: none; font-size: 10pt; }
   h2 { break-after: avoid; }
@@ -81,7 +87,8 @@ def page(summary: Mapping[str, Any], tables: Sequence[Table], drawn: Sequence[Dr
         *map(_figure, drawn),
         *map(_table, tables),
     ]
-    head = f"<meta charset='utf-8'><meta name='viewport' content='width=device-width'><title>{title}</title>"
+    viewport = "<meta name='viewport' content='width=device-width, initial-scale=1'>"
+    head = f"<meta charset='utf-8'>{viewport}<title>{title}</title>"
     return f"<!doctype html>\n<html lang='en'><head>{head}<style>{CSS}</style></head>\n<body>\n" + "\n".join(
         body
     ) + "\n</body></html>\n"  # fmt: skip

@@ -38,6 +38,16 @@ def is_search(folder: Path) -> bool:
     return (folder / SEARCH).is_file()
 
 
+def is_complete(content: dict[str, Any]) -> bool:
+    """Whether a parsed `search.json` has what `read` needs."""
+    try:
+        trials = [TrialRecord(**trial) for trial in content["trials"]]
+        known = content["format"] == FORMAT and {"composition", "env", "seeds"} <= content["definition"].keys()
+        return known and all(isinstance(trial.options, dict) for trial in trials)
+    except (KeyError, TypeError, AttributeError):
+        return False
+
+
 def write(folder: Path, definition: dict[str, Any], trials: Sequence[TrialRecord]) -> None:
     """Write `search.json`; the file exists completely or not at all."""
     write_json(

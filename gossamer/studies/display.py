@@ -125,7 +125,7 @@ def _cells(line: Line) -> tuple[str, str, str, str]:
     mean = "–" if row.get("mean_return") is None else f"{row['mean_return']:.2f}"
     return (
         f"{row['steps']:,} steps",
-        f"{row.get('steps_per_second', 0):,.0f} steps/s",
+        f"{row['steps'] / max(1e-9, row.get('seconds', 0)):,.0f} steps/s",
         f"return {mean}",
         duration(line.seconds),
     )

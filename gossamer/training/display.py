@@ -65,7 +65,7 @@ def plain(progress: Progress) -> str:
         progress.activity,
         f"steps {progress.steps:,}/{progress.total:,}",
         f"frames {progress.steps * progress.frames_per_step:,}",
-        f"{progress.rate(10):,.0f} steps/s (60 s: {progress.rate(60):,.0f})",
+        f"{progress.speed:,.0f} steps/s (60 s: {progress.rate(60):,.0f})",
         f"return {mean} ({len(progress.recent)} of {progress.episodes:,} episodes{_after('; ', games(progress))})",
         own(progress),
         shares,
@@ -276,7 +276,7 @@ def panel(p: Progress, title: str, curve: list[float], width: int) -> Panel:
     rows: dict[str, RenderableType] = {
         "now": Text(p.activity, style="yellow"),
         "steps": f"{p.steps:,} of {p.total:,}   ({p.steps * p.frames_per_step:,} frames)",
-        "rate": f"{p.rate(10):,.0f} steps/s over 10 s, {p.rate(60):,.0f} over 60 s",
+        "rate": f"{p.speed:,.0f} steps/s, {p.rate(60):,.0f} over 60 s",
         "return": f"{mean}   (mean of the last {len(p.recent)} of {p.episodes:,} episodes)",
         "games": Text(games(p)),
         "": Text(sparkline(curve, room), style="cyan"),

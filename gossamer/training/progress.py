@@ -129,6 +129,11 @@ class Progress:
         return self.elapsed_before + self.now() - self.started
 
     @property
+    def speed(self) -> float:
+        """Steps a second over the run."""
+        return self.steps / self.elapsed if self.elapsed > 0 else 0.0
+
+    @property
     def mean_return(self) -> float | None:
         """Of the last 100 episodes (`Recent`); None before the first."""
         with self._lock:

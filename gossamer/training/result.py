@@ -43,7 +43,7 @@ def result(
         "frames": progress.steps * progress.frames_per_step,
         "episodes": progress.episodes,
         "seconds": round(progress.elapsed, 1),
-        "steps_per_second": round(progress.steps / progress.elapsed, 1),
+        "steps_per_second": round(progress.speed, 1),
         "mean_return": progress.mean_return,
         **of_games(progress.returns),
         "protocol": PROTOCOL,

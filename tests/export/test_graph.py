@@ -177,6 +177,29 @@ def odd(shape):
 """
 
 
+FIXED = """
+import torch
+from torch import nn
+class Fixed(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.linear = nn.Linear(width, 4)
+    def forward(self, x):
+        return self.linear(x).reshape(int(x.shape[0]), 4)
+def fixed(shape):
+    return Fixed(shape[0])
+"""
+
+
+def test_a_network_that_fixes_the_batch_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "fixed_torso.py").write_text(FIXED)
+    monkeypatch.syspath_prepend(tmp_path)
+    directory = trained(tmp_path / "run", network="fixed_torso:fixed", precision="fp32").directory
+    told = r"--onnx: the network fixed_torso:fixed fixes the size of the batch \(obs is \[2, 50\]\), as len\(x\)"
+    with pytest.raises(UserError, match=told):
+        to_onnx(of_run(directory, "last", "average"))
+
+
 def test_a_network_that_the_exporter_cannot_follow_is_refused_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

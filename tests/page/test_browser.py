@@ -192,6 +192,8 @@ def test_runs_of_several_environments_have_them_in_their_labels(browser: Browser
         browser.shows("first", ".keys")
         assert "(catch)" not in browser.text(".keys")
         (tmp_path / "second" / "config.json").write_text(text.replace('"catch"', '"recall"'))
+        browser.wait(lambda: "first" not in browser.text(".keys"), "second alone: it is the newest")
+        browser.driver.find_element(By.ID, "tick first").send_keys(Keys.SPACE)
         browser.shows("second (recall)", ".keys")
         browser.shows("first (catch)", ".keys")
         (tmp_path / "third" / "config.json").write_text("{")
@@ -210,6 +212,24 @@ def test_runs_that_are_ticked_are_laid_over_each_other(browser: Browser, tmp_pat
         assert browser.js("document.activeElement.id") == "tick a"  # the focus stays while the table is redrawn
         browser.driver.find_element(By.ID, "tick a").send_keys(Keys.SPACE)
         browser.shows("a 0.2", ".chart .keys")
+
+
+def test_runs_are_sorted_and_found(browser: Browser, tmp_path: Path) -> None:
+    for name, rows in (("a", 20), ("b", 30), ("c", 10)):
+        write_run(tmp_path / name, rows)
+    keys = "[...document.querySelectorAll('.runs tbody tr')].map((row) => row.dataset.run).join('')"
+    with served(tmp_path) as server:
+        browser.open(at(server))
+        browser.wait(lambda: len(browser.js(keys)) == 3, "three runs")
+        head = browser.driver.find_element(By.CSS_SELECTOR, "[data-by='mean return'] button")
+        for wanted in ("bac", "cab"):
+            head.send_keys(Keys.ENTER)
+            browser.wait(lambda wanted=wanted: browser.js(keys) == wanted, wanted)
+        browser.driver.find_element(By.ID, "find").send_keys("c cat")
+        browser.wait(lambda: "a" not in browser.js(keys) or browser.js(keys) == "cab", "those with both words")
+        browser.driver.find_element(By.ID, "find").send_keys("x")
+        browser.shows("No run has these words")
+        assert browser.errors() == []
 
 
 def test_a_host_dies_and_comes_back(browser: Browser, tmp_path: Path) -> None:
@@ -264,12 +284,12 @@ def test_speeds_are_those_of_the_metrics(browser: Browser, tmp_path: Path) -> No
     add_rows(run, 60, 60, learned=45, reused=15, updates=24, steps_per_second=37.0, **shares)  # at 6 s
     with served(tmp_path) as server:
         browser.open(at(server, "#/run/run/speed"))
-        browser.shows("steps per second\n37\n148 frames/s", ".tile")  # 4 frames a step
+        browser.shows("steps per second\n10\n40 frames/s", ".tile")  # 60 steps in 6 s, 4 frames a step
         browser.shows("4.4", "#panel .keys")
         # since the first row, in 5 s: 50 steps, 35 learned, 15 reused, 22 updates
         keys = ["acted 10", "learned 7", "reused 3", "env 0.2", "update 0.05", "other 0.75", "4.4"]
         assert browser.text("#panel .keys").split("\n") == keys
-        alone = "env\n20 %\n185\nupdate\n5.0 %\n740\nother\n75 %\n–"  # 37 / 0.2, 37 / 0.05
+        alone = "env\n20 %\n50\nupdate\n5.0 %\n200\nother\n75 %\n–"  # 10 / 0.2, 10 / 0.05
         browser.shows(alone, "#panel td")
 
 

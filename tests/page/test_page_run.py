@@ -183,11 +183,12 @@ def test_a_resumed_run_has_no_result_until_it_ends_again(tmp_path: Path) -> None
     assert (run.state, told.content["result"]["ended"]) == ("ended", "steps")
 
 
-def test_an_ended_run_has_the_rate_of_the_whole(tmp_path: Path) -> None:
-    directory = write_run(tmp_path / "run", result=True)
-    assert looked(directory).summary()["steps_per_second"] == 10.0  # of the last row
-    result = json.loads((directory / "result.json").read_text())
-    (directory / "result.json").write_text(json.dumps(result | {"steps_per_second": 7.5}))
+def test_a_run_has_the_speed_of_the_whole(tmp_path: Path) -> None:
+    directory = write_run(tmp_path / "run")
+    add_rows(directory, 40, 40, steps_per_second=99.0)  # of the last ten seconds
+    assert looked(directory).summary()["steps_per_second"] == 10.0  # 40 steps in 4 s
+    result = {"ended": "all steps done", "steps": 40, "short": 0, "mean_return": 0.5, "steps_per_second": 7.5}
+    (directory / "result.json").write_text(json.dumps(result))
     assert looked(directory).summary()["steps_per_second"] == 7.5
 
 

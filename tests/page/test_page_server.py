@@ -6,6 +6,7 @@ import gzip
 import json
 import re
 import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from some_pages import Listener, add_rows, ask, bind, served, write_run, write_s
 from gossamer.page import server as server_module
 from gossamer.page.document import page
 from gossamer.page.server import PageServer, serving
+from gossamer.storage import searches
+from gossamer.storage.searches import TrialRecord
 from gossamer.system.errors import UserError
 
 LARGEST = 150_000  # bytes of the page
@@ -93,6 +96,22 @@ def test_a_run_that_comes_and_one_that_goes_are_told(tmp_path: Path) -> None:
         assert ([run["key"] for run in news["changed"]], news["gone"]) == (["two"], [])
         (tmp_path / "one").rename(tmp_path.parent / f"{tmp_path.name}-moved")
         assert browser.next("runs")[1]["gone"] == ["one"]
+        browser.close()
+
+
+def test_searches_are_told_when_they_change(tmp_path: Path) -> None:
+    write_run(tmp_path / "s" / "trial-0" / "catch" / "seed-1")
+    definition = {"composition": "paac", "env": "catch", "seeds": [1]}
+    trial = TrialRecord(0, "running", {"gamma": 0.9}, None, "trial-0/catch", "gossamer train paac")
+    searches.write(tmp_path / "s", definition, [trial])
+    with served(tmp_path) as server:
+        browser = Listener(server)
+        _, news = browser.next("searches")
+        assert news["s"]["trials"][0]["options"] == {"gamma": 0.9}
+        (tmp_path / "s" / "search.json").write_text('{"format": 1, "definition": {}, "trials": [{"number": 0}]}')
+        assert browser.next("searches")[1] == {}  # damaged
+        searches.write(tmp_path / "s", definition, [replace(trial, state="finished", value=1.5)])
+        assert browser.next("searches")[1]["s"]["trials"][0]["value"] == 1.5
         browser.close()
 
 

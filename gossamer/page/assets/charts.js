@@ -59,7 +59,8 @@ function between(x, y) {
 const ticks = (u, values) => values.map((value) => (view.x === "seconds" ? duration(value) : compact(value)));
 
 /**
- * A chart. `lines()` returns [{label, mark, x, y, dots}], `mark` being a CSS colour variable.
+ * A chart. `lines()` returns [{label, mark, x, y, dots, value}], `mark` being a CSS colour variable and
+ * `value` what the legend shows while nothing is pointed at, in place of the newest.
  * Options: log (scale), unit, tall, least (the y axis reaches down to), keep (never smoothed).
  */
 function chart({ name, text, unit = "", lines, log = false, height = 190, least = null, keep = false }) {
@@ -82,7 +83,7 @@ function chart({ name, text, unit = "", lines, log = false, height = 190, least 
       shown
         .filter((line) => !line.faint && !line.dots)
         .map((line) => {
-          const value = at === null ? last(line.y) : line.y[at];
+          const value = at === null ? (line.value ?? last(line.y)) : line.y[at];
           return h(
             "span",
             { css: { "--mark": `var(${line.mark})` } },

@@ -87,7 +87,7 @@ const ABOUT = {
   steps_per_second: [
     "Steps per second",
     "steps/s",
-    "Environment steps of all workers together, over the last 10 seconds. A step is one decision of the agent.",
+    "Environment steps of all workers together, over the last 10 seconds. The legend and the table have the mean over the run. A step is one decision of the agent.",
   ],
   "machine/cores_busy": [
     "Busy cores",

@@ -1,8 +1,12 @@
 "use strict";
 // All runs: a table, and the ticked ones laid over each other.
 
+const order = { by: "", down: false }; // the column that the table is sorted by; none: the newest runs first
+let sought = ""; // words that runs must have
+
 function overview() {
-  const body = h("tbody");
+  const body = h("tbody"),
+    heads = Object.entries(RUN_COLUMNS).map(([name, column]) => columnHead(name, ...column));
   const table = h(
     "table",
     { class: "runs" },
@@ -13,25 +17,30 @@ function overview() {
       h(
         "tr",
         {},
-        [
-          ["", ""],
-          ["run", ""],
-          ["state", ""],
-          ["steps", ""],
-          ["mean return", "num"],
-          ["steps/s", "num"],
-          ["return over time", ""],
-          ["time", "num"],
-        ].map(([name, kind]) => h("th", { scope: "col", class: kind }, name)),
+        h("th", { scope: "col" }, h("span", { class: "sr" }, "compare")),
+        heads,
       ),
     ),
     body,
   );
-  const none = h("p", { class: "none" }, "No runs here yet: they appear as soon as one starts.");
+  const none = h("p", { class: "none" });
+  const find = h("input", {
+    type: "search",
+    id: "find",
+    placeholder: "find runs",
+    "aria-label": "Find runs by name, environment, architecture, algorithm, state or seed",
+    value: sought,
+    oninput: (event) => {
+      sought = event.target.value.trim();
+      schedule();
+    },
+  });
   widgets.push({
     update: () => {
       updateRows(body);
+      for (const head of heads) updateHeadOf(head);
       none.hidden = body.children.length > 0;
+      none.textContent = runs.size ? "No run has these words." : "No runs here yet: they appear as soon as one starts.";
     },
   });
   const metric = h("select", { onchange: schedule });
@@ -45,7 +54,8 @@ function overview() {
       lines: () =>
         selected().map((key, i, shown) => {
           const rows = rowsOf(key);
-          return { label: labelOf(key, shown), mark: colour(i), x: rows[view.x] || [], y: rows[name] || [] };
+          const value = name === "steps_per_second" ? runs.get(key)?.[name] : undefined; // as in the table
+          return { label: labelOf(key, shown), mark: colour(i), x: rows[view.x] || [], y: rows[name] || [], value };
         }),
     });
   const others = chart({
@@ -72,11 +82,35 @@ function overview() {
     .replaceChildren(h("label", {}, h("span", { class: "sr" }, "Another figure: "), metric));
   return [
     h("h1", { class: "sr" }, "Runs"),
-    h("section", { class: "card" }, h("div", { class: "scroll" }, table), none),
+    add(searchCards()),
+    h("section", { class: "card" }, h("div", { class: "find" }, find), h("div", { class: "scroll" }, table), none),
     h("div", { css: { height: "16px" } }),
     controls(schedule),
     h("div", { class: "grid" }, add(across("mean_return"), across("steps_per_second", { least: 0 }), others)),
   ];
+}
+
+/** The head of a column; a click sorts by it, another one turns the order round, a third one ends it. */
+function columnHead(name, kind, value, down) {
+  if (!value) return h("th", { scope: "col", class: kind }, name);
+  const sort = () => {
+    if (order.by !== name) Object.assign(order, { by: name, down });
+    else if (order.down === down) order.down = !down;
+    else order.by = "";
+    schedule();
+  };
+  return h(
+    "th",
+    { scope: "col", class: kind, "data-by": name },
+    h("button", { type: "button", class: "sort", onclick: sort }, name),
+  );
+}
+
+function updateHeadOf(head) {
+  const name = head.dataset.by;
+  if (!name) return;
+  if (order.by === name) head.setAttribute("aria-sort", order.down ? "descending" : "ascending");
+  else head.removeAttribute("aria-sort");
 }
 
 /** The name of a run; with its environment where the selected runs differ in it, as their returns cannot be compared. */
@@ -105,7 +139,8 @@ const drawn = new WeakMap(); // row of the table -> what was known of its run wh
 function updateRows(body) {
   const known = new Map([...body.children].map((row) => [row.dataset.run, row])),
     shown = selected();
-  const rows = newestFirst().map((run) => {
+  const listed = inOrder(newestFirst(), order).filter((run) => matches(run, sought));
+  const rows = listed.map((run) => {
     const row = known.get(run.key) || runRow(run),
       place = shown.indexOf(run.key);
     row.style.setProperty("--mark", place >= 0 ? `var(${colour(place)})` : "var(--accent)");

@@ -5,6 +5,7 @@ const saved = JSON.parse(document.getElementById("data").textContent);
 const runs = new Map(),
   details = new Map(),
   moments = new Map();
+let searches = {}; // of the folder: key -> content of search.json
 const main = document.getElementById("main"),
   link = document.getElementById("link");
 let chosen = null; // runs that are laid over each other; null: none was ticked yet
@@ -98,6 +99,7 @@ function connect(force = false) {
   source.onopen = () => tell("live", "live");
   on("runs", takeRuns);
   on("run", takeRun);
+  on("searches", (found) => (searches = found));
   on("play", (moment) => moments.set(moment.key, moment));
   on("end", () => lose("the server has ended, trying again"));
   source.onerror = () => (source.readyState === EventSource.CLOSED ? refused() : tell("lost", LOST));
@@ -138,12 +140,7 @@ const newestFirst = () =>
   );
 
 function selected() {
-  const known = (
-    chosen ||
-    newestFirst()
-      .slice(0, 4)
-      .map((run) => run.key)
-  ).filter((key) => runs.has(key));
+  const known = (chosen || comparable(newestFirst(), SHOWN).map((run) => run.key)).filter((key) => runs.has(key));
   return known.slice(0, SHOWN);
 }
 
@@ -235,6 +232,7 @@ document.addEventListener("keydown", (event) => {
 setTheme(firstTheme() ? firstTheme() === "dark" : prefersDark.matches, false);
 if (saved) {
   takeRuns(saved.runs);
+  searches = saved.searches;
   saved.run.forEach(takeRun);
   tell("", "saved page");
 }

@@ -124,7 +124,7 @@ function updateTiles(tiles, run, key) {
       "steps per second",
       number(Math.round(run.steps_per_second ?? NaN)),
       live && isNumber(status.steps_per_second_60s)
-        ? `${number(Math.round(status.steps_per_second_60s))} over 60 s`
+        ? `over the run; ${number(Math.round(status.steps_per_second_60s))} over 60 s`
         : `${compact(((run.frames || 0) / (run.steps || 1)) * (run.steps_per_second || 0))} frames/s`,
     ),
     tile(
@@ -189,6 +189,7 @@ function timeShares(key) {
   );
   const update = () => {
     const { now } = detailOf(key),
+      run = runs.get(key) || {},
       parts = partsOf(now).map((name) => [name, now[name] || 0]);
     bar.setAttribute("aria-label", parts.map(([name, share]) => `${words(name)} ${percent(share)}`).join(", "));
     fill(
@@ -211,7 +212,7 @@ function timeShares(key) {
           h(
             "td",
             { class: "num" },
-            name !== "time/other" && share > 0.001 ? number(Math.round(now.steps_per_second / share)) : "–",
+            name !== "time/other" && share > 0.001 ? number(Math.round(run.steps_per_second / share)) : "–",
           ),
         ),
       ),
