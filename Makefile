@@ -19,7 +19,7 @@ endef
 # $(call require,COMMAND,MESSAGE): fail with one line, as pytest would skip the tests and succeed.
 require = @{ $(1); } >/dev/null 2>&1 || { echo "$@: $(strip $(2))" >&2; exit 1; }
 
-.PHONY: help install dev test test-long test-page test-sinks lint unit docs demo bench-install bench-install-actors bench-install-replay wheel constraints clean distclean
+.PHONY: help install dev test test-long test-gpu test-page test-sinks lint unit docs demo bench-install bench-install-actors bench-install-replay wheel constraints clean distclean
 .NOTPARALLEL:
 
 help: ## this list
@@ -52,6 +52,9 @@ test: lint unit ## ruff, mypy, then pytest without the long tests
 
 test-long: dev ## the long tests: sweeps over seeds, every architecture on every launcher
 	$(PYTEST) -m long $(ARGS)
+
+test-gpu: dev ## what only a GPU can show; skipped where torch finds none
+	.venv/bin/python -m pytest -m gpu tests/gpu $(ARGS)
 
 test-page: .venv/.browser ## the live page in Debian's Chromium (packages chromium, chromium-driver)
 	$(call require,command -v chromium && command -v chromedriver,\

@@ -1,12 +1,15 @@
+import argparse
 import contextlib
 import json
 import re
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from some_gpu import a_gpu
 
 import gossamer
 from benchmarks import (
@@ -16,6 +19,8 @@ from benchmarks import (
     continuous,
     curves,
     envs_scaling,
+    gpu,
+    gradients,
     hogwild,
     paac_envs,
     pack,
@@ -484,3 +489,27 @@ def test_speeds_of_continuous_control_are_compared_within_each_round() -> None:
     found = continuous.ratios({"gossamer": [300.0, 200.0, 400.0], "sb3": [100.0, 100.0, 100.0]})
     assert (found["ratio"], found["median_ratio"]) == ([3.0, 2.0, 4.0], 3.0)
     assert "ratio" not in continuous.ratios({"gossamer": [300.0]})
+
+
+@pytest.mark.parametrize("name", gradients.CASES)
+def test_gradients_are_compared_for_the_same_batch_and_parameters(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with a_gpu(monkeypatch):  # which computes as the CPU does
+        assert gradients.difference(name, "cuda", small=True) == 0
+    assert gradients.gradient(gradients.CASES[name], "cpu", small=True).norm() > 0
+
+
+def test_a_stage_has_a_time_limit_and_is_measured_once_at_a_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = argparse.Namespace(device="cpu", smoke=True, out=tmp_path, again=False)
+    commands = ["sleep 30", "true"]
+    monkeypatch.setattr(gpu, "started", lambda words: subprocess.Popen(commands.pop(0).split(), start_new_session=True))
+    told = []
+    for seconds in (0.1, 60.0, 60.0):
+        monkeypatch.setattr(gpu, "STAGES", {"pong": gpu.Stage(gpu.pong, seconds)})
+        gpu.run_stage("pong", given)
+        told.append(capsys.readouterr().out.split(",")[0].strip())
+        kept = json.loads((tmp_path / "gpu-pong.json").read_text())
+        assert {"commit", "machine", "versions"} <= kept.keys()
+    assert told == ["pong: cut off after 0.1 s", "pong: whole", "pong: measured already"]
+    assert kept["stage"] == {"on": "cpu smoke", "ended": "whole"}

@@ -1,0 +1,92 @@
+"""What only a GPU can show; `make test-gpu` runs it. How often the host waits is counted without one, too: see
+`workers/test_transfers.py`."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from some_parts import a_task
+
+import gossamer
+from benchmarks.gradients import CASES, difference
+from gossamer.algorithms import PPO
+from gossamer.data import Trajectory
+from gossamer.envs.toy import Catch
+from gossamer.exchange import AloneLink
+from gossamer.policy import NetworkPolicy
+from gossamer.workers.actor import Actor
+from gossamer.workers.clock import Clock
+from gossamer.workers.learner import Learner, NonFinite
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason=f"torch {torch.__version__} finds no GPU"),
+]
+STEPS, ENVS = 6, 8
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gradients_are_those_of_the_cpu(name: str) -> None:
+    assert difference(name, "cuda") < 1e-4
+
+
+def test_the_host_waits_once_a_step_and_once_a_batch() -> None:
+    learner, actor, slot = acting_and_learning()
+    for _ in range(3):  # the first kernels of each kind are loaded
+        actor.unroll(slot)
+        learner.update(slot, AloneLink(), 0)
+    with waits() as found:
+        actor.unroll(slot)
+    assert len(found) == STEPS
+    with waits() as found:
+        learner.update(slot, AloneLink(), 0)
+    assert len(found) == 1
+
+
+def test_a_gradient_that_is_not_finite_reaches_no_parameter() -> None:
+    learner, actor, slot = acting_and_learning()
+    actor.unroll(slot)
+    slot.reward[2, 1] = math.nan
+    with pytest.raises(NonFinite, match=r"^the reward of environment 1 became NaN"):
+        learner.update(slot, AloneLink(), 0)
+    assert learner.finite
+
+
+@pytest.mark.parametrize("architecture", ["paac", "gala", "impala", "appo", "ga3c", "dqn", "gorila", "apex"])
+def test_it_trains(architecture: str, tmp_path: Path) -> None:
+    run = gossamer.train(architecture, env="catch-pixels", steps=3000, device="cuda", run_dir=tmp_path / "run")
+    assert run.result["steps"] >= 3000
+    assert run.result["ended"] == "all steps done"
+
+
+def acting_and_learning() -> tuple[Learner, Actor, Trajectory]:
+    """A learner with an actor that acts with its network, and memory for a rollout."""
+    toy = Catch(pixels=True)
+    spec = toy.make(1).spec
+    task = replace(a_task(toy, PPO(), max_grad_norm=0.5, rollout_length=STEPS), device="cuda")
+    learner = Learner(task, spec)
+    policy = NetworkPolicy(learner.model, task.algorithm, task.generator("act"))
+    actor = Actor(toy.make(ENVS), policy, gamma=0.99, seed=1, clock=Clock())
+    return learner, actor, Trajectory.empty(STEPS, ENVS, spec.obs_shape, torch.uint8, device="cuda")
+
+
+@contextmanager
+def waits() -> Iterator[list[str]]:
+    """The calls inside that wait for the GPU, as torch warns of them."""
+    found: list[str] = []
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("warn")
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield found
+            found += [str(each.message) for each in caught if "synchronizing CUDA operation" in str(each.message)]
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
