@@ -75,7 +75,7 @@ def throughput(place: Place) -> None:
     """Train with every architecture for a few seconds."""
     found: dict[str, Any] = {}
     for name in ARCHITECTURES:
-        limits = ["--steps", "400"] if place.smoke else ["--max-seconds", "8"]
+        limits = ["--steps", "400", "--max-seconds", "10"] if place.smoke else ["--max-seconds", "8"]
         found[name] = trained([name, *place.game, *limits])
         place.results.write(found)
         print(name, found[name], flush=True)
