@@ -10,7 +10,7 @@ import pytest
 from some_runs import trained
 
 from gossamer.storage import runs
-from gossamer.storage.contents import find
+from gossamer.storage.contents import search
 from gossamer.storage.lock import held, is_held
 from gossamer.storage.runs import EpisodeRow, RunRecord
 from gossamer.system.errors import UserError
@@ -116,6 +116,6 @@ def test_runs_are_found_at_any_depth(tmp_path: Path) -> None:
         (tmp_path / name / "config.json").write_text(config)
     (tmp_path / "other").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "b")
-    assert [path.relative_to(tmp_path).as_posix() for path in find(tmp_path)] == ["a", "b/seed-1", "b/seed-2"]
-    assert list(find(tmp_path / "a")) == [tmp_path / "a"]
-    assert list(find(tmp_path / "missing")) == []
+    assert [path.relative_to(tmp_path).as_posix() for path in search(tmp_path)] == ["a", "b/seed-1", "b/seed-2"]
+    assert search(tmp_path / "a") == [tmp_path / "a"]
+    assert search(tmp_path / "missing") == []
