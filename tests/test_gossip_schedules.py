@@ -26,6 +26,7 @@ from gossamer.exchange.gossip.graphs import (
 )
 from gossamer.exchange.gossip.mixing import Mixing, PushSum, Uniform
 from gossamer.exchange.gossip.options import Gossiping
+from gossamer.exchange.gossip.outer import Outer
 from gossamer.exchange.gossip.records import Traffic
 from gossamer.exchange.gossip.sparse import Sparse
 from gossamer.experience import Direct
@@ -49,6 +50,14 @@ MODES: list[dict[str, Any]] = [
 SPARSE: dict[str, dict[str, Any]] = {
     "changed": {"sparse": Sparse(0.25, "changed"), "graph": Complete(), "lock_step": True},
     "random": {"sparse": Sparse(0.25, "random"), "staleness": 2, "interval": 2},
+    "rotation, int8, outer momentum, decay": {
+        "sparse": Sparse(0.25, "rotation"),
+        "staleness": 2,
+        "interval": 2,
+        "rounding": "int8",
+        "outer": Outer(0.5, 0.7),
+        "decay": 0.5,
+    },
 }
 NAMES = ["never", "tau 0", "tau 2", "lock-step", "tau 2, every 2nd", "lock-step, every 3rd"]
 

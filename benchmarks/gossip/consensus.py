@@ -24,16 +24,12 @@ VARIED: Mapping[str, Sequence[Any]] = {  # each while the others stay in the mid
     "latency": ("1ms", "10ms", "100ms"),
     "crash_rate": ("0/h", "60/h", "240/h"),
 }
-WAYS: Mapping[str, Mapping[str, Any]] = {
+ROTATION = {"select": "rotation", "share": 1 / 16, "interval": 1}
+WAYS: Mapping[str, Mapping[str, Any]] = {  # after every 4th step, unless they say otherwise
     "all parameters": {},
     "int8, error feedback": {"message_format": "int8", "error_feedback": True},
-    "rotation, 1/16": {"select": "rotation", "share": 1 / 16},
-    "rotation, 1/16, int8": {
-        "select": "rotation",
-        "share": 1 / 16,
-        "message_format": "int8",
-        "error_feedback": True,
-    },
+    "rotation, 1/16 at each step": ROTATION,
+    "rotation, 1/16 at each step, int8": {**ROTATION, "message_format": "int8", "error_feedback": True},
     "every 16th step": {"interval": 16, "staleness": 64.0},
     "staleness decay 0.5": {"staleness_decay": 0.5},
     "outer momentum 0.5": {"outer_momentum": 0.5, "outer_learning_rate": 0.7},

@@ -14,7 +14,7 @@ from benchmarks.provenance import Results
 
 GOAL = 18.0
 STEPS = 1_500_000
-ROTATION = "--select rotation --share"
+ROTATION = "--interval 1 --select rotation --share"
 # Label -> options, beyond the game, the algorithm and the steps. All have 64 environments
 WAYS: Mapping[str, str] = {
     "one learner": "paac --num-envs 64",
