@@ -176,7 +176,7 @@ def due(tree: Any, outer: Outer | None) -> float:
     "more", [{}, {"rounding": "int8", "outer": Outer(0.5, 0.7)}], ids=["plain", "int8 with feedback, outer momentum"]
 )
 @pytest.mark.parametrize("name", FIGURES)
-@sweep(total=100, normal=10)
+@sweep(total=200, normal=10)
 def test_a_checkpoint_and_a_resumed_run_conserve_push_sum_s_mass(
     name: str, more: dict[str, Any], seeds: range, tmp_path: Path
 ) -> None:
