@@ -110,14 +110,15 @@ THREADS_OF_A_PROCESS = 2  # native threads that step the games of one process
 GAMES_OF_A_PROCESS = 8  # with fewer, a step waits longer for the process than for its games
 
 
-def processes_for(num_envs: int, threads: int) -> int:
-    """Return how many processes play `num_envs` games on as many cores as `threads`; 0: this process, with native
-    threads.
+def processes_for(num_envs: int, threads: int, cores: int) -> int:
+    """Return how many processes play the `num_envs` games of a worker that has `threads` of a machine's cores; 0: this
+    one, with native threads.
 
-    Processes make games at the same time: ale-py makes one in 0.1 s, and holds the GIL meanwhile. On two cores there
-    are none, as one process is as fast there without a copy of the observations."""
-    processes = min(threads // THREADS_OF_A_PROCESS, num_envs // GAMES_OF_A_PROCESS)
-    return processes if processes > 1 else 0
+    Processes make games at the same time, with those of other workers, too: ale-py makes one in 0.1 s, and holds the
+    GIL meanwhile. On two cores there are none: they do not step faster, and copy the observations."""
+    if cores <= 2 or num_envs < GAMES_OF_A_PROCESS:
+        return 0
+    return max(1, min(threads // THREADS_OF_A_PROCESS, num_envs // GAMES_OF_A_PROCESS))
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,7 @@ class Atari:
         """Processes that play so many games on so many threads; 0: this one."""
         if self.processes is not None:
             return min(self.processes, num_envs) if num_envs > 1 else 0
-        return 0 if script() else processes_for(num_envs, threads)  # each process would import a user's script
+        return 0 if script() else processes_for(num_envs, threads, cores())  # each process would import a user's script
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ WIDTH = "Width of pictures. Sizes that divide the screen's, 210x160 in most game
 PROCESSES = (
     "Processes that play the games of an actor, and make them at the same time; 0: threads of the actor's own process."
 )
-BY_CORES = "one for two threads, from four threads and sixteen games on; 0 in a script"
+BY_CORES = "0 on two cores and in scripts, else one for two threads and eight games"
 STACK = "Newest pictures in an observation; 1 suits a policy with memory."
 
 

@@ -143,11 +143,15 @@ def test_a_process_that_dies_is_named_with_its_first_game() -> None:
 
 
 @pytest.mark.parametrize(
-    ("num_envs", "threads", "processes"),
-    [(16, 2, 0), (256, 3, 0), (15, 16, 0), (16, 4, 2), (32, 16, 4), (128, 16, 8), (256, 16, 8), (256, 64, 32)],
+    ("num_envs", "threads", "cores", "processes"),
+    [
+        *((256, 2, 2, 0), (7, 16, 16, 0)),  # as on two cores; too few games
+        *((32, 4, 4, 2), (32, 16, 16, 4), (128, 16, 16, 8), (256, 64, 64, 32)),  # of one worker
+        *((32, 4, 16, 2), (16, 1, 16, 1)),  # of each of several actors
+    ],
 )
-def test_processes_by_cores_and_games(num_envs: int, threads: int, processes: int) -> None:
-    assert processes_for(num_envs, threads) == processes
+def test_processes_by_cores_and_games(num_envs: int, threads: int, cores: int, processes: int) -> None:
+    assert processes_for(num_envs, threads, cores) == processes
 
 
 def test_a_reset_begins_all_over() -> None:
