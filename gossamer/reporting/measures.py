@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from gossamer.reporting import statistics
 from gossamer.reporting.comparison import Comparison, Method
 from gossamer.reporting.curves import Along, grid
 from gossamer.reporting.human import reference
-from gossamer.reporting.runs import PROTOCOLS, Games, LoadedRun
+from gossamer.reporting.runs import PROTOCOLS, Games, Key, LoadedRun
 from gossamer.reporting.statistics import Array
 from gossamer.system.errors import UserError, near
 
@@ -29,13 +28,13 @@ class Scores:
 
     what: str  # for captions
     of_training: bool  # at the steps of the shortest run of an environment; else of a checkpoint
-    values: Mapping[Path, float]  # run directory -> score
+    values: Mapping[Key, float]  # of each run
     notes: tuple[str, ...] = ()  # why evaluations are not used
     games: Games | None = None  # of one run, like those of all; None: of training
 
     def of(self, runs: Sequence[LoadedRun]) -> Array:
         """The scores of these runs. [N]"""
-        return np.array([self.values[run.record.directory] for run in runs], np.float64)
+        return np.array([self.values[run.key] for run in runs], np.float64)
 
     def matrix(self, method: Method, envs: Sequence[str], *, human: bool = False) -> Array:
         """Scores of a method, a column for each environment; with `human`, human-normalised. [N, M], where N is the
@@ -56,7 +55,7 @@ def scores(comparison: Comparison) -> Scores:
         if why := _not_comparable(runs, evaluations):
             notes.append(f"{name}: not used as scores, as {why}.")
         elif evaluations:
-            means = {directory: games.mean_return for directory, games in evaluations.items()}
+            means = {key: games.mean_return for key, games in evaluations.items()}
             one = next(iter(evaluations.values()))
             return Scores(_told_of(one, name), False, means, tuple(notes), one)
     return replace(_trained(comparison), notes=tuple(notes))
@@ -66,27 +65,27 @@ def _trained(comparison: Comparison) -> Scores:
     returns = {}
     for run in comparison.runs:
         end = max(comparison.end(run.env), int(run.curve.steps[0]))  # a long first episode may end after that
-        returns[run.record.directory] = float(run.curve.at(np.array([end]), "steps")[0])
+        returns[run.key] = float(run.curve.at(np.array([end]), "steps")[0])
     return Scores(TRAINING, True, returns)
 
 
-def _kinds_of_evaluations(runs: Sequence[LoadedRun]) -> Iterator[tuple[str, dict[Path, Games]]]:
-    """The name of each kind of evaluation, and the evaluations of that kind, by the run's directory."""
+def _kinds_of_evaluations(runs: Sequence[LoadedRun]) -> Iterator[tuple[str, dict[Key, Games]]]:
+    """The name of each kind of evaluation, and the evaluations of that kind, by the run."""
     for protocol in PROTOCOLS:
-        evaluations = {run.record.directory: run.evaluations[protocol] for run in runs if protocol in run.evaluations}
+        evaluations = {run.key: run.evaluations[protocol] for run in runs if protocol in run.evaluations}
         yield f"evaluation-{protocol}.json", evaluations
-    yield BESIDE, {run.record.directory: run.beside for run in runs if run.beside}
+    yield BESIDE, {run.key: run.beside for run in runs if run.beside}
 
 
-def _not_comparable(runs: Sequence[LoadedRun], evaluations: Mapping[Path, Games]) -> str:
+def _not_comparable(runs: Sequence[LoadedRun], evaluations: Mapping[Key, Games]) -> str:
     """Why these evaluations cannot be the scores of these runs; empty if they can, or if there are none."""
     if 0 < len(evaluations) < len(runs):
         return f"only {len(evaluations)} of the {len(runs)} runs have one"
     for run in runs if evaluations else ():
-        if (steps := evaluations[run.record.directory].steps) != run.steps:
+        if (steps := evaluations[run.key].steps) != run.steps:
             return f"{run.record.directory} ended at {run.steps:,} steps and was evaluated at {steps:,}"
     differing = [name for name in ALIKE if len({getattr(games, name) for games in evaluations.values()}) > 1]
-    limits = {(run.env, evaluations[run.record.directory].max_steps) for run in runs if evaluations}
+    limits = {(run.env, evaluations[run.key].max_steps) for run in runs if evaluations}
     if len(limits) > len({env for env, _ in limits}):
         differing.append("max_steps")
     return f"the evaluations of the runs differ in {', '.join(differing)}" if differing else ""

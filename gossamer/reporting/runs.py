@@ -6,15 +6,15 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from gossamer.config.file import flat
 from gossamer.evaluation.members import AVERAGE
-from gossamer.reporting.curves import RETURN, Curve, begins_late, of_rows, of_run
+from gossamer.reporting.curves import RETURN, Curve, begins_late, of_episodes, of_rows, of_run
 from gossamer.storage.contents import EPISODES, EVALUATIONS, GOSSIP, METRICS, MOST_FOLDERS, RESULT, search
 from gossamer.storage.runs import RunRecord
 from gossamer.storage.studies import is_study, read
@@ -26,6 +26,7 @@ ASIDE = frozenset(
     {"seed", "env", "env_kwargs", "preset", "keep", "checkpoint_every", "log"}
     | {"eval_every", "eval_exact", "eval_episodes", "eval_protocol"}
 )
+OF_GAME = "return/"  # before the names of several games in `result.json`
 PROTOCOLS = ("noop", "sticky", "plain")  # of `evaluation-PROTOCOL.json`
 
 
@@ -49,11 +50,15 @@ class Games:
     member: str  # `average` also where there is only one
     max_steps: int | None  # after which a game was cut off; None: the environment's default
     epsilon: float | None = None  # probability of a random action; None: policies that do not act by values
+    of: Mapping[str, Games] = field(default_factory=dict)  # each of several games, by name
+
+
+Key: TypeAlias = tuple[Path, str]  # run directory and game
 
 
 @dataclass(frozen=True)
 class LoadedRun:
-    """A run that has ended."""
+    """A run that has ended; of several games, one of them. Its steps are then those of all games together."""
 
     record: RunRecord
     env: str
@@ -69,11 +74,24 @@ class LoadedRun:
     frames_per_step: int  # emulator frames
     machine: str  # the kinds of machine that trained it
     version: str  # of Gossamer
+    several: bool = False  # it is one of several games
+
+    @property
+    def key(self) -> Key:
+        """What no other run of a report has."""
+        return self.record.directory, self.env
 
     @property
     def result(self) -> dict[str, Any]:
-        """The content of `result.json`."""
-        return self.record.result or {}
+        """The content of `result.json`; of one of several games without the return at which the run was told to end,
+        which is a mean over games."""
+        found = self.record.result or {}
+        return {**found, "stop_at_return": None, "solved_steps": None} if self.several else found
+
+    @property
+    def last_mean_return(self) -> float | None:
+        """Of the last 100 episodes."""
+        return self.result.get(f"return/{self.env}") if self.several else self.record.mean_return
 
     @property
     def steps(self) -> int:
@@ -134,14 +152,13 @@ def load(sources: Sequence[RunFolder], metric: str = RETURN) -> tuple[list[Loade
     for source in sources:
         try:
             reason = _unusable(source.directory)
-            loaded = None if reason else _load(source, metric)
+            loaded = [] if reason else _load(source, metric)
         except (OSError, ValueError, TypeError, KeyError, OverflowError) as error:  # damage does not cost the others
             told = str(error).removeprefix(f"{source.directory}/").removeprefix(f"{source.directory}: ")
-            reason, loaded = told if isinstance(error, UserError) else f"damaged ({error!r})", None
-        if loaded is None:
+            reason, loaded = told if isinstance(error, UserError) else f"damaged ({error!r})", []
+        runs += loaded
+        if not loaded:
             left_out.append(LeftOut(source.directory, reason))
-        else:
-            runs.append(loaded)
     if not runs:
         told = "; ".join(f"{each.directory}: {each.reason}" for each in left_out[:3])
         more = f"; and {len(left_out) - 3} more" if len(left_out) > 3 else ""
@@ -164,9 +181,25 @@ def _unusable(directory: Path) -> str:
             return "" if record.mean_return is not None else "no episode has ended"
 
 
-def _load(source: RunFolder, metric: str) -> LoadedRun:
-    """Read all that a report uses. Raises `UserError` where a file is damaged."""
+def _load(source: RunFolder, metric: str) -> list[LoadedRun]:
+    """Read all that a report uses: one run, or for returns of several games one for each. Raises `UserError` where a
+    file is damaged."""
     record = RunRecord(source.directory)
+    whole = _of(source, record, metric)
+    games = [name.removeprefix(OF_GAME) for name in record.result or {} if name.startswith(OF_GAME)]
+    return [_of_game(whole, game) for game in games] if games and metric == RETURN else [whole]
+
+
+def _of_game(run: LoadedRun, game: str) -> LoadedRun:
+    """A run as that of one of its games."""
+    made = of_episodes([episode for episode in run.record.episodes if episode.environment == game])
+    played = {protocol: each.of[game] for protocol, each in run.evaluations.items() if game in each.of}
+    beside = None if run.beside is None else run.beside.of.get(game)
+    return replace(run, env=game, curve=made, evaluations=played, beside=beside, several=True)
+
+
+def _of(source: RunFolder, record: RunRecord, metric: str) -> LoadedRun:
+    """The run as a whole."""
     options = flat(record.config)
     if options["anneal_steps"] == options["steps"]:
         options["anneal_steps"] = "steps"  # follows from another option
@@ -254,6 +287,11 @@ def _beside(record: RunRecord) -> Games | None:
 
 
 def _played(games: Mapping[str, Any], protocol: str | None = None) -> Games:
+    whole = {name: value for name, value in games.items() if name != "games"}
+    of = {
+        name: _played({**whole, "mean_return": own["mean_return"], "episodes": len(own["returns"])}, protocol)
+        for name, own in (games.get("games") or {}).items()
+    }
     return Games(
         protocol=protocol or str(games["protocol"]),
         episodes=int(games["episodes"]),
@@ -263,6 +301,7 @@ def _played(games: Mapping[str, Any], protocol: str | None = None) -> Games:
         member=str(games.get("member") or AVERAGE),
         max_steps=None if games.get("max_steps") is None else int(games["max_steps"]),
         epsilon=None if games.get("epsilon") is None else float(games["epsilon"]),
+        of=of,
     )
 
 

@@ -188,8 +188,8 @@ def _run(method: Method, run: LoadedRun, scores: Scores) -> Entry:
         "seconds": run.result.get("seconds"),
         "steps_per_second": run.result.get("steps_per_second"),
         "ended": run.result["ended"],
-        "score": scores.values[run.record.directory],
-        "last_mean_return": run.record.mean_return,
+        "score": scores.values[run.key],
+        "last_mean_return": run.last_mean_return,
         "machine": run.machine,
         "version": run.version,
     }
