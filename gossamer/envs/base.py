@@ -144,6 +144,20 @@ class EnvFactory(Protocol):
 
 
 @runtime_checkable
+class Several(Protocol):
+    """Factories of environments of several games."""
+
+    @property
+    def period(self) -> int:
+        """The number of environments of which each game has exactly its share; so have their multiples."""
+
+
+def one_of_each(env: EnvFactory) -> int:
+    """The least number of environments that has every game in its share."""
+    return env.period if isinstance(env, Several) else 1
+
+
+@runtime_checkable
 class Threaded(Protocol):
     """Factories of environments that are stepped by native threads, without the GIL."""
 

@@ -58,8 +58,8 @@ class Games:
 
     @property
     def period(self) -> int:
-        """The number of environments of which each game has exactly its share; so have their multiples."""
-        return sum(share.count for share in self.shares)
+        """See `Several`."""
+        return sum(share.count for share in self.shares) if self.only is None else 1
 
     def alone(self, game: int) -> Games:
         """Environments of one game, for the same network."""
@@ -189,11 +189,6 @@ class GamesVector:
     def _load_state_dict(self, state: Tree) -> None:
         for env, own in zip(self._resumable, state["games"], strict=True):
             env.load_state_dict(own)
-
-
-def one_of_each(env: EnvFactory) -> int:
-    """The least number of environments that has every game."""
-    return env.period if isinstance(env, Games) and env.only is None else 1
 
 
 def each_game(env: EnvFactory, game: str | None = None) -> dict[str, EnvFactory]:

@@ -18,6 +18,7 @@ from gossamer.envs.base import (
     UnsupportedSpace,
     VectorEnv,
     Watchable,
+    one_of_each,
     threads_of,
 )
 from gossamer.envs.interface import spaces_of
@@ -37,6 +38,11 @@ class LastActionReward:
     @property
     def name(self) -> str:
         return self.env.name
+
+    @property
+    def period(self) -> int:
+        """See `Several`."""
+        return one_of_each(self.env)
 
     def threads(self, sharing: int) -> int:
         """See `Threaded`."""

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from gossamer.data import Array
-from gossamer.envs.base import EnvFactory
+from gossamer.envs.base import EnvFactory, one_of_each
+from gossamer.envs.games import games_of
 from gossamer.envs.once import OncePerProcess
 from gossamer.envs.watchdog import Silence, Watchdog
 from gossamer.spaces import Spec
@@ -23,20 +24,29 @@ _background = OncePerProcess[dict[str, Array]]()
 
 def background(env: EnvFactory, seed: int, tell: Callable[[Silence], Any]) -> dict[str, Array]:
     """Return the mean observation [*O] (float32) of uniformly random play in four environments, 250 steps each, as
-    {"": mean}; of observations with several parts the mean of each picture, by name.
+    {"": mean}; of observations with several parts the mean of each picture, by name. Of several games it is the mean of
+    each [G, *O], and each has four environments or more.
 
     It is measured once per process and shared by the members there. `tell` is called if an environment hangs."""
 
     def measure() -> dict[str, Array]:
         total: dict[str, Any] = {}
-        count = 0
-        for spec, obs in play(env, BACKGROUND_ENVS, seed, BACKGROUND_STEPS, tell):
-            count += len(obs)
+        count: Any = 0
+        for spec, obs in play(env, BACKGROUND_ENVS * one_of_each(env), seed, BACKGROUND_STEPS, tell):
+            games = _rows_of_games(spec, obs)
+            count += np.array([len(rows) for rows in games])
             for name, part in _centred(spec, obs).items():
-                total[name] = total.get(name, 0.0) + part.sum(0, dtype=np.float64)
-        return {name: np.asarray(each / count).astype(np.float32) for name, each in total.items()}
+                total[name] = total.get(name, 0.0) + np.stack([part[rows].sum(0, dtype=np.float64) for rows in games])
+        means = {name: each / count.reshape(-1, *[1] * (each.ndim - 1)) for name, each in total.items()}
+        return {name: np.asarray(mean if len(mean) > 1 else mean[0]).astype(np.float32) for name, mean in means.items()}
 
     return _background.get((env, seed), measure)
+
+
+def _rows_of_games(spec: Spec, obs: Array) -> list[Array]:
+    """The numbers of the observations of each game."""
+    games = games_of(spec, obs)
+    return [np.flatnonzero(games == game) for game in range(max(1, len(spec.games)))]
 
 
 def _centred(spec: Spec, obs: Array) -> dict[str, Array]:

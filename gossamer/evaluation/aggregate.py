@@ -10,7 +10,7 @@ import numpy as np
 
 from gossamer.config.build import environment, observed, task
 from gossamer.config.config import Config
-from gossamer.envs.games import one_of_each
+from gossamer.envs.base import one_of_each
 from gossamer.envs.watchdog import Watchdog, complain
 from gossamer.evaluation.acting import acting, actions
 from gossamer.evaluation.evaluate import load_policy

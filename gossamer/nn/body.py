@@ -235,7 +235,8 @@ def _inputs(spec: Spec, network: Network) -> nn.Module:
     make = partial(input_of, scale=network.input_scale, centre=network.centre, normalize=normalize)
     if spec.layout is None:
         return make(spec.parts[0], alone=True)
-    return CentredParts(spec.layout, spec.layout.inputs(game=network.observe_game), partial(make, alone=False))
+    make = partial(make, alone=False, games=max(1, len(spec.games)))
+    return CentredParts(spec.layout, spec.layout.inputs(game=network.observe_game), make)
 
 
 def _torso(spec: Spec, network: Network) -> nn.Module:

@@ -44,7 +44,7 @@ def _rows(inputs: Tensor, index: Tensor) -> Tensor:
 
 
 class Centred(nn.Module):
-    """Maps observations to network inputs: (x - offset) * scale.
+    """Maps observations to network inputs: (x - offset) * scale. Each of several games has an offset of its own.
 
     Images are centred on their background, the mean image of random play. Pong then needs a third of the steps that it
     needs with x / 255. Vectors are not changed (offset 0, scale 1)."""
@@ -52,27 +52,33 @@ class Centred(nn.Module):
     offset: Tensor
     scale: Tensor
 
-    def __init__(self, obs_shape: tuple[int, ...], scale: float, *, unchanged: bool = False) -> None:
+    def __init__(self, obs_shape: tuple[int, ...], scale: float, *, unchanged: bool = False, games: int = 1) -> None:
         """`unchanged`: only convert to the network's type, whatever `offset` and `scale` are (for small vectors, where
         each operation counts)."""
         super().__init__()
         self._unchanged = unchanged
-        self.register_buffer("offset", torch.zeros(obs_shape))  # *O
+        self.several = games > 1 and not unchanged
+        self.register_buffer("offset", torch.zeros((games, *obs_shape) if self.several else obs_shape))  # [*O], [G, *O]
         self.register_buffer("scale", torch.tensor(scale))  # []
         self._cast: tuple[Any, Tensor, Tensor] = (None, self.offset, self.scale)
 
-    def forward(self, obs: Tensor, dtype: torch.dtype) -> Tensor:
-        """Map [N, *O] of any dtype to [N, *O] of `dtype`; images in channels-last format."""
+    def forward(self, obs: Tensor, dtype: torch.dtype, game: Tensor | None = None) -> Tensor:
+        """Map [N, *O] of any dtype to [N, *O] of `dtype`; images in channels-last format. `game` [N]: the number of
+        each one's, if there are `several`."""
         if self._unchanged:
             return obs.to(dtype)
         shift, scale = self._shifted(dtype)
+        if self.several:
+            assert game is not None, "several games are in every observation"
+            shift = _rows(shift, game)
         return torch.addcmul(shift, _channels_last(obs).to(dtype), scale)
 
     def _shifted(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """-offset * scale [1, *O] and `scale` [], in `dtype`: computed again only if one of them has changed."""
+        """-offset * scale [1, *O] or [G, *O], and `scale` [], in `dtype`: computed again only if one has changed."""
         now = (dtype, self.offset.device, self.offset._version, self.scale._version)
         if now != self._cast[0]:
-            shift = _channels_last((-self.offset * self.scale).unsqueeze(0))
+            shift = -self.offset * self.scale
+            shift = _channels_last(shift if self.several else shift.unsqueeze(0))
             self._cast = (now, shift.to(dtype), self.scale.to(dtype))
         return self._cast[1:]
 
@@ -94,23 +100,31 @@ class CentredParts(nn.Module):
 
     def forward(self, obs: Observations, dtype: torch.dtype) -> dict[str, Tensor]:
         """Map [N, bytes], or the parts [N, *part shape], to {name: [N, *part shape]} of `dtype`."""
-        each = zip(self.parts, self.inputs, strict=True)
-        return {part.name: module(self.layout.part(obs, part.name), dtype) for part, module in each}
+        found, game = dict[str, Tensor](), None
+        for part, module in zip(self.parts, self.inputs, strict=True):
+            seen = self.layout.part(obs, part.name)
+            if isinstance(module, Centred) and module.several:
+                game = self.layout.games(obs) if game is None else game
+                found[part.name] = module(seen, dtype, game)
+            else:
+                found[part.name] = module(seen, dtype)
+        return found
 
     def named(self) -> list[tuple[str, nn.Module]]:
         """The inputs, by the name of their part."""
         return [(part.name, module) for part, module in zip(self.parts, self.inputs, strict=True)]
 
 
-def input_of(part: Part, *, scale: float, centre: bool, normalize: bool, alone: bool) -> nn.Module:
+def input_of(part: Part, *, scale: float, centre: bool, normalize: bool, alone: bool, games: int = 1) -> nn.Module:
     """The module that maps a part of the observation to an input of the torso.
 
     `scale`: factor of images, and of a vector that is the whole observation (`alone`); `centre`: the background of that
-    will be subtracted (`centre_on`); `normalize`: vectors, by their running mean and deviation."""
+    will be subtracted (`centre_on`), of each of several `games` its own; `normalize`: vectors, by their running mean
+    and deviation."""
     if part.dtype.kind == "f" and normalize:
         return Normalized(part.shape)
     if part.picture:
-        return Centred(part.shape, scale)
+        return Centred(part.shape, scale, games=games if centre else 1)
     factor = scale if alone else 1.0
     return Centred(part.shape, factor, unchanged=factor == 1.0 and not (alone and centre))
 

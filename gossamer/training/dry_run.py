@@ -25,8 +25,7 @@ from gossamer.config.build import (
 )
 from gossamer.config.config import Config, Control
 from gossamer.config.games import check_games
-from gossamer.envs.base import Watchable
-from gossamer.envs.games import one_of_each
+from gossamer.envs.base import Watchable, one_of_each
 from gossamer.envs.gym import IN_A_FILE
 from gossamer.envs.interface import Interface, describe
 from gossamer.envs.once import remember
@@ -86,7 +85,7 @@ def try_network(config: Config, wired: Program, cluster: str | None = None, *, r
     made on the CPU: the machine that starts a run may have no GPU. `resumed`: the run that `--init-from` names is not
     needed any more."""
     what = task(config.with_run(device="cpu") if cluster else config, wired)
-    count = one_of_each(environment(config))
+    count = one_of_each(what.env)
     with (
         Watchdog(what.env.name, complain) as watchdog,
         closing(watchdog.watch(what.env.make(count))) as env,

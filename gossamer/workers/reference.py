@@ -23,7 +23,7 @@ from torch import nn
 
 from gossamer.algorithms.base import initial_state
 from gossamer.data import Array
-from gossamer.envs.base import EnvFactory
+from gossamer.envs.base import EnvFactory, one_of_each
 from gossamer.envs.once import OncePerProcess
 from gossamer.envs.random_play import play
 from gossamer.exchange.gossip.records import PolicyOutputs
@@ -55,9 +55,9 @@ def reference_observations(task: Task) -> tuple[Array, Array]:
 
 def _play(env: EnvFactory, seed: int) -> tuple[Array, Array]:
     until, kept = time.monotonic() + SECONDS, []
-    for step, (_, obs) in enumerate(play(env, 1, seed, STEPS - 1, lambda silence: None)):
+    for step, (_, obs) in enumerate(play(env, one_of_each(env), seed, STEPS - 1, lambda silence: None)):
         if step % EVERY == 0:
-            kept.append(np.array(obs[0]))
+            kept += list(np.array(obs))
         if time.monotonic() >= until:
             break
     return np.stack(kept), np.array([zlib.crc32(obs.tobytes()) for obs in kept], np.uint32)

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from gossamer.data import Array, Step
-from gossamer.envs.base import EnvFactory, Resumable, UnsupportedSpace, VectorEnv
+from gossamer.envs.base import EnvFactory, Resumable, UnsupportedSpace, VectorEnv, one_of_each
 from gossamer.envs.catalogue import SETS, resolve
-from gossamer.envs.games import Games, Share, games_of, one_of_each
+from gossamer.envs.games import Games, Share, games_of
 from gossamer.envs.gym import Custom
 from gossamer.envs.random_play import random_actions
 from gossamer.envs.toy import Catch, Counter, Recall

@@ -10,10 +10,13 @@ from torch.testing import assert_close
 from gossamer.algorithms.base import return_scaling
 from gossamer.data import Trajectory
 from gossamer.envs.games import Games, Share
-from gossamer.envs.toy import Counter, Recall
+from gossamer.envs.random_play import background
+from gossamer.envs.toy import Catch, Counter, Recall
+from gossamer.nn.inputs import centre_on
 from gossamer.nn.networks import ActorCritic, Network
 from gossamer.nn.normalization import EPSILON, SHORT, Sample, ValueHead, pooled
-from gossamer.nn.torsos import mlp
+from gossamer.nn.torsos import mlp, small
+from gossamer.spaces.observations import WHOLE
 
 TWO = Games((Share(Counter()), Share(Recall(3))))
 
@@ -87,6 +90,21 @@ def test_members_with_equal_statistics_average_to_the_mean_of_their_values() -> 
     states = [head.state_dict() for head in heads]
     average.load_state_dict({name: torch.stack([state[name] for state in states]).mean(0) for name in states[0]})
     assert_close(average(features), mean, rtol=1e-4, atol=1e-2)
+
+
+def test_pictures_of_each_game_are_centred_on_its_own_background() -> None:
+    env = Games((Share(Catch(pixels=True)), Share(Catch(pixels=True))))  # they differ in their seeds
+    means = background(env, 0, lambda silence: None)
+    assert means[WHOLE].shape == (2, 1, 42, 42)
+    assert not np.array_equal(*means[WHOLE])
+    made = env.make(2)
+    model = ActorCritic(made.spec, Network(small, input_scale=0.5, centre=True))
+    centre_on(model, means)
+    obs, layout = torch.from_numpy(made.reset(0)), made.spec.layout
+    assert layout is not None
+    found = model.centre(obs, torch.float32)[WHOLE]
+    assert_close(found, (layout.part(obs, WHOLE) - torch.from_numpy(means[WHOLE])) * 0.5)
+    assert_close(model.centre(obs[1:], torch.float32)[WHOLE], found[1:])
 
 
 def test_the_game_is_an_input_only_if_asked_for() -> None:

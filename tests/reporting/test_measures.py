@@ -12,6 +12,7 @@ from some_results import episodes, rising, write_run
 
 from gossamer.reporting import comparison, human, measures, statistics
 from gossamer.reporting.comparison import Comparison
+from gossamer.reporting.measures import Scores
 from gossamer.reporting.runs import load, sources
 from gossamer.reporting.summary import summary
 from gossamer.system.errors import UserError
@@ -34,12 +35,17 @@ def evaluated(run: Path, mean: float, protocol: str = "plain", **other: object) 
     (run / f"evaluation-{protocol}.json").write_text(json.dumps(content))
 
 
+def by_directory(scores: Scores) -> dict[Path, float]:
+    """Of runs of one environment."""
+    return {directory: value for (directory, _), value in scores.values.items()}
+
+
 def test_training_scores_are_those_at_the_end_of_the_shortest_run(tmp_path: Path) -> None:
     short = write_run(tmp_path / "short", episodes([0.5] * 200), seed=1, steps=2_000)
     long = write_run(tmp_path / "long", episodes([0.0] * 150 + [1.0] * 150), seed=2, steps=2_000)
     scores = measures.scores(compared(tmp_path))
     # The long run's 200th episode: 50 of its last 100 gave 1.
-    assert scores.values == {short: 0.5, long: 0.5}
+    assert by_directory(scores) == {short: 0.5, long: 0.5}
     assert scores.of_training
 
 
@@ -51,7 +57,7 @@ def test_evaluations_are_taken_where_all_runs_have_one_of_the_same_kind(tmp_path
     assert measures.scores(compared(tmp_path)).of_training
     evaluated(two, 0.75)
     found = measures.scores(compared(tmp_path))
-    assert (found.values, found.of_training) == ({one: 0.25, two: 0.75}, False)
+    assert (by_directory(found), found.of_training) == ({one: 0.25, two: 0.75}, False)
     assert "30 evaluation games (gossamer evaluate, protocol plain, sampled actions)" in found.what
 
 
@@ -85,7 +91,7 @@ def test_games_of_two_environments_may_be_cut_off_at_different_steps(tmp_path: P
     one, two = write_run(tmp_path / "1", rising(1.0)), write_run(tmp_path / "2", rising(1.0), env="CartPole-v1")
     evaluated(one, 0.25)
     evaluated(two, 0.75, max_steps=500)
-    assert measures.scores(compared(tmp_path)).values == {one: 0.25, two: 0.75}
+    assert by_directory(measures.scores(compared(tmp_path))) == {one: 0.25, two: 0.75}
 
 
 def test_evaluations_beside_training_are_taken_where_all_runs_have_one_of_their_end(tmp_path: Path) -> None:
@@ -101,15 +107,15 @@ def test_evaluations_beside_training_are_taken_where_all_runs_have_one_of_their_
     assert measures.scores(compared(tmp_path)).of_training
     beside(two, 0.75, end)
     found = measures.scores(compared(tmp_path))
-    assert (found.values, found.of_training, found.notes) == ({one: 0.25, two: 0.75}, False, ())
+    assert (by_directory(found), found.of_training, found.notes) == ({one: 0.25, two: 0.75}, False, ())
     assert "last evaluation of 10 games beside training (--eval-every, protocol plain)" in found.what
     evaluated(one, 0.125)
     evaluated(two, 0.125, steps=end - 1)
     found = measures.scores(compared(tmp_path))
-    assert found.values == {one: 0.25, two: 0.75}  # the next kind, and the note on the first
+    assert by_directory(found) == {one: 0.25, two: 0.75}  # the next kind, and the note on the first
     assert len(found.notes) == 1
     evaluated(two, 0.125)
-    assert measures.scores(compared(tmp_path)).values == {one: 0.125, two: 0.125}
+    assert by_directory(measures.scores(compared(tmp_path))) == {one: 0.125, two: 0.125}
 
 
 def beside(run: Path, mean: float, steps: int, episodes: int = 10) -> None:
