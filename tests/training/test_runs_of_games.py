@@ -77,11 +77,7 @@ def test_batches_have_exact_shares_also_when_hosts_die() -> None:
 
 @pytest.mark.parametrize(
     "given",
-    [
-        {"architecture": "gala", "learners": 2, "sync": "lock-step"},
-        {"architecture": "a2c", "learners": 2},
-        {"architecture": "paac", "alternating": True, "num_envs": 4},
-    ],
+    [{"architecture": "a2c", "learners": 2}, {"architecture": "paac", "alternating": True, "num_envs": 4}],
     ids=lambda given: given["architecture"],
 )
 def test_runs_in_the_simulation_go_on_exactly(
