@@ -32,8 +32,8 @@ GPU_SHARE = 0.5  # of its memory, for minibatches
 # Options whose tuned values are right for few environments on two cores
 SIZES = ("num_envs", "rollout_length", "num_minibatches", "learning_rate", "actors", "env_workers", "policy")
 # Outputs of all layers for a picture, as a multiple of its pixels; `auto` is nips or small
-FLOATS_PER_PIXEL = {"nips": 3, "nature": 7, "auto": 13, "small": 13, "autoencoder": 13, "tiny": 129, "resnet": 63}
-UNKNOWN_NETWORK = 63  # a user's
+FLOATS_PER_PIXEL = {"nips": 3, "nature": 7, "auto": 13, "small": 13, "autoencoder": 13, "tiny": 129, "resnet": 90}
+UNKNOWN_NETWORK = 90  # a user's
 
 
 @dataclass(frozen=True)

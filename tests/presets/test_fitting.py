@@ -131,8 +131,8 @@ def test_hosts_share_the_machine() -> None:
 
 def test_a_minibatch_fits_the_gpu() -> None:
     deep = PPO | {"network": "resnet", "screen_size": 210, "num_minibatches": 1}
-    # 16 x 50 pictures of 210 x 210 x (63 + 4) floats with their gradients take 18.9 GB, and 32 x 29 take 21.9 GB
-    assert minibatch_bytes(deep) == 800 * 210 * 210 * 67 * 8
+    # 16 x 50 pictures of 210 x 210 x (90 + 4) floats with their gradients take 26.5 GB, and 32 x 29 take 30.8 GB
+    assert minibatch_bytes(deep) == 800 * 210 * 210 * 94 * 8
     assert [fitted(deep, Resources(16, gpu))["num_envs"] for gpu in (20 * GB, 40 * GB, 80 * GB)] == [16, 16, 128]
 
 
