@@ -64,7 +64,6 @@ class Network:
     """The parts of a network; see `NetworkOptions`."""
 
     torso: TorsoFactory | TileCoding = auto
-    layers: Layers = STANDARD  # only for the torsos in `torsos.SIZED`
     input_scale: float = 1.0  # factor of images, and of observations that are a single vector
     centre: bool = False  # subtract the mean observation of random play first
     layer_norm: bool = False  # see `torsos.layer_normalized`
@@ -79,6 +78,7 @@ class Network:
     reconstruction_coef: float = 1.0  # weight of an auto-encoder's loss
     observe_game: bool = False  # which of several games it is
     own_torso: bool = False  # the torso gets all parts of an observation, and not one
+    layers: Layers = STANDARD  # only for the torsos in `torsos.SIZED`
 
 
 @runtime_checkable
