@@ -6,6 +6,7 @@ PYTHON ?= $(shell for p in python3.11 python3 python3.12 python3.13; do \
 PIP := -m pip --disable-pip-version-check
 PYTEST := .venv/bin/python -m pytest -n 2 --dist loadgroup
 ARGS ?=
+OTHER_ENVS := minigrid highway-env flappy-bird-gymnasium
 
 # $(call make-venv,DIRECTORY): what an interrupted attempt left there is mended, or made anew.
 define make-venv
@@ -19,7 +20,7 @@ endef
 # $(call require,COMMAND,MESSAGE): fail with one line, as pytest would skip the tests and succeed.
 require = @{ $(1); } >/dev/null 2>&1 || { echo "$@: $(strip $(2))" >&2; exit 1; }
 
-.PHONY: help install dev test test-long test-gpu test-page test-sinks lint unit docs demo bench-install bench-install-actors bench-install-replay wheel constraints clean distclean
+.PHONY: help install dev test test-long test-gpu test-page test-sinks test-envs lint unit docs demo bench-install bench-install-actors bench-install-replay wheel constraints clean distclean
 .NOTPARALLEL:
 
 help: ## this list
@@ -72,6 +73,20 @@ test-sinks: .venv-sinks/.installed ## logs with the real Weights & Biases, Track
 	$(call make-venv,.venv-sinks)
 	.venv-sinks/bin/python $(PIP) install -c constraints-sinks.txt $(TORCH)
 	.venv-sinks/bin/python $(PIP) install -c constraints-sinks.txt -e ".[atari,gym,dev,wandb,trackio,mlflow]"
+	@touch $@
+
+test-envs: .venv-envs/.installed ## environments of other packages (MiniGrid, NetHack, EnvPool, ..), in .venv-envs
+	$(call require,.venv-envs/bin/python -c "import minigrid; import highway_env; import flappy_bird_gymnasium; import nle; \
+		import envpool",\
+		a package cannot be imported: remove .venv-envs and run make test-envs)
+	.venv-envs/bin/python -m pytest tests/third_party $(ARGS)
+
+# nle asks for one version of Gymnasium, and runs with later ones, too
+.venv-envs/.installed: pyproject.toml constraints-envs.txt
+	$(call make-venv,.venv-envs)
+	.venv-envs/bin/python $(PIP) install -c constraints-envs.txt $(TORCH)
+	.venv-envs/bin/python $(PIP) install -c constraints-envs.txt -e ".[atari,gym,dev,envpool]" $(OTHER_ENVS)
+	.venv-envs/bin/python $(PIP) install -c constraints-envs.txt --no-deps nle pybind11
 	@touch $@
 
 lint: dev ## ruff (lint and format) and mypy

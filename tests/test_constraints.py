@@ -1,4 +1,4 @@
-"""`constraints.txt` and `constraints-sinks.txt`, which pin what is installed for tests."""
+"""`constraints.txt`, `constraints-sinks.txt` and `constraints-envs.txt`, which pin what is installed for tests."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ ROOT = Path(__file__).parent.parent
 EXTRAS = {
     "constraints.txt": ("atari", "gym", "ray", "onnx", "dev", "browser"),  # of `make test` and `make test-page`
     "constraints-sinks.txt": ("atari", "gym", "dev", "wandb", "trackio", "mlflow"),  # of `make test-sinks`
+    "constraints-envs.txt": ("atari", "gym", "dev", "envpool"),  # of `make test-envs`
 }
 OWN = "gossamer"
 

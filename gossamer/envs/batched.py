@@ -32,22 +32,23 @@ LAST = "final_obs"  # key of the info
 LARGEST = 2**30  # of seeds: a vector adds the number of an environment
 
 
-def batched(source: Source, make: Callable[[int], GymVector], num_envs: int) -> Batched | Apart:
-    """The environments of `make(num_envs)`; `source` has all but the constructor."""
-    one = Batched(source, make, num_envs)
+def batched(source: Source, num_envs: int) -> Batched | Apart:
+    """The environments of `source.make(num_envs=B)`."""
+    one = Batched(source, num_envs)
     if num_envs == 1 or not one.steps_to_reset:
         return one
     one.close()
-    return Apart([Batched(source, make, 1) for _ in range(num_envs)])
+    return Apart([Batched(source, 1) for _ in range(num_envs)])
 
 
 class Batched:
     """The B environments of one vector. Methods raise `EnvironmentFailed` if it raises or returns an invalid value."""
 
-    def __init__(self, source: Source, make: Callable[[int], GymVector], num_envs: int) -> None:
-        self._name, self.num_envs, self._asking = source.name, num_envs, [-1, 0]
+    def __init__(self, source: Source, num_envs: int, *, unclipped: str = "") -> None:
+        """`unclipped`: key of the info with the rewards before they were clipped, where there are such."""
+        self._name, self.num_envs, self._unclipped, self._asking = source.name, num_envs, unclipped, [-1, 0]
         with_arguments = f", with {source.given}," if source.given else ""
-        self._env = self._ask(f"its factory{with_arguments}", lambda: make(num_envs))
+        self._env: GymVector = self._ask(f"its factory{with_arguments}", lambda: source.make(num_envs=num_envs))
         self._mode = self._checked_mode()
         self._action: Any = None  # [B, *] the last one
         pair = Pair(self._env.single_observation_space, self._env.single_action_space)
@@ -70,7 +71,8 @@ class Batched:
         if not isinstance(answer, tuple | list) or len(answer) != 5:
             self._fail(f"{STEP}, not {kind(answer)}")
         value, reward, terminated, truncated, info = answer
-        score = self._numbers(reward)
+        reward = self._numbers(reward)
+        score = self._numbers(info[self._unclipped]) if self._unclipped in info else reward.copy()
         terminated, truncated = self._flags("terminated", terminated), self._flags("truncated", truncated)
         truncated = truncated & ~terminated  # termination takes precedence at the time limit
         over = terminated | truncated
@@ -84,7 +86,7 @@ class Batched:
             obs = np.array(obs)  # the vector may use its memory again
             obs[over] = self._begun(self._again(over), over)[over]
         metrics = {i: each for i in np.flatnonzero(over).tolist() if (each := self._metrics(info, i))}
-        return Step(obs, score, score.copy(), terminated, truncated, over, final_obs, metrics)
+        return Step(obs, reward, score, terminated, truncated, over, final_obs, metrics)
 
     def frames(self) -> Array:
         if self._env.render_mode != "rgb_array":

@@ -5,11 +5,13 @@ from __future__ import annotations
 import importlib.util
 import re
 
+from gossamer.envs import pool
 from gossamer.envs.atari import GYMNASIUM, PRESETS, Atari, AtariPreset, list_games
 from gossamer.envs.base import EnvFactory, UnknownEnv, missing_extra, near_names, unknown_env
 from gossamer.envs.games import Games, Share
 from gossamer.envs.gym import Custom, Gym, find_spec, list_ids
 from gossamer.envs.own import in_file
+from gossamer.envs.packages import advice
 from gossamer.envs.support import check_installed, trainable
 from gossamer.envs.toy import Catch, Counter, Identity, Recall
 from gossamer.system.errors import UserError
@@ -45,6 +47,10 @@ def resolve(name: str, *, preset: str | AtariPreset = "paac") -> EnvFactory:
         custom = Custom(name)
         custom.load()
         return custom
+    if module == pool.MODULE:
+        env = pool.EnvPool(member)
+        env.check()
+        return env
     if member or name in list_ids():
         check_installed(name, find_spec(name))
         return Gym(name)
@@ -53,6 +59,8 @@ def resolve(name: str, *, preset: str | AtariPreset = "paac") -> EnvFactory:
         return Atari(name, PRESETS[preset] if isinstance(preset, str) else preset)
     if name.startswith(ALE):
         return _ale(name, known["atari"])
+    if instead := advice(name):
+        raise UnknownEnv(f"unknown environment {name!r}; {instead}")
     if own := in_file(name):
         raise UnknownEnv(f"unknown environment {name!r}; near: {', '.join(own)} (in {name.removesuffix('.py')}.py)")
     if not known["atari"] and re.fullmatch(r"[a-z][a-z0-9_]*", name) and not near_names(name, known["toy"]):

@@ -19,6 +19,7 @@ from gymnasium.vector import VectorEnv as GymVector
 from gossamer.envs.base import UnknownEnv, VectorEnv, check_counts, unknown_env
 from gossamer.envs.batched import batched
 from gossamer.envs.local import Local, LocalRecipe, ResumableLocal
+from gossamer.envs.packages import advice
 from gossamer.envs.single import OnError, Source, named, place
 from gossamer.envs.spaces import GymEnv
 from gossamer.envs.workers import Workers
@@ -46,6 +47,8 @@ def find_spec(id: str) -> EnvSpec:
     if module:
         _import(id, module)
     if plain not in gymnasium.registry:
+        if instead := advice(plain):
+            raise UnknownEnv(f"unknown environment {id!r}; {instead}")
         raise unknown_env(plain, list_ids())
     return gymnasium.spec(plain)
 
@@ -101,12 +104,12 @@ class Custom:
     def make(self, num_envs: int, *, workers: int = 0, render: bool = False) -> VectorEnv:
         """See `vectorise` for `workers` and the errors raised; also raises `UnknownEnv` if there is no such factory."""
         check_names(self.name, self.load(), dict(self.kwargs))
-        make = partial(self._one, render)
+        make = partial(self._several if self.is_vector else self._one, render)
         source = Source(self.name, make, self.on_error, self.masks, self.bounds, text(dict(self.kwargs)))
         if not self.is_vector:
             return vectorise(source, num_envs, workers)
         self.check_vector(workers)
-        return batched(source, partial(self._several, render), num_envs)
+        return batched(source, num_envs)
 
     @property
     def is_vector(self) -> bool:
@@ -146,7 +149,9 @@ class Custom:
                 "environments to make"
             )
         if not isinstance(env, gymnasium.Env):
-            raise UnknownEnv(f"--env {self.target}: must return a gymnasium.Env, not {type(env).__name__}")
+            old = any(base.__module__.partition(".")[0] == "gym" for base in type(env).__mro__)
+            told = "; it is of the old package gym: derive it from gymnasium.Env" if old else ""
+            raise UnknownEnv(f"--env {self.target}: must return a gymnasium.Env, not {type(env).__name__}{told}")
         return env
 
     def _several(self, render: bool, num_envs: int) -> GymVector:

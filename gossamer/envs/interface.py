@@ -19,6 +19,7 @@ from gossamer.envs.base import EnvFactory, Pair, Spaced, Spaces, UnsupportedSpac
 from gossamer.envs.games import Games
 from gossamer.envs.gym import Custom, Gym
 from gossamer.envs.leaves import Picture
+from gossamer.envs.pool import EnvPool
 from gossamer.envs.spaces import Adapter, adapt
 from gossamer.envs.trees import Leaf, is_text, texts
 from gossamer.envs.union import Union
@@ -118,7 +119,11 @@ def describe(factory: EnvFactory, env: VectorEnv) -> Interface:
         frames_per_step=env.spec.frames_per_step,
         preset=factory.preset if isinstance(factory, Atari) else None,
     )
-    return replace(found, masks=factory.masks, bounds=factory.bounds) if isinstance(factory, Gym | Custom) else found
+    return (
+        replace(found, masks=factory.masks, bounds=factory.bounds)
+        if isinstance(factory, Gym | Custom | EnvPool)
+        else found
+    )
 
 
 def _of_one(factory: EnvFactory) -> Interface:

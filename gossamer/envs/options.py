@@ -12,6 +12,7 @@ from gossamer.envs.atari import GYMNASIUM, Atari
 from gossamer.envs.base import EnvFactory
 from gossamer.envs.games import Games
 from gossamer.envs.gym import Custom, Gym
+from gossamer.envs.pool import EnvPool
 from gossamer.spaces import Bounds
 from gossamer.system.kwargs import checked
 from gossamer.system.options import option, options
@@ -95,7 +96,7 @@ class GymOptions:
 
     def factory(self) -> EnvFactory:
         env = with_kwargs(catalogue.resolve(self.name), self.env_kwargs)
-        if not isinstance(env, Gym | Custom):
+        if not isinstance(env, Gym | Custom | EnvPool):
             return env
         return replace(env, on_error=self.on_env_error, masks=self.action_masks, bounds=self.action_bounds)
 
@@ -112,7 +113,7 @@ class PlainOptions:
 
 def with_kwargs(env: EnvFactory, kwargs: Any) -> EnvFactory:
     """This environment, made with these keyword arguments if it takes any. Raises as `kwargs.checked`."""
-    if not isinstance(env, Gym | Custom):
+    if not isinstance(env, Gym | Custom | EnvPool):
         return env
     return replace(env, kwargs=tuple((checked(kwargs) or {}).items()))
 
@@ -176,7 +177,7 @@ class GamesOptions:
         return replace(games, shares=tuple(replace(share, env=self._one(share.env)) for share in games.shares))
 
     def _one(self, env: EnvFactory) -> EnvFactory:
-        if not isinstance(env, Gym | Custom):
+        if not isinstance(env, Gym | Custom | EnvPool):
             return env
         return replace(env, on_error=self.on_env_error, masks=self.action_masks, bounds=self.action_bounds)
 
@@ -187,7 +188,7 @@ def kind_of(env: EnvFactory) -> type[EnvOptions]:
         return AtariGamesOptions if all(isinstance(share.env, Atari) for share in env.shares) else GamesOptions
     if isinstance(env, Atari):
         return AleOptions if env.preset == GYMNASIUM else AtariOptions
-    return GymOptions if isinstance(env, Gym | Custom) else PlainOptions
+    return GymOptions if isinstance(env, Gym | Custom | EnvPool) else PlainOptions
 
 
 def stored_kind(name: str, fields: Collection[str]) -> type[EnvOptions]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
@@ -28,6 +29,8 @@ OnError: TypeAlias = Literal["fail", "restart"]
 
 PASS_ON = (UserError, UnknownEnv, UnsupportedSpace, MissingExtra)  # raised unchanged: they are made for the user
 RESET = "reset() must return (observation, info)"
+SEEDED = "reset() must take a seed: def reset(self, *, seed=None, options=None), with super().reset(seed=seed) first"
+OLD_STEP = "; done of Gym before 0.26 is terminated, or truncated where a time limit ends the episode"
 STEP = "step() must return (observation, reward, terminated, truncated, info)"
 
 
@@ -36,7 +39,7 @@ class Source:
     """An environment's constructor and its handling. Sent to the process that creates it."""
 
     name: str
-    make: Callable[[], GymEnv]
+    make: Callable[..., Any]  # of one environment, or of a vector of `num_envs`
     on_error: OnError = "fail"
     masks: bool = False  # the environment gives `info["action_mask"]`
     bounds: Bounds = "clip"  # of continuous actions
@@ -66,7 +69,7 @@ class Single:
         """Reset and return the first observation [*O]. Without a seed, the random stream continues."""
         answer = self._ask("reset()", lambda: self.env.reset(seed=seed))
         if not isinstance(answer, tuple | list) or len(answer) != 2:
-            self._fail(f"{RESET}, not {kind(answer)}")
+            self._fail(f"{RESET}, not {kind(answer)}; before Gym 0.26 it was the observation alone")
         return self._observation(answer[0], answer[1], "reset()")
 
     def step(self, action: Any) -> tuple[Array, float, bool, bool]:
@@ -76,7 +79,10 @@ class Single:
         except (Exception, SystemExit) as error:
             self._raise("step()", error)
         if not isinstance(answer, tuple | list) or len(answer) != 5:
-            self._fail(f"{STEP}, not {kind(answer)}")
+            old = "; done of Gym before 0.26 is terminated, or truncated where a time limit ends the episode"
+            self._fail(
+                f"{STEP}, not {kind(answer)}{old if isinstance(answer, tuple | list) and len(answer) == 4 else ''}"
+            )
         obs, reward, terminated, truncated, info = answer
         ended = terminated if type(terminated) is bool else self._flag("terminated", terminated)
         cut = truncated if type(truncated) is bool else self._flag("truncated", truncated)
@@ -178,6 +184,8 @@ def raise_for_user(name: str, index: int | None, what: str, error: BaseException
         raise error
     if isinstance(error, DependencyNotInstalled):
         raise not_installed(name, str(error)) from error
+    if isinstance(error, TypeError) and re.search(r"reset\(\) got an unexpected keyword argument 'seed'", str(error)):
+        fail(name, index, f"{SEEDED} ({error})", error)
     fail(name, index, f"{what} raised {named(error)}{place(error)}", error)
 
 

@@ -116,9 +116,13 @@ def check_names(env: str, factory: Callable[..., Any], kwargs: Mapping[str, Any]
     """Raise `UserError` for an argument that the factory of the environment does not take. `more`: names that are taken
     besides."""
     parameters = inspect.signature(factory).parameters.values()
-    if any(each.kind is each.VAR_KEYWORD for each in parameters):
-        return
-    takes = [each.name for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
+    if not any(each.kind is each.VAR_KEYWORD for each in parameters):
+        named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+        check_among(env, [each.name for each in parameters if each.kind in named], kwargs, more)
+
+
+def check_among(env: str, takes: Sequence[str], kwargs: Mapping[str, Any], more: Collection[str] = ()) -> None:
+    """Raise `UserError` for an argument that is not among those that the environment takes, or `more`."""
     for name, value in kwargs.items():
         if name not in (*takes, *more):
             known = f"it takes {', '.join(takes)}" if takes else "it takes none"

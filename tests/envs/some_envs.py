@@ -159,6 +159,13 @@ class OldReset(Walk):
         return super().reset(seed=seed)[0]
 
 
+class Seedless(Walk):
+    """As written by those who have not met seeds."""
+
+    def reset(self) -> Any:  # type: ignore[override]
+        return super().reset()
+
+
 class Hangs(Walk):
     """The second step of environment 1 of two waits until `released`."""
 

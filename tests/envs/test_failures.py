@@ -50,7 +50,14 @@ def many_steps(env: VectorEnv) -> None:
         ("FailsOddly", r"environment 0: step\(\) raised UnpicklableError: of two arguments \(some_envs.py, line \d+\)"),
         ("FailsSilently", r"environment 0: step\(\) raised NotImplementedError \(some_envs.py, line \d+\)"),
         ("FailsToStart", r"environment 0: reset\(\) raised OSError: no coal yet \(some_envs\.py, line \d+\)"),
-        ("OldReset", r"environment 0: reset\(\) must return \(observation, info\), not an array of float64 .*"),
+        (
+            "OldReset",
+            r"environment 0: reset\(\) must return \(observation, info\), not an array of .*; before Gym 0.26 .*",
+        ),
+        (
+            "Seedless",
+            r"environment 0: reset\(\) must take a seed: def reset\(self, \*, seed=None, options=None\), with .*",
+        ),
     ],
 )
 def test_an_error_names_the_environment_and_its_place(name: str, told: str, workers: int) -> None:
@@ -78,7 +85,10 @@ def test_the_error_and_its_traceback_are_kept() -> None:
         ("ragged", r"step() gave an observation that is not an array"),
         ("nan", r"step() gave an observation that is not finite: component 1 is nan"),
         ("beyond float32", r"step() gave an observation that is too large for float32: component 0 is 1e+300"),
-        ("four values", r"step() must return (observation, reward, terminated, truncated, info), not 4 values"),
+        (
+            "four values",
+            r"terminated, truncated, info), not 4 values; done of Gym before 0.26 is terminated, or truncated",
+        ),
         ("one value", r"truncated, info), not an array of float64 with shape (2,)"),
         ("no reward", r"the reward must be a number, not None"),
         ("two rewards", r"the reward must be a number, not an array of float64 with shape (2,)"),
