@@ -167,7 +167,7 @@ class RunView:
             "ended": self.result.get("ended", ""),
             "architecture": parts["architecture"].get("name"),
             "algorithm": parts["algorithm"].get("name"),
-            "env": titled(parts["env"].get("name", ""), parts["env"].get("env_kwargs")),
+            "env": titled(parts["env"].get("name", ""), parts["env"].get("env_kwargs")) or None,
             "seed": parts["run"].get("seed"),
             "total": parts["run"].get("steps"),
             "started": config.changed_at,
