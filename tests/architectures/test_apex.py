@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -103,3 +104,13 @@ def test_a_resumed_run_begins_with_empty_shards(tmp_path: Path) -> None:
     gossamer.resume(run.directory, steps=1920)
     assert checkpoint(run.directory)["workers"]["learn"]["learner"]["updates"] > 1.5 * before
     assert result(run.directory)["replay"]["stored"] == 1920
+
+
+@pytest.mark.parametrize("launch", [threads, Simulation(1)], ids=["threads", "simulation"])
+def test_a_run_that_stores_no_whole_window_ends(launch: Any) -> None:
+    """Four environments with two steps each, and windows of four: samples are owed, and there is none to draw."""
+    watcher = Watcher(steps=8)
+    few = replace(SMALL, n_step=4, learning_starts=4)
+    launch(ApeX(num_envs=4).program(a_task(Catch(), few, rollout_length=2)), watcher)
+    assert sum(report.steps for report in watcher.records) == 8
+    assert sum(report.updates for report in watcher.records) == 0

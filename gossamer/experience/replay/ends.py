@@ -114,7 +114,10 @@ class ReplayReader:
         if granted is None:
             return NoBatch.END
         with self._clock("replay"):
-            self._samples = self._drawn(self._plan.batch_size)
+            drawn = self._drawn(self._plan.batch_size)
+            if drawn is None:
+                return NoBatch.END
+            self._samples = drawn
             data = self._joined().to(self._device)
         keys = torch.cat([torch.tensor(sample.keys) for _, sample in self._samples])
         return Batch(data, granted.fresh, granted.position, windows=keys)
@@ -135,30 +138,37 @@ class ReplayReader:
         with suppress(Unreachable, Stopped):
             self._limiter.close(self._ctx.name)
 
-    def _drawn(self, count: int) -> list[tuple[int, Sample]]:
-        """So many windows, of those shards that answer."""
+    def _drawn(self, count: int) -> list[tuple[int, Sample]] | None:
+        """So many windows, of those shards that answer; None if there will never be any."""
         samples, missing = list[tuple[int, Sample]](), count
         while missing:
-            for shard, part in enumerate(self._parts(missing)):
+            if (parts := self._parts(missing)) is None:
+                return None
+            for shard, part in enumerate(parts):
                 if part and (sample := self._draw(shard, int(part))) is not None:
                     samples.append((shard, sample))
                     missing -= int(part)
         return samples
 
-    def _parts(self, count: int) -> Array:
-        """How many of so many windows are drawn from each shard. Waits until there are any."""
+    def _parts(self, count: int) -> Array | None:
+        """How many of so many windows are drawn from each shard. Waits until there are any. Returns None if there are
+        none after all actors have ended."""
+        more = True  # whether actors may store any
         while True:
             for shard, amount in enumerate(self._amounts):
-                if not amount.windows and self._ctx.now() - self._asked[shard] >= RETRY:
+                if not amount.windows and (not more or self._ctx.now() - self._asked[shard] >= RETRY):
                     self._ask(shard)
             mass = torch.tensor([amount.mass for amount in self._amounts], dtype=torch.float64)
             if mass.sum() > 0:
                 break
+            if not more:
+                return None
             with suppress(Unreachable):
-                self._limiter.starve()
+                more = self._limiter.starve()
             if self._ctx.stopped:
                 raise Stopped("while no replay memory has anything to learn from")
-            self._ctx.sleep(RETRY)
+            if more:
+                self._ctx.sleep(RETRY)
         if len(mass) == 1:
             return np.array([count])
         chosen = torch.multinomial(mass, count, replacement=True, generator=self._rng)

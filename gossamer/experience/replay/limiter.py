@@ -90,9 +90,11 @@ class Limiter:
         fresh, self._fresh = self._fresh, 0
         return Granted(fresh, self._position)
 
-    def starve(self) -> None:
-        """No shard has anything to draw: they have failed. What was owed is lost with them, and actors may go on."""
+    def starve(self) -> bool:
+        """No shard has anything to draw: they have failed, or hold no whole window yet. What was owed is lost, and
+        actors may go on. Returns whether there are actors that have not ended."""
         self._owed = 0.0
+        return bool(self._expected)
 
     def close(self, learner: str) -> None:
         """A learner ends."""
