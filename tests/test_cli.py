@@ -186,7 +186,7 @@ REFUSED = {
     ),
     "no number": (("evaluate", "run", "--episodes", "many"), "--episodes 'many': must be of type int"),
     "a word too many": (("train", "paac", *TINY, "stray"), "unknown option stray"),
-    "no run": (("evaluate",), "A run directory. (required)"),
+    "no run": (("evaluate",), "a folder with runs, or a study. (required)"),
     "an algorithm": (
         ("train", "ppo", "--env", "catch"),
         "ppo is an algorithm: gossamer train paac --algorithm ppo ...",

@@ -15,8 +15,6 @@ import tyro
 from gossamer.commands.output import only_json, tell
 from gossamer.commands.words import AsJson
 from gossamer.config.command_line import help_text, left_open, parse
-from gossamer.config.config import Control
-from gossamer.config.keywords import Keywords
 from gossamer.storage.files import to_json
 from gossamer.system.errors import UserError
 from gossamer.system.options import declared
@@ -83,6 +81,9 @@ def _parsed(words: Sequence[str]) -> Arguments:
     try:
         return parse(Arguments, words, prog="gossamer study", description=cleandoc(study.__doc__ or ""))
     except UserError as error:
+        from gossamer.config.config import Control  # imports torch
+        from gossamer.config.keywords import Keywords
+
         name = re.match(r"unknown option --([a-z-]+)", str(error))
         if name and name[1].replace("-", "_") in {*Keywords.__annotations__, *declared(Control)}:
             raise UserError(f"--{name[1]}: options of every run come after `--`: ... -- --{name[1]} ...") from None

@@ -34,7 +34,7 @@ from gossamer.nn.optim import StepRule
 from gossamer.presets.fitting import SIZES, fit, told
 from gossamer.presets.layers import Layer, algorithms_of
 from gossamer.system.errors import UserError, near
-from gossamer.system.options import as_number, check_value, declared, defaults, flag, given, is_part, options, types
+from gossamer.system.options import as_plain, check_value, declared, defaults, flag, given, is_part, options, types
 from gossamer.system.resources import resources
 
 # Parts of a `Config` whose dataclass does not depend on the choices
@@ -143,7 +143,7 @@ class Composition:
         for kind in self.kinds.values():
             for name in declared(kind).keys() & self.choices.options.keys():
                 each = declared(kind)[name]
-                found[name] = as_number(self.choices.options[name], types(kind)[each.name])
+                found[name] = as_plain(self.choices.options[name], types(kind)[each.name])
                 check_value(flag(name), found[name], types(kind)[each.name], each.metadata)
         return found
 

@@ -69,7 +69,8 @@ def test_a_network_has_the_value_of_its_game_and_scales_by_it() -> None:
     head = model.value
     assert isinstance(head, ValueHead)
     torch.nn.init.zeros_(head.linear.weight)
-    head.begin(Sample(torch.tensor([2.0, 2.0]), torch.tensor([5.0, 70.0]), torch.tensor([4.0, 900.0])))
+    first = Sample(torch.tensor([2.0, 2.0]), torch.tensor([5.0, 70.0]), torch.tensor([4.0, 900.0]))
+    head.begin(first), head.update(first)
     obs = torch.from_numpy(env.reset(0))  # games 0, 0, 1, 1
     assert_close(model(obs)[1], torch.tensor([5.0, 5.0, 70.0, 70.0]))
     batch = Trajectory.empty(3, 4, env.spec.obs_shape, torch.uint8)

@@ -66,7 +66,7 @@ def test_a_row_is_seen_at_once_and_a_resumed_run_beside_it(tmp_path: Path) -> No
 def test_evaluations_stand_at_the_steps_of_their_checkpoints(tmp_path: Path) -> None:
     recording = recorder(tmp_path)
     recording.write({"steps": 30, "loss": 2.0})
-    recording.evaluated({"steps": 20, "mean_return": 0.5, "std_return": 0.25})
+    recording.evaluated({"steps": 20, "mean_return": 0.5, "std_return": 0.25, "metrics": {}})
     recording.close()
     assert scalars(tmp_path) == {"loss": [(30, 2.0)], "eval/mean_return": [(20, 0.5)], "eval/std_return": [(20, 0.25)]}
 
