@@ -4,8 +4,8 @@
     .venv/bin/python -m benchmarks.small --rounds 5
 
 Sides, in turn: `same`, Gossamer's PPO under paac with SB3's numbers of environments, passes and minibatches and its
-network (two layers of 64, a critic of its own); `default`, the same with the default network; `sb3`. All have one torch
-thread. Of a Dict, SB3 concatenates the parts for one network; Gossamer has a network for each part.
+network (two layers of 64, a critic of its own, one network for all parts of a Dict); `default`, the same with the
+default network, which has layers for each part of a Dict; `sb3`. All have one torch thread.
 
 A speed is that of the whole training; imports and the making of environments do not count.
 """
@@ -40,7 +40,8 @@ NOTES = (
 def ours(env: str, network: str, steps: int) -> float:
     """Train with Gossamer; steps per second."""
     with tempfile.TemporaryDirectory() as folder:
-        options = f"paac --env {ENVS[env]} {COMMON} {NETWORKS[network]} --steps {steps} --seed 1"
+        joined = " --join-vectors" if (env, network) == ("mixed", "same") else ""
+        options = f"paac --env {ENVS[env]} {COMMON} {NETWORKS[network]}{joined} --steps {steps} --seed 1"
         words = ["train", *options.split(), "--run-dir", f"{folder}/run"]
         subprocess.run([sys.executable, "-m", "gossamer.cli", *words], check=True, stdout=subprocess.DEVNULL, env=PATHS)
         result = json.loads(Path(folder, "run", "result.json").read_text())

@@ -85,6 +85,7 @@ def network(chosen: NetworkOptions) -> Network:
         memory_units=chosen.memory_units,
         reconstruction_coef=chosen.reconstruction_coef,
         observe_game=chosen.observe_game,
+        join_vectors=chosen.join_vectors,
         own_torso=":" in chosen.torso,
     )
 
@@ -258,6 +259,11 @@ def check_effect(config: Config, spec: Spec) -> None:
         config.algorithm.check(spec, network(chosen), env)
     if chosen.memory == "none" and chosen.memory_units != NetworkOptions.memory_units:
         raise UserError(f"--memory-units {chosen.memory_units}: has no effect without --memory lstm or --memory gru")
+    parts = spec.layout.inputs(game=chosen.observe_game) if spec.layout else ()
+    if chosen.join_vectors and sum(not part.picture for part in parts) < 2:
+        raise UserError(f"--join-vectors: has no effect, as {env} does not show several vectors; leave it out")
+    if chosen.join_vectors and (chosen.torso == "tiles" or chosen.torso not in NETWORKS):
+        raise UserError(f"--join-vectors: has no effect with --network {chosen.torso}; leave it out")
     if chosen.observe_game and not spec.games:
         raise UserError(f"--observe-game: has no effect, as {env} is one game; leave it out")
     if chosen.state_std and not isinstance(spec.actions, Box):

@@ -128,6 +128,7 @@ class Keywords(TypedDict, total=False):
     layer_norm: bool
     initialization: Literal["orthogonal", "uniform"]
     precision: Literal["auto", "fp32", "bf16"]
+    join_vectors: bool
     separate_critic: bool
     normalize_observations: bool
     normalize_returns: bool

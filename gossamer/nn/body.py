@@ -44,6 +44,7 @@ class NetworkOptions:
     layer_norm: bool = option("Layer normalisation after each layer of the torso, before its activation.", False)
     initialization: Literal["orthogonal", "uniform"] = option("Of weights; uniform: +-1/sqrt(fan_in).", "orthogonal")
     precision: Literal["auto", "fp32", "bf16"] = option("auto: bf16 on GPUs and processors with AMX.", "auto")
+    join_vectors: bool = option("The vectors of a Dict have one torso together, in place of one each.", False)
     separate_critic: bool = option("The value has a torso of its own.", False)
     normalize_observations: bool = option("Vectors: by their running mean and deviation.", False)
     normalize_returns: bool = option(
@@ -77,6 +78,7 @@ class Network:
     memory_units: int = 256
     reconstruction_coef: float = 1.0  # weight of an auto-encoder's loss
     observe_game: bool = False  # which of several games it is
+    join_vectors: bool = False  # one torso for all parts that are no pictures
     own_torso: bool = False  # the torso gets all parts of an observation, and not one
     layers: Layers = STANDARD  # only for the torsos in `torsos.SIZED`
 
@@ -250,7 +252,17 @@ def _torso(spec: Spec, network: Network) -> nn.Module:
     parts = spec.layout.inputs(game=network.observe_game)
     if network.own_torso:
         return finish(torso({part.name: part.shape for part in parts}))
-    return Parts({part.name: finish((torso if part.picture else of_vectors)(part.shape)) for part in parts})
+    vectors = [part for part in parts if not part.picture]
+    joined = vectors if network.join_vectors and len(vectors) > 1 else []
+    torsos: list[tuple[tuple[str, ...], nn.Module]] = [
+        ((part.name,), finish((torso if part.picture else of_vectors)(part.shape)))
+        for part in parts
+        if part not in joined
+    ]
+    if joined:
+        numbers = sum(torch.Size(part.shape).numel() for part in joined)
+        torsos.append((tuple(part.name for part in joined), finish(of_vectors((numbers,)))))
+    return Parts(torsos)
 
 
 def _with_layers(torso: Any, layers: Layers) -> TorsoFactory:

@@ -217,16 +217,23 @@ def _norms(layer: nn.Module) -> list[nn.Module]:
 
 
 class Parts(nn.Module):
-    """One torso for each part of an observation; their features side by side."""
+    """One torso for each part of an observation, or for several side by side; the torsos' features side by side."""
 
-    def __init__(self, torsos: Mapping[str, nn.Module]) -> None:
+    def __init__(self, torsos: Sequence[tuple[tuple[str, ...], nn.Module]]) -> None:
+        """`torsos`: each with the names of its parts; several are flattened."""
         super().__init__()
-        self._names = tuple(torsos)
-        self.torsos = nn.ModuleList(torsos.values())  # names of parts may contain dots, those of modules not
+        self._names = tuple(names for names, _ in torsos)
+        self.torsos = nn.ModuleList(
+            torso for _, torso in torsos
+        )  # names of parts may contain dots, those of modules not
 
     def forward(self, parts: Mapping[str, Tensor]) -> Tensor:
         """{name: [N, *part shape]} -> [N, F]."""
-        return torch.cat([torso(parts[name]) for name, torso in zip(self._names, self.torsos, strict=True)], dim=-1)
+        inputs = [
+            parts[names[0]] if len(names) == 1 else torch.cat([parts[name].flatten(1) for name in names], dim=-1)
+            for names in self._names
+        ]
+        return torch.cat([torso(each) for torso, each in zip(self.torsos, inputs, strict=True)], dim=-1)
 
 
 class Pair(nn.Module):

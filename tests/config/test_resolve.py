@@ -360,6 +360,7 @@ def test_continuous_actions_are_learned_with_ppo_unless_the_architecture_has_an_
     ("env", "given", "message"),
     [
         ("catch", {"memory_units": 64}, "--memory-units 64: has no effect without --memory"),
+        ("catch", {"join_vectors": True}, "--join-vectors: has no effect, as catch does not show several vectors"),
         ("catch", {"state_std": True}, "--state-std: has no effect, as the actions of catch are not continuous"),
         ("catch-pixels", {"normalize_observations": True}, "--normalize-observations: .* catch-pixels shows pictures"),
         ("catch", {"reconstruction_coef": 2.0}, "--reconstruction-coef 2.0: has no effect without an auto-encoder"),

@@ -447,3 +447,23 @@ def test_an_autoencoder_needs_pictures() -> None:
     assert autoencoder((1, 9, 15))(torch.zeros(2, 1, 9, 15)).shape == (2, 256)
     with pytest.raises(ValueError, match=r"needs \[C, H, W\]"):
         resnet((4,))
+
+
+@pytest.mark.parametrize("separate_critic", [False, True])
+def test_joined_vectors_have_one_torso(separate_critic: bool) -> None:
+    """The picture's torso, and one of 5 + 3 + 2 inputs and 64 units in place of three."""
+    parts = (
+        Part("eye", (1, 12, 12), np.dtype(np.uint8)), Part("arm", (5,), np.dtype(np.float32)),
+        Part("leg", (3,), np.dtype(np.float32)), Part("hand", (2,), np.dtype(np.float32)),
+    )  # fmt: skip
+    layout = Layout(parts)
+    spec = Spec((layout.size,), np.dtype(np.uint8), Discrete(3), layout=layout)
+    model = ActorCritic(spec, Network(small, join_vectors=True, separate_critic=separate_critic))
+    shapes = [tuple(each.shape) for name, each in model.torso.named_parameters() if each.shape[-1:] == (10,)]
+    assert shapes == [(64, 10)] * (1 + separate_critic)
+    assert model.width == 64 + small((1, 12, 12))(torch.zeros(1, 1, 12, 12)).shape[1]
+    arrays = {part.name: np.zeros((2, *part.shape), part.dtype) for part in parts}
+    rest = model(torch.from_numpy(layout.pack(arrays)))[1]
+    for name in ("arm", "leg", "hand"):  # each part reaches the value
+        moved = {**arrays, name: np.ones_like(arrays[name])}
+        assert (model(torch.from_numpy(layout.pack(moved)))[1] != rest).all()
