@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib.util
 import re
 
-from gossamer.envs import pool
 from gossamer.envs.atari import GYMNASIUM, PRESETS, Atari, AtariPreset, list_games
 from gossamer.envs.base import EnvFactory, UnknownEnv, missing_extra, near_names, unknown_env
 from gossamer.envs.games import Games, Share
 from gossamer.envs.gym import Custom, Gym, find_spec, list_ids
 from gossamer.envs.own import in_file
 from gossamer.envs.packages import advice
+from gossamer.envs.pool import MODULE, EnvPool
 from gossamer.envs.support import check_installed, trainable
 from gossamer.envs.toy import Catch, Counter, Identity, Recall
 from gossamer.system.errors import UserError
@@ -47,8 +47,8 @@ def resolve(name: str, *, preset: str | AtariPreset = "paac") -> EnvFactory:
         custom = Custom(name)
         custom.load()
         return custom
-    if module == pool.MODULE:
-        env = pool.EnvPool(member)
+    if module == MODULE:
+        env = EnvPool(member)
         env.check()
         return env
     if member or name in list_ids():
