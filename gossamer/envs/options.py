@@ -20,7 +20,8 @@ from gossamer.system.options import option, options
 SIZE = "Height of pictures, and their width without --screen-width."
 WIDTH = "Width of pictures. Sizes that divide the screen's, 210x160 in most games, are fastest."
 PROCESSES = (
-    "Processes that play the games of an actor, and make them at the same time; 0: threads of the actor's own process."
+    "Processes that play the games of an actor, at most one for each game, and make them at the same time; 0: threads "
+    "of the actor's own process."
 )
 BY_CORES = "0 on two cores and in scripts, else one for two threads and eight games"
 STACK = "Newest pictures in an observation; 1 suits a policy with memory."
