@@ -6,9 +6,9 @@ worker gets a `Context`. The observer receives what workers report and decides w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from enum import Enum
-from functools import wraps
+from functools import partial, wraps
 from inspect import isgeneratorfunction
 from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar, cast
 
@@ -51,6 +51,42 @@ def waits(method: Callable[P, Wait[R]]) -> Callable[P, R]:
 
     at_once.waits = method  # type: ignore[attr-defined]  # launchers drive the generator itself
     return at_once
+
+
+class Method:
+    """A method of a service that runs: calling it blocks until there is an answer."""
+
+    __slots__ = ("_call", "start")
+
+    def __init__(self, call: Callable[..., Any], start: Callable[..., Callable[[], Any]]) -> None:
+        """`start`: send a call without waiting for the answer, which the result returns when it is called."""
+        self._call, self.start = call, start
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._call(*args, **kwargs)
+
+
+def together(calls: Sequence[partial[R]]) -> list[R | Unreachable]:
+    """Make calls to services on different hosts at the same time, `together([partial(shard.pull, rank), ...])`: all are
+    sent before the first answer is awaited, so that they take one round trip. Services on the caller's host are called
+    one after the other. Returns the answers in order, and for a host that does not answer the error."""
+    started = [_unless_away(partial(_start, call)) for call in calls]
+    return [each if isinstance(each, Unreachable) else _unless_away(each) for each in started]
+
+
+def _start(call: partial[R]) -> Callable[[], R]:
+    """Start a call. Without a launcher it is made at once."""
+    if isinstance(call.func, Method):
+        return call.func.start(*call.args, **call.keywords)
+    answer = call()
+    return lambda: answer
+
+
+def _unless_away(call: Callable[[], R]) -> R | Unreachable:
+    try:
+        return call()
+    except Unreachable as error:
+        return error
 
 
 class Answer(Enum):

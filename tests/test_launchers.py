@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -37,7 +38,7 @@ from gossamer.launch.ray.launcher import Ray
 from gossamer.launch.simulation import Simulation
 from gossamer.launch.threads import threads
 from gossamer.program import Program
-from gossamer.runtime import Context, Stopped, Wait, WouldBlock, waits
+from gossamer.runtime import Context, Stopped, Wait, WouldBlock, together, waits
 
 Launcher = Callable[..., None]
 ON_RAY = Ray(call_seconds=5.0, stop_seconds=2.0)
@@ -82,6 +83,32 @@ def test_a_queue_passes_everything_on_once_in_order_and_within_capacity(launch: 
         for rank in range(3):
             mine = [item for sender, item in watcher.of(consumer) if sender == rank]
             assert mine == sorted(mine)
+
+
+@on_every_launcher
+def test_calls_made_together_have_their_answers_in_order_and_a_stop_ends_them(launch: Launcher) -> None:
+    def ask(ctx: Context, queues: tuple[Fifo, ...], asked: Fifo) -> None:
+        for _ in range(2):
+            together([partial(queue.put, number) for number, queue in enumerate(queues)])
+        ctx.report(together([partial(queue.get) for queue in (*queues, *queues)]))
+        asked.put(True)
+        together([partial(queue.get) for queue in reversed(queues)])  # waits for ever
+        ctx.report("not stopped")
+
+    def stop(ctx: Context, asked: Fifo) -> None:
+        asked.get()
+        ctx.stop()
+
+    program, watcher, queues = Program("together"), Watcher(), list[Fifo]()
+    for host in ("first", "second", "third"):
+        with program.host(host):
+            queues.append(program.service(Fifo)(capacity=5))
+    asked = program.service(Fifo)(capacity=1)
+    program.worker(stop)(asked)
+    with program.host("first"):
+        program.worker(ask)(tuple(queues), asked)
+    launch(program, watcher)
+    assert watcher.records == [("ask", [0, 1, 2, 0, 1, 2])]
 
 
 @on_every_launcher

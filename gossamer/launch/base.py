@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from gossamer.program import Copy, Node, Ref, bind
-from gossamer.runtime import Answer, Observer, Stage, Stopped, Wait
+from gossamer.runtime import Answer, Method, Observer, Stage, Stopped, Wait
 
 CLAIM_POLL = 0.01  # seconds between two claims of a worker that waits for a checkpoint
 POLL = 0.1  # seconds between checks of conditions that wake no thread: a signal, an observer that asks to end
@@ -18,6 +18,7 @@ POLL = 0.1  # seconds between checks of conditions that wake no thread: a signal
 AT_ONCE_SECONDS = 1.0  # how long to wait for workers after a KeyboardInterrupt; one may hang in its environment
 
 MethodCall = Callable[[str, tuple[Any, ...], dict[str, Any]], Any]  # (method, args, kwargs) -> answer
+StartCall = Callable[[str, tuple[Any, ...], dict[str, Any]], Callable[[], Any]]  # -> waits for the answer
 
 
 @cache
@@ -29,15 +30,23 @@ def methods(kind: Any) -> frozenset[str]:
 class Handle:
     """A handle to a running service. Its public methods go through `call`; it has no other attributes."""
 
-    def __init__(self, name: str, service: object, call: MethodCall) -> None:
-        self._name, self._call = name, call
+    def __init__(self, name: str, service: object, call: MethodCall, start: StartCall | None = None) -> None:
+        """`start`: see `Method`; None: a call that is started is made at once."""
+        self._name, self._call, self._start = name, call, start or self._at_once
         self._methods = methods(type(service))  # type: ignore[arg-type]  # mypy: type[object] is not Hashable
 
-    def __getattr__(self, method: str) -> Callable[..., Any]:
+    def __getattr__(self, method: str) -> Method:
         # Without the first test, copy and pickle would recurse on an object that is not yet initialised.
         if method.startswith("_") or method not in self._methods:
             raise AttributeError(f"{method!r} is not a public method of the service; a handle has only those")
-        return lambda *args, **kwargs: self._call(method, args, kwargs)
+        return Method(
+            lambda *args, **kwargs: self._call(method, args, kwargs),
+            lambda *args, **kwargs: self._start(method, args, kwargs),
+        )
+
+    def _at_once(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], Any]:
+        answer = self._call(method, args, kwargs)
+        return lambda: answer
 
     def __repr__(self) -> str:
         return f"<handle of {self._name}>"

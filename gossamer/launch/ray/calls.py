@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import ray
 
 from gossamer.launch.ray.faults import describe
-from gossamer.launch.ray.messages import UNAVAILABLE, Outcome
+from gossamer.launch.ray.messages import UNAVAILABLE
 from gossamer.launch.ray.rpc import Address, Client
 from gossamer.program import Program, Ref
-from gossamer.runtime import Stopped, Unreachable
+from gossamer.runtime import Method, Stopped, Unreachable
 
 POLL_SECONDS = 0.5  # while waiting for an answer: how often to check whether the program has been stopped
 
@@ -36,12 +37,23 @@ class Remote:
     def __init__(self, calls: Calls, ref: Ref, may_wait: bool) -> None:
         self._calls, self._ref, self._may_wait = calls, ref, may_wait
 
-    def __getattr__(self, method: str) -> Callable[..., Any]:
-        # Without the first test, copy and pickle would recurse on an object that is not yet initialised.
-        if method.startswith("_") or method not in (published := self._calls.published(self._ref)):
+    def __getattr__(self, method: str) -> Method:
+        if method.startswith("_"):  # else copy and pickle would recurse on an object that is not yet initialised
+            raise AttributeError(method)
+        with suppress(Unreachable):  # then the call raises it
+            self._may_have_to_wait(method)
+
+        def start(*args: Any, **kwargs: Any) -> Callable[[], Any]:
+            waits = self._may_wait and self._may_have_to_wait(method)
+            return self._calls.start(RemoteCall(self._ref.index, method, args, kwargs, waits))
+
+        return Method(lambda *args, **kwargs: start(*args, **kwargs)(), start)
+
+    def _may_have_to_wait(self, method: str) -> bool:
+        """Raises AttributeError if the service has no such public method; Unreachable."""
+        if method not in (published := self._calls.published(self._ref)):
             raise AttributeError(f"{method!r} is not a public method of the service; a handle has only those")
-        waits = self._may_wait and published[method]
-        return lambda *args, **kwargs: self._calls.make(RemoteCall(self._ref.index, method, args, kwargs, waits))
+        return published[method]
 
     def __repr__(self) -> str:
         return f"<handle of {self._calls.program.services[self._ref.index].name}>"
@@ -68,31 +80,41 @@ class Calls:
         return self._published[ref.index]
 
     def make(self, call: RemoteCall) -> Any:
-        """Call a service on another host.
+        """Call a service on another host: see `start`."""
+        return self.start(call)()
 
-        Raises the service's own error; Unreachable if the host does not answer; Stopped if the call is still waiting
-        when the program is stopped.
-        """
-        node = self.program.services[call.index]
-        return self._outcome(node.host, call, f"{node.name}.{call.method or 'methods'}").get()
+    def start(self, call: RemoteCall) -> Callable[[], Any]:
+        """Send a call to a service on another host. Returns a function that waits for its answer.
 
-    def _outcome(self, host: str, call: RemoteCall, what: str) -> Outcome:
-        clients = self._clients()
+        Both raise Unreachable if the host does not answer; the function raises the service's own error, and Stopped if
+        the call is still waiting when the program is stopped. A call in progress has its connection for itself."""
+        node, clients = self.program.services[call.index], self._clients()
+        what = f"{node.name}.{call.method or 'methods'}"
+        with self._failing(what, node.host):
+            client = clients.pop(node.host, None) or self._connect(node.host)
+            with _closed_on_error(client):
+                client.ask(call)
+
+        def answer() -> Any:
+            with self._failing(what, node.host), _closed_on_error(client):
+                if call.waits:
+                    self._await(client, what)
+                outcome = client.outcome()
+            if clients.setdefault(node.host, client) is not client:  # of another call that was in progress, too
+                client.close()
+            return outcome.get()
+
+        return answer
+
+    @contextmanager
+    def _failing(self, what: str, host: str) -> Iterator[None]:
+        """Raise Unreachable for an error of a connection."""
         try:
-            if host not in clients:
-                clients[host] = self._connect(host)
-            clients[host].ask(call)
-            if call.waits:
-                self._await(clients[host], what)
-            return clients[host].outcome()
-        except BaseException as error:  # close the connection: the next answer on it could belong to this call
-            if host in clients:
-                clients.pop(host).close()
-            if isinstance(error, (OSError, *UNAVAILABLE)):
-                raise Unreachable(
-                    f"{what}: call to host {host} failed (timeout {self._seconds:g} s): {describe(error)}"
-                ) from None
-            raise
+            yield
+        except (OSError, *UNAVAILABLE) as error:
+            raise Unreachable(
+                f"{what}: call to host {host} failed (timeout {self._seconds:g} s): {describe(error)}"
+            ) from None
 
     def _clients(self) -> dict[str, Client]:
         """This thread's connections: host -> client."""
@@ -136,3 +158,13 @@ class Calls:
                 end = min(end, time.monotonic() + self._seconds)
             if time.monotonic() > end:
                 raise Stopped(f"while waiting for {what}")
+
+
+@contextmanager
+def _closed_on_error(client: Client) -> Iterator[None]:
+    """Close a connection after an error, because the next answer on it could belong to this call."""
+    try:
+        yield
+    except BaseException:
+        client.close()
+        raise

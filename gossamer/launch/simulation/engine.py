@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from copy import deepcopy
@@ -12,46 +12,14 @@ from math import inf
 from typing import Any
 
 from gossamer.launch.base import Crew, Handle, advance, begin, build, restore, serve_checkpoint
+from gossamer.launch.simulation.calls import Parked, PendingCall, StartedCall, Steps
 from gossamer.launch.simulation.faults import Event, Faults, FaultSchedule
 from gossamer.launch.simulation.network import Links, Network
-from gossamer.launch.simulation.scheduler import Scheduler, SimulatedWorker
+from gossamer.launch.simulation.scheduler import Scheduler
+from gossamer.launch.simulation.turns import SimulatedWorker, Turning
 from gossamer.launch.snapshots import Snapshots
 from gossamer.program import Program, Ref
-from gossamer.runtime import Observer, Stopped, Unreachable, Wait, WouldBlock
-
-
-class PendingCall:
-    """A call that may have to wait. It is resumed in the thread of any worker."""
-
-    def __init__(self, steps: Wait[Any], host: str, crash_counts: Mapping[str, int]) -> None:
-        """`host`: that of the service."""
-        self.ended = False
-        self._steps, self._answer = steps, None
-        self._error: BaseException | None = None
-        self._host, self._crash_counts, self._crashes = host, crash_counts, crash_counts[host]
-
-    @property
-    def crashed(self) -> bool:
-        """Whether the service's host has crashed during the call."""
-        return self._crash_counts[self._host] != self._crashes
-
-    def resume(self) -> bool:
-        """Resume the call, unless the service's host has crashed. Returns False if it waits again."""
-        if self._crash_counts[self._host] != self._crashes:
-            return True
-        try:
-            next(self._steps)
-        except StopIteration as end:
-            self.ended, self._answer = True, end.value
-        except BaseException as error:  # belongs to the calling worker, which raises it in `result`
-            self.ended, self._error = True, error
-        return self.ended
-
-    def result(self) -> Any:
-        """The answer. Raises the error of a call that has failed."""
-        if self._error is not None:
-            raise self._error
-        return self._answer
+from gossamer.runtime import Observer, Stopped, Unreachable, WouldBlock
 
 
 class Engine:
@@ -123,7 +91,8 @@ class Engine:
         """Run a worker until it ends or its host crashes. Returns False if its host has crashed."""
 
         def handle(ref: Ref) -> Handle:
-            return Handle(self.nodes[ref.index].name, self.services[ref.index], partial(self.call, me, ref.index))
+            name, service = self.nodes[ref.index].name, self.services[ref.index]
+            return Handle(name, service, partial(self.call, me, ref.index), partial(self.start, me, ref.index))
 
         try:
             build(me.check_alive().copy.node, handle, me)
@@ -137,52 +106,80 @@ class Engine:
     def call(
         self, me: SimulatedWorker, service: int, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """A worker's call to a service: transmit the request, execute it, transmit the answer."""
+        """A worker's call to a service."""
+        if self.nodes[service].host == me.host:
+            self.scheduler.wait_until(me, me.clock)
+        me.check_alive()
+        with closing(self.steps(me, me.host, service, method, args, kwargs)) as steps:
+            while True:
+                try:
+                    pause = next(steps)
+                except StopIteration as end:
+                    return end.value
+                if isinstance(pause, Parked):
+                    self.scheduler.park(me, pause.service, pause.what, pause.resume)
+                else:
+                    self.scheduler.wait_until(me, pause)
+
+    def start(
+        self, me: SimulatedWorker, service: int, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Callable[[], Any]:
+        """Start a worker's call to a service. Returns a function that waits for its answer. Between hosts the call goes
+        on meanwhile."""
+        if self.nodes[service].host == me.host:
+            answer = self.call(me, service, method, args, kwargs)
+            return lambda: answer
+        started = StartedCall(self.scheduler, me.check_alive())
+        started.steps = self.steps(started, me.host, service, method, args, kwargs)
+        self.scheduler.leave_until(started, me.clock)
+        return started.answer
+
+    def steps(
+        self, me: Turning, source: str, service: int, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Steps:
+        """A call from the host `source`: transmit the request, execute it, transmit the answer."""
         node = self.nodes[service]
         what = f"{node.name}.{method}"
-        if node.host == me.host:
-            self.scheduler.wait_until(me, me.clock)
-            return self.execute(me, service, what, method, args, kwargs)
-        me.check_alive()
+        if node.host == source:
+            return (yield from self.execute(me, service, what, method, args, kwargs))
         no_request, no_answer = self.links.draw_loss()
-        self.transmit(me, me.host, node.host, self.links.seconds(method, args, kwargs), no_request, what)
-        self.work(me, service, what, (method, args, kwargs))
-        answer = self.execute(me, service, what, method, args, kwargs)
+        seconds = self.links.seconds(method, args, kwargs)
+        yield from self.transmit(me, source, node.host, seconds, no_request, what)
+        yield from self.work(me, service, what, (method, args, kwargs))
+        answer = yield from self.execute(me, service, what, method, args, kwargs)
         seconds = 0.0 if answer is None else self.links.seconds(method, (answer,), {})
-        self.transmit(me, node.host, me.host, seconds, no_answer, what)
+        yield from self.transmit(me, node.host, source, seconds, no_answer, what)
         return answer
 
-    def transmit(self, me: SimulatedWorker, source: str, target: str, seconds: float, lost: bool, what: str) -> None:
+    def transmit(self, me: Turning, source: str, target: str, seconds: float, lost: bool, what: str) -> Steps:
         """Wait until one message of a call has arrived. Raises Unreachable if it does not arrive."""
         sent, links = me.clock, self.links
         head = links.send(source, sent, seconds)
         if lost or links.partitioned(source, target, sent):
-            self.time_out(me, sent, what, f"no connection from {source!r} to {target!r}")
-        self.scheduler.wait_until(me, head)
+            yield from self.time_out(me, sent, what, f"no connection from {source!r} to {target!r}")
+        yield head
         if seconds:
-            self.scheduler.wait_until(me, links.receive(target, head, seconds))
+            yield links.receive(target, head, seconds)
         if target in self.down:
-            self.time_out(me, sent, what, f"host {target!r} is down")
+            yield from self.time_out(me, sent, what, f"host {target!r} is down")
 
-    def work(
-        self, me: SimulatedWorker, service: int, what: str, call: tuple[str, tuple[Any, ...], dict[str, Any]]
-    ) -> None:
+    def work(self, me: Turning, service: int, what: str, call: tuple[str, tuple[Any, ...], dict[str, Any]]) -> Steps:
         """Wait until a service has done the work of a call. Raises Unreachable if its host crashes before."""
         host = self.nodes[service].host
         done, crashes = self.links.work(service, me.clock, call), self.crash_counts[host]
         if done > me.clock:
-            self.scheduler.wait_until(me, done)
+            yield done
         if self.crash_counts[host] != crashes:
-            self.time_out(me, me.clock, what, f"host {host!r} has crashed")
+            yield from self.time_out(me, me.clock, what, f"host {host!r} has crashed")
 
-    def time_out(self, me: SimulatedWorker, since: float, what: str, why: str) -> None:
+    def time_out(self, me: Turning, since: float, what: str, why: str) -> Steps:
         """Wait until the timeout of a message sent at `since`, then raise Unreachable."""
-        self.scheduler.wait_until(me, max(me.clock, since + self.links.network.timeout))
+        yield max(me.clock, since + self.links.network.timeout)
         raise Unreachable(f"{what}: {why}")
 
     def execute(
-        self, me: SimulatedWorker, service: int, what: str, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+        self, me: Turning, service: int, what: str, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Steps:
         """Execute a call at its service and wait for the answer. Raises Stopped; Unreachable if the host crashes."""
         live, host = self.services[service], self.nodes[service].host
         if (name := self.nodes[service].name) in self.snapshots.due(me.clock):  # nothing has called it since it was due
@@ -196,9 +193,9 @@ class Engine:
                 if not call.resume():
                     self.scheduler.wake(service)
                     if not self.crew.stopped:
-                        self.scheduler.park(me, service, what, call.resume)
+                        yield Parked(service, what, call.resume)
                     if call.crashed:
-                        self.time_out(me, me.clock, what, f"host {host!r} has crashed")
+                        yield from self.time_out(me, me.clock, what, f"host {host!r} has crashed")
                     if not call.ended:
                         raise Stopped(f"while waiting for {what}")
                 answer = call.result()
@@ -247,8 +244,9 @@ class Engine:
         for worker in self.scheduler.workers:
             if worker.host == host and not worker.ended:
                 self.crew.observer.died(worker.name)
-                worker.dead, worker.moves = True, 0
-                self.scheduler.make_ready(worker)
+                for each in (worker, *worker.started):
+                    each.dead, each.moves = True, 0
+                    self.scheduler.make_ready(each)
         here = [i for i, node in enumerate(self.nodes) if node.host == host]
         self.links.crashed(here)
         for i in here:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import random
-import threading
 from collections.abc import Callable, Iterable
 from math import inf
-from typing import Any
 
-from gossamer.launch.base import CLAIM_POLL, Crew, claim
+from gossamer.launch.base import Crew
 from gossamer.launch.simulation.event_queue import EventQueue
-from gossamer.launch.simulation.faults import Crashed, Event, FaultSchedule
-from gossamer.program import Copy
+from gossamer.launch.simulation.faults import Event, FaultSchedule
+from gossamer.launch.simulation.turns import SimulatedWorker, Turning
 
 
 class Deadlock(RuntimeError):
@@ -20,76 +18,6 @@ class Deadlock(RuntimeError):
     def __init__(self, waiting: dict[str, str]) -> None:
         super().__init__("deadlock: " + ", ".join(f"{name} waits for {what}" for name, what in waiting.items()))
         self.waiting = waiting
-
-
-class SimulatedWorker:
-    """A simulated worker and its `Context`. Its thread runs only during its turn."""
-
-    def __init__(self, scheduler: Scheduler, copy: Copy, slow: float) -> None:
-        self.name, self.rank, self.copies, self.host = copy.name, copy.rank, copy.copies, copy.node.host
-        self.copy, self.scheduler, self.slow = copy, scheduler, slow
-        self.turn = threading.Lock()  # the scheduler releases it to give this worker the turn
-        self.turn.acquire()
-        self.at: float | None = None  # its time in the event queue
-        self.clock = 0.0  # virtual seconds
-        self.waited = 0.0  # virtual seconds parked
-        self.waits_for = ""
-        self.parked: int | None = None  # index of the service that it waits in
-        self.service = 0  # index of the service of its last call that had to wait
-        self.resume: Callable[[], bool] | None = None  # of the call that it waits in; returns False if it waits again
-        self.sleeping = self.dead = self.ended = False
-        self.restarts, self.ended_before = 0, frozenset[str]()
-        self.moves, self.since = 0, 0  # how often its clock has advanced since the progress count was `since`
-
-    def check_alive(self) -> SimulatedWorker:
-        """Returns the worker. Raises Crashed if its host has crashed; cleanup code that still runs has no effect."""
-        if self.dead:
-            raise Crashed(f"{self.name}: host {self.host!r} has crashed")
-        return self
-
-    @property
-    def stopped(self) -> bool:
-        self.scheduler.wait_until(self, self.clock)  # give others a turn: a loop on `stopped` would never end otherwise
-        return self.scheduler.crew.stopped
-
-    def stop(self) -> None:
-        self.check_alive().scheduler.crew.stop()
-
-    def now(self) -> float:
-        return self.check_alive().clock
-
-    def sleep(self, seconds: float) -> None:
-        if self.scheduler.crew.stopped:
-            seconds = 0.0
-        self.sleeping, self.waits_for = True, "Context.stopped" if seconds == inf else ""
-        try:
-            self.scheduler.wait_until(self, self.clock + max(0.0, seconds) * self.slow)
-        finally:
-            self.sleeping, self.waits_for = False, ""
-
-    def restored(self) -> Any | None:
-        return self.check_alive().scheduler.crew.observer.restored(self.name)
-
-    def report(self, record: Any) -> None:
-        self.check_alive().scheduler.crew.observer.report(self.name, record)
-
-    def save(self, state: Any) -> None:
-        self.check_alive().scheduler.crew.observer.save(self.name, state)
-
-    def claim(self, steps: int, state: Callable[[], Any] = lambda: None) -> int | None:
-        crew = self.check_alive().scheduler.crew
-        if self.stopped:  # gives others a turn first; the claim below does so only in `_pause`
-            return None
-        stopped = lambda: crew.stopped  # noqa: E731
-        return claim(crew.observer, self.name, steps, state, stopped=stopped, pause=self._pause, go=self._reset_order)
-
-    def _reset_order(self) -> None:
-        """Make the rest of the run depend only on the number of steps taken."""
-        self.scheduler.reset_order(self, self.scheduler.crew.observer.claim(self.name, 0))
-
-    def _pause(self) -> None:
-        self.scheduler.crew.serve()
-        self.sleep(CLAIM_POLL)
 
 
 class Scheduler:
@@ -121,8 +49,8 @@ class Scheduler:
         self.now = 0.0  # virtual seconds: the clock of the worker whose turn it is
         self.turns = 0
         self._execute_fault, self._reseed = execute_fault, reseed
-        self._queue: EventQueue[SimulatedWorker] = EventQueue(rng)
-        self._parked: dict[int, list[SimulatedWorker]] = {}  # by the service that they wait in
+        self._queue: EventQueue[Turning] = EventQueue(rng)
+        self._parked: dict[int, list[Turning]] = {}  # by the service that they wait in
         self._running = 0  # number of workers that have not ended
         self._unchecked = True  # whether a call has ended since all parked workers were last re-checked
         self._changed: set[int] = set()  # services where a call has ended since their last re-check
@@ -130,6 +58,14 @@ class Scheduler:
         self._progress = 0  # count of progress events
         self._check_at = patience  # when to check for a deadlock, in virtual seconds
         self._stopping = False
+
+    @property
+    def turning(self) -> Iterable[Turning]:
+        """All workers, but calls in progress in place of those that wait for one."""
+        for worker in self.workers:
+            if worker.awaits is None:
+                yield worker
+            yield from tuple(worker.started)
 
     def add(self, worker: SimulatedWorker) -> None:
         self.workers.append(worker)
@@ -148,7 +84,7 @@ class Scheduler:
             soon = first is None or (event is not None and (event.when, event.restart) <= (first, False))
             upcoming = event.when if soon and event is not None else inf if first is None else first
             if (upcoming > self._check_at or upcoming == inf) and self._is_deadlock(upcoming):
-                waiting = {p.name: p.waits_for for p in self.workers if p.waits_for}
+                waiting = {p.name: p.waits_for for p in self.turning if p.waits_for}
                 self.crew.fail("the simulation", Deadlock(dict(sorted(waiting.items()))))
             elif soon and event is not None:
                 self.now = max(self.now, event.when)
@@ -157,24 +93,25 @@ class Scheduler:
                 return
 
     def _give_turn(self, second: float) -> bool:
-        """Give the turn to one of the workers at `second`. The calls of those that wait in a service are resumed here,
-        because changing threads takes much longer. Returns False if all of these wait again."""
+        """Give the turn to one of the workers at `second`. The calls in which they wait, and those that they have
+        started, go on here, because changing threads takes much longer. Returns False if only such calls did."""
         self.now = max(self.now, second)
         while True:
-            worker = self._queue.take(second)
-            if second > worker.clock:
-                worker.clock = second
-                worker.moves = worker.moves + 1 if worker.since == self._progress else 1
-                worker.since = self._progress
+            one = self._queue.take(second)
+            if second > one.clock:
+                one.clock = second
+                one.moves = one.moves + 1 if one.since == self._progress else 1
+                one.since = self._progress
             self.turns += 1
-            if worker.resume is None or worker.dead or worker.resume() or self._stopping:
-                worker.turn.release()
-                return True
-            others = self._parked.setdefault(worker.service, [])
-            if others and worker.service in self._changed:
-                self._recheck.add(worker.service)
-            others.append(worker)
-            worker.parked = worker.service
+            if one.resume is None or one.dead or one.resume() or self._stopping:
+                if one.go_on():
+                    return True
+            else:
+                others = self._parked.setdefault(one.service, [])
+                if others and one.service in self._changed:
+                    self._recheck.add(one.service)
+                others.append(one)
+                one.parked = one.service
             if second not in self._queue:
                 return False
 
@@ -194,8 +131,8 @@ class Scheduler:
         self._changed.clear()
         self._unchecked = True
         self.record_progress()
-        active = [w for w in self.workers if w.parked is None and not w.ended and not w.dead and w is not me]
-        for worker in sorted([*active, me], key=lambda each: each.name):
+        active = [one for one in self.turning if one.parked is None and not one.ended and not one.dead]
+        for worker in sorted(active, key=lambda each: each.name):
             self._queue.remove(worker)
             worker.clock = self.now
             self._queue.add(worker, self.now)
@@ -208,12 +145,29 @@ class Scheduler:
     def park(self, me: SimulatedWorker, service: int, what: str, resume: Callable[[], bool]) -> None:
         """Wait in a call. After each change of the service, `resume` is called in any worker's thread. The worker gets
         its turn when it returns True, or when the program is stopped. Raises Crashed."""
-        self._parked.setdefault(service, []).append(me)
-        me.parked, me.service, me.waits_for, me.resume, since = service, service, what, resume, me.clock
+        since = me.clock
+        self.leave_parked(me, service, what, resume)
         self.next_turn()
         me.turn.acquire()
         me.waits_for, me.resume = "", None
         me.waited += me.clock - since
+        me.check_alive()
+
+    def leave_parked(self, one: Turning, service: int, what: str, resume: Callable[[], bool]) -> None:
+        """From now on it waits in a call."""
+        self._parked.setdefault(service, []).append(one)
+        one.parked, one.service, one.waits_for, one.resume = service, service, what, resume
+
+    def leave_until(self, one: Turning, second: float) -> None:
+        """It has its next turn at this time."""
+        self._queue.add(one, second)
+
+    def wait_for(self, me: SimulatedWorker, call: Turning) -> None:
+        """Wait until a call that the worker has started has ended. Raises Crashed."""
+        me.awaits = call
+        self.next_turn()
+        me.turn.acquire()
+        me.awaits = None
         me.check_alive()
 
     def wait_for_restart(self, me: SimulatedWorker) -> None:
@@ -237,13 +191,13 @@ class Scheduler:
         self._progress += 1
         self._check_at = self.now + self.patience
 
-    def make_ready(self, worker: SimulatedWorker) -> None:
-        """Let a worker continue now, even if it is parked or sleeping."""
-        if worker.parked is not None:
-            self._parked[worker.parked].remove(worker)
-            worker.parked = None
-        self._queue.remove(worker)
-        self._queue.add(worker, self.now)
+    def make_ready(self, one: Turning) -> None:
+        """Let it continue now, even if it is parked or sleeping."""
+        if one.parked is not None:
+            self._parked[one.parked].remove(one)
+            one.parked = None
+        self._queue.remove(one)
+        self._queue.add(one, self.now)
 
     def end(self, me: SimulatedWorker) -> None:
         """Mark a worker as ended and give the turn to the next."""
@@ -270,9 +224,9 @@ class Scheduler:
         if upcoming == inf:
             return True
         self._check_at = upcoming + self.patience
-        active = [p for p in self.workers if p.parked is None and not p.ended and p.at != inf]
+        active = [p for p in self.turning if p.parked is None and not p.ended and p.at != inf]
         no_progress = all(p.since == self._progress and p.moves >= 2 for p in active)
-        return no_progress and any(p.parked is not None for p in self.workers)
+        return no_progress and any(p.parked is not None for p in self.turning)
 
     def _stop(self) -> None:
         """Stop the program: cancel all faults, and make sleeping and waiting workers ready so that they can end."""
@@ -282,3 +236,6 @@ class Scheduler:
             absent = worker.dead and worker.at is None
             if not worker.ended and (worker.parked is not None or worker.sleeping or absent):
                 self.make_ready(worker)
+            for call in worker.started:
+                if call.parked is not None:
+                    self.make_ready(call)
