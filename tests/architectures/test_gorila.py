@@ -103,7 +103,7 @@ class Restored(Watcher):
 def test_a_shard_that_fails_goes_on_from_its_snapshot_while_learners_go_on() -> None:
     watcher = Restored(steps=4800)
     gorila = Gorila(bundles=2, shards=2, num_envs=4, snapshot_seconds=0.5)
-    faults = Faults(crashes=[(3.2, "shard1", 1.0)])
+    faults = Faults(crashes=[(1.7, "shard1", 1.0)])
     Simulation(2, Network(latency=0.005), faults, patience=500.0)(gorila.program(a_dqn_task()), watcher)
     ((worker, told),) = watcher.told
     restored, lost = told.version, told.lost

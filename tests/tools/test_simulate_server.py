@@ -58,14 +58,16 @@ def test_one_bundle_is_never_stale() -> None:
     )  # without the warm-up
 
 
-def test_calls_pull_twice_and_push_once_one_shard_after_the_other() -> None:
-    # Nothing but latency: 10 + 20 ms, and 3 calls to each of 2 shards with 2 ms to and fro each. Of the two pulls, the
-    # one before acting finds what the bundle itself has pushed, the one before the gradient nothing new.
-    found = simulate("gorila", **{**SMALL, **FREE, "bundles": 1, "latency": "1ms", "message_size": "1MB"})
-    assert found["updates"] == pytest.approx(1 / 0.042, rel=0.001)
-    assert found["pulling"] == pytest.approx(8 / 42, abs=0.001)
-    assert found["pushing"] == pytest.approx(4 / 42, abs=0.001)
-    assert found["sent"] == found["received"] == pytest.approx(1e6 / 0.042, rel=0.001)
+@pytest.mark.parametrize("shards", [1, 2, 8])
+def test_two_pulls_and_a_push_of_all_shards_take_three_round_trips(shards: int) -> None:
+    # Nothing but latency: 10 + 20 ms, and 3 calls of 2 ms to and fro. Of the two pulls, the one before acting finds
+    # what the bundle itself has pushed, the one before the gradient nothing new.
+    given = {"bundles": 1, "shards": shards, "latency": "1ms", "message_size": "1MB"}
+    found = simulate("gorila", **{**SMALL, **FREE, **given})
+    assert found["updates"] == pytest.approx(1 / 0.036, rel=0.001)
+    assert found["pulling"] == pytest.approx(4 / 36, abs=0.001)
+    assert found["pushing"] == pytest.approx(2 / 36, abs=0.001)
+    assert found["sent"] == found["received"] == pytest.approx(1e6 / 0.036, rel=0.001)
 
 
 def test_a_shard_applies_one_gradient_at_a_time() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import pairwise
 from typing import TypeVar
 
@@ -13,8 +14,8 @@ from torch import Tensor, nn
 from gossamer.data import Array, Stamp, Version
 from gossamer.exchange.broadcast.broadcast import copy_buffers
 from gossamer.exchange.flat import ALIGN, Flat, buffers
-from gossamer.exchange.server.shard import ParameterShard
-from gossamer.runtime import GONE, Context, Stopped, Unreachable
+from gossamer.exchange.server.shard import ParameterShard, Pulled
+from gossamer.runtime import GONE, Context, Stopped, Unreachable, together
 
 T = TypeVar("T")
 PAUSE = 5.0  # seconds between two calls to a shard that does not answer
@@ -58,21 +59,29 @@ class Pulling:
 
     def refresh(self) -> Version:
         """Pull what has changed. A shard that does not answer keeps its parameters here."""
-        changed = [self._pull(i) for i in range(len(self.shards))]
+        pulls = {i: partial(shard.pull, self._learner, self.stamps[i]) for i, shard in enumerate(self.shards)}
+        pulled = self.call(pulls)
+        changed = [self._take(i, each) for i, each in pulled.items()]
+        empty = [i for i, each in pulled.items() if each is not None and each.parameters is None]
+        if empty and self._learner is not None:
+            self.call({i: partial(self.shards[i].offer, *self._offered(i)) for i in empty})
+            pulled = self.call({i: partial(self.shards[i].pull, self._learner, None) for i in empty})
+            changed += [self._take(i, each) for i, each in pulled.items()]
         if any(changed):
             self._flat.swap(self._flat.vector)  # the parameters have changed in place
         return self.version
 
-    def call(self, shard: int, call: Callable[[ParameterShard], T]) -> T | None:
-        """Make a call to a shard, whose answer is not None. Returns None if it does not answer; then it is left alone
+    def call(self, calls: Mapping[int, partial[T]]) -> dict[int, T]:
+        """Make calls to shards at the same time. Returns the answers of those that do answer. The others are left alone
         for `PAUSE` seconds, as such a call may take long."""
-        if self._ctx.now() < self._again[shard]:
-            return None
-        try:
-            return call(self.shards[shard])
-        except Unreachable:
-            self._again[shard] = self._ctx.now() + PAUSE
-            return None
+        due = {shard: call for shard, call in calls.items() if self._ctx.now() >= self._again[shard]}
+        made, answers = together(list(due.values())), dict[int, T]()
+        for shard, answer in zip(due, made, strict=True):
+            if isinstance(answer, Unreachable):
+                self._again[shard] = self._ctx.now() + PAUSE
+            else:
+                answers[shard] = answer
+        return answers
 
     def wait(self) -> None:
         """Wait until every shard has had parameters. Raises `Stopped` if the program ends before that."""
@@ -99,20 +108,19 @@ class Pulling:
             return True
         return False
 
-    def _pull(self, shard: int) -> bool:
-        """Pull from one shard. Returns whether parameters have changed."""
-        part, known = self._flat.vector[self.slices[shard]], self.stamps[shard]
-        pulled = self.call(shard, lambda to: to.pull(self._learner, known))
-        if pulled is not None and pulled.parameters is None and self._learner is not None:
-            self.call(shard, lambda to: to.offer(_array(part), self.version, self._buffers()))
-            pulled = self.call(shard, lambda to: to.pull(self._learner, None))
+    def _take(self, shard: int, pulled: Pulled | None) -> bool:
+        """Use what was pulled from a shard. Returns whether parameters have changed."""
         if pulled is None or pulled.parameters is None:
             return False
-        part.copy_(torch.from_numpy(pulled.parameters))
-        if self._learner is None and known is None:
+        self._flat.vector[self.slices[shard]].copy_(torch.from_numpy(pulled.parameters))
+        if self._learner is None and self.stamps[shard] is None:
             copy_buffers({name: torch.tensor(each) for name, each in pulled.buffers.items()}, self.model)
         self.stamps[shard] = pulled.stamp
         return True
+
+    def _offered(self, shard: int) -> tuple[Array, Version, dict[str, Array]]:
+        """What a shard that has nothing begins with."""
+        return _array(self._flat.vector[self.slices[shard]]), self.version, self._buffers()
 
     def _buffers(self) -> dict[str, Array]:
         """A copy of what the network has besides parameters, such as the background."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from gossamer.data import Array, Tree, Version
 from gossamer.exchange.base import Dropped, Learning, Link, LocalStep, OnStep, Stepped, unheard
@@ -74,21 +75,22 @@ class ServerLink:
             return Stepped(gradient.norm, finite=False)
         if self.outliers.add(float(gradient.loss)):
             return Stepped(gradient.norm, finite=True, dropped=Dropped.OUTLIER)
-        vector = self._flat.gradient().cpu().numpy()
-        answers = [self._push(shard, vector[part]) for shard, part in enumerate(self._pulling.slices)]
-        pushed = [each for each in answers if each is not None]
+        pushed = self._push(self._flat.gradient().cpu().numpy())
         applied = [each.staleness for each in pushed if each.applied]
         if applied:
             self._on_step()
             return Stepped(gradient.norm, finite=True, staleness=max(applied))
         return Stepped(gradient.norm, finite=True, dropped=Dropped.STALE if pushed else Dropped.LOST)
 
-    def _push(self, shard: int, gradient: Array) -> Pushed | None:
-        """Push to one shard; None if it does not answer, or has not yet."""
-        stamp = self._pulling.stamps[shard]
-        if stamp is None:
-            return None
-        return self._pulling.call(shard, lambda to: to.push(self._rank, gradient, stamp, self._learner.rate))
+    def _push(self, gradient: Array) -> list[Pushed]:
+        """Push to all shards at the same time, but for those that have no parameters yet. Returns their answers."""
+        parts = zip(self._pulling.shards, self._pulling.slices, self._pulling.stamps, strict=True)
+        calls = {
+            i: partial(shard.push, self._rank, gradient[part], stamp, self._learner.rate)
+            for i, (shard, part, stamp) in enumerate(parts)
+            if stamp is not None
+        }
+        return list(self._pulling.call(calls).values())
 
     def finish(self, local: LocalStep) -> None: ...
 

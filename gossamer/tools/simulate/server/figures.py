@@ -80,13 +80,13 @@ def _server(s: ServerScenario, totals: Totals) -> dict[str, float]:
 
 
 def bound_by(s: ServerScenario, figures: Mapping[str, Any]) -> str:
-    """The bottleneck: the busiest of the bundles' processors and links, the round trips of their calls, which are made
-    one after the other, and the shards with their links."""
+    """The bottleneck: the busiest of the bundles' processors and links, the round trips of their calls, each to all
+    shards at the same time, and the shards with their links."""
     each = figures["steps"] / s.rollout_steps / s.bundles  # iterations per second of a bundle
     load = {
         "bundles": figures["acting"] + figures["computing"],
         "links of bundles": (figures["received"] + figures["sent"]) / s.bundles / s.bandwidth,
-        "round trips": each * CALLS_EACH * s.shards * 2 * s.latency,
+        "round trips": each * CALLS_EACH * 2 * s.latency,
         "uplinks of shards": figures["uplink_busy"],
         "downlinks of shards": figures["downlink_busy"],
         "shards": figures["applying"],

@@ -53,8 +53,8 @@ class ServerScenario:
     @property
     def alone(self) -> float:
         """Seconds of an iteration of a bundle that is the only one."""
-        calls = CALLS_EACH * (self.message_size / self.bandwidth + 2 * self.latency * self.shards)
-        return self.act_time + self.update_time + calls + self.apply_time
+        calls = CALLS_EACH * (self.message_size / self.bandwidth + 2 * self.latency)
+        return self.act_time + self.update_time + calls + self.part_time
 
     @property
     def part_size(self) -> float:

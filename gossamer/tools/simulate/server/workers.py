@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,10 +12,10 @@ import numpy as np
 from torch.optim import SGD
 
 from gossamer.algorithms import DQN, Algorithm
-from gossamer.data import Array, Stamp, Version
+from gossamer.data import Array, Version
 from gossamer.exchange import ParameterShard, Server
 from gossamer.exchange.server.shard import Pulled, Pushed
-from gossamer.runtime import Context
+from gossamer.runtime import Context, Method
 from gossamer.task import Optimization
 from gossamer.tools.simulate.ledger import Span, Stopwatch
 from gossamer.tools.simulate.stand_in import ELEMENTS, Point, StandIn
@@ -79,22 +79,42 @@ class Watched:
     shard: ParameterShard
     seen: Seen
 
-    def pull(self, learner: int | None, known: Stamp | None) -> Pulled | None:
-        pulled = self.shard.pull(learner, known)
-        self.seen.pulled += pulled is not None
-        return pulled
+    @property
+    def pull(self) -> Method:
+        return noted(self.shard.pull, self._pulled)
 
-    def push(self, learner: int, gradient: Array, known: Stamp, rate: float) -> Pushed:
-        pushed = self.shard.push(learner, gradient, known, rate)
+    @property
+    def push(self) -> Method:
+        return noted(self.shard.push, self._pushed)
+
+    def _pulled(self, pulled: Pulled | None) -> None:
+        self.seen.pulled += pulled is not None
+
+    def _pushed(self, pushed: Pushed) -> None:
         self.seen.applied += pushed.applied
         self.seen.lag[max(0, pushed.staleness)] += 1  # negative: of updates that a crash has lost
-        return pushed
 
     def offer(self, parameters: Array, version: Version, buffers: Mapping[str, Array]) -> None:
         self.shard.offer(parameters, version, buffers)
 
     def leave(self, learner: int) -> None:
         self.shard.leave(learner)
+
+
+def noted(method: Any, note: Callable[[Any], None]) -> Method:
+    """A method of a handle, whose answers `note` gets."""
+
+    def start(*args: Any) -> Callable[[], Any]:
+        wait = method.start(*args)
+
+        def answer() -> Any:
+            found = wait()
+            note(found)
+            return found
+
+        return answer
+
+    return Method(lambda *args: start(*args)(), start)
 
 
 def act_and_learn(ctx: Context, task: Workload, policy: Any, experience: Any, exchange: Server, **more: Any) -> None:
