@@ -275,6 +275,16 @@ def merged_finals(parts: Sequence[Trajectory]) -> list[Final]:
     return found
 
 
+class Rollout(NamedTuple):
+    """Names what an actor has filled in one claim, on its way to a learner."""
+
+    actor: int  # its rank
+    life: int  # restarts of its host
+    number: int  # of the actor's rollouts in this life
+    position: int  # environment steps in the run's budget before it
+    steps: int  # environment steps in it
+
+
 @dataclass(frozen=True)
 class Batch:
     """Trajectories for one update."""
@@ -285,6 +295,7 @@ class Batch:
     key: int = 0  # in the experience
     waiting: int = 0  # further batches that are ready
     windows: Tensor | None = None  # [B] int64  keys of the trajectories in a replay memory
+    rollouts: tuple[Rollout, ...] = ()  # of other workers, that `fresh` counts
 
 
 class NoBatch(Enum):

@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT
 
 from gossamer.algorithms import Algorithm, Network
+from gossamer.data import Rollout
 from gossamer.envs.base import EnvFactory
 from gossamer.system.errors import EnvironmentFailed
 from gossamer.system.machine import resolve_device, resolve_dtype
@@ -125,6 +126,16 @@ class Report:
     drawn: int = 0  # environment steps drawn from replay memories, each as often as it was drawn
     lost: int = 0  # environment steps stored in memories that have failed since
     held: int = 0  # environment steps in a memory of the worker itself, now
+    handed_over: tuple[Rollout, ...] = ()  # of `steps`: those that learners elsewhere are to learn from
+    refused: tuple[Rollout, ...] = ()  # of these: the learner's side did not take them
+    learned_of: tuple[Rollout, ...] = ()  # of `learned`: those that other workers have acted
+
+
+@dataclass(frozen=True)
+class Left:
+    """Rollouts that were on the way to a learner when it ended. Some may have been learned from."""
+
+    rollouts: tuple[Rollout, ...]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ import random
 from contextlib import closing
 
 import pytest
-from some_parts import Watcher, a_task
+from some_outcomes import Counting
+from some_parts import a_task
 from some_play import PLAIN, Play
 from sweeps import sweep
 
@@ -55,7 +56,8 @@ def act(ctx: Context, experience: AgentPool) -> None:
                 with writer.slot(position) as slot:
                     ctx.sleep(rng.random())
                     slot.reward[0, 0] = float(position)
-                ctx.report(Report(EACH))
+                kept = writer.kept()
+                ctx.report(Report(EACH, handed_over=kept.handed_over, refused=kept.refused))
     except Stopped:
         return
 
@@ -72,14 +74,8 @@ def learn(ctx: Context, experience: TrainerPool) -> None:
                 ctx.sleep(rng.random())
                 reader.trained(batch, Updated({}))
                 first = batch.data.reward[0].view(-1, ENVS)[:, 0]
-                ctx.report(Report(0, learned=batch.fresh, metrics={f"{int(each)}": 1.0 for each in first}))
-
-
-class Seen(Watcher):
-    """An observer that takes back what dead workers had leased."""
-
-    def died(self, worker: str) -> None:
-        self.budget.release(worker)
+                trained = {f"{int(each)}": 1.0 for each in first}
+                ctx.report(Report(0, learned=batch.fresh, learned_of=batch.rollouts, metrics=trained))
 
 
 def program(sizes: Sizes, seed: int) -> Program:
@@ -99,10 +95,11 @@ def program(sizes: Sizes, seed: int) -> Program:
 @sweep(200, 3)
 def test_every_schedule_ends_and_trains_on_each_rollout_once(kind: str, crashes: int, seeds: range) -> None:
     for seed in seeds:
-        rng, seen = random.Random(seed), Seen(steps=STEPS)
+        rng, seen = random.Random(seed), Counting(steps=STEPS)
         faults = Faults(crashes=[(20 * rng.random(), "main", 3 * rng.random()) for _ in range(crashes)])
         Simulation(seed, faults=faults, patience=2000.0)(program(SIZES[kind], seed), seen)
         assert sum(report.steps for report in seen.records) == STEPS, seed
+        seen.check()
         trained = [name for report in seen.records for name in report.metrics]
         if not crashes:
             assert sorted(map(int, trained)) == list(range(0, STEPS, EACH)), seed

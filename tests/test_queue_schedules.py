@@ -17,7 +17,7 @@ from sweeps import sweep
 
 from gossamer import loops
 from gossamer.architectures import IMPALA
-from gossamer.data import Batch, NoBatch, Stamp, Trajectory, Updated
+from gossamer.data import Batch, NoBatch, Rollout, Stamp, Trajectory, Updated
 from gossamer.exchange import Broadcast, Link
 from gossamer.exchange.broadcast import Parameters, Published, fetch
 from gossamer.experience import (
@@ -88,7 +88,7 @@ def act(ctx: Context, queue: TrajectoryQueue, parameters: Parameters, seconds: f
         ctx.sleep(seconds * rng.random())
         name = f"{ctx.name}.{ctx.restarts}.{number}"
         memory.slots[key] = (name, newest.stamp.version)
-        if queue.put(key, *who, position):
+        if queue.put(key, Rollout(*who, number, position, 1)):
             memory.made.append(name)
             ctx.report(Report(1))
     queue.leave(*who)

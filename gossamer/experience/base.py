@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from gossamer.data import Batch, NoBatch, Trajectory, Tree, Updated, Version
+from gossamer.data import Batch, NoBatch, Rollout, Trajectory, Tree, Updated, Version
 from gossamer.runtime import Context
 from gossamer.spaces import Spec
 from gossamer.task import Task
@@ -25,11 +25,13 @@ def untimed(what: str) -> AbstractContextManager[None]:
 
 @dataclass(frozen=True)
 class Kept:
-    """What has become of an actor's steps since the last call, with a replay memory."""
+    """What has become of an actor's steps since the last call."""
 
     stored: int | None = None  # environment steps; None: there is no memory
     lost: int = 0  # environment steps that had been stored in a memory that has failed since; below 0: found again
     held: int = 0  # environment steps that a memory of the worker itself has now: they are lost if it dies
+    handed_over: tuple[Rollout, ...] = ()  # that learners elsewhere are to learn from
+    refused: tuple[Rollout, ...] = ()  # of these: the learner's side did not take them
 
 
 class Writer(Protocol):

@@ -17,7 +17,7 @@ from gossamer.storage.events import EventLog
 from gossamer.system.errors import EnvironmentFailed
 from gossamer.system.machine import HostInfo
 from gossamer.system.usage import Usage
-from gossamer.task import Activity, Note, PredictorReplaced, Recovered, Regrouped, Report, ShardRestored, Spent
+from gossamer.task import Activity, Left, Note, PredictorReplaced, Recovered, Regrouped, Report, ShardRestored, Spent
 from gossamer.training.budget import Budget
 from gossamer.training.callbacks import Callbacks
 from gossamer.training.checkpoints import Checkpoints
@@ -92,6 +92,9 @@ class RunObserver:
         elif isinstance(record, HostInfo):
             with self._lock:
                 self.progress.hosts.computes_with(worker, record)
+        elif isinstance(record, Left):
+            with self._lock:
+                self.progress.outcomes.left(record.rollouts)
         elif isinstance(record, Spent):
             self.progress.spend(worker, record.seconds)
         elif isinstance(record, Activity):
@@ -196,6 +199,7 @@ class RunObserver:
                 self.events.add("worker_died", steps=self.progress.steps, worker=worker, unreported=steps)
                 self.log(f"{worker} died; {steps:,} steps that it had not reported are acted again")
             self.progress.replayed.died(worker)
+            self.progress.outcomes.died(worker)
             self.checkpoints.died(worker)
 
     def ended(self, worker: str) -> None:

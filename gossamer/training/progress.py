@@ -14,6 +14,7 @@ from gossamer.reporting.human import human_normalised
 from gossamer.task import Report
 from gossamer.training.counters import Gradients, Replayed
 from gossamer.training.hosts import Hosts
+from gossamer.training.outcomes import Outcomes
 from gossamer.training.policy_lag import Staleness
 from gossamer.training.recent import Recent
 from gossamer.workers.member import means
@@ -52,6 +53,7 @@ class Progress:
     staleness: Staleness = field(default_factory=Staleness)  # policy lag and waiting batches
     gradients: Gradients = field(default_factory=Gradients)  # of a parameter server
     replayed: Replayed = field(default_factory=Replayed)  # steps in replay memories
+    outcomes: Outcomes = field(default_factory=Outcomes)  # of the steps acted in this session
 
     def __post_init__(self) -> None:
         self.recent = Recent(several=self.several)  # episodes of all members
@@ -82,8 +84,9 @@ class Progress:
             self._marks.append((self._acting_since, self.steps))
         self.steps += counted
         self.uncounted += report.steps - counted
-        self.learned += report.learned
-        self.reused += report.reused
+        again = self.outcomes.update(worker, report)
+        self.learned += report.learned - again
+        self.reused += report.reused + again
         self.staleness.update(report)
         self.gradients.update(report)
         self.replayed.update(worker, report)
@@ -251,9 +254,11 @@ class Progress:
 
     def give_back(self) -> int:
         """Uncount the steps that have been acted and not learned from, because what held them is lost; how many.
-        Steps that were learned from before their actor had reported them count as acted."""
+        Steps that were learned from before their actor had reported them count as acted. Then all steps that have been
+        acted, with the uncounted ones, have been learned from."""
         before, counted = self.steps, self.learned - self.uncounted
         self.steps = max(counted, min(before, self.learned))
+        self.uncounted = self.learned - self.steps
         return max(0, before - self.steps)
 
     def recount(self, episodes: int) -> None:

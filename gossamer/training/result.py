@@ -23,14 +23,16 @@ def result(
     """The content of `result.json`, but for events, evaluations and the hosts' information. `done`: steps before this
     session."""
     ended, short = why_ended(observer)
+    dropped = progress.outcomes.dropped()
     return {
         "ended": ended,
         "steps": progress.steps,
         "short": short,
         "learned": progress.learned,
         "reused": progress.reused,
-        "dropped": max(0, progress.steps - progress.learned),
-        "unreported": max(0, progress.learned - progress.steps - progress.uncounted),
+        "dropped": sum(dropped.values()),
+        "dropped_because": dropped,
+        "unreported": progress.outcomes.unreported,
         "policy_lag": {**summary(progress.staleness.lag), "trajectories": by_value(progress.staleness.lag)},
         "queue": {**summary(progress.staleness.waiting), "updates": by_value(progress.staleness.waiting)},
         "gradients": progress.gradients.result(),

@@ -9,7 +9,7 @@ import torch
 
 from gossamer.algorithms.base import initial_state
 from gossamer.algorithms.target import targets
-from gossamer.data import Batch, Trajectory, Tree, Updated, Version, numpy_dtype, on_host
+from gossamer.data import Batch, Rollout, Trajectory, Tree, Updated, Version, numpy_dtype, on_host
 from gossamer.envs.base import VectorEnv
 from gossamer.envs.random_play import background
 from gossamer.exchange import Exchange
@@ -67,6 +67,7 @@ class Trainer:
         self._updates = self.learner.updates  # at the last report
         self._metrics = list[dict[str, float]]()  # of the updates since the last report
         self._fresh = self._reused = 0  # steps learned from since the last report, for the first time and again
+        self._rollouts = list[Rollout]()  # of other workers, learned from for the first time since the last report
         self._drawn = 0  # steps drawn from replay memories since the last report
 
     def _begin(self, ctx: Context, saved: Tree | None) -> None:
@@ -101,6 +102,7 @@ class Trainer:
             self.clock.add("gradients_wait", waited)
         self._metrics.append(updated.metrics)
         self._fresh += batch.fresh
+        self._rollouts += batch.rollouts
         self._drawn += 0 if batch.windows is None else batch.data.steps
         self._reused += max(0, batch.data.steps - batch.fresh)
         return updated
@@ -111,6 +113,7 @@ class Trainer:
         metrics, self._metrics = means(self._metrics), []
         fresh, reused, self._fresh, self._reused = self._fresh, self._reused, 0, 0
         drawn, self._drawn = self._drawn, 0
+        rollouts, self._rollouts = tuple(self._rollouts), []
         staleness, dropped = self.learner.take_gradients()
         return Report(
             steps=0,
@@ -126,6 +129,7 @@ class Trainer:
             staleness=staleness,
             dropped=dropped,
             drawn=drawn,
+            learned_of=rollouts,
         )
 
     def close(self) -> None:
@@ -222,6 +226,8 @@ class Player:
             stored=kept.stored,
             lost=kept.lost,
             held=kept.held,
+            handed_over=kept.handed_over,
+            refused=kept.refused,
         )
 
     def close(self) -> None:
@@ -263,7 +269,7 @@ class Member:
         """What has happened since the last report. `kept`: what has become of what was acted."""
         acted, learned = self.player.report(kept), self.trainer.report()
         seconds = {**acted.seconds, **learned.seconds}  # they share a clock
-        of_actor = ("steps", "episodes", "failures", "stored", "lost", "held")
+        of_actor = ("steps", "episodes", "failures", "stored", "lost", "held", "handed_over", "refused")
         return replace(learned, **{name: getattr(acted, name) for name in of_actor}, seconds=seconds)
 
     def close(self) -> None:

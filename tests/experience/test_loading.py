@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gossamer.data import Batch, NoBatch, Packed, Trajectory, Updated
+from gossamer.data import Batch, NoBatch, Packed, Rollout, Trajectory, Updated
 from gossamer.experience import Assembler, Batching, NextBatch, QueueReader, QueueWriter, Replay, Slots, TrajectoryQueue
 from gossamer.experience.base import untimed
 from gossamer.launch.simulation import Simulation
@@ -144,7 +144,7 @@ def test_rollouts_of_other_hosts_are_unpacked_and_old_ones_added_by_the_loader()
     for number in range(2):
         rollout = Trajectory.empty(3, 1, (4,), torch.float32)
         rollout.reward.fill_(float(number + 1))
-        ends.queue.deliver(ends.queue.lease(0, 0).slot, 0, 0, number, Packed.of(rollout))
+        ends.queue.deliver(ends.queue.lease(0, 0).slot, Rollout(0, 0, 1, number, 3), Packed.of(rollout))
         ends.load()
         batch = ends.batch()
         assert (batch.fresh, batch.position) == (3, number)

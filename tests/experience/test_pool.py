@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from gossamer.data import Rollout
 from gossamer.experience.pool.pool import Nothing, RolloutPool, Sizes, Taken
 from gossamer.runtime import WouldBlock
 
@@ -16,7 +17,7 @@ def filled(pool: RolloutPool, *agents: int) -> list[int]:
     for place, agent in enumerate(agents):
         key = pool.lease(agent)
         assert isinstance(key, int)
-        pool.put(key, 10 * (place + 1))
+        pool.put(key, Rollout(agent, 0, 1, 10 * (place + 1), 1))
         keys.append(key)
     return keys
 
@@ -28,7 +29,9 @@ def test_a_batch_has_at_least_and_at_most_so_many_rollouts_the_oldest_first() ->
         pool.take(0)
     filled(pool, 0, 0, 1)
     # slots 0 (agent 1), 1 and 2 (agent 0) arrived first: in the order of their agents
-    assert pool.take(0) == Taken(keys=(1, 2, 0), position=10, waiting=0)
+    taken = pool.take(0)
+    assert isinstance(taken, Taken)
+    assert (taken.keys, taken.position, taken.waiting) == ((1, 2, 0), 10, 0)
     with pytest.raises(WouldBlock):
         pool.take(1)  # one rollout is left
 
@@ -67,7 +70,9 @@ def test_what_is_left_at_the_end_is_trained_on() -> None:
     with pytest.raises(WouldBlock):
         pool.take(0)  # agent 1 may fill more
     pool.leave(1)
-    assert pool.take(0) == Taken(keys=(1,), position=10, waiting=0)
+    taken = pool.take(0)
+    assert isinstance(taken, Taken)
+    assert (taken.keys, taken.position, taken.waiting) == ((1,), 10, 0)
     assert pool.take(0) is Nothing.END
     assert pool.trained_rollouts() is None
     pool.close(0)

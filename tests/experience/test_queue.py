@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from gossamer.data import Batch, Final, NoBatch, Packed, Stamp, Trajectory, Updated
+from gossamer.data import Batch, Final, NoBatch, Packed, Rollout, Stamp, Trajectory, Updated
 from gossamer.experience import Batching, QueueReader, QueueWriter, Replay, Slots, TrajectoryQueue
 from gossamer.experience.base import untimed
 from gossamer.experience.queue.queue import PATIENCE
@@ -35,6 +35,10 @@ def ends(*, slots: int = 2, depth: int = 2, **given: object) -> tuple[QueueWrite
     return QueueWriter(queue, 0, 0, lambda what: nullcontext()), reader, queue
 
 
+def rollout(actor: int, life: int, position: int) -> Rollout:
+    return Rollout(actor, life, number=1, position=position, steps=3)
+
+
 def fill(writer: QueueWriter, number: float, position: int = 0) -> None:
     with writer.slot(position) as slot:
         slot.reward.fill_(number)
@@ -46,7 +50,7 @@ def test_slots_are_leased_in_order_until_credit_is_used_up() -> None:
     with pytest.raises(WouldBlock):
         queue.lease(4, 0)
     for key in (0, 1):
-        queue.put(key, key, 0, 0)
+        queue.put(key, rollout(key, 0, 0))
     with pytest.raises(WouldBlock):  # full is not yet trained on
         queue.lease(0, 0)
     assert queue.take() is not None
@@ -72,7 +76,7 @@ def test_a_slot_s_parameters_are_not_older_than_those_after_the_batch_that_freed
         assert queue.lease(0, 0) == lease  # an answer that was lost
         found.append((lease.slot, lease.stamp.version))
         assert lease.stamp.life == 1
-        queue.put(lease.slot, 0, 0, 0)
+        queue.put(lease.slot, rollout(0, 0, 0))
         if number >= 1:  # one batch is full while the next one is filled
             queue.trained(number - 1, 8 + number)
     assert found == [(0, 7), (1, 7), (2, 9), (3, 10), (4, 11), (5, 12)]
@@ -81,10 +85,10 @@ def test_a_slot_s_parameters_are_not_older_than_those_after_the_batch_that_freed
 def test_batches_are_taken_in_order_even_if_a_later_one_is_full_first() -> None:
     queue = a_queue(slots=1, depth=2)
     first, second = queue.lease(0, 0).slot, queue.lease(1, 0).slot
-    queue.put(second, 1, 0, 7)
+    queue.put(second, rollout(1, 0, 7))
     with pytest.raises(WouldBlock):
         queue.take()
-    queue.put(first, 0, 0, 5)
+    queue.put(first, rollout(0, 0, 5))
     batches = [queue.take(), queue.take()]
     assert [(full.number, full.position, full.waiting) for full in batches if full] == [(0, 5, 1), (1, 7, 0)]
 
@@ -102,17 +106,17 @@ def test_what_a_dead_actor_held_comes_back_and_cannot_be_handed_over() -> None:
     queue.provide(memory())
     key = queue.lease(1, 0).slot
     queue.join(1, 1)  # it has been restarted
-    assert queue.put(key, 1, 0, 0) is False
+    assert queue.put(key, rollout(1, 0, 0)) is False
     assert queue.lease(0, 0).slot == key
     queue.give_back(key, 1, 0)  # its earlier life, late
-    assert queue.put(key, 0, 0, 0) is True
+    assert queue.put(key, rollout(0, 0, 0)) is True
 
 
 def test_at_the_end_what_is_full_is_taken_and_nothing_else() -> None:
     queue = a_queue(actors=2, slots=2, depth=2)
-    queue.put(queue.lease(0, 0).slot, 0, 0, 0)
+    queue.put(queue.lease(0, 0).slot, rollout(0, 0, 0))
     queue.lease(1, 0)
-    queue.put(queue.lease(0, 0).slot, 0, 0, 2)
+    queue.put(queue.lease(0, 0).slot, rollout(0, 0, 2))
     queue.leave(0, 0)
     with pytest.raises(WouldBlock):  # the other actor may still fill its slot
         queue.take()
@@ -159,7 +163,7 @@ def test_an_incomplete_batch_has_the_slots_that_are_full() -> None:
 def test_two_calls_of_one_actor_that_both_wait_get_the_same_slot() -> None:
     # The connection of the first one was lost, which the learner's host has not noticed yet
     queue = a_queue(slots=1, depth=1)
-    queue.put(queue.lease(0, 0).slot, 0, 0, 0)
+    queue.put(queue.lease(0, 0).slot, rollout(0, 0, 0))
     first, second = (TrajectoryQueue.lease.waits(queue, 0, 0) for _ in range(2))  # type: ignore[attr-defined]
     assert [next(first), next(second)] == [None, None]
     assert queue.take() is not None
@@ -170,7 +174,7 @@ def test_two_calls_of_one_actor_that_both_wait_get_the_same_slot() -> None:
 def test_an_earlier_life_of_an_actor_gets_no_slot_and_does_not_end_the_newer_one() -> None:
     queue = a_queue(slots=1, depth=1)
     queue.register(0, 0)
-    queue.put(queue.lease(0, 0).slot, 0, 0, 0)
+    queue.put(queue.lease(0, 0).slot, rollout(0, 0, 0))
     earlier = TrajectoryQueue.lease.waits(queue, 0, 0)  # type: ignore[attr-defined]
     next(earlier)
     queue.register(0, 1)  # its host counted as dead, and lives on
@@ -311,8 +315,8 @@ def test_a_silent_actor_s_slot_goes_to_another_one_and_what_it_sends_later_is_re
                 queue.lease(1, 0)
     assert queue.lease(1, 0).slot == key
     packed = Packed.of(Trajectory.empty(3, 1, (4,), torch.float32))
-    assert queue.deliver(key, 0, 0, 0, packed) is False
-    assert queue.deliver(key, 1, 0, 5, packed) is True
+    assert queue.deliver(key, rollout(0, 0, 0), packed) is False
+    assert queue.deliver(key, rollout(1, 0, 5), packed) is True
     full = queue.take()
     assert full is not None
     assert (full.position, list(full.packed)) == (5, [0])
@@ -342,7 +346,7 @@ def test_heartbeats_may_come_before_the_first_tick() -> None:
     assert queue.tick(50_000.0)
     assert queue.lease(0, 0).slot == key
     assert queue.tick(50_000.0 + PATIENCE)
-    assert queue.put(key, 0, 0, 0)
+    assert queue.put(key, rollout(0, 0, 0))
 
 
 def test_a_heartbeat_answers_whether_any_of_these_actors_has_not_ended() -> None:

@@ -6,11 +6,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from gossamer.data import Batch, NoBatch, Trajectory, Updated
+from gossamer.data import Batch, NoBatch, Rollout, Trajectory, Updated
 from gossamer.experience.base import Demand, Kept, Participant, Timer
+from gossamer.experience.handed import Handed
 from gossamer.experience.pool.pool import Nothing, RolloutPool, Sizes
 from gossamer.runtime import Context, Stopped
 from gossamer.system.machine import settle
+from gossamer.task import Left
 
 PARKED = 0.2  # seconds until a parked agent or trainer asks again
 
@@ -62,6 +64,7 @@ class PoolWriter:
     def __init__(self, ctx: Context, pool: RolloutPool, slots: Sequence[Trajectory], clock: Timer) -> None:
         """`clock`: measures the time that the agent waits for a free slot, and while it is parked."""
         self._ctx, self._pool, self._slots, self._clock = ctx, pool, slots, clock
+        self._handed = Handed(ctx.rank, ctx.restarts)
 
     @contextmanager
     def slot(self, position: int) -> Iterator[Trajectory]:
@@ -77,11 +80,12 @@ class PoolWriter:
         except BaseException:
             self._pool.give_back(key)
             raise
-        self._pool.put(key, position)
+        rollout = self._handed.next(position, self._slots[key].steps)
+        self._handed.add(rollout, self._pool.put(key, rollout))
 
     def kept(self) -> Kept:
         """See `Writer`."""
-        return Kept()
+        return self._handed.kept()
 
     def close(self) -> None:
         """The agent ends."""
@@ -96,6 +100,7 @@ class PoolReader:
         self._ctx, self._pool, self._slots, self._clock = ctx, pool, slots, clock
         self._number = 0  # of the next batch
         self._keys: tuple[int, ...] = ()  # slots of the last batch
+        self._rollouts: tuple[Rollout, ...] = ()  # in it, until it has been trained on
 
     def batch(self) -> Batch | NoBatch:
         """See `Reader`."""
@@ -106,14 +111,17 @@ class PoolReader:
         if not isinstance(taken, Nothing):
             with self._clock("load"):
                 data = Trajectory.concatenated([self._slots[key] for key in taken.keys])
-            self._keys, self._number = taken.keys, self._number + 1
-            return Batch(data, data.steps, taken.position, self._number - 1, taken.waiting)
+            self._keys, self._rollouts, self._number = taken.keys, taken.rollouts, self._number + 1
+            number = self._number - 1
+            return Batch(data, data.steps, taken.position, number, taken.waiting, rollouts=taken.rollouts)
         return NoBatch.YET if taken is Nothing.PARKED else NoBatch.END
 
     def trained(self, batch: Batch, updated: Updated) -> None:
         """See `Reader`."""
         self._pool.trained(self._keys)
+        self._rollouts = ()
 
     def close(self) -> None:
         """The trainer ends."""
-        self._pool.close(self._ctx.rank)
+        if left := (*self._rollouts, *self._pool.close(self._ctx.rank)):
+            self._ctx.report(Left(left))

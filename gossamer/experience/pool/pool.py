@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from gossamer.data import Trajectory
+from gossamer.data import Rollout, Trajectory
 from gossamer.runtime import Wait, waits
 
 
@@ -31,8 +31,13 @@ class Taken:
     """Rollouts to train on."""
 
     keys: tuple[int, ...]  # their slots, in the order of their agents
-    position: int  # environment steps in the run's budget before them
+    rollouts: tuple[Rollout, ...]  # in them
     waiting: int  # batches of `most` rollouts that are left
+
+    @property
+    def position(self) -> int:
+        """Environment steps in the run's budget before them."""
+        return min(rollout.position for rollout in self.rollouts)
 
 
 class Nothing(Enum):
@@ -57,7 +62,7 @@ class RolloutPool:
         self._slots: Sequence[Trajectory] | None = None
         self._free = list(range(sizes.slots))
         self._leased: dict[int, int] = {}  # slot -> agent
-        self._full: dict[int, tuple[int, int]] = {}  # slot -> agent, position; in the order of arrival
+        self._full: dict[int, Rollout] = {}  # slot -> what is there; in the order of arrival
         self._trained = 0  # rollouts that have been trained on
 
     def forget(self, ended: Collection[str]) -> None:
@@ -107,17 +112,17 @@ class RolloutPool:
         first = list(self._full)[: self._sizes.most]
         found = {key: self._full.pop(key) for key in first}
         keys = sorted(found, key=lambda key: found[key])  # by agent
-        position = min(position for _, position in found.values())
-        return Taken(tuple(keys), position, len(self._full) // self._sizes.most)
+        return Taken(tuple(keys), tuple(found[key] for key in keys), len(self._full) // self._sizes.most)
 
     def trained(self, keys: Collection[int]) -> None:
         """Free the slots of a batch."""
         self._free = sorted([*self._free, *keys])
         self._trained += len(keys)
 
-    def close(self, trainer: int) -> None:
-        """The trainer ends."""
+    def close(self, trainer: int) -> tuple[Rollout, ...]:
+        """The trainer ends. Returns what is full and will not be taken, because all trainers have ended."""
         self._trainers = [each for each in self._trainers if each != trainer]
+        return () if self._trainers else tuple(self._full.values())
 
     # Called by agents
 
@@ -132,9 +137,12 @@ class RolloutPool:
             yield
         return Nothing.PARKED if self._trainers else Nothing.END
 
-    def put(self, key: int, position: int) -> None:
-        """Hand over a full slot."""
-        self._full[key] = self._leased.pop(key), position
+    def put(self, key: int, rollout: Rollout) -> bool:
+        """Hand over a full slot. Returns False if all trainers have ended."""
+        del self._leased[key]
+        if self._trainers:
+            self._full[key] = rollout
+        return bool(self._trainers)
 
     def give_back(self, key: int) -> None:
         """Return a slot that has not been filled."""

@@ -9,11 +9,13 @@ from dataclasses import replace
 
 from gossamer.data import Batch, NoBatch, Packed, Stamp, Trajectory, Updated, Version
 from gossamer.experience.base import Kept, Timer, untimed
+from gossamer.experience.handed import Handed
 from gossamer.experience.queue.loading import Assembler, NextBatch
 from gossamer.experience.queue.queue import Lease, TrajectoryQueue
 from gossamer.experience.queue.replay import Replay
 from gossamer.experience.queue.slots import Slots
 from gossamer.runtime import Context, Reaching, Stopped
+from gossamer.task import Left
 
 
 class QueueWriter:
@@ -22,7 +24,7 @@ class QueueWriter:
     def __init__(self, queue: TrajectoryQueue, actor: int, restarts: int, clock: Timer) -> None:
         """`clock`: measures the time that the actor waits for a free slot."""
         self._queue, self._who, self._clock = queue, (actor, restarts), clock
-        self._slots = queue.join(*self._who)
+        self._slots, self._handed = queue.join(*self._who), Handed(*self._who)
 
     @contextmanager
     def slot(self, position: int) -> Iterator[Trajectory]:
@@ -34,11 +36,12 @@ class QueueWriter:
         except BaseException:
             self._queue.give_back(key, *self._who)
             raise
-        self._queue.put(key, *self._who, position)
+        rollout = self._handed.next(position, self._slots.slot(key).steps)
+        self._handed.add(rollout, self._queue.put(key, rollout))
 
     def kept(self) -> Kept:
         """See `Writer`."""
-        return Kept()
+        return self._handed.kept()
 
     def close(self) -> None:
         """The actor ends."""
@@ -56,6 +59,7 @@ class RemoteWriter:
         and the time that it sends."""
         self._ctx, self._queue, self._slot, self._at_least, self._clock = ctx, queue, slot, at_least, clock
         self._who, self._reach = (ctx.rank, ctx.restarts), Reaching(ctx)
+        self._handed = Handed(*self._who)
         self._reach(lambda: queue.register(*self._who))
 
     @contextmanager
@@ -70,11 +74,13 @@ class RemoteWriter:
         yield self._slot
         with self._clock("send"):
             packed = Packed.of(self._slot)
-            self._reach(lambda: self._queue.deliver(lease.slot, *self._who, position, packed))
+            rollout = self._handed.next(position, self._slot.steps)
+            taken = self._reach(lambda: self._queue.deliver(lease.slot, rollout, packed))
+        self._handed.add(rollout, taken)
 
     def kept(self) -> Kept:
         """See `Writer`."""
-        return Kept()
+        return self._handed.kept()
 
     def close(self) -> None:
         """The actor ends."""
@@ -107,12 +113,13 @@ class QueueReader:
         reuse: int = 1,
         replay: Replay | None = None,
         next_batch: NextBatch | None = None,
+        report: Callable[[Left], None] = lambda left: None,
     ) -> None:
         """`version`: of the learner's parameters, now; `life`: restarts of its host; `ended`: workers that had ended
         before the last one. `clock`: measures the time that the learner waits for a batch, and that in which it unpacks
         what other hosts sent and adds old trajectories. `next_batch`: where a worker hands over batches that are
-        assembled already."""
-        self._queue, self._version, self._clock, self._reuse = queue, version, clock, reuse
+        assembled already. `report`: is told what is left at the end."""
+        self._queue, self._version, self._clock, self._reuse, self._report = queue, version, clock, reuse, report
         self._assembler, self._next_batch = Assembler(queue, slots, clock, replay), next_batch
         self._ring = deque[Batch](maxlen=reuse)
         self._round = deque[Batch]()  # batches still to be trained on before the next new one
@@ -134,13 +141,14 @@ class QueueReader:
     def trained(self, batch: Batch, updated: Updated) -> None:
         """See `Reader`."""
         place = next(i for i, each in enumerate(self._ring) if each.key == batch.key)
-        self._ring[place] = replace(batch, fresh=0)
+        self._ring[place] = replace(batch, fresh=0, rollouts=())
         if not self._round and len(self._ring) == self._reuse:
             self._queue.trained(self._ring[0].key, self._version())
 
     def close(self) -> None:
         """The learner ends."""
-        self._queue.close()
+        if left := self._queue.close():
+            self._report(Left(left))
         if self._next_batch is not None:
             self._next_batch.close()
 

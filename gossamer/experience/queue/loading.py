@@ -38,7 +38,7 @@ class Assembler:
         fresh = data.steps
         if self._replay is not None:
             data = self._replay.mixed(data)
-        return Batch(data, fresh, full.position, full.number, full.waiting)
+        return Batch(data, fresh, full.position, full.number, full.waiting, rollouts=full.rollouts)
 
 
 class NextBatch:

@@ -90,6 +90,7 @@ class LearnerQueue:
             reuse=self.reuse,
             replay=None if ahead else self.replaying.memory(worker.task, ctx.rank),  # else the loader has it
             next_batch=self.next_batch,
+            report=ctx.report,
         )
 
     def demand(self, num_envs: int) -> Demand:

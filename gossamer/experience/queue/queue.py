@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from gossamer.data import Packed, Stamp, Version
+from gossamer.data import Packed, Rollout, Stamp, Version
 from gossamer.experience.queue.slots import Slots
 from gossamer.runtime import GONE, Wait, waits
 
@@ -34,9 +34,14 @@ class Full:
 
     number: int  # 0, 1, ..
     places: tuple[int, ...]  # its slots that are full: all of them, except at the end of a run
-    position: int  # environment steps in the run's budget before it
+    rollouts: tuple[Rollout, ...]  # in them
     waiting: int  # further batches that are full
     packed: Mapping[int, Packed]  # slots that other hosts have filled, by place: still to be unpacked
+
+    @property
+    def position(self) -> int:
+        """Environment steps in the run's budget before it."""
+        return min(rollout.position for rollout in self.rollouts)
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,8 @@ class TrajectoryQueue:
         self._returned: list[int] = []  # slots that an actor has given back empty
         self._leased: dict[int, tuple[int, int]] = {}  # slot -> (actor, its restarts)
         self._lives: dict[int, int] = {}  # actor -> its restarts, of its newest life that has begun
-        self._full: dict[int, dict[int, int]] = {}  # batch -> place -> position
+        self._full: dict[int, dict[int, Rollout]] = {}  # batch -> place -> what is there
+        self._at_learner: dict[int, tuple[Rollout, ...]] = {}  # batch that is taken and not trained on -> what is in it
         self._taken = self._released = 0  # batches that the learner has taken, and that it has trained on
         self._first = FIRST  # of the learner's parameters at the beginning
         self._versions: dict[int, Version] = {}  # batch -> version after it has been trained on; `depth` of them
@@ -99,8 +105,9 @@ class TrajectoryQueue:
             number, self._taken = self._taken, self._taken + 1
             if filled := self._full.pop(number, {}):
                 keys = {place: number * self._count + place for place in sorted(filled)}
+                rollouts = self._at_learner[number] = tuple(filled[place] for place in keys)
                 packed = {place: self._packed.pop(key) for place, key in keys.items() if key in self._packed}
-                return Full(number, tuple(keys), min(filled.values()), self.waiting(), packed)
+                return Full(number, tuple(keys), rollouts, self.waiting(), packed)
         return None
 
     def waiting(self) -> int:
@@ -109,13 +116,18 @@ class TrajectoryQueue:
 
     def trained(self, number: int, version: Version) -> None:
         """Free the slots of a batch and of all earlier ones. `version`: of the parameters after that."""
+        for each in range(self._released, number + 1):
+            self._at_learner.pop(each, None)
         self._released = max(self._released, number + 1)
         self._versions[number] = version
         self._versions.pop(number - self._depth, None)
 
-    def close(self) -> None:
-        """The learner ends: nothing will be taken any more."""
+    def close(self) -> tuple[Rollout, ...]:
+        """The learner ends: nothing will be taken any more, and nothing handed over. Returns what is here, with the
+        batches that have been taken and not trained on so often as they were to be."""
         self._closed = True
+        full = [rollout for filled in self._full.values() for rollout in filled.values()]
+        return (*(each for taken in self._at_learner.values() for each in taken), *full)
 
     # Called by actors
 
@@ -147,18 +159,22 @@ class TrajectoryQueue:
         self._leased[key] = actor, restarts
         return self._lease(key)
 
-    def put(self, key: int, actor: int, restarts: int, position: int) -> bool:
-        """Hand over a full slot. Returns False if it no longer belongs to this life of the actor."""
-        if self._leased.get(key) != (actor, restarts):
+    def put(self, key: int, rollout: Rollout) -> bool:
+        """Hand over a full slot. Returns False if it no longer belongs to this life of the actor, or if the learner has
+        ended."""
+        if self._leased.get(key) != (rollout.actor, rollout.life):
             return False
         del self._leased[key]
+        if self._closed:
+            return False
         number, place = divmod(key, self._count)
-        self._full.setdefault(number, {})[place] = position
+        self._full.setdefault(number, {})[place] = rollout
         return True
 
-    def deliver(self, key: int, actor: int, restarts: int, position: int, packed: Packed) -> bool:
-        """Hand over a slot's content from another host. Returns as `put`."""
-        if not self.put(key, actor, restarts, position):
+    def deliver(self, key: int, rollout: Rollout, packed: Packed) -> bool:
+        """Hand over a slot's content from another host. Returns as `put`; False also if an earlier call whose answer
+        did not arrive has handed it over."""
+        if not self.put(key, rollout):
             return False
         self._packed[key] = packed
         return True

@@ -11,13 +11,14 @@ import torch
 from torch import Tensor
 
 from gossamer.algorithms.base import ReplayPlan
-from gossamer.data import Array, Batch, NoBatch, Packed, Trajectory, Updated
+from gossamer.data import Array, Batch, NoBatch, Packed, Rollout, Trajectory, Updated
 from gossamer.experience.base import Kept, Timer
 from gossamer.experience.replay.limiter import Inserted, Limiter
 from gossamer.experience.replay.shard import Amount, Learned, ReplayShard, Sample
 from gossamer.experience.replay.store import importance
 from gossamer.runtime import RETRY, Context, Reaching, Stopped, Unreachable
 from gossamer.spaces import Spec
+from gossamer.task import Left
 
 
 class ReplayWriter:
@@ -40,6 +41,7 @@ class ReplayWriter:
         self._number = 0  # of the last rollout
         self._held = 0  # steps that the shard has of this actor
         self._stored = self._lost = 0  # steps, since the last call of `kept`
+        self._rollouts = list[Rollout]()  # stored since then
         self._reach = Reaching(ctx)
         self._reach(self._register)
         self._last = Inserted(held=self._held)
@@ -59,16 +61,21 @@ class ReplayWriter:
             self._held = self._reach(lambda: self._insert(packed))
         self._stored += self._slot.steps
         self._last = Inserted(self._number, self._slot.steps, position, self._held)
+        self._rollouts.append(Rollout(*who, self._number, position, self._slot.steps))
 
     def kept(self) -> Kept:
         """See `Writer`."""
-        kept, self._stored, self._lost = Kept(self._stored, self._lost), 0, 0
+        kept = Kept(self._stored, self._lost, handed_over=tuple(self._rollouts))
+        self._stored = self._lost = 0
+        self._rollouts = []
         return kept
 
     def close(self) -> None:
         """The actor ends."""
+        who, last = (self._ctx.rank, self._ctx.restarts), self._last
         with suppress(Stopped):
-            self._reach(lambda: self._limiter.leave(self._ctx.rank, self._ctx.restarts, self._last))
+            if not self._reach(lambda: self._limiter.leave(*who, last)) and last.number:
+                self._ctx.report(Left((Rollout(*who, last.number, last.position, last.steps),)))
 
     def _register(self) -> None:
         self._held = self._shard.register(self._ctx.rank, self._ctx.restarts, self._spec)
@@ -105,6 +112,7 @@ class ReplayReader:
         self._asked = [-RETRY] * len(shards)  # seconds, of the last call to a shard that had nothing
         self._samples: list[tuple[int, Sample]] = []  # of the last batch: shard and sample
         self._learned = [list[Learned]() for _ in shards]  # priorities that go to the shard with the next call
+        self._rollouts: tuple[Rollout, ...] = ()  # new ones since the batch before the last one, until it is trained on
 
     def batch(self) -> Batch | NoBatch:
         """See `Reader`. Raises `Stopped` if the limiter's host does not answer for `GONE` seconds, or if the
@@ -113,6 +121,7 @@ class ReplayReader:
             granted = self._reach(self._limiter.sample)
         if granted is None:
             return NoBatch.END
+        self._rollouts = granted.rollouts
         with self._clock("replay"):
             drawn = self._drawn(self._plan.batch_size)
             if drawn is None:
@@ -120,10 +129,11 @@ class ReplayReader:
             self._samples = drawn
             data = self._joined().to(self._device)
         keys = torch.cat([torch.tensor(sample.keys) for _, sample in self._samples])
-        return Batch(data, granted.fresh, granted.position, windows=keys)
+        return Batch(data, granted.fresh, granted.position, windows=keys, rollouts=granted.rollouts)
 
     def trained(self, batch: Batch, updated: Updated) -> None:
         """See `Reader`. Priorities change with the next call to their shard: a call takes about a millisecond."""
+        self._rollouts = ()
         if self._plan.priority is None:
             return
         assert updated.priority is not None, "the algorithm's losses give no priorities"
@@ -135,8 +145,11 @@ class ReplayReader:
 
     def close(self) -> None:
         """The learner ends."""
+        left = self._rollouts
         with suppress(Unreachable, Stopped):
-            self._limiter.close(self._ctx.name)
+            left = (*left, *self._limiter.close(self._ctx.name))
+        if left:
+            self._ctx.report(Left(left))
 
     def _drawn(self, count: int) -> list[tuple[int, Sample]] | None:
         """So many windows, of those shards that answer; None if there will never be any."""

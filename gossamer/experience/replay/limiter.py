@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from gossamer.algorithms.base import ReplayPlan
-from gossamer.data import Tree
+from gossamer.data import Rollout, Tree
 from gossamer.runtime import GONE, Wait, waits
 
 
@@ -24,8 +24,13 @@ class Inserted:
 class Granted:
     """Leave to draw a batch."""
 
-    fresh: int  # steps inserted since the last one
+    rollouts: tuple[Rollout, ...]  # inserted since the last one
     position: int  # of the newest rollout that has been inserted
+
+    @property
+    def fresh(self) -> int:
+        """Steps inserted since the last one."""
+        return sum(rollout.steps for rollout in self.rollouts)
 
 
 class Limiter:
@@ -51,7 +56,7 @@ class Limiter:
         self._learners, self._now = set(learners), 0.0  # those that have not ended; seconds, of the last tick
         self._held: dict[int, int] = {}  # actor -> steps that its shard has of it
         self._inserted, self._owed = 0, 0.0  # steps; samples
-        self._fresh, self._position = 0, 0  # steps since the last batch; of the newest rollout
+        self._fresh, self._position = list[Rollout](), 0  # since the last batch; of the newest rollout
 
     # Called by actors
 
@@ -70,11 +75,12 @@ class Limiter:
             yield
         return False
 
-    def leave(self, actor: int, life: int, before: Inserted) -> None:
-        """The actor ends. `before`: see `insert`."""
+    def leave(self, actor: int, life: int, before: Inserted) -> bool:
+        """The actor ends. `before`: see `insert`. Returns whether learners may still draw."""
         if self._is_current(actor, life):
             self._count(actor, before)
             self._expected.discard(actor)
+        return bool(self._learners)
 
     # Called by learners
 
@@ -87,7 +93,7 @@ class Limiter:
                 return None
             yield
         self._owed -= self._plan.batch_size
-        fresh, self._fresh = self._fresh, 0
+        fresh, self._fresh = tuple(self._fresh), []
         return Granted(fresh, self._position)
 
     def starve(self) -> bool:
@@ -96,9 +102,10 @@ class Limiter:
         self._owed = 0.0
         return bool(self._expected)
 
-    def close(self, learner: str) -> None:
-        """A learner ends."""
+    def close(self, learner: str) -> tuple[Rollout, ...]:
+        """A learner ends. Returns what has been inserted since the last batch, if all learners have ended."""
         self._learners.discard(learner)
+        return () if self._learners else tuple(self._fresh)
 
     # Called by `pace`
 
@@ -123,12 +130,11 @@ class Limiter:
         return True
 
     def state_dict(self) -> Tree:
-        counts = {"inserted": self._inserted, "owed": self._owed}
-        return {**counts, "fresh": self._fresh, "position": self._position}
+        return {"inserted": self._inserted, "owed": self._owed, "position": self._position}
 
     def load_state_dict(self, state: Tree) -> None:
         self._inserted, self._owed = int(state["inserted"]), float(state["owed"])
-        self._fresh, self._position = int(state["fresh"]), int(state["position"])
+        self._position = int(state["position"])  # a resumed run acts again what had not been learned from
 
     def _begin(self, actor: int, life: int) -> None:
         if life >= self._lives.get(actor, 0):
@@ -148,7 +154,8 @@ class Limiter:
             self._numbers[actor] = inserted.number
             self._running.pop(actor, None)
             self._inserted += inserted.steps
-            self._fresh += inserted.steps
+            life, number = self._lives.get(actor, 0), inserted.number
+            self._fresh.append(Rollout(actor, life, number, inserted.position, inserted.steps))
             self._position = max(self._position, inserted.position)
             if self._begun:
                 self._owed += inserted.steps * self._plan.samples_per_insert

@@ -115,13 +115,14 @@ class LocalReplayEnd:
         """See `End`: everything, or nothing if the memory is no part of checkpoints."""
         if not self._plan.saved:
             return {}
-        counts = {"owed": self._owed, "fresh": self._fresh, "position": self._position}
+        counts = {"owed": self._owed, "position": self._position}
         return {**counts, "rng": self._rng.get_state(), "store": copied(self._store.state_dict())}
 
     def load_state_dict(self, state: Tree, *, found: bool = False) -> None:
-        """Restore a state of `state_dict`. `found`: the steps in it count as lost, as an earlier life had them."""
-        self._owed, self._fresh = float(state["owed"]), int(state["fresh"])
-        self._position = int(state["position"])
+        """Restore a state of `state_dict`. `found`: the steps in it count as lost, as an earlier life had them. Those
+        that had not been learned from are not counted again: a resumed run acts them again, and a run whose host has
+        died counts them as dropped."""
+        self._owed, self._position = float(state["owed"]), int(state["position"])
         self._rng.set_state(state["rng"])
         self._store.load_state_dict(state["store"])
         self._found = len(self._store) if found else 0

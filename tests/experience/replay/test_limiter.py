@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gossamer.algorithms.base import ReplayPlan
+from gossamer.data import Rollout
 from gossamer.experience.replay.limiter import Granted, Inserted, Limiter
 from gossamer.runtime import GONE, WouldBlock
 
@@ -28,11 +29,11 @@ def test_a_learner_waits_until_a_batch_is_owed_of_the_steps_since_learning_began
     with pytest.raises(WouldBlock):
         limiter.sample()
     assert limiter.insert(0, 0, Inserted(2, 10, 10), 10)
-    assert limiter.sample() == Granted(fresh=20, position=10)
+    assert limiter.sample() == Granted((Rollout(0, 0, 1, 0, 10), Rollout(0, 0, 2, 10, 10)), position=10)
     with pytest.raises(WouldBlock):
         limiter.sample()
     assert limiter.insert(0, 0, Inserted(3, 10, 20), 10)
-    assert limiter.sample() == Granted(fresh=10, position=20)
+    assert limiter.sample() == Granted((Rollout(0, 0, 3, 20, 10),), position=20)
 
 
 def test_an_actor_waits_while_its_rollout_and_those_that_run_would_be_too_far_ahead() -> None:
@@ -93,7 +94,8 @@ def test_silent_actors_count_as_ended_until_they_call() -> None:
 def test_a_restarted_limiter_knows_from_actors_what_shards_have() -> None:
     limiter = a_limiter(max_ahead=100)
     limiter.insert(0, 0, Inserted(7, 10, 70, held=70), 10)
-    assert limiter.sample() == Granted(fresh=10, position=70)  # 70 of 20 steps are there, and 5 samples owed
+    # 70 of 20 steps are there, and 5 samples owed
+    assert limiter.sample() == Granted((Rollout(0, 0, 7, 70, 10),), position=70)
 
 
 def test_less_room_than_a_batch_is_refused() -> None:
