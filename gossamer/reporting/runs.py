@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -145,10 +146,18 @@ def _in_folder(path: Path, tell: Callable[[str], None]) -> list[RunFolder]:
     raise UserError(f"{path}: {what}; give run directories, folders with runs, or a study's folder")
 
 
+class NoMetric(UserError):
+    """A run without this metric; `known`: those that it has."""
+
+    def __init__(self, metric: str, known: set[str]) -> None:
+        super().__init__(f"no row has {metric}{near(metric, sorted(known))}")
+        self.known = known
+
+
 def load(sources: Sequence[RunFolder], metric: str = RETURN) -> tuple[list[LoadedRun], list[LeftOut]]:
     """The runs that have ended and have the metric, and the others with the reason. Raises `UserError` if there is no
     such run."""
-    runs, left_out = list[LoadedRun](), list[LeftOut]()
+    runs, left_out, known = list[LoadedRun](), list[LeftOut](), set[str]()
     for source in sources:
         try:
             reason = _unusable(source.directory)
@@ -156,9 +165,12 @@ def load(sources: Sequence[RunFolder], metric: str = RETURN) -> tuple[list[Loade
         except (OSError, ValueError, TypeError, KeyError, OverflowError) as error:  # damage does not cost the others
             told = str(error).removeprefix(f"{source.directory}/").removeprefix(f"{source.directory}: ")
             reason, loaded = told if isinstance(error, UserError) else f"damaged ({error!r})", []
+            known |= error.known if isinstance(error, NoMetric) else set()
         runs += loaded
         if not loaded:
             left_out.append(LeftOut(source.directory, reason))
+    if not runs and known:
+        raise UserError(f"--metric {metric}: no run has it{near(metric, sorted(known))}; there are {_listed(known)}")
     if not runs:
         told = "; ".join(f"{each.directory}: {each.reason}" for each in left_out[:3])
         more = f"; and {len(left_out) - 3} more" if len(left_out) > 3 else ""
@@ -266,9 +278,13 @@ def _curve_of(record: RunRecord, metric: str) -> Curve:
     with _reading(record.directory / METRICS):
         made = of_rows(record.rows, metric)
     if not len(made.steps):
-        known = {name for row in record.rows for name, value in row.items() if isinstance(value, int | float)}
-        raise UserError(f"no row has {metric}{near(metric, sorted(known))}")
+        raise NoMetric(metric, {n for row in record.rows for n, value in row.items() if isinstance(value, int | float)})
     return made
+
+
+def _listed(metrics: Collection[str]) -> str:
+    """Names of metrics; of the many that say what takes time, and of the machine, only how they begin."""
+    return ", ".join(sorted({re.sub("^(time|machine)/.*", r"\1/...", name) for name in metrics}))
 
 
 def _evaluations(directory: Path) -> dict[str, Games]:

@@ -77,3 +77,13 @@ class Outcomes:
     def unreported(self) -> int:
         """Steps learned from whose actors have not reported them, because they died before."""
         return sum(rollout.steps for rollout in self._early)
+
+    def told(self) -> str:
+        """The losses in words, if no worker runs any more; empty without any."""
+        lost, parts = {why: steps for why, steps in self.dropped().items() if steps}, list[str]()
+        if lost:
+            which = ", ".join(f"{steps:,} {why}" for why, steps in lost.items()) if len(lost) > 1 else next(iter(lost))
+            parts.append(f"{sum(lost.values()):,} steps were not learned from ({which})")
+        if self.unreported:
+            parts.append(f"{self.unreported:,} were learned from and not reported")
+        return "; ".join(parts)

@@ -167,7 +167,8 @@ class Session:
         with signals.handled(), naming(self.checkpoints.store.last):
             self._train(launch)
             outcome = self._finish(signals)
-        self.log(f"ended at step {self.progress.steps}: {outcome['ended']}")
+        losses = self.progress.outcomes.told()
+        self.log(f"ended at step {self.progress.steps}: {outcome['ended']}" + (f"; {losses}" if losses else ""))
         return Run(self.directory, outcome)
 
     def _train(self, launch: Launcher) -> None:
