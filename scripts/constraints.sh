@@ -17,7 +17,7 @@ write() {
     mv "$1.part" "$1"
 }
 
-write constraints.txt "$1" atari,gym,ray,dev,browser "environments that are tested"
+write constraints.txt "$1" atari,gym,ray,dev,browser,docs "environments that are tested"
 $python -m venv --clear .venv-constraints
 write constraints-sinks.txt "$1" atari,gym,dev,wandb,trackio,mlflow "environment that sinks are tested in"
 rm -rf .venv-constraints

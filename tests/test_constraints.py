@@ -10,7 +10,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 EXTRAS = {
-    "constraints.txt": ("atari", "gym", "ray", "onnx", "dev", "browser"),  # of `make test` and `make test-page`
+    # of `make test`, `make test-page` and `make docs`
+    "constraints.txt": ("atari", "gym", "ray", "onnx", "dev", "browser", "docs"),
     "constraints-sinks.txt": ("atari", "gym", "dev", "wandb", "trackio", "mlflow"),  # of `make test-sinks`
     "constraints-envs.txt": ("atari", "gym", "dev", "envpool"),  # of `make test-envs`
 }
