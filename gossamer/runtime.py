@@ -131,7 +131,7 @@ class Context(Protocol):
     @property
     def restarts(self) -> int: ...  # how often its host has been restarted after a failure; initially 0
     @property
-    def ended_before(self) -> frozenset[str]: ...  # workers that had ended when its host was restarted last
+    def ended_before(self) -> frozenset[str]: ...  # after a restart of its host: workers known to have ended by now
     @property
     def stopped(self) -> bool: ...  # whether to end: a worker or the observer has stopped the program
     def stop(self) -> None: ...  # ask every worker to end; a worker that waits in a service gets `Stopped`

@@ -184,7 +184,7 @@ class Crew:
         stopped: Callable[[], bool],
         *,
         restarts: int = 0,
-        ended_before: frozenset[str] = frozenset(),
+        ended_before: Callable[[], frozenset[str]] = frozenset,
     ) -> None:
         """Run one worker to its end in the calling thread. `restarts`, `ended_before`: see `Context`."""
         try:
@@ -237,7 +237,11 @@ class WorkerContext:
     crew: Crew
     is_stopped: Callable[[], bool]
     restarts: int = 0
-    ended_before: frozenset[str] = frozenset()
+    ended: Callable[[], frozenset[str]] = frozenset
+
+    @property
+    def ended_before(self) -> frozenset[str]:
+        return self.ended()
 
     @property
     def stopped(self) -> bool:

@@ -12,7 +12,7 @@ from gossamer.data import Batch, Final, NoBatch, Packed, Rollout, Stamp, Traject
 from gossamer.experience import Batching, QueueReader, QueueWriter, Replay, Slots, TrajectoryQueue
 from gossamer.experience.base import untimed
 from gossamer.experience.queue.queue import PATIENCE
-from gossamer.experience.queue.workers import beat
+from gossamer.experience.queue.workers import BEAT, beat, watch
 from gossamer.runtime import Stopped, Unreachable, WouldBlock
 from gossamer.workers.clock import Clock
 
@@ -453,3 +453,30 @@ def test_a_host_that_answers_again_is_asked_whether_it_wants_the_copy() -> None:
     gone = Gone()
     beat(gone, gone, gone, [0])  # type: ignore[arg-type]
     assert gone.asked == [4]
+
+
+class Restarted:
+    """The context of a worker on a restarted host. The launcher learns after 7 s that the actor has ended."""
+
+    stopped = False
+
+    def __init__(self) -> None:
+        self.time = 0.0
+
+    @property
+    def ended_before(self) -> frozenset[str]:
+        return frozenset({"act[0]"}) if self.time >= 7 else frozenset()
+
+    def now(self) -> float:
+        return self.time
+
+    def sleep(self, seconds: float) -> None:
+        self.time += seconds
+
+
+def test_an_actor_whose_end_the_launcher_learns_after_the_restart_is_not_waited_for() -> None:
+    ctx: Any = Restarted()
+    queue = a_queue(actors=1)
+    watch(ctx, queue)
+    assert 7 <= ctx.time <= 7 + BEAT
+    assert queue.take() is None

@@ -50,6 +50,10 @@ def beat(ctx: Context, queue: TrajectoryQueue, here: Followed, actors: Collectio
 
 def watch(ctx: Context, queue: TrajectoryQueue) -> None:
     """Clock of a queue, on the learner's host, until all actors have ended."""
-    queue.forget(ctx.ended_before)
-    while not ctx.stopped and queue.tick(ctx.now()):
+    while not ctx.stopped:
+        queue.forget(
+            ctx.ended_before
+        )  # each time: after a restart, the launcher may learn late who has ended
+        if not queue.tick(ctx.now()):
+            return
         ctx.sleep(BEAT)

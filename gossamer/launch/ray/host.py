@@ -41,6 +41,7 @@ class HostProcess:
         self._built = threading.Condition()
         self._starts = threading.Lock()
         self._turn = 0
+        self._ended = frozenset[str]()  # see `Context.ended_before`
         self._server: Server | None = None
 
     @ray.method(concurrency_group=CONTROL)
@@ -84,15 +85,17 @@ class HostProcess:
         hosts that have ended."""
         with self._starts:
             if self.crew is None:
+                self._ended = ended
                 self.observer = HostObserver(states)
                 self.crew = Crew(self.observer, self._wake)
                 for copy in self.program.crew:
                     if copy.name in workers:
-                        given = (copy, self.crew, ended)
+                        given = (copy, self.crew)
                         threading.Thread(target=self._run, args=given, name=copy.name, daemon=True).start()
 
-    def _run(self, copy: Copy, crew: Crew, ended: frozenset[str]) -> None:
-        crew.work(copy, partial(self._handle, may_wait=True), self._stopped, restarts=self.life - 1, ended_before=ended)
+    def _run(self, copy: Copy, crew: Crew) -> None:
+        handle, again = partial(self._handle, may_wait=True), self.life - 1
+        crew.work(copy, handle, self._stopped, restarts=again, ended_before=lambda: self._ended)
 
     def _handle(self, ref: Ref, *, may_wait: bool) -> Handle | Remote:
         if ref.index in self._monitors:
@@ -117,14 +120,16 @@ class HostProcess:
         grants: dict[str, Grant],
         stages: dict[str, Stage],
         max_bytes: int,
+        ended: frozenset[str] = frozenset(),
     ) -> HostState:
         """New messages and failures, in at most `max_bytes` bytes. `turn`: the number of this poll; `seen`, `failures`:
         how many of each the driver has; `stop`: whether to stop the workers; `grants`: leases for the workers;
-        `stages`: what a checkpoint needs from saved services."""
+        `stages`: what a checkpoint needs from saved services; `ended`: workers of all hosts that have ended, if this
+        host has been restarted."""
         crew = self.crew
         if crew is None or turn < self._turn:  # not started yet; or an old poll that the driver has given up
             return HostState(self.process, working=crew is not None)
-        self._turn = turn
+        self._turn, self._ended = turn, self._ended | ended
         if stop and not crew.stopped:
             crew.stop()
         self.observer.grant(grants, seen)

@@ -137,7 +137,8 @@ class Supervisor:
         grants = {worker: granted.grant() for worker, granted in self._granted.items() if worker in self.running}
         reachable = self._services if self._up else ()  # a checkpoint does not wait for unreachable services
         stages = {name: stage for name in reachable if (stage := observer.due(name)) is not None}
-        request = self._turn, self._seen, self._failures, crew.stopped, grants, stages, self._max_bytes
+        ended = self._deployment.ended() if self._life > 1 else frozenset[str]()
+        request = self._turn, self._seen, self._failures, crew.stopped, grants, stages, self._max_bytes, ended
         poll = self._actor.poll.remote(*request)
         try:
             found: HostState = self._ask(poll, self._deployment.limits.call_seconds + POLL_WAIT)
