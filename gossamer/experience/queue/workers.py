@@ -51,9 +51,7 @@ def beat(ctx: Context, queue: TrajectoryQueue, here: Followed, actors: Collectio
 def watch(ctx: Context, queue: TrajectoryQueue) -> None:
     """Clock of a queue, on the learner's host, until all actors have ended."""
     while not ctx.stopped:
-        queue.forget(
-            ctx.ended_before
-        )  # each time: after a restart, the launcher may learn late who has ended
+        queue.forget(ctx.ended_before)  # each time: after a restart, the launcher may learn late who has ended
         if not queue.tick(ctx.now()):
             return
         ctx.sleep(BEAT)
