@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from gossamer.architectures.gossip import GOSSIP, PUBLISHED, sqrt_of_learners
+from gossamer.architectures.gossip import GOSSIP, PUBLISHED, members, sqrt_of_members
 from gossamer.architectures.options import ENV_WORKERS, NUM_ENVS
 from gossamer.exchange import Mailboxes
 from gossamer.exchange.gossip import options as shared
@@ -25,7 +25,7 @@ class GALA:
 
     After every `interval`-th optimizer step, a learner puts its parameters into its neighbours' mailboxes and averages
     its own with those in its mailbox. Nothing is copied or serialised. By default learners do not wait; see `sync` and
-    `staleness`.
+    `staleness`. With `group_size` above 1, so many learners average their gradients and are one member.
 
     All learners start from the same parameters, with separate random streams for actions and environments. On a GPU,
     each learner has its own CUDA stream."""
@@ -38,6 +38,7 @@ class GALA:
     sync: shared.Sync = shared.SYNC("never")
     staleness: int = shared.STALENESS(16)
     interval: int = shared.INTERVAL(1)
+    group_size: int = shared.GROUP_SIZE(1)
     share: float = shared.SHARE(1.0)
     select: Select = shared.SELECT("random")
     outer_momentum: float = shared.OUTER_MOMENTUM(0.0)
@@ -50,14 +51,16 @@ class GALA:
         gossip = gossip or self._gossip(task.seed)
         p = Program(name)
         with p.host("machine", cpus=self.learners * max(1, self.env_workers), gpus=task.gpus):
-            post = p.service(Mailboxes, saved=True)(self.learners, newest=gossip.newest, adds=gossip.adds)
-            p.worker(act_and_learn, copies=self.learners, saved=True)(
-                task,
-                Replica(),
-                own_experience(task.algorithm),
-                gossip.through(post),
-                envs=Envs(self.num_envs, self.env_workers),
-            )
+            groups = self.learners // self.group_size
+            post = p.service(Mailboxes, saved=True)(groups, newest=gossip.newest, adds=gossip.adds)
+            for exchange, copies in members(p, gossip, post, learners=self.learners, size=self.group_size):
+                p.worker(act_and_learn, copies=copies, saved=True)(
+                    task,
+                    Replica(),
+                    own_experience(task.algorithm),
+                    exchange,
+                    envs=Envs(self.num_envs, self.env_workers),
+                )
         return p
 
     def _gossip(self, seed: int) -> Gossiping:
@@ -69,7 +72,7 @@ class GALA:
             "GALA as published: the settings of its code, learning rate 7e-4 times the square root of the number of "
             "learners; our nature network has 64 channels in its third layer, GALA's has 32",
             {**PUBLISHED, "rollout_length": 5},
-            (sqrt_of_learners,),
+            (sqrt_of_members,),
             preset="paper",
             beside=("a2c",),
         ),

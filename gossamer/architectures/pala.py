@@ -20,7 +20,7 @@ from __future__ import annotations
 import secrets
 from typing import ClassVar
 
-from gossamer.architectures.gossip import GOSSIP, PUBLISHED
+from gossamer.architectures.gossip import GOSSIP, PUBLISHED, members
 from gossamer.architectures.options import ENV_WORKERS, NUM_ENVS
 from gossamer.exchange import Proxy
 from gossamer.exchange.gossip import options as shared
@@ -42,7 +42,8 @@ from gossamer.task import Task
 @options
 class PALA:
     """`learners` actor-learners on each of `hosts` hosts, each with its own `num_envs` environments. They gossip after
-    every `interval`-th optimizer step."""
+    every `interval`-th optimizer step. With `group_size` above 1, so many learners of a host average their gradients
+    and are one member."""
 
     hosts: int = option("Hosts, each one process.", 2, least=1, most=65_536)
     learners: int = option("Learners on each host, each a thread.", 2, least=1, most=65_536)
@@ -53,6 +54,7 @@ class PALA:
     sync: shared.Sync = shared.SYNC("bounded")
     staleness: int = shared.STALENESS(16)
     interval: int = shared.INTERVAL(4)
+    group_size: int = shared.GROUP_SIZE(1)
     share: float = shared.SHARE(1.0)
     select: Select = shared.SELECT("random")
     outer_momentum: float = shared.OUTER_MOMENTUM(0.0)
@@ -74,7 +76,7 @@ class PALA:
                 proxy = p.service(Proxy, saved=True)(
                     host=h,
                     hosts=self.hosts,
-                    learners=self.learners,
+                    members=self.learners // self.group_size,
                     token=token,
                     newest=gossip.newest,
                     adds=gossip.adds,
@@ -82,13 +84,15 @@ class PALA:
                 proxies.append(proxy)
         for h, proxy_here in enumerate(proxies):
             with p.host(f"host{h}", **needs):
-                p.worker(act_and_learn, copies=self.learners, saved=True)(
-                    task,
-                    Replica(),
-                    own_experience(task.algorithm),
-                    gossip.through(proxy_here),
-                    envs=Envs(self.num_envs, self.env_workers),
-                )
+                here = {"learners": self.learners, "size": self.group_size, "first": h * self.learners}
+                for exchange, copies in members(p, gossip, proxy_here, **here):
+                    p.worker(act_and_learn, copies=copies, saved=True)(
+                        task,
+                        Replica(),
+                        own_experience(task.algorithm),
+                        exchange,
+                        envs=Envs(self.num_envs, self.env_workers),
+                    )
                 p.worker(carry, copies=couriers)(proxy_here, proxies, form=form)
                 p.worker(watch)(proxy_here)
         return p

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from gossamer.architectures.gala import GALA
-from gossamer.architectures.gossip import sqrt_of_learners
+from gossamer.architectures.gossip import sqrt_of_members
 from gossamer.architectures.options import ENV_WORKERS, NUM_ENVS
 from gossamer.architectures.pala import PALA
 from gossamer.exchange.gossip import options as shared
@@ -58,7 +58,7 @@ class ParallelSarsa:
     algorithms: ClassVar[tuple[str, ...]] = ("sarsa-lambda",)
     presets: ClassVar[tuple[Layer, ...]] = (
         Layer("tuned on MountainCar-v0: an agent has one environment", {"num_envs": 1}, kind="bounded"),
-        Layer("one agent's rate times the square root of the number of agents", rules=(sqrt_of_learners,)),
+        Layer("one agent's rate times the square root of the number of agents", rules=(sqrt_of_members,)),
         Layer(
             "Grounds and Kudenko as far as known: Sarsa(lambda) online, linear values, one environment for each agent. "
             "Not known: rate, lambda, epsilon, period and share; here Sutton and Barto's for Mountain Car, and ours",

@@ -59,6 +59,7 @@ class Keywords(TypedDict, total=False):
     sync: Literal["never", "bounded", "lock-step"]
     staleness: int
     interval: int
+    group_size: int
     share: float
     select: Literal["random", "rotation", "changed"]
     outer_momentum: float

@@ -44,16 +44,28 @@ def mean_return(checkpoint: Tree, worker: str) -> float | None:
     return sum(means) / len(means) if means else None
 
 
+def group(state: Tree) -> int | None:
+    """The group of the worker with this state (`Exchange.group`)."""
+    found: int | None = state.get("group")
+    return 0 if state.get("equal") else found  # in older checkpoints: whether all are one group
+
+
 def equal(workers: Mapping[str, Tree]) -> bool:
-    """Whether the workers of these states keep equal parameters (`Exchange.equal`)."""
-    return any(state.get("equal") for state in workers.values())  # older checkpoints do not have it
+    """Whether the workers of these states are one group."""
+    groups = set(map(group, workers.values()))
+    return len(groups) == 1 and None not in groups
 
 
 def distinct(workers: Mapping[str, Tree]) -> list[str]:
-    """The workers of these states that have parameters of their own, in the order of their ranks. Of those that keep
-    equal parameters it is one with the newest."""
-    found = ranked(workers)
-    return [max(found, key=lambda worker: _iteration(workers[worker]))] if equal(workers) else found
+    """The workers of these states that have parameters of their own, in the order of their ranks. Of each group that
+    keeps equal parameters it is one with the newest."""
+    chosen = dict[int | str, str]()
+    for worker in ranked(workers):
+        number = group(workers[worker])
+        key = worker if number is None else number
+        if key not in chosen or _iteration(workers[worker]) > _iteration(workers[chosen[key]]):
+            chosen[key] = worker
+    return list(chosen.values())
 
 
 def _iteration(state: Tree) -> int:
@@ -62,10 +74,13 @@ def _iteration(state: Tree) -> int:
 
 def choose(checkpoint: Tree, member: str) -> dict[str, str]:
     """The workers that `member` selects, as {worker: its number}: all `distinct` ones for `average`. A single one is
-    also its own average. Raises `UserError` if there is no such member."""
+    also its own average. Of several groups each worker can be selected. Raises `UserError` if there is no such
+    member."""
     numbers = {worker: str(rank(worker)) for worker in distinct(checkpoint["workers"])}
     if (len(numbers) == 1 and member in (AVERAGE, BEST)) or member == AVERAGE:
         return numbers
+    if len(numbers) > 1:
+        numbers = {worker: str(rank(worker)) for worker in ranked(checkpoint["workers"])}
     if member == BEST:
         first = best({worker: mean_return(checkpoint, worker) for worker in numbers})
         if first is None:

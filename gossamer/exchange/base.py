@@ -93,8 +93,9 @@ class Exchange(Protocol):
     """Frozen configuration of an exchange; `join` creates one member's `Link`."""
 
     @property
-    def equal(self) -> bool:
-        """Whether it keeps the parameters of all members equal, so that one of them stands for all."""
+    def group(self) -> int | None:
+        """Number of this member's group. The members of a group keep equal parameters, so that one of them stands for
+        all. None: it is in no group, and has parameters of its own."""
 
     def begin(self, ctx: Context) -> None:
         """A member has started. It joins when its environments and its network are there, which may take minutes."""
@@ -138,8 +139,8 @@ class Alone:
     """A single actor-learner without communication (PAAC)."""
 
     @property
-    def equal(self) -> bool:
-        return False
+    def group(self) -> int | None:
+        return None
 
     def begin(self, ctx: Context) -> None: ...
 

@@ -62,7 +62,7 @@ class Trainer:
         self.learner = Learner(task, spec, rank=ctx.rank)
         ctx.report(host_info(device=task.device, dtype=task.network.dtype, threads=torch.get_num_threads()))
         self._begin(ctx, saved)
-        self._equal = exchange.equal
+        self._group = exchange.group
         self.link = exchange.join(ctx, self.learner, None if saved is None else saved.get("exchange", {}))
         self._updates = self.learner.updates  # at the last report
         self._metrics = list[dict[str, float]]()  # of the updates since the last report
@@ -137,10 +137,10 @@ class Trainer:
         self.link.leave()
 
     def state_dict(self) -> Tree:
-        """Everything that learning depends on: parameters, optimizer, random stream, exchange. `equal`: see
+        """Everything that learning depends on: parameters, optimizer, random stream, exchange. `group`: see
         `Exchange`."""
         self.link.refresh()  # a server has the learner's last updates
-        state = {"learner": self.learner.state_dict(), "exchange": self.link.state_dict(), "equal": self._equal}
+        state = {"learner": self.learner.state_dict(), "exchange": self.link.state_dict(), "group": self._group}
         return on_host(state)
 
 

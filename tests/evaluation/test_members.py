@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from gossamer.evaluation.members import average, best, choose, distinct, rank, ranked
+from gossamer.evaluation.members import average, best, choose, distinct, equal, rank, ranked
 from gossamer.system.errors import UserError
 
 
@@ -49,16 +49,29 @@ def test_one_member_is_all_there_is(member: str) -> None:
     assert choose(tree({"act_and_learn": 1.0}), member) == {"act_and_learn": "0"}
 
 
-def test_members_with_equal_parameters_are_one_the_newest() -> None:
+@pytest.mark.parametrize("said", [{"group": 0}, {"equal": True}], ids=["group", "older checkpoints"])
+def test_members_with_equal_parameters_are_one_the_newest(said: dict[str, Any]) -> None:
     alike = tree(MANY, SCORES)
     for iteration, state in enumerate(alike["workers"].values()):  # m[10] has taken a step more than m[0], m[2] two
-        state |= {"equal": True, "exchange": {"iteration": 7 + iteration}}
+        state |= {**said, "exchange": {"iteration": 7 + iteration}}
     assert distinct(tree(MANY)["workers"]) == ["m[0]", "m[2]", "m[10]"]
     assert distinct(alike["workers"]) == ["m[2]"]
     for member in ("average", "best", "2"):
         assert choose(alike, member) == {"m[2]": "2"}
     with pytest.raises(UserError, match="no such member; there are: average, best, 2"):
         choose(alike, "0")
+
+
+def test_of_each_group_one_is_in_the_average_and_any_can_be_named() -> None:
+    groups = tree({f"m[{i}]": float(i // 2) for i in range(4)}, {"m[0]": [1.0], "m[3]": [2.0]})
+    for i, state in enumerate(groups["workers"].values()):
+        state |= {"group": i // 2, "exchange": {"iteration": 7}}
+    assert not equal(groups["workers"])
+    assert choose(groups, "average") == {"m[0]": "0", "m[2]": "2"}
+    assert choose(groups, "best") == choose(groups, "3") == {"m[3]": "3"}
+    for state in groups["workers"].values():
+        state["group"] = 0
+    assert equal(groups["workers"])
 
 
 @pytest.mark.parametrize("member", ["1", "-1", "m[0]", "", "Best"])

@@ -174,15 +174,23 @@ def test_a_run_of_many_can_be_gone_on_with(tmp_path: Path) -> None:
     assert max(learned) - min(learned) <= 2 * (LOCKED["staleness"] + 1) * 8  # two neighbours on, 8 steps an update
 
 
-@pytest.mark.parametrize("name", ["gala", "pala"])
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("gala", {"learners": 3}),
+        ("gala", {"learners": 6, "group_size": 2, "mixing": "push-sum"}),
+        ("pala", {"hosts": 3, "learners": 1}),
+        ("pala", {"hosts": 2, "learners": 2, "group_size": 2}),
+    ],
+    ids=["gala", "gala in groups", "pala", "pala in groups"],
+)
 def test_a_resumed_run_in_the_simulation_is_the_whole_one(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, shape: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From a checkpoint in its midst, to the bit: members begin their first steps together, as after a checkpoint."""
     monkeypatch.setattr(experiment, "threads", lambda program, observer: Simulation(1)(program, observer))
     steps = {"seconds": math.inf, "steps": STEPS // 2}
     monkeypatch.setattr(session, "Checkpoints", lambda *given, **more: Checkpoints(*given, **{**more, **steps}))
-    shape = {"learners": 3} if name == "gala" else {"hosts": 3, "learners": 1}
     few: dict[str, Any] = {"env": "catch", "num_envs": 2, "rollout_length": 4, "threads": 1, "anneal_steps": 1000}
     run = gossamer.train(name, steps=STEPS, run_dir=tmp_path / "run", keep=9, **few, **shape).directory
     whole = checkpoint(run)

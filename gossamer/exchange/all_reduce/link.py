@@ -40,17 +40,17 @@ from gossamer.system.machine import settle
 @dataclass(frozen=True)
 class AllReduce:
     """Configuration of gradient averaging among the learners of a host, and with `between` also between hosts. Clipping
-    comes after it, in the local step, which `inner` performs. A learner without batches takes the steps of the others,
-    so that all stay equal."""
+    comes after it, in the local step, which `inner` performs, and whose version counts. A learner without batches takes
+    the steps of the others, so that all stay equal."""
 
     gradients: Gradients  # of this host
     inner: Exchange = field(default_factory=Alone)
     between: Between | None = None
 
     @property
-    def equal(self) -> bool:
+    def group(self) -> int | None:
         """See `Exchange`."""
-        return True
+        return 0 if self.inner.group is None else self.inner.group
 
     def begin(self, ctx: Context) -> None:
         """See `Exchange`."""
@@ -73,15 +73,19 @@ class AllReduceLink:
         self._round = -1
         self._place: Place | None = None  # of the next round between hosts
         self._local: LocalStep | None = None  # of the last step
-        self.version = int(state.get("iteration", 0))
-        mine = self._start()
+        mine = self._start(int(state.get("iteration", 0)))
         found = self._exchange(mine)
         assert isinstance(found, Start), "all join first"
         if found is not mine:
             self._take_over(found)
-        self._inner = self._join_inside(state.get("inner", {}))
+        self._inner = self._join_inside(state.get("inner", {}), found.version)
         if isinstance(learner.model, Normalizing) and learner.model.observes:
             learner.model.share = self._share
+
+    @property
+    def version(self) -> Version:
+        """See `Link`."""
+        return self._inner.version
 
     def step(self, local: LocalStep) -> Stepped:
         """See `Link`."""
@@ -140,7 +144,7 @@ class AllReduceLink:
         sums = total(given)
         if self._between is not None:
             assert self._place is not None, "the first round has given one"
-            return self._between.exchange(sums, self._place, self._start)
+            return self._between.exchange(sums, self._place, lambda: self._start(self.version))
         learners = max(1, sums.learners)
         mean = None if sums.vector is None else sums.vector.div_(learners)
         return Outcome(result_of(mean, sums.learners, sums.rate / learners, sums.observed))
@@ -175,28 +179,26 @@ class AllReduceLink:
         self._learner.rate = mean.rate
         stepped = self._inner.step(local)
         if stepped.finite:
-            self.version += 1
             self._on_step()
         return stepped
 
-    def _start(self) -> Start:
-        """The state to continue from, a copy."""
+    def _start(self, version: Version) -> Start:
+        """The state of this version to continue from, a copy."""
         learner = self._learner
-        return Start(self._flat.vector.clone(), self.version, learner.optimizer_state(), local_state(learner.model))
+        return Start(self._flat.vector.clone(), version, learner.optimizer_state(), local_state(learner.model))
 
     def _take_over(self, start: Start) -> None:
         """Continue from a state."""
         self._flat.swap(start.parameters.to(self._flat.vector.device, copy=True))
         self._learner.load_optimizer(start.optimizer)
         load_local_state(self._learner.model, start.local)
-        self.version = start.version
 
     def _adopt(self, start: Start) -> None:
         """Continue from the state of other hosts, within a run."""
         self._take_over(start)
         self._inner.leave()
-        self._inner = self._join_inside({})
+        self._inner = self._join_inside({}, start.version)
         self._on_step()
 
-    def _join_inside(self, state: Tree) -> Link:
-        return self._exchange_inside.join(self._ctx, self._learner, {**state, "iteration": self.version})
+    def _join_inside(self, state: Tree, version: Version) -> Link:
+        return self._exchange_inside.join(self._ctx, self._learner, {**state, "iteration": version})

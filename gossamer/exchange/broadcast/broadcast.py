@@ -32,9 +32,9 @@ class Broadcast:
     elsewhere: bool = True  # whether other hosts have copies of the parameters
 
     @property
-    def equal(self) -> bool:
+    def group(self) -> int | None:
         """See `Exchange`."""
-        return self.inner.equal
+        return self.inner.group
 
     def begin(self, ctx: Context) -> None:
         """See `Exchange`."""

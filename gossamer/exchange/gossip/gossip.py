@@ -66,6 +66,7 @@ class Gossip:
     outer: Outer | None = None
     decay: float = 0.0  # exponent; 0: shares do not depend on age
     rounding: Format | None = None  # None: members send all digits, and couriers round what they carry
+    member: int | None = None  # the member's number among those that gossip; None: its worker's rank
 
     def __post_init__(self) -> None:
         if not self.staleness >= 0:
@@ -87,14 +88,22 @@ class Gossip:
             raise ValueError("select changed: needs a complete graph and lock_step")
 
     @property
-    def equal(self) -> bool:
-        return False
+    def group(self) -> int | None:
+        return None
 
     def begin(self, ctx: Context) -> None:
-        self.post.expect(ctx.rank)
+        self.post.expect(self.number(ctx))
         self.inner.begin(ctx)
 
-    def join(self, ctx: Context, learner: Learning, state: Tree | None = None, on_step: OnStep = unheard) -> Link:
+    def number(self, ctx: Context) -> int:
+        """The number of this worker's member."""
+        return ctx.rank if self.member is None else self.member
+
+    def exchanges(self, iteration: Version) -> bool:
+        """Whether there is an exchange after this step."""
+        return iteration % self.interval == 0
+
+    def join(self, ctx: Context, learner: Learning, state: Tree | None = None, on_step: OnStep = unheard) -> GossipLink:
         """Join the exchange. A restarted member resumes from the average of its neighbours' parameters."""
         state = state or {}
         return GossipLink(self, ctx, learner, self.inner.join(ctx, learner, state.get("inner")), state, on_step)
@@ -107,7 +116,7 @@ class GossipLink:
         self, gossip: Gossip, ctx: Context, learner: Learning, inner: Link, state: Tree, on_step: OnStep
     ) -> None:
         self._gossip, self.graph, self.mixing, self.post = gossip, gossip.graph, gossip.mixing, gossip.post
-        self.interval, self.rank, self.inner, self._flat = gossip.interval, ctx.rank, inner, learner.flat
+        self.interval, self.rank, self.inner, self._flat = gossip.interval, gossip.number(ctx), inner, learner.flat
         self._on_step = on_step
         self.iteration: Version = int(state.get("iteration", 0))
         self.weight = float(state.get("weight", 1.0))  # push-sum weight
@@ -145,7 +154,7 @@ class GossipLink:
         stepped = self.inner.step(local)
         if not stepped.finite:
             return stepped
-        exchanges = (self.iteration + 1) % self.interval == 0
+        exchanges = self._gossip.exchanges(self.iteration + 1)
         self._complete(start, exchanges)
         if not bool(self._flat.vector.sum().isfinite()):  # a step along a finite gradient can overflow float32
             return Stepped(stepped.norm, False)

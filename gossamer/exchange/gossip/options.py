@@ -44,6 +44,12 @@ STALENESS = partial(
 INTERVAL = partial(
     option, "From one average with the neighbours to the next.", least=1, most=1_000_000, measure="optimizer steps"
 )
+GROUP_SIZE = partial(
+    option,
+    "Learners that average their gradients at each step and gossip as one member; 1: each learner is a member.",
+    least=1,
+    most=1024,
+)
 SHARE = partial(option, "Share of the parameters that each message has; 1: all.", above=0, most=1)
 SELECT = partial(
     option,
@@ -93,8 +99,8 @@ class Gossiping:
         """Whether only a sender's newest unread message is kept."""
         return not self.mixing.adds and not self.lock_step
 
-    def through(self, post: Post) -> Gossip:
-        """The exchange whose messages `post` carries."""
+    def through(self, post: Post, member: int | None = None) -> Gossip:
+        """The exchange whose messages `post` carries. `member`: see `Gossip`."""
         return Gossip(
             post,
             self.graph,
@@ -108,16 +114,26 @@ class Gossiping:
             outer=self.outer,
             decay=self.decay,
             rounding=self.rounding,
+            member=member,
         )
 
 
-def connected_graph(name: str, *, hosts: int, learners: int, seed: int) -> graphs.Graph:
-    """The graph of `learners` members on each host. Raises `UserError` if it is unknown, or if it has no path from
-    every member to every other."""
-    members = hosts * learners
-    if members < 2:
-        raise UserError(f"--learners {learners}: gossip needs at least two members, not {members}")
-    return _connected(name, named_graph(name, learners, seed), members)
+def connected_graph(name: str, *, hosts: int, members: int, seed: int) -> graphs.Graph:
+    """The graph of so many members on each host. Raises `UserError` if it is unknown, or if it has no path from every
+    member to every other."""
+    return _connected(name, named_graph(name, members, seed), hosts * members)
+
+
+def groups(hosts: int, learners: int, size: int) -> int:
+    """Groups of so many learners on each host. Raises `UserError` unless they are equally large, and if all are single
+    and have no neighbour."""
+    if learners % size:
+        fit = ", ".join(str(each) for each in range(1, learners + 1) if learners % each == 0)
+        within = " of each host, because a group is within a host: groups of different hosts gossip" * (hosts > 1)
+        raise UserError(f"--group-size {size}: must divide --learners {learners}{within}; these do: {fit}")
+    if hosts * learners < 2:
+        raise UserError(f"--learners {learners}: gossip needs at least two members, not {hosts * learners}")
+    return learners // size
 
 
 def bound(sync: Sync, staleness: int, interval: int) -> float:
@@ -145,6 +161,8 @@ class Options(Protocol):
     @property
     def interval(self) -> int: ...
     @property
+    def group_size(self) -> int: ...
+    @property
     def share(self) -> float: ...
     @property
     def select(self) -> Select: ...
@@ -161,8 +179,9 @@ class Options(Protocol):
 def gossiping(chosen: Options, seed: int, *, hosts: int, learners: int, rounding: Format | None = None) -> Gossiping:
     """How members gossip by these options, with so many learners on each host. `rounding`: see `Gossip`. Raises
     `UserError` for what does not work together."""
+    members = groups(hosts, learners, chosen.group_size)
     return Gossiping(
-        graph=connected_graph(chosen.graph, hosts=hosts, learners=learners, seed=seed),
+        graph=connected_graph(chosen.graph, hosts=hosts, members=members, seed=seed),
         mixing=MIXINGS[chosen.mixing],
         staleness=bound(chosen.sync, chosen.staleness, chosen.interval),
         lock_step=chosen.sync == "lock-step",
@@ -207,10 +226,10 @@ def sparse(chosen: Options, seed: int) -> Sparse | None:
     return Sparse(chosen.share, chosen.select, seed)
 
 
-def named_graph(name: str, learners: int, seed: int) -> graphs.Graph:
-    """Return the graph with this name, or with the edges in `name`."""
+def named_graph(name: str, members: int, seed: int) -> graphs.Graph:
+    """Return the graph with this name, or with the edges in `name`. `members`: of each host."""
     if name == "hierarchical":
-        return graphs.Hierarchical(learners)
+        return graphs.Hierarchical(members)
     if name == "random-pairs":
         return graphs.RandomPairs(seed)
     if name in GRAPHS:

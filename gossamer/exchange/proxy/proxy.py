@@ -32,21 +32,21 @@ class Proxy:
         *,
         host: int,
         hosts: int,
-        learners: int,
+        members: int,
         token: bytes,
         newest: bool = True,
         adds: bool = False,
     ) -> None:
-        """`learners` members on each of `hosts` hosts; `token`: shared secret of this run's proxies, 16 bytes;
+        """So many `members` on each of `hosts` hosts; `token`: shared secret of this run's proxies, 16 bytes;
         `newest`, `adds`: see `Mailboxes`."""
         self.host, self.token = host, token
-        self.boxes = Mailboxes(hosts * learners, newest=newest, adds=adds)
-        self._learners = learners
-        self._own = set(range(host * learners, (host + 1) * learners))  # this host's members that have not ended
+        self.boxes = Mailboxes(hosts * members, newest=newest, adds=adds)
+        self._members = members
+        self._own = set(range(host * members, (host + 1) * members))  # this host's members that have not ended
         self._expected: set[int] = set()  # of these, those that have started
         self._joined: set[int] = set()
         self._started: float | None = None  # time of the first heartbeat, seconds
-        planned = {h: tuple(range(h * learners, (h + 1) * learners)) for h in range(hosts)}
+        planned = {h: tuple(range(h * members, (h + 1) * members)) for h in range(hosts)}
         self._alive = Liveness(host, planned)
         # Progress of other hosts' members at the last heartbeats, oldest first
         self._progress = deque[dict[int, int]](maxlen=math.ceil(self._alive.patience / BEAT))
@@ -87,7 +87,7 @@ class Proxy:
         self._newest[message.sender] = message
         by_host: dict[int, list[int]] = {}
         for rank in to:
-            by_host.setdefault(rank // self._learners, []).append(rank)
+            by_host.setdefault(rank // self._members, []).append(rank)
         self.boxes.send(message, by_host.pop(self.host, []))
         for host, ranks in by_host.items():
             self._outboxes[host].put(Parcel(message, tuple(ranks)))
@@ -112,7 +112,7 @@ class Proxy:
 
     def file(self, parcel: Parcel) -> None:
         """Put a decoded parcel into the mailboxes of its receivers."""
-        home = parcel.message.sender // self._learners
+        home = parcel.message.sender // self._members
         if home not in self._outboxes:
             self.refuse()
             return

@@ -27,9 +27,9 @@ class Server:
     holds: bool = False
 
     @property
-    def equal(self) -> bool:
+    def group(self) -> int | None:
         """See `Exchange`: all members have the server's parameters."""
-        return True
+        return 0
 
     def begin(self, ctx: Context) -> None:
         """See `Exchange`."""

@@ -28,7 +28,7 @@ from gossamer.runtime import Context, Unreachable, WouldBlock
 
 
 def a_proxy(host: int = 0, hosts: int = 2, *, joined: bool = True, **more: Any) -> Proxy:
-    proxy = Proxy(host=host, hosts=hosts, learners=2, token=TOKEN, **more)
+    proxy = Proxy(host=host, hosts=hosts, members=2, token=TOKEN, **more)
     proxy.tick(50.0)
     for rank in proxy._own if joined else ():
         proxy.join(rank, LAYOUT)
