@@ -17,7 +17,7 @@ from gossamer.envs.base import EnvFactory
 from gossamer.envs.gym import Custom
 from gossamer.envs.last import LastActionReward
 from gossamer.envs.options import GymOptions
-from gossamer.exchange import Broadcast, Server, Shared
+from gossamer.exchange import AllReduce, Broadcast, Server, Shared
 from gossamer.exchange.flat import Flat
 from gossamer.exchange.server.pull import most_shards
 from gossamer.experience import Demand
@@ -123,6 +123,16 @@ def program(config: Config, *, cluster: str | None = None) -> Program:
 def learners(wired: Program) -> int:
     """Number of learners on all hosts together."""
     return len(_demands(wired))
+
+
+def groups_of_learners(wired: Program) -> dict[str, int]:
+    """The group of each learner that averages its gradients with others, by the worker's name (`Exchange.group`)."""
+    return {
+        copy.name: part.group
+        for copy in wired.crew
+        for part in copy.node.args
+        if isinstance(part, AllReduce) and part.group is not None
+    }
 
 
 def _computing(wired: Program) -> Counter[str]:

@@ -97,14 +97,15 @@ def hosts(progress: Progress) -> str:
 
 
 def members(progress: Progress) -> str:
-    """How many members are present (learners, where others act), and how many are away because their host is down;
-    nothing of a single one."""
+    """How many members are present (learners, where others act or groups gossip), and how many are away because their
+    host is down; nothing of a single one."""
     learners = progress.members.keys() - progress.actors
     known = {*learners, *(worker for host in progress.hosts.known for worker in host.learners)}
     away = len(progress.away)
     if len(known) < 2:
         return ""
-    who = "learners" if progress.actors else "members"
+    groups = len(set(progress.groups.values()))
+    who = f"learners in {groups} groups" if groups > 1 else "learners" if progress.actors else "members"
     return f"{len(known) - away} of {len(known)} {who} present, {away} away" if away else f"{len(known)} {who}"
 
 

@@ -37,6 +37,7 @@ class Progress:
     updates: int = 0  # optimizer steps of all members
     episodes: int = 0
     members: dict[str, Recent] = field(default_factory=dict)  # worker -> its own last episodes
+    groups: Mapping[str, int] = field(default_factory=dict)  # worker -> its group (`Exchange.group`), if it is in one
     metrics: dict[str, dict[str, float]] = field(default_factory=dict)  # worker -> of its last update
     actors: set[str] = field(default_factory=set)  # workers that have only acted
     helpers: set[str] = field(default_factory=set)  # workers that neither act nor learn, and say what takes their time

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gossamer.config.build import device
+from gossamer.config.build import device, groups_of_learners
 from gossamer.config.config import Config, Control
 from gossamer.config.file import flat
 from gossamer.config.names import ALGORITHMS, name_of
@@ -86,7 +86,13 @@ class Session:
         members = wired.saved_workers
         host_of = {copy.name: copy.node.host for copy in wired.crew}
         hosts = Hosts(host_of, members, file=self.directory / HOSTS, log=self.log)
-        progress = Progress(config.run.steps, interface.frames_per_step, hosts=hosts, several=bool(interface.games))
+        progress = Progress(
+            config.run.steps,
+            interface.frames_per_step,
+            groups=groups_of_learners(wired),
+            hosts=hosts,
+            several=bool(interface.games),
+        )
         if saved:
             progress.load_state_dict(saved["progress"])
             if lost := progress.give_back():

@@ -41,6 +41,7 @@ def _members(progress: Progress) -> list[dict[str, Any]]:
         {
             "name": worker,
             "rank": rank(worker),
+            "group": progress.groups.get(worker),
             "learns": worker not in progress.actors,
             "up": worker not in away,
             "mean_return": returns.get(worker),

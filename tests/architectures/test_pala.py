@@ -73,7 +73,7 @@ def test_hosts_with_other_models_fail_at_once(launch: Any, mode: dict[str, Any])
     proxies = []
     for h in range(2):
         with program.host(f"host{h}"):
-            proxies.append(program.service(Proxy)(host=h, hosts=2, learners=1, token=bytes(16), newest=False))
+            proxies.append(program.service(Proxy)(host=h, hosts=2, members=1, token=bytes(16), newest=False))
     for h in range(2):
         with program.host(f"host{h}"):
             exchange = Gossip(proxies[h], period=0, **mode)

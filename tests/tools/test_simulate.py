@@ -29,6 +29,16 @@ PAIR: dict[str, Any] = {"members": 2, "learners": 1, "iterations": 20}
 SMALL: dict[str, Any] = {"members": 4, "learners": 2, "iterations": 8}
 
 
+def test_groups_are_the_members() -> None:
+    given: dict[str, Any] = {"iterations": 12, "interval": 1, "latency": 0.001, "bandwidth": math.inf}
+    grouped, single = (simulate(members=n, learners=n // 4, group_size=n // 8, **given) for n in (16, 8))
+    assert grouped["members"] == single["members"] == 8
+    assert grouped["sent"] == single["sent"] == 8 * 12  # one message for an iteration of a group, on a ring
+    assert grouped["efficiency"] < 1  # the learners of a group wait for each other
+    apart = simulate(members=8, learners=4, group_size=2, to_distance=0.01, **{**given, "iterations": 4})
+    assert apart["seconds_to_distance"] is None  # the equal learners of a group are no members that have met
+
+
 @pytest.mark.parametrize(("members", "learners"), [(4, 2), (6, 3), (8, 8), (16, 4), (64, 8)])
 def test_figures_of_4_to_64_members(members: int, learners: int) -> None:
     found = simulate(members=members, learners=learners, iterations=12, bandwidth=math.inf, latency=0.001, interval=1)
@@ -118,6 +128,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"members": 1}, "--members 1"),
     ({"members": 0}, "--members 0"),
     ({"members": 9, "learners": 2}, "--learners 2"),
+    ({"members": 8, "learners": 4, "group_size": 3}, "--group-size 3: must divide the 4 learners of each host"),
+    ({"members": 4, "learners": 4, "group_size": 4}, "--group-size 4: with --members 4 there is only one group"),
     ({"learners": 0}, "--learners 0"),
     ({"learners": -2}, "--learners -2"),
     ({"graph": "rnig"}, "near: ring"),

@@ -202,6 +202,20 @@ def test_a_resumed_run_in_the_simulation_is_the_whole_one(
     assert differences(checkpoint(run)["workers"], whole["workers"]) == []
 
 
+def test_groups_are_the_members_that_gossip(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    directory = gala(tmp_path / "run", learners=4, group_size=2).directory
+    assert "4 learners in 2 groups" in capfd.readouterr().err
+    status = json.loads((directory / "status.json").read_text())
+    assert [(each["rank"], each["group"]) for each in status["members"]] == [(0, 0), (1, 0), (2, 1), (3, 1)]
+    found = gossip(directory)
+    assert {(edge["from"], edge["to"]) for edge in found["traffic"]["edges"]} == {(0, 1), (1, 0)}
+    window = found["windows"][0]
+    assert window["members"] == 2
+    assert 0 < window["distance"] <= window["bound"]
+    for member, shown in (("average", "average"), ("3", "3")):
+        assert gossamer.evaluate(directory, episodes=2, member=member).member == shown
+
+
 def test_windows_later_than_the_checkpoint_are_made_again(tmp_path: Path) -> None:
     directory = gala(tmp_path / "run").directory
     kept = gossip(directory)

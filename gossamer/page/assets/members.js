@@ -3,6 +3,16 @@
 
 const MOST_EDGES = 64; // that are listed as a table
 
+/** The learners of each gossiping member, by its number: learners that average their gradients are one member. */
+function gossiping(status) {
+  const found = new Map();
+  for (const learner of (status.members || []).filter((m) => m.learns !== false)) {
+    const number = learner.group ?? learner.rank;
+    found.set(number, [...(found.get(number) || []), learner]);
+  }
+  return found;
+}
+
 /** Directed edges between members on a circle; colour and width say how stale messages are. */
 function gossipGraph(detail) {
   const box = h("div"),
@@ -25,12 +35,8 @@ function gossipGraph(detail) {
   const update = () => {
     const { status = {}, gossip = {} } = detail();
     const edges = (status.traffic && status.traffic.edges) || (gossip.traffic && gossip.traffic.edges) || [];
-    const ranks = [
-      ...new Set([
-        ...(status.members || []).filter((m) => m.learns !== false).map((m) => m.rank),
-        ...edges.flatMap((e) => [e.from, e.to]),
-      ]),
-    ].sort((a, b) => a - b);
+    const members = gossiping(status);
+    const ranks = [...new Set([...members.keys(), ...edges.flatMap((e) => [e.from, e.to])])].sort((a, b) => a - b);
     edgesAsTable.hidden = !edges.length || edges.length > MOST_EDGES;
     if (!edges.length) return fill(box, h("p", { class: "none" }, "no messages yet"));
     const size = 360,
@@ -47,8 +53,12 @@ function gossipGraph(detail) {
       ]),
     );
     const most = Math.max(4, ...edges.map((edge) => Math.abs(edge.staleness)));
-    const away = new Set((status.members || []).filter((member) => !member.up).map((member) => member.rank));
-    const returns = new Map((status.members || []).map((member) => [member.rank, member.mean_return]));
+    const away = new Set(ranks.filter((rank) => (members.get(rank) || []).some((learner) => !learner.up)));
+    const learners = (rank) => {
+      const own = members.get(rank) || [];
+      const each = own.map((learner) => `mean return ${number(learner.mean_return)}`);
+      return own.length < 2 ? each.join("") : own.map((learner, i) => `learner ${learner.rank}: ${each[i]}`).join("; ");
+    };
     const svg = h("svg", {
       viewBox: `0 0 ${size} ${size}`,
       class: "graph",
@@ -62,7 +72,7 @@ function gossipGraph(detail) {
         h(
           "g",
           { class: away.has(rank) ? "away" : "" },
-          h("title", {}, `member ${rank}${away.has(rank) ? ", away" : ""}; mean return ${number(returns.get(rank))}`),
+          h("title", {}, `member ${rank}${away.has(rank) ? ", away" : ""}; ${learners(rank)}`),
           h("circle", { class: "node", cx: x, cy: y, r: many ? 5 : 15, fill: "var(--accent)" }),
           !many &&
             h(

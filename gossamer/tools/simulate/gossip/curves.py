@@ -38,14 +38,14 @@ def curves(ledger: Ledger) -> Curves:
     working = busy([span for line in lines for each in line for span in each.spans], edges) * np.diff(edges)
     present = sum(np.diff(np.minimum(edges, line[-1].end)) for line in lines)
     mean, most = _staleness(_arrivals(ledger), edges)
-    distance = np.array([_distance_at(lines, second) for second in edges[1:]])
+    distance = np.array([_distance_at(_members(lines), second) for second in edges[1:]])
     return Curves(edges[1:], distance, np.asarray(working / np.maximum(present, 1e-12)), mean, most)
 
 
 def reached(ledger: Ledger, distance: float) -> tuple[float, float] | None:
     """(virtual seconds, messages sent by each member until then) when the farthest member is first this near to the
     mean, to `FINE` parts of the run; None if none ever is."""
-    lines = list(_lines(ledger).values())
+    lines = _members(list(_lines(ledger).values()))
     for second in np.linspace(0.0, max(line[-1].end for line in lines), FINE + 1)[1:]:
         if _distance_at(lines, second) <= distance:
             sent = sum(t.sent for line in lines for each in line if each.end <= second for t in each.traffic)
@@ -69,11 +69,16 @@ def cut_distance(ledger: Ledger) -> float | None:
 
 
 def _lines(ledger: Ledger) -> dict[str, list[Iteration]]:
-    """The iterations of each member, in order."""
-    members: dict[str, list[Iteration]] = {}
+    """The iterations of each learner, in order."""
+    learners: dict[str, list[Iteration]] = {}
     for worker, iteration in ledger.of(Iteration):
-        members.setdefault(worker, []).append(iteration)
-    return members
+        learners.setdefault(worker, []).append(iteration)
+    return learners
+
+
+def _members(lines: Sequence[list[Iteration]]) -> list[list[Iteration]]:
+    """Those of the learners that gossip: of each group one."""
+    return [line for line in lines if any(each.traffic for each in line)]
 
 
 def _arrivals(ledger: Ledger) -> list[tuple[float, int]]:

@@ -18,7 +18,7 @@ from gossamer.tools.simulate.quantity import BYTES, SECONDS
 
 FIGURES = (
     Figure("efficiency", "fraction", "efficiency", "% of the members' time spent computing", 2),
-    Figure("waited", "fraction", "waited", "% of the members' time waiting due to --staleness", 2),
+    Figure("waited", "fraction", "waited", "% of the members' time waiting for other learners", 2),
     Figure(
         "staleness_mean",
         "iterations",
@@ -61,7 +61,7 @@ def measure(ran: Run[GossipScenario]) -> dict[str, Any]:
         "sent": totals.counts["sent"],
         "delivered": sum(call.endswith(".file") for _, call in simulation.trace),  # one call for each message
         "averaged": totals.counts["averaged"],
-        "members": s.members,
+        "members": s.groups,
         "hosts": s.hosts,
         "graph": s.graph,
         "iterations": s.iterations,
@@ -89,7 +89,9 @@ def summary(figures: Mapping[str, Any]) -> list[str]:
     """The scenario, as it is printed."""
     s, hosts = figures["scenario"], figures["hosts"]
     lost = f", {s['loss']:.3g} of calls lost" if s["loss"] else ""
-    members = f"{s['members']} on {hosts} host{'s' * (hosts != 1)}, graph {s['graph']}"
+    size = s["group_size"]
+    groups = f"{figures['members']} groups of {size} learners" if size > 1 else s["members"]
+    members = f"{groups} on {hosts} host{'s' * (hosts != 1)}, graph {s['graph']}"
     return [
         f"members: {members}, {s['iterations']} iterations of {s['step_time']}",
         f"network: {s['bandwidth']} each way, {s['latency']} between hosts, {s['message_size']} a message{lost}",
@@ -110,7 +112,7 @@ def _to_distance(figures: Mapping[str, Any]) -> str:
 def title(s: GossipScenario, options: Mapping[str, Any]) -> str:
     """The title of the plot."""
     return (
-        f"{s.members} members on {s.hosts} hosts, {s.graph}; {options['bandwidth']}, {options['latency']}, "
+        f"{s.groups} members on {s.hosts} hosts, {s.graph}; {options['bandwidth']}, {options['latency']}, "
         f"{options['message_size']} a message, {options['step_time']} an iteration"
     )
 

@@ -41,7 +41,7 @@ def program(s: GossipScenario) -> Program:
     apart = s.to_distance is not None
     work: Any = Workload(s.iterations, s.step_time, s.jitter, seed=s.seed, elements=s.elements, apart=apart)  # a task
     return (
-        architectures.PALA(hosts=s.hosts, learners=s.each, message_format=s.form)
+        architectures.PALA(hosts=s.hosts, learners=s.each, group_size=s.group_size, message_format=s.form)
         .program(work, gossip=gossip)
         .with_loops({act_and_learn: stand_in})
     )

@@ -35,6 +35,7 @@ class GossipScenario:
 
     members: int = option("Learners on all hosts together.", 64)
     learners: int = option("Learners on each host.", 8)
+    group_size: int = option("Learners that average their gradients at each step and gossip as one member.", 1, least=1)
     graph: str = option(f"Which member sends to which: {', '.join(GRAPHS)}.", "ring")
     bandwidth: float = bandwidth()
     latency: float = latency("40ms")
@@ -71,6 +72,10 @@ class GossipScenario:
             raise UserError(f"--members {self.members}: gossip needs at least two members")
         if self.learners < 1 or self.members % self.each:
             raise UserError(f"--learners {self.learners}: must divide --members {self.members}: all hosts are equal")
+        if self.each % self.group_size:
+            raise UserError(f"--group-size {self.group_size}: must divide the {self.each} learners of each host")
+        if self.groups < 2:
+            raise UserError(f"--group-size {self.group_size}: with --members {self.members} there is only one group")
         if self.graph not in GRAPHS:
             raise UserError(
                 f"--graph {self.graph}: no such graph{near(self.graph, GRAPHS)}; available: {', '.join(GRAPHS)}"
@@ -127,9 +132,14 @@ class GossipScenario:
         return self.members // self.each
 
     @property
+    def groups(self) -> int:
+        """Members that gossip, on all hosts together."""
+        return self.members // self.group_size
+
+    @property
     def wired(self) -> Graph:
-        """The graph. A hierarchical graph uses the number of learners on each host."""
-        return graphs.Hierarchical(self.each) if self.graph == "hierarchical" else GRAPHS[self.graph]
+        """The graph. A hierarchical graph uses the number of groups on each host."""
+        return graphs.Hierarchical(self.each // self.group_size) if self.graph == "hierarchical" else GRAPHS[self.graph]
 
     @property
     def sent_size(self) -> float:

@@ -251,7 +251,7 @@ def test_what_a_follower_has_not_taken_is_kept_in_order() -> None:
     Simulation(2)(program, found)
     assert max(found.points[0]) == 12
     assert max(found.points[1]) == 3
-    assert found.saved["act_and_learn[1]"]["iteration"] == 3
+    assert found.saved["act_and_learn[1]"]["iteration"] == 12
     assert_equal_within_groups(found.points, 2)
 
 
