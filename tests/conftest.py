@@ -8,7 +8,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -91,13 +93,31 @@ class OneCore:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests marked `ray` or `hosts` run first and, where tests run in several processes, in one process each."""
-    order = ["hosts", "ray"]
-    for item in items:
-        for name in order:
-            if item.get_closest_marker(name):
-                item.add_marker(pytest.mark.xdist_group(name))
-    items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in order])
+    """Tests marked `hosts` or `ray` run first."""
+    items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in ORDER])
+
+
+ORDER = ["hosts", "ray"]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Where tests run in several processes, those of a file run in one, so that its fixtures are made once. So do all
+    files with tests marked `hosts`, and all with tests marked `ray`."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return place(config.rootpath / nodeid.partition("::")[0])
+
+    return ByFile(config, log)
+
+
+@cache
+def place(file: Path) -> str:
+    """The process that runs the tests of a file. The one that distributes them knows their names only, not their marks."""
+    text = file.read_text()
+    return next((name for name in ORDER if f"mark.{name}" in text), str(file))
 
 
 @pytest.fixture
