@@ -16,9 +16,20 @@ import pytest
 import torch
 from hypothesis import settings
 
+from gossamer.training import session
+
+os.fsync = lambda handle: None  # no test survives a power failure: nothing need reach the disk
+session.commit = cache(session.commit)  # git takes as long as a short run
 torch.set_num_threads(1)  # everything here is small: a second thread would only be waited for
 settings.register_profile("untimed", deadline=None)  # a busy machine is no failure
 settings.load_profile("untimed")
+
+
+@pytest.fixture(autouse=True)
+def _no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs of several members end without their picture, which takes longer than a short run. Runs that fixtures of a
+    module make have one."""
+    monkeypatch.setattr("gossamer.diagnostics.plots.draw", lambda gossip, path: None)
 
 
 @pytest.fixture(autouse=True)
@@ -115,7 +126,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @cache
 def place(file: Path) -> str:
-    """The process that runs the tests of a file. The one that distributes them knows their names only, not their marks."""
+    """The group of a file's tests. The process that distributes tests knows their names, not their marks."""
     text = file.read_text()
     return next((name for name in ORDER if f"mark.{name}" in text), str(file))
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import toys
 from rich.console import Console
-from some_runs import without_plots
 
 import gossamer
 from gossamer.config.file import flat, from_dict, to_dict
@@ -78,8 +77,7 @@ def test_it_is_measured() -> None:
     assert found["whole"] > 0
 
 
-def test_it_trains_and_its_run_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    without_plots(monkeypatch)
+def test_it_trains_and_its_run_is_read_again(tmp_path: Path) -> None:
     run = gossamer.train(toys.Toy(envelope=3), env="catch", steps=140, run_dir=tmp_path / "run")
     assert run.result["steps"] == 140  # four rollouts of 7 steps of 5 environments
     assert gossamer.evaluate(run.directory, episodes=2).mean_return in (-1.0, 0.0, 1.0)

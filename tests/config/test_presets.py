@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from some_runs import checkpoint, rows, without_plots
+from some_runs import checkpoint, rows
 
 import gossamer
 from gossamer.algorithms import A2C, PPO
@@ -241,10 +241,7 @@ def test_a_robot_is_trained_with_the_defaults(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("architecture", ["paac", "gala", "pala"])
-def test_ppo_trains_continuous_actions_with_the_defaults(
-    architecture: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    without_plots(monkeypatch)
+def test_ppo_trains_continuous_actions_with_the_defaults(architecture: str, tmp_path: Path) -> None:
     # One rollout of 128 steps: 16 environments, or 4 learners with 4. A game of Pendulum has 200 steps, each of which
     # costs at most pi^2 + 0.1 * 8^2 + 0.001 * 2^2 = 16.3
     options: dict[str, Any] = {"env": "Pendulum-v1", "algorithm": "ppo", "steps": 2_048, "threads": 1}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from some_runs import checkpoint, rows, without_plots
+from some_runs import checkpoint, rows
 
 import gossamer
 from gossamer.data import Tree
@@ -96,10 +96,7 @@ def test_every_kind_of_observation_is_trained_evaluated_and_resumed(tmp_path: Pa
 
 @pytest.mark.parametrize("architecture", ["paac", "gala", "pala"])
 @pytest.mark.parametrize("kind", ["nested", "pair", "discrete", "small_picture", "channels_first"])
-def test_every_architecture_takes_every_kind_of_observation(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, architecture: str
-) -> None:
-    without_plots(monkeypatch)
+def test_every_architecture_takes_every_kind_of_observation(tmp_path: Path, kind: str, architecture: str) -> None:
     # Two members have 17 rollouts each: as many exchanges as the first comparison of their policies needs
     remembers = {"last_action_reward": True, "memory": "gru", "memory_units": 8}
     members = {"paac": {}, "gala": {"learners": 2, **LOCKED}, "pala": {"learners": 1, **LOCKED, **remembers}}

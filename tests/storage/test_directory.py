@@ -73,6 +73,7 @@ def test_an_environment_s_name_makes_one_directory(tmp_path: Path, monkeypatch: 
 def test_all_that_a_run_wrote_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     many = {"learners": 2, "run_dir": tmp_path / "run", **QUICK}
     gossamer.train("gala", **many)
+    (tmp_path / "run" / "gossip.png").write_bytes(b"")
     gossamer.evaluate(tmp_path / "run", episodes=1)
     gossamer.evaluate(tmp_path / "run", episodes=1, member="1")
     gossamer.record(tmp_path / "run", max_steps=2)
