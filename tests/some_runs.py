@@ -41,6 +41,17 @@ def trained(directory: Path, **given: Any) -> gossamer.Run:
     return gossamer.train("paac", run_dir=directory, **{**QUICK, **given})
 
 
+def solved(directory: Path, architecture: str, *, stop_at_return: float = 0.9, **given: Any) -> gossamer.Run:
+    """A training on Catch that ended before its steps did, as the last 100 games had this mean; each is 1 or -1. Of 100
+    games with the most probable actions, the policy that was saved loses 10 at most."""
+    run = gossamer.train(
+        architecture, env="catch", stop_at_return=stop_at_return, run_dir=directory, log="none", **given
+    )
+    assert run.result["ended"] == "reached the return asked for", run.result["mean_return"]
+    assert gossamer.evaluate(directory, episodes=100, greedy=True).mean_return >= 0.8
+    return run
+
+
 def checkpoint(directory: Path, which: str = "last") -> Tree:
     """What is in it, but for what no two runs have in common: the seconds they took."""
     tree = Store(directory / "checkpoints").get(which).load()
@@ -60,11 +71,6 @@ def result(directory: Path) -> dict[str, Any]:
 def save_always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every update be followed by a checkpoint."""
     monkeypatch.setattr(session, "Checkpoints", lambda *given, **more: Checkpoints(*given, **{**more, "seconds": 0.0}))
-
-
-def without_plots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let runs of several members end without their picture, which takes most of the time of a short run."""
-    monkeypatch.setattr("gossamer.diagnostics.plots.draw", lambda gossip, path: None)
 
 
 def start(*arguments: str | Path, program: str | None = None) -> subprocess.Popen[str]:

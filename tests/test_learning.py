@@ -13,7 +13,8 @@ from gossamer.launch.simulation import Network, Simulation
 from gossamer.training import experiment
 
 
-@pytest.mark.parametrize("precision", ["fp32", pytest.param("bf16", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_pictures(precision: str, tmp_path: Path) -> None:
     run = gossamer.train(
         "paac", env="catch-pixels", algorithm="ppo", network="small", steps=60_000, stop_at_return=0.8,

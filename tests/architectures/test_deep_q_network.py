@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from some_parts import Watcher, a_task, differences
-from some_runs import checkpoint, result
+from some_runs import checkpoint, result, solved
 
 import gossamer
 from gossamer.algorithms import DQN
@@ -27,8 +27,7 @@ QUICK: dict[str, Any] = {
 
 
 def test_catch_is_solved_with_the_default_settings(tmp_path: Path) -> None:
-    run = gossamer.train("dqn", env="catch", steps=60_000, run_dir=tmp_path / "run", log="none")
-    assert gossamer.evaluate(run.directory, episodes=100).mean_return >= 0.8
+    solved(tmp_path / "run", "dqn", stop_at_return=0.95, steps=60_000)
 
 
 @pytest.mark.long
