@@ -127,7 +127,7 @@ class Counted:
         self.inner.report(who, record)
 
 
-@sweep(total=100, normal=24)
+@sweep(total=100, normal=8)
 @pytest.mark.parametrize("name", FIGURES)
 def test_with_crashes_the_steps_acted_are_the_budget_exactly(name: str, seeds: range, tmp_path: Path) -> None:
     """A host dies every 100 seconds of a run that takes about 80."""
@@ -176,7 +176,7 @@ def due(tree: Any, outer: Outer | None) -> float:
     "more", [{}, {"rounding": "int8", "outer": Outer(0.5, 0.7)}], ids=["plain", "int8 with feedback, outer momentum"]
 )
 @pytest.mark.parametrize("name", FIGURES)
-@sweep(total=200, normal=10)
+@sweep(total=200, normal=3)
 def test_a_checkpoint_and_a_resumed_run_conserve_push_sum_s_mass(
     name: str, more: dict[str, Any], seeds: range, tmp_path: Path
 ) -> None:
@@ -215,18 +215,18 @@ def trained(folder: Path, program: Program, steps: int, saved: Any = None) -> li
     return [checkpoint.load() for checkpoint in watch.checkpoints.store.all()]
 
 
+MODES: list[dict[str, Any]] = [
+    {},
+    {"staleness": 4, "interval": 2, "outer": Outer(0.5, 0.7), "decay": 0.5},
+    {"lock_step": True},
+    {"mixing": PushSum(), "rounding": "int8", "outer": Outer(0.5)},
+    {"sparse": Sparse(0.2, "rotation"), "rounding": "int8", "period": 20, "window": 10},
+]
+
+
 @pytest.mark.parametrize(
-    "mode",
-    [
-        {},
-        {"staleness": 4, "interval": 2, "outer": Outer(0.5, 0.7), "decay": 0.5},
-        {"lock_step": True},
-        {"mixing": PushSum(), "rounding": "int8", "outer": Outer(0.5)},
-        {"sparse": Sparse(0.2, "rotation"), "rounding": "int8", "period": 20, "window": 10},
-    ],
-    ids=str,
+    ("name", "mode"), [("paac", {}), *((name, mode) for name in FIGURES for mode in MODES)], ids=str
 )
-@pytest.mark.parametrize("name", ["paac", *FIGURES])
 def test_a_resumed_run_ends_as_the_uninterrupted_one(name: str, mode: dict[str, Any], tmp_path: Path) -> None:
     """To the bit, in any mode: who goes on when is decided anew at every checkpoint, by the seed and the position."""
 

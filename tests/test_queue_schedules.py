@@ -102,7 +102,7 @@ MODES = {"in turn": 1, "double buffer": 2, "deep": 5}
 @pytest.mark.parametrize("depth", MODES.values(), ids=MODES)
 @pytest.mark.parametrize("crashes", [False, True], ids=["", "crashes"])
 @pytest.mark.parametrize("copies", [False, True], ids=["", "copies"])
-@sweep(200, 25)
+@sweep(200, 10)
 def test_every_schedule(depth: int, copies: bool, crashes: bool, seeds: range) -> None:
     """`copies`: actors follow a copy of the parameters, which a slow network brings to their host."""
     for seed in seeds:
@@ -284,7 +284,7 @@ class Passes(Silent):
 
 @pytest.mark.parametrize("wiring", WIRINGS.values(), ids=WIRINGS)
 @pytest.mark.parametrize("crashing", [False, True], ids=["", "crashes"])
-@sweep(200, 25)
+@sweep(200, 10)
 def test_every_schedule_between_hosts(wiring: dict[str, Any], crashing: bool, seeds: range) -> None:
     given = {"learners": 1, "reuse": 1, "replay_share": 0.0, "replay_size": SIZE, **wiring}
     step_time = given.pop("step_time", 1.0)  # seconds; the network is twice as fast or more

@@ -15,6 +15,8 @@ import pytest
 import torch
 from some_parts import Watcher, a_task, differences
 from some_rollouts import Checked, Echoed, Uneven, act_numbered, assert_complete, check_policy
+from some_runs import solved
+from sweeps import each_seed
 from torch import nn
 
 import gossamer
@@ -53,23 +55,13 @@ def end_of(
 
 @pytest.mark.parametrize(("name", "algorithm"), [("impala", "vtrace"), ("impala", "appo"), ("appo", "appo")])
 def test_catch_is_solved_with_the_default_settings(name: str, algorithm: str, tmp_path: Path) -> None:
-    run = gossamer.train(name, env="catch", algorithm=algorithm, steps=150_000, run_dir=tmp_path / "run")
-    assert gossamer.evaluate(run.directory, episodes=100).mean_return >= 0.8
+    solved(tmp_path / "run", name, algorithm=algorithm, steps=150_000)
 
 
 @pytest.mark.parametrize("name", ["paac", "gala", "pala"])
 @pytest.mark.parametrize("algorithm", ["vtrace", "appo"])
 def test_its_algorithms_learn_under_the_other_architectures(name: str, algorithm: str, tmp_path: Path) -> None:
-    """With two of three seeds: on a busy machine the messages of `gala` and `pala` are older, and one run in about
-    twenty of V-trace still stands at 0.6."""
-    learned = 0
-    for seed in (1, 2, 3):
-        directory = tmp_path / str(seed)
-        gossamer.train(name, env="catch", algorithm=algorithm, steps=150_000, seed=seed, run_dir=directory)
-        learned += gossamer.evaluate(directory, episodes=100).mean_return >= 0.8
-        if learned == 2:
-            return
-    assert learned == 2
+    solved(tmp_path / "run", name, stop_at_return=0.85, algorithm=algorithm, steps=150_000)
 
 
 def test_it_learns_in_the_simulation() -> None:
@@ -275,7 +267,7 @@ class Dying(Watcher):
             self.recovered.append(record)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@each_seed(5, normal=2)
 def test_actors_whose_host_dies_come_back_and_the_others_go_on_meanwhile(seed: int) -> None:
     watcher = Dying(steps=4_000)
     crashes = [(0.5, "actors0", 12.0), (3.0, "actors1", 1.0), (4.0, "actors1", 0.5)]
@@ -289,7 +281,7 @@ def test_actors_whose_host_dies_come_back_and_the_others_go_on_meanwhile(seed: i
     assert "learner" in watcher.saved["learn"]
 
 
-@pytest.mark.parametrize("seed", range(5))
+@each_seed(5, normal=2)
 @pytest.mark.parametrize("loading", [False, True], ids=["", "loader"])
 def test_a_learner_whose_host_dies_goes_on_from_the_newest_parameters_of_an_actor(seed: int, loading: bool) -> None:
     watcher = Dying(steps=6_000)
@@ -301,7 +293,7 @@ def test_a_learner_whose_host_dies_goes_on_from_the_newest_parameters_of_an_acto
     assert sum(r.steps for r in watcher.records) >= 6_000
 
 
-@pytest.mark.parametrize("seed", range(5))
+@each_seed(5, normal=2)
 def test_a_learner_whose_host_dies_again_before_it_goes_on_is_offered_the_parameters_again(seed: int) -> None:
     # Restarted after 3 s, it waits a second for further offers; the copies on the actors' hosts stay as they are.
     watcher = Dying(steps=6_000)
@@ -388,7 +380,7 @@ def test_learners_end_at_the_same_version_although_one_has_fewer_batches() -> No
     assert differences(first["learner"]["model"], second["learner"]["model"]) == []
 
 
-@pytest.mark.parametrize("seed", range(5))
+@each_seed(5, normal=2)
 def test_all_learners_of_a_host_that_dies_go_on_from_the_same_version(seed: int) -> None:
     watcher = Dying(steps=6_000)
     task = a_task(algorithm=VTrace(), normalize_observations=True, normalize_returns=True)

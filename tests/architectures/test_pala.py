@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from some_gossip import gossiping
 from some_parts import Slow, Watcher, a_task
+from sweeps import each_seed
 from torch import nn
 
 from gossamer.algorithms import Network
@@ -133,7 +134,7 @@ def test_members_say_that_they_have_started_before_their_environments_are_there(
     assert told.first == "begun"
 
 
-@pytest.mark.parametrize("seed", range(3))
+@each_seed(3, normal=1)
 def test_lost_calls_make_no_weight_of_nothing(seed: int) -> None:
     sums, simulation = Sums(), Simulation(seed, Lines(latency=0.01, loss=0.2, timeout=0.2))
     simulation(stand_ins(Workload(150, step_time=0.1), mixing=PushSum(), staleness=8), sums)

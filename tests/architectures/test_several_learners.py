@@ -10,6 +10,7 @@ import pytest
 import torch
 from some_parts import Slow, Watcher, a_task, differences
 from some_rollouts import Uneven
+from sweeps import each_seed
 
 from gossamer.algorithms import AsyncPPO, VTrace
 from gossamer.architectures import IMPALA
@@ -47,7 +48,7 @@ def parameters(watcher: Watcher) -> list[Any]:
 
 @pytest.mark.parametrize("stop_after", [9, 12])
 @pytest.mark.parametrize("hosts", [0, 1])
-@pytest.mark.parametrize("seed", range(6))
+@each_seed(6, normal=2)
 def test_learners_are_equal_after_a_stop(seed: int, hosts: int, stop_after: int) -> None:
     # One of them waits for the other's gradients while the other one ends, or the other way round.
     stopped = trained(seed, Watcher(steps=4000, stop_after=stop_after), hosts=hosts, depth=1)
@@ -80,7 +81,7 @@ def test_actors_get_the_parameters_of_steps_that_are_taken_between_two_batches()
 
 
 @pytest.mark.parametrize("given", SHAPES, ids=str)
-@pytest.mark.parametrize("seed", range(3))
+@each_seed(3, normal=1)
 def test_a_resumed_run_does_not_wait_for_parameters_that_another_learner_has(given: dict[str, Any], seed: int) -> None:
     first = trained(seed, Watcher(steps=200), **given)
     assert len(versions(first.saved)) == 1

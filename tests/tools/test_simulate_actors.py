@@ -91,7 +91,7 @@ class Deaf(Ledger):
 
 @pytest.mark.parametrize("depth", [1, 2, 4])
 @pytest.mark.parametrize("hosts", [1, 2])
-@sweep(50, 8)
+@sweep(50, 4)
 def test_after_a_restart_of_the_learner_s_host_no_actor_waits_for_parameters_that_are_lost(
     depth: int, hosts: int, seeds: range
 ) -> None:

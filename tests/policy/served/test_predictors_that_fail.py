@@ -140,7 +140,7 @@ def a_program(task: Task, rule: BatchRule, seconds: float = 0.5, *, apart: bool 
 
 @pytest.mark.parametrize("least", [1, ENVS * ACTORS], ids=["at once", "together"])
 @pytest.mark.parametrize("faults", ["", "crashes", "losses"])
-@sweep(200, 10)
+@sweep(200, 5)
 def test_every_request_is_answered_once_in_every_schedule(least: int, faults: str, seeds: range) -> None:
     """`crashes`: of predictors and actors; `losses`: of requests and of answers."""
     task, rule = a_task(algorithm=Counting()), BatchRule(least, most=2 * ENVS * ACTORS, timeout=0.3)
