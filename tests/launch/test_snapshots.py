@@ -93,7 +93,11 @@ def kill_after_snapshots(ctx: Context, count: Mortal) -> None:
 @pytest.mark.ray
 @pytest.mark.parametrize(
     ("on_restart", "seconds", "first"),
-    [(OnRestart.EMPTY, 0.0, 1), (OnRestart.CHECKPOINT, 0.0, 101), (OnRestart.SNAPSHOT, 0.2, 121)],
+    [
+        pytest.param(OnRestart.EMPTY, 0.0, 1, marks=pytest.mark.long),
+        pytest.param(OnRestart.CHECKPOINT, 0.0, 101, marks=pytest.mark.long),
+        (OnRestart.SNAPSHOT, 0.2, 121),
+    ],
 )
 def test_on_ray(on_restart: OnRestart, seconds: float, first: int) -> None:
     from gossamer.launch.ray.launcher import Ray

@@ -141,7 +141,7 @@ def test_actors_of_a_host_that_is_killed_come_back(tmp_path: Path) -> None:
     assert "learner" in watcher.saved["learn"]
 
 
-@pytest.mark.parametrize("loading", [False, True], ids=["", "loader"])
+@pytest.mark.parametrize("loading", [False, pytest.param(True, marks=pytest.mark.long)], ids=["", "loader"])
 def test_a_learner_that_is_killed_goes_on_from_the_parameters_of_an_actor(tmp_path: Path, loading: bool) -> None:
     algorithm, watcher = DeadlyVTrace(flag=tmp_path / "died"), Keeper(steps=STEPS)
     QUICK(IMPALA(hosts=2, actors=1, num_envs=3, parallel_loading=loading).program(a_task(algorithm=algorithm)), watcher)

@@ -13,17 +13,21 @@ from gossamer.config.build import program as build
 from gossamer.config.names import ARCHITECTURES
 from gossamer.config.resolve import configure
 from gossamer.launch.ray.launcher import Ray
+from gossamer.launch.threads import threads
 from gossamer.task import Report
 
+cloudpickle = pytest.importorskip("ray", reason="Ray is not installed (the extra `ray`)").cloudpickle
 pytestmark = pytest.mark.ray
 ENVS = Path(__file__).parents[2] / "envs"  # environments of a user's
+SHORT = ("gala", "pala", "apex")  # one host, several that are alike, and several that are not
 QUICK = Ray(call_seconds=2.0, stop_seconds=2.0)
 
 
 @pytest.mark.parametrize(
     ("architecture", "given"),
     [
-        *((name, {}) for name in ARCHITECTURES),
+        *((name, {}) for name in SHORT),
+        *(pytest.param(name, {}, marks=pytest.mark.long) for name in ARCHITECTURES if name not in SHORT),
         ("a3c", {"hosts": 2, "learners": 1}),  # processes that map one file
         ("impala", {"hosts": 2}),
         ("sarsa", {"hosts": 2, "learners": 2, "interval": 2}),
@@ -44,7 +48,17 @@ def test_every_architecture_runs_unchanged(
     assert program.saved_workers <= set(watcher.saved)
 
 
-@pytest.mark.parametrize("architecture", ["impala", "appo"])
+def test_every_architecture_runs_from_what_is_sent_to_hosts() -> None:
+    """Each host gets the program as bytes. Here it is run from them in this process."""
+    for architecture in ARCHITECTURES:
+        sent = cloudpickle.dumps(build(configure(architecture, env="catch", num_envs=4, steps=200, threads=1)))
+        program, watcher = cloudpickle.loads(sent), Counting(steps=200)
+        threads(program, watcher)
+        assert sum(report.steps for report in watcher.records) == watcher.budget.acted >= 200, architecture
+        assert program.saved_workers <= set(watcher.saved), architecture
+
+
+@pytest.mark.parametrize("architecture", [pytest.param("impala", marks=pytest.mark.long), "appo"])
 def test_actors_of_other_hosts_and_their_learner_go_on_after_a_resume(architecture: str) -> None:
     # Actors have no state and begin at once, the learner's host receives its own first: they may reach its queue
     # before that has a clock.

@@ -72,7 +72,15 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, int], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case",
+    [
+        "ape-x: learner, then actor",
+        pytest.param("ape-x: replay shard", marks=pytest.mark.long),
+        pytest.param("gorila: bundle", marks=pytest.mark.long),
+        "gorila: server shard",
+    ],
+)
 def test_a_run_goes_on_after_a_host_is_killed(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     architecture, given, deaths, told = CASES[case]
     (tmp_path / "dying.py").write_text(DYING)
