@@ -205,17 +205,8 @@ REFUSED = {
 
 
 BAD = {
-    "num_minibatches": (("train", "paac", *TINY, "--algorithm", "ppo", "--num-minibatches", 0), "--num-minibatches 0"),
-    "threads": (("train", "paac", *TINY, "--threads", -1), "--threads -1"),
-    "anneal": (("train", "paac", *TINY, "--anneal-steps", -1), "--anneal-steps -1"),
-    "seed": (("train", "paac", *TINY, "--seed", -1), "--seed -1"),
     "decay": (("train", "paac", *TINY, "--optimizer", "rmsprop-tf", "--decay", 1), "--decay 1.0: must be below 1"),
-    "network": (("train", "paac", *TINY, "--network", "my_parts:nowhere"), "--network my_parts:nowhere"),
     "no network": (("train", "paac", *TINY, "--network", "my_parts:nothing"), "--network my_parts:nothing"),
-    "workers": (
-        ("train", "paac", "--env", "CartPole-v1", "--env-workers", 3),
-        "--env-workers 3: must divide --num-envs 32",
-    ),
     "no factory": (("train", "paac", "--env", "my_parts:Bandits"), "near: my_parts:Bandit"),
     "no env": (("train", "paac", "--env", "my_parts:nothing"), "must return a gymnasium.Env, not int"),
     "a colon": (("train", "paac", "--env", ":foo"), "unknown environment 'foo'"),
@@ -226,15 +217,10 @@ BAD = {
         ("train", "paac", *TINY, "--run-dir", ".", "--overwrite"),
         "--overwrite: . has files and is not a run",
     ),
-    "stop at nan": (
-        ("train", "paac", *TINY, "--stop-at-return", "nan"),
-        "--stop-at-return nan: must be a number",
-    ),
     "in a file": (
         ("train", "paac", *TINY, "--run-dir", "my_parts.py/run"),
         "--run-dir my_parts.py/run: cannot be used (Not a directory)",
     ),
-    "preset": (("train", "paac", *TINY, "--algorithm", "ppo", "--preset", "paper"), "--algorithm ppo"),
     "bench": (("bench", "paac", *TINY, "--rounds", 0), "--rounds 0: must be at least 1"),
     "bench seconds": (("bench", "paac", *TINY, "--seconds", -1), "--seconds -1"),
     "bench env": (("bench", "paac", "--env", "cacth"), "near: catch"),
@@ -243,17 +229,8 @@ BAD = {
     "nearly an environment": (("train", "paac", "--env", "cacth"), "near: catch"),
     "no module": (("train", "paac", "--env", "no_such_module:make"), "no_such_module"),
     "steps": (("train", "paac", *TINY, "--steps", 0), "--steps 0"),
-    "environments": (("train", "paac", *TINY, "--num-envs", 0), "--num-envs 0"),
-    "negative workers": (("train", "paac", *TINY, "--env-workers", -1), "--env-workers -1"),
-    "rollout": (("train", "paac", *TINY, "--rollout-length", -5), "--rollout-length -5"),
-    "epochs": (("train", "paac", *TINY, "--algorithm", "ppo", "--epochs", 0), "--epochs 0"),
     "keep": (("train", "paac", *TINY, "--keep", 0), "--keep 0"),
-    "rate": (("train", "paac", *TINY, "--learning-rate", 0), "--learning-rate 0"),
-    "another algorithm's": (("train", "paac", *TINY, "--clip-range", 0.1), "ppo"),
-    "device": (("train", "paac", *TINY, "--device", "tpu"), "--device tpu"),
-    "nearly a network": (("train", "paac", *TINY, "--network", "natur"), "nature"),
     "network for pixels": (("train", "paac", *TINY, "--network", "nips"), "--network nips"),
-    "not Atari": (("train", "paac", *TINY, "--screen-size", 42), "--screen-size 42"),
     "actions of a module": (("train", "paac", "--env", "my_parts:Pair"), "my_parts:Pair: actions of Tuple"),
     "no run to resume": (("resume", "nowhere"), "nowhere"),
     "no run to evaluate": (("evaluate", "nowhere"), "nowhere"),
@@ -262,58 +239,13 @@ BAD = {
 
 
 GALA = ("train", "gala", *TINY, "--learners", 4)
-PALA = ("train", "pala", *TINY)
-IMPALA = ("train", "impala", "--env", "catch")
-APPO = ("train", "appo", "--env", "catch")
-BAD_QUEUE = {
-    "fewer environments than actors": (
-        (*IMPALA, "--num-envs", 2, "--actors", 3),
-        "--num-envs 2: fewer environments than --actors 3",
-    ),
-    "a batch that is never full": ((*IMPALA, "--num-envs", 3, "--learners", 2), "must be a multiple of --learners 2"),
-    "more reuse than slots": ((*APPO, "--reuse", 3, "--depth", 3), "--reuse 3: needs --depth 4 or more (now 3)"),
-    "an algorithm of lock-step": ((*IMPALA, "--algorithm", "ppo"), "--algorithm ppo: on-policy"),
-    "all replay": ((*APPO, "--replay-share", 1), "--replay-share 1.0: must be below 1"),
-    "less than no replay": ((*APPO, "--replay-share", -0.1), "--replay-share -0.1: must be at least 0"),
-    "impact without a target": ((*APPO, "--surrogate", "impact"), "--target-period"),
-}
-BAD_GOSSIP = {
-    "never back": ((*GALA, "--graph", "0>1,1>2,2>3"), "--graph 0>1,1>2,2>3: not strongly connected"),
+BAD_MEMBERS = {
     "in two": ((*GALA, "--graph", "0>1,1>0,2>3,3>2"), "not strongly connected"),
-    "a member alone": ((*GALA, "--graph", "0>1,1>2,2>0"), "not strongly connected"),
-    "no such member": ((*GALA, "--graph", "0>1,1>4,4>0"), "no member 4; members are 0 to 3"),
-    "no such graph": ((*GALA, "--graph", "rnig"), "near: ring"),
-    "half an edge": ((*GALA, "--graph", "0>1,1"), "or edges as in 0>1,1>2,2>0"),
-    "alone": (("train", "gala", *TINY, "--learners", 1), "--learners 1: gossip needs at least two members"),
-    "one on one host": (("train", "pala", *TINY, "--hosts", 1, "--learners", 1), "at least two members"),
-    "no learners": (("train", "gala", *TINY, "--learners", 0), "--learners 0: must be at least 1"),
-    "no hosts": (("train", "pala", *TINY, "--hosts", 0), "--hosts 0: must be at least 1"),
-    "interval": ((*PALA, "--interval", 0), "--interval 0: must be at least 1"),
-    "interval of paac": (
-        ("train", "paac", "--env", "catch", "--interval", 4),
-        "not an option of paac, a2c, catch; gala, pala and sarsa have it",
-    ),
-    "interval and bound": ((*PALA, "--interval", 5), "must be at most 4, a quarter of --staleness 16"),
-    "staleness": ((*GALA, "--staleness", -1), "--staleness -1: must be at least 0"),
-    "two meanings": ((*GALA, "--sync", "never", "--staleness", 3), "not used with --sync never"),
-    "paac's staleness": (
-        ("train", "paac", *TINY, "--staleness", 3),
-        "--staleness 3: not an option of paac, a2c, catch",
-    ),
-    "paac's graph": (("train", "paac", *TINY, "--graph", "ring"), "--graph ring: not an option of paac, a2c, catch"),
-    "paac's learners": (("train", "paac", *TINY, "--learners", 2), "--learners 2: not an option of paac, a2c, catch"),
-    "paac's mixing": (
-        ("train", "paac", *TINY, "--mixing", "uniform"),
-        "--mixing uniform: not an option of paac, a2c, catch",
-    ),
     "gala's hosts": ((*GALA, "--hosts", 2), "--hosts 2: not an option of gala, a2c, catch"),
-    "gala's messages": (
-        (*GALA, "--message-format", "int8"),
-        "--message-format int8: not an option of gala, a2c, catch",
-    ),
+    "all replay": (("train", "appo", "--env", "catch", "--replay-share", 1), "--replay-share 1.0: must be below 1"),
     "no cluster": (("train", "pala", *TINY, "--cluster", "nowhere"), "--cluster nowhere"),
 }
-TABLES = (REFUSED, BAD, BAD_QUEUE, BAD_GOSSIP)
+TABLES = (REFUSED, BAD, BAD_MEMBERS)
 CASES = [pytest.param(*case, id=name) for table in TABLES for name, case in table.items()]
 
 
@@ -371,15 +303,15 @@ def test_train_resume_evaluate_and_record(command: Command, tmp_path: Path) -> N
     assert (tmp_path / "run" / "video.mp4").stat().st_size > 1000
 
 
-@pytest.mark.parametrize("episodes", [1, 3])
-def test_json_is_alone_on_stdout_though_an_environment_prints(tmp_path: Path, episodes: int) -> None:
+def test_json_is_alone_on_stdout_though_an_environment_prints(tmp_path: Path) -> None:
     (tmp_path / "my_parts.py").write_text(MY_PARTS)
     options = ("--env", "my_parts:Talks", "--steps", 80, "--threads", 1, "--eval-every", 40, "--eval-episodes", 1)
     done = process("train", "paac", *options, "--run-dir", "run", cwd=tmp_path)
     assert "failed" not in done.stderr
-    done = process("evaluate", "run", "--episodes", episodes, "--json", cwd=tmp_path)
-    assert json.loads(done.stdout)["episodes"] == episodes
-    assert {part: part in done.stderr for part in ("by", "step")} == {"by": True, "step": True}
+    for episodes in (1, 3):
+        done = process("evaluate", "run", "--episodes", episodes, "--json", cwd=tmp_path)
+        assert json.loads(done.stdout)["episodes"] == episodes
+        assert {part: part in done.stderr for part in ("by", "step")} == {"by": True, "step": True}
 
 
 def test_measurements_as_json_are_alone_on_stdout_though_worker_processes_print(tmp_path: Path) -> None:

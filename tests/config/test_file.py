@@ -32,11 +32,12 @@ OLD = ("paac", "gala", "pala")
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_a_configuration_comes_back_from_its_file(architecture: str, algorithm: str, optimizer: str) -> None:
-    made = configure(architecture, env="catch", algorithm=algorithm, optimizer=optimizer, learning_rate=1 / 3)
-    assert from_dict(json.loads(json.dumps(to_dict(made)))) == (made, [])
+def test_a_configuration_comes_back_from_its_file(architecture: str) -> None:
+    # Every algorithm with every architecture; optimizers in turn, so that every one is with every algorithm, too
+    for turn, algorithm in enumerate(ALGORITHMS, list(ARCHITECTURES).index(architecture)):
+        optimizer = list(OPTIMIZERS)[turn % len(OPTIMIZERS)]
+        made = configure(architecture, env="catch", algorithm=algorithm, optimizer=optimizer, learning_rate=1 / 3)
+        assert from_dict(json.loads(json.dumps(to_dict(made)))) == (made, []), (algorithm, optimizer)
 
 
 def test_the_file_is_nested_and_has_every_value() -> None:

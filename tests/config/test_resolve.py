@@ -203,7 +203,7 @@ def test_an_environment_that_is_no_name_is_refused() -> None:
         configure("paac", env=nothing)
 
 
-COUNTS = ["steps", "num_envs", "rollout_length", "epochs", "num_minibatches"]
+COUNTS = ["steps", "num_envs", "rollout_length", "epochs", "num_minibatches", "keep"]
 ZERO_WILL_DO = ["env_workers", "threads", "anneal_steps", "seed"]
 
 
@@ -271,6 +271,38 @@ ZERO_WILL_DO = ["env_workers", "threads", "anneal_steps", "seed"]
 def test_bad_values_are_refused_by_name(name: str, value: Any, message: str) -> None:
     with pytest.raises(UserError, match=message):
         task(settings(algorithm="ppo", **{name: value}))
+
+
+@pytest.mark.parametrize(
+    ("architecture", "given", "told"),
+    [
+        ("gala", {"graph": "0>1,1>2,2>3"}, "--graph 0>1,1>2,2>3: not strongly connected"),
+        ("gala", {"graph": "0>1,1>0,2>3,3>2"}, "not strongly connected"),
+        ("gala", {"graph": "0>1,1>2,2>0"}, "not strongly connected"),  # member 3 is alone
+        ("gala", {"graph": "0>1,1>4,4>0"}, "no member 4; members are 0 to 3"),
+        ("gala", {"graph": "rnig"}, "near: ring"),
+        ("gala", {"graph": "0>1,1"}, "or edges as in 0>1,1>2,2>0"),
+        ("gala", {"learners": 1}, "--learners 1: gossip needs at least two members"),
+        ("pala", {"hosts": 1, "learners": 1}, "at least two members"),
+        ("gala", {"learners": 0}, "--learners 0: must be at least 1"),
+        ("pala", {"hosts": 0}, "--hosts 0: must be at least 1"),
+        ("pala", {"interval": 0}, "--interval 0: must be at least 1"),
+        ("pala", {"interval": 5}, "must be at most 4, a quarter of --staleness 16"),
+        ("paac", {"interval": 4}, "not an option of paac, a2c, adam, catch; gala, pala and sarsa have it"),
+        ("gala", {"staleness": -1}, "--staleness -1: must be at least 0"),
+        ("gala", {"sync": "never", "staleness": 3}, "not used with --sync never"),
+        ("paac", {"staleness": 3}, "--staleness 3: not an option of paac"),
+        ("paac", {"graph": "ring"}, "--graph ring: not an option of paac"),
+        ("paac", {"learners": 2}, "--learners 2: not an option of paac"),
+        ("paac", {"mixing": "uniform"}, "--mixing uniform: not an option of paac"),
+        ("gala", {"hosts": 2}, "--hosts 2: not an option of gala"),
+        ("gala", {"message_format": "int8"}, "--message-format int8: not an option of gala"),
+    ],
+    ids=str,
+)
+def test_options_of_gossip_that_cannot_be_are_refused(architecture: str, given: dict[str, Any], told: str) -> None:
+    with pytest.raises(UserError, match=re.escape(told)):
+        program(configure(architecture, env="catch", **given))
 
 
 @pytest.mark.parametrize("name", ["nowhere:make", "math:nothing", ":make", "math:"])

@@ -35,9 +35,15 @@ def assert_half_and_half_are_the_whole(folder: Path, **given: Any) -> None:
     assert differences(checkpoint(half.directory), checkpoint(whole.directory)) == []
 
 
-@pytest.mark.parametrize("env", ["catch", "identity"])
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@algorithms
+@pytest.mark.parametrize(
+    ("env", "optimizer", "algorithm"),
+    [
+        *(("catch", optimizer, "ppo") for optimizer in OPTIMIZERS),
+        ("catch", "adam", "a2c"),
+        ("identity", "adam", "ppo"),
+        ("identity", "rmsprop-tf", "a2c"),
+    ],
+)
 def test_resuming_is_exact(tmp_path: Path, env: str, optimizer: str, algorithm: str) -> None:
     assert_half_and_half_are_the_whole(tmp_path, env=env, optimizer=optimizer, algorithm=algorithm)
 
