@@ -189,7 +189,7 @@ def test_other_processes_do_not_import_what_a_notebook_defines(
     "call",
     [
         "gossamer.train('paac', env='catch')",
-        "gossamer.resume('nothing')",
+        pytest.param("gossamer.resume('nothing')", marks=pytest.mark.long),
         "gossamer.study(['paac'], envs=['catch'], directory='st')",
     ],
 )

@@ -101,7 +101,7 @@ def test_exit_codes(ended: str, short: int, code: int) -> None:
     assert exit_code({"ended": ended, "short": short}) == code
 
 
-@pytest.mark.parametrize("number", [INT, TERM, signal.SIGHUP], ids=str)
+@pytest.mark.parametrize("number", [INT, signal.SIGHUP], ids=str)
 def test_a_run_whose_output_nobody_reads_any_more_saves_and_ends(tmp_path: Path, number: signal.Signals) -> None:
     """As in `gossamer train ... 2>&1 | tee log`, where Ctrl-C ends tee, too, and where a terminal is closed."""
     directory, before = tmp_path / "run", signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which nohup ignores
