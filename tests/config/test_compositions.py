@@ -14,6 +14,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from unittest.mock import patch
 
 import pytest
 
+from gossamer.config import resolve
 from gossamer.config.build import unresolved
 from gossamer.config.file import to_dict
 from gossamer.config.names import ALGORITHMS, ARCHITECTURES, PRESETS
@@ -56,7 +58,7 @@ def fixed_cores() -> Iterator[None]:
 def resolved() -> dict[str, dict[str, Any]]:
     """Composition -> place -> options, for everything that can be wired. The order is that of the names."""
     found = {}
-    with fixed_cores():
+    with fixed_cores(), patch.object(resolve, "probe", cache(resolve.probe)):
         for architecture, algorithm, preset, env, given in product(ARCHITECTURES, CHOSEN, PRESETS, ENVS, GIVEN):
             try:
                 config = configure(architecture, env=env, algorithm=algorithm, preset=preset, **given)
@@ -65,7 +67,8 @@ def resolved() -> dict[str, dict[str, Any]]:
                 continue
             changed = [f"{name}={value}" for name, value in given.items()]
             words = (architecture, algorithm or "(default)", preset, env, *changed)
-            found[" ".join(words)] = {place: to_dict(config)[place] for place in PLACES}
+            parts = to_dict(config)
+            found[" ".join(words)] = {place: parts[place] for place in PLACES}
     return found
 
 
