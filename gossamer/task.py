@@ -57,6 +57,7 @@ class Task:
     threads: int = 0  # torch threads per member; 0: see `resolved`
     sharing: int = 0  # members that share a machine's cores; 0: `threads` 0 means torch's default
     groups: int = 1  # of each actor's environments: one steps while the actions of another are computed
+    cuda_graphs: bool = True  # on a GPU
 
     def resolved(self) -> Task:
         """Resolve device, precision and threads for the machine on which this is called."""
@@ -64,6 +65,11 @@ class Task:
         network = replace(self.network, dtype=self.network.dtype or resolve_dtype(device))
         threads = max(1, cores() // self.sharing) if self.sharing and not self.threads else self.threads
         return replace(self, device=device, network=network, threads=threads)
+
+    @property
+    def records(self) -> bool:
+        """Whether work is recorded as CUDA graphs, on the device of `resolved`."""
+        return self.cuda_graphs and self.device.startswith("cuda")
 
     @property
     def gpus(self) -> float:

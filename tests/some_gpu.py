@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -173,6 +173,72 @@ class Stream:
         return "event"
 
     def wait_event(self, event: str) -> None: ...
+    def wait_stream(self, stream: object) -> None: ...
+
+
+class Graph:
+    """A CUDA graph: keeps the operations between `capture_begin` and `capture_end`, and does them again. While they are
+    kept nothing changes: what was there before is put back."""
+
+    capturing: ClassVar[Graph | None] = None
+
+    def __init__(self) -> None:
+        self._rngs, self._kept = list[torch.Generator](), list[tuple[Any, Any, Any, list[Tensor]]]()
+
+    def register_generator_state(self, rng: torch.Generator) -> None:
+        self._rngs.append(rng)
+
+    def capture_begin(self, pool: object, capture_error_mode: str) -> None:
+        assert Graph.capturing is None
+        Graph.capturing, self._keeping = self, Keeping(self._kept)
+        self._states = [rng.get_state() for rng in self._rngs]
+        self._keeping.__enter__()
+
+    def capture_end(self) -> None:
+        Graph.capturing = None
+        self._keeping.__exit__(None, None, None)
+        self._keeping.put_back()
+        for rng, state in zip(self._rngs, self._states, strict=True):
+            rng.set_state(state)
+
+    @torch.no_grad()
+    def replay(self) -> None:
+        with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+            for function, args, kwargs, results in self._kept:
+                for result, now in zip(results, _tensors(function(*args, **kwargs)), strict=True):
+                    if result.untyped_storage().data_ptr() != now.untyped_storage().data_ptr():
+                        result.detach().copy_(now)
+
+
+class Keeping(TorchDispatchMode):
+    """Keeps the operations that are done inside."""
+
+    def __init__(self, kept: list[tuple[Any, Any, Any, list[Tensor]]]) -> None:
+        super().__init__()
+        self._kept, self._before = kept, dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]]()
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name, kwargs = function.overloadpacket.__name__, kwargs or {}
+        if name in READS:
+            raise RuntimeError(f"{name}: not permitted when stream is capturing")
+        for argument, given in zip(function._schema.arguments, args, strict=False):
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                self._keep(_tensors(given))
+        for argument in function._schema.arguments:
+            if argument.name in kwargs and argument.alias_info is not None and argument.alias_info.is_write:
+                self._keep(_tensors(kwargs[argument.name]))
+        result = function(*args, **kwargs)
+        self._kept.append((function, args, kwargs, _tensors(result)))
+        return result
+
+    def _keep(self, tensors: list[Tensor]) -> None:
+        for each in tensors:
+            storage = each.untyped_storage()
+            self._before.setdefault(storage.data_ptr(), (storage, storage.clone()))
+
+    def put_back(self) -> None:
+        for storage, before in self._before.values():
+            storage.copy_(before)
 
 
 class Generator(torch.Generator):
@@ -200,4 +266,8 @@ def a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Traffic]:
         patched.setattr(torch._C, "_group_tensors_by_device_and_dtype", grouped)
         patched.setattr(Tensor, "record_stream", lambda tensor, stream: None)
         patched.setattr(torch.cuda, "current_stream", lambda device=None: Stream(traffic))
+        patched.setattr(torch.cuda, "Stream", lambda: Stream(traffic))
+        patched.setattr(torch.cuda, "stream", lambda stream: nullcontext())
+        patched.setattr(torch.cuda, "CUDAGraph", Graph)
+        patched.setattr(torch.cuda, "graph_pool_handle", lambda: None)
         yield traffic

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol, TypeVar, runtime_checkable
@@ -178,6 +178,20 @@ class PolicyGradient:
 def scheduled(algorithm: Algorithm, progress: float) -> Algorithm:
     """The algorithm for one batch: see `Scheduled.at`."""
     return algorithm.at(progress) if isinstance(algorithm, Scheduled) else algorithm
+
+
+def varying(algorithm: Algorithm) -> list[str]:
+    """The names of the hyperparameters that have a schedule."""
+    first, last = (vars(scheduled(algorithm, progress)) for progress in (0.0, 1.0))
+    return [name for name in first if first[name] != last[name]]
+
+
+def with_numbers(algorithm: Algorithm, numbers: Mapping[str, Tensor]) -> Algorithm:
+    """A copy of the algorithm that takes these hyperparameters [] from tensors."""
+    due = copy.copy(algorithm)
+    for name, number in numbers.items():
+        object.__setattr__(due, name, number)  # it is frozen
+    return due
 
 
 class Entropic(Protocol):

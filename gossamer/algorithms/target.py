@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
+
+from gossamer.system.graphs import recording
 
 PREFIX = "target."  # of its parameters' names in the network's
 
@@ -18,6 +21,9 @@ class Target(nn.Module):
     age: Tensor
     version = 0  # of the network's parameters, as their exchange counts it; set by the learner
     _read: tuple[Tensor, int, int] | None = None  # `age`, its torch version and its value when it was last read or set
+    _rule: tuple[Literal["calls", "versions"], int] | None = (
+        None  # what `period` counted in the last call, and how many
+    )
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -28,22 +34,30 @@ class Target(nn.Module):
         """Stay in evaluation mode."""
         return super().train(False)
 
-    @torch.no_grad()
     def used(self, model: nn.Module, period: int) -> nn.Module:
         """Return the copy, which is renewed from `model` in the first of every `period` calls. `age` counts the calls
         since the last copy."""
-        age = self._age()
-        if age == 0:
-            self._copy(model)
-        self._set_age((age + 1) % period)
-        return self.model
+        self._rule = "calls", period
+        return self.renewed(model)
 
-    @torch.no_grad()
     def followed(self, model: nn.Module, period: int) -> nn.Module:
         """Return the copy, which is renewed from `model` when its version has reached a multiple of `period`. `age` is
         the version of the copy plus 1, at first 0. A copy that learners share may be newer than the `model` of one."""
-        copied = self._age() - 1
-        if copied < 0 or self.version // period > copied // period:
+        self._rule = "versions", period
+        return self.renewed(model)
+
+    @torch.no_grad()
+    def renewed(self, model: nn.Module) -> nn.Module:
+        """Return the copy, after another call with the last call's period. While the GPU's work is recorded, nothing is
+        renewed: a repetition must be preceded by a call."""
+        if recording() or self._rule is None:
+            return self.model
+        (counted, period), age = self._rule, self._age()
+        if counted == "calls":
+            if age == 0:
+                self._copy(model)
+            self._set_age((age + 1) % period)
+        elif age == 0 or self.version // period > (age - 1) // period:
             self._copy(model)
             self._set_age(self.version + 1)
         return self.model

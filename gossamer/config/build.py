@@ -324,4 +324,5 @@ def _task(config: Config, where: str, sharing: int) -> Task:
         threads=config.run.threads,
         sharing=sharing,
         groups=groups(config),
+        cuda_graphs=config.run.cuda_graphs,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol, TypeAlias
+from typing import ClassVar, Protocol, TypeAlias
 
 from torch import Tensor, nn
 
@@ -113,6 +113,11 @@ class Link(Protocol):
     def version(self) -> Version:
         """Version of the learner's parameters, without an update of them."""
 
+    @property
+    def plain(self) -> bool:
+        """Whether a step is the local step with nothing before or between its halves, and the parameters stay where
+        they are in memory. Then the step can be part of a recording (`workers.recorded`)."""
+
     def step(self, local: LocalStep) -> Stepped:
         """Compute the member's next parameters. An exchange acts before the local step (gradient averaging), after it
         (gossip) or instead of it (parameter server). Nothing is sent after a non-finite step."""
@@ -154,6 +159,7 @@ class AloneLink:
 
     version: Version = 0
     on_step: OnStep = unheard
+    plain: ClassVar = True
 
     def step(self, local: LocalStep) -> Stepped:
         gradient = local.gradient(checked=False)

@@ -27,7 +27,9 @@ def predict(ctx: Context, task: Task, requests: Requests, parameters: Parameters
     task = prepared(ctx, task)
     spec, who, failed = spec_of(task.env, ctx.report), Who(ctx.rank, ctx.restarts), 0
     while True:
-        with closing(Predictor(Follower(parameters, build(task, spec)), task.device)) as predictor:
+        with closing(
+            Predictor(Follower(parameters, build(task, spec)), task.device, records=task.records)
+        ) as predictor:
             settle(task.device)
             requests.enter(who, predictor.welcome(), ctx.ended_before)
             try:

@@ -20,6 +20,7 @@ from gossamer.nn.torsos import STANDARD, Activation, Layers, Pair, Parts, TorsoF
 from gossamer.spaces import Space, Spec
 from gossamer.spaces.distributions import Distribution
 from gossamer.spaces.observations import MASK
+from gossamer.system.graphs import recording
 from gossamer.system.options import Sizes, option, options
 
 
@@ -222,7 +223,7 @@ class Body(nn.Module):
     def _weights(self) -> dict[str, Tensor]:
         """The torso's parameters in the compute dtype; without gradients cached until a parameter changes."""
         weights = dict(self.torso.named_parameters())
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() or recording():
             self._cast = ((), {})  # an update follows, and fused optimizers do not increment version counters
             return {name: w.to(self.compute_dtype) for name, w in weights.items()}
         versions = tuple(w._version for w in weights.values())  # incremented by in-place changes

@@ -118,6 +118,7 @@ class ValueHead(nn.Module):
     def __init__(self, features: int, games: int = 1) -> None:
         super().__init__()
         self.linear, self.moments = nn.Linear(features, games), Moments((games,) if games > 1 else (), SHORT)
+        self._begun = False  # as last read
 
     def sample(self, returns: Tensor, game: Tensor | None) -> Sample:
         """What the statistics learn from a rollout's returns [N], of several games with the game [N] of each."""
@@ -130,8 +131,9 @@ class ValueHead(nn.Module):
 
     @property
     def begun(self) -> bool:
-        """Whether a rollout's returns are included."""
-        return bool(self.moments.rollouts)
+        """Whether a rollout's returns are included. Once they are, they stay so, and a GPU is not asked again."""
+        self._begun = self._begun or bool(self.moments.rollouts)
+        return self._begun
 
     def begin(self, returns: Sample) -> None:
         """Take the units from the first rollout's returns, before the layer is trained on them. They are not counted:

@@ -15,6 +15,7 @@ from gossamer.data import Action, Tree, Version
 from gossamer.exchange import Follower, Parameters, ParameterShard, Pulling
 from gossamer.exchange.flat import Flat
 from gossamer.policy.base import Source
+from gossamer.policy.evaluator import ActingNetwork, Evaluator
 from gossamer.runtime import Context
 from gossamer.spaces import Spec
 from gossamer.task import Task
@@ -43,7 +44,7 @@ class Replica:
         if own is None:
             assert self.parameters is not None, "a replica without parameters to follow needs a network of its worker"
             own = Follower(self.parameters, build(task, spec))
-        return network_policy(ctx, task, num_envs, own, state, group)
+        return network_policy(ctx, task, num_envs, own, state, group, acting(own.model, task, spec))
 
 
 @dataclass(frozen=True)
@@ -68,20 +69,31 @@ class PulledReplica:
             model = build(task, spec)
             own = pulling = Pulling(ctx, self.shards, Flat(model), model, learns=False)
             pulling.wait()
-        return network_policy(ctx, task, num_envs, own, state, group)
+        return network_policy(ctx, task, num_envs, own, state, group, acting(own.model, task, spec))
+
+
+def acting(model: nn.Module, task: Task, spec: Spec) -> nn.Module:
+    """The network as it acts: with recorded graphs, where the task has them."""
+    return ActingNetwork(Evaluator(model, records=True), spec.actions) if task.records else model
 
 
 def network_policy(
-    ctx: Context, task: Task, num_envs: int, source: Source, state: Tree | None, group: int
+    ctx: Context,
+    task: Task,
+    num_envs: int,
+    source: Source,
+    state: Tree | None,
+    group: int,
+    acting: nn.Module | None = None,
 ) -> NetworkPolicy:
-    """The policy of a group of an actor, whose parameters come from `source`."""
+    """The policy of a group of an actor, whose parameters come from `source`. `acting`: see `NetworkPolicy`."""
     number, version = task.group_number(ctx.rank, group), source.version
     rng = task.generator(f"act{life(ctx, version)}", number)
     if state is not None:
         task.restore(rng, state["rng"], f"act {source.refresh()}", number)
     first = number * num_envs
     seats = Seats(range(first, first + num_envs), ctx.copies * task.groups * num_envs)
-    return NetworkPolicy(source.model, task.algorithm, rng, source=source, version=version, seats=seats)
+    return NetworkPolicy(source.model, task.algorithm, rng, source=source, version=version, seats=seats, acting=acting)
 
 
 @dataclass(frozen=True)
@@ -103,9 +115,11 @@ class NetworkPolicy:
     source: Source | None = None  # of newer parameters; None: they do not change
     version: Version = 0
     seats: Seats = field(default_factory=Seats)
+    acting: nn.Module | None = None  # stands in for the network when it acts; None: itself
 
     def __post_init__(self) -> None:
         self._acting: Acting = self.algorithm
+        self._network = self.acting or self.model
 
     def refresh(self, position: int) -> Version:
         if self.source is not None:
@@ -114,7 +128,7 @@ class NetworkPolicy:
         return self.version
 
     def __call__(self, obs: Tensor, state: Tree) -> tuple[Action, Tree]:
-        return self._acting.act(self.model, obs, state, self.rng, greedy=self.greedy)
+        return self._acting.act(self._network, obs, state, self.rng, greedy=self.greedy)
 
     def initial_state(self, num_envs: int) -> Tree:
         return initial_state(self.model, num_envs)
@@ -123,7 +137,7 @@ class NetworkPolicy:
         return state
 
     def value(self, obs: Tensor, state: Tree) -> Tensor:
-        return self.algorithm.value(self.model, obs, state)
+        return self.algorithm.value(self._network, obs, state)
 
     def state_dict(self) -> Tree:
         return {"rng": self.rng.get_state()}

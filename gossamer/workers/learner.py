@@ -7,24 +7,26 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from gossamer.algorithms.base import scheduled
+from gossamer.algorithms import Algorithm
+from gossamer.algorithms.base import scheduled, varying, with_numbers
 from gossamer.algorithms.losses import Loss
 from gossamer.algorithms.target import Target, targets
 from gossamer.data import Trajectory, Tree, Updated, copied
 from gossamer.exchange import Dropped, Gradient, Link, Stepped
 from gossamer.exchange.flat import Flat
 from gossamer.exchange.gossip.records import PolicyOutputs
-from gossamer.nn.networks import WithTorso, auto_encoders, reconstruction_loss
+from gossamer.nn.networks import Normalizing, WithTorso, auto_encoders, reconstruction_loss
 from gossamer.nn.torsos import AutoEncoder
 from gossamer.policy import build
 from gossamer.spaces import Spec
 from gossamer.task import Task
+from gossamer.workers.recorded import Pass, RecordedUpdates, Taken
 from gossamer.workers.reference import policy_outputs
 
 
@@ -63,6 +65,11 @@ class Learner:
         self._lag, self._staleness, self._dropped = Counter[int](), Counter[int](), Counter[Dropped]()
         self._loss = torch.zeros(())  # that the gradients are of
         self._bad: Tensor | None = None  # []  1 if a gradient of the batch was not finite; see `_later`
+        self._rate = 0.0  # that the optimizer has
+        self.recorded = RecordedUpdates(self.model, self._trained, self.rng) if self._recordable() else None
+        if self._later:  # a number would be part of a recording
+            for group in self.opt.param_groups:
+                group["lr"] = torch.zeros((), device=task.device)
 
     @cached_property
     def flat(self) -> Flat:
@@ -80,12 +87,16 @@ class Learner:
     @property
     def rate(self) -> float:
         """The learning rate of the next step."""
-        return float(self.opt.param_groups[0]["lr"])
+        return self._rate
 
     @rate.setter
     def rate(self, rate: float) -> None:
+        self._rate = rate
         for group in self.opt.param_groups:
-            group["lr"] = rate
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
 
     @cached_property
     def _later(self) -> bool:
@@ -118,27 +129,68 @@ class Learner:
         names, priority = list[str](), None
         self._bad = None
         with training(self.model):
-            for each in algorithm.losses(self.model, batch, self.rng):
-                loss = self._with_reconstruction(each)
-                self.opt.zero_grad(set_to_none=True)
-                loss.total.backward()  # type: ignore[no-untyped-call]
-                self._loss = loss.total.detach()
-                stepped = link.step(self)
+            for each in self._passes(algorithm, batch, link):
+                loss = each.loss
+                self._loss = loss.total
+                stepped = link.step(each.local)
                 if not stepped.finite:
                     raise self._non_finite(batch, self._loss, position)
                 self._count(stepped)
                 names = ["loss", "gradient_norm", *loss.parts]
                 priority = priority if loss.priority is None else loss.priority
-                rows.append(torch.stack([loss.total.detach(), stepped.norm, *loss.parts.values()]))
+                rows.append(torch.stack([loss.total, stepped.norm, *loss.parts.values()]))
         table = torch.stack(rows)  # [optimizer steps, metrics]
         read = torch.cat([table.mean(0).double(), batch.version[0].double()]).tolist()  # all at once
         means = dict(zip(names, read, strict=False))
-        if self._bad is not None and not math.isfinite(means["gradient_norm"]):
+        if self._later and not math.isfinite(means["gradient_norm"]):
             first = table[:, 1].isfinite().tolist().index(False)
             raise self._non_finite(batch, table[first, 0], position)
         self.steps += batch.steps
         self._count_lag(read[len(names) :], version, len(rows))
         return Updated({**means, "learning_rate": rate}, priority)
+
+    def _passes(self, algorithm: Algorithm, batch: Trajectory, link: Link) -> Iterator[Pass]:
+        """The passes over a batch, recorded if possible."""
+        if self.recorded is None or (isinstance(self.model, Normalizing) and self.model.share is not None):
+            return self._computed(algorithm, batch)  # learners share what they have observed, in the middle of a pass
+        whole = link.plain and self._later  # the steps, too, are part of the recording
+        work = partial(self._stepped if whole else self._computed, self._scheduled(algorithm))
+        return self.recorded(batch, partial(self._computed, algorithm), work, f"whole: {whole}")
+
+    def _computed(self, algorithm: Algorithm, batch: Trajectory) -> Iterator[Pass]:
+        """Compute losses and gradients."""
+        for each in algorithm.losses(self.model, batch, self.rng):
+            loss = self._with_reconstruction(each)
+            self.opt.zero_grad(set_to_none=True)
+            loss.total.backward()  # type: ignore[no-untyped-call]
+            yield Pass(replace(loss, total=loss.total.detach()), self)
+
+    def _stepped(self, algorithm: Algorithm, batch: Trajectory) -> Iterator[Pass]:
+        """Compute losses and gradients, and take the steps."""
+        for each in self._computed(algorithm, batch):
+            self._loss = each.loss.total
+            gradient = self.gradient(checked=False)
+            self.apply()
+            yield replace(each, local=Taken(gradient))
+
+    def _scheduled(self, algorithm: Algorithm) -> Algorithm:
+        """The algorithm with its scheduled numbers as tensors, for a recording."""
+        for name, tensor in self._numbers.items():
+            tensor.fill_(getattr(algorithm, name))
+        return with_numbers(algorithm, self._numbers)
+
+    def _recordable(self) -> bool:
+        """Whether passes can be recorded. Those of a memory depend on where episodes begin; scheduled hyperparameters
+        are tensors in a recording."""
+        task = self.task
+        if not task.records or task.network.memory != "none":
+            return False
+        return all(isinstance(getattr(task.algorithm, name), float) for name in varying(task.algorithm))
+
+    @cached_property
+    def _numbers(self) -> dict[str, Tensor]:
+        """The hyperparameters with a schedule."""
+        return {name: torch.zeros((), device=self.task.device) for name in varying(self.task.algorithm)}
 
     def _count(self, stepped: Stepped) -> None:
         self.waited += stepped.waited
@@ -220,6 +272,7 @@ class Learner:
         """Copy what `optimizer_state` has returned, here or at another learner."""
         groups = self.opt.state_dict()["param_groups"]  # `update` sets the learning rate, the task the rest
         self.opt.load_state_dict({"state": {int(k): v for k, v in state.items()}, "param_groups": groups})
+        self._moved()
         for parameter, kept in self.opt.state.items():
             for name, tensor in kept.items():
                 # Fused Adam needs moments in the parameter's memory layout. Copies leave `state` as it is
@@ -245,6 +298,12 @@ class Learner:
         for parameter in self._trained:
             kept = self.opt.state[parameter]
             kept.update({name: next(given) for name in kept})
+        self._moved()
+
+    def _moved(self) -> None:
+        """The optimizer's state has other memory."""
+        if self.recorded is not None:
+            self.recorded.forget()
 
     def _accumulated(self) -> list[Tensor]:
         return [tensor for parameter in self._trained for tensor in self.opt.state[parameter].values()]

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 from some_parts import a_task
+from some_rounds import ALGORITHMS, Round
 
 import gossamer
 from benchmarks.gradients import CASES, difference
@@ -57,6 +58,22 @@ def test_a_gradient_that_is_not_finite_reaches_no_parameter() -> None:
     with pytest.raises(NonFinite, match=r"^the reward of environment 1 became NaN"):
         learner.update(slot, AloneLink(), 0)
     assert learner.finite
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_what_is_recorded_does_what_was_computed(name: str) -> None:
+    found = []
+    for graphs in (False, True):
+        one = Round(ALGORITHMS[name], "cuda", cuda_graphs=graphs, dtype=torch.float32)
+        for _ in range(8):
+            one.act()
+            one.learn()
+        found.append(one)
+    computed, repeated = found
+    assert repeated.member.learner.recorded is not None
+    assert repeated.member.learner.recorded.repeats, repeated.member.learner.recorded.failure
+    assert torch.allclose(computed.weights, repeated.weights, rtol=1e-2, atol=1e-4)
+    assert float((computed.weights - repeated.weights).norm() / computed.weights.norm()) < 1e-3
 
 
 @pytest.mark.parametrize("architecture", ["paac", "gala", "impala", "appo", "ga3c", "dqn", "gorila", "apex"])

@@ -5,74 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from some_gpu import Traffic, a_gpu
-from some_parts import a_task
+from some_rounds import ALGORITHMS, ENVS, ROLLOUT, Round
 
-from gossamer.algorithms import A2C, DQN, PPO, Algorithm, AsyncPPO, VTrace
 from gossamer.data import Batch
 from gossamer.envs.base import EnvFactory
 from gossamer.envs.toy import Catch, Counter
-from gossamer.exchange import Alone, Broadcast, Exchange, Follower, Parameters
-from gossamer.experience import Direct, LocalReplay
-from gossamer.policy import Replica, build
+from gossamer.exchange import Broadcast, Follower, Parameters
+from gossamer.policy import build
 from gossamer.workers.learner import NonFinite
-from gossamer.workers.member import Member
-
-ROLLOUT, ENVS = 4, 3
-REPLAYED = DQN(
-    buffer_size=64,
-    batch_size=8,
-    n_step=2,
-    learning_starts=8,
-    samples_per_insert=1.0,
-    epsilon_steps=100,
-    epsilon_end=0.5,
-)
-ALGORITHMS: dict[str, Algorithm] = {
-    "a2c": A2C(),
-    "ppo": PPO(num_minibatches=2, epochs=2),
-    "vtrace": VTrace(),
-    "appo": AsyncPPO(num_minibatches=2, target_period=2),
-    "dqn": replace(REPLAYED, target_period=3),
-    "by-environment": replace(REPLAYED, exploration="by-environment", double=True),
-}
-
-
-class Place:
-    """The context of a worker that runs alone."""
-
-    name, rank, copies, stopped, restarts = "act_and_learn", 0, 1, False, 0
-    restored = report = save = stop = lambda *given: None
-
-
-class Round:
-    """An actor-learner that acts for a rollout, then learns."""
-
-    def __init__(
-        self, algorithm: Algorithm, device: str, env: EnvFactory | None = None, exchange: Exchange | None = None
-    ) -> None:
-        env = env or Catch(pixels=True)
-        task = replace(a_task(env, algorithm, max_grad_norm=0.5, rollout_length=ROLLOUT), device=device)
-        self.member = Member(Place(), task, [env.make(ENVS)], Replica(), exchange or Alone())
-        parts = LocalReplay(algorithm.replay_plan()) if isinstance(algorithm, DQN) else Direct()
-        self.end = parts.join(Place(), self.member)
-
-    def act(self) -> None:
-        with self.end.slot(0) as slot:
-            self.member.unroll(slot, 0)
-
-    def learn(self) -> None:
-        while isinstance(batch := self.end.batch(), Batch):
-            self.end.trained(batch, self.member.update(batch))
-
-    @property
-    def weights(self) -> torch.Tensor:
-        return torch.cat([each.detach().flatten() for each in self.member.learner.model.parameters()]).clone()
 
 
 @pytest.fixture

@@ -66,6 +66,8 @@ class AllReduce:
 class AllReduceLink:
     """One learner's link, see `AllReduce`."""
 
+    plain = False
+
     def __init__(self, ctx: Context, parts: AllReduce, learner: Learning, state: Tree, on_step: OnStep) -> None:
         self._ctx, self._gradients, self._learner, self._on_step = ctx, parts.gradients, learner, on_step
         self._flat, self._exchange_inside = learner.flat, parts.inner

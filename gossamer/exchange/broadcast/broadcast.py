@@ -127,6 +127,10 @@ class BroadcastLink:
     def version(self) -> Version:
         return self.inner.version
 
+    @property
+    def plain(self) -> bool:
+        return self.inner.plain
+
     def step(self, local: LocalStep) -> Stepped:
         return self.inner.step(local)
 
@@ -166,7 +170,8 @@ class Follower:
         return self._stamp.version
 
     def refresh(self) -> Version:
-        """Take the newest parameters, without a copy on the learner's device, and return their version."""
+        """Take the newest parameters and return their version. On the CPU nothing is copied; on a GPU they go to the
+        replica's own memory, which recorded work reads."""
         newer = self._parameters.newer(self._stamp)
         if newer is not None:
             self._stamp = self._show(newer)
@@ -180,6 +185,6 @@ class Follower:
         if published.buffers is not self._buffers:
             self._buffers = published.buffers
             copy_buffers(published.buffers, self.model)
-        vector = received(published.parameters, published.ready)
-        self._flat.swap(uploaded(vector, self._flat.vector.device))
+        vector, own = received(published.parameters, published.ready), self._flat.vector
+        self._flat.swap(own.copy_(uploaded(vector, own.device)) if own.is_cuda else vector)
         return published.stamp

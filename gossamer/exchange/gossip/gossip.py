@@ -112,6 +112,8 @@ class Gossip:
 class GossipLink:
     """One member's link, see `Gossip`."""
 
+    plain = False
+
     def __init__(
         self, gossip: Gossip, ctx: Context, learner: Learning, inner: Link, state: Tree, on_step: OnStep
     ) -> None:

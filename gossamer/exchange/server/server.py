@@ -47,6 +47,8 @@ class Server:
 class ServerLink:
     """A learner's link, see `Server`."""
 
+    plain = False
+
     def __init__(
         self,
         ctx: Context,

@@ -51,6 +51,8 @@ class Shared:
 class SharedLink:
     """A learner's link, see `Shared`."""
 
+    plain = False
+
     def __init__(
         self,
         ctx: Context,

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from gossamer.algorithms.base import initial_state
 from gossamer.data import Tree
 from gossamer.nn.memory import reset
-from gossamer.nn.networks import Recurrent, RecurrentValues
 from gossamer.policy.base import Source
+from gossamer.policy.evaluator import Evaluator
 from gossamer.policy.served.messages import Answer, Answered, Key, Request, Taken, Welcome
 from gossamer.system.machine import settle
 from gossamer.system.transfers import uploaded
@@ -20,8 +18,10 @@ from gossamer.system.transfers import uploaded
 class Predictor:
     """A network with the newest parameters of its source, which it evaluates once for all requests of a batch."""
 
-    def __init__(self, source: Source, device: str) -> None:
+    def __init__(self, source: Source, device: str, *, records: bool = False) -> None:
+        """`records`: see `Evaluator`."""
         self._source, self._device = source, device
+        self._evaluate = Evaluator(source.model, records=records)
         self._initial: Tree = initial_state(source.model, 1)
         self.batches = 0  # evaluated
 
@@ -40,13 +40,15 @@ class Predictor:
         )
         states = list(before.values())
         state = {name: _joined([each[name] for each in states]) for name in self._initial}
-        outputs, after, distributions = _evaluated(self._source.model, obs, state)
+        outputs = self._evaluate(obs, state)
+        after = outputs.state
         settle(self._device)
         answered, start = dict[Key, Answered](), 0
         for key, request in requests.items():
             rows = slice(start, start := start + request.envs)
             shown = {} if request.acts else before[key]
-            answer = Answer(tuple(each[rows] for each in outputs), distributions, version, shown)
+            tensors = tuple(each[rows] for each in outputs.tensors)
+            answer = Answer(tensors, outputs.distributions, version, shown)
             kept = {name: each[rows] for name, each in after.items()} if after and request.acts else None
             answered[key] = Answered(taken.requests[key].reply(answer), kept)
         self.batches += 1
@@ -70,20 +72,3 @@ class Predictor:
 def _joined(parts: list[Tensor]) -> Tensor:
     """The parts side by side; one part as it is."""
     return parts[0] if len(parts) == 1 else torch.cat(parts)
-
-
-def _evaluated(model: nn.Module, obs: Tensor, state: Tree) -> tuple[tuple[Tensor, ...], Tree, bool]:
-    """The network's outputs for obs [N, *O] and the state before them [N, ...], the state after them, and whether the
-    first output has the parameters of distributions."""
-    found: Any
-    if state:
-        assert isinstance(model, Recurrent | RecurrentValues), "only a recurrent network has a state"
-        begins = torch.zeros(1, len(obs), dtype=torch.bool, device=obs.device)
-        *found, state = model.unroll(obs.unsqueeze(0), state, begins)
-    else:
-        given = model(obs)
-        found = list(given) if isinstance(given, tuple) else [given]
-    first, *others = found
-    if isinstance(first, Tensor):
-        return (first, *others), state, False
-    return (first.parameters, *others), state, True

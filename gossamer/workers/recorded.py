@@ -1,0 +1,136 @@
+"""Updates of a learner on a GPU, recorded as CUDA graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import increment_version
+
+from gossamer.algorithms.losses import Loss
+from gossamer.algorithms.target import targets
+from gossamer.data import Trajectory
+from gossamer.exchange import Gradient, LocalStep
+from gossamer.system.graphs import Recorder, Recording, addresses, forms
+
+WARM = 2  # batches before one is recorded: they load kernels, and make the optimizer's state
+MOST = 4  # recordings, after which all is computed as it comes: parameters that move each time cannot be recorded
+
+
+@dataclass(frozen=True)
+class Pass:
+    """The loss of an optimizer step, whose gradient lies in `.grad`."""
+
+    loss: Loss  # detached
+    local: LocalStep  # what remains of the step
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A `LocalStep` that has been taken together with the pass."""
+
+    found: Gradient
+
+    def gradient(self, *, checked: bool = True) -> Gradient:
+        """See `LocalStep`."""
+        assert not checked, "a recorded step has been taken before its gradient could be checked"
+        return self.found
+
+    def apply(self) -> None:
+        """Nothing: it is done."""
+
+
+Passes: TypeAlias = Callable[[Trajectory], Iterator[Pass]]  # of one batch
+
+
+class RecordedUpdates:
+    """The passes over batches, from recordings where there are some.
+
+    The first batches of a form are computed as they come. Then one is recorded, pass by pass, between which a learner's
+    exchange does its part. Batches are copied to the memory that was recorded."""
+
+    def __init__(self, model: nn.Module, trained: Sequence[nn.Parameter], rng: torch.Generator) -> None:
+        """`trained`: parameters with gradients; `rng`: that the losses draw from."""
+        self._model, self._trained, self._rng = model, trained, rng
+        self._known: _Recorded | None = None
+        self._form: Any = None  # of the last batch, and where the parameters were
+        self._seen = self._recordings = 0  # batches of that form; recordings of all forms
+        self.failure = ""  # why nothing is recorded
+
+    @property
+    def repeats(self) -> bool:
+        """Whether there is a recording of the last batch's form."""
+        return self._known is not None
+
+    def forget(self) -> None:
+        """The optimizer's state has moved."""
+        self._known, self._seen = None, 0
+
+    def __call__(self, batch: Trajectory, passes: Passes, recorded: Passes, kind: str) -> Iterator[Pass]:
+        """The passes over a batch: of `passes`, or the repetition of what `recorded` does. `kind`: another recording is
+        needed for another one."""
+        if batch.finals or self.failure or self._recordings > MOST:  # finals: their number differs
+            return passes(batch)
+        form = kind, _form(batch), addresses(list(self._model.parameters()))
+        if form != self._form:
+            self.forget()
+            self._form = form
+        self._seen += 1
+        if self._known is None and self._seen > WARM:
+            self._known = self._record(batch, recorded)
+        return passes(batch) if self._known is None else self._known.passes(batch)
+
+    def _record(self, batch: Trajectory, work: Passes) -> _Recorded | None:
+        """Record the passes over such a batch, without doing them."""
+        self._recordings += 1
+        try:
+            return _Recorded(self._model, self._trained, Recorder([self._rng]), batch, work)
+        except RuntimeError as error:  # a user's network may read from the GPU
+            self.failure = str(error).splitlines()[0]
+            return None
+
+
+class _Recorded:
+    """The passes over batches of one form."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        trained: Sequence[nn.Parameter],
+        recorder: Recorder,
+        like: Trajectory,
+        work: Passes,
+    ) -> None:
+        self._model, self._trained = model, trained
+        self._batch = like.new_empty(like.num_envs)
+        self._batch.copy_(like)
+        passes = work(self._batch)
+        self._recordings = list[tuple[Recording[Pass], list[Tensor | None]]]()
+        while True:
+            recording = recorder(lambda: next(passes, None))
+            if recording.result is None:
+                break
+            self._recordings.append((recording, [each.grad for each in trained]))  # type: ignore[arg-type]
+        self._rest = recording  # what is done after the last pass
+
+    def passes(self, batch: Trajectory) -> Iterator[Pass]:
+        """The passes over a batch."""
+        self._batch.copy_(batch)
+        for target in targets(self._model):
+            target.renewed(self._model)
+        for recording, gradients in self._recordings:
+            for parameter, gradient in zip(self._trained, gradients, strict=True):
+                parameter.grad = gradient
+            recording.replay()
+            yield recording.result
+        self._rest.replay()
+        for parameter in self._model.parameters():
+            increment_version(parameter)  # a cast of it, for acting, is of older ones: see `Body`
+
+
+def _form(batch: Trajectory) -> tuple[Any, ...]:
+    tensors = {each.name: getattr(batch, each.name) for each in fields(batch)}
+    return forms({name: each for name, each in tensors.items() if isinstance(each, Tensor)}, batch.state)
