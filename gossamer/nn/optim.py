@@ -165,9 +165,7 @@ class Adam:
     epsilon: float = option(EPSILON, 1e-5, above=0)
 
     def make(self, params: ParamsT, lr: float) -> Optimizer:
-        groups: list[Any] = list(params)
-        recorded = any(p.is_cuda for group in groups for p in group["params"])  # CUDA graphs of it are possible
-        return eager.Adam(groups, lr, eps=self.epsilon, fused=True, capturable=recorded)
+        return eager.Adam(params, lr, eps=self.epsilon, fused=True)
 
 
 @options

@@ -69,7 +69,7 @@ class Learner:
         self.recorded = RecordedUpdates(self.model, self._trained, self.rng) if self._recordable() else None
         if self._later:  # a number would be part of a recording
             for group in self.opt.param_groups:
-                group["lr"] = torch.zeros((), device=task.device)
+                group["lr"], group["capturable"] = torch.zeros((), device=task.device), True
 
     @cached_property
     def flat(self) -> Flat:
