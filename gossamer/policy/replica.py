@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -15,9 +16,10 @@ from gossamer.data import Action, Tree, Version
 from gossamer.exchange import Follower, Parameters, ParameterShard, Pulling
 from gossamer.exchange.flat import Flat
 from gossamer.policy.base import Source
-from gossamer.policy.evaluator import ActingNetwork, Evaluator
+from gossamer.policy.outputs import Evaluated, evaluated
 from gossamer.runtime import Context
-from gossamer.spaces import Spec
+from gossamer.spaces import Space, Spec
+from gossamer.system.graphs import Repeated
 from gossamer.task import Task
 
 _SEEDING = threading.Lock()  # torch initialises from one global random stream, which members of a process share
@@ -44,7 +46,7 @@ class Replica:
         if own is None:
             assert self.parameters is not None, "a replica without parameters to follow needs a network of its worker"
             own = Follower(self.parameters, build(task, spec))
-        return network_policy(ctx, task, num_envs, own, state, group, acting(own.model, task, spec))
+        return network_policy(ctx, task, num_envs, own, state, group, spec.actions)
 
 
 @dataclass(frozen=True)
@@ -69,12 +71,7 @@ class PulledReplica:
             model = build(task, spec)
             own = pulling = Pulling(ctx, self.shards, Flat(model), model, learns=False)
             pulling.wait()
-        return network_policy(ctx, task, num_envs, own, state, group, acting(own.model, task, spec))
-
-
-def acting(model: nn.Module, task: Task, spec: Spec) -> nn.Module:
-    """The network as it acts: with recorded graphs, where the task has them."""
-    return ActingNetwork(Evaluator(model, records=True), spec.actions) if task.records else model
+        return network_policy(ctx, task, num_envs, own, state, group, spec.actions)
 
 
 def network_policy(
@@ -84,16 +81,20 @@ def network_policy(
     source: Source,
     state: Tree | None,
     group: int,
-    acting: nn.Module | None = None,
+    actions: Space | None = None,
 ) -> NetworkPolicy:
-    """The policy of a group of an actor, whose parameters come from `source`. `acting`: see `NetworkPolicy`."""
+    """The policy of a group of an actor, whose parameters come from `source`. `actions`: of the environment, if the
+    network is in this process, so that its work may be recorded."""
     number, version = task.group_number(ctx.rank, group), source.version
     rng = task.generator(f"act{life(ctx, version)}", number)
     if state is not None:
         task.restore(rng, state["rng"], f"act {source.refresh()}", number)
     first = number * num_envs
     seats = Seats(range(first, first + num_envs), ctx.copies * task.groups * num_envs)
-    return NetworkPolicy(source.model, task.algorithm, rng, source=source, version=version, seats=seats, acting=acting)
+    records = actions if task.records else None
+    return NetworkPolicy(
+        source.model, task.algorithm, rng, source=source, version=version, seats=seats, recorded_for=records
+    )
 
 
 @dataclass(frozen=True)
@@ -115,11 +116,16 @@ class NetworkPolicy:
     source: Source | None = None  # of newer parameters; None: they do not change
     version: Version = 0
     seats: Seats = field(default_factory=Seats)
-    acting: nn.Module | None = None  # stands in for the network when it acts; None: itself
+    recorded_for: Space | None = None  # these actions: steps are recorded on a GPU; None: they are not
 
     def __post_init__(self) -> None:
         self._acting: Acting = self.algorithm
-        self._network = self.acting or self.model
+        self._network, records = self.model, self.recorded_for is not None
+        if self.recorded_for is not None:
+            evaluate = Repeated(partial(evaluated, self.model), self.model, records=True)
+            self._network = Evaluated(self.model, evaluate, self.recorded_for)
+        self._act = Repeated(self._choose, self.model, records=records, rngs=[self.rng])
+        self._value = Repeated(partial(self.algorithm.value, self.model), self.model, records=records)
 
     def refresh(self, position: int) -> Version:
         if self.source is not None:
@@ -128,7 +134,12 @@ class NetworkPolicy:
         return self.version
 
     def __call__(self, obs: Tensor, state: Tree) -> tuple[Action, Tree]:
-        return self._acting.act(self._network, obs, state, self.rng, greedy=self.greedy)
+        if self._acting is self.algorithm:
+            return self._act(obs, state)
+        return self._acting.act(self._network, obs, state, self.rng, greedy=self.greedy)  # exploration changes
+
+    def _choose(self, obs: Tensor, state: Tree) -> tuple[Action, Tree]:
+        return self.algorithm.act(self.model, obs, state, self.rng, greedy=self.greedy)
 
     def initial_state(self, num_envs: int) -> Tree:
         return initial_state(self.model, num_envs)
@@ -137,7 +148,7 @@ class NetworkPolicy:
         return state
 
     def value(self, obs: Tensor, state: Tree) -> Tensor:
-        return self.algorithm.value(self._network, obs, state)
+        return self._value(obs, state)
 
     def state_dict(self) -> Tree:
         return {"rng": self.rng.get_state()}

@@ -130,8 +130,7 @@ def _workers(values: Mapping[str, Any], cores: int, shares: Shares) -> dict[str,
     if "actors" in values:
         actors = values["actors"] or _actors(values["num_envs"] // learners, cores // learners, shares)
         threads = cores // (learners * (actors + shares.busy_learners))
-        policy = "served" if shares is BESIDE_GPU and actors > 1 else values["policy"]
-        return {"actors": actors, "env_workers": max(1, threads), "policy": policy}
+        return {"actors": actors, "env_workers": max(1, threads)}
     if "learners" in values:  # each with environments of its own
         return {"env_workers": max(1, cores // _sharing(values))}
     return {}  # PAAC's environments have a thread on each core

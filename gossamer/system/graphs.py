@@ -7,14 +7,18 @@ memory: what changes between repetitions has to be copied there, and the results
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 T = TypeVar("T")
+
+WARM = 2  # calls of a form before one is recorded: they load kernels and allocate what is kept
+MOST = 16  # recordings of a function
 
 # torch's own generator, of which each recording takes note, can be part of one recording at a time
 _RECORDING = threading.Lock()
@@ -35,16 +39,17 @@ class Recorder:
     def __init__(self, rngs: Sequence[torch.Generator] = ()) -> None:
         """`rngs`: the generators on the GPU that the work draws from. Each repetition draws on."""
         self._rngs, self._pool = rngs, torch.cuda.graph_pool_handle()
+        self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
 
     def __call__(self, work: Callable[[], T]) -> Recording[T]:
         """Record what `work` starts on the GPU, without doing it. Raises `RuntimeError` for work that reads from the
         GPU or copies from pageable memory."""
-        graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        graph = torch.cuda.CUDAGraph()
         for rng in self._rngs:
             graph.register_generator_state(rng)
         with _RECORDING:
-            stream.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(stream):
+            self._stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(self._stream):
                 # Other threads go on using the GPU meanwhile, and may allocate memory
                 graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
                 _thread.records = True
@@ -53,7 +58,7 @@ class Recorder:
                 finally:
                     _thread.records = False
                     graph.capture_end()
-            torch.cuda.current_stream().wait_stream(stream)
+            torch.cuda.current_stream().wait_stream(self._stream)
         return Recording(graph.replay, result)
 
 
@@ -67,6 +72,83 @@ def addresses(tensors: Sequence[Tensor]) -> tuple[int, ...]:
     return tuple(each.data_ptr() for each in tensors)
 
 
-def forms(*trees: Any) -> tuple[Any, ...]:
-    """The names, shapes and types of the tensors in these dicts, for which recordings are right."""
-    return tuple((name, each.shape, each.dtype) for tree in trees for name, each in tree.items())
+def forms(tensors: dict[str, Tensor]) -> tuple[Any, ...]:
+    """The names, shapes and types of tensors, for which a recording is right."""
+    return tuple((name, each.shape, each.dtype) for name, each in tensors.items())
+
+
+class Repeated(Generic[T]):
+    """Calls a function of tensors that has no other effects. Calls of a form that comes again are recorded, and then
+    repeated: with the parameters of then, as long as they stay where they are in memory."""
+
+    def __init__(
+        self,
+        work: Callable[[Tensor, dict[str, Tensor]], T],
+        model: nn.Module,
+        *,
+        records: bool,
+        rngs: Sequence[torch.Generator] = (),
+    ) -> None:
+        """`work`: returns tensors, also in tuples, dicts or dataclasses; `model`: whose parameters it reads; `records`:
+        whether anything is recorded, which needs a GPU; `rngs`: see `Recorder`."""
+        self._work, self._model, self._records, self._rngs = work, model, records, rngs
+        self._seen = Counter[Any]()  # form -> calls, since the last recording
+        self._known = dict[Any, _Known[T]]()
+
+    @torch.no_grad()
+    def __call__(self, tensor: Tensor, others: dict[str, Tensor]) -> T:
+        """The function's result."""
+        known = self._recorded(tensor, others) if self._records else None
+        return self._work(tensor, others) if known is None else known(tensor, others)
+
+    def _recorded(self, tensor: Tensor, others: dict[str, Tensor]) -> _Known[T] | None:
+        """The recording for tensors of this form, if it comes often enough."""
+        form = tensor.shape, forms(others), addresses(list(self._model.parameters()))
+        if form in self._known or len(self._known) == MOST:
+            return self._known.get(form)
+        self._seen[form] += 1
+        if self._seen[form] <= WARM:
+            return None
+        self._seen.clear()  # some forms do not come again
+        try:
+            self._known[form] = _Known(self._work, Recorder(self._rngs), tensor, others)
+        except RuntimeError:  # a user's network may read from the GPU
+            self._records = False
+            return None
+        return self._known[form]
+
+
+class _Known(Generic[T]):
+    """A recorded function for tensors of one form."""
+
+    def __init__(
+        self,
+        work: Callable[[Tensor, dict[str, Tensor]], T],
+        recorder: Recorder,
+        tensor: Tensor,
+        others: dict[str, Tensor],
+    ) -> None:
+        self._tensor = torch.empty_like(tensor).copy_(tensor)
+        self._others = {name: torch.empty_like(each).copy_(each) for name, each in others.items()}
+        self._recording = recorder(lambda: work(self._tensor, self._others))
+
+    def __call__(self, tensor: Tensor, others: dict[str, Tensor]) -> T:
+        self._tensor.copy_(tensor)
+        for name, each in others.items():
+            self._others[name].copy_(each)
+        self._recording.replay()
+        result: T = _cloned(self._recording.result)
+        return result
+
+
+def _cloned(tree: Any) -> Any:
+    """A copy of the tensors in a result."""
+    if isinstance(tree, Tensor):
+        return tree.clone()
+    if isinstance(tree, tuple):
+        return tuple(_cloned(each) for each in tree)
+    if isinstance(tree, dict):
+        return {name: _cloned(each) for name, each in tree.items()}
+    if is_dataclass(tree) and not isinstance(tree, type):
+        return replace(tree, **{each.name: _cloned(getattr(tree, each.name)) for each in fields(tree)})
+    return tree

@@ -41,6 +41,11 @@ def _groups(model: nn.Module, trained: Sequence[nn.Parameter]) -> list[dict[str,
     return [group for group in groups if group["params"]]
 
 
+def _row(loss: Loss, norm: Tensor) -> Tensor:
+    """The metrics [M] of an optimizer step."""
+    return torch.stack([loss.total, norm, *loss.parts.values()])
+
+
 @contextmanager
 def training(model: nn.Module) -> Iterator[None]:
     """Training mode inside, evaluation mode after it: dropout and batch normalisation of a user's network."""
@@ -138,7 +143,7 @@ class Learner:
                 self._count(stepped)
                 names = ["loss", "gradient_norm", *loss.parts]
                 priority = priority if loss.priority is None else loss.priority
-                rows.append(torch.stack([loss.total, stepped.norm, *loss.parts.values()]))
+                rows.append(_row(loss, stepped.norm) if each.row is None else each.row)
         table = torch.stack(rows)  # [optimizer steps, metrics]
         read = torch.cat([table.mean(0).double(), batch.version[0].double()]).tolist()  # all at once
         means = dict(zip(names, read, strict=False))
@@ -171,7 +176,7 @@ class Learner:
             self._loss = each.loss.total
             gradient = self.gradient(checked=False)
             self.apply()
-            yield replace(each, local=Taken(gradient))
+            yield replace(each, local=Taken(gradient), row=_row(each.loss, gradient.norm))
 
     def _scheduled(self, algorithm: Algorithm) -> Algorithm:
         """The algorithm with its scheduled numbers as tensors, for a recording."""

@@ -14,9 +14,8 @@ from gossamer.algorithms.losses import Loss
 from gossamer.algorithms.target import targets
 from gossamer.data import Trajectory
 from gossamer.exchange import Gradient, LocalStep
-from gossamer.system.graphs import Recorder, Recording, addresses, forms
+from gossamer.system.graphs import WARM, Recorder, addresses, forms
 
-WARM = 2  # batches before one is recorded: they load kernels, and make the optimizer's state
 MOST = 4  # recordings, after which all is computed as it comes: parameters that move each time cannot be recorded
 
 
@@ -26,6 +25,7 @@ class Pass:
 
     loss: Loss  # detached
     local: LocalStep  # what remains of the step
+    row: Tensor | None = None  # [M] loss, norm of the gradient and the loss's parts; None: before the step
 
 
 @dataclass(frozen=True)
@@ -107,30 +107,32 @@ class _Recorded:
         self._model, self._trained = model, trained
         self._batch = like.new_empty(like.num_envs)
         self._batch.copy_(like)
-        passes = work(self._batch)
-        self._recordings = list[tuple[Recording[Pass], list[Tensor | None]]]()
+        passes, mark = work(self._batch), torch.zeros((), device=like.obs.device)
+        self._recordings = list[tuple[Callable[[], None], Pass, list[Tensor | None]]]()
         while True:
-            recording = recorder(lambda: next(passes, None))
-            if recording.result is None:
+            # torch warns of an empty recording, which the last one may be
+            recording = recorder(lambda: (mark.zero_(), next(passes, None))[1])
+            if (found := recording.result) is None:
                 break
-            self._recordings.append((recording, [each.grad for each in trained]))  # type: ignore[arg-type]
-        self._rest = recording  # what is done after the last pass
+            taken = isinstance(found.local, Taken)  # no one needs the gradients any more
+            self._recordings.append((recording.replay, found, [] if taken else [each.grad for each in trained]))
+        self._rest = recording.replay  # what is done after the last pass
 
     def passes(self, batch: Trajectory) -> Iterator[Pass]:
         """The passes over a batch."""
         self._batch.copy_(batch)
         for target in targets(self._model):
             target.renewed(self._model)
-        for recording, gradients in self._recordings:
-            for parameter, gradient in zip(self._trained, gradients, strict=True):
+        for replay, found, gradients in self._recordings:
+            for parameter, gradient in zip(self._trained, gradients, strict=False):
                 parameter.grad = gradient
-            recording.replay()
-            yield recording.result
-        self._rest.replay()
+            replay()
+            yield found
+        self._rest()
         for parameter in self._model.parameters():
             increment_version(parameter)  # a cast of it, for acting, is of older ones: see `Body`
 
 
 def _form(batch: Trajectory) -> tuple[Any, ...]:
     tensors = {each.name: getattr(batch, each.name) for each in fields(batch)}
-    return forms({name: each for name, each in tensors.items() if isinstance(each, Tensor)}, batch.state)
+    return forms({name: each for name, each in tensors.items() if isinstance(each, Tensor)}), forms(batch.state)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
@@ -9,8 +11,9 @@ from gossamer.algorithms.base import initial_state
 from gossamer.data import Tree
 from gossamer.nn.memory import reset
 from gossamer.policy.base import Source
-from gossamer.policy.evaluator import Evaluator
+from gossamer.policy.outputs import evaluated
 from gossamer.policy.served.messages import Answer, Answered, Key, Request, Taken, Welcome
+from gossamer.system.graphs import Repeated
 from gossamer.system.machine import settle
 from gossamer.system.transfers import uploaded
 
@@ -19,9 +22,9 @@ class Predictor:
     """A network with the newest parameters of its source, which it evaluates once for all requests of a batch."""
 
     def __init__(self, source: Source, device: str, *, records: bool = False) -> None:
-        """`records`: see `Evaluator`."""
+        """`records`: see `Repeated`."""
         self._source, self._device = source, device
-        self._evaluate = Evaluator(source.model, records=records)
+        self._evaluate = Repeated(partial(evaluated, source.model), source.model, records=records)
         self._initial: Tree = initial_state(source.model, 1)
         self.batches = 0  # evaluated
 
