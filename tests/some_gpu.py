@@ -181,6 +181,7 @@ class Graph:
     kept nothing changes: what was there before is put back."""
 
     capturing: ClassVar[Graph | None] = None
+    replays: ClassVar[int] = 0
 
     def __init__(self) -> None:
         self._rngs, self._kept = list[torch.Generator](), list[tuple[Any, Any, Any, list[Tensor]]]()
@@ -203,6 +204,7 @@ class Graph:
 
     @torch.no_grad()
     def replay(self) -> None:
+        Graph.replays += 1
         with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
             for function, args, kwargs, results in self._kept:
                 for result, now in zip(results, _tensors(function(*args, **kwargs)), strict=True):

@@ -9,7 +9,7 @@ import torch
 from some_parts import a_task
 
 from gossamer.algorithms import A2C, DQN, PPO, Algorithm, AsyncPPO, VTrace
-from gossamer.data import Batch
+from gossamer.data import Batch, Updated
 from gossamer.envs.base import EnvFactory
 from gossamer.envs.toy import Catch
 from gossamer.exchange import Alone, Exchange
@@ -69,9 +69,13 @@ class Round:
         with self.end.slot(0) as slot:
             self.member.unroll(slot, 0)
 
-    def learn(self) -> None:
+    def learn(self, position: int = 0) -> Updated:
+        """Learn from what there is. `position`: of the batches."""
+        updated = Updated({})
         while isinstance(batch := self.end.batch(), Batch):
-            self.end.trained(batch, self.member.update(batch))
+            updated = self.member.update(replace(batch, position=position))
+            self.end.trained(batch, updated)
+        return updated
 
     @property
     def weights(self) -> torch.Tensor:

@@ -15,6 +15,7 @@ class Keywords(TypedDict, total=False):
     alternating: bool
     seed: int
     device: str
+    cuda_graphs: bool
     threads: int
     keep: int
     checkpoint_every: float

@@ -58,7 +58,7 @@ class Trainer:
 
     def __init__(self, ctx: Context, task: Task, spec: Spec, exchange: Exchange, saved: Tree | None) -> None:
         """`task`: see `prepared`. `saved`: the state to continue from."""
-        self.task, self.spec, self.clock = task, spec, Clock()
+        self.task, self.spec, self.clock, self._tell = task, spec, Clock(), ctx.report
         self.learner = Learner(task, spec, rank=ctx.rank)
         ctx.report(host_info(device=task.device, dtype=task.network.dtype, threads=torch.get_num_threads()))
         self._begin(ctx, saved)
@@ -69,6 +69,7 @@ class Trainer:
         self._fresh = self._reused = 0  # steps learned from since the last report, for the first time and again
         self._rollouts = list[Rollout]()  # of other workers, learned from for the first time since the last report
         self._drawn = 0  # steps drawn from replay memories since the last report
+        self._failure = ""  # of recording updates, as last told
 
     def _begin(self, ctx: Context, saved: Tree | None) -> None:
         """Load what was saved: everything, or nothing but the parameters of other members."""
@@ -100,6 +101,10 @@ class Trainer:
         if waited := self.learner.waited - before:
             self.clock.add("update", -waited)
             self.clock.add("gradients_wait", waited)
+        recorded = self.learner.recorded
+        if recorded is not None and recorded.failure != self._failure:
+            self._failure = recorded.failure
+            self._tell(Note(f"updates cannot be recorded as CUDA graphs, and are slower without: {self._failure}"))
         self._metrics.append(updated.metrics)
         self._fresh += batch.fresh
         self._rollouts += batch.rollouts

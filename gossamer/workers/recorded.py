@@ -72,14 +72,14 @@ class RecordedUpdates:
     def __call__(self, batch: Trajectory, passes: Passes, recorded: Passes, kind: str) -> Iterator[Pass]:
         """The passes over a batch: of `passes`, or the repetition of what `recorded` does. `kind`: another recording is
         needed for another one."""
-        if batch.finals or self.failure or self._recordings > MOST:  # finals: their number differs
+        if batch.finals or self.failure:  # the number of finals differs from batch to batch
             return passes(batch)
         form = kind, _form(batch), addresses(list(self._model.parameters()))
         if form != self._form:
             self.forget()
             self._form = form
         self._seen += 1
-        if self._known is None and self._seen > WARM:
+        if self._known is None and self._seen > WARM and self._recordings < MOST:
             self._known = self._record(batch, recorded)
         return passes(batch) if self._known is None else self._known.passes(batch)
 
