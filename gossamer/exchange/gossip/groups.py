@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -90,6 +91,8 @@ class InGroup:
 class LeaderLink:
     """The link of the learner that gossips for its group."""
 
+    plain: ClassVar = False
+
     def __init__(self, parts: InGroup, others: Collection[int], link: GossipLink, learner: Learning) -> None:
         """`others`: ranks of the other learners."""
         self._gossip, self._handover, self._others = parts.gossip, parts.handover, others
@@ -135,6 +138,8 @@ class LeaderLink:
 
 class FollowerLink:
     """The link of a learner that takes its leader's parameters."""
+
+    plain: ClassVar = False
 
     def __init__(self, ctx: Context, parts: InGroup, learner: Learning, state: Tree | None, on_step: OnStep) -> None:
         self._rank, self._gossip, self._handover = ctx.rank, parts.gossip, parts.handover
