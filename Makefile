@@ -6,7 +6,7 @@ PYTHON ?= $(shell for p in python3.11 python3 python3.12 python3.13; do \
 PIP := -m pip --disable-pip-version-check
 PYTEST := .venv/bin/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder
 ARGS ?=
-OTHER_ENVS := minigrid highway-env flappy-bird-gymnasium
+OTHER_ENVS := minigrid highway-env flappy-bird-gymnasium gymnasium-robotics
 
 # $(call make-venv,DIRECTORY): what an interrupted attempt left there is mended, or made anew.
 define make-venv
@@ -77,7 +77,7 @@ test-sinks: .venv-sinks/.installed ## logs with the real Weights & Biases, Track
 
 test-envs: .venv-envs/.installed ## environments of other packages (MiniGrid, NetHack, EnvPool, ..), in .venv-envs
 	$(call require,.venv-envs/bin/python -c "import minigrid; import highway_env; import flappy_bird_gymnasium; import nle; \
-		import envpool",\
+		import envpool; import gymnasium_robotics",\
 		a package cannot be imported: remove .venv-envs and run make test-envs)
 	.venv-envs/bin/python -m pytest tests/third_party $(ARGS)
 
