@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal, Protocol
 
 from gossamer.envs import catalogue
@@ -17,14 +18,45 @@ from gossamer.spaces import Bounds
 from gossamer.system.kwargs import checked
 from gossamer.system.options import option, options
 
-SIZE = "Height of pictures, and their width without --screen-width."
-WIDTH = "Width of pictures. Sizes that divide the screen's, 210x160 in most games, are fastest."
-PROCESSES = (
-    "Processes that play the games of an actor, at most one for each game, and make them at the same time; 0: threads "
-    "of the actor's own process."
+SCREEN_SIZE = partial(
+    option, "Height of pictures, and their width without --screen-width.", 84, least=16, most=210, measure="pixels"
 )
-BY_CORES = "0 on two cores and in scripts, else one for two threads and eight games"
-STACK = "Newest pictures in an observation; 1 suits a policy with memory."
+SCREEN_WIDTH = partial(
+    option,
+    "Width of pictures. Sizes that divide the screen's, 210x160 in most games, are fastest.",
+    None,
+    least=16,
+    most=210,
+    measure="pixels",
+    unset="that of --screen-size",
+)
+FRAME_STACK = partial(
+    option,
+    "Newest pictures in an observation; 1 suits a policy with memory.",
+    4,
+    least=1,
+    most=16,
+    measure="pictures",
+)
+ENV_PROCESSES = partial(
+    option,
+    "Processes that play the games of an actor, at most one for each game, and make them at the same time; 0: threads "
+    "of the actor's own process.",
+    None,
+    least=0,
+    most=1024,
+    unset="0 on two cores and in scripts, else one for two threads and eight games",
+)
+PREPROCESSING = partial(option, "Preprocessing, as in this publication.", "paac")
+ON_ENV_ERROR = partial(
+    option, "If an environment fails: save and end with its error, or restart the environment.", "fail"
+)
+ACTION_BOUNDS = partial(
+    option,
+    "Continuous actions out of range: clip them (SB3, CleanRL), map all numbers into the range by tanh, or pass "
+    "them on.",
+    "clip",
+)
 
 
 class EnvOptions(Protocol):
@@ -42,13 +74,11 @@ class AtariOptions:
     """Options of an Atari game."""
 
     name: str
-    preprocessing: Literal["paac", "gala", "impala", "machado", "gymnasium"] = option(
-        "Preprocessing, as in this publication.", "paac"
-    )
-    screen_size: int = option(SIZE, 84, least=16, most=210, measure="pixels")
-    screen_width: int | None = option(WIDTH, None, least=16, most=210, measure="pixels", unset="that of --screen-size")
-    frame_stack: int = option(STACK, 4, least=1, most=16, measure="pictures")
-    env_processes: int | None = option(PROCESSES, None, least=0, most=1024, unset=BY_CORES)
+    preprocessing: Literal["paac", "gala", "impala", "machado", "gymnasium"] = PREPROCESSING()
+    screen_size: int = SCREEN_SIZE()
+    screen_width: int | None = SCREEN_WIDTH()
+    frame_stack: int = FRAME_STACK()
+    env_processes: int | None = ENV_PROCESSES()
 
     def factory(self) -> EnvFactory:
         env = catalogue.resolve(self.name, preset=self.preprocessing)
@@ -64,10 +94,10 @@ class AleOptions:
     """Options of an Atari game by its Gymnasium id, which determines the preprocessing."""
 
     name: str
-    screen_size: int = option(SIZE, 84, least=16, most=210, measure="pixels")
-    screen_width: int | None = option(WIDTH, None, least=16, most=210, measure="pixels", unset="that of --screen-size")
-    frame_stack: int = option(STACK, 4, least=1, most=16, measure="pictures")
-    env_processes: int | None = option(PROCESSES, None, least=0, most=1024, unset=BY_CORES)
+    screen_size: int = SCREEN_SIZE()
+    screen_width: int | None = SCREEN_WIDTH()
+    frame_stack: int = FRAME_STACK()
+    env_processes: int | None = ENV_PROCESSES()
 
     def factory(self) -> EnvFactory:
         size, width = self.screen_size, self.screen_width
@@ -82,15 +112,9 @@ class GymOptions:
     env_kwargs: dict[str, Any] | None = option(
         "Arguments of gymnasium.make or of your factory, as in map_name=8x8 is_slippery=false.", None, unset="none"
     )
-    on_env_error: Literal["fail", "restart"] = option(
-        "If an environment fails: save and end with its error, or restart the environment.", "fail"
-    )
+    on_env_error: Literal["fail", "restart"] = ON_ENV_ERROR()
     action_masks: bool = option('The environment gives info["action_mask"]: the valid actions.', False)
-    action_bounds: Bounds = option(
-        "Continuous actions out of range: clip them (SB3, CleanRL), map all numbers into the range by tanh, or pass "
-        "them on.",
-        "clip",
-    )
+    action_bounds: Bounds = ACTION_BOUNDS()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "env_kwargs", checked(self.env_kwargs))
@@ -124,13 +148,11 @@ class AtariGamesOptions:
     """Options of several Atari games, which are preprocessed alike."""
 
     name: str
-    preprocessing: Literal["paac", "gala", "impala", "machado", "gymnasium"] = option(
-        "Preprocessing, as in this publication.", "paac"
-    )
-    screen_size: int = option(SIZE, 84, least=16, most=210, measure="pixels")
-    screen_width: int | None = option(WIDTH, None, least=16, most=210, measure="pixels", unset="that of --screen-size")
-    frame_stack: int = option(STACK, 4, least=1, most=16, measure="pictures")
-    env_processes: int | None = option(PROCESSES, None, least=0, most=1024, unset=BY_CORES)
+    preprocessing: Literal["paac", "gala", "impala", "machado", "gymnasium"] = PREPROCESSING()
+    screen_size: int = SCREEN_SIZE()
+    screen_width: int | None = SCREEN_WIDTH()
+    frame_stack: int = FRAME_STACK()
+    env_processes: int | None = ENV_PROCESSES()
     full_action_space: bool = option(
         "All games have all 18 actions; else each has its own, and the others are masked.", False
     )
@@ -161,15 +183,9 @@ class GamesOptions:
     """Options of several games that are not Atari's: of each one that is a Gymnasium id or a user-defined factory."""
 
     name: str
-    on_env_error: Literal["fail", "restart"] = option(
-        "If an environment fails: save and end with its error, or restart the environment.", "fail"
-    )
+    on_env_error: Literal["fail", "restart"] = ON_ENV_ERROR()
     action_masks: bool = option('The environments give info["action_mask"]: the valid actions.', False)
-    action_bounds: Bounds = option(
-        "Continuous actions out of range: clip them (SB3, CleanRL), map all numbers into the range by tanh, or pass "
-        "them on.",
-        "clip",
-    )
+    action_bounds: Bounds = ACTION_BOUNDS()
 
     def factory(self) -> EnvFactory:
         games = catalogue.resolve(self.name)
