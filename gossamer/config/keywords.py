@@ -31,12 +31,12 @@ class Keywords(TypedDict, total=False):
     screen_width: int
     frame_stack: int
     env_processes: int
+    full_action_space: bool
+    clip_rewards: bool
     env_kwargs: dict[str, Any]
     on_env_error: Literal["fail", "restart"]
     action_masks: bool
     action_bounds: Literal["clip", "squash", "none"]
-    full_action_space: bool
-    clip_rewards: bool
     # architectures
     num_envs: int
     env_workers: int

@@ -27,7 +27,7 @@ from gossamer.config.presets import family_name, fits, layers
 from gossamer.config.probe import Probe, probe
 from gossamer.envs import catalogue
 from gossamer.envs.games import Games
-from gossamer.envs.options import AtariGamesOptions, AtariOptions, GymOptions, kind_of, with_kwargs
+from gossamer.envs.options import AtariOptions, GymOptions, kind_of, with_kwargs
 from gossamer.envs.own import EnvMaker, env_name
 from gossamer.nn.networks import NetworkOptions
 from gossamer.nn.optim import StepRule
@@ -269,8 +269,6 @@ def _of_function(function: Any) -> type:
 def refused(name: str, value: Any, known: Iterable[str], chosen: Collection[str]) -> UserError:
     """The error for an option that the composition lacks. It names parts that have the option, or a similar name."""
     owners = [owner for owner, kind in _built_in() if name in declared(kind)]
-    if "an Atari game" in owners:
-        owners.remove("several Atari games")
     if owners:
         listed = " and ".join(filter(None, (", ".join(owners[:-1]), owners[-1])))
         have = f"{listed} {'has' if len(owners) == 1 else 'have'} it"
@@ -286,7 +284,6 @@ def _built_in() -> Iterable[tuple[str, type]]:
     """Every part of the package that has options, with its name."""
     yield "an Atari game", AtariOptions
     yield "a Gymnasium id or factory", GymOptions
-    yield "several Atari games", AtariGamesOptions
     for known in (ARCHITECTURES, ALGORITHMS, OPTIMIZERS):
         for name in known:
             yield name, load(name, name, known)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, Literal, Protocol
 
@@ -69,9 +69,15 @@ class EnvOptions(Protocol):
         """Return the factory for these options."""
 
 
+FULL_ACTION_SPACE = partial(
+    option, "All games have all 18 actions; else each has its own, and the others are masked.", False
+)
+CLIP_REWARDS = partial(option, "Learn from rewards clipped to -1 .. 1.", True)
+
+
 @options
 class AtariOptions:
-    """Options of an Atari game."""
+    """Options of an Atari game, or of several, which are preprocessed alike."""
 
     name: str
     preprocessing: Literal["paac", "gala", "impala", "machado", "gymnasium"] = PREPROCESSING()
@@ -79,14 +85,27 @@ class AtariOptions:
     screen_width: int | None = SCREEN_WIDTH()
     frame_stack: int = FRAME_STACK()
     env_processes: int | None = ENV_PROCESSES()
+    full_action_space: bool = FULL_ACTION_SPACE()
+    clip_rewards: bool = CLIP_REWARDS()
 
     def factory(self) -> EnvFactory:
         env = catalogue.resolve(self.name, preset=self.preprocessing)
+        if not isinstance(env, Games):
+            return self._one(env)
+        return replace(env, shares=tuple(replace(share, env=self._one(share.env)) for share in env.shares))
+
+    def _one(self, env: EnvFactory) -> EnvFactory:
         if not isinstance(env, Atari):
             return env
-        size, width = self.screen_size, self.screen_width
-        preset = replace(env.preset, size=size, width=width, stack=self.frame_stack)
-        return replace(env, preset=preset, processes=self.env_processes)
+        made = replace(
+            env.preset,
+            size=self.screen_size,
+            width=self.screen_width,
+            stack=self.frame_stack,
+            full_actions=self.full_action_space or env.preset.full_actions,
+            clip_reward=self.clip_rewards,
+        )
+        return replace(env, preset=made, processes=self.env_processes)
 
 
 @options
@@ -98,10 +117,11 @@ class AleOptions:
     screen_width: int | None = SCREEN_WIDTH()
     frame_stack: int = FRAME_STACK()
     env_processes: int | None = ENV_PROCESSES()
+    full_action_space: bool = FULL_ACTION_SPACE()
+    clip_rewards: bool = CLIP_REWARDS()
 
     def factory(self) -> EnvFactory:
-        size, width = self.screen_size, self.screen_width
-        return AtariOptions(self.name, "gymnasium", size, width, self.frame_stack, self.env_processes).factory()
+        return AtariOptions(preprocessing="gymnasium", **asdict(self)).factory()
 
 
 @options
@@ -144,41 +164,6 @@ def with_kwargs(env: EnvFactory, kwargs: Any) -> EnvFactory:
 
 
 @options
-class AtariGamesOptions:
-    """Options of several Atari games, which are preprocessed alike."""
-
-    name: str
-    preprocessing: Literal["paac", "gala", "impala", "machado", "gymnasium"] = PREPROCESSING()
-    screen_size: int = SCREEN_SIZE()
-    screen_width: int | None = SCREEN_WIDTH()
-    frame_stack: int = FRAME_STACK()
-    env_processes: int | None = ENV_PROCESSES()
-    full_action_space: bool = option(
-        "All games have all 18 actions; else each has its own, and the others are masked.", False
-    )
-    clip_rewards: bool = option("Learn from rewards clipped to -1 .. 1.", True)
-
-    def factory(self) -> EnvFactory:
-        games = catalogue.resolve(self.name, preset=self.preprocessing)
-        if not isinstance(games, Games):
-            return games
-        return replace(games, shares=tuple(replace(share, env=self._one(share.env)) for share in games.shares))
-
-    def _one(self, env: EnvFactory) -> EnvFactory:
-        if not isinstance(env, Atari):
-            return env
-        made = replace(
-            env.preset,
-            size=self.screen_size,
-            width=self.screen_width,
-            stack=self.frame_stack,
-            full_actions=self.full_action_space or env.preset.full_actions,
-            clip_reward=self.clip_rewards,
-        )
-        return replace(env, preset=made, processes=self.env_processes)
-
-
-@options
 class GamesOptions:
     """Options of several games that are not Atari's: of each one that is a Gymnasium id or a user-defined factory."""
 
@@ -202,7 +187,7 @@ class GamesOptions:
 def kind_of(env: EnvFactory) -> type[EnvOptions]:
     """Return the options class of an environment that `catalogue.resolve` returned without a preset."""
     if isinstance(env, Games):
-        return AtariGamesOptions if all(isinstance(share.env, Atari) for share in env.shares) else GamesOptions
+        return AtariOptions if all(isinstance(share.env, Atari) for share in env.shares) else GamesOptions
     if isinstance(env, Atari):
         return AleOptions if env.preset == GYMNASIUM else AtariOptions
     return GymOptions if isinstance(env, Gym | Custom | EnvPool) else PlainOptions
@@ -212,7 +197,7 @@ def stored_kind(name: str, fields: Collection[str]) -> type[EnvOptions]:
     """Return the options class of an environment in a file with these fields. Imports nothing: a file can be read where
     the environment's module or package is absent."""
     if "," in name or name in catalogue.SETS:
-        return AtariGamesOptions if "preprocessing" in fields else GamesOptions
+        return AtariOptions if "preprocessing" in fields else GamesOptions
     if name in {toy.name for toy in catalogue.TOYS}:
         return PlainOptions
     if name.startswith(catalogue.ALE):

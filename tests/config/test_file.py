@@ -16,7 +16,6 @@ from gossamer.config.resolve import configure
 from gossamer.envs import catalogue
 from gossamer.envs.options import (
     AleOptions,
-    AtariGamesOptions,
     AtariOptions,
     EnvOptions,
     GamesOptions,
@@ -131,7 +130,7 @@ def test_migration_leaves_out_what_the_composition_does_not_have() -> None:
         ("Absent-v3", {"action_masks": True}, GymOptions),
         ("registered_by_a_script", {"on_env_error": "fail"}, GymOptions),
         ("pong", {"preprocessing": "gala", "frame_stack": 1}, AtariOptions),
-        ("pong:2,breakout", {"preprocessing": "gala", "clip_rewards": False}, AtariGamesOptions),
+        ("pong:2,breakout", {"preprocessing": "gala", "clip_rewards": False}, AtariOptions),
         ("nowhere:Mine,elsewhere:Yours", {"on_env_error": "restart"}, GamesOptions),
         ("ALE/Pong-v5", {"screen_size": 42}, AleOptions),
         ("recall", {}, PlainOptions),

@@ -11,7 +11,7 @@ from typing import Any, get_type_hints
 from gossamer.config import keywords
 from gossamer.config.names import ALGORITHMS, ARCHITECTURES, OPTIMIZERS, load
 from gossamer.config.resolve import COMMON
-from gossamer.envs.options import AleOptions, AtariGamesOptions, AtariOptions, GamesOptions, GymOptions
+from gossamer.envs.options import AleOptions, AtariOptions, GamesOptions, GymOptions
 from gossamer.system.options import Sizes, choices, declared, plain, types
 
 FILE = Path(keywords.__file__)
@@ -21,7 +21,7 @@ NAMED: dict[str, list[type]] = {
 }
 GROUPS: dict[str, list[type]] = {
     "run": [COMMON["run"]],
-    "environment": [AtariOptions, AleOptions, GymOptions, AtariGamesOptions, GamesOptions],
+    "environment": [AtariOptions, AleOptions, GymOptions, GamesOptions],
     "architectures": NAMED["architectures"],
     "algorithms": NAMED["algorithms"],
     "network": [COMMON["network"]],

@@ -14,12 +14,12 @@ from gossamer.architectures import GALA
 from gossamer.config.names import ALGORITHMS, ARCHITECTURES, NETWORKS, OPTIMIZERS, load, name_of
 from gossamer.config.other_libraries import ABSENT, ELSEWHERE, absent, suggestion, table
 from gossamer.config.resolve import COMMON, configure
-from gossamer.envs.options import AleOptions, AtariGamesOptions, AtariOptions, GamesOptions, GymOptions
+from gossamer.envs.options import AleOptions, AtariOptions, GamesOptions, GymOptions
 from gossamer.system.errors import UserError
 from gossamer.system.options import declared, defaults
 
 ROOT = Path(__file__).parents[2]
-OF_ENVIRONMENTS = [AtariOptions, AleOptions, GymOptions, AtariGamesOptions, GamesOptions]
+OF_ENVIRONMENTS = [AtariOptions, AleOptions, GymOptions, GamesOptions]
 KINDS = [
     *COMMON.values(),
     *OF_ENVIRONMENTS,
