@@ -12,8 +12,8 @@ import gymnasium
 
 from gossamer.system.installation import pip
 
-# Ids of a package -> the module that registers them, and what pip is to install. gymnasium-robotics 1.4.2 compares
-# types of joints with members of an enumeration, to which they are not equal from MuJoCo 3.12 on
+# Ids of a package -> the module that registers them, and what pip is to install. gymnasium-robotics 1.4.2 needs
+# members of MuJoCo's enumerations to equal NumPy's integers, which they do not from MuJoCo 3.12 on
 KNOWN = {
     r"(MiniGrid|BabyAI)-": ("minigrid", "minigrid"),
     r"(highway|merge|roundabout|parking|intersection|racetrack|exit|two-way|u-turn|lane-keeping)(-\w+)*-v\d": (

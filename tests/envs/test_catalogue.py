@@ -1,5 +1,6 @@
 import importlib.util
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,9 @@ import pytest
 from gossamer.envs import MissingExtra, UnknownEnv, names, resolve
 from gossamer.envs.atari import GALA, PAAC, Atari, AtariPreset, list_games
 from gossamer.envs.base import near_names
+from gossamer.envs.games import Games
 from gossamer.envs.gym import Custom, Gym
+from gossamer.envs.options import AleOptions, AtariOptions
 from gossamer.envs.toy import Catch, Counter, Identity, Recall
 from gossamer.spaces import Discrete
 
@@ -88,6 +91,18 @@ def test_factories_are_looked_for_at_once(monkeypatch: pytest.MonkeyPatch) -> No
         resolve("nowhere:Some-v0")  # as Gymnasium's ids may be
     with pytest.raises(UnknownEnv, match="no module 'nowhere'"):
         resolve("nowhere:make")
+
+
+@needs_atari
+@pytest.mark.parametrize("options", [AtariOptions("pong"), AleOptions("ALE/Pong-v5"), AtariOptions("pong,breakout")])
+def test_options_of_the_preprocessing_hold_for_one_game_and_for_several(options: AtariOptions | AleOptions) -> None:
+    def presets(**changed: bool) -> list[tuple[bool, bool]]:
+        env = replace(options, **changed).factory()
+        games = [share.env for share in env.shares] if isinstance(env, Games) else [env]
+        return [(game.preset.full_actions, game.preset.clip_reward) for game in games if isinstance(game, Atari)]
+
+    assert set(presets()) == {(False, True)}
+    assert set(presets(full_action_space=True, clip_rewards=False)) == {(True, False)}
 
 
 @needs_atari
