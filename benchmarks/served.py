@@ -43,7 +43,7 @@ from gossamer.loops import predict
 from gossamer.nn.optim import Adam
 from gossamer.nn.torsos import nature
 from gossamer.policy import ActorPolicy, Policy, Replica, build
-from gossamer.policy.served import Answer, BatchRule, Key, Presence, Request, Requests, Served, Who
+from gossamer.policy.served import BatchRule, Key, PolicyAnswer, Presence, Request, Requests, Served, Who
 from gossamer.program import Program, copy_name
 from gossamer.runtime import Context, Observer, Silent
 from gossamer.spaces import Discrete, Spec
@@ -161,7 +161,7 @@ def sizes(envs: int = 8) -> dict[str, int]:
     """Bytes of a request and of its answer for each environment."""
     obs = torch.zeros(envs, 84, 84, 4, dtype=torch.uint8).movedim(-1, 1)
     request = Request(obs, None).packed()
-    answer = Answer((torch.zeros(envs, 6), torch.zeros(envs)), True, 1, {}).packed()
+    answer = PolicyAnswer((torch.zeros(envs, 6), torch.zeros(envs)), True, 1, {}).packed()
     call = RemoteCall(0, "ask", (Key(Who(0, 0), 1), request), {}, True)
     return {"request": packed(call) // envs, "answer": packed(Outcome(answer)) // envs}
 

@@ -37,7 +37,7 @@ class ApeX:
     env_workers: int = shared.ENV_WORKERS(0)
     replay_shards: int = replaying.REPLAY_SHARDS(1)
     max_ahead: int = replaying.MAX_AHEAD(0)
-    policy: serving.Kind = serving.POLICY("replica")
+    policy: serving.PolicyKind = serving.POLICY("replica")
     predictors: int = serving.PREDICTORS(1)
     min_batch: int = serving.MIN_BATCH(1)
     max_batch: int = serving.MAX_BATCH(0)

@@ -76,7 +76,7 @@ class IMPALA:
     replay_share: float = shared.REPLAY_SHARE(0.0)
     replay_size: int = shared.REPLAY_SIZE(1000)
     parallel_loading: bool = shared.PARALLEL_LOADING(False)
-    policy: serving.Kind = serving.POLICY("replica")
+    policy: serving.PolicyKind = serving.POLICY("replica")
     predictors: int = serving.PREDICTORS(1)
     min_batch: int = serving.MIN_BATCH(1)
     max_batch: int = serving.MAX_BATCH(0)

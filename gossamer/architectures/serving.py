@@ -10,7 +10,7 @@ from gossamer.exchange import Parameters, fetch
 from gossamer.loops import end_requests, predict
 from gossamer.policy import Policy, Replica
 from gossamer.policy.served import BatchRule, Presence, Requests, Served
-from gossamer.policy.served.options import Kind, batch_rule
+from gossamer.policy.served.options import PolicyKind, batch_rule
 from gossamer.program import Program
 from gossamer.task import Task
 
@@ -19,7 +19,7 @@ class Options(Protocol):
     """The options of `policies_of`."""
 
     @property
-    def policy(self) -> Kind: ...
+    def policy(self) -> PolicyKind: ...
     @property
     def predictors(self) -> int: ...
     @property

@@ -9,7 +9,7 @@ from gossamer.envs.atari import Atari
 from gossamer.envs.base import EnvFactory, Masking
 from gossamer.envs.games import Games
 from gossamer.envs.watchdog import Watchdog, complain
-from gossamer.presets.layers import Kind
+from gossamer.presets.layers import EnvKind
 from gossamer.spaces import Box, Spec
 
 LEAST_SIDE = 36  # pixels; `nature` needs so many, `nips` fewer
@@ -20,7 +20,7 @@ MOST_NUMBERS = 4  # of a vector, for which a grid over all of them is not too la
 class Probe:
     """The kind of environment, and whether its infos have action masks."""
 
-    kind: Kind
+    kind: EnvKind
     masks: bool = False
     continuous: bool = False  # actions
     tiny: bool = False  # pictures that are too small for the networks of papers
@@ -29,10 +29,10 @@ class Probe:
     games: bool = False  # several games
 
     @property
-    def kinds(self) -> set[Kind]:
+    def kinds(self) -> set[EnvKind]:
         """Every kind that it is of."""
         pixels = self.kind == "pixels"
-        more: dict[Kind, bool] = {
+        more: dict[EnvKind, bool] = {
             "continuous pixels": pixels and self.continuous,
             "tiny pixels": pixels and self.tiny,
             "not atari": not self.atari,
@@ -52,7 +52,7 @@ def probe(env: EnvFactory) -> Probe:
         return Probe("pixels", atari=True)
     with Watchdog(env.name, complain) as watchdog, closing(watchdog.watch(env.make(1))) as made:
         continuous = isinstance(made.spec.actions, Box)
-        kind: Kind = "pixels" if made.spec.pixels else "continuous" if continuous else "vector"
+        kind: EnvKind = "pixels" if made.spec.pixels else "continuous" if continuous else "vector"
         masks = isinstance(made, Masking) and made.gives_masks()
         bounded = made.spec.bounds is not None and made.spec.obs_shape[0] <= MOST_NUMBERS
         return Probe(kind, masks, continuous, _smallest_side(made.spec) < LEAST_SIDE, bounded=bounded)

@@ -23,7 +23,7 @@ from gossamer.envs.base import Pair, Spaces, env_seeds
 from gossamer.envs.leaves import InvalidObservation
 from gossamer.envs.masks import has_mask, mask_for
 from gossamer.envs.metrics import METRICS, SUCCESS, metrics_of
-from gossamer.envs.single import RESET, STEP, Source, fail, kind, raise_for_user
+from gossamer.envs.single import RESET, STEP, EnvSource, fail, kind, raise_for_user
 from gossamer.envs.spaces import adapt
 from gossamer.spaces.observations import MASK
 
@@ -32,7 +32,7 @@ LAST = "final_obs"  # key of the info
 LARGEST = 2**30  # of seeds: a vector adds the number of an environment
 
 
-def batched(source: Source, num_envs: int) -> Batched | Apart:
+def batched(source: EnvSource, num_envs: int) -> Batched | Apart:
     """The environments of `source.make(num_envs=B)`."""
     one = Batched(source, num_envs)
     if num_envs == 1 or not one.steps_to_reset:
@@ -44,7 +44,7 @@ def batched(source: Source, num_envs: int) -> Batched | Apart:
 class Batched:
     """The B environments of one vector. Methods raise `EnvironmentFailed` if it raises or returns an invalid value."""
 
-    def __init__(self, source: Source, num_envs: int, *, unclipped: str = "") -> None:
+    def __init__(self, source: EnvSource, num_envs: int, *, unclipped: str = "") -> None:
         """`unclipped`: key of the info with the rewards before they were clipped, where there are such."""
         self._name, self.num_envs, self._unclipped, self._asking = source.name, num_envs, unclipped, [-1, 0]
         with_arguments = f", with {source.given}," if source.given else ""

@@ -20,7 +20,7 @@ from gossamer.envs.base import UnknownEnv, VectorEnv, check_counts, unknown_env
 from gossamer.envs.batched import batched
 from gossamer.envs.local import Local, LocalRecipe, ResumableLocal
 from gossamer.envs.packages import advice
-from gossamer.envs.single import OnError, Source, named, place
+from gossamer.envs.single import EnvSource, OnError, named, place
 from gossamer.envs.spaces import GymEnv
 from gossamer.envs.workers import Workers
 from gossamer.spaces import Bounds
@@ -76,7 +76,7 @@ class Gym:
             check_names(self.name, creator, given, OF_MAKE)
         options = given | ({"render_mode": "rgb_array"} if render else {})
         make: Callable[[], GymEnv] = partial(gymnasium.make, spec, **options)
-        source = Source(self.name, make, self.on_error, self.masks, self.bounds, text(given))
+        source = EnvSource(self.name, make, self.on_error, self.masks, self.bounds, text(given))
         return vectorise(source, num_envs, workers)
 
 
@@ -105,7 +105,7 @@ class Custom:
         """See `vectorise` for `workers` and the errors raised; also raises `UnknownEnv` if there is no such factory."""
         check_names(self.name, self.load(), dict(self.kwargs))
         make = partial(self._several if self.is_vector else self._one, render)
-        source = Source(self.name, make, self.on_error, self.masks, self.bounds, text(dict(self.kwargs)))
+        source = EnvSource(self.name, make, self.on_error, self.masks, self.bounds, text(dict(self.kwargs)))
         if not self.is_vector:
             return vectorise(source, num_envs, workers)
         self.check_vector(workers)
@@ -178,7 +178,7 @@ class Custom:
         return env
 
 
-def vectorise(source: Source, num_envs: int, workers: int) -> VectorEnv:
+def vectorise(source: EnvSource, num_envs: int, workers: int) -> VectorEnv:
     """Create `num_envs` environments stepped by `workers` processes, or by this process if `workers` is 0 or 1.
 
     This process is the default because stepping a small environment is faster than waking a process, and because only

@@ -18,7 +18,7 @@ class InvalidObservation(ValueError):
     """An observation does not fit its space. The message continues "step() gave "."""
 
 
-class Kind(Protocol):
+class LeafKind(Protocol):
     """Conversion of one array."""
 
     @property

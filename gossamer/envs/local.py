@@ -10,7 +10,7 @@ import numpy as np
 
 from gossamer.data import Array, Step, Tree
 from gossamer.envs.base import Spaces, env_seeds
-from gossamer.envs.single import Single, Source
+from gossamer.envs.single import EnvSource, Single
 from gossamer.spaces import Spec
 from gossamer.system.errors import EnvironmentFailed
 
@@ -22,7 +22,7 @@ class Local:
     at the last valid observation, the reward of that step is 0, and `failures` returns the error."""
 
     def __init__(
-        self, source: Source, num_envs: int, *, first: int = 0, asking: MutableSequence[int] | None = None
+        self, source: EnvSource, num_envs: int, *, first: int = 0, asking: MutableSequence[int] | None = None
     ) -> None:
         """`first`: index of the first environment, for errors. `asking` [2]: output, the index of the environment being
         called and the number of calls so far; in shared memory if a worker process owns the environments. Raises
@@ -181,7 +181,7 @@ def _spaces(spec: Spec) -> str:
 class LocalRecipe:
     """Makes `Local` environments in worker processes; see `Recipe`."""
 
-    source: Source
+    source: EnvSource
 
     modules: ClassVar[tuple[str, ...]] = ()  # only the process of an environment imports a user's modules
 

@@ -17,7 +17,7 @@ from gossamer.spaces.observations import MASK, Part
 
 @dataclass(frozen=True)
 class Mask:
-    """A `leaves.Kind`: one array [M], or one array for each choice, in a tuple or, if all have the same size, as rows.
+    """A `leaves.LeafKind`: one array [M], or one for each choice, in a tuple or, if all have the same size, as rows.
     Entries from 0 to 1; those above 0 are valid."""
 
     sizes: tuple[int, ...]  # the i-th choice is one among sizes[i]; a switch has 2 choices, off and on

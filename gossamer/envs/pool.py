@@ -16,7 +16,7 @@ from gymnasium.vector import VectorEnv as GymVector
 from gossamer.data import Array
 from gossamer.envs.base import VectorEnv, check_counts, missing_extra, unknown_env
 from gossamer.envs.batched import Batched
-from gossamer.envs.single import OnError, Source
+from gossamer.envs.single import EnvSource, OnError
 from gossamer.spaces import Bounds
 from gossamer.system.errors import UserError
 from gossamer.system.kwargs import FLAG, check_among, text
@@ -68,7 +68,7 @@ class EnvPool:
         self.check()
         threads = min(workers or cores(), num_envs)
         make = partial(Pool, self.task, dict(self.kwargs), threads, "rgb_array" if render else None)
-        source = Source(self.name, make, masks=self.masks, bounds=self.bounds, given=text(dict(self.kwargs)))
+        source = EnvSource(self.name, make, masks=self.masks, bounds=self.bounds, given=text(dict(self.kwargs)))
         return Batched(source, num_envs, unclipped=UNCLIPPED)
 
 

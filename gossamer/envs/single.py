@@ -35,7 +35,7 @@ STEP = "step() must return (observation, reward, terminated, truncated, info)"
 
 
 @dataclass(frozen=True)
-class Source:
+class EnvSource:
     """An environment's constructor and its handling. Sent to the process that creates it."""
 
     name: str
@@ -50,7 +50,7 @@ class Single:
     """An environment created by `source`. Methods raise `EnvironmentFailed` if the environment raises or returns an
     invalid value, and `MissingExtra` if it needs a package that is not installed."""
 
-    def __init__(self, source: Source, index: int) -> None:
+    def __init__(self, source: EnvSource, index: int) -> None:
         self._name, self._source, self._index = source.name, source, index
         self._factory = f"its factory, with {source.given}," if source.given else "its factory"
         self.metrics: dict[str, float] = {}  # of the episode that ended last

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol
 from gymnasium import spaces
 
 from gossamer.data import Array
-from gossamer.envs.leaves import BYTES, Choices, InvalidObservation, Kind, Numbers, Picture, Switches
+from gossamer.envs.leaves import BYTES, Choices, InvalidObservation, LeafKind, Numbers, Picture, Switches
 from gossamer.envs.masks import Mask
 from gossamer.spaces.observations import MASK, Part
 
@@ -39,7 +39,7 @@ class Leaf:
     """One array. `name`: its keys in Dict and Tuple spaces joined by "/"; empty if the observation is this array."""
 
     name: str
-    kind: Kind
+    kind: LeafKind
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -159,7 +159,7 @@ def _entries(space: Any) -> int:
     return math.prod(space.shape) if isinstance(space, spaces.Box | spaces.MultiBinary) else 0
 
 
-def _kind(space: Any, name: str) -> Kind:
+def _kind(space: Any, name: str) -> LeafKind:
     """Return the conversion of a space that is neither Dict nor Tuple."""
     if isinstance(space, spaces.Box):
         return _box(space)

@@ -27,7 +27,7 @@ from gossamer.system.machine import keep_freed_memory
 AFTER_PARENT = 2.0  # seconds that a process has to close its environments after the parent's end
 
 Request: TypeAlias = tuple[str, Any]  # ("reset", "step", "frames" or "close"; seeds for "reset")
-Answer: TypeAlias = tuple[Any, tuple[EnvironmentFailed, ...]]  # (result or error, failures followed by a restart)
+WorkerAnswer: TypeAlias = tuple[Any, tuple[EnvironmentFailed, ...]]  # (result or error, failures followed by a restart)
 
 
 class Hosted(Protocol):
@@ -166,7 +166,7 @@ class Block:
             raise EnvironmentFailed(self._recipe.name, self._mine.start, what)
         return envs
 
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: Request) -> WorkerAnswer:
         what, seeds = request
         if self._envs is None:
             assert self._failed is not None

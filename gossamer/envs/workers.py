@@ -19,7 +19,7 @@ import numpy as np
 from gossamer.data import Array, Step
 from gossamer.envs.base import env_seeds
 from gossamer.envs.local import AT_MOST
-from gossamer.envs.worker_processes import Answer, Recipe, Request, Shared, serve
+from gossamer.envs.worker_processes import Recipe, Request, Shared, WorkerAnswer, serve
 from gossamer.system.errors import EnvironmentFailed
 from gossamer.system.scripts import GUARD
 
@@ -189,10 +189,10 @@ class Process:
         with suppress(OSError):  # `answer` detects a crash
             self._pipe.send(request)
 
-    def answer(self) -> Answer | None:
+    def answer(self) -> WorkerAnswer | None:
         """Wait for the answer; None if the process has ended."""
         try:
-            answer: Answer = self._pipe.recv()
+            answer: WorkerAnswer = self._pipe.recv()
             return answer
         except (EOFError, OSError):
             return None

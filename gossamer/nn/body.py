@@ -13,7 +13,7 @@ from torch.func import functional_call
 
 from gossamer.data import Tree
 from gossamer.nn.inputs import CentredParts, Inputs, Observations, Prepared, input_of
-from gossamer.nn.memory import Kind, Memory
+from gossamer.nn.memory import Memory, MemoryKind
 from gossamer.nn.normalization import Observed
 from gossamer.nn.tiles import TileCoding, Tiles
 from gossamer.nn.torsos import STANDARD, Activation, Layers, Pair, Parts, TorsoFactory, auto, layer_normalized, mlp
@@ -75,7 +75,7 @@ class Network:
     normalize_observations: bool = False
     normalize_returns: bool = False
     state_std: bool = False
-    memory: Kind = "none"
+    memory: MemoryKind = "none"
     memory_units: int = 256
     reconstruction_coef: float = 1.0  # weight of an auto-encoder's loss
     observe_game: bool = False  # which of several games it is

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from gossamer.data import Tree
 
-Kind: TypeAlias = Literal["none", "lstm", "gru"]
+MemoryKind: TypeAlias = Literal["none", "lstm", "gru"]
 
 
 class Memory(nn.Module):
@@ -18,7 +18,7 @@ class Memory(nn.Module):
     Layer normalisation (Ba et al. 2016) scales its inputs to mean 0 and deviation 1. Small objects in a picture, such
     as Pong's ball, have small features, which the memory would otherwise learn to use late."""
 
-    def __init__(self, kind: Kind, features: int, units: int) -> None:
+    def __init__(self, kind: MemoryKind, features: int, units: int) -> None:
         super().__init__()
         self.units, self.names = units, ("hidden", "cell") if kind == "lstm" else ("hidden",)
         self.norm = nn.LayerNorm(features)

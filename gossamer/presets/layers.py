@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeAlias
 # Of environments: pictures; else vectors, with continuous actions or not. Some have a second kind: pictures with
 # continuous actions, pictures too small for the networks of papers, whatever is no Atari game, and vectors of few
 # numbers with finite bounds; and several games
-Kind: TypeAlias = Literal[
+EnvKind: TypeAlias = Literal[
     "pixels", "vector", "continuous", "continuous pixels", "tiny pixels", "not atari", "bounded", "games"
 ]
 Preset: TypeAlias = Literal["tuned", "paper", "accelerated"]
@@ -36,11 +36,11 @@ class Layer:
     options: Mapping[str, Any] = field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
     preset: Preset | None = "tuned"  # None: both
-    kind: Kind | None = None  # of environments; None: all
+    kind: EnvKind | None = None  # of environments; None: all
     beside: tuple[str, ...] = ()  # an algorithm's: only in these architectures; an architecture's: only with these
     # algorithms; empty: with all
 
-    def applies(self, preset: str, kinds: Collection[Kind], beside: str) -> bool:
+    def applies(self, preset: str, kinds: Collection[EnvKind], beside: str) -> bool:
         """Whether it is for this preset, for an environment of these kinds, and for the other part of this name."""
         if self.preset not in (None, preset) or (self.beside and beside not in self.beside):
             return False

@@ -22,7 +22,7 @@ POLL_SECONDS = 0.2
 INCOMPLETE = 3  # exit code: runs are missing
 
 
-class Source(Protocol):
+class JobSource(Protocol):
     """What is trained: the runs of a study, or those that a search chooses as it goes on."""
 
     def next_run(self) -> PlannedRun | None:
@@ -38,7 +38,7 @@ class Source(Protocol):
 class Conductor:
     """Starts runs as others end, and passes signals on."""
 
-    def __init__(self, folder: Path, shares: int, source: Source, display: StudyDisplay) -> None:
+    def __init__(self, folder: Path, shares: int, source: JobSource, display: StudyDisplay) -> None:
         """`folder`: of all runs. `shares`: runs at once."""
         self._folder, self._shares, self._source, self._display = folder, shares, source, display
         self._running: list[Job] = []

@@ -16,13 +16,13 @@ from gossamer.config.presets import accelerated_of, family_name, paper_of
 from gossamer.config.probe import Probe
 from gossamer.config.resolve import Choices, Composition, architecture_kind, resolve
 from gossamer.envs import catalogue
-from gossamer.presets.layers import Kind, algorithms_of, presets_of
+from gossamer.presets.layers import EnvKind, algorithms_of, presets_of
 from gossamer.program import Program
 from gossamer.system.installation import install
 from gossamer.system.options import flag
 
 # An environment of each kind
-EXAMPLES: dict[Kind, str] = {"pixels": "catch-pixels", "vector": "catch", "continuous": "Pendulum-v1"}
+EXAMPLES: dict[EnvKind, str] = {"pixels": "catch-pixels", "vector": "catch", "continuous": "Pendulum-v1"}
 A_GAME = Probe("pixels", atari=True)
 USUAL = ("a2c", "ppo")  # algorithms that are shown of an architecture that names none
 PIPED_WIDTH = 200  # columns, if the output is not a terminal
@@ -63,7 +63,7 @@ def show(architecture: str, console: Console) -> None:
         console.print(f"  {name}: {sizes or 'as above; they do not follow from the machine'}", soft_wrap=True)
 
 
-def _tuned(algorithm: str) -> dict[Kind, str]:
+def _tuned(algorithm: str) -> dict[EnvKind, str]:
     """The kinds of environment that an algorithm has presets for, with their sources."""
     layers = presets_of(load("--algorithm", algorithm, ALGORITHMS))
     found = {on: [each.why for each in layers if each.kind == on and not each.beside] for on in EXAMPLES}
@@ -82,7 +82,7 @@ def _counted(number: float, what: str) -> str:
     return f"{number:g} {what}{'s' * (number != 1)}"
 
 
-def _defaults(architecture: str, tuned: Mapping[str, Iterable[Kind]], paper: bool) -> Table:
+def _defaults(architecture: str, tuned: Mapping[str, Iterable[EnvKind]], paper: bool) -> Table:
     columns = {
         f"{algorithm} {kind}": flat(resolve(Choices(architecture, EXAMPLES[kind], algorithm)))
         for algorithm, kinds in tuned.items()

@@ -17,7 +17,7 @@ from gossamer.envs.base import VectorEnv
 from gossamer.envs.batched import Apart, Batched
 from gossamer.envs.gym import Custom
 from gossamer.envs.local import Local
-from gossamer.envs.single import Source
+from gossamer.envs.single import EnvSource
 from gossamer.spaces.observations import MASK
 from gossamer.system.errors import EnvironmentFailed, UserError
 
@@ -57,7 +57,7 @@ def test_a_vector_gives_the_steps_of_single_environments(kind: str, mode: str) -
     env = vector(kind, mode=mode)
     assert isinstance(env, Apart if (kind, mode) == ("Native", "NextStep") else Batched)
     places = itertools.count()
-    single = Local(Source("count", lambda: Count(next(places)), masks=True), PLACES)
+    single = Local(EnvSource("count", lambda: Count(next(places)), masks=True), PLACES)
     assert env.spec == single.spec
     for seen, expected in zip(played(env, 40), played(single, 40), strict=True):
         for name in ("obs", "reward", "score", "terminated", "truncated", "over"):

@@ -14,7 +14,7 @@ from some_runs import rows
 import gossamer
 from gossamer.envs.gym import vectorise
 from gossamer.envs.metrics import metrics_of
-from gossamer.envs.single import Source
+from gossamer.envs.single import EnvSource
 from gossamer.storage.checkpoint import Store
 
 
@@ -57,7 +57,7 @@ def test_what_counts_as_a_metric(info: Any, metrics: dict[str, float]) -> None:
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_step_has_the_metrics_of_episodes_that_ended_in_it(workers: int) -> None:
-    env = vectorise(Source("tells", Tells), 4, workers)
+    env = vectorise(EnvSource("tells", Tells), 4, workers)
     try:
         env.reset(0)
         told = [env.step(np.zeros(4, np.int64)).metrics for _ in range(4)]

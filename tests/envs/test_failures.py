@@ -20,7 +20,7 @@ from some_envs import WRONG, Fails, FailsToStart, Walk, answers
 from gossamer.envs.base import Restarting, VectorEnv
 from gossamer.envs.gym import Custom, Gym, vectorise
 from gossamer.envs.local import AT_MOST, Local
-from gossamer.envs.single import Source
+from gossamer.envs.single import EnvSource
 from gossamer.system.errors import EnvironmentFailed, UserError
 
 
@@ -98,7 +98,7 @@ def test_the_error_and_its_traceback_are_kept() -> None:
     ],
 )
 def test_a_wrong_answer_is_refused_at_the_first_step(wrong: str, told: str) -> None:
-    env = Local(Source("mine", partial(answers, wrong)), 2)
+    env = Local(EnvSource("mine", partial(answers, wrong)), 2)
     env.reset(seed=0)
     with pytest.raises(EnvironmentFailed, match=re.escape(told)) as caught:
         env.step(np.ones(2, np.int64))
@@ -116,7 +116,7 @@ def test_large_numbers_are_no_error() -> None:
     def large(answer: tuple[object, ...]) -> tuple[object, ...]:
         return np.array([3e38, -3e38]), np.float32(2), np.bool_(False), np.array([False]), {}
 
-    env = Local(Source("mine", lambda: some_envs.Answers(large)), 1)
+    env = Local(EnvSource("mine", lambda: some_envs.Answers(large)), 1)
     env.reset(seed=0)
     step = env.step(np.ones(1, np.int64))
     np.testing.assert_array_equal(step.obs, np.array([[3e38, -3e38]], np.float32))
@@ -216,7 +216,7 @@ class FailsTwice(Walk):
 
 
 def test_a_restart_that_fails_is_tried_again() -> None:
-    env = vectorise(Source("mine", FailsTwice, "restart"), 1, 0)
+    env = vectorise(EnvSource("mine", FailsTwice, "restart"), 1, 0)
     env.reset(seed=0)
     assert env.step(np.zeros(1, np.int64)).truncated.all()
     assert isinstance(env, Restarting)
@@ -228,7 +228,7 @@ def test_a_restart_that_fails_is_tried_again() -> None:
 
 def test_without_restarts_nothing_is_made_again() -> None:
     for kind in (Fails, FailsToStart):
-        until_it_fails(Local(Source("mine", kind), 1))
+        until_it_fails(Local(EnvSource("mine", kind), 1))
 
 
 def test_worker_processes_have_the_same_spaces_as_the_first_environment() -> None:

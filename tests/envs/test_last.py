@@ -18,7 +18,7 @@ from gossamer.envs.base import EnvFactory, Restarting, Resumable, UnsupportedSpa
 from gossamer.envs.gym import Custom, Gym
 from gossamer.envs.last import LastActionReward, LastVector, as_numbers
 from gossamer.envs.local import Local
-from gossamer.envs.single import Source
+from gossamer.envs.single import EnvSource
 from gossamer.envs.toy import Catch, Counter, Identity
 from gossamer.policy import NetworkPolicy, build
 from gossamer.spaces import Box, MultiBinary, MultiDiscrete, Space
@@ -204,7 +204,7 @@ def test_a_key_of_the_same_name_is_refused() -> None:
         name = "mine"
 
         def make(self, num_envs: int, *, workers: int = 0, render: bool = False) -> VectorEnv:
-            return Local(Source("mine", lambda: Shows(Dict({"last_reward": Discrete(2)}))), num_envs)
+            return Local(EnvSource("mine", lambda: Shows(Dict({"last_reward": Discrete(2)}))), num_envs)
 
     with pytest.raises(UnsupportedSpace, match="mine: the observation has a key last_reward; use --no-last-action-rew"):
         LastActionReward(Taken()).make(1)

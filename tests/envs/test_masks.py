@@ -21,7 +21,7 @@ from gossamer.envs.gym import Custom, Gym, vectorise
 from gossamer.envs.local import Local
 from gossamer.envs.masks import Mask
 from gossamer.envs.random_play import play, random_actions
-from gossamer.envs.single import Source
+from gossamer.envs.single import EnvSource
 from gossamer.policy import build
 from gossamer.spaces.observations import MASK, Part
 from gossamer.system.errors import EnvironmentFailed
@@ -158,7 +158,7 @@ def test_a_mask_is_in_use_in_worker_processes_and_after_a_resume(tmp_path: Path)
 
 def test_actions_that_have_no_mask_are_refused() -> None:
     with pytest.raises(UnsupportedSpace, match=r"mine: --action-masks: only choices .* not 2 continuous"):
-        Local(Source("mine", MaskedBox, masks=True), 1)
+        Local(EnvSource("mine", MaskedBox, masks=True), 1)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_actions_that_have_no_mask_are_refused() -> None:
     ],
 )
 def test_a_bad_mask_is_named(info: Any, told: str) -> None:
-    env = vectorise(Source("mine", partial(BadMask, info), masks=True), 2, 0)
+    env = vectorise(EnvSource("mine", partial(BadMask, info), masks=True), 2, 0)
     env.reset(seed=0)
     with pytest.raises(EnvironmentFailed) as caught:
         env.step(np.zeros((2, 2), np.int64))
@@ -195,13 +195,13 @@ def test_a_bad_mask_is_named(info: Any, told: str) -> None:
 @pytest.mark.parametrize("last", [np.zeros(4), None], ids=["nothing is valid", "no mask"])
 def test_the_last_observation_of_an_episode_needs_no_mask(last: Any) -> None:
     info = {} if last is None else {"action_mask": last}
-    env = vectorise(Source("mine", partial(BadMask, info, True), masks=True), 2, 0)
+    env = vectorise(EnvSource("mine", partial(BadMask, info, True), masks=True), 2, 0)
     env.reset(seed=0)
     assert env.step(np.zeros((2, 2), np.int64)).terminated.all()
 
 
 def test_with_restarts_a_bad_mask_costs_one_episode() -> None:
-    env = Local(Source("mine", partial(BadMask, {}), "restart", masks=True), 1)
+    env = Local(EnvSource("mine", partial(BadMask, {}), "restart", masks=True), 1)
     first = env.reset(seed=0)
     step = env.step(np.zeros((1, 2), np.int64))
     assert step.truncated.all()

@@ -23,7 +23,7 @@ from gossamer.launch.ray.channel import Channel, Frame, FrameRejected, greet, re
 from gossamer.launch.ray.messages import Outcome
 
 Address: TypeAlias = tuple[str, int]
-Answer: TypeAlias = Callable[[Any, Callable[[], bool]], Any]  # (question, whether the caller has given up) -> answer
+Respond: TypeAlias = Callable[[Any, Callable[[], bool]], Any]  # (question, whether the caller has given up) -> answer
 
 GREETING_SECONDS = 5.0  # timeout for authenticating the peer of a new connection
 MAX_GREETINGS = 64  # connections that may be unauthenticated at one time; further ones wait to be accepted
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 class Server:
     """Answers calls, with one thread per connection. If a connection ends during a call, the call is abandoned."""
 
-    def __init__(self, host: str, key: bytes, answer: Answer, seconds: float) -> None:
+    def __init__(self, host: str, key: bytes, answer: Respond, seconds: float) -> None:
         """`host`: an address of this machine; `seconds`: timeout for sending to a peer and for detecting a lost peer.
 
         Raises OSError if none of the `ports` is free, ValueError for an unusable environment variable.

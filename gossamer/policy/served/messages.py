@@ -59,7 +59,7 @@ class Request:
         """Itself."""
         return self
 
-    def reply(self, answer: Answer) -> Answer:
+    def reply(self, answer: PolicyAnswer) -> PolicyAnswer:
         """The answer as its actor gets it."""
         return answer
 
@@ -87,13 +87,13 @@ class PackedRequest:
         rows = None if self.rows is None else torch.tensor(self.rows)
         return Request(torch.tensor(self.obs).movedim(-1, 1), rows, self.acts)
 
-    def reply(self, answer: Answer) -> PackedAnswer:
+    def reply(self, answer: PolicyAnswer) -> PackedAnswer:
         """The answer as its actor gets it."""
         return answer.packed()
 
 
 @dataclass(frozen=True)
-class Answer:
+class PolicyAnswer:
     """What the network answers for a request."""
 
     outputs: tuple[Tensor, ...]  # [B, ..]  of the network: distributions and values, or action values
@@ -106,24 +106,24 @@ class Answer:
         state = {name: each.cpu().numpy() for name, each in self.state.items()}
         return PackedAnswer(tuple(each.cpu().numpy() for each in self.outputs), self.distributions, self.version, state)
 
-    def unpacked(self) -> Answer:
+    def unpacked(self) -> PolicyAnswer:
         """Itself."""
         return self
 
 
 @dataclass(frozen=True)
 class PackedAnswer:
-    """`Answer` in transit between hosts."""
+    """`PolicyAnswer` in transit between hosts."""
 
     outputs: tuple[Array, ...]
     distributions: bool
     version: Version
     state: dict[str, Array]
 
-    def unpacked(self) -> Answer:
+    def unpacked(self) -> PolicyAnswer:
         """The answer with tensors. Copies them, because received arrays may be read-only."""
         state = {name: torch.tensor(each) for name, each in self.state.items()}
-        return Answer(tuple(map(torch.tensor, self.outputs)), self.distributions, self.version, state)
+        return PolicyAnswer(tuple(map(torch.tensor, self.outputs)), self.distributions, self.version, state)
 
 
 @dataclass(frozen=True)
@@ -153,5 +153,5 @@ class Few:
 class Answered:
     """What a predictor has computed for a request."""
 
-    reply: Answer | PackedAnswer
+    reply: PolicyAnswer | PackedAnswer
     after: Tree | None  # recurrent state [B, ...] of the actor's environments after it; None: unchanged

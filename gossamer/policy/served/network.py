@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from gossamer.data import Tree, Version
-from gossamer.policy.served.messages import Answer, Request
+from gossamer.policy.served.messages import PolicyAnswer, Request
 from gossamer.spaces import Spec
 
 ROWS = "rows"  # the only part of the state that stands for the recurrent state
@@ -25,7 +25,7 @@ class RemoteNetwork(nn.Module):
     The recurrent state stays with the predictors. Here {`rows`: [B, 1]} stands for it: i + 1 for the state of
     environment i, 0 for the state at the start of an episode. So `memory.reset` works on it as on any state."""
 
-    def __init__(self, ask: Callable[[Request], Answer], spec: Spec, initial: Tree, device: str) -> None:
+    def __init__(self, ask: Callable[[Request], PolicyAnswer], spec: Spec, initial: Tree, device: str) -> None:
         """`initial`: the recurrent state [1, ...] at the start of an episode; `device`: of the actor's tensors."""
         super().__init__()
         self._ask, self._actions, self._initial, self._device = ask, spec.actions, initial, device
@@ -63,12 +63,12 @@ class RemoteNetwork(nn.Module):
             raise RuntimeError("predictors have not been asked for this state: evaluate its observation first")
         return {name: each.to(self._device).expand(len(rows), *each.shape[1:]) for name, each in self._initial.items()}
 
-    def _answer(self, request: Request) -> Answer:
+    def _answer(self, request: Request) -> PolicyAnswer:
         answer = self._ask(request)
         self.version = answer.version
         return answer
 
-    def _outputs(self, answer: Answer) -> tuple[Any, ...]:
+    def _outputs(self, answer: PolicyAnswer) -> tuple[Any, ...]:
         """The answer in the form in which the network gives it."""
         first, *others = (_borrowed(each.to(self._device)) for each in answer.outputs)
         return (self._actions.distribution(first) if answer.distributions else first, *others)

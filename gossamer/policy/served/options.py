@@ -10,7 +10,7 @@ from gossamer.policy.served.messages import BatchRule
 from gossamer.system.errors import UserError
 from gossamer.system.options import option
 
-Kind: TypeAlias = Literal["replica", "served"]
+PolicyKind: TypeAlias = Literal["replica", "served"]
 
 POLICY = partial(
     option, "Where actors get actions: each has a replica of the network, or predictors beside the learner serve all."

@@ -12,7 +12,7 @@ from torch import Tensor
 from gossamer.data import Action, Tree, Version
 from gossamer.policy.base import Source
 from gossamer.policy.replica import NetworkPolicy, network_policy
-from gossamer.policy.served.messages import Answer, Key, Request, Welcome, Who
+from gossamer.policy.served.messages import Key, PolicyAnswer, Request, Welcome, Who
 from gossamer.policy.served.network import RemoteNetwork
 from gossamer.policy.served.presence import Presence
 from gossamer.policy.served.requests import Requests
@@ -74,7 +74,7 @@ class Asking:
             raise Stopped("the learner ended before it had parameters")
         return welcome
 
-    def __call__(self, request: Request) -> Answer:
+    def __call__(self, request: Request) -> PolicyAnswer:
         """Raises `Stopped` if the learner has ended, or its host does not answer for `GONE` seconds."""
         settle(self._device)
         key, sent = Key(self._who, next(self._numbers)), request.packed() if self._packs else request

@@ -12,7 +12,7 @@ from gossamer.data import Tree
 from gossamer.nn.memory import reset
 from gossamer.policy.base import Source
 from gossamer.policy.outputs import evaluated
-from gossamer.policy.served.messages import Answer, Answered, Key, Request, Taken, Welcome
+from gossamer.policy.served.messages import Answered, Key, PolicyAnswer, Request, Taken, Welcome
 from gossamer.system.graphs import Repeated
 from gossamer.system.machine import settle
 from gossamer.system.transfers import uploaded
@@ -51,7 +51,7 @@ class Predictor:
             rows = slice(start, start := start + request.envs)
             shown = {} if request.acts else before[key]
             tensors = tuple(each[rows] for each in outputs.tensors)
-            answer = Answer(tensors, outputs.distributions, version, shown)
+            answer = PolicyAnswer(tensors, outputs.distributions, version, shown)
             kept = {name: each[rows] for name, each in after.items()} if after and request.acts else None
             answered[key] = Answered(taken.requests[key].reply(answer), kept)
         self.batches += 1

@@ -11,12 +11,12 @@ from collections.abc import Collection, Mapping
 
 from gossamer.data import Tree
 from gossamer.policy.served.messages import (
-    Answer,
     Answered,
     Few,
     Key,
     PackedAnswer,
     PackedRequest,
+    PolicyAnswer,
     Request,
     Taken,
     Welcome,
@@ -38,7 +38,7 @@ class Requests:
         self._waiting: dict[Key, Request | PackedRequest] = {}  # oldest first
         self._taken: dict[Key, tuple[Who, Request | PackedRequest]] = {}  # and by which predictor
         self._newest: dict[int, Key] = {}  # actor -> its last request
-        self._replies: dict[int, tuple[Key, Answer | PackedAnswer]] = {}  # actor -> the last one that was answered
+        self._replies: dict[int, tuple[Key, PolicyAnswer | PackedAnswer]] = {}  # actor -> the last answer
         self._states: dict[int, Tree] = {}  # actor -> recurrent state of its environments
         self._lives: dict[int, int] = {}  # actor -> restarts of its newest life
         self._calls: dict[int, int] = {}  # predictor -> calls of `take`
@@ -56,7 +56,7 @@ class Requests:
         return self._welcome
 
     @waits
-    def ask(self, key: Key, request: Request | PackedRequest) -> Wait[Answer | PackedAnswer | None]:
+    def ask(self, key: Key, request: Request | PackedRequest) -> Wait[PolicyAnswer | PackedAnswer | None]:
         """Return the answer to a request, as `Request.reply` gives it; the same one if the request is sent again before
         the actor's next one. None if the learner has ended, or if the actor has begun a later life."""
         if key.actor.restarts > self._lives.get(key.actor.rank, -1):

@@ -9,7 +9,7 @@ import torch
 
 from gossamer.launch.simulation import Simulation
 from gossamer.loops.predict import LOOKS, next_batch
-from gossamer.policy.served import Answer, Answered, BatchRule, Few, Key, Request, Requests, Taken, Welcome, Who
+from gossamer.policy.served import Answered, BatchRule, Few, Key, PolicyAnswer, Request, Requests, Taken, Welcome, Who
 from gossamer.program import Program
 from gossamer.runtime import Context, WouldBlock
 
@@ -20,8 +20,8 @@ def a_request(envs: int = 2, *, acts: bool = True) -> Request:
     return Request(torch.zeros(envs, 1), torch.arange(1, envs + 1), acts)
 
 
-def a_reply(version: int) -> Answer:
-    return Answer((torch.zeros(2),), False, version, {})
+def a_reply(version: int) -> PolicyAnswer:
+    return PolicyAnswer((torch.zeros(2),), False, version, {})
 
 
 def some_requests(actors: int = 3, envs: int = 2) -> tuple[Requests, list[Key]]:
