@@ -17,7 +17,7 @@ from gossamer.data import Array
 from gossamer.envs.base import Resumable, UnsupportedSpace
 from gossamer.envs.gym import Custom, vectorise
 from gossamer.envs.local import Local
-from gossamer.envs.single import Source
+from gossamer.envs.single import EnvSource
 from gossamer.envs.spaces import adapt
 from gossamer.spaces.observations import Layout, Part
 from gossamer.system.errors import EnvironmentFailed
@@ -283,7 +283,7 @@ def an_arm(angles: Any = (0.0, 0.0), gripper: Any = 1) -> Any:
     ],
 )
 def test_an_observation_that_does_not_fit_is_named(space: gymnasium.Space[Any], value: Any, told: str) -> None:
-    env = Local(Source("mine", lambda: Wrong(space, value)), 1)
+    env = Local(EnvSource("mine", lambda: Wrong(space, value)), 1)
     env.reset(seed=0)
     with pytest.raises(EnvironmentFailed) as caught:
         env.step(np.zeros(1, np.int64))
@@ -297,7 +297,7 @@ def test_environments_with_other_keys_are_told_apart() -> None:
     with pytest.raises(
         EnvironmentFailed, match=r"observations b \[2\] of uint8; the first one has .* a \[2\] of uint8"
     ):
-        Local(Source("mine", lambda: Shows(next(spaces))), 2)
+        Local(EnvSource("mine", lambda: Shows(next(spaces))), 2)
 
 
 @pytest.mark.parametrize("name", ["nested", "discrete", "small_picture", "matrix", "float_picture", "with_text"])
@@ -340,7 +340,7 @@ class Keeps(Shows):
 
 
 def test_a_dict_environment_goes_on_where_it_was_saved() -> None:
-    make: Callable[[], Any] = lambda: vectorise(Source("mine", Keeps), 3, 0)  # noqa: E731
+    make: Callable[[], Any] = lambda: vectorise(EnvSource("mine", Keeps), 3, 0)  # noqa: E731
     env, other = make(), make()
     assert isinstance(env, Resumable)
     env.reset(seed=1)
@@ -365,7 +365,7 @@ class FailsOnce(Shows):
 
 def test_a_restarted_dict_environment_is_cut_at_its_last_observation() -> None:
     FailsOnce.failed = False
-    env = Local(Source("mine", lambda: FailsOnce(NESTED), "restart"), 1)
+    env = Local(EnvSource("mine", lambda: FailsOnce(NESTED), "restart"), 1)
     first = env.reset(seed=0)
     step = env.step(np.zeros(1, np.int64))
     assert step.truncated.all()
