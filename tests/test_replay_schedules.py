@@ -119,7 +119,7 @@ KINDS = {
 @pytest.mark.parametrize("learners", [1, 2])
 @pytest.mark.parametrize("max_ahead", [0, 8], ids=["", "in turn"])
 @pytest.mark.parametrize("kind", KINDS)
-@sweep(200, 3)
+@sweep(200, 1)
 def test_every_schedule_ends_and_all_that_was_acted_is_stored(
     kind: str, max_ahead: int, learners: int, seeds: range
 ) -> None:

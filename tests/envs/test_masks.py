@@ -128,9 +128,9 @@ def test_an_untrained_policy_is_the_softmax_over_valid_actions(name: str) -> Non
 def test_training_takes_open_doors_only(tmp_path: Path, name: str, algorithm: str) -> None:
     # The environment raises at a closed door, and a raise ends the run
     run = gossamer.train(
-        "paac", env=f"more_envs:{name}", algorithm=algorithm, steps=2_000, num_envs=4, run_dir=tmp_path / "run"
+        "paac", env=f"more_envs:{name}", algorithm=algorithm, steps=600, num_envs=4, run_dir=tmp_path / "run"
     )
-    assert run.result["steps"] >= 2_000
+    assert run.result["steps"] >= 600
     assert gossamer.evaluate(run.directory, episodes=4, greedy=True).episodes == 4
 
 
