@@ -294,7 +294,7 @@ class Batch:
     position: int  # environment steps in the run's budget before it; of a drawn batch: when it was drawn
     key: int = 0  # in the experience
     waiting: int = 0  # further batches that are ready
-    windows: Tensor | None = None  # [B] int64  keys of the trajectories in a replay memory
+    windows: Tensor | None = None  # [W] int64  keys of its last W trajectories, which are from replay memories
     rollouts: tuple[Rollout, ...] = ()  # of other workers, that `fresh` counts
 
 

@@ -6,7 +6,7 @@ worker gets a `Context`. The observer receives what workers report and decides w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from enum import Enum
 from functools import partial, wraps
 from inspect import isgeneratorfunction
@@ -175,6 +175,29 @@ class Reaching:
             else:
                 self._failed = None
                 return answer
+
+
+PAUSE = 5.0  # seconds until a service that does not answer is called again, where others can do without it
+
+
+class Calling:
+    """Makes calls to several services at the same time. One that does not answer is left alone for `PAUSE` seconds,
+    because such a call may take long."""
+
+    def __init__(self, ctx: Context, services: int) -> None:
+        self._ctx = ctx
+        self._again = [0.0] * services  # seconds: when a service that did not answer is called again
+
+    def __call__(self, calls: Mapping[int, partial[R]]) -> dict[int, R]:
+        """Returns the answers of the services, by number, that are called and answer."""
+        due = {service: call for service, call in calls.items() if self._ctx.now() >= self._again[service]}
+        made, answers = together(list(due.values())), dict[int, R]()
+        for service, answer in zip(due, made, strict=True):
+            if isinstance(answer, Unreachable):
+                self._again[service] = self._ctx.now() + PAUSE
+            else:
+                answers[service] = answer
+        return answers
 
 
 def ended_copies(ctx: Context) -> set[int]:

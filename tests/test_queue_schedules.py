@@ -26,7 +26,6 @@ from gossamer.experience import (
     LearnerQueue,
     NextBatch,
     QueueReader,
-    Replay,
     Replaying,
     Slots,
     TrajectoryQueue,
@@ -166,7 +165,7 @@ class Passed:
     number: int  # of the batch in the queue
     version: int  # of the learner's parameters
     rollouts: Sequence[tuple[int, int]]  # (number of the rollout, version that acted)
-    first: bool  # whether it is the first pass
+    fresh: int  # how many of these are new; 0 in later passes
 
 
 def learn_rollouts(ctx: Context, task: Workload, experience: LearnerQueue, exchange: Broadcast) -> None:
@@ -175,7 +174,7 @@ def learn_rollouts(ctx: Context, task: Workload, experience: LearnerQueue, excha
     batching, next_batch = experience.batching, experience.next_batch
     with closing_link(exchange.join(ctx, learner)) as link, suppress(Stopped):
         batches = [Trajectory.empty(1, batching.slots, (1,), torch.uint8) for _ in range(batching.depth)]
-        replay = None if next_batch is not None else replayed(task, experience.replaying)
+        replay = None if next_batch is not None else experience.replaying.memory(ctx, task)  # type: ignore[arg-type]
         how: dict[str, Any] = {"reuse": experience.reuse, "replay": replay, "next_batch": next_batch}
         how |= {"life": ctx.restarts, "ended": ctx.ended_before, "version": link.refresh}
         with closing(QueueReader(experience.queue, Slots(batches, batching.slots), **how)) as reader:
@@ -189,7 +188,7 @@ def learn_rollouts(ctx: Context, task: Workload, experience: LearnerQueue, excha
                 ctx.sleep(task.update_time * learner.rng.random())
                 numbers, acted = batch.data.action[0].tolist(), batch.data.version[0].tolist()
                 found = tuple(zip(numbers, acted, strict=True))
-                ctx.report(Passed(batch.key, link.refresh(), found, batch.fresh > 0))
+                ctx.report(Passed(batch.key, link.refresh(), found, batch.fresh))
                 link.step(learner)
                 reader.trained(batch, Updated({}))
 
@@ -200,18 +199,12 @@ def load_rollouts(
     """Stands in for the loop: assembling a batch takes virtual time."""
     if next_batch.forget(ctx.ended_before):
         return
-    rng, replay = random.Random(f"load {ctx.rank} {ctx.restarts}"), replayed(task, replaying)
+    rng, replay = random.Random(f"load {ctx.rank} {ctx.restarts}"), replaying.memory(ctx, task)  # type: ignore[arg-type]
     assembler = Assembler(queue, queue.memory(), untimed, replay)
     while (batch := assembler.batch()) is not None:
         ctx.sleep(task.update_time * rng.random())
         next_batch.put(batch)
     next_batch.end()
-
-
-def replayed(task: Workload, chosen: Replaying) -> Replay | None:
-    if not chosen.share:
-        return None
-    return Replay(chosen.share, chosen.size, torch.Generator().manual_seed(task.seed))
 
 
 class Slow(StandIn):
@@ -238,9 +231,9 @@ class Passes(Silent):
     """Grants rollouts within a budget, to which those that a crash takes return, and counts the passes over each. Every
     rollout has a number of its own."""
 
-    def __init__(self, share: float) -> None:
-        """`share`: of replayed rollouts in a batch."""
-        self.budget, self.granted, self.share = Budget(ROLLOUTS), 0, share
+    def __init__(self, share: float, *, crashing: bool = False) -> None:
+        """`share`: of replayed rollouts in a batch; where hosts crash, it may be smaller."""
+        self.budget, self.granted, self.share, self.crashing = Budget(ROLLOUTS), 0, share, crashing
         self.acted, self.passes, self.replayed = set[int](), Counter[int](), Counter[int]()
         self.lag: list[tuple[int, int]] = []  # (number of the batch, lag of one of its new rollouts)
         self.last: dict[str, int] = {}  # learner -> its version at the end
@@ -270,15 +263,16 @@ class Passes(Silent):
 
     def _passed(self, learner: str, passed: Passed) -> None:
         known, batch, size = self._known.setdefault(learner, []), (learner, passed.number), len(passed.rollouts)
-        if passed.first:  # this share of every batch but the first is old
-            self._fresh[batch] = size - round(self.share * size) if known else size
+        if passed.fresh:
+            self._fresh[batch] = passed.fresh
+            assert self.crashing or not known or passed.fresh == size - round(self.share * size)
         fresh, old = passed.rollouts[: self._fresh[batch]], passed.rollouts[self._fresh[batch] :]
         assert all(self._versions.setdefault(number, version) == version for number, version in passed.rollouts)
         self.passes.update(number for number, _ in fresh)
         self.lag.extend((passed.number, passed.version - version) for _, version in fresh)
         self.replayed.update(number for number, _ in old)
-        if passed.first:
-            assert {number for number, _ in old} <= set(known[-SIZE:])
+        if passed.fresh:
+            assert max((number for number, _ in old), default=0) < self.granted
             known += [number for number, _ in fresh]
 
 
@@ -291,7 +285,7 @@ def test_every_schedule_between_hosts(wiring: dict[str, Any], crashing: bool, se
     learners, depth, reuse = given["learners"], given["depth"], given["reuse"]
     task = Workload(rollout_length=1, step_time=step_time, jitter=1.0, update_time=0.5, updates=1)
     for seed in seeds:
-        rng, passes = random.Random(seed), Passes(given["replay_share"])
+        rng, passes = random.Random(seed), Passes(given["replay_share"], crashing=crashing)
         hosts = [f"actors{i}" for i in range(HOSTS)] + ["learner"]
         slots = learners * HOSTS  # of a batch of each learner: a rollout of each actor
         half = ROLLOUTS / slots / 2  # seconds, about: no worker has ended before

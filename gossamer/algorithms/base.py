@@ -123,6 +123,7 @@ class ReplayPlan:
     learning_starts: int  # environment steps in a memory before the first batch
     priority: Prioritized | None = None  # None: windows are drawn uniformly
     sequences: bool = False  # windows start where rollouts or episodes begin; they have a recurrent state and a mask
+    whole: bool = False  # sequences are rollouts: they start where these do, and have no mask
     saved: bool = False  # whether the memory is part of checkpoints
     folder: str = ""  # for pictures, in files that are mapped into memory; empty: in host memory
     inner: bool = True  # whether a window's observations between x_0 and x_T are needed; else `obs` is [2, W, *O]

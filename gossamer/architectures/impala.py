@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from gossamer.architectures.replaying import keep_rollouts
 from gossamer.architectures.serving import policies_of
 from gossamer.exchange import (
     AllReduce,
@@ -27,6 +28,7 @@ from gossamer.experience import (
     NextBatch,
     RemoteActorQueue,
     Replaying,
+    ReplayShard,
     TrajectoryQueue,
 )
 from gossamer.experience.queue import options as shared
@@ -120,7 +122,7 @@ class IMPALA:
         learners, actors, here = self.learners, self._actors, self.hosts // self.learner_hosts
         crew, each = actors * max(1, here), self.num_envs // (actors * learners)
         batching = Batching(each, self.batch_rollouts or crew, self.depth)
-        replaying, envs = Replaying(self.replay_share, self.replay_size), Envs(each, self._env_workers(task))
+        envs = Envs(each, self._env_workers(task))
         policies, all_learners = policies_of(self, actors=crew, envs=each), learners * self.learner_hosts
         with self._home(p, task, g):
             newest = [p.service(Parameters)() for _ in range(learners)]
@@ -130,10 +132,15 @@ class IMPALA:
                 average = AllReduce(p.service(Gradients)(learners, g * learners), between=between)
             if groups:
                 p.worker(keep)(groups, Learners.of(learn, self.learner_hosts, learners), host=g)
-        copies = []  # on each host of actors
-        for h in range(g * here, (g + 1) * here):
-            with p.host(f"actors{h}", cpus=self._actor_cpus(task)):
+        copies, memories = [], list[ReplayShard]()  # on each host of actors
+        for h in range(here):
+            with p.host(f"actors{g * here + h}", cpus=self._actor_cpus(task)):
                 copies.append(policies.add_copy(p, newest[0], learners * actors))
+                if self.replay_share:
+                    begins = [(g * learners + number) * crew + h * actors for number in range(learners)]
+                    filling = {begin + i: each for begin in begins for i in range(actors)}
+                    memories.append(keep_rollouts(p, task, self.replay_size, filling, g * here + h))
+        replaying = Replaying(self.replay_share, self.replay_size, tuple(memories) if memories else None)
         for number in range(learners):
             rank = g * learners + number
             with self._home(p, task, g):
@@ -148,7 +155,8 @@ class IMPALA:
                     learner, loader = (copy_name(loop, rank, all_learners) for loop in (learn, load))
                     following = p.service(NextBatch)(queue, loader=loader, learner=learner)
                     p.worker(load)(task, queue, following, replaying)
-                    batches = replace(batches, next_batch=following)
+                    drawn = replace(replaying, hosts=() if memories else None)  # by the loader
+                    batches = replace(batches, next_batch=following, replaying=drawn)
                 p.worker(learn, saved=True)(task, batches, exchange)
                 if here:
                     p.worker(watch)(queue)
@@ -158,7 +166,8 @@ class IMPALA:
             for h, copy in enumerate(copies):
                 with p.host(f"actors{g * here + h}", cpus=self._actor_cpus(task)):
                     ranks, on_cpu = range(first + h * actors, first + (h + 1) * actors), replace(task, device="cpu")
-                    policy, rollouts = policies.elsewhere(copy, requests), RemoteActorQueue(queue, copy)
+                    policy = policies.elsewhere(copy, requests)
+                    rollouts = RemoteActorQueue(queue, copy, memories[h] if memories else None)
                     p.worker(act, copies=actors)(on_cpu, policy, rollouts, envs=envs)
                     p.worker(beat)(queue, copy, ranks)
 
@@ -169,6 +178,11 @@ class IMPALA:
             raise UserError(
                 f"--hosts {self.hosts}: must be a multiple of --learner-hosts {self.learner_hosts}, each of which has "
                 "actors of its own; with 0 they are on the learners' hosts"
+            )
+        if self.replay_share and self.hosts > 0 and self.replay_size < self.num_envs:
+            raise UserError(
+                f"--replay-size {self.replay_size}: must be --num-envs {self.num_envs} or more: each of --hosts keeps "
+                "so many trajectories, and at least one of each environment"
             )
         shared.check_off_policy(task.algorithm)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gossamer.algorithms.base import FromReplay, ReplayPlan
@@ -42,6 +43,15 @@ def plan_of(task: Task, architecture: str) -> ReplayPlan:
         f"--algorithm {word(type(task.algorithm))}: has no replay memory, from which {architecture} learns; use "
         "--algorithm dqn, or the architecture paac, gala or impala"
     )
+
+
+def keep_rollouts(p: Program, task: Task, rollouts: int, writers: Mapping[int, int], host: int) -> ReplayShard:
+    """Add a memory of so many `rollouts` of one environment, beside the actors that fill it. `writers`: the number of
+    environments of each of these, by rank; `host`: the number of their host."""
+    envs, steps = sum(writers.values()), task.rollout_length
+    capacity = rollouts // envs * envs * steps  # equally many rollouts of each environment
+    plan = ReplayPlan(capacity, 0, steps, samples_per_insert=0.0, learning_starts=0, sequences=True, whole=True)
+    return p.service(ReplayShard)(plan, writers, capacity, task.stream("old rollouts", host))
 
 
 def share_replay(

@@ -167,6 +167,7 @@ def check_memory(config: Config, wired: Program, spec: Spec) -> None:
     length, demands = config.run.rollout_length, _demands(wired)
     _check_stored(demands, spec)
     _check_rings(demands, length)
+    _check_elsewhere(demands, spec, length)
     replayed = max((each.replayed for each in demands), default=0)
     steps = sum(each.rollout_envs + each.replayed for each in demands) * (length + 1)
     wanted = steps * torch.Size(spec.obs_shape).numel() * spec.obs_dtype.itemsize
@@ -193,6 +194,17 @@ def _check_stored(demands: Sequence[Demand], spec: Spec) -> None:
         raise UserError(
             f"--buffer-size {stored // len(demands)}: its observations take {wanted / 1e9:,.0f} GB and {where} has "
             f"{there / 1e9:,.0f} GB; use at most {most:,}"
+        )
+
+
+def _check_elsewhere(demands: Sequence[Demand], spec: Spec, rollout_length: int) -> None:
+    """Raise `UserError` if the trajectories that a host of actors keeps need more memory than this machine has."""
+    kept, there = max((each.elsewhere for each in demands), default=0), total_memory()
+    wanted = nbytes(spec, kept * rollout_length)
+    if kept and wanted > there:
+        raise UserError(
+            f"--replay-size {kept}: its observations take {wanted / 1e9:,.0f} GB on each host of actors, and this "
+            f"machine has {there / 1e9:,.0f} GB; use at most {int(0.8 * there / wanted * kept):,}"
         )
 
 

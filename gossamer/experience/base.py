@@ -105,6 +105,7 @@ class Demand:
     sequences: bool = False  # these trajectories start where rollouts do, and not at any step
     depth: int = 0  # batches that are filled, full or trained on; 0: without a queue
     replayed: int = 0  # rollouts of one environment that it keeps to learn from again
+    elsewhere: int = 0  # rollouts of one environment that each host of its actors keeps for that
     stored: int = 0  # environment steps in a replay memory
     folder: str = ""  # for its pictures; empty: in host memory
 

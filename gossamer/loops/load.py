@@ -17,7 +17,7 @@ def load(ctx: Context, task: Task, queue: TrajectoryQueue, next_batch: NextBatch
     task, clock = prepared(ctx, replace(task, threads=1)), Clock()  # more threads would compete with the learner's
     if next_batch.forget(ctx.ended_before):
         return
-    memory = replaying.memory(task, ctx.rank)
+    memory = replaying.memory(ctx, task)
     assembler = Assembler(queue, queue.memory(), clock, memory, waits="loader_waits")
     while (batch := assembler.batch()) is not None:
         with clock("load"):

@@ -69,9 +69,11 @@ class Replayed:
     def __post_init__(self) -> None:
         self._held: dict[str, int] = {}  # worker -> steps in a memory of its own
 
-    def died(self, worker: str) -> None:
-        """The worker has died, and a memory of its own with it."""
-        self.lost += self._held.pop(worker, 0)
+    def died(self, worker: str) -> int:
+        """The worker has died, and a memory of its own with it. Returns how many steps are lost."""
+        lost = self._held.pop(worker, 0)
+        self.lost += lost
+        return lost
 
     def update(self, worker: str, report: Report) -> None:
         """Add what a worker reports."""

@@ -198,7 +198,8 @@ class RunObserver:
             if steps := self.budget.release(worker):
                 self.events.add("worker_died", steps=self.progress.steps, worker=worker, unreported=steps)
                 self.log(f"{worker} died; {steps:,} steps that it had not reported are acted again")
-            self.progress.replayed.died(worker)
+            if lost := self.progress.replayed.died(worker):
+                self.log(f"{worker} died, and with it {lost:,} steps that it kept to learn from again")
             self.progress.outcomes.died(worker)
             self.checkpoints.died(worker)
 

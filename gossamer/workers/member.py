@@ -108,7 +108,7 @@ class Trainer:
         self._metrics.append(updated.metrics)
         self._fresh += batch.fresh
         self._rollouts += batch.rollouts
-        self._drawn += 0 if batch.windows is None else batch.data.steps
+        self._drawn += 0 if batch.windows is None else len(batch.windows) * batch.data.reward.shape[0]
         self._reused += max(0, batch.data.steps - batch.fresh)
         return updated
 

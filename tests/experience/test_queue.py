@@ -235,7 +235,7 @@ def test_replay_adds_its_share_of_old_trajectories_and_forgets_the_oldest() -> N
     slots = memory(width=2, slots=1, depth=1)
     for number in range(4):
         slots.slot(0).reward.fill_(float(number))
-        batch = replay.mixed(slots.batch(0, (0,)))
+        batch = replay.mixed(slots.batch(0, (0,))).data
         assert batch.reward.shape == ((3, 2) if number == 0 else (3, 4))
         assert batch.reward[0, :2].tolist() == [number, number]
         for old in batch.reward[0, 2:].tolist():
@@ -246,7 +246,7 @@ def test_replay_adds_its_share_of_old_trajectories_and_forgets_the_oldest() -> N
 @pytest.mark.parametrize("width", [1, 2, 3, 5])
 def test_over_many_batches_the_share_of_old_trajectories_is_exact(width: int, share: float) -> None:
     replay, slots = Replay(share, 8, torch.Generator().manual_seed(0)), memory(width=width, slots=1, depth=1)
-    widths = [replay.mixed(slots.batch(0, (0,))).num_envs for _ in range(101)]
+    widths = [replay.mixed(slots.batch(0, (0,))).data.num_envs for _ in range(101)]
     old = sum(widths) - 101 * width
     wanted = 100 * width * share / (1 - share)  # the first batch has none: nothing is kept yet
     assert wanted - 1 < old <= wanted + 1e-6
@@ -283,7 +283,7 @@ def test_replayed_trajectories_have_their_own_state_version_and_final_observatio
         for b in range(2):
             fresh.obs[:, b], fresh.state["hidden"][b], fresh.version[:, b] = number, number, number
             fresh.finals.append(Final(number, b, torch.full((4, 8, 8), number), {"hidden": torch.ones(5)}, 0.5))
-        batch = replay.mixed(fresh)
+        batch = replay.mixed(fresh).data
     assert [final.b for final in batch.finals] == [0, 1, 2, 3]
     assert [final.t for final in batch.finals] == batch.version[1].tolist() == [3, 3, 2, 2]
     assert batch.obs[0, :, 0, 0, 0].tolist() == batch.state["hidden"][:, 0].tolist() == [3, 3, 2, 2]
@@ -294,7 +294,7 @@ def test_a_batch_wider_than_the_replay_memory_leaves_its_last_trajectories_there
     replay, fresh = Replay(0.5, 2, torch.Generator().manual_seed(0)), Trajectory.empty(2, 5, (4,), torch.float32)
     fresh.reward.copy_(torch.arange(5.0).expand(2, 5))
     replay.mixed(fresh)
-    assert {*replay.mixed(fresh).reward[0, 5:].tolist()} == {3.0, 4.0}
+    assert {*replay.mixed(fresh).data.reward[0, 5:].tolist()} == {3.0, 4.0}
 
 
 def test_pictures_keep_their_format_when_they_are_copied() -> None:

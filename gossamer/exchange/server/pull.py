@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import pairwise
-from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -15,10 +14,8 @@ from gossamer.data import Array, Stamp, Version
 from gossamer.exchange.broadcast.broadcast import copy_buffers
 from gossamer.exchange.flat import ALIGN, Flat, buffers
 from gossamer.exchange.server.shard import ParameterShard, Pulled
-from gossamer.runtime import GONE, Context, Stopped, Unreachable, together
+from gossamer.runtime import GONE, Calling, Context, Stopped, Unreachable
 
-T = TypeVar("T")
-PAUSE = 5.0  # seconds between two calls to a shard that does not answer
 RETRY = 0.2  # seconds between two looks of an actor for the first parameters
 
 
@@ -49,7 +46,7 @@ class Pulling:
         self.slices = slices(len(flat.vector), len(shards))
         self.stamps: list[Stamp | None] = [None] * len(shards)  # of the parameters here; None: not from the shard
         self._ctx, self._flat, self._learner = ctx, flat, ctx.rank if learns else None
-        self._again = [0.0] * len(shards)  # seconds: when a shard that did not answer is called again
+        self.call = Calling(ctx, len(shards))
 
     @property
     def version(self) -> Version:
@@ -70,18 +67,6 @@ class Pulling:
         if any(changed):
             self._flat.swap(self._flat.vector)  # the parameters have changed in place
         return self.version
-
-    def call(self, calls: Mapping[int, partial[T]]) -> dict[int, T]:
-        """Make calls to shards at the same time. Returns the answers of those that do answer. The others are left alone
-        for `PAUSE` seconds, as such a call may take long."""
-        due = {shard: call for shard, call in calls.items() if self._ctx.now() >= self._again[shard]}
-        made, answers = together(list(due.values())), dict[int, T]()
-        for shard, answer in zip(due, made, strict=True):
-            if isinstance(answer, Unreachable):
-                self._again[shard] = self._ctx.now() + PAUSE
-            else:
-                answers[shard] = answer
-        return answers
 
     def wait(self) -> None:
         """Wait until every shard has had parameters. Raises `Stopped` if the program ends before that."""

@@ -11,8 +11,9 @@ from gossamer.data import Batch, NoBatch, Packed, Stamp, Trajectory, Updated, Ve
 from gossamer.experience.base import Kept, Timer, untimed
 from gossamer.experience.handed import Handed
 from gossamer.experience.queue.loading import Assembler, NextBatch
+from gossamer.experience.queue.old import OldRollouts
 from gossamer.experience.queue.queue import Lease, TrajectoryQueue
-from gossamer.experience.queue.replay import Replay
+from gossamer.experience.queue.replay import Mixing
 from gossamer.experience.queue.slots import Slots
 from gossamer.runtime import Context, Reaching, Stopped
 from gossamer.task import Left
@@ -52,12 +53,19 @@ class RemoteWriter:
     """An actor's end of a queue on another host: a rollout is filled here, then sent."""
 
     def __init__(
-        self, ctx: Context, queue: TrajectoryQueue, slot: Trajectory, at_least: Callable[[Stamp], bool], clock: Timer
+        self,
+        ctx: Context,
+        queue: TrajectoryQueue,
+        slot: Trajectory,
+        at_least: Callable[[Stamp], bool],
+        clock: Timer,
+        old: OldRollouts | None = None,
     ) -> None:
         """`slot`: memory for a rollout. `at_least`: waits until parameters with this stamp are on this host; whether
         newer ones may follow. `clock`: measures the time that the actor waits for a free slot and for these parameters,
-        and the time that it sends."""
+        and the time that it sends. `old`: keeps what was sent."""
         self._ctx, self._queue, self._slot, self._at_least, self._clock = ctx, queue, slot, at_least, clock
+        self._old = old
         self._who, self._reach = (ctx.rank, ctx.restarts), Reaching(ctx)
         self._handed = Handed(*self._who)
         self._reach(lambda: queue.register(*self._who))
@@ -76,11 +84,17 @@ class RemoteWriter:
             packed = Packed.of(self._slot)
             rollout = self._handed.next(position, self._slot.steps)
             taken = self._reach(lambda: self._queue.deliver(lease.slot, rollout, packed))
+            if self._old is not None:
+                self._old.keep(packed)
         self._handed.add(rollout, taken)
 
     def kept(self) -> Kept:
         """See `Writer`."""
-        return self._handed.kept()
+        handed = self._handed.kept()
+        if self._old is None:
+            return handed
+        kept = self._old.kept()
+        return replace(handed, stored=kept.stored, held=kept.held)
 
     def close(self) -> None:
         """The actor ends."""
@@ -111,7 +125,7 @@ class QueueReader:
         ended: Collection[str] = (),
         clock: Timer = untimed,
         reuse: int = 1,
-        replay: Replay | None = None,
+        replay: Mixing | None = None,
         next_batch: NextBatch | None = None,
         report: Callable[[Left], None] = lambda left: None,
     ) -> None:
@@ -141,7 +155,7 @@ class QueueReader:
     def trained(self, batch: Batch, updated: Updated) -> None:
         """See `Reader`."""
         place = next(i for i, each in enumerate(self._ring) if each.key == batch.key)
-        self._ring[place] = replace(batch, fresh=0, rollouts=())
+        self._ring[place] = replace(batch, fresh=0, rollouts=(), windows=None)
         if not self._round and len(self._ring) == self._reuse:
             self._queue.trained(self._ring[0].key, self._version())
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from gossamer.data import Batch
 from gossamer.experience.base import Timer
 from gossamer.experience.queue.queue import Full, TrajectoryQueue
-from gossamer.experience.queue.replay import Replay
+from gossamer.experience.queue.replay import Mixed, Mixing
 from gossamer.experience.queue.slots import Slots
 from gossamer.runtime import Wait, waits
 
@@ -17,7 +17,7 @@ class Assembler:
     """Takes batches from a queue and assembles them: unpacks what other hosts sent, and adds old trajectories."""
 
     def __init__(
-        self, queue: TrajectoryQueue, slots: Slots, clock: Timer, replay: Replay | None, *, waits: str = "learner_waits"
+        self, queue: TrajectoryQueue, slots: Slots, clock: Timer, replay: Mixing | None, *, waits: str = "learner_waits"
     ) -> None:
         """`clock` measures the time of waiting for a full batch, as `waits`, and that of assembling it, as `load`."""
         self._queue, self._slots, self._clock, self._replay, self._waits = queue, slots, clock, replay, waits
@@ -35,10 +35,16 @@ class Assembler:
         for place, packed in full.packed.items():
             packed.unpack(self._slots.at(full.number, place))
         data = self._slots.batch(full.number, full.places)
-        fresh = data.steps
-        if self._replay is not None:
-            data = self._replay.mixed(data)
-        return Batch(data, fresh, full.position, full.number, full.waiting, rollouts=full.rollouts)
+        mixed = Mixed(data) if self._replay is None else self._replay.mixed(data)
+        return Batch(
+            mixed.data,
+            data.steps,
+            full.position,
+            full.number,
+            full.waiting,
+            windows=mixed.windows,
+            rollouts=full.rollouts,
+        )
 
 
 class NextBatch:

@@ -49,7 +49,13 @@ DEPTH = partial(
 )
 REUSE = partial(option, "Passes over each batch, in turn with newer ones.", least=1, most=1000)
 REPLAY_SHARE = partial(option, "Fraction of old trajectories in each batch.", least=0, below=1)
-REPLAY_SIZE = partial(option, "Newest trajectories kept for it.", least=1, most=10**7, measure="trajectories")
+REPLAY_SIZE = partial(
+    option,
+    "Newest trajectories kept for it, by the learner or on each of --hosts.",
+    least=1,
+    most=10**7,
+    measure="trajectories",
+)
 PARALLEL_LOADING = partial(
     option,
     "A thread assembles the next batch while the learner trains; on where there is something to copy: with "

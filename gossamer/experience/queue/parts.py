@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,9 +12,11 @@ from gossamer.data import Stamp
 from gossamer.experience.base import Demand, Participant
 from gossamer.experience.queue.ends import QueueReader, QueueWriter, RemoteWriter
 from gossamer.experience.queue.loading import NextBatch
+from gossamer.experience.queue.old import OldOnHosts, OldRollouts
 from gossamer.experience.queue.queue import Batching, TrajectoryQueue
-from gossamer.experience.queue.replay import Replay
+from gossamer.experience.queue.replay import Mixing, Replay
 from gossamer.experience.queue.slots import Slots
+from gossamer.experience.replay.shard import ReplayShard
 from gossamer.runtime import Context
 from gossamer.system.machine import settle
 from gossamer.task import Task
@@ -43,11 +46,13 @@ class RemoteActorQueue:
 
     queue: TrajectoryQueue
     copy: Copied  # of the parameters that they act with
+    memory: ReplayShard | None = None  # of old trajectories, on their host; None: there is none
 
     def join(self, ctx: Context, worker: Participant) -> RemoteWriter:
         """See `ActorExperience`."""
         slot = worker.slot(worker.num_envs)
-        return RemoteWriter(ctx, self.queue, slot, self.copy.at_least, worker.clock)
+        old = None if self.memory is None else OldRollouts(ctx, self.memory, worker.spec, slot.steps)
+        return RemoteWriter(ctx, self.queue, slot, self.copy.at_least, worker.clock, old)
 
 
 @dataclass(frozen=True)
@@ -55,13 +60,17 @@ class Replaying:
     """Old trajectories that are added to each new batch."""
 
     share: float = 0.0  # fraction of them in a batch; 0: none
-    size: int = 0  # newest trajectories that are kept
+    size: int = 0  # newest trajectories that are kept, by the learner or by each host of actors
+    hosts: Sequence[ReplayShard] | None = None  # memories on the hosts of actors; None: the learner keeps them
 
-    def memory(self, task: Task, rank: int) -> Replay | None:
-        """The memory of a learner; None if nothing is replayed. It draws on the CPU, wherever the trajectories are."""
+    def memory(self, ctx: Context, task: Task) -> Mixing | None:
+        """What a worker that assembles batches draws from, with a generator of the CPU; None if nothing is replayed."""
         if not self.share:
             return None
-        return Replay(self.share, self.size, torch.Generator().manual_seed(task.stream("replay", rank)))
+        rng = torch.Generator().manual_seed(task.stream("replay", ctx.rank))
+        if self.hosts is not None:
+            return OldOnHosts(ctx, self.share, self.hosts, rng)
+        return Replay(self.share, self.size, rng)
 
 
 @dataclass(frozen=True)
@@ -88,7 +97,7 @@ class LearnerQueue:
             ended=ctx.ended_before,
             clock=worker.clock,
             reuse=self.reuse,
-            replay=None if ahead else self.replaying.memory(worker.task, ctx.rank),  # else the loader has it
+            replay=None if ahead else self.replaying.memory(ctx, worker.task),  # else the loader has it
             next_batch=self.next_batch,
             report=ctx.report,
         )
@@ -96,10 +105,12 @@ class LearnerQueue:
     def demand(self, num_envs: int) -> Demand:
         """See `LearnerExperience`."""
         columns = self.batching.num_envs * self.batching.slots
+        kept = self.replaying.size if self.replaying.share else 0
         return Demand(
             batch_envs=columns,
             rollout_envs=columns * self.batching.depth,
             passes=self.reuse / (1 - self.replaying.share),
             depth=self.batching.depth,
-            replayed=self.replaying.size if self.replaying.share else 0,
+            replayed=0 if self.replaying.hosts is not None else kept,
+            elsewhere=kept if self.replaying.hosts is not None else 0,
         )

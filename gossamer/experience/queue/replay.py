@@ -2,9 +2,44 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Protocol
+
 import torch
+from torch import Tensor
 
 from gossamer.data import Trajectory
+
+
+class Share:
+    """Old trajectories in each batch, so that they are a fraction of all trajectories that are learned from."""
+
+    def __init__(self, share: float) -> None:
+        """`share`: of old trajectories, 0 <= share < 1, on average over batches."""
+        self._share = share
+        self._owed = 0.0  # old trajectories, of which the next batch gets the whole ones
+
+    def of(self, fresh: int) -> int:
+        """How many are added to a batch of so many fresh ones."""
+        self._owed += fresh * self._share / (1 - self._share)
+        wanted = int(self._owed + 1e-9)  # nine ninths are one
+        self._owed -= wanted
+        return wanted
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """A batch of fresh and old trajectories."""
+
+    data: Trajectory
+    windows: Tensor | None = None  # keys of the old ones in replay memories on other hosts; None: none are from there
+
+
+class Mixing(Protocol):
+    """Adds old trajectories to new batches."""
+
+    def mixed(self, fresh: Trajectory) -> Mixed:
+        """Return a batch of fresh and old trajectories."""
 
 
 class Replay:
@@ -14,23 +49,19 @@ class Replay:
     allocator could not reuse the memory of earlier batches: the process would grow to several times what it keeps."""
 
     def __init__(self, share: float, capacity: int, rng: torch.Generator) -> None:
-        """`share`: fraction of old trajectories, 0 <= share < 1, on average over batches; `capacity`: trajectories
-        kept; `rng`: a generator of the CPU."""
-        self._share, self._capacity, self._rng = share, capacity, rng
+        """`share`: see `Share`; `capacity`: trajectories kept; `rng`: a generator of the CPU."""
+        self._share, self._capacity, self._rng = Share(share), capacity, rng
         self._memory: Trajectory | None = None  # allocated with the first batch
         self._kept: list[Trajectory] = []  # one environment each: columns of the memory
         self._next = 0  # column that is overwritten next
-        self._owed = 0.0  # old trajectories, of which the next batch gets the whole ones
 
-    def mixed(self, fresh: Trajectory) -> Trajectory:
+    def mixed(self, fresh: Trajectory) -> Mixed:
         """Return a batch of fresh and old trajectories, and keep copies of the fresh ones."""
-        self._owed += fresh.num_envs * self._share / (1 - self._share) if self._kept else 0.0
-        wanted = int(self._owed + 1e-9)  # nine ninths are one
-        self._owed -= wanted
+        wanted = self._share.of(fresh.num_envs) if self._kept else 0
         chosen = torch.randint(len(self._kept) or 1, (wanted,), generator=self._rng).tolist()
         batch = Trajectory.concatenated([fresh, *(self._kept[i] for i in chosen)]) if chosen else fresh
         self._keep(fresh)
-        return batch
+        return Mixed(batch)
 
     def _keep(self, fresh: Trajectory) -> None:
         """Copy trajectories into the ring, in place of the oldest ones."""

@@ -21,6 +21,13 @@ from gossamer.spaces import Spec
 from gossamer.task import Left
 
 
+def split(count: int, mass: Tensor, rng: torch.Generator) -> Array:
+    """How many of `count` windows are drawn from each of some shards, by chance in proportion to their mass [S]."""
+    chosen = torch.multinomial(mass, count, replacement=True, generator=rng)
+    parts: Array = torch.bincount(chosen, minlength=len(mass)).numpy()
+    return parts
+
+
 class ReplayWriter:
     """An actor's end: a rollout is filled here, then sent to the actor's shard."""
 
@@ -182,11 +189,7 @@ class ReplayReader:
                 raise Stopped("while no replay memory has anything to learn from")
             if more:
                 self._ctx.sleep(RETRY)
-        if len(mass) == 1:
-            return np.array([count])
-        chosen = torch.multinomial(mass, count, replacement=True, generator=self._rng)
-        parts: Array = torch.bincount(chosen, minlength=len(mass)).numpy()
-        return parts
+        return np.array([count]) if len(mass) == 1 else split(count, mass, self._rng)
 
     def _ask(self, shard: int) -> None:
         self._asked[shard] = self._ctx.now()

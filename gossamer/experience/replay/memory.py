@@ -44,10 +44,19 @@ class ReplayMemory:
     there is room for 5 % more pictures than steps. The environments may be those of several actors, which add rollouts
     independently of each other. A window's key is the number of its first step * num_envs + environment."""
 
-    def __init__(self, spec: Spec, num_envs: int, capacity: int, *, sequences: bool = False, folder: str = "") -> None:
-        """`sequences`: windows have recurrent states and masks. `folder`: see `Pictures`. Raises `ValueError` if the
-        capacity is less than a step of each environment, or if the channels of an observation are no multiple of its
-        history."""
+    def __init__(
+        self,
+        spec: Spec,
+        num_envs: int,
+        capacity: int,
+        *,
+        sequences: bool = False,
+        whole: bool = False,
+        folder: str = "",
+    ) -> None:
+        """`sequences`: windows have recurrent states, and masks unless they are `whole` rollouts. `folder`: see
+        `Pictures`. Raises `ValueError` if the capacity is less than a step of each environment, or if the channels of
+        an observation are no multiple of its history."""
         self.num_envs, self.length = num_envs, capacity // num_envs
         if self.length < 1:
             raise ValueError(f"a replay memory of {capacity} steps: {num_envs} environments need at least {num_envs}")
@@ -56,7 +65,7 @@ class ReplayMemory:
         self._newest = np.zeros((num_envs, self.rows), np.int64)  # number of the newest picture of x_t
         self._finals = np.full((num_envs, self.rows), -1, np.int64)  # and of a final observation; -1: there is none
         self._final_values = torch.zeros((num_envs, self.rows))
-        self._starts = Starts(num_envs, self.rows) if sequences else None
+        self._starts, self._whole = Starts(num_envs, self.rows) if sequences else None, whole
         self._steps: dict[str, Tensor] = {}  # the trajectory's other tensors, [B, rows, ...]; made with the first one
         self.written = np.zeros(num_envs, np.int64)  # [B] steps so far, with a gap of one for each cut
         self.oldest = np.zeros(num_envs, np.int64)  # [B] first step that is still there
@@ -128,7 +137,8 @@ class ReplayMemory:
         there = firsts >= np.maximum(self._since[envs], self.oldest[envs])
         if self._starts is not None:
             rows = firsts % self.rows
-            there &= self._starts.at(envs, rows) | self._steps["begins"].numpy()[envs, rows]
+            starts = self._starts.at(envs, rows)
+            there &= starts if self._whole else starts | self._steps["begins"].numpy()[envs, rows]
         return torch.from_numpy((firsts * self.num_envs + envs)[there])
 
     def there(self, keys: Tensor) -> Array:
@@ -153,14 +163,14 @@ class ReplayMemory:
         """The windows with these keys [W] as a trajectory of `length` steps of W environments, copied. Without `inner`
         it has only the observations x_0 and x_T, [2, W, *O]."""
         firsts, envs, rows = self._rows_of(keys, length)
-        sequences = self._starts is not None
+        masked = self._starts is not None and not self._whole
         tensors = self.tensors(keys, length)
         return Trajectory(
             **tensors,
             obs=self._pictures.stacks(envs, self._newest[envs, rows if inner else rows[[0, -1]]]),
             state=self._starts.states(envs, rows[0]) if self._starts is not None else {},
             finals=self._window_finals(envs, firsts, rows[:length]),
-            mask=first_episode(tensors["begins"][:length]) if sequences else None,
+            mask=first_episode(tensors["begins"][:length]) if masked else None,
         )
 
     def tensors(self, keys: Tensor, length: int) -> dict[str, Tensor]:

@@ -57,7 +57,9 @@ class ReplayStore:
         self._envs, total = dict[int, tuple[int, int]](), 0  # of each writer: its first environment, and their number
         for writer, num_envs in writers.items():
             self._envs[writer], total = (total, num_envs), total + num_envs
-        self._memory = ReplayMemory(spec, total, capacity, sequences=plan.sequences, folder=plan.folder)
+        self._memory = ReplayMemory(
+            spec, total, capacity, sequences=plan.sequences, whole=plan.whole, folder=plan.folder
+        )
         if self._memory.length < plan.window:
             raise ValueError(f"{capacity} steps of {total} environments: a window has {plan.window} steps of one")
         weighed = plan.sequences or plan.priority is not None

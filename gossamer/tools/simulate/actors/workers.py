@@ -21,8 +21,11 @@ from gossamer.experience.base import untimed
 from gossamer.loops import Envs
 from gossamer.policy import Replica
 from gossamer.runtime import Context, Stopped
+from gossamer.spaces import Discrete, Spec
 from gossamer.tools.simulate.ledger import Span, Stopwatch
 from gossamer.tools.simulate.stand_in import Point, StandIn
+
+SPEC = Spec((1,), np.dtype(np.uint8), Discrete(2))  # of environments that are not there
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,10 @@ class Workload:
     device: str = "cpu"  # the wiring replaces it for actors of other hosts
     gpus: float = 0
     algorithm: Algorithm = field(default_factory=VTrace)  # one that a queue suits
+
+    def stream(self, purpose: str, rank: int = 0) -> int:
+        """See `Task`."""
+        return self.seed + rank
 
     def rollout_seconds(self, rng: np.random.Generator) -> float:
         """The duration of a rollout: the sum of its steps, each lognormal with mean `step_time`."""
@@ -92,7 +99,7 @@ class Worker:
     clock: Timer
     num_envs: int  # of an actor
     link: Link | None = None  # of a learner
-    spec: Any = None
+    spec: Spec = SPEC
 
     def slot(self, num_envs: int) -> Trajectory:
         """The memory of the rollouts of so many environments: a position is the action of one step."""
