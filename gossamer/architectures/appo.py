@@ -3,8 +3,8 @@
 Components of the paper and their implementation:
 
 asynchronous PPO loss    `algorithms.appo`, the default algorithm here
-distributed replay       `replay_share`: old trajectories in each batch, kept by each of `hosts`, or without these by the
-                         learner; `reuse`: several passes over each batch
+distributed replay       `replay_share`: old trajectories in each batch, kept by each of `hosts`, or without these by
+                         the learner; `reuse`: several passes over each batch
 parallel data loading    actors fill the columns of the next batches in place while the learner trains (`experience`);
                          `parallel_loading`: a worker assembles what has to be copied
 """

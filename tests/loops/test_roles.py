@@ -37,7 +37,7 @@ DRAWN = Role(Envs(6, 3), Demand(batch_envs=32, rollout_envs=6, passes=8.0, windo
 QUEUED = Demand(batch_envs=8, rollout_envs=24, depth=3)
 # A host's 8 environments are shared by 2 actors for each of 2 learners: 2 of each. 12 rollouts are a batch of 24. Half
 # of what is learned from is replayed, and each batch is used twice: each step is learned from 2 / (1 - 0.5) = 4 times.
-REPLAYED = Demand(batch_envs=24, rollout_envs=72, passes=4.0, depth=3, replayed=50)
+REPLAYED = Demand(batch_envs=24, rollout_envs=72, passes=4.0, depth=3, elsewhere=50)
 ACTORS: dict[str, Any] = {"actors": 2, "num_envs": 8, "env_workers": 1, "depth": 3}
 APART: dict[str, Any] = {
     "hosts": 2, "learners": 2, "actors": 2, "num_envs": 8, "batch_rollouts": 12, "depth": 3, "reuse": 2,
