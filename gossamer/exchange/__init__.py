@@ -1,7 +1,18 @@
 """How parameters move between members."""
 
 from gossamer.exchange.all_reduce import AllReduce, Between, Gradients, Group, Learners, keep
-from gossamer.exchange.base import Alone, AloneLink, Dropped, Exchange, Gradient, Learning, Link, LocalStep, Stepped
+from gossamer.exchange.base import (
+    Alone,
+    AloneLink,
+    Dropped,
+    Exchange,
+    Gradient,
+    Learning,
+    Link,
+    LocalStep,
+    Recordable,
+    Stepped,
+)
 from gossamer.exchange.broadcast import Broadcast, Follower, Parameters, fetch, offer_copy
 from gossamer.exchange.gossip.gossip import Gossip, room
 from gossamer.exchange.gossip.mailboxes import LayoutMismatch, Mailboxes
@@ -32,6 +43,7 @@ __all__ = [
     "Parameters",
     "Proxy",
     "Pulling",
+    "Recordable",
     "Server",
     "Shared",
     "SharedMemory",

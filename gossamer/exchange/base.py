@@ -106,6 +106,14 @@ class Exchange(Protocol):
         the link, also after one that it takes for other members outside of `Link.step`."""
 
 
+class Recordable(Enum):
+    """What of a learner's work may be recorded as CUDA graphs."""
+
+    STEP = "step"  # all: a step is the local one, with nothing before it or between its halves
+    PASS = "pass"  # losses and gradients
+    NOTHING = "nothing"  # the parameters move in memory
+
+
 class Link(Protocol):
     """One member's connection to an exchange."""
 
@@ -114,9 +122,8 @@ class Link(Protocol):
         """Version of the learner's parameters, without an update of them."""
 
     @property
-    def plain(self) -> bool:
-        """Whether a step is the local step with nothing before or between its halves, and the parameters stay where
-        they are in memory. Then the step can be part of a recording (`workers.recorded`)."""
+    def recordable(self) -> Recordable:
+        """What may be recorded on a GPU (`workers.recorded`)."""
 
     def step(self, local: LocalStep) -> Stepped:
         """Compute the member's next parameters. An exchange acts before the local step (gradient averaging), after it
@@ -159,7 +166,7 @@ class AloneLink:
 
     version: Version = 0
     on_step: OnStep = unheard
-    plain: ClassVar = True
+    recordable: ClassVar = Recordable.STEP
 
     def step(self, local: LocalStep) -> Stepped:
         gradient = local.gradient(checked=False)

@@ -8,7 +8,7 @@ from typing import Protocol
 from torch import Tensor, nn
 
 from gossamer.data import Action, Tree, Version
-from gossamer.exchange import Link
+from gossamer.exchange import Link, Recordable
 from gossamer.runtime import Context
 from gossamer.spaces import Spec
 from gossamer.task import Task
@@ -61,6 +61,10 @@ class Source(Protocol):
     def version(self) -> Version:
         """Version of its parameters, as of the last `refresh`."""
 
+    @property
+    def stays(self) -> bool:
+        """Whether the parameters stay where they are in a GPU's memory, so that work with them can be recorded."""
+
     def refresh(self) -> Version:
         """Update the network to the newest parameters and return their version."""
 
@@ -75,6 +79,11 @@ class OwnNetwork:
     model: nn.Module
     link: Link  # of the learner
     version: Version = 0  # before the first `refresh`: the actor's random streams go on with the learner's state
+
+    @property
+    def stays(self) -> bool:
+        """See `Source`."""
+        return self.link.recordable is not Recordable.NOTHING
 
     def refresh(self) -> Version:
         """See `Source`."""

@@ -81,17 +81,16 @@ def network_policy(
     source: Source,
     state: Tree | None,
     group: int,
-    actions: Space | None = None,
+    actions: Space,
 ) -> NetworkPolicy:
-    """The policy of a group of an actor, whose parameters come from `source`. `actions`: of the environment, if the
-    network is in this process, so that its work may be recorded."""
+    """The policy of a group of an actor, whose parameters come from `source`."""
     number, version = task.group_number(ctx.rank, group), source.version
     rng = task.generator(f"act{life(ctx, version)}", number)
     if state is not None:
         task.restore(rng, state["rng"], f"act {source.refresh()}", number)
     first = number * num_envs
     seats = Seats(range(first, first + num_envs), ctx.copies * task.groups * num_envs)
-    records = actions if task.records else None
+    records = actions if task.records and source.stays else None
     return NetworkPolicy(
         source.model, task.algorithm, rng, source=source, version=version, seats=seats, recorded_for=records
     )
@@ -174,6 +173,10 @@ class Beside:
     @property
     def version(self) -> Version:
         return self.policy.version
+
+    @property
+    def stays(self) -> bool:
+        return self.policy.recorded_for is not None
 
     def refresh(self) -> Version:
         return self.policy.version

@@ -30,7 +30,7 @@ SHORTEST = 5  # steps of a rollout
 GPU_SHARE = 0.5  # of its memory, for minibatches
 
 # Options whose tuned values are right for few environments on two cores
-SIZES = ("num_envs", "rollout_length", "num_minibatches", "learning_rate", "actors", "env_workers", "policy")
+SIZES = ("num_envs", "rollout_length", "num_minibatches", "learning_rate", "actors", "env_workers")
 # Outputs of all layers for a picture, as a multiple of its pixels; `auto` is nips or small
 FLOATS_PER_PIXEL = {"nips": 3, "nature": 7, "auto": 13, "small": 13, "autoencoder": 13, "tiny": 129, "resnet": 90}
 UNKNOWN_NETWORK = 90  # a user's
@@ -122,7 +122,7 @@ def _for_envs(tuned: Mapping[str, Any], values: Mapping[str, Any], given: Collec
 
 
 def _workers(values: Mapping[str, Any], cores: int, shares: Shares) -> dict[str, Any]:
-    """Actors, the threads that step their environments, and where actors get actions."""
+    """Actors, and the threads that step their environments."""
     learners = max(1, values.get("learners", 1))
     if "agents" in values:
         busy = values["predictors"] + values["trainers"] if shares.busy_learners else 0

@@ -20,8 +20,8 @@ T = TypeVar("T")
 WARM = 2  # calls of a form before one is recorded: they load kernels and allocate what is kept
 MOST = 16  # recordings of a function
 
-# torch's own generator, of which each recording takes note, can be part of one recording at a time
-_RECORDING = threading.Lock()
+# torch's own generator is part of every recording. While one is made, none can be repeated, nor another one be made
+_GENERATOR = threading.Lock()
 _thread = threading.local()  # `records`: see `recording`
 
 
@@ -47,7 +47,7 @@ class Recorder:
         graph = torch.cuda.CUDAGraph()
         for rng in self._rngs:
             graph.register_generator_state(rng)
-        with _RECORDING:
+        with _GENERATOR:
             self._stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(self._stream):
                 # Other threads go on using the GPU meanwhile, and may allocate memory
@@ -59,7 +59,12 @@ class Recorder:
                     _thread.records = False
                     graph.capture_end()
             torch.cuda.current_stream().wait_stream(self._stream)
-        return Recording(graph.replay, result)
+
+        def replay() -> None:
+            with _GENERATOR:
+                graph.replay()
+
+        return Recording(replay, result)
 
 
 def recording() -> bool:

@@ -18,7 +18,7 @@ from gossamer.algorithms.base import scheduled, varying, with_numbers
 from gossamer.algorithms.losses import Loss
 from gossamer.algorithms.target import Target, targets
 from gossamer.data import Trajectory, Tree, Updated, copied
-from gossamer.exchange import Dropped, Gradient, Link, Stepped
+from gossamer.exchange import Dropped, Gradient, Link, Recordable, Stepped
 from gossamer.exchange.flat import Flat
 from gossamer.exchange.gossip.records import PolicyOutputs
 from gossamer.nn.networks import Normalizing, WithTorso, auto_encoders, reconstruction_loss
@@ -156,9 +156,10 @@ class Learner:
 
     def _passes(self, algorithm: Algorithm, batch: Trajectory, link: Link) -> Iterator[Pass]:
         """The passes over a batch, recorded if possible."""
-        if self.recorded is None or (isinstance(self.model, Normalizing) and self.model.share is not None):
-            return self._computed(algorithm, batch)  # learners share what they have observed, in the middle of a pass
-        whole = link.plain and self._later  # the steps, too, are part of the recording
+        shares = isinstance(self.model, Normalizing) and self.model.share is not None  # in the middle of a pass
+        if self.recorded is None or shares or link.recordable is Recordable.NOTHING:
+            return self._computed(algorithm, batch)
+        whole = link.recordable is Recordable.STEP and self._later
         work = partial(self._stepped if whole else self._computed, self._scheduled(algorithm))
         return self.recorded(batch, partial(self._computed, algorithm), work, f"whole: {whole}")
 

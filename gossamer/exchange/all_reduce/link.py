@@ -28,7 +28,7 @@ from gossamer.exchange.all_reduce.given import (
 )
 from gossamer.exchange.all_reduce.gradients import Gradients
 from gossamer.exchange.all_reduce.views import Place
-from gossamer.exchange.base import Alone, Exchange, Learning, Link, LocalStep, OnStep, Stepped, unheard
+from gossamer.exchange.base import Alone, Exchange, Learning, Link, LocalStep, OnStep, Recordable, Stepped, unheard
 from gossamer.exchange.flat import load_local_state, local_state
 from gossamer.exchange.gossip.records import Record
 from gossamer.nn.networks import Normalizing
@@ -66,8 +66,6 @@ class AllReduce:
 class AllReduceLink:
     """One learner's link, see `AllReduce`."""
 
-    plain = False
-
     def __init__(self, ctx: Context, parts: AllReduce, learner: Learning, state: Tree, on_step: OnStep) -> None:
         self._ctx, self._gradients, self._learner, self._on_step = ctx, parts.gradients, learner, on_step
         self._flat, self._exchange_inside = learner.flat, parts.inner
@@ -88,6 +86,11 @@ class AllReduceLink:
     def version(self) -> Version:
         """See `Link`."""
         return self._inner.version
+
+    @property
+    def recordable(self) -> Recordable:
+        """See `Link`. Gradients are averaged before the step."""
+        return Recordable.NOTHING if self._inner.recordable is Recordable.NOTHING else Recordable.PASS
 
     def step(self, local: LocalStep) -> Stepped:
         """See `Link`."""

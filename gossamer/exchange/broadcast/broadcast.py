@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from gossamer.data import Stamp, Tree, Version
-from gossamer.exchange.base import Alone, Exchange, Learning, Link, LocalStep, OnStep, Stepped, unheard
+from gossamer.exchange.base import Alone, Exchange, Learning, Link, LocalStep, OnStep, Recordable, Stepped, unheard
 from gossamer.exchange.broadcast.parameters import Parameters, Published
 from gossamer.exchange.flat import Flat, buffers
 from gossamer.exchange.gossip.records import Record
@@ -128,8 +128,8 @@ class BroadcastLink:
         return self.inner.version
 
     @property
-    def plain(self) -> bool:
-        return self.inner.plain
+    def recordable(self) -> Recordable:
+        return self.inner.recordable
 
     def step(self, local: LocalStep) -> Stepped:
         return self.inner.step(local)
@@ -153,6 +153,8 @@ class BroadcastLink:
 
 class Follower:
     """An actor's end: keeps a replica at the newest parameters and buffers."""
+
+    stays = True  # see `policy.Source`
 
     def __init__(self, parameters: Parameters, model: nn.Module) -> None:
         """Waits for the learner's first parameters. Raises `Stopped` if it has ended before there were any."""

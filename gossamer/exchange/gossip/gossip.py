@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gossamer.data import Tree, Version
-from gossamer.exchange.base import Alone, Exchange, Learning, Link, LocalStep, OnStep, Stepped, unheard
+from gossamer.exchange.base import Alone, Exchange, Learning, Link, LocalStep, OnStep, Recordable, Stepped, unheard
 from gossamer.exchange.gossip.contents import Contents
 from gossamer.exchange.gossip.formats import Format
 from gossamer.exchange.gossip.graphs import RING, Complete, Graph, Members
@@ -112,7 +112,7 @@ class Gossip:
 class GossipLink:
     """One member's link, see `Gossip`."""
 
-    plain = False
+    recordable = Recordable.NOTHING
 
     def __init__(
         self, gossip: Gossip, ctx: Context, learner: Learning, inner: Link, state: Tree, on_step: OnStep

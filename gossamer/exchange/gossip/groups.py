@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from gossamer.data import Tree, Version
-from gossamer.exchange.base import AloneLink, Learning, Link, LocalStep, OnStep, Stepped, unheard
+from gossamer.exchange.base import AloneLink, Learning, Link, LocalStep, OnStep, Recordable, Stepped, unheard
 from gossamer.exchange.gossip.gossip import Gossip, GossipLink
 from gossamer.exchange.gossip.records import Record
 from gossamer.runtime import Context, Wait, ended_copies, waits
@@ -91,7 +91,7 @@ class InGroup:
 class LeaderLink:
     """The link of the learner that gossips for its group."""
 
-    plain: ClassVar = False
+    recordable: ClassVar = Recordable.NOTHING
 
     def __init__(self, parts: InGroup, others: Collection[int], link: GossipLink, learner: Learning) -> None:
         """`others`: ranks of the other learners."""
@@ -139,7 +139,7 @@ class LeaderLink:
 class FollowerLink:
     """The link of a learner that takes its leader's parameters."""
 
-    plain: ClassVar = False
+    recordable: ClassVar = Recordable.NOTHING
 
     def __init__(self, ctx: Context, parts: InGroup, learner: Learning, state: Tree | None, on_step: OnStep) -> None:
         self._rank, self._gossip, self._handover = ctx.rank, parts.gossip, parts.handover

@@ -38,6 +38,8 @@ def most_shards(size: int) -> int:
 class Pulling:
     """Parameters of a network, of which each slice is that of a shard. Their version is that of the first shard."""
 
+    stays = True  # see `policy.Source`
+
     def __init__(
         self, ctx: Context, shards: Sequence[ParameterShard], flat: Flat, model: nn.Module, *, learns: bool
     ) -> None:

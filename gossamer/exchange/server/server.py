@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from gossamer.data import Array, Tree, Version
-from gossamer.exchange.base import Dropped, Learning, Link, LocalStep, OnStep, Stepped, unheard
+from gossamer.exchange.base import Dropped, Learning, Link, LocalStep, OnStep, Recordable, Stepped, unheard
 from gossamer.exchange.gossip.records import Record
 from gossamer.exchange.server.outliers import Outliers
 from gossamer.exchange.server.pull import Pulling
@@ -47,7 +47,7 @@ class Server:
 class ServerLink:
     """A learner's link, see `Server`."""
 
-    plain = False
+    recordable = Recordable.PASS
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gossamer.algorithms.target import targets
 from gossamer.data import Tree, Version
-from gossamer.exchange.base import Learning, Link, LocalStep, OnStep, Stepped, unheard
+from gossamer.exchange.base import Learning, Link, LocalStep, OnStep, Recordable, Stepped, unheard
 from gossamer.exchange.flat import ALIGN, Flat
 from gossamer.exchange.gossip.records import Record
 from gossamer.exchange.shared.memory import Contents, SharedMemory
@@ -51,7 +51,7 @@ class Shared:
 class SharedLink:
     """A learner's link, see `Shared`."""
 
-    plain = False
+    recordable = Recordable.PASS
 
     def __init__(
         self,

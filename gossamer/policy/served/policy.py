@@ -49,13 +49,14 @@ class Served:
         welcome = asking.join()
         asking.model = network = RemoteNetwork(asking, spec, welcome.initial, task.device)
         network.version = welcome.version
-        return ServedPolicy(network_policy(ctx, task, num_envs, asking, state, group), network)
+        return ServedPolicy(network_policy(ctx, task, num_envs, asking, state, group, spec.actions), network)
 
 
 class Asking:
     """Sends the requests of a group of an actor and waits for the answers; the `Source` of its policy."""
 
     model: RemoteNetwork
+    stays = False  # what it asks cannot be recorded
 
     def __init__(self, ctx: Context, requests: Requests, task: Task, presence: Presence | None, group: int) -> None:
         self._requests, self._device = requests, task.device
