@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -74,6 +75,29 @@ def test_what_is_recorded_does_what_was_computed(name: str) -> None:
     assert repeated.member.learner.recorded.repeats, repeated.member.learner.recorded.failure
     assert torch.allclose(computed.weights, repeated.weights, rtol=1e-2, atol=1e-4)
     assert float((computed.weights - repeated.weights).norm() / computed.weights.norm()) < 1e-3
+
+
+def test_several_threads_record_and_repeat() -> None:
+    errors = list[BaseException]()
+
+    def work() -> None:
+        try:
+            with torch.cuda.stream(torch.cuda.Stream()):
+                one = Round(ALGORITHMS["ppo"], "cuda")
+                for _ in range(20):
+                    one.act()
+                    one.learn()
+                assert one.member.learner.recorded is not None
+                assert one.member.learner.recorded.repeats, one.member.learner.recorded.failure
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert errors == []
 
 
 @pytest.mark.parametrize("architecture", ["paac", "gala", "impala", "appo", "ga3c", "dqn", "gorila", "apex"])

@@ -1,0 +1,91 @@
+"""What recordings of several threads have to do with each other. What they compute: see `workers/test_recorded.py`."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+import torch
+
+from gossamer.system.graphs import Recorder, recording
+
+
+class Nothing:
+    """Stands in for a graph and for a stream."""
+
+    def __init__(self, *given: Any) -> None:
+        self.replays = 0
+
+    def register_generator_state(self, rng: torch.Generator) -> None: ...
+    def capture_begin(self, pool: object, capture_error_mode: str) -> None: ...
+    def capture_end(self) -> None: ...
+    def wait_stream(self, stream: object) -> None: ...
+
+    def replay(self) -> None:
+        self.replays += 1
+
+
+@pytest.fixture(autouse=True)
+def graphs(monkeypatch: pytest.MonkeyPatch) -> list[Nothing]:
+    """The graphs that have been made, of a GPU that does nothing."""
+    made = list[Nothing]()
+
+    def graph() -> Nothing:
+        made.append(Nothing())
+        return made[-1]
+
+    for name, stand_in in {
+        "CUDAGraph": graph,
+        "Stream": Nothing,
+        "current_stream": Nothing,
+        "stream": lambda stream: nullcontext(),
+        "graph_pool_handle": lambda: None,
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, stand_in)
+    return made
+
+
+def test_nothing_is_repeated_while_another_thread_records(graphs: list[Nothing]) -> None:
+    first = Recorder()(lambda: None)
+    begun, end = threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        end.wait(10)
+
+    recorder, repeater = threading.Thread(target=lambda: Recorder()(work)), threading.Thread(target=first.replay)
+    recorder.start()
+    assert begun.wait(10)
+    repeater.start()
+    repeater.join(0.1)
+    assert repeater.is_alive()
+    assert graphs[0].replays == 0
+    end.set()
+    recorder.join()
+    repeater.join()
+    assert graphs[0].replays == 1
+
+
+def test_only_the_thread_that_records_knows_of_it() -> None:
+    seen = list[bool]()
+
+    def work() -> None:
+        seen.append(recording())
+        other = threading.Thread(target=lambda: seen.append(recording()))
+        other.start()
+        other.join()
+
+    Recorder()(work)
+    assert [*seen, recording()] == [True, False, False]
+
+
+def test_a_failure_ends_the_recording() -> None:
+    def fail() -> None:
+        raise RuntimeError("not permitted")
+
+    with pytest.raises(RuntimeError, match="not permitted"):
+        Recorder()(fail)
+    assert not recording()
+    Recorder()(lambda: None)  # the lock is free again
