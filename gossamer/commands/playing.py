@@ -93,12 +93,12 @@ class Evaluate:
                     result = self._evaluation(directory)
             except UserError as error:
                 left_out.append({"directory": str(directory), "reason": str(error)})
-                told = f"left out: {error}"
+                told = [f"left out: {error}"]
             else:
                 results.append({"directory": str(directory), **result.to_dict()})
-                told = _told(result)
+                told = [_told(result), *(of_games(result.games) if result.games else ())]
             if not self.json:
-                print(f"{directory}: {told}", flush=True)
+                print(f"{directory}: " + "\n    ".join(told), flush=True)
         if self.json:
             print(to_json({"runs": results, "left_out": left_out}))
         if not results:

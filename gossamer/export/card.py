@@ -77,7 +77,10 @@ def _body(facts: Facts, files: Collection[str], graph: Sequence[TensorInfo]) -> 
     if CURVE in files:
         yield f"\n![Training curve]({CURVE})"
     yield f"\n## Use\n\n{USE.format(call=_call(facts))}"
-    yield f"Observations: `{_line(interface.observation_space)}`. Actions: `{_line(interface.action_space)}`."
+    for each in interface.games or (interface,):
+        whose = f"`{each.name}`: o" if interface.games else "O"
+        observed, acts = _line(each.observation_space), _line(each.action_space)
+        yield f"{whose}bservations: `{observed}`. Actions: `{acts}`.{'  ' if interface.games else ''}"
     if interface.preset is not None:
         yield ATARI.format(shape=list(interface.adapter.spec.obs_shape))
     if ONNX in files:

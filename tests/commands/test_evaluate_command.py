@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,9 @@ def test_each_run_of_a_folder_is_evaluated(
     def played(directory: Path, **given: Any) -> Evaluation:
         if directory.name == "seed-2":
             raise UserError(f"no checkpoint in {directory}")
-        return Evaluation(3.0, 0.0, 5, "plain", [3.0] * 5, 80, "step_80", greedy=False, metrics={"is_success": 0.25})
+        games = {"catch": {"mean_return": 2.0, "std_return": 0.5}} if directory.name == "seed-3" else {}
+        result = Evaluation(3.0, 0.0, 5, "plain", [3.0] * 5, 80, "step_80", greedy=False, metrics={"is_success": 0.25})
+        return replace(result, games=games)
 
     for name in ("seed-1", "seed-2", "seed-3"):
         (tmp_path / "paac" / name).mkdir(parents=True)
@@ -75,6 +78,7 @@ def test_each_run_of_a_folder_is_evaluated(
         f"{place / 'seed-1'}: {told}, step_80",
         f"{place / 'seed-2'}: left out: no checkpoint in {place / 'seed-2'}",
         f"{place / 'seed-3'}: {told}, step_80",
+        "    catch        2.00 +- 0.50",
     ]
     Evaluate(tmp_path, json=True)()
     found = json.loads(capsys.readouterr().out)

@@ -26,6 +26,7 @@ from gossamer.config.resolve import configure
 from gossamer.data import Trajectory
 from gossamer.envs import catalogue
 from gossamer.evaluation.video import record
+from gossamer.export.export import export
 from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.nn.networks import ActorCritic
 from gossamer.page import playing
@@ -131,6 +132,15 @@ def test_a_loaded_policy_acts_in_each_game(run: Path) -> None:
         assert policy.act(np.stack([obs] * 3)).shape == (3,)  # of the same game
     with pytest.raises(UserError, match="the policy does not play pong"):
         policy.act(obs, game="pong")
+
+
+def test_a_card_has_the_spaces_of_each_game(run: Path, tmp_path: Path) -> None:
+    export(run, tmp_path / "out")
+    lines = (tmp_path / "out" / "README.md").read_text().splitlines()
+    told = [line for line in lines if line.startswith("`") and "bservations" in line]
+    for line, (name, actions) in zip(told, zip(LIGHTS.split(","), (4, 5), strict=True), strict=True):
+        assert line.startswith(f"`{name}`: observations: `Box(")
+        assert f"Actions: `Discrete({actions})`." in line
 
 
 def test_a_report_has_a_curve_and_a_score_of_each_game(run: Path, tmp_path: Path) -> None:
