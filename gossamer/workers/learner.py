@@ -70,11 +70,11 @@ class Learner:
         self._lag, self._staleness, self._dropped = Counter[int](), Counter[int](), Counter[Dropped]()
         self._loss = torch.zeros(())  # that the gradients are of
         self._bad: Tensor | None = None  # []  1 if a gradient of the batch was not finite; see `_later`
-        self._rate = 0.0  # that the optimizer has
         self.recorded = RecordedUpdates(self.model, self._trained, self.rng) if self._recordable() else None
         if self._later:  # a number would be part of a recording
             for group in self.opt.param_groups:
                 group["lr"], group["capturable"] = torch.zeros((), device=task.device), True
+        self.rate = task.optimization.learning_rate
 
     @cached_property
     def flat(self) -> Flat:

@@ -14,7 +14,7 @@ import numpy as np
 from gossamer.data import Array
 from gossamer.launch.simulation import Simulation
 from gossamer.runtime import Silent
-from gossamer.task import Note, Recovered, Regrouped, ShardRestored
+from gossamer.task import Left, Note, Recovered, Regrouped, ShardRestored
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Ledger(Silent):
         if isinstance(record, Note | Recovered | Regrouped | ShardRestored):
             self.told.append(record)
             return
-        if self._ended:
+        if self._ended or isinstance(record, Left):  # rollouts that stay in the queue at the end
             return
         self.records.append((worker, record))
         self.totals.add(record)
