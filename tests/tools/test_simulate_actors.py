@@ -26,7 +26,7 @@ from gossamer.data import Packed, Trajectory
 from gossamer.launch.simulation import Faults, Simulation
 from gossamer.runtime import Answer
 from gossamer.system.errors import UserError
-from gossamer.task import Recovered
+from gossamer.task import Left, Recovered
 from gossamer.tools.simulate import simulate
 from gossamer.tools.simulate.actors.figures import ACTORS, FIGURES
 from gossamer.tools.simulate.actors.impala import IMPALA, network, program
@@ -58,7 +58,7 @@ class Draining(Ledger):
         super().report(worker, record)
         if isinstance(record, Acted):
             self.acted[record.position] += 1
-        else:
+        elif not isinstance(record, Left):
             self.learned.update(record.positions)
 
 
