@@ -104,6 +104,15 @@ class Seats:
     total: int = 1
 
 
+@dataclass(frozen=True)
+class _Repeated:
+    """What a policy does on a GPU, recorded."""
+
+    act: Repeated[tuple[Action, Tree]]
+    value: Repeated[Tensor]
+    network: nn.Module  # stands in for the network
+
+
 @dataclass
 class NetworkPolicy:
     """The policy of a network in this process."""
@@ -119,12 +128,15 @@ class NetworkPolicy:
 
     def __post_init__(self) -> None:
         self._acting: Acting = self.algorithm
-        self._network, records = self.model, self.recorded_for is not None
-        if self.recorded_for is not None:
-            evaluate = Repeated(partial(evaluated, self.model), self.model, records=True)
-            self._network = Evaluated(self.model, evaluate, self.recorded_for)
-        self._act = Repeated(self._choose, self.model, records=records, rngs=[self.rng])
-        self._value = Repeated(partial(self.algorithm.value, self.model), self.model, records=records)
+        self._repeated = None if self.recorded_for is None else self._recordings(self.recorded_for)
+
+    def _recordings(self, actions: Space) -> _Repeated:
+        evaluate = Repeated(partial(evaluated, self.model), self.model, records=True)
+        return _Repeated(
+            act=Repeated(self._choose, self.model, records=True, rngs=[self.rng]),
+            value=Repeated(partial(self.algorithm.value, self.model), self.model, records=True),
+            network=Evaluated(self.model, evaluate, actions),
+        )
 
     def refresh(self, position: int) -> Version:
         if self.source is not None:
@@ -133,9 +145,12 @@ class NetworkPolicy:
         return self.version
 
     def __call__(self, obs: Tensor, state: Tree) -> tuple[Action, Tree]:
-        if self._acting is self.algorithm:
-            return self._act(obs, state)
-        return self._acting.act(self._network, obs, state, self.rng, greedy=self.greedy)  # exploration changes
+        model = self.model
+        if self._repeated is not None:
+            if self._acting is self.algorithm:
+                return self._repeated.act(obs, state)
+            model = self._repeated.network  # exploration changes
+        return self._acting.act(model, obs, state, self.rng, greedy=self.greedy)
 
     def _choose(self, obs: Tensor, state: Tree) -> tuple[Action, Tree]:
         return self.algorithm.act(self.model, obs, state, self.rng, greedy=self.greedy)
@@ -147,7 +162,9 @@ class NetworkPolicy:
         return state
 
     def value(self, obs: Tensor, state: Tree) -> Tensor:
-        return self._value(obs, state)
+        if self._repeated is not None:
+            return self._repeated.value(obs, state)
+        return self.algorithm.value(self.model, obs, state)
 
     def state_dict(self) -> Tree:
         return {"rng": self.rng.get_state()}

@@ -156,8 +156,9 @@ class Learner:
 
     def _passes(self, algorithm: Algorithm, batch: Trajectory, link: Link) -> Iterator[Pass]:
         """The passes over a batch, recorded if possible."""
-        shares = isinstance(self.model, Normalizing) and self.model.share is not None  # in the middle of a pass
-        if self.recorded is None or shares or link.recordable is Recordable.NOTHING:
+        if self.recorded is None or link.recordable is Recordable.NOTHING:
+            return self._computed(algorithm, batch)
+        if isinstance(self.model, Normalizing) and self.model.share is not None:  # in the middle of a pass
             return self._computed(algorithm, batch)
         whole = link.recordable is Recordable.STEP and self._later
         work = partial(self._stepped if whole else self._computed, self._scheduled(algorithm))
@@ -169,7 +170,7 @@ class Learner:
             loss = self._with_reconstruction(each)
             self.opt.zero_grad(set_to_none=True)
             loss.total.backward()  # type: ignore[no-untyped-call]
-            yield Pass(replace(loss, total=loss.total.detach()), self)
+            yield Pass(Loss(loss.total.detach(), loss.parts, loss.priority), self)
 
     def _stepped(self, algorithm: Algorithm, batch: Trajectory) -> Iterator[Pass]:
         """Compute losses and gradients, and take the steps."""
