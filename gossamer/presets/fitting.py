@@ -41,14 +41,16 @@ class Shares:
     """How cores are shared out."""
 
     envs_per_core: int
+    envs_per_core_of_actors: int  # apart from the learner
     cores_per_actor: int  # of a learner's
     most_actors: int  # of a learner
     busy_learners: bool  # whether learners need cores of their own
 
 
-CPU = Shares(envs_per_core=4, cores_per_actor=4, most_actors=2, busy_learners=True)
-# A GPU evaluates large batches: few actors with many environments each, whose environments step in turn
-BESIDE_GPU = Shares(envs_per_core=8, cores_per_actor=2, most_actors=4, busy_learners=False)
+CPU = Shares(envs_per_core=4, envs_per_core_of_actors=4, cores_per_actor=4, most_actors=2, busy_learners=True)
+# A GPU evaluates large batches: few actors with many environments each, whose environments step in turn. On an H200
+# with 16 cores APPO's actors were as fast with 64 environments as with 128, which need more steps (docs/gpu.md)
+BESIDE_GPU = Shares(envs_per_core=8, envs_per_core_of_actors=4, cores_per_actor=2, most_actors=4, busy_learners=False)
 
 
 def fit(
@@ -95,7 +97,8 @@ def _envs(
 ) -> int:
     """As many environments as suit the cores: the tuned number times a power of two, while batches stay in bounds."""
     sharing = _sharing(values)
-    most = min(MOST_ENVS, shares.envs_per_core * machine.cores) // sharing
+    per_core = shares.envs_per_core_of_actors if "actors" in values else shares.envs_per_core
+    most = min(MOST_ENVS, per_core * machine.cores) // sharing
     envs = tuned["num_envs"]
     while 2 * envs <= most:
         after = {**values, "num_envs": 2 * envs}

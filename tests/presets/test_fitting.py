@@ -88,11 +88,11 @@ def test_what_is_given_wins_and_the_rest_follows() -> None:
     values = fitted(APPO, big, num_envs=64)  # k = 4
     assert (values["num_envs"], values["rollout_length"], values["actors"], values["env_workers"]) == (64, 17, 4, 4)
     values = fitted(APPO, big, actors=2)
-    assert (values["num_envs"], values["actors"], values["env_workers"]) == (128, 2, 8)
+    assert (values["num_envs"], values["actors"], values["env_workers"]) == (64, 2, 8)
     values = fitted(APPO, big, rollout_length=50)  # 2 x 16 x 50 is the most
     assert (values["num_envs"], values["rollout_length"], values["num_minibatches"]) == (32, 50, 16)
     values = fitted(APPO, big, num_minibatches=4)
-    assert (values["num_envs"], values["num_minibatches"]) == (128, 4)
+    assert (values["num_envs"], values["num_minibatches"]) == (64, 4)
     values = fitted(APPO, big, learning_rate=3e-4, policy="replica", env_workers=3)
     assert (values["learning_rate"], values["policy"], values["env_workers"]) == (3e-4, "replica", 3)
     assert fitted(APPO, Resources(2), num_envs=64)["rollout_length"] == 17
@@ -186,7 +186,7 @@ def test_only_tuned_presets_of_games_follow_the_machine(monkeypatch: pytest.Monk
 def test_what_was_chosen_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "resources", lambda device: Resources(16, 80 * GB if device == "auto" else 0))
     assert composition("appo").sizes() == (
-        "sizes for 16 cores, a GPU with 80 GB: --num-envs 128 (16), --rollout-length 10 (50), --num-minibatches 13 "
+        "sizes for 16 cores, a GPU with 80 GB: --num-envs 64 (16), --rollout-length 17 (50), --num-minibatches 11 "
         "(8), --actors 4 (0), --env-workers 4 (1); in brackets: as tuned on two cores"
     )
     assert composition("paac", "ppo", num_envs=32, device="cpu").sizes() == (
