@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from some_parts import a_task
+from torch import Tensor, nn
 
 from gossamer.algorithms import A2C, DQN, PPO, Algorithm, AsyncPPO, VTrace
 from gossamer.data import Batch, Updated
@@ -14,6 +15,7 @@ from gossamer.envs.base import EnvFactory
 from gossamer.envs.toy import Catch
 from gossamer.exchange import Alone, Exchange
 from gossamer.experience import Direct, LocalReplay
+from gossamer.nn.torsos import small
 from gossamer.policy import Replica
 from gossamer.workers.member import Member
 
@@ -42,6 +44,18 @@ class Place:
 
     name, rank, copies, stopped, restarts = "act_and_learn", 0, 1, False, 0
     restored = report = save = stop = lambda *given: None
+
+
+class Reading(nn.Module):
+    """A torso that looks at what it computes."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.inner = small(shape)
+
+    def forward(self, x: Tensor) -> Tensor:
+        features: Tensor = self.inner(x)
+        return features if float(features.sum()) > 0 else features * 1.0
 
 
 class Round:

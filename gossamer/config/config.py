@@ -30,7 +30,9 @@ class RunOptions:
     )
     seed: int = option("Seed of all random streams.", 1, least=0, most=2**31 - 1)
     device: str = option("auto, cpu, cuda or cuda:N; auto uses a GPU if there is one.", "auto")
-    cuda_graphs: bool = option("On a GPU: record steps and updates once, and repeat each with one call.", True)
+    cuda_graphs: bool = option(
+        "On a GPU: record steps and updates as CUDA graphs, and repeat each with one call.", True
+    )
     threads: int = option(
         "CPU threads of torch for each learner; 0: an equal share of the cores.", 0, least=0, most=1024
     )

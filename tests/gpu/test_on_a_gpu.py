@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 from some_parts import a_task
-from some_rounds import ALGORITHMS, Round
-from torch import Tensor, nn
+from some_rounds import ALGORITHMS, Reading, Round
 
 import gossamer
 from benchmarks.gradients import CASES, difference
@@ -23,7 +22,6 @@ from gossamer.algorithms import PPO
 from gossamer.data import Trajectory
 from gossamer.envs.toy import Catch
 from gossamer.exchange import AloneLink
-from gossamer.nn.torsos import small
 from gossamer.policy import NetworkPolicy
 from gossamer.workers.actor import Actor
 from gossamer.workers.clock import Clock
@@ -77,18 +75,6 @@ def test_what_is_recorded_does_what_was_computed(name: str) -> None:
     assert repeated.member.learner.recorded.repeats, repeated.member.learner.recorded.failure
     assert torch.allclose(computed.weights, repeated.weights, rtol=1e-2, atol=1e-4)
     assert float((computed.weights - repeated.weights).norm() / computed.weights.norm()) < 1e-3
-
-
-class Reading(nn.Module):
-    """A torso that looks at what it computes."""
-
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        super().__init__()
-        self.inner = small(shape)
-
-    def forward(self, x: Tensor) -> Tensor:
-        features: Tensor = self.inner(x)
-        return features if float(features.sum()) > 0 else features * 1.0
 
 
 def test_a_network_that_reads_from_the_gpu_is_computed() -> None:

@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 import torch
 from some_gpu import Graph, Traffic, a_gpu
-from some_rounds import ALGORITHMS, ENVS, Round
-from torch import Tensor, nn
+from some_rounds import ALGORITHMS, ENVS, Reading, Round
+from torch import Tensor
 
 from gossamer.algorithms import A2C, PPO, Algorithm, AsyncPPO
 from gossamer.envs.base import EnvFactory
 from gossamer.envs.toy import Catch, Counter
 from gossamer.exchange import Broadcast, Parameters
-from gossamer.nn.torsos import small
 from gossamer.policy import NetworkPolicy
 from gossamer.workers.learner import NonFinite
 from gossamer.workers.recorded import MOST, RecordedUpdates
@@ -127,18 +126,6 @@ def test_batches_with_final_observations_are_computed(traffic: Traffic) -> None:
         one.act()
         one.learn()
     assert not recorded(one).repeats
-
-
-class Reading(nn.Module):
-    """A torso that looks at what it computes."""
-
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        super().__init__()
-        self.inner = small(shape)
-
-    def forward(self, x: Tensor) -> Tensor:
-        features: Tensor = self.inner(x)
-        return features if float(features.sum()) > 0 else features * 1.0
 
 
 def test_a_network_that_reads_from_the_gpu_is_computed(traffic: Traffic) -> None:
