@@ -14,6 +14,7 @@ from gossamer.envs.base import VectorEnv, Watchable
 
 HANG_SECONDS = 30.0  # duration of a call after which it is reported; doubles after each report
 LOOKS = 10  # checks per HANG_SECONDS
+LAST_REPORT_SECONDS = 1.0  # that the end of the context waits for a report in progress
 
 Env = TypeVar("Env", bound=VectorEnv)
 
@@ -62,15 +63,17 @@ class Watchdog:
         self._env: VectorEnv | None = None
         self._calls: list[Call] = []
         self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"watchdog of {name}", daemon=True)
 
     def __enter__(self) -> Watchdog:
-        threading.Thread(target=self._run, name=f"watchdog of {self._name}", daemon=True).start()
+        self._thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._closed.set()
+        self._thread.join(LAST_REPORT_SECONDS)  # a thread that wakes while the interpreter ends can abort the process
 
     def watch(self, env: Env) -> Env:
         """Monitor these environments, whose creation is complete, and return them."""

@@ -120,6 +120,12 @@ def test_a_thread_looks_at_environments_of_this_process(monkeypatch: pytest.Monk
         stepping.join()
 
 
+def test_its_thread_ends_with_the_context() -> None:
+    with Watchdog("mine", Heard()):
+        assert "watchdog of mine" in {thread.name for thread in threading.enumerate()}
+    assert "watchdog of mine" not in {thread.name for thread in threading.enumerate()}
+
+
 def test_worker_processes_are_asked_nothing_between_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
     env = Custom("some_envs:Walk").make(4, workers=2)
