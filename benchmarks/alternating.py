@@ -37,7 +37,7 @@ from gossamer.envs.base import VectorEnv
 from gossamer.envs.toy import Catch
 from gossamer.launch.threads import threads
 from gossamer.system.machine import keep_freed_memory
-from gossamer.task import Report
+from gossamer.task import WorkerReport
 from gossamer.tools.bench import Reports, bench
 
 ENVS = 32
@@ -100,7 +100,7 @@ class Timed(Reports):
 
     def report(self, worker: str, record: Any) -> None:
         super().report(worker, record)
-        if isinstance(record, Report):
+        if isinstance(record, WorkerReport):
             self.acted += record.steps
             self.parts = {part: self.parts.get(part, 0.0) + spent for part, spent in record.seconds.items()}
 

@@ -18,7 +18,7 @@ from benchmarks.provenance import Results, add_out
 from gossamer.config.build import program
 from gossamer.config.resolve import configure
 from gossamer.launch.threads import threads
-from gossamer.task import Report
+from gossamer.task import WorkerReport
 from gossamer.tools.bench import Reports
 
 ENVS = 32
@@ -46,7 +46,7 @@ class Lags(Reports):
 
     def report(self, worker: str, record: Any) -> None:
         super().report(worker, record)
-        if isinstance(record, Report):
+        if isinstance(record, WorkerReport):
             self.lag.update(record.lag)
 
     def mean_lag(self) -> float:

@@ -26,7 +26,7 @@ from gossamer.launch.ray.launcher import Ray
 from gossamer.launch.threads import threads
 from gossamer.program import Program
 from gossamer.runtime import Observer, Silent
-from gossamer.task import Report
+from gossamer.task import WorkerReport
 
 LEARNERS, ENVS = (1, 2, 4), ("pong", "catch")
 WARM_UP = 3.0  # seconds after all learners have reported
@@ -68,7 +68,7 @@ class Steps(Silent):
 
     def report(self, worker: str, record: Any) -> None:
         with self._lock:
-            if not isinstance(record, Report) or self.took:
+            if not isinstance(record, WorkerReport) or self.took:
                 return
             now = time.perf_counter()
             self._seen.add(worker)

@@ -37,7 +37,7 @@ from gossamer.exchange.broadcast import Published
 from gossamer.exchange.flat import Flat, buffers
 from gossamer.launch.ray.calls import RemoteCall
 from gossamer.launch.ray.launcher import Ray
-from gossamer.launch.ray.messages import Outcome
+from gossamer.launch.ray.messages import CallOutcome
 from gossamer.launch.threads import threads
 from gossamer.loops import predict
 from gossamer.nn.optim import Adam
@@ -163,7 +163,7 @@ def sizes(envs: int = 8) -> dict[str, int]:
     request = Request(obs, None).packed()
     answer = PolicyAnswer((torch.zeros(envs, 6), torch.zeros(envs)), True, 1, {}).packed()
     call = RemoteCall(0, "ask", (Key(Who(0, 0), 1), request), {}, True)
-    return {"request": packed(call) // envs, "answer": packed(Outcome(answer)) // envs}
+    return {"request": packed(call) // envs, "answer": packed(CallOutcome(answer)) // envs}
 
 
 def a_task(precision: str, device: str) -> Task:

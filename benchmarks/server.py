@@ -39,7 +39,7 @@ from gossamer.exchange import Link, ParameterShard, Server, tend
 from gossamer.exchange.server.pull import slices
 from gossamer.launch.ray.calls import RemoteCall
 from gossamer.launch.ray.launcher import Ray
-from gossamer.launch.ray.messages import Outcome
+from gossamer.launch.ray.messages import CallOutcome
 from gossamer.launch.threads import threads
 from gossamer.nn.networks import ActorCritic, Network
 from gossamer.nn.optim import AdaGrad
@@ -197,7 +197,7 @@ def sizes(shards: int) -> dict[str, int]:
         shard.offer(vector[part], 0, {})
         stamp = shard.pull(0, None).stamp  # type: ignore[union-attr]
         for method, args in (("push", (0, vector[part], stamp, 1e-9)), ("pull", (0, stamp))):
-            answer = Outcome(getattr(shard, method)(*args))
+            answer = CallOutcome(getattr(shard, method)(*args))
             counts[method] += packed(RemoteCall(0, method, args, {}, True)) + packed(answer)
     return counts
 

@@ -111,7 +111,7 @@ class Episode:
 
 
 @dataclass(frozen=True)
-class Report:
+class WorkerReport:
     """A member's progress since its last report. Consumers log, print or plot it."""
 
     steps: int  # environment steps acted

@@ -7,7 +7,7 @@ from typing import Any
 from some_parts import Watcher
 
 from gossamer.data import Rollout
-from gossamer.task import Left, Report
+from gossamer.task import Left, WorkerReport
 from gossamer.training.progress import Progress
 
 
@@ -22,7 +22,7 @@ class Counting(Watcher):
     def report(self, worker: str, record: Any) -> None:
         if isinstance(record, Left):
             self.progress.outcomes.left(record.rollouts)
-        if isinstance(record, Report):
+        if isinstance(record, WorkerReport):
             self.records.append(record)
             self.progress.update(worker, record, self.budget.report(worker, record.steps))
             self.acted |= set(record.handed_over)

@@ -23,7 +23,7 @@ from gossamer.nn.optim import rmsprop_a3c, rmsprop_dqn, rmsprop_tf, rmsprop_torc
 from gossamer.nn.torsos import TorsoFactory, mlp, small
 from gossamer.runtime import Answer, Context, Silent
 from gossamer.spaces import Space, Spec
-from gossamer.task import Optimization, Report, Task
+from gossamer.task import Optimization, Task, WorkerReport
 from gossamer.training.budget import Budget
 
 OPTIMIZERS: dict[str, Callable[[ParamsT, float], Optimizer]] = {
@@ -110,13 +110,13 @@ class Watcher(Silent):
         """`saved`: what workers and services start from; `stop_after`: reports until it asks to end."""
         self.budget = Budget(steps, acted)
         self.before, self.saved, self.stop_after = saved or {}, dict[str, Any](), stop_after
-        self.records: list[Report] = []
+        self.records: list[WorkerReport] = []
 
     def restored(self, worker: str) -> Any | None:
         return self.before.get(worker)
 
     def report(self, worker: str, record: Any) -> None:
-        if isinstance(record, Report):
+        if isinstance(record, WorkerReport):
             self.records.append(record)
             self.budget.report(worker, record.steps)
 

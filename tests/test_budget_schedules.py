@@ -25,7 +25,7 @@ from gossamer.loops import act_and_learn
 from gossamer.program import Program
 from gossamer.runtime import Context
 from gossamer.storage.checkpoint import Store
-from gossamer.task import Report, Task
+from gossamer.task import Task, WorkerReport
 from gossamer.tools.simulate.gossip.members import Workload
 from gossamer.tools.simulate.stand_in import Point, StandIn
 from gossamer.training.checkpoints import Checkpoints
@@ -54,7 +54,7 @@ def worker(ctx: Context, task: Workload, policy: Any, experience: Any, exchange:
             ctx.sleep(task.step_time)
             point.grad = -torch.ones(16)  # every step moves a member by 1: the sum over members counts the steps
             link.step(learner)
-            ctx.report(Report(LEASE, LEASE, 1, exchange=link.take()))
+            ctx.report(WorkerReport(LEASE, LEASE, 1, exchange=link.take()))
         ctx.save(state())
     finally:
         link.leave()
@@ -123,7 +123,7 @@ class Counted:
         return answer
 
     def report(self, who: str, record: Any) -> None:
-        self.reported[who] += record.steps if isinstance(record, Report) else 0
+        self.reported[who] += record.steps if isinstance(record, WorkerReport) else 0
         self.inner.report(who, record)
 
 

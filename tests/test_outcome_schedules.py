@@ -23,7 +23,7 @@ from gossamer.loops import Envs
 from gossamer.policy import Replica
 from gossamer.program import Program
 from gossamer.runtime import Context, Stopped
-from gossamer.task import Report
+from gossamer.task import WorkerReport
 from gossamer.tools.simulate.actors.workers import Worker, Workload
 from gossamer.tools.simulate.stand_in import Point, StandIn
 
@@ -48,7 +48,7 @@ def act(ctx: Context, task: Workload, policy: Replica, experience: ActorExperien
                     slot.version.fill_(source.refresh())
                     ctx.sleep(rng.random())
                 kept = writer.kept()
-                ctx.report(Report(1, handed_over=kept.handed_over, refused=kept.refused))
+                ctx.report(WorkerReport(1, handed_over=kept.handed_over, refused=kept.refused))
     finally:
         source.leave()
 
@@ -67,7 +67,7 @@ def learn(ctx: Context, task: Workload, experience: LearnerQueue, exchange: Broa
                 ctx.sleep(task.update_time * rng.random())
                 link.step(learner)
                 reader.trained(batch, Updated({}))
-                ctx.report(Report(0, learned=batch.fresh, learned_of=batch.rollouts, updates=1))
+                ctx.report(WorkerReport(0, learned=batch.fresh, learned_of=batch.rollouts, updates=1))
     except Stopped:
         pass
     finally:

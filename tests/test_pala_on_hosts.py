@@ -22,7 +22,7 @@ from namespaces import Net, hosts, missing
 from gossamer.exchange.gossip.records import Cut
 from gossamer.launch.ray.launcher import Ray
 from gossamer.runtime import Silent
-from gossamer.task import Report
+from gossamer.task import WorkerReport
 
 pytestmark = [
     pytest.mark.hosts,
@@ -43,7 +43,7 @@ class Teller(Silent):
         self.steps, self.updates = Counter[str](), Counter[str]()  # of each member, all its processes together
 
     def report(self, worker: str, record: Any) -> None:
-        if not isinstance(record, Report):
+        if not isinstance(record, WorkerReport):
             return
         self.steps[worker] += record.steps
         self.updates[worker] += record.updates

@@ -19,7 +19,7 @@ from gossamer.launch.simulation import Faults, Simulation
 from gossamer.loops.adjust import Numbers, adjust
 from gossamer.program import Program, copy_name
 from gossamer.runtime import Context, Stopped
-from gossamer.task import Report, Task
+from gossamer.task import Task, WorkerReport
 
 AGENTS, TRAINERS, ENVS, ROLLOUT = 4, 3, 2, 4
 EACH = ENVS * ROLLOUT  # steps of a rollout
@@ -57,7 +57,7 @@ def act(ctx: Context, experience: AgentPool) -> None:
                     ctx.sleep(rng.random())
                     slot.reward[0, 0] = float(position)
                 kept = writer.kept()
-                ctx.report(Report(EACH, handed_over=kept.handed_over, refused=kept.refused))
+                ctx.report(WorkerReport(EACH, handed_over=kept.handed_over, refused=kept.refused))
     except Stopped:
         return
 
@@ -75,7 +75,7 @@ def learn(ctx: Context, experience: TrainerPool) -> None:
                 reader.trained(batch, Updated({}))
                 first = batch.data.reward[0].view(-1, ENVS)[:, 0]
                 trained = {f"{int(each)}": 1.0 for each in first}
-                ctx.report(Report(0, learned=batch.fresh, learned_of=batch.rollouts, metrics=trained))
+                ctx.report(WorkerReport(0, learned=batch.fresh, learned_of=batch.rollouts, metrics=trained))
 
 
 def program(sizes: Sizes, seed: int) -> Program:

@@ -34,7 +34,7 @@ from gossamer.experience.base import untimed
 from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.program import Program
 from gossamer.runtime import Answer, Context, Silent, Stopped
-from gossamer.task import Report
+from gossamer.task import WorkerReport
 from gossamer.tools.simulate.actors.workers import Acted, Workload
 from gossamer.tools.simulate.actors.workers import act as act_rollouts
 from gossamer.tools.simulate.stand_in import Point, StandIn
@@ -89,7 +89,7 @@ def act(ctx: Context, queue: TrajectoryQueue, parameters: Parameters, seconds: f
         memory.slots[key] = (name, newest.stamp.version)
         if queue.put(key, Rollout(*who, number, position, 1)):
             memory.made.append(name)
-            ctx.report(Report(1))
+            ctx.report(WorkerReport(1))
     queue.leave(*who)
     parameters.leave()
 

@@ -26,7 +26,7 @@ from gossamer.experience.replay.limiter import Granted
 from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.program import Program
 from gossamer.runtime import Context, Stopped
-from gossamer.task import Report, Task
+from gossamer.task import Task, WorkerReport
 
 ACTORS, SHARDS, ENVS, ROLLOUT = 3, 2, 2, 4
 EACH = ENVS * ROLLOUT  # steps of a rollout
@@ -58,7 +58,7 @@ def act(ctx: Context, experience: ActorReplay) -> None:
             with writer.slot(position):
                 ctx.sleep(rng.random())
             kept = writer.kept()
-            ctx.report(Report(EACH, stored=kept.stored, lost=kept.lost, handed_over=kept.handed_over))
+            ctx.report(WorkerReport(EACH, stored=kept.stored, lost=kept.lost, handed_over=kept.handed_over))
 
 
 def learn(ctx: Context, experience: LearnerReplay, seconds: float) -> None:
@@ -76,7 +76,7 @@ def learn(ctx: Context, experience: LearnerReplay, seconds: float) -> None:
             ctx.sleep(seconds * rng.random())
             reader.trained(batch, Updated({}))
             learned = {"learned": batch.fresh, "learned_of": batch.rollouts}
-            ctx.report(Report(0, drawn=batch.data.num_envs, updates=1, **learned))
+            ctx.report(WorkerReport(0, drawn=batch.data.num_envs, updates=1, **learned))
 
 
 class Seen(Counting):

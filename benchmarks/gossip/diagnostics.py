@@ -21,7 +21,7 @@ from gossamer.diagnostics.consensus import ConsensusMonitor
 from gossamer.exchange.gossip.records import Cut, InTransit, Tracked
 from gossamer.launch.threads import threads
 from gossamer.runtime import Answer, Silent
-from gossamer.task import Report
+from gossamer.task import WorkerReport
 from gossamer.training.budget import Budget
 
 
@@ -39,7 +39,7 @@ class Reports(Silent):
         return Answer.END if position is None else position
 
     def report(self, worker: str, record: Any) -> None:
-        if not isinstance(record, Report):
+        if not isinstance(record, WorkerReport):
             return
         for each in record.exchange:
             self.monitor.take(worker, each)

@@ -23,7 +23,7 @@ from gossamer.policy import Replica
 from gossamer.program import Program
 from gossamer.runtime import Silent
 from gossamer.system.machine import KEEP_FREED_MEMORY
-from gossamer.task import Report
+from gossamer.task import WorkerReport
 
 WARM_UP = 2.0  # seconds of training that are not measured
 LEARNERS = 4
@@ -41,7 +41,7 @@ class Steps(Silent):
         self._warm = 0.0
 
     def report(self, worker: str, record: Any) -> None:
-        if not isinstance(record, Report):
+        if not isinstance(record, WorkerReport):
             return
         with self._lock:
             now = time.perf_counter()

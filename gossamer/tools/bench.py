@@ -30,7 +30,7 @@ from gossamer.system.errors import UserError
 from gossamer.system.machine import keep_freed_memory, machine
 from gossamer.system.processes import cores
 from gossamer.system.usage import GPU, Usage, open_gpu
-from gossamer.task import Activity, Report
+from gossamer.task import Activity, WorkerReport
 from gossamer.tools.parts import Crew, programs
 from gossamer.tools.reuse import Reused, ReusedEnv
 from gossamer.training.dry_run import try_network
@@ -64,7 +64,7 @@ class Reports(Silent):
 
     def report(self, worker: str, record: Any) -> None:
         with self._lock:
-            if isinstance(record, Report):
+            if isinstance(record, WorkerReport):
                 now = time.perf_counter()
                 self.begun = self.begun or now
                 self._steps[worker] = self._steps.get(worker, 0) + record.steps

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from gossamer.task import Report
+from gossamer.task import WorkerReport
 from gossamer.training.policy_lag import by_value, summary
 
 
@@ -17,7 +17,7 @@ class Gradients:
     staleness: Counter[int] = field(default_factory=Counter)  # in updates of all -> gradients applied
     dropped: Counter[str] = field(default_factory=Counter)  # why they were not applied -> gradients
 
-    def update(self, report: Report) -> None:
+    def update(self, report: WorkerReport) -> None:
         """Add what a learner reports."""
         self.staleness.update(report.staleness)
         self.dropped.update(report.dropped)
@@ -75,7 +75,7 @@ class Replayed:
         self.lost += lost
         return lost
 
-    def update(self, worker: str, report: Report) -> None:
+    def update(self, worker: str, report: WorkerReport) -> None:
         """Add what a worker reports."""
         if report.held:
             self._held[worker] = report.held

@@ -17,7 +17,17 @@ from gossamer.storage.events import EventLog
 from gossamer.system.errors import EnvironmentFailed
 from gossamer.system.machine import HostInfo
 from gossamer.system.usage import Usage
-from gossamer.task import Activity, Left, Note, PredictorReplaced, Recovered, Regrouped, Report, ShardRestored, Spent
+from gossamer.task import (
+    Activity,
+    Left,
+    Note,
+    PredictorReplaced,
+    Recovered,
+    Regrouped,
+    ShardRestored,
+    Spent,
+    WorkerReport,
+)
 from gossamer.training.budget import Budget
 from gossamer.training.callbacks import Callbacks
 from gossamer.training.checkpoints import Checkpoints
@@ -101,7 +111,7 @@ class RunObserver:
             with self._lock:
                 self.progress.enter(record.text)
                 self.display.tick()
-        elif isinstance(record, Report):
+        elif isinstance(record, WorkerReport):
             with self._lock:
                 self._away.pop(worker, None)
                 self.checkpoints.acted(worker, record.steps)

@@ -6,7 +6,7 @@ from collections import Counter
 from enum import Enum
 
 from gossamer.data import Rollout
-from gossamer.task import Report
+from gossamer.task import WorkerReport
 
 
 class Reason(Enum):
@@ -31,7 +31,7 @@ class Outcomes:
         self._own = Counter[str]()  # worker -> its own steps that it has not learned from
         self._failed = 0  # steps of such workers that have died
 
-    def update(self, worker: str, report: Report) -> int:
+    def update(self, worker: str, report: WorkerReport) -> int:
         """Add what a worker reports. Returns the steps in `report.learned` that have been counted as learned from
         before: after a restart, a service may take a rollout for a new one."""
         for rollout in report.handed_over:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
-from gossamer.task import Report
+from gossamer.task import WorkerReport
 
 
 @dataclass
@@ -20,7 +20,7 @@ class Staleness:
     def __post_init__(self) -> None:
         self._row_lag, self._row_waiting = Counter[int](), Counter[int]()  # since the last row
 
-    def update(self, report: Report) -> None:
+    def update(self, report: WorkerReport) -> None:
         """Add what a learner reports."""
         for lag, trajectories in report.lag.items():
             self.lag[_coarse(lag)] += trajectories

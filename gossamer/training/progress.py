@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gossamer.reporting.human import human_normalised
-from gossamer.task import Report
+from gossamer.task import WorkerReport
 from gossamer.training.counters import Gradients, Replayed
 from gossamer.training.hosts import Hosts
 from gossamer.training.outcomes import Outcomes
@@ -74,12 +74,12 @@ class Progress:
         """Members whose host is down."""
         return self.hosts.workers_away
 
-    def update(self, worker: str, report: Report, counted: int) -> None:
+    def update(self, worker: str, report: WorkerReport, counted: int) -> None:
         """Take a member's report in; `counted` of its steps count."""
         with self._lock:
             self._update(worker, report, counted)
 
-    def _update(self, worker: str, report: Report, counted: int) -> None:
+    def _update(self, worker: str, report: WorkerReport, counted: int) -> None:
         self.activity = ""
         if not self._marks:
             self._marks.append((self._acting_since, self.steps))

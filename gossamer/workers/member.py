@@ -19,7 +19,7 @@ from gossamer.policy import ActorPolicy, OwnNetwork, Policy, Source, life
 from gossamer.runtime import Context
 from gossamer.spaces import Spec
 from gossamer.system.machine import flush_denormals, host_info, settle
-from gossamer.task import Activity, Note, Report, Task
+from gossamer.task import Activity, Note, Task, WorkerReport
 from gossamer.workers.actor import Actor, alternate
 from gossamer.workers.clock import Clock
 from gossamer.workers.learner import Learner
@@ -112,7 +112,7 @@ class Trainer:
         self._reused += max(0, batch.data.steps - batch.fresh)
         return updated
 
-    def report(self, waiting: int | None = None) -> Report:
+    def report(self, waiting: int | None = None) -> WorkerReport:
         """What has been learned since the last report. `waiting`: full batches in the queue behind a new one."""
         updates, self._updates = self.learner.updates - self._updates, self.learner.updates
         metrics, self._metrics = means(self._metrics), []
@@ -120,7 +120,7 @@ class Trainer:
         drawn, self._drawn = self._drawn, 0
         rollouts, self._rollouts = tuple(self._rollouts), []
         staleness, dropped = self.learner.take_gradients()
-        return Report(
+        return WorkerReport(
             steps=0,
             learned=fresh,
             updates=updates,
@@ -220,10 +220,10 @@ class Player:
         if self._apart:
             settle(self.task.device)
 
-    def report(self, kept: Kept) -> Report:
+    def report(self, kept: Kept) -> WorkerReport:
         """What has been acted since the last report. `kept`: what has become of it."""
         acted, self._acted = self._acted, 0
-        return Report(
+        return WorkerReport(
             acted,
             episodes=tuple(episode for actor in self.actors for episode in actor.episodes()),
             seconds=self.clock.take(),
@@ -270,7 +270,7 @@ class Member:
         """Act for T steps into `slot`. `position`: environment steps in the run's budget before them."""
         self.player.unroll(slot, position)
 
-    def report(self, kept: Kept) -> Report:
+    def report(self, kept: Kept) -> WorkerReport:
         """What has happened since the last report. `kept`: what has become of what was acted."""
         acted, learned = self.player.report(kept), self.trainer.report()
         seconds = {**acted.seconds, **learned.seconds}  # they share a clock

@@ -32,7 +32,7 @@ from gossamer.policy import Policy
 from gossamer.program import Program
 from gossamer.runtime import Context
 from gossamer.spaces import Discrete, Spec
-from gossamer.task import Report, Task
+from gossamer.task import Task, WorkerReport
 from gossamer.workers.member import Member
 
 LEARNERS = 4
@@ -52,11 +52,11 @@ class ByMember(Watcher):
 
     def __init__(self, *, steps: int = 64) -> None:
         super().__init__(steps=steps)
-        self.reports: defaultdict[str, list[Report]] = defaultdict(list)
+        self.reports: defaultdict[str, list[WorkerReport]] = defaultdict(list)
 
     def report(self, worker: str, record: Any) -> None:
         super().report(worker, record)
-        if isinstance(record, Report):
+        if isinstance(record, WorkerReport):
             self.reports[worker].append(record)
 
 

@@ -25,7 +25,7 @@ from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.launch.threads import threads
 from gossamer.loops import act
 from gossamer.system.errors import UserError
-from gossamer.task import Report
+from gossamer.task import WorkerReport
 from gossamer.training.counters import Replayed
 
 FAR = Network(latency=0.01, bandwidth=1e8)
@@ -107,7 +107,7 @@ class Dying(Watcher):
 
     def report(self, worker: str, record: Any) -> None:
         super().report(worker, record)
-        if isinstance(record, Report):
+        if isinstance(record, WorkerReport):
             self.replayed.update(worker, record)
             if record.learned:
                 self.drawn.append(record.drawn)

@@ -18,7 +18,7 @@ from gossamer.exchange.gossip.outer import Outer
 from gossamer.exchange.gossip.sparse import Sparse
 from gossamer.launch.simulation import Simulation
 from gossamer.program import Program
-from gossamer.task import Report
+from gossamer.task import WorkerReport
 
 UPDATES = 76  # of each of four members: two windows of 32, from 0 and from 40
 TASK = a_task(rollout_length=4)
@@ -33,7 +33,7 @@ class Feeding(Watcher):
 
     def report(self, worker: str, record: Any) -> None:
         super().report(worker, record)
-        if isinstance(record, Report):
+        if isinstance(record, WorkerReport):
             for each in record.exchange:
                 self.consensus.take(worker, each)
 

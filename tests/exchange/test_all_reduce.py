@@ -13,7 +13,7 @@ from gossamer.algorithms import A2C, PPO
 from gossamer.data import Trajectory
 from gossamer.envs.toy import Catch
 from gossamer.exchange import AllReduce, Alone, AloneLink, Between, Gradients, Group, Learners, keep
-from gossamer.exchange.all_reduce import Contribution, Lead, Outcome
+from gossamer.exchange.all_reduce import Contribution, Lead, RoundOutcome
 from gossamer.exchange.all_reduce.given import Finished
 from gossamer.launch.simulation import Network, Simulation
 from gossamer.launch.threads import threads
@@ -177,7 +177,7 @@ def test_it_waits_for_those_that_have_batches() -> None:
     with pytest.raises(WouldBlock):
         gradients.exchange(1, 1, None)
     assert gradients.exchange(0, 2, GIVEN) == Lead((GIVEN,))  # the other one has no more batches
-    outcome = Outcome(Finished())
+    outcome = RoundOutcome(Finished())
     assert gradients.publish(0, 2, outcome)
     assert gradients.exchange(1, 2, None) is outcome
     assert not gradients.leave(1)
@@ -200,7 +200,7 @@ def test_no_learner_takes_a_step_if_one_was_stopped_while_another_computed_the_m
     next(waiting)
     assert isinstance(gradients.exchange(0, 0, GIVEN), Lead)
     waiting.close()
-    assert not gradients.publish(0, 0, Outcome(Finished()))
+    assert not gradients.publish(0, 0, RoundOutcome(Finished()))
 
 
 def test_alone_has_nothing_to_finish() -> None:

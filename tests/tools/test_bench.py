@@ -17,7 +17,7 @@ from gossamer.envs.base import UnknownEnv
 from gossamer.envs.toy import Catch
 from gossamer.system.errors import UserError
 from gossamer.system.usage import GPUSample
-from gossamer.task import Report
+from gossamer.task import WorkerReport
 from gossamer.tools import bench as module
 from gossamer.tools.bench import Reports, bench
 from gossamer.tools.parts import Crew, programs
@@ -148,7 +148,7 @@ def test_the_first_second_does_not_count(monkeypatch: pytest.MonkeyPatch) -> Non
     # reports at 0, 0.5, 1.0, .. seconds; 10 steps in each half of the first second, 100 in each half after it
     for half, steps in enumerate((10, 10, 100, 100, 100, 100, 100)):
         watch.time = 7.0 + half / 2
-        seen.report("act_and_learn", Report(steps, steps, 1))
+        seen.report("act_and_learn", WorkerReport(steps, steps, 1))
         ended.append(seen.stopping())
     assert ended == [False] * 6 + [True]  # warm from second 1, and two seconds more
     assert seen.rate() == (520 - 120) / 2
@@ -160,10 +160,10 @@ def test_a_rate_needs_two_reports_however_slow_they_are(monkeypatch: pytest.Monk
     seen = Reports(seconds=2.0)
     for _ in range(2):
         assert not seen.stopping()
-        seen.report("act_and_learn", Report(100, 100, 1))
+        seen.report("act_and_learn", WorkerReport(100, 100, 1))
         watch.time += 10
     assert not seen.stopping()  # one warm report only: there is nothing to take a rate between
-    seen.report("act_and_learn", Report(100, 100, 1))
+    seen.report("act_and_learn", WorkerReport(100, 100, 1))
     assert seen.stopping()
     assert seen.rate() == 10
 

@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from gossamer.task import Episode, Report
+from gossamer.task import Episode, WorkerReport
 from gossamer.training import display as panel_module
 from gossamer.training.display import (
     ProgressDisplay,
@@ -43,7 +43,7 @@ def progress(watch: Watch | None = None) -> Progress:
     watch = watch or Watch()
     made = Progress(1_000_000, frames_per_step=4, now=watch)
     watch.time += 2
-    made.update("act_and_learn", Report(5_000, 5_000, 1, (Episode(-20.5, 900),), {}, {"env": 1.0}), 5_000)
+    made.update("act_and_learn", WorkerReport(5_000, 5_000, 1, (Episode(-20.5, 900),), {}, {"env": 1.0}), 5_000)
     return made
 
 
@@ -60,9 +60,9 @@ def test_the_estimate_waits_for_a_rate() -> None:
     made = progress(watch)  # acting since 50 s, 5,000 steps at 52 s
     assert estimate(made, 0) == ""
     watch.time = 55
-    made.update("act_and_learn", Report(6_000), 6_000)
+    made.update("act_and_learn", WorkerReport(6_000), 6_000)
     watch.time = 60  # 11,000 steps more within the last 5 s, 10 s after the first
-    made.update("act_and_learn", Report(11_000), 11_000)
+    made.update("act_and_learn", WorkerReport(11_000), 11_000)
     # 2,200 steps/s: 1,000,000 steps take 454.5 s, or 7.6 minutes
     assert estimate(made, 0) == "about 8 minutes for 1,000,000 steps at 2,200 steps/s"
     # resumed at step 890,000: 110,000 steps take 50 s
@@ -76,7 +76,7 @@ def test_the_estimate_is_shown_once(capfd: pytest.CaptureFixture[str]) -> None:
     made = progress(watch)
     display = ProgressDisplay(made, "title")
     watch.time = 60
-    made.update("act_and_learn", Report(5_000), 5_000)
+    made.update("act_and_learn", WorkerReport(5_000), 5_000)
     for _ in range(2):
         display.tick()
     assert capfd.readouterr().err.count("about ") == 1
@@ -110,7 +110,7 @@ GOSSIP = {
 def test_members_that_gossip_have_a_line() -> None:
     shown = progress()
     assert gossip(shown) == ""
-    shown.update("another", Report(1, 1, 1), 1)
+    shown.update("another", WorkerReport(1, 1, 1), 1)
     shown.gossip = dict(GOSSIP)
     line = "1.23 apart, at most 20, KL 0.0012, 2.5 stale, waited 3%"
     assert gossip(shown) == line
@@ -124,9 +124,9 @@ def test_members_that_gossip_have_a_line() -> None:
 def test_learners_with_actors_are_called_so() -> None:
     shown = Progress(total=100, frames_per_step=1)
     for worker in ("learn[0]", "learn[1]"):
-        shown.update(worker, Report(0, 10, 1), 0)
+        shown.update(worker, WorkerReport(0, 10, 1), 0)
     assert members(shown) == "2 members"
-    shown.update("act[0]", Report(10), 10)
+    shown.update("act[0]", WorkerReport(10), 10)
     assert members(shown) == "2 learners"
 
 
@@ -141,17 +141,17 @@ def test_the_last_evaluation_has_a_line() -> None:
 def test_a_lag_of_zero_is_told_as_well() -> None:
     shown = Progress(total=100, frames_per_step=1)
     assert queue(shown) == ""
-    shown.update("learn", Report(10, 10, 1, lag={0: 4}), 10)
+    shown.update("learn", WorkerReport(10, 10, 1, lag={0: 4}), 10)
     shown.row()
     assert queue(shown) == "lag 0.0 updates, at most 0"
 
 
 def test_a_queue_has_a_line_with_the_lag_of_the_last_row() -> None:
     shown = progress()
-    shown.update("act", Report(10), 10)  # an actor is no member
+    shown.update("act", WorkerReport(10), 10)  # an actor is no member
     assert queue(shown) == members(shown) == ""
     for lag, waiting in (({0: 3, 4: 1}, 2), ({2: 4}, 1)):
-        shown.update("learn", Report(0, 10, 1, lag=lag, waiting=waiting), 0)
+        shown.update("learn", WorkerReport(0, 10, 1, lag=lag, waiting=waiting), 0)
     assert queue(shown) == ""
     # Of 8 trajectories: 3 of lag 0, 1 of 4, 4 of 2, in the mean 1.5
     row = shown.row()
@@ -171,13 +171,13 @@ def test_a_queue_has_a_line_with_the_lag_of_the_last_row() -> None:
 def test_the_panel_has_a_histogram_of_the_whole_run_s_lag() -> None:
     shown = progress()
     assert lags(shown, 40) == ""
-    shown.update("learn", Report(0, 10, 1, lag={0: 3}), 0)
+    shown.update("learn", WorkerReport(0, 10, 1, lag={0: 3}), 0)
     assert lags(shown, 40) == ""  # no lag at all
-    shown.update("learn", Report(0, 10, 1, lag={1: 1, 3: 7}), 0)
+    shown.update("learn", WorkerReport(0, 10, 1, lag={1: 1, 3: 7}), 0)
     assert lags(shown, 40) == "0 ▄▂ █ 3 updates"
-    shown.update("learn", Report(0, 10, 1, lag={-5: 4}), 0)  # a learner went on from an older version: 3 + 4 of 7
+    shown.update("learn", WorkerReport(0, 10, 1, lag={-5: 4}), 0)  # a learner went on from an older version: 3 + 4 of 7
     assert lags(shown, 40) == "0 █▂ █ 3 updates"
-    shown.update("learn", Report(0, 10, 1, lag=dict.fromkeys(range(200), 1)), 0)
+    shown.update("learn", WorkerReport(0, 10, 1, lag=dict.fromkeys(range(200), 1)), 0)
     for width in (20, 40, 300):
         assert len(lags(shown, width)) <= width
         assert lags(shown, width).endswith(" 199 updates")
@@ -195,7 +195,7 @@ def on_hosts(count: int, down: tuple[int, ...] = ()) -> Progress:
         if h in down:
             shown.hosts.update(f"host{h}", None)
     del shown.members["act_and_learn"]
-    shown.update("act_and_learn[0]", Report(1, 1, 1), 1)
+    shown.update("act_and_learn[0]", WorkerReport(1, 1, 1), 1)
     return shown
 
 
@@ -292,7 +292,7 @@ def test_on_a_terminal_there_is_a_panel(monkeypatch: pytest.MonkeyPatch, capsys:
     with ProgressDisplay(shown, "the title", Console(file=screen, force_terminal=True, width=100)) as display:
         for score in (0.0, 10.0):
             watch.time += 2
-            shown.update("act_and_learn", Report(500, 500, 1, (Episode(score, 9),)), 500)
+            shown.update("act_and_learn", WorkerReport(500, 500, 1, (Episode(score, 9),)), 500)
             display.tick()
         shown.gossip = dict(GOSSIP)
         display.note("a note")
@@ -331,5 +331,5 @@ def test_the_panel_names_the_phase_until_members_train() -> None:
     shown = Progress(10, 1)
     shown.enter("measuring the background (random play)")
     assert "measuring the background (random play)" in text()
-    shown.update("m", Report(1, 1, 1), 1)
+    shown.update("m", WorkerReport(1, 1, 1), 1)
     assert "measuring" not in text()

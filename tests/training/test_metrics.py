@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from gossamer.task import Episode, Report
+from gossamer.task import Episode, WorkerReport
 from gossamer.training.hosts import Hosts
 from gossamer.training.progress import Progress
 from gossamer.training.recent import Recent
@@ -35,7 +35,7 @@ def begun(total: int = 1000) -> tuple[Progress, Watch]:
 def go(progress: Progress, watch: Watch, seconds: float, steps: int, **seconds_in: float) -> None:
     """Let time pass, then report so many more steps."""
     watch.time += seconds
-    progress.update("act_and_learn", Report(steps, steps, 1, seconds=seconds_in), steps)
+    progress.update("act_and_learn", WorkerReport(steps, steps, 1, seconds=seconds_in), steps)
 
 
 def test_rates_are_those_of_their_windows() -> None:
@@ -142,36 +142,36 @@ def test_the_mean_is_of_the_last_hundred_episodes() -> None:
     progress, _ = begun()
     assert progress.mean_return is None
     episodes = tuple(Episode(score, 10) for score in (1000, *range(100)))
-    progress.update("act_and_learn", Report(10, 10, 1, episodes[:1]), 10)
+    progress.update("act_and_learn", WorkerReport(10, 10, 1, episodes[:1]), 10)
     assert progress.mean_return == 1000
-    progress.update("act_and_learn", Report(10, 10, 1, episodes[1:]), 10)
+    progress.update("act_and_learn", WorkerReport(10, 10, 1, episodes[1:]), 10)
     assert progress.mean_return == 99 / 2  # of 0 .. 99
     assert progress.episodes == 101
 
 
 def test_steps_of_members_add_up() -> None:
     progress, _ = begun()
-    progress.update("act_and_learn[0]", Report(10, 10, 1), 10)
-    progress.update("act_and_learn[1]", Report(20, 15, 3), 20)
-    progress.update("act_and_learn[0]", Report(20, 20, 1), 20)
+    progress.update("act_and_learn[0]", WorkerReport(10, 10, 1), 10)
+    progress.update("act_and_learn[1]", WorkerReport(20, 15, 3), 20)
+    progress.update("act_and_learn[0]", WorkerReport(20, 20, 1), 20)
     assert (progress.steps, progress.learned, progress.updates) == (50, 45, 5)
 
 
 def test_steps_that_do_not_count_bring_the_end_no_nearer() -> None:
     """As the budget has it: what was leased to others meanwhile."""
     progress, watch = begun(total=1000)
-    progress.update("m[0]", Report(100, 100, 10), 100)
+    progress.update("m[0]", WorkerReport(100, 100, 10), 100)
     watch.time += 10
-    progress.update("m[1]", Report(50, 50, 5), 20)
+    progress.update("m[1]", WorkerReport(50, 50, 5), 20)
     assert (progress.steps, progress.learned, progress.updates) == (120, 150, 15)
     assert progress.left == (1000 - 120) / 12  # 120 steps in 10 seconds
 
 
 def test_each_member_has_its_own_last_hundred_episodes() -> None:
     progress, _ = begun()
-    progress.update("m[0]", Report(10, 10, 1, tuple(Episode(score, 1) for score in (1000.0, *range(100)))), 10)
-    progress.update("m[1]", Report(10, 10, 1), 10)
-    progress.update("m[2]", Report(10, 10, 1, (Episode(3.0, 1), Episode(4.0, 1))), 10)
+    progress.update("m[0]", WorkerReport(10, 10, 1, tuple(Episode(score, 1) for score in (1000.0, *range(100)))), 10)
+    progress.update("m[1]", WorkerReport(10, 10, 1), 10)
+    progress.update("m[2]", WorkerReport(10, 10, 1, (Episode(3.0, 1), Episode(4.0, 1))), 10)
     assert progress.member_returns == {"m[0]": 99 / 2, "m[1]": None, "m[2]": 3.5}
     assert progress.episodes == 103
     assert len(progress.recent) == 100
@@ -179,9 +179,9 @@ def test_each_member_has_its_own_last_hundred_episodes() -> None:
 
 def test_metrics_are_means_over_members() -> None:
     progress, _ = begun()
-    progress.update("m[0]", Report(1, 1, 1, metrics={"loss": 1.0, "entropy": 0.5}), 1)
-    progress.update("m[1]", Report(1, 1, 1, metrics={"loss": 7.0}), 1)
-    progress.update("m[0]", Report(1, 1, 1, metrics={"loss": 3.0, "entropy": 0.25}), 1)
+    progress.update("m[0]", WorkerReport(1, 1, 1, metrics={"loss": 1.0, "entropy": 0.5}), 1)
+    progress.update("m[1]", WorkerReport(1, 1, 1, metrics={"loss": 7.0}), 1)
+    progress.update("m[0]", WorkerReport(1, 1, 1, metrics={"loss": 3.0, "entropy": 0.25}), 1)
     row = progress.row()
     assert (row["loss"], row["entropy"]) == (5.0, 0.25)
 
@@ -189,15 +189,15 @@ def test_metrics_are_means_over_members() -> None:
 def test_shares_of_members_are_of_the_time_of_all_of_them() -> None:
     progress, watch = begun()
     watch.time += 2
-    progress.update("m[0]", Report(10, 10, 1, seconds={"env": 1.0}), 10)
-    progress.update("m[1]", Report(10, 10, 1, seconds={"env": 0.5, "update": 0.5}), 10)
+    progress.update("m[0]", WorkerReport(10, 10, 1, seconds={"env": 1.0}), 10)
+    progress.update("m[1]", WorkerReport(10, 10, 1, seconds={"env": 0.5, "update": 0.5}), 10)
     assert progress.shares() == {"env": 1.5 / 4, "update": 0.5 / 4, "other": 0.5}
 
 
 def test_shares_are_also_of_the_time_of_workers_that_neither_act_nor_learn() -> None:
     progress, watch = begun()
     watch.time += 2
-    progress.update("learn", Report(0, 10, 1, seconds={"update": 1.0}), 0)
+    progress.update("learn", WorkerReport(0, 10, 1, seconds={"update": 1.0}), 0)
     progress.spend("load", {"load": 0.5})
     progress.spend("load", {"load": 0.5, "loader_waits": 1.0})
     assert progress.shares() == {"load": 0.25, "loader_waits": 0.25, "update": 0.25, "other": 0.25}
@@ -214,7 +214,7 @@ def test_a_row_says_how_far_members_are_apart() -> None:
 def test_a_row() -> None:
     progress, watch = begun()
     watch.time += 2
-    report = Report(100, 80, 7, (Episode(3.0, 9),), {"loss": 0.5, "learning_rate": 1e-3}, {"env": 1.0})
+    report = WorkerReport(100, 80, 7, (Episode(3.0, 9),), {"loss": 0.5, "learning_rate": 1e-3}, {"env": 1.0})
     progress.update("act_and_learn", report, 100)
     assert progress.row() == {
         "steps": 100,
@@ -235,7 +235,7 @@ def test_a_row() -> None:
 
 def test_a_resumed_run_goes_on_counting() -> None:
     before, watch = begun()
-    before.update("act_and_learn", Report(100, 90, 5, (Episode(1.0, 9), Episode(2.0, 9))), 100)
+    before.update("act_and_learn", WorkerReport(100, 90, 5, (Episode(1.0, 9), Episode(2.0, 9))), 100)
     watch.time += 30
     saved = json.loads(json.dumps(before.state_dict()))
 
@@ -246,7 +246,7 @@ def test_a_resumed_run_goes_on_counting() -> None:
     later.time += 10
     assert after.elapsed == 40
     assert after.rate(10) == 0  # the hundred steps were not made in this session
-    after.update("act_and_learn", Report(100, 100, 4, (Episode(6.0, 9),)), 100)
+    after.update("act_and_learn", WorkerReport(100, 100, 4, (Episode(6.0, 9),)), 100)
     assert after.rate(10) == 10
     assert (after.episodes, after.mean_return) == (3, 3.0)
     assert after.member_returns == {"act_and_learn": 3.0}
@@ -322,7 +322,7 @@ class Meddler:
         if self.threads:
             return 1.0
         episodes = tuple(Episode(0.0, 1) for _ in range(3))
-        report = Report(steps=9, updates=1, episodes=episodes, metrics={"loss": 1.0}, seconds={"env": 1.0})
+        report = WorkerReport(steps=9, updates=1, episodes=episodes, metrics={"loss": 1.0}, seconds={"env": 1.0})
         self.threads.append(threading.Thread(target=self.progress.update, args=("other", report, 9)))
         self.threads[-1].start()
         self.threads[-1].join(0.05)  # it has to wait until the reader is done
@@ -403,16 +403,16 @@ def test_the_rate_of_rare_reports_is_not_0(seconds: float) -> None:
 def test_steps_in_flight_are_given_back_and_those_learned_from_before_they_were_reported_count() -> None:
     for acted, learned, lost in ((10, 8, 2), (10, 10, 0), (8, 10, 0)):
         progress, _ = begun()
-        progress.update("act", Report(acted), acted)
-        progress.update("learn", Report(0, learned, 1), 0)
+        progress.update("act", WorkerReport(acted), acted)
+        progress.update("learn", WorkerReport(0, learned, 1), 0)
         assert progress.give_back() == lost
         assert progress.steps == learned
 
 
 def test_steps_that_others_acted_in_the_place_of_do_not_count_after_a_resume_either() -> None:
     progress, _ = begun()
-    progress.update("m0", Report(10, 10, 1), 10)
-    progress.update("m1", Report(10, 10, 1), 0)  # it came back after its lease had been taken from it
+    progress.update("m0", WorkerReport(10, 10, 1), 10)
+    progress.update("m1", WorkerReport(10, 10, 1), 0)  # it came back after its lease had been taken from it
     again, _ = begun()
     again.load_state_dict(progress.state_dict())
     assert (again.give_back(), again.steps, again.uncounted) == (0, 10, 10)
@@ -420,7 +420,7 @@ def test_steps_that_others_acted_in_the_place_of_do_not_count_after_a_resume_eit
 
 def test_episodes_that_are_not_on_record_are_uncounted() -> None:
     progress, _ = begun()
-    progress.update("m", Report(10, episodes=tuple(Episode(float(i), 1) for i in range(8))), 10)
+    progress.update("m", WorkerReport(10, episodes=tuple(Episode(float(i), 1) for i in range(8))), 10)
     progress.recount(5)
     assert progress.episodes == 5
     assert progress.mean_return == 2.0  # of 0 to 4
@@ -428,9 +428,9 @@ def test_episodes_that_are_not_on_record_are_uncounted() -> None:
 
 def test_lags_are_exact_while_they_are_small_and_never_too_many() -> None:
     progress, _ = begun()
-    progress.update("learn", Report(0, 1, 1, lag=dict.fromkeys(range(257), 1)), 0)
+    progress.update("learn", WorkerReport(0, 1, 1, lag=dict.fromkeys(range(257), 1)), 0)
     assert progress.staleness.lag == dict.fromkeys(range(257), 1)
-    progress.update("learn", Report(0, 1, 1, lag=dict.fromkeys(range(257, 1000000), 1)), 0)
+    progress.update("learn", WorkerReport(0, 1, 1, lag=dict.fromkeys(range(257, 1000000), 1)), 0)
     assert progress.staleness.lag.total() == 1_000_000
     assert len(progress.staleness.lag) < 2000
     exact = (1_000_000 - 1) / 2

@@ -14,7 +14,7 @@ from some_sinks import wait
 
 from gossamer.runtime import Answer, Stage
 from gossamer.storage.checkpoint import Store
-from gossamer.task import Activity, Episode, Note, PredictorReplaced, Recovered, Report, ShardRestored
+from gossamer.task import Activity, Episode, Note, PredictorReplaced, Recovered, ShardRestored, WorkerReport
 from gossamer.training.checkpoints import CHECKPOINT_SECONDS, Checkpoints
 from gossamer.training.display import ProgressDisplay
 from gossamer.training.hosts import Hosts
@@ -71,7 +71,7 @@ class Kept:
     def act(self, member: str = "m", steps: int = STEPS, *episodes: Episode) -> None:
         """The member claims steps, acts them, and says so."""
         assert isinstance(self.observer.claim(member, steps), int)
-        self.observer.report(member, Report(steps, steps, 1, episodes))
+        self.observer.report(member, WorkerReport(steps, steps, 1, episodes))
 
     def claim(self, member: str) -> int | Answer:
         """A claim; where a state is asked for, one that says how far all have come is given, then claimed again."""
@@ -154,17 +154,17 @@ def test_a_phase_is_shown_until_a_member_reports(tmp_path: Path) -> None:
     kept = Kept(tmp_path)
     kept.observer.report("m", Activity("measuring the background"))
     assert kept.observer.progress.activity == "measuring the background"
-    kept.observer.report("m", Report(1, 1))
+    kept.observer.report("m", WorkerReport(1, 1))
     assert kept.observer.progress.activity == ""
 
 
 def test_steps_count_once_and_only_those_that_were_leased(tmp_path: Path) -> None:
     kept = Kept(tmp_path)
-    kept.observer.report("m", Report(STEPS, STEPS, 1))
+    kept.observer.report("m", WorkerReport(STEPS, STEPS, 1))
     assert (kept.progress.steps, kept.progress.learned, kept.progress.uncounted) == (0, STEPS, STEPS)
     positions = [kept.claim("m") for _ in range(2)]
     assert positions == [0, STEPS]
-    kept.observer.report("m", Report(3 * STEPS, 3 * STEPS, 1))
+    kept.observer.report("m", WorkerReport(3 * STEPS, 3 * STEPS, 1))
     assert (kept.progress.steps, kept.progress.uncounted) == (2 * STEPS, 2 * STEPS)
 
 
@@ -205,9 +205,9 @@ def test_steps_of_a_worker_that_has_been_away_for_long_go_to_others(tmp_path: Pa
     assert kept.observer.claim("a", 400) is Answer.END
     kept.time += 1
     assert kept.observer.claim("a", 400) == 600
-    kept.observer.report("b", Report(400, 400, 1))  # it is back: too late
+    kept.observer.report("b", WorkerReport(400, 400, 1))  # it is back: too late
     assert kept.progress.steps == 0
-    kept.observer.report("a", Report(1000, 1000, 1))
+    kept.observer.report("a", WorkerReport(1000, 1000, 1))
     assert kept.progress.steps == 1000
 
 
@@ -216,7 +216,7 @@ def test_a_worker_that_is_heard_of_again_keeps_its_steps(tmp_path: Path) -> None
     kept.observer.claim("a", 600)
     kept.observer.claim("b", 400)
     kept.observer.away("b")
-    kept.observer.report("b", Report(100, 100, 1))
+    kept.observer.report("b", WorkerReport(100, 100, 1))
     kept.time += 2 * FENCE_SECONDS
     assert kept.observer.claim("a", 400) is Answer.END
 
@@ -228,7 +228,7 @@ def test_checkpoints_are_a_minute_apart(tmp_path: Path) -> None:
         kept.time += 10
         asked += [minute] if kept.observer.claim("m", STEPS) is Answer.WAIT else []
         kept.claim("m")
-        kept.observer.report("m", Report(STEPS, STEPS, 1))
+        kept.observer.report("m", WorkerReport(STEPS, STEPS, 1))
     assert asked == [6, 12]
     assert kept.saved() == [50, 110]
     assert kept.workers() == {"m": "m at 110"}
@@ -268,7 +268,7 @@ def test_workers_go_on_while_a_checkpoint_is_written(tmp_path: Path, monkeypatch
 
     def act() -> None:
         assert kept.claim("a") == 2 * STEPS
-        kept.observer.report("a", Report(STEPS, STEPS, 1))
+        kept.observer.report("a", WorkerReport(STEPS, STEPS, 1))
 
     def slow(store: Store, *given: Any, **more: Any) -> Path:
         kept.time += 2 * CHECKPOINT_SECONDS  # the next one is due before this one is written
@@ -293,7 +293,7 @@ def test_checkpoints_can_be_so_many_steps_apart(tmp_path: Path) -> None:
     for _ in range(7):
         kept.claim("m")
         kept.claim("m")
-        kept.observer.report("m", Report(STEPS, STEPS, 1))
+        kept.observer.report("m", WorkerReport(STEPS, STEPS, 1))
     assert kept.saved() == [3 * STEPS, 6 * STEPS]
 
 
@@ -304,7 +304,7 @@ def test_a_checkpoint_of_many_members_waits_for_all(tmp_path: Path) -> None:
     kept.time += 60
     assert kept.claim("a") is Answer.WAIT
     assert kept.claim("a") is Answer.WAIT  # b is acting still
-    kept.observer.report("b", Report(0))
+    kept.observer.report("b", WorkerReport(0))
     assert kept.saved() == []
     assert kept.claim("b") is Answer.WAIT
     assert kept.claim("a") is Answer.WAIT
@@ -464,8 +464,8 @@ def test_what_members_exchange_goes_to_the_ball_and_into_rows(tmp_path: Path) ->
             return {"taken": len(taken)}
 
     kept = Kept(tmp_path, ("a", "b"), consensus=Taker())
-    kept.observer.report("a", Report(10, 10, 1, exchange=("one", "two")))
-    kept.observer.report("b", Report(10, 10, 1, exchange=("three",)))
+    kept.observer.report("a", WorkerReport(10, 10, 1, exchange=("one", "two")))
+    kept.observer.report("b", WorkerReport(10, 10, 1, exchange=("three",)))
     assert taken == [("a", "one"), ("a", "two"), ("b", "three")]
     kept.observer.writer.write_row()
     row = json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[-1])
@@ -531,7 +531,7 @@ def test_a_restarted_learner_says_how_many_updates_were_lost(
     tmp_path: Path, record: Recovered, lost: int, told: str
 ) -> None:
     kept = Kept(tmp_path)
-    kept.observer.report("m", Report(0, 10, 4, waiting=0, version=30))
+    kept.observer.report("m", WorkerReport(0, 10, 4, waiting=0, version=30))
     kept.observer.report("m", record)
     (event,) = kept.observer.events.events
     assert (event["kind"], event["lost"], event["version"]) == ("learner_restarted", lost, record.version)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gossamer.data import Rollout
-from gossamer.task import Report
+from gossamer.task import WorkerReport
 from gossamer.training.outcomes import Outcomes
 
 
@@ -15,12 +15,12 @@ def rollouts(actor: int, count: int, life: int = 0) -> list[Rollout]:
     return [Rollout(actor, life, 1 + i, position=0, steps=10 + i) for i in range(count)]
 
 
-def acted(*rollouts: Rollout, refused: tuple[Rollout, ...] = ()) -> Report:
-    return Report(sum(each.steps for each in rollouts), handed_over=rollouts, refused=refused)
+def acted(*rollouts: Rollout, refused: tuple[Rollout, ...] = ()) -> WorkerReport:
+    return WorkerReport(sum(each.steps for each in rollouts), handed_over=rollouts, refused=refused)
 
 
-def learned(*rollouts: Rollout) -> Report:
-    return Report(0, sum(each.steps for each in rollouts), learned_of=rollouts)
+def learned(*rollouts: Rollout) -> WorkerReport:
+    return WorkerReport(0, sum(each.steps for each in rollouts), learned_of=rollouts)
 
 
 def test_losses_of_both_kinds_do_not_cancel() -> None:
@@ -46,11 +46,11 @@ def test_each_step_is_dropped_for_one_reason() -> None:
 
 def test_a_worker_that_learns_from_its_own_steps() -> None:
     outcomes = Outcomes()
-    outcomes.update("m[0]", Report(20, 15))
-    outcomes.update("m[1]", Report(20, 0))
+    outcomes.update("m[0]", WorkerReport(20, 15))
+    outcomes.update("m[1]", WorkerReport(20, 0))
     outcomes.died("m[0]")
-    outcomes.update("m[0]", Report(20, 20))
-    outcomes.update("m[1]", Report(0, 18))
+    outcomes.update("m[0]", WorkerReport(20, 20))
+    outcomes.update("m[1]", WorkerReport(0, 18))
     assert outcomes.dropped() == {"refused": 0, "ended": 2, "failed": 5}
     assert (outcomes.unreported, Outcomes().told()) == (0, "")
 

@@ -1,7 +1,7 @@
 """All-reduce: learners average their gradients before each step, so that they keep equal parameters."""
 
 from gossamer.exchange.all_reduce.between import Between
-from gossamer.exchange.all_reduce.given import Contribution, Lead, Mean, Outcome, Start
+from gossamer.exchange.all_reduce.given import Contribution, Lead, Mean, RoundOutcome, Start
 from gossamer.exchange.all_reduce.gradients import Gradients
 from gossamer.exchange.all_reduce.group import Group
 from gossamer.exchange.all_reduce.link import AllReduce, AllReduceLink
@@ -17,7 +17,7 @@ __all__ = [
     "Lead",
     "Learners",
     "Mean",
-    "Outcome",
+    "RoundOutcome",
     "Start",
     "keep",
 ]

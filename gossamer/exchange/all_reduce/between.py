@@ -19,7 +19,7 @@ from torch import Tensor
 from xxhash import xxh3_64
 
 from gossamer.data import Tree, on_host
-from gossamer.exchange.all_reduce.given import Outcome, Start, Total, moved, result_of
+from gossamer.exchange.all_reduce.given import RoundOutcome, Start, Total, moved, result_of
 from gossamer.exchange.all_reduce.group import At, Group, Part, Reduced
 from gossamer.exchange.all_reduce.views import Place, View
 from gossamer.exchange.server.pull import most_shards, slices
@@ -49,13 +49,13 @@ class BetweenLink:
     def __init__(self, ctx: Context, groups: Sequence[Group], host: int) -> None:
         self._ctx, self._groups, self._host, self._own = ctx, groups, host, groups[host]
 
-    def begin(self, start: Start) -> Outcome:
+    def begin(self, start: Start) -> RoundOutcome:
         """This host would continue from `start`. Returns what the group continues from, and the first round."""
         self._own.enter()
         place, adopted = self._enter(None, start, self._ctx.now())
-        return Outcome(start if adopted is None else adopted, place)
+        return RoundOutcome(start if adopted is None else adopted, place)
 
-    def exchange(self, mine: Total, place: Place, start: Callable[[], Start]) -> Outcome:
+    def exchange(self, mine: Total, place: Place, start: Callable[[], Start]) -> RoundOutcome:
         """Give this host's sum in a round. Returns what all do after it, and the next round. `start`: this host's
         state, which others may have to continue from."""
         began = self._ctx.now()
@@ -65,13 +65,13 @@ class BetweenLink:
                 return outcome
             place, adopted = self._enter(place.view, start(), began)
             if adopted is not None:
-                return Outcome(adopted, place)
+                return RoundOutcome(adopted, place)
 
     def leave(self) -> None:
         """The learners of this host have ended."""
         self._own.leave()
 
-    def _round(self, mine: Total, place: Place) -> Outcome | None:
+    def _round(self, mine: Total, place: Place) -> RoundOutcome | None:
         """One round; None if the group has changed."""
         whole = None if mine.vector is None else mine.vector.detach().cpu().numpy()
         size = 0 if whole is None else len(whole)
@@ -88,7 +88,7 @@ class BetweenLink:
         found = [taken[owner] for owner in view.members]
         of_mean = [each.vector for each in found if each.vector is not None]
         mean = torch.from_numpy(np.concatenate(of_mean)) if of_mean else None
-        return Outcome(result_of(mean, found[0].learners, found[0].rate, found[0].observed), place.next)
+        return RoundOutcome(result_of(mean, found[0].learners, found[0].rate, found[0].observed), place.next)
 
     def _reduce(self, view: View, number: int, parts: dict[int, Part]) -> dict[int, Reduced] | None:
         """Give each owner its part, and take what comes of it; None if the group has changed. Hosts begin with the

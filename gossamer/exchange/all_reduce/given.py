@@ -55,7 +55,7 @@ Result: TypeAlias = Mean | Observed | Start | Finished
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RoundOutcome:
     """What the learner that leads a round tells the others of its host."""
 
     result: Result

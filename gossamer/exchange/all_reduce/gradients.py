@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from gossamer.exchange.all_reduce.given import Given, Lead, Outcome
+from gossamer.exchange.all_reduce.given import Given, Lead, RoundOutcome
 from gossamer.runtime import Wait, waits
 
 
@@ -16,7 +16,7 @@ class Round:
     given: dict[int, Given] = field(default_factory=dict)  # by the learner's rank
     led: bool = False  # whether a learner makes it a result
     broken: bool = False  # whether a learner was stopped while it waited: then none completes the round
-    outcome: Outcome | None = None
+    outcome: RoundOutcome | None = None
     seen: set[int] = field(default_factory=set)  # learners that have the outcome
 
 
@@ -31,7 +31,7 @@ class Gradients:
         self._rounds: dict[int, Round] = {}
 
     @waits
-    def exchange(self, rank: int, number: int, given: Given | None) -> Wait[Lead | Outcome]:
+    def exchange(self, rank: int, number: int, given: Given | None) -> Wait[Lead | RoundOutcome]:
         """Give something in the round `number`; None: this learner has no more batches. Waits until every learner that
         still has batches has given something. Then the one with the lowest rank leads, and the others wait for the
         outcome that it publishes."""
@@ -53,7 +53,7 @@ class Gradients:
         self._saw(rank, number, here)
         return here.outcome
 
-    def publish(self, rank: int, number: int, outcome: Outcome) -> bool:
+    def publish(self, rank: int, number: int, outcome: RoundOutcome) -> bool:
         """The leader has a result. Returns whether it counts: not if a learner was stopped meanwhile, which then does
         not do what the others do."""
         here = self._rounds[number]

@@ -18,8 +18,8 @@ from gossamer.exchange.all_reduce.given import (
     Given,
     Lead,
     Mean,
-    Outcome,
     Result,
+    RoundOutcome,
     Start,
     moved,
     newest,
@@ -140,19 +140,19 @@ class AllReduceLink:
         self._place = found.place
         return found.result
 
-    def _outcome(self, given: Sequence[Given]) -> Outcome:
+    def _outcome(self, given: Sequence[Given]) -> RoundOutcome:
         """What follows from what the learners of this host give."""
         starts = [each for each in given if isinstance(each, Start)]
         if starts:
             start = newest(starts)
-            return Outcome(start) if self._between is None else self._between.begin(start)
+            return RoundOutcome(start) if self._between is None else self._between.begin(start)
         sums = total(given)
         if self._between is not None:
             assert self._place is not None, "the first round has given one"
             return self._between.exchange(sums, self._place, lambda: self._start(self.version))
         learners = max(1, sums.learners)
         mean = None if sums.vector is None else sums.vector.div_(learners)
-        return Outcome(result_of(mean, sums.learners, sums.rate / learners, sums.observed))
+        return RoundOutcome(result_of(mean, sums.learners, sums.rate / learners, sums.observed))
 
     def _share(self, observed: Observed) -> None:
         """Include what all learners have observed. Meanwhile take the steps of those that have more of them to take

@@ -16,7 +16,7 @@ from gossamer.launch.base import Crew, Handle, build, restore
 from gossamer.launch.ray.calls import Calls, Remote, RemoteCall
 from gossamer.launch.ray.errors import HostFailed
 from gossamer.launch.ray.leases import Grant
-from gossamer.launch.ray.messages import HostObserver, HostState, Outcome
+from gossamer.launch.ray.messages import CallOutcome, HostObserver, HostState
 from gossamer.launch.ray.rpc import Address, Server
 from gossamer.launch.threads import Monitor
 from gossamer.program import Copy, Program, Ref
@@ -47,10 +47,10 @@ class HostProcess:
     @ray.method(concurrency_group=CONTROL)
     def build(
         self, life: int, plan: bytes, peers: dict[str, Any], call_seconds: float, states: dict[str, Any]
-    ) -> Outcome:
+    ) -> CallOutcome:
         """Build this host's services, unless this process has done so. `life`: the number of this process, from 1;
         `states`: the states that saved services continue from."""
-        return Outcome.of(partial(self._build, life, plan, peers, call_seconds, states))
+        return CallOutcome.of(partial(self._build, life, plan, peers, call_seconds, states))
 
     def _build(
         self, life: int, plan: bytes, peers: dict[str, Any], call_seconds: float, states: dict[str, Any]
@@ -136,7 +136,7 @@ class HostProcess:
         settled = tuple(name for name, stage in stages.items() if self._serve(name, stage))
         first, messages = self.observer.fetch(seen, max_bytes)
         stopped = crew.stopped  # read before the failures: a failure is recorded before it stops the crew
-        failed = tuple((where, Outcome.failed(error)) for where, error in crew.failures[failures:])
+        failed = tuple((where, CallOutcome.failed(error)) for where, error in crew.failures[failures:])
         address, demands = self._server.address[0] if self._server else "", self.observer.demands()
         return HostState(self.process, True, first, messages, stopped, failed, demands, address, settled)
 

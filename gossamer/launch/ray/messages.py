@@ -46,7 +46,7 @@ class RemoteTraceback(Exception):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CallOutcome:
     """The result of a call in another process: a value or an error."""
 
     value: Any = None
@@ -54,21 +54,21 @@ class Outcome:
     trace: str = ""
 
     @staticmethod
-    def of(call: Callable[[], Any]) -> Outcome:
+    def of(call: Callable[[], Any]) -> CallOutcome:
         try:
-            return Outcome(call())
+            return CallOutcome(call())
         except BaseException as error:  # raised again in the caller
-            return Outcome.failed(error)
+            return CallOutcome.failed(error)
 
     @staticmethod
-    def failed(error: BaseException) -> Outcome:
+    def failed(error: BaseException) -> CallOutcome:
         """The error. If it cannot be pickled, a RuntimeError with its type and message."""
         trace = "".join(traceback.format_exception(error))
         try:
             cloudpickle.loads(cloudpickle.dumps(error))  # type: ignore[no-untyped-call]
         except Exception:
             error = RuntimeError(f"{type(error).__name__}: {error}")
-        return Outcome(None, error, trace)
+        return CallOutcome(None, error, trace)
 
     def get(self) -> Any:
         if self.error is None:
@@ -100,7 +100,7 @@ class HostState:
     first: int = 0  # the number of the first of `messages`
     messages: tuple[WorkerMessage, ...] = ()  # the oldest that the driver does not have
     stopped: bool = False  # whether a worker there has stopped the program, or failed
-    failures: tuple[tuple[str, Outcome], ...] = ()  # (where, error) that the driver does not have
+    failures: tuple[tuple[str, CallOutcome], ...] = ()  # (where, error) that the driver does not have
     demands: dict[str, Demand] = field(default_factory=dict)  # by worker
     address: str = ""  # of its machine
     settled: tuple[str, ...] = ()  # services that have completed `Stage.SETTLE`

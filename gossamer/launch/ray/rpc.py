@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 from ray import cloudpickle
 
 from gossamer.launch.ray.channel import Channel, Frame, FrameRejected, greet, readable, settle, size_limit
-from gossamer.launch.ray.messages import Outcome
+from gossamer.launch.ray.messages import CallOutcome
 
 Address: TypeAlias = tuple[str, int]
 Respond: TypeAlias = Callable[[Any, Callable[[], bool]], Any]  # (question, whether the caller has given up) -> answer
@@ -82,17 +82,17 @@ class Server:
         finally:
             self._greetings.release()
 
-    def _outcome(self, question: Frame, connection: socket.socket) -> Outcome:
+    def _outcome(self, question: Frame, connection: socket.socket) -> CallOutcome:
         # The client sends nothing while it waits for an answer, so a readable connection has ended.
-        return Outcome.of(lambda: self._answer(_unpacked(question), lambda: readable(connection, 0.0)))
+        return CallOutcome.of(lambda: self._answer(_unpacked(question), lambda: readable(connection, 0.0)))
 
-    def _reply(self, channel: Channel, outcome: Outcome) -> None:
+    def _reply(self, channel: Channel, outcome: CallOutcome) -> None:
         try:
             channel.send(_packed(outcome))
         except OSError:
             raise
         except Exception as error:  # an answer that cannot be pickled, or is too large, is the caller's error
-            channel.send(_packed(Outcome.failed(error)))
+            channel.send(_packed(CallOutcome.failed(error)))
 
 
 class Client:
@@ -122,9 +122,9 @@ class Client:
         """Whether the answer arrives, or the connection ends, within `seconds`."""
         return readable(self._connection, seconds)
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> CallOutcome:
         """The answer. Raises OSError if there is none."""
-        found: Outcome = _unpacked(self._channel.receive())
+        found: CallOutcome = _unpacked(self._channel.receive())
         return found
 
     def close(self) -> None:

@@ -21,8 +21,8 @@ from gossamer.launch.ray.messages import (
     POLL_BYTES,
     POLL_WAIT,
     UNAVAILABLE,
+    CallOutcome,
     HostState,
-    Outcome,
     Pieces,
     WorkerMessage,
 )
@@ -204,7 +204,7 @@ class Supervisor:
             states = {name: restored(name) for name in self._services}
         else:
             states = {name: self._snapshots.state(name, restored) for name in self._services}
-        outcome: Outcome = self._ask(self._actor.build.remote(self._life, run.plan, run.actors, seconds, states))
+        outcome: CallOutcome = self._ask(self._actor.build.remote(self._life, run.plan, run.actors, seconds, states))
         outcome.get()
         if run.wait_until_built(self.host):
             states = {name: self._saved[name] if name in self._saved else restored(name) for name in self.running}

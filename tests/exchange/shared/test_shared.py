@@ -26,7 +26,7 @@ from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.program import OnRestart, Program
 from gossamer.runtime import Context
 from gossamer.system.errors import UserError
-from gossamer.task import Report, Task
+from gossamer.task import Task, WorkerReport
 from gossamer.tools.simulate.stand_in import Point, StandIn
 from gossamer.workers.learner import Learner
 
@@ -45,7 +45,7 @@ def learn(ctx: Context, exchange: Shared) -> None:
             model.point.grad = torch.eye(len(model.point))[ctx.rank]
             stepped = link.step(learner)
             assert stepped.staleness is not None
-            ctx.report(Report(1, updates=1, version=ctx.rank, staleness={stepped.staleness: 1}))
+            ctx.report(WorkerReport(1, updates=1, version=ctx.rank, staleness={stepped.staleness: 1}))
 
 
 class Seen(Watcher):

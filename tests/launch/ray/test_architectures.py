@@ -14,7 +14,7 @@ from gossamer.config.names import ARCHITECTURES
 from gossamer.config.resolve import configure
 from gossamer.launch.ray.launcher import Ray
 from gossamer.launch.threads import threads
-from gossamer.task import Report
+from gossamer.task import WorkerReport
 
 cloudpickle = pytest.importorskip("ray", reason="Ray is not installed (the extra `ray`)").cloudpickle
 pytestmark = pytest.mark.ray
@@ -43,7 +43,7 @@ def test_every_architecture_runs_unchanged(
     config = configure(architecture, **{"env": "catch", "num_envs": 4, "steps": 200, "threads": 1, **given})
     program, watcher = build(config), Counting(steps=200)
     QUICK(program, watcher)
-    reports = [record for record in watcher.records if isinstance(record, Report)]
+    reports = [record for record in watcher.records if isinstance(record, WorkerReport)]
     assert sum(report.steps for report in reports) == watcher.budget.acted >= 200
     assert program.saved_workers <= set(watcher.saved)
 

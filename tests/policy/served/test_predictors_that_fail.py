@@ -30,7 +30,7 @@ from gossamer.program import Program
 from gossamer.runtime import Context
 from gossamer.spaces import Discrete, Spec
 from gossamer.spaces.distributions import Categorical
-from gossamer.task import PredictorReplaced, Report, Spent, Task
+from gossamer.task import PredictorReplaced, Spent, Task, WorkerReport
 
 ENVS, ACTORS, PREDICTORS = 3, 3, 2
 SPEC = Spec((1,), np.dtype(np.float32), Discrete(3))
@@ -103,7 +103,7 @@ def act(ctx: Context, task: Task, policy: Policy, seconds: float) -> None:
                     assert torch.equal(end.recorded(rows)["count"][:, 0], count[ended]), ctx.name
                 state, count = reset(state, ended), count * ~ended
             ctx.sleep(seconds * rng.random())
-            ctx.report(Report(1))
+            ctx.report(WorkerReport(1))
 
 
 class Observed(Watcher):
@@ -118,7 +118,7 @@ class Observed(Watcher):
 
     def report(self, worker: str, record: Any) -> None:
         super().report(worker, record)
-        if not isinstance(record, Report | Spent):
+        if not isinstance(record, WorkerReport | Spent):
             self.others.append(record)
 
 
