@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ from gossamer.experience.base import Kept, Timer
 from gossamer.experience.replay.limiter import Inserted, Limiter
 from gossamer.experience.replay.shard import Amount, Learned, ReplayShard, Sample
 from gossamer.experience.replay.store import importance
-from gossamer.runtime import RETRY, Context, Reaching, Stopped, Unreachable
+from gossamer.runtime import RETRY, Context, Reaching, Stopped, Unreachable, together
 from gossamer.spaces import Spec
 from gossamer.task import Left
 
@@ -164,10 +165,9 @@ class ReplayReader:
         while missing:
             if (parts := self._parts(missing)) is None:
                 return None
-            for shard, part in enumerate(parts):
-                if part and (sample := self._draw(shard, int(part))) is not None:
-                    samples.append((shard, sample))
-                    missing -= int(part)
+            drawn = self._draw({shard: int(part) for shard, part in enumerate(parts) if part})
+            samples.extend(drawn)
+            missing -= sum(len(sample.keys) for _, sample in drawn)
         return samples
 
     def _parts(self, count: int) -> Array | None:
@@ -175,9 +175,9 @@ class ReplayReader:
         none after all actors have ended."""
         more = True  # whether actors may store any
         while True:
-            for shard, amount in enumerate(self._amounts):
-                if not amount.windows and (not more or self._ctx.now() - self._asked[shard] >= RETRY):
-                    self._ask(shard)
+            now, amounts = self._ctx.now(), enumerate(self._amounts)
+            empty = [shard for shard, amount in amounts if not amount.windows]
+            self._ask([shard for shard in empty if not more or now - self._asked[shard] >= RETRY])
             mass = torch.tensor([amount.mass for amount in self._amounts], dtype=torch.float64)
             if mass.sum() > 0:
                 break
@@ -191,19 +191,28 @@ class ReplayReader:
                 self._ctx.sleep(RETRY)
         return np.array([count]) if len(mass) == 1 else split(count, mass, self._rng)
 
-    def _ask(self, shard: int) -> None:
-        self._asked[shard] = self._ctx.now()
-        with suppress(Unreachable):
-            self._amounts[shard] = self._shards[shard].amount()
+    def _ask(self, shards: Sequence[int]) -> None:
+        """Learn what can be drawn from these shards, at the same time."""
+        for shard in shards:
+            self._asked[shard] = self._ctx.now()
+        answers = together([partial(self._shards[shard].amount) for shard in shards])
+        for shard, amount in zip(shards, answers, strict=True):
+            if isinstance(amount, Amount):
+                self._amounts[shard] = amount
 
-    def _draw(self, shard: int, count: int) -> Sample | None:
-        """Windows of one shard; None if it has nothing or does not answer."""
-        sample, learned = None, self._learned[shard]
-        self._learned[shard] = []
-        with suppress(Unreachable):
-            sample = self._shards[shard].draw(count, learned)
-        self._amounts[shard] = Amount(0.0, 0) if sample is None else sample.left
-        return sample
+    def _draw(self, counts: Mapping[int, int]) -> list[tuple[int, Sample]]:
+        """So many windows of each of these shards, at the same time; nothing of those that are empty or do not
+        answer."""
+        draws = [partial(self._shards[shard].draw, count, self._learned[shard]) for shard, count in counts.items()]
+        for shard in counts:
+            self._learned[shard] = []
+        answers, samples = together(draws), list[tuple[int, Sample]]()
+        for shard, sample in zip(counts, answers, strict=True):
+            self._amounts[shard] = Amount(0.0, 0)
+            if isinstance(sample, Sample):
+                self._amounts[shard] = sample.left
+                samples.append((shard, sample))
+        return samples
 
     def _joined(self) -> Trajectory:
         """The samples side by side, with importance weights."""
