@@ -46,6 +46,8 @@ SYSTEMS: Mapping[str, str] = {
     "DQN": "dqn",
     "Gorila": "gorila",
     "Ape-X": "apex",
+    "R2D2": "r2d2",
+    "PAAC, PQN": "paac --algorithm pqn",
 }
 
 

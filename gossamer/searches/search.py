@@ -146,11 +146,15 @@ class Searching:
     def next_run(self) -> PlannedRun | None:
         """The next seed of a trial that has one left, else the first of a new trial."""
         active = next((each for each in self._active.values() if each.waiting), None)
-        if active is None:
+        while active is None:
             if self._trials.count >= self._design.trials:
                 return None
             trial = self._trials.ask()
-            active = self._active[trial.number] = self._begin(trial)
+            earlier = self._trials.finished_with(trial.options)
+            if earlier is None:
+                active = self._active[trial.number] = self._begin(trial)
+            else:
+                self._repeat(trial, earlier)
             self.write()
         active.waiting = False
         return active.runs.popleft()
@@ -181,12 +185,20 @@ class Searching:
         """Bring `search.json` and `study.json` up to date."""
         folder, records = self._design.directory, self._trials.records()
         searches.write(folder, self._design.definition, records)
-        studies.write(folder, [run for each in records for run in self._design.runs(each.number, each.options)])
+        trained = [each for each in records if each.repeats is None]
+        studies.write(folder, [run for each in trained for run in self._design.runs(each.number, each.options)])
 
     def _begin(self, trial: Trial) -> Active:
         runs = self._design.runs(trial.number, trial.options)
         trial.describe(str(Path(runs[0].directory).parent), f"gossamer train {runs[0].command}")
         return Active(trial, deque(runs))
+
+    def _repeat(self, trial: Trial, earlier: TrialRecord) -> None:
+        self._trials.repeat(trial, earlier)
+        self._display.left_out(len(self._design.seeds))
+        self._display.note(
+            f"trial {trial.number}: the values of trial {earlier.number}, {earlier.value:.2f}: not trained again"
+        )
 
     def _is_unpromising(self, job: Job) -> bool:
         active = self._active.get(_number(job.run))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ POINTS = 10  # parts of a run; at the end of each one the running return is repo
 RANDOM_TRIALS = 10  # before the sampler models the results
 UNPRUNED_TRIALS = 5  # trials that end before others are pruned
 WARMUP_POINTS = 2  # of a trial, before it can be pruned
-REASON, DIRECTORY, COMMAND = "reason", "directory", "command"  # attributes of a trial
+REASON, DIRECTORY, COMMAND, REPEATS = "reason", "directory", "command", "repeats"  # attributes of a trial
 
 
 def check_installed() -> None:
@@ -94,6 +94,18 @@ class Trials:
         """A trial has reached this value."""
         self._study.tell(trial.number, value)
 
+    def finished_with(self, options: Mapping[str, Any]) -> TrialRecord | None:
+        """The first finished trial with these values."""
+        finished = (each for each in self.records() if each.state == "finished")
+        return next((each for each in finished if each.options == options), None)
+
+    def repeat(self, trial: Trial, earlier: TrialRecord) -> None:
+        """A trial has the values of an earlier one, which has finished: it takes its value and its runs."""
+        assert earlier.value is not None, "a finished trial has a value"
+        trial.describe(earlier.directory, earlier.command)
+        trial._made.set_user_attr(REPEATS, earlier.number)
+        self.finish(trial, earlier.value)
+
     def prune(self, trial: Trial) -> None:
         """A trial has been ended early."""
         self._study.tell(trial.number, state=self._states.PRUNED)
@@ -120,6 +132,7 @@ class Trials:
             directory=attributes.get(DIRECTORY, ""),
             command=attributes.get(COMMAND, ""),
             reason=attributes.get(REASON, ""),
+            repeats=attributes.get(REPEATS),
         )
 
 

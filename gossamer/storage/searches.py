@@ -31,6 +31,7 @@ class TrialRecord:
     directory: str  # of its runs, relative to the search's folder
     command: str  # that trains with these options, the first seed
     reason: str = ""  # of a failure, in one line
+    repeats: int | None = None  # number of the earlier trial with these values, whose value and runs it takes
 
 
 def is_search(folder: Path) -> bool:
