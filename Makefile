@@ -5,7 +5,7 @@ PYTHON ?= $(shell for p in python3.11 python3 python3.12 python3.13; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 PIP := -m pip --disable-pip-version-check
 # Bytecode is kept: some hundred processes would each compile the package anew.
-PYTEST := PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest -n 3 --dist loadscope --no-loadscope-reorder
+PYTEST := PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder
 ARGS ?=
 OTHER_ENVS := minigrid highway-env flappy-bird-gymnasium gymnasium-robotics
 

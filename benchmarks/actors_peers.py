@@ -10,8 +10,8 @@ of a warm-up to the end. The time includes everything that a side does (metrics,
   each with two numbers of processes and environments for two cores. RLlib's driver waits for rollouts, which is faster
   where there are few cores; a third set-up has its default, to poll without a pause. Gossamer is compared with each,
   and the best set-up of a peer, by medians, is named. Both peers compute in float32.
-* Gossamer is the command that a user types, once with `--precision auto`, which is bfloat16 if the processor
-  has AMX, and once with `--precision fp32`.
+* Gossamer is the command that a user types, once with `--precision auto`, which is bfloat16 where that is
+  fast, and once with `--precision fp32`.
 
 A round measures each side once. Ratios are computed within a round. `cores` is CPU seconds per second of all processes
 of a side: how busy the cores are. Writes `speed-impala-libraries.json` after each round.

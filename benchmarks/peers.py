@@ -15,8 +15,8 @@ does (Gossamer writes its metrics).
 * SB3 is set up as its documentation describes (`peers/sb3.py`), once with `DummyVecEnv`, its default, and once with
   `SubprocVecEnv`. Gossamer is compared with the better of the two, by medians. SB3 computes in float32 and has no
   option for a lower precision.
-* Gossamer is the command that a user types, once with `--precision auto`, which is bfloat16 if the processor
-  has AMX, and once with `--precision fp32`. The games run in ale-py's native vector environment, which is part of
+* Gossamer is the command that a user types, once with `--precision auto`, which is bfloat16 where that is
+  fast, and once with `--precision fp32`. The games run in ale-py's native vector environment, which is part of
   the comparison.
 
 A round measures each side once. Ratios are computed within a round. Writes `speed-sb3-a2c.json`, `speed-sb3-dqn.json`.

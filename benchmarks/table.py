@@ -1,4 +1,4 @@
-"""The table of architectures on Pong: the same environments, steps and cores, each with its tuned preset.
+"""The table of architectures on Pong: the same environments, steps, cores and precision, each with its tuned preset.
 
     python -m benchmarks.table train                     # what the result file lacks, seed by seed, one run at a time
     python -m benchmarks.table train --only gorila apex --seeds 1
@@ -29,7 +29,8 @@ STEPS = 600_000
 GOAL = 18.0
 SHOWN = (200_000, 400_000, STEPS)  # steps at which the table has the return
 
-# Label -> options, beyond the game and the steps. Every other option has the value of the tuned preset.
+# Label -> options, beyond the game, the steps and float32, which all machines have. Every other option has the value of
+# the tuned preset.
 SYSTEMS: Mapping[str, str] = {
     "PAAC": "paac",
     "PAAC, PPO": "paac --algorithm ppo",
@@ -159,7 +160,7 @@ def train(label: str, seed: int, work: Path) -> tuple[dict[str, Any], dict[str, 
     directory = work / label.replace(", ", "-").replace(" ", "-").lower() / f"seed-{seed}"
     fresh, origin = not directory.exists(), provenance()
     begun, before = time.monotonic(), _cpu_seconds()
-    options = [*shlex.split(SYSTEMS[label]), "--env", "pong", "--steps", str(STEPS)]
+    options = [*shlex.split(SYSTEMS[label]), "--env", "pong", "--steps", str(STEPS), "--precision", "fp32"]
     curves.train(options, seed, directory, stop_at_return=None)
     busy = (_cpu_seconds() - before) / (time.monotonic() - begun)
     config = json.loads((directory / "result.json").read_text())["config"]

@@ -60,11 +60,13 @@ class Task:
     cuda_graphs: bool = True  # on a GPU
 
     def resolved(self) -> Task:
-        """Resolve device, precision and threads for the machine on which this is called."""
-        device = resolve_device(self.device)
-        network = replace(self.network, dtype=self.network.dtype or resolve_dtype(device))
+        """Resolve device and threads for the machine on which this is called."""
         threads = max(1, cores() // self.sharing) if self.sharing and not self.threads else self.threads
-        return replace(self, device=device, network=network, threads=threads)
+        return replace(self, device=resolve_device(self.device), threads=threads)
+
+    def dtype(self, *, pictures: bool) -> torch.dtype:
+        """What the torso computes in, on the device of `resolved`. `pictures`: whether observations have any."""
+        return self.network.dtype or resolve_dtype(self.device, pictures=pictures)
 
     @property
     def records(self) -> bool:

@@ -42,6 +42,8 @@ def _seeded() -> None:
 def _ray_cluster() -> Iterator[None]:
     """One Ray instance of this machine, with 6 cpus and a GPU, which need not be there. A launcher uses it as it is."""
     ray = pytest.importorskip("ray", reason="Ray is not installed (the extra `ray`)")
+    from gossamer.launch.ray.launcher import PRIORITY
+
     before = signal.getsignal(signal.SIGTERM)
     ray.init(
         address="local",
@@ -51,6 +53,7 @@ def _ray_cluster() -> Iterator[None]:
         include_dashboard=False,
         log_to_driver=False,
         logging_level="ERROR",
+        _system_config=PRIORITY,
     )
     yield
     ray.shutdown()
@@ -87,15 +90,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class OneCore:
-    """Where tests run in several processes, each keeps to one core, but for tests that start hosts: the thread teams of
-    workers in one process would wait for those of the other. The first two processes begin with such tests, which
-    mostly wait: where there is a process more than cores, these two share one."""
+    """Where tests run in several processes, each keeps to a core of its own, but for tests that start hosts: the thread
+    teams of workers in one process would wait for those of the other."""
 
     def __init__(self) -> None:
         worker = os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")
         self._all = os.sched_getaffinity(0) if worker and sys.platform == "linux" else set[int]()
         count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-        self._own = {sorted(self._all)[int(worker) * len(self._all) // count]} if worker and self._all else self._all
+        self._own = {sorted(self._all)[int(worker)]} if len(self._all) >= count > 1 else self._all
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:

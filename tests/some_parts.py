@@ -47,7 +47,7 @@ def a_task(
     rate: float = 0.01,
     anneal_steps: int = 0,
     max_grad_norm: float = float("inf"),
-    dtype: torch.dtype = torch.float32,
+    dtype: torch.dtype | None = torch.float32,
     rollout_length: int = 4,
     seed: int = 1,
     **network: Any,

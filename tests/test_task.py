@@ -60,10 +60,9 @@ def test_a_task_is_resolved_where_it_runs(monkeypatch: pytest.MonkeyPatch) -> No
     for there, device in ((True, "cuda"), (False, "cpu")):
         monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
         monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: True)
-        monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
         here = left.resolved()
         assert (here.device, here.threads) == (device, 2)
-        assert here.network.dtype == (torch.bfloat16 if there else torch.float32)
+        assert here.dtype(pictures=False) == (torch.bfloat16 if there else torch.float32)
     assert replace(left, sharing=16).resolved().threads == 1
     assert replace(left, sharing=0).resolved().threads == 0
     assert replace(left, threads=5).resolved().threads == 5

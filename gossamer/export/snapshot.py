@@ -59,7 +59,7 @@ class Description:
         if ":" in self.options.torso:
             _own("--network", self.options.torso)
         parts = network(self.options)
-        parts = replace(parts, dtype=dtype or parts.dtype or resolve_dtype(device))
+        parts = replace(parts, dtype=dtype or parts.dtype or resolve_dtype(device, pictures=self.spec.pixels))
         with torch.random.fork_rng(devices=[]):  # the caller's random stream stays as it is
             made = self.algorithm.model(self.spec, parts)
         return made.to(device).eval()

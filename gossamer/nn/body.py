@@ -44,7 +44,9 @@ class NetworkOptions:
     )
     layer_norm: bool = option("Layer normalisation after each layer of the torso, before its activation.", False)
     initialization: Literal["orthogonal", "uniform"] = option("Of weights; uniform: +-1/sqrt(fan_in).", "orthogonal")
-    precision: Literal["auto", "fp32", "bf16"] = option("auto: bf16 on GPUs and processors with AMX.", "auto")
+    precision: Literal["auto", "fp32", "bf16"] = option(
+        "auto: bf16 on GPUs, and for pictures on processors that compute it fast.", "auto"
+    )
     join_vectors: bool = option("The vectors of a Dict have one torso together, in place of one each.", False)
     separate_critic: bool = option("The value has a torso of its own.", False)
     normalize_observations: bool = option("Vectors: by their running mean and deviation.", False)

@@ -17,7 +17,7 @@ from torch.optim.adam import adam
 from torch.optim.optimizer import ParamsT
 
 from gossamer.nn.eager import Eager
-from gossamer.system.machine import resolve_dtype
+from gossamer.system.machine import multiplies_bfloat16
 
 # Of p(s) = A s + B s^3 + C s^5, which is applied TIMES times. Jordan et al. have five, after a division by the 2-norm
 # of the singular values; a division by their 4-norm leaves them larger, so that four are enough
@@ -94,7 +94,7 @@ def orthogonal(matrix: Tensor) -> Tensor:
     In bfloat16 where that is fast. Else in float32 through the matrix' Gram matrix, which halves the arithmetic, but
     squares the condition number: bfloat16 is too coarse for it."""
     wide = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
-    dtype = resolve_dtype(str(matrix.device))
+    dtype = torch.bfloat16 if multiplies_bfloat16(str(matrix.device)) else torch.float32
     wide = wide.to(dtype)
     gram = wide @ wide.T
     size = gram.float().norm().sqrt().clamp(min=1e-12)  # the 4-norm of S: at least its maximum, and close to it

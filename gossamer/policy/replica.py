@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import torch
@@ -206,7 +206,7 @@ def build(task: Task, spec: Spec) -> nn.Module:
     """Create the task's network on its device, in evaluation mode, with initial parameters common to all members."""
     with _SEEDING, torch.random.fork_rng(devices=[]):
         torch.manual_seed(task.stream("model"))
-        model = task.algorithm.model(spec, task.network)
+        model = task.algorithm.model(spec, replace(task.network, dtype=task.dtype(pictures=spec.pixels)))
     return model.to(task.device).eval()
 
 

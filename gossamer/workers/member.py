@@ -18,7 +18,7 @@ from gossamer.nn.inputs import centre_on
 from gossamer.policy import ActorPolicy, OwnNetwork, Policy, Source, life
 from gossamer.runtime import Context
 from gossamer.spaces import Spec
-from gossamer.system.machine import flush_denormals, host_info, settle
+from gossamer.system.machine import HostInfo, flush_denormals, host_info, settle
 from gossamer.task import Activity, Note, Task, WorkerReport
 from gossamer.workers.actor import Actor, alternate
 from gossamer.workers.clock import Clock
@@ -35,6 +35,11 @@ def prepared(ctx: Context, task: Task) -> Task:
     if task.device.startswith("cuda") and ctx.copies > 1:  # the thread's own: workers on one GPU run side by side
         torch.cuda.set_stream(torch.cuda.Stream(task.device))  # type: ignore[no-untyped-call]
     return task
+
+
+def _here(task: Task, spec: Spec) -> HostInfo:
+    """What this worker computes with."""
+    return host_info(device=task.device, dtype=task.dtype(pictures=spec.pixels), threads=torch.get_num_threads())
 
 
 def empty(task: Task, spec: Spec, num_envs: int, state: Tree) -> Trajectory:
@@ -60,7 +65,7 @@ class Trainer:
         """`task`: see `prepared`. `saved`: the state to continue from."""
         self.task, self.spec, self.clock, self._tell = task, spec, Clock(), ctx.report
         self.learner = Learner(task, spec, rank=ctx.rank)
-        ctx.report(host_info(device=task.device, dtype=task.network.dtype, threads=torch.get_num_threads()))
+        ctx.report(_here(task, spec))
         self._begin(ctx, saved)
         self._group = exchange.group
         self.link = exchange.join(ctx, self.learner, None if saved is None else saved.get("exchange", {}))
@@ -166,7 +171,7 @@ class Player:
         self.task, self.spec, self.num_envs = task, groups[0].spec, sum(env.num_envs for env in groups)
         self.clock, self._apart = Clock() if own is None else own.clock, own is None
         if own is None:
-            ctx.report(host_info(device=task.device, dtype=task.network.dtype, threads=torch.get_num_threads()))
+            ctx.report(_here(task, self.spec))
         await_made(ctx, groups)
         network: Source | None = None if own is None else OwnNetwork(own.learner.model, own.link)
         whole = saved if saved is not None and "learner" in saved else None

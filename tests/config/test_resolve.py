@@ -548,8 +548,9 @@ def test_atari_is_preprocessed_as_asked() -> None:
 
 def test_precision() -> None:
     for name, expected in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
-        assert task(settings(precision=name)).network.dtype == expected
-    assert task(settings()).network.dtype in (torch.float32, torch.bfloat16)
+        assert task(settings(precision=name)).dtype(pictures=False) == expected
+        assert task(settings(precision=name)).dtype(pictures=True) == expected
+    assert task(settings()).network.dtype is None
     assert program(settings(), cluster="auto").workers[0].args[0].network.dtype is None  # each host chooses
 
 

@@ -1,4 +1,4 @@
-"""The C allocator's settings, in a process of their own."""
+"""The C allocator's settings, in a process of their own; and the precision that is fast on a machine."""
 
 from __future__ import annotations
 
@@ -7,6 +7,13 @@ import subprocess
 import sys
 
 import pytest
+import torch
+from some_parts import a_task
+
+from gossamer import task
+from gossamer.envs.toy import Catch
+from gossamer.policy import build
+from gossamer.system import machine
 
 PAGES = 2**26 // 4096
 SCRIPT = """
@@ -43,3 +50,40 @@ def test_freed_blocks_stay_in_the_process() -> None:
     first, second = ([int(faults) for faults in thread.split()] for thread in threads)
     assert first[0] > 0.9 * PAGES
     assert max(*first[1:], *second) < 0.1 * PAGES
+
+
+@pytest.mark.parametrize(
+    ("amx", "avx512", "vendor", "fast"),
+    [
+        (True, True, "GenuineIntel", True),
+        (False, True, "GenuineIntel", False),
+        (False, True, "AuthenticAMD", True),
+        (False, False, "AuthenticAMD", False),
+        (False, False, None, False),  # not Linux
+    ],
+)
+def test_a_processor_computes_pictures_in_what_is_fast_there(
+    monkeypatch: pytest.MonkeyPatch, amx: bool, avx512: bool, vendor: str | None, fast: bool
+) -> None:
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512)
+    monkeypatch.setattr(machine, "_of_processor", {"vendor_id": vendor}.get)
+    assert machine.resolve_dtype("cpu", pictures=True) == (torch.bfloat16 if fast else torch.float32)
+    assert machine.resolve_dtype("cpu", pictures=False) == torch.float32
+    assert machine.multiplies_bfloat16("cpu") == amx
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_a_gpu_computes_everything_in_what_it_has(monkeypatch: pytest.MonkeyPatch, native: bool) -> None:
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: native)
+    for pictures in (True, False):
+        dtype = machine.resolve_dtype("cuda:1", pictures=pictures)
+        assert dtype == (torch.bfloat16 if native else torch.float32)
+
+
+def test_a_model_computes_in_what_its_observations_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task, "resolve_dtype", lambda device, pictures: torch.bfloat16 if pictures else torch.float32)
+    for env, wanted in ((Catch(pixels=True), torch.bfloat16), (Catch(), torch.float32)):
+        spec = env.make(1).spec
+        assert build(a_task(env, dtype=None), spec).compute_dtype == wanted
+        assert build(a_task(env, dtype=torch.bfloat16), spec).compute_dtype == torch.bfloat16

@@ -31,6 +31,8 @@ from gossamer.program import Host, Program
 from gossamer.runtime import SILENT, Observer
 
 CONNECT_SECONDS = 15
+# Ray gives its workers niceness 15: beside programs that keep all cores busy, a host would get 3 % of one.
+PRIORITY = {"worker_niceness": 0}
 TOKEN_FILE = Path("~/.ray/auth_token")  # Ray's default
 MEANINGS = {  # by part of Ray's error message
     "Could not find any running Ray instance": "no Ray instance runs on this machine (ray start)",
@@ -136,7 +138,7 @@ def connected(address: str | None, program: Program) -> Iterator[ModuleType]:
     with _own_signals():
         if address is None:
             cpus = max(os.cpu_count() or 1, math.ceil(sum(host.cpus for host in program.hosts.values())))
-            ray.init(address="local", num_cpus=cpus, include_dashboard=False, **quiet)
+            ray.init(address="local", num_cpus=cpus, include_dashboard=False, _system_config=PRIORITY, **quiet)
             _keep_token_private()
         else:
             _check_reachable(address)
