@@ -96,6 +96,10 @@ SHOWN: Mapping[str, tuple[str, str]] = {
         "Parallel Sarsa on MountainCar-v0: episodes and bytes, sparse against full averaging",
         TODAY,
     ),
+    "speed-precision": (
+        "Speed in bfloat16 compared with float32 on a processor",
+        "today's defaults but for the precision",
+    ),
     "speed-sb3-small": ("Speed of PPO on small environments compared with Stable-Baselines3", SET),
     "speed-before-after": ("Speed of PAAC before and after transfers to GPUs, several games and callbacks", SET),
     "pong-envs-scaling": ("Steps to 18 on Pong with more environments, APPO, one seed", TODAY),

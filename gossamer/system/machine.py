@@ -125,9 +125,9 @@ def resolve_dtype(device: str, *, pictures: bool) -> torch.dtype:
     `pictures`: whether the network has convolutions.
 
     On a processor, networks without convolutions are small, and casts take longer than products: in bfloat16, PAAC
-    trains at 0.7 times its speed on Catch, 0.8 on CartPole. Convolutions are faster with AMX, and with AVX-512's
-    bfloat16 on an AMD processor (APPO on Pong trains 1.4 times as fast), but not on a Xeon without AMX (acting takes
-    1.3 times, updates 1.4 times as long). All by `gossamer bench`, with `--precision bf16` and `fp32`."""
+    trains at 0.67 to 0.77 times its speed on Catch and CartPole. Convolutions are faster with AMX, and with AVX-512's
+    bfloat16 on an AMD processor (APPO on Pong trains 1.25 times as fast; `benchmarks.precision`), but not on a Xeon
+    without AMX (acting takes 1.3 times, updates 1.4 times as long)."""
     if multiplies_bfloat16(device):
         faster = pictures or device.startswith("cuda")
     else:
