@@ -150,7 +150,7 @@ def setup(seconds: float, warm_up: float) -> dict[str, Any]:
         "seconds": seconds,
         "warm_up_seconds": warm_up,
         "gossamer": f"gossamer {COMMAND}",
-        "precision": str(resolve_dtype("cpu")).removeprefix("torch."),
+        "precision": str(resolve_dtype("cpu", pictures=True)).removeprefix("torch."),
         "versions_of": {name: peer.versions() for name, peer in PEERS.items()},
         "notes": list(NOTES),
     }

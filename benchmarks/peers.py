@@ -152,7 +152,7 @@ def measure(algorithm: str, rounds: int, seconds: float, warm_up: float, say: Ca
         "seconds": seconds,
         "warm_up_seconds": warm_up,
         "gossamer": f"gossamer {what.command}",
-        "precision": str(resolve_dtype("cpu")).removeprefix("torch."),
+        "precision": str(resolve_dtype("cpu", pictures=True)).removeprefix("torch."),
         "sb3": f"{what.theirs} in {GAMES.format(envs=what.envs)}",
         "sb3_versions": peer["versions"],
         "sb3_torch_threads": peer["threads"],
