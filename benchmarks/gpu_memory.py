@@ -24,7 +24,7 @@ def main() -> None:
 
 def leave(file: Path) -> None:
     """Write the figure: null where torch has not used a GPU."""
-    used = torch.cuda.is_available() and torch.cuda.is_initialized()
+    used = torch.cuda.is_available() and torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
     file.write_text(json.dumps(round(torch.cuda.max_memory_reserved() / 1e6) if used else None))
 
 

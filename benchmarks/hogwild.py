@@ -21,6 +21,7 @@ from typing import Any
 from benchmarks.provenance import Results, add_out
 from benchmarks.server import busy
 from gossamer.config.build import program
+from gossamer.config.keywords import Keywords
 from gossamer.config.resolve import configure
 from gossamer.launch.ray.launcher import Ray
 from gossamer.launch.threads import threads
@@ -49,7 +50,7 @@ class Case:
     def run(self, seconds: float) -> dict[str, float]:
         """Its figures."""
         apart = self.launcher == "processes"
-        shape = {"hosts": self.learners, "learners": 1} if apart else {"hosts": 1, "learners": self.learners}
+        shape: Keywords = {"hosts": self.learners, "learners": 1} if apart else {"hosts": 1, "learners": self.learners}
         config = configure("a3c", env=self.env, preset="paper", num_envs=1, threads=1, device="cpu", **shape)
         watcher = Steps(self.learners, seconds)
         LAUNCHERS[self.launcher](program(config, cluster="local" if apart else None), watcher)

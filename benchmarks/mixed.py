@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium import spaces
 
 
-class Mixed(gymnasium.Env[dict[str, Any], int]):
+class Mixed(gymnasium.Env[dict[str, Any], np.int64]):
     """Two vectors of random numbers and a number of five; the reward is 1 where the action is that number modulo 3.
     Episodes have 100 steps."""
 
@@ -29,7 +29,7 @@ class Mixed(gymnasium.Env[dict[str, Any], int]):
         self._steps = 0
         return self._observe(), {}
 
-    def step(self, action: int) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
+    def step(self, action: np.int64) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
         reward = float(action == self._goal % 3)
         self._steps += 1
         return self._observe(), reward, False, self._steps == 100, {}

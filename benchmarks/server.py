@@ -206,7 +206,7 @@ def packed(what: Any) -> int:
     """Bytes of a pickle and its arrays."""
     arrays: list[Any] = []
     pickled = cloudpickle.dumps(what, protocol=5, buffer_callback=arrays.append)  # type: ignore[no-untyped-call]
-    return len(pickled) + sum(array.raw().nbytes for array in arrays)
+    return int(len(pickled) + sum(array.raw().nbytes for array in arrays))
 
 
 def rate(results: Results, seconds: float) -> None:
@@ -239,7 +239,7 @@ def main() -> None:
     add_out(parser)
     given = parser.parse_args()
     keep_freed_memory()
-    measure = {
+    measure: dict[str, Callable[[], None]] = {
         "rate": lambda: rate(Results("server", given.out), given.seconds),
         "simulate": partial(simulated_server.measure, given.out, given.most, given.iterations),
     }

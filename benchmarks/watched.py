@@ -134,6 +134,6 @@ def _session(pid: int) -> int | None:
 def _cpu_seconds(process: psutil.Process) -> float:
     """User and system time, its own and that of its ended children."""
     try:
-        return sum(process.cpu_times()[:4])
+        return float(sum(process.cpu_times()[:4]))
     except psutil.NoSuchProcess:
         return 0.0

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 from benchmarks.provenance import Results
-from gossamer.exchange.gossip.formats import Format
+from gossamer.exchange.gossip.formats import FORMATS, Format
 from gossamer.exchange.gossip.messages import Message, Parcel
-from gossamer.exchange.proxy.wire import FORMATS, decode, encode
+from gossamer.exchange.proxy.wire import decode, encode
 from gossamer.launch.ray.launcher import Ray
 from gossamer.nn.networks import ActorCritic, Network
 from gossamer.nn.torsos import nature

@@ -69,9 +69,7 @@ class EnvOptions(Protocol):
         """Return the factory for these options."""
 
 
-FULL_ACTION_SPACE = partial(
-    option, "All games have all 18 actions; else each has its own, and the others are masked.", False
-)
+FULL_ACTION_SPACE = partial(option, "Every game has all 18 actions, also those that it does not use.", False)
 CLIP_REWARDS = partial(option, "Learn from rewards clipped to -1 .. 1.", True)
 
 
