@@ -73,7 +73,8 @@ class Watchdog:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._closed.set()
-        self._thread.join(LAST_REPORT_SECONDS)  # a thread that wakes while the interpreter ends can abort the process
+        # It refers to the environments: native ones that it frees while the interpreter ends abort the process.
+        self._thread.join(LAST_REPORT_SECONDS)
 
     def watch(self, env: Env) -> Env:
         """Monitor these environments, whose creation is complete, and return them."""

@@ -6,11 +6,11 @@ whole device: other programs on it count."""
 from __future__ import annotations
 
 import multiprocessing
+import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from os import sysconf
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,27 +23,34 @@ WATTS = 1e-3  # in a milliwatt, its unit of power
 
 
 class CPUClock:
-    """Measures how many cores are busy with this process and with its environments' processes."""
+    """Measures the CPU time of this process and of its environments' processes; without these, where the system is not
+    Linux. A process that ends counts up to the last call before its end."""
 
     def __init__(self) -> None:
-        self._start = time.perf_counter(), cpu_seconds()
+        self._begun, self._sum, self._seen = time.perf_counter(), 0.0, cpu_seconds()
+
+    def seconds(self) -> float:
+        """CPU seconds since the start."""
+        before, self._seen = self._seen, cpu_seconds()
+        self._sum += sum(max(0.0, used - before.get(pid, 0.0)) for pid, used in self._seen.items())
+        return self._sum
 
     def cores(self) -> float:
-        """Busy cores since the start, on average. Without environments' processes, where the system is not Linux."""
-        start, used = self._start
-        return (cpu_seconds() - used) / (time.perf_counter() - start)
+        """Busy cores since the start, on average."""
+        return self.seconds() / (time.perf_counter() - self._begun)
 
 
-def cpu_seconds() -> float:
-    """CPU seconds of this process and of its environments' processes."""
-    return time.process_time() + sum(seconds_of(child.pid) for child in multiprocessing.active_children())
+def cpu_seconds() -> dict[int, float]:
+    """CPU seconds of this process and of its environments' processes, by their ids."""
+    children = [child.pid for child in multiprocessing.active_children() if child.pid is not None]
+    return {os.getpid(): time.process_time(), **{pid: seconds_of(pid) for pid in children}}
 
 
-def seconds_of(pid: int | None) -> float:
+def seconds_of(pid: int) -> float:
     """CPU seconds of another process, 0 if they cannot be read."""
     with suppress(OSError):
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / sysconf("SC_CLK_TCK")
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     return 0.0
 
 
@@ -138,14 +145,14 @@ class Usage:
 
     def __init__(self, gpu: GPU | None = None, now: Callable[[], float] = time.monotonic) -> None:
         self._gpu, self._now = gpu, now
-        self._at, self._cpu = now(), cpu_seconds()
+        self._at, self._cpu, self._used = now(), CPUClock(), 0.0  # CPU seconds at the last sample
         self._all, self._interval = _Sums(), _Sums()
 
     def sample(self) -> None:
         """Add the time since the last call."""
-        now, cpu = self._now(), cpu_seconds()
-        seconds, busy = now - self._at, max(0.0, cpu - self._cpu)  # processes that have ended count no more
-        self._at, self._cpu = now, cpu
+        now, used = self._now(), self._cpu.seconds()
+        seconds, busy = now - self._at, used - self._used
+        self._at, self._used = now, used
         seen = None if self._gpu is None else self._gpu.sample()
         for sums in (self._all, self._interval):
             sums.seconds += seconds

@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import re
 import sys
-import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,11 +21,20 @@ def test_busy_cores_count_threads_and_processes_of_environments() -> None:
     spin.start()
     while not spin.pid or seconds_of(spin.pid) < 0.2:
         assert spin.is_alive()
-    assert cpu_seconds() - time.process_time() >= 0.1
+    assert cpu_seconds()[spin.pid] >= 0.1
+    assert used.seconds() >= 0.1
     assert used.cores() > 0
     spin.terminate()
     spin.join()
     assert seconds_of(spin.pid) == 0.0
+
+
+def test_a_process_counts_until_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = [{1: 5.0, 2: 8.0}, {1: 6.0, 2: 10.0}, {1: 6.5}, {1: 7.0, 3: 0.25}]
+    monkeypatch.setattr(usage, "cpu_seconds", lambda: seen.pop(0))
+    used = CPUClock()
+    # 1 + 2 seconds; then 0.5, and process 2 has ended; then 0.5, and 0.25 of a new process
+    assert [used.seconds() for _ in range(3)] == [3.0, 3.5, 4.25]
 
 
 def _spin() -> None:
@@ -54,7 +62,7 @@ class Samples:
 
 def test_means_are_weighted_with_time_and_energy_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
     watch, cpu = Watch(), Watch()
-    monkeypatch.setattr(usage, "cpu_seconds", cpu)
+    monkeypatch.setattr(usage, "cpu_seconds", lambda: {1: cpu.time})
     gpu = Samples(
         GPUSample(0.2, 10**9, 100.0), GPUSample(0.8, 3 * 10**9, 300.0), None, GPUSample(0.5, 2 * 10**9, 200.0)
     )

@@ -134,10 +134,12 @@ def test_actors_of_a_host_that_is_killed_come_back(tmp_path: Path) -> None:
     assert (tmp_path / "died").exists()
     assert watcher.dead & {"act[0]", "act[1]", "act"}
     assert watcher.budget.acted >= STEPS
-    acted, learned = (sum(getattr(report, name) for report in watcher.records) for name in ("steps", "learned"))
-    assert (
-        -3 * 12 <= acted - learned <= 3 * 12
-    )  # what the dead host was sending, and what it had leased: a rollout each
+    acted = {rollout for report in watcher.records for rollout in report.handed_over}
+    learned = {rollout for report in watcher.records for rollout in report.learned_of}
+    assert {
+        f"act[{rollout.actor}]" for rollout in learned - acted
+    } <= watcher.dead  # sent, but not reported before it died
+    assert sum(rollout.steps for rollout in acted - learned) <= 3 * 12  # what it was sending
     assert "learner" in watcher.saved["learn"]
 
 

@@ -438,7 +438,7 @@ def test_a_ray_of_its_own_has_room_for_all_hosts_and_ends_with_the_program(tmp_p
             def report(self, worker, record):
                 print(f"{worker} {record}\\n", end="")  # at once: two hosts may report at the same time
         def speak(ctx):
-            ctx.report(os.environ["RAY_AUTH_MODE"])
+            ctx.report((os.environ["RAY_AUTH_MODE"], os.nice(0)))
         program = Program("own")
         for host in ("one", "two"):
             with program.host(host, cpus=os.cpu_count()):
@@ -451,5 +451,6 @@ def test_a_ray_of_its_own_has_room_for_all_hosts_and_ends_with_the_program(tmp_p
         print(oct((pathlib.Path.home() / ".ray/auth_token").stat().st_mode & 0o777))
     """
     said = run(script, HOME=str(tmp_path)).splitlines()
-    assert sorted(said[:2]) == ["speak[0] token", "speak[1] token"]
+    here = os.nice(0)  # hosts have the priority of the program
+    assert sorted(said[:2]) == [f"speak[0] ('token', {here})", f"speak[1] ('token', {here})"]
     assert said[2:] == ["False True", "0o600"]
