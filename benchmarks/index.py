@@ -52,6 +52,7 @@ SHOWN: Mapping[str, tuple[str, str]] = {
     ),
     "speed-paac-ppo": ("Speed of PAAC with PPO on Pong and of its parts", "earlier settings: today `--num-envs 32`"),
     "speed-sb3-a2c": ("Speed of PAAC with A2C compared with Stable-Baselines3", SET),
+    "speed-sb3-dqn": ("Speed of DQN compared with Stable-Baselines3", SET),
     "speed-impala-paac": (
         "Speed of IMPALA compared with PAAC",
         "the benchmark sets what matters for speed; in float32 two threads were the default",
