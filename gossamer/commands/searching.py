@@ -115,7 +115,7 @@ def table(trials: Sequence[TrialRecord]) -> list[str]:
     for trial in ordered[:LISTED]:
         value = "–" if trial.value is None else f"{trial.value:.2f}"
         options = [brief(trial.options[name]) if name in trial.options else "–" for name in names]
-        remark = trial.reason or ("" if trial.repeats is None else f"the values of trial {trial.repeats}")
+        remark = trial.reason or ("" if trial.repeats is None else f"same values as trial {trial.repeats}")
         rows.append([str(trial.number), trial.state, value, *options, *([remark] if remark else [])])
     widths = [max(len(row[column]) for row in rows if column < len(row)) for column in range(len(names) + 3)]
     lines = [

@@ -73,7 +73,7 @@ class Watchdog:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._closed.set()
-        # It refers to the environments: native ones that it frees while the interpreter ends abort the process.
+        # The thread refers to the environments. If it frees native ones while the interpreter ends, the process aborts.
         self._thread.join(LAST_REPORT_SECONDS)
 
     def watch(self, env: Env) -> Env:

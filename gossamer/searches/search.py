@@ -196,9 +196,8 @@ class Searching:
     def _repeat(self, trial: Trial, earlier: TrialRecord) -> None:
         self._trials.repeat(trial, earlier)
         self._display.left_out(len(self._design.seeds))
-        self._display.note(
-            f"trial {trial.number}: the values of trial {earlier.number}, {earlier.value:.2f}: not trained again"
-        )
+        told = f"has the values of trial {earlier.number} ({earlier.value:.2f}) and is not trained again"
+        self._display.note(f"trial {trial.number} {told}")
 
     def _is_unpromising(self, job: Job) -> bool:
         active = self._active.get(_number(job.run))

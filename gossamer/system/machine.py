@@ -122,7 +122,7 @@ def multiplies_bfloat16(device: str) -> bool:
 
 def resolve_dtype(device: str, *, pictures: bool) -> torch.dtype:
     """The dtype that `--precision auto` means on this device: bfloat16 where it is faster than float32, else float32.
-    `pictures`: whether the network has convolutions.
+    `pictures`: whether observations have pictures, so that the network has convolutions.
 
     On a processor, networks without convolutions are small, and casts take longer than products: in bfloat16, PAAC
     trains at 0.67 to 0.77 times its speed on Catch and CartPole. Convolutions are faster with AMX, and with AVX-512's

@@ -114,8 +114,8 @@ def test_a_trial_with_the_values_of_an_earlier_one_is_not_trained_again(
     for trial in done.trials:
         if trial.repeats is not None:
             earlier = done.trials[trial.repeats]
-            told = f"trial {trial.number}: the values of trial {earlier.number}, {trial.value:.2f}: not trained again"
-            assert told in text.getvalue()
+            told = f"has the values of trial {earlier.number} ({trial.value:.2f}) and is not trained again"
+            assert f"trial {trial.number} {told}" in text.getvalue()
             assert (trial.options, trial.directory) == (earlier.options, earlier.directory)
     assert {run.label for run in studies.read(folder)} == {f"trial {trial.number}" for trial in trained}
 

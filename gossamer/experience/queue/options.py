@@ -64,8 +64,8 @@ PARALLEL_LOADING = partial(
 
 
 def threads_beside(task: Task, learners: int, actors: int) -> int:
-    """Native threads of each actor beside learners on the same machine. Learners that compute in float32 on the CPU
-    keep a core each, because their updates take longer than acting. Otherwise 0: the actors share all cores."""
+    """Native threads of each actor beside learners on the same machine. Learners that compute pictures in float32 on
+    the CPU keep a core each, because their updates take longer than acting. Otherwise 0: the actors share all cores."""
     here = task.resolved()
     slow = here.device == "cpu" and here.dtype(pictures=True) == torch.float32
     return threads_of(task.env, learners * (actors + 1)) if slow else 0

@@ -175,8 +175,8 @@ class ReplayReader:
         none after all actors have ended."""
         more = True  # whether actors may store any
         while True:
-            now, amounts = self._ctx.now(), enumerate(self._amounts)
-            empty = [shard for shard, amount in amounts if not amount.windows]
+            now = self._ctx.now()
+            empty = [shard for shard, amount in enumerate(self._amounts) if not amount.windows]
             self._ask([shard for shard in empty if not more or now - self._asked[shard] >= RETRY])
             mass = torch.tensor([amount.mass for amount in self._amounts], dtype=torch.float64)
             if mass.sum() > 0:
