@@ -91,7 +91,7 @@ def network(chosen: NetworkOptions) -> Network:
 
 
 def task(config: Config, wired: Program | None = None) -> Task:
-    """The task, resolved for this machine: device, precision, and an equal share of the cores for each learner.
+    """The task, resolved for this machine: device, and an equal share of the cores for each learner.
 
     `wired`: the configuration's program, if there is one already; its workers are counted.
     Raises `UserError` for a device that this machine lacks."""

@@ -87,7 +87,7 @@ class HostInfo:
     gossamer: str
 
 
-def host_info(*, device: str, dtype: torch.dtype | None, threads: int) -> HostInfo:
+def host_info(*, device: str, dtype: torch.dtype, threads: int) -> HostInfo:
     """The `HostInfo` of this process."""
     return HostInfo(
         node=platform.node(),

@@ -41,7 +41,7 @@ class CPUClock:
 
 
 def cpu_seconds() -> dict[int, float]:
-    """CPU seconds of this process and of its environments' processes, by their ids."""
+    """CPU seconds of this process and of its environments' processes, by process id."""
     children = [child.pid for child in multiprocessing.active_children() if child.pid is not None]
     return {os.getpid(): time.process_time(), **{pid: seconds_of(pid) for pid in children}}
 
