@@ -41,15 +41,35 @@ def trained(directory: Path, **given: Any) -> gossamer.Run:
     return gossamer.train("paac", run_dir=directory, **{**QUICK, **given})
 
 
+def learned(
+    directory: Path, architecture: str, *, env: str = "catch", least: float = 0.8, episodes: int = 100,
+    greedy: bool = False, **given: Any,
+) -> gossamer.Run:  # fmt: skip
+    """A training that was not stopped by its steps, where `stop_at_return` is given, and whose policy has a mean return
+    of `least` or more.
+
+    Threads and hosts are never timed alike, and a few trainings in a hundred are stuck: after one that is, two others
+    must not be."""
+    told = []
+    for seeds in ([1], [2, 3]):
+        good = []
+        for seed in seeds:
+            run = gossamer.train(
+                architecture, env=env, seed=seed, run_dir=directory / f"seed-{seed}", log="none", **given
+            )
+            found = gossamer.evaluate(run.directory, episodes=episodes, greedy=greedy).mean_return
+            told.append((seed, run.result["ended"], run.result["mean_return"], found))
+            reached = "stop_at_return" not in given or run.result["ended"] == "reached the return asked for"
+            good.append(reached and found >= least)
+        if all(good):
+            return run
+    pytest.fail(f"not learned: (seed, how it ended, last mean return, return of the policy) {told}")
+
+
 def solved(directory: Path, architecture: str, *, stop_at_return: float = 0.9, **given: Any) -> gossamer.Run:
     """A training on Catch that ended before its steps did, as the last 100 games had this mean; each is 1 or -1. Of 100
     games with the most probable actions, the policy that was saved loses 10 at most."""
-    run = gossamer.train(
-        architecture, env="catch", stop_at_return=stop_at_return, run_dir=directory, log="none", **given
-    )
-    assert run.result["ended"] == "reached the return asked for", run.result["mean_return"]
-    assert gossamer.evaluate(directory, episodes=100, greedy=True).mean_return >= 0.8
-    return run
+    return learned(directory, architecture, stop_at_return=stop_at_return, greedy=True, **given)
 
 
 def checkpoint(directory: Path, which: str = "last") -> Tree:

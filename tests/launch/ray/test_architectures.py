@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from some_parts import Watcher as Counting
+from some_runs import learned
 
-import gossamer
 from gossamer.config.build import program as build
 from gossamer.config.names import ARCHITECTURES
 from gossamer.config.resolve import configure
@@ -74,10 +74,4 @@ def test_actors_of_other_hosts_and_their_learner_go_on_after_a_resume(architectu
 @pytest.mark.long
 @pytest.mark.parametrize("architecture", ["paac", "gala", "pala", "a3c", "sarsa"])  # others: test_actors_and_learners
 def test_catch_is_learned_with_the_default_settings(architecture: str, tmp_path: Path) -> None:
-    scores = []
-    for seed in (1, 2, 3):
-        run = gossamer.train(
-            architecture, env="catch", steps=150_000, seed=seed, cluster="auto", run_dir=tmp_path / str(seed)
-        )
-        scores.append(gossamer.evaluate(run.directory, episodes=100).mean_return)
-    assert sorted(scores)[1] >= 0.8, scores  # two of three: timing between processes differs each time
+    learned(tmp_path, architecture, steps=150_000, cluster="auto")

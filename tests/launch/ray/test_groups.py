@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from some_parts import differences
-from some_runs import checkpoint
+from some_runs import checkpoint, learned
 
 import gossamer
 
@@ -56,7 +56,4 @@ def test_a_killed_host_is_left_out_and_comes_back(tmp_path: Path, monkeypatch: p
 
 
 def test_catch_is_learned_with_the_default_settings(tmp_path: Path) -> None:
-    run = gossamer.train(
-        "a2c", env="catch", hosts=2, cluster="auto", steps=150_000, run_dir=tmp_path / "run", log="none"
-    )
-    assert gossamer.evaluate(run.directory, episodes=100).mean_return >= 0.8
+    learned(tmp_path, "a2c", hosts=2, cluster="auto", steps=150_000)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from some_runs import learned
 
 import gossamer
 from gossamer.architectures import parameter_server
@@ -107,5 +108,4 @@ def test_a_run_goes_on_after_a_host_is_killed(case: str, tmp_path: Path, monkeyp
 @pytest.mark.long
 @pytest.mark.parametrize(("name", "given"), [("gorila", {}), ("apex", {}), ("apex", {"hosts": 1})], ids=str)
 def test_catch_is_learned_with_the_default_settings(name: str, given: dict[str, Any], tmp_path: Path) -> None:
-    run = gossamer.train(name, env="catch", steps=60_000, cluster="auto", run_dir=tmp_path / "run", log="none", **given)
-    assert gossamer.evaluate(run.directory, episodes=100, greedy=True).mean_return >= 0.8
+    learned(tmp_path, name, steps=60_000, cluster="auto", greedy=True, **given)
