@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -153,6 +154,7 @@ def evaluate(
     what = task(config.with_run(device=device or config.run.device))
     what, epsilon = acting(what, greedy=greedy, epsilon=epsilon)
     factory, name = under(environment(config), protocol)
+    several = isinstance(factory, Games)
     side_by_side, whose, played = min(episodes, SIDE_BY_SIDE), None, dict[str, Played]()
     for title, one in each_game(factory, game).items():
         with (
@@ -162,7 +164,7 @@ def evaluate(
                     observed(one, config).make(side_by_side, workers=1 if side_by_side == 1 else env_workers)
                 )
             ) as env,
-            shown(f"evaluating {directory}" + f" in {title}" * isinstance(factory, Games)) as tell,
+            shown(f"evaluating {directory}" + f" in {title}" * several) as tell,
         ):
             policy, whose = load_policy(found, what, env.spec, member=member, greedy=greedy, seed=seed)
             played[title] = play(
@@ -177,28 +179,31 @@ def evaluate(
     for each in played.values():
         if each.note:
             print(each.note, file=sys.stderr)
+    result = _result(
+        played, several, protocol=name, steps=found.steps, checkpoint=found.path.name, greedy=greedy, member=whose,
+        epsilon=epsilon,
+    )  # fmt: skip
+    if write:
+        of_one = "" if whose in (None, AVERAGE) else f"-{whose}"
+        in_one = f"-{game}" if game is not None and several else ""
+        _keep(directory / f"evaluation-{name}{of_one}{in_one}.json", result)
+    return result
+
+
+def _result(played: Mapping[str, Played], several: bool, **told: Any) -> Evaluation:
+    """What was played, by name; `several`: whether the policy is one for several games. `told`: the other fields."""
     returns = [value for each in played.values() for value in each.returns]
-    result = Evaluation(
+    return Evaluation(
         mean_return=float(np.mean(returns)),
         std_return=float(np.std(returns)),
         episodes=len(returns),
-        protocol=name,
         returns=returns,
-        steps=found.steps,
-        checkpoint=found.path.name,
-        greedy=greedy,
-        member=whose,
         cut_off=sum(each.cut_off for each in played.values()),
         max_steps=max(each.max_steps for each in played.values()),
-        epsilon=epsilon,
-        metrics=means([told for each in played.values() for told in each.told]),
-        games={title: _of_game(each) for title, each in played.items()} if isinstance(factory, Games) else None,
+        metrics=means([metrics for each in played.values() for metrics in each.told]),
+        games={title: _of_game(each) for title, each in played.items()} if several else None,
+        **told,
     )
-    if write:
-        of_one = "" if whose in (None, AVERAGE) else f"-{whose}"
-        in_one = f"-{game}" if game is not None and isinstance(factory, Games) else ""
-        _keep(directory / f"evaluation-{name}{of_one}{in_one}.json", result)
-    return result
 
 
 def _of_game(games: Played) -> dict[str, Any]:

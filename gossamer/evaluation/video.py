@@ -16,11 +16,13 @@ import numpy as np
 import torch
 
 from gossamer.config.build import environment, observed, task
+from gossamer.envs.base import VectorEnv
 from gossamer.envs.games import each_game
 from gossamer.envs.watchdog import Watchdog, complain
 from gossamer.evaluation.acting import acting
 from gossamer.evaluation.evaluate import Protocol, load_policy, under
 from gossamer.evaluation.members import AVERAGE
+from gossamer.policy import NetworkPolicy
 from gossamer.storage.checkpoint import Store
 from gossamer.storage.contents import CHECKPOINTS, FILM
 from gossamer.storage.directory import load_config
@@ -86,31 +88,47 @@ def record(
         closing(watchdog.watch(observed(factory, config).make(1, workers=1, render=True))) as env,
     ):
         policy, _ = load_policy(found, what, env.spec, member=member, greedy=greedy, seed=seed)
-        obs, scores, over, steps = env.reset(what.stream("record") ^ seed), list[float](), True, 0
-        memory = policy.initial_state(1)
-        pictures = _pictures(env, factory.name)
+        stage = Stage(env, factory.name, what.device)
 
         def film(beside: Path) -> None:
-            nonlocal obs, over, steps, memory
             with _film(beside) as add:
-                add(next(pictures))
-                while steps < max_steps:
-                    if over:
-                        memory = policy.initial_state(1)
-                        scores.append(0.0)
-                    answer, memory = policy(torch.from_numpy(obs).to(what.device), memory)
-                    step = env.step(answer.action.cpu().numpy())
-                    obs, over, steps = step.obs, bool(step.over[0]), steps + 1
-                    scores[-1] += float(step.score[0])
-                    if over and len(scores) == episodes:
-                        break
-                    add(next(pictures))
+                for picture in stage.play(policy, episodes, max_steps, what.stream("record") ^ seed):
+                    add(picture)
 
         atomic_write(path, film)
-    return Recording(path, tuple(scores), steps)
+    return Recording(path, tuple(stage.scores), stage.steps)
 
 
-def _pictures(env: Any, name: str) -> Iterator[Any]:
+class Stage:
+    """One environment, in which a policy plays games one after another."""
+
+    def __init__(self, env: VectorEnv, name: str, device: str) -> None:
+        """`env`: renders; `device`: of the policy."""
+        self._env, self._name, self._device = env, name, device
+        self.scores = list[float]()  # of each game that has begun
+        self.steps = 0  # of all games
+
+    def play(self, policy: NetworkPolicy, episodes: int, max_steps: int, seed: int) -> Iterator[Any]:
+        """Play so many games, of at most `max_steps` steps in all. Yields the pictures [H, W, 3] at the start and after
+        each step but the last of all games."""
+        obs, memory, over = self._env.reset(seed), policy.initial_state(1), True
+        pictures = _pictures(self._env, self._name)
+        yield next(pictures)
+        while self.steps < max_steps:
+            if over:
+                memory = policy.initial_state(1)
+                self.scores.append(0.0)
+            answer, memory = policy(torch.from_numpy(obs).to(self._device), memory)
+            step = self._env.step(answer.action.cpu().numpy())
+            obs, over = step.obs, bool(step.over[0])
+            self.steps += 1
+            self.scores[-1] += float(step.score[0])
+            if over and len(self.scores) == episodes:
+                return
+            yield next(pictures)
+
+
+def _pictures(env: VectorEnv, name: str) -> Iterator[Any]:
     """What the environment looks like each time one is taken, [H, W, 3]. Raises `EnvironmentFailed` when their size
     changes."""
     first = frame = env.frames()[0]
