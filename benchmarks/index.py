@@ -53,6 +53,7 @@ SHOWN: Mapping[str, tuple[str, str]] = {
     "speed-paac-ppo": ("Speed of PAAC with PPO on Pong and of its parts", "earlier settings: today `--num-envs 32`"),
     "speed-sb3-a2c": ("Speed of PAAC with A2C compared with Stable-Baselines3", SET),
     "speed-sb3-dqn": ("Speed of DQN compared with Stable-Baselines3", SET),
+    "speed-replay": ("Replay memories compared with those of cpprb, TorchRL and Stable-Baselines3", SET),
     "speed-impala-paac": (
         "Speed of IMPALA compared with PAAC",
         "the benchmark sets what matters for speed; in float32 two threads were the default",
@@ -108,6 +109,7 @@ SHOWN: Mapping[str, tuple[str, str]] = {
     "speed-cores": ("Ways to step the games of Pong on two cores", SET),
     "gossip-consensus": ("Time and bytes until members agree, for each way of gossip: virtual time", SET),
     "speed-alternating-toy": ("Training speed with `--alternating`: environments of a set cost", SET),
+    "speed-alternating-pong": ("Training speed with `--alternating`: Pong", "today's defaults"),
     "served-threads": ("Actions per second and latency of served policies and of replicas, in threads", SET),
     "hogwild": ("Speed of A3C in threads and in processes of one machine", SET),
     "speed-ga3c": ("Speed of GA3C on Pong by agents, predictors and trainers, beside PAAC", SET),

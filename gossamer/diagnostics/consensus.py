@@ -12,8 +12,6 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-import torch
-
 from gossamer.diagnostics.bound import (
     MARGIN,
     Incomplete,
@@ -26,6 +24,7 @@ from gossamer.diagnostics.divergence import policy_divergence
 from gossamer.diagnostics.traffic import Totals, median_age, staleness
 from gossamer.exchange.gossip.projection import DIMENSIONS
 from gossamer.exchange.gossip.records import Cut, InTransit, Record, Tracked, Traffic
+from gossamer.system.machine import use_threads
 
 OPEN = 4  # incomplete windows that are kept; older ones are dropped
 WAITING = 2  # complete windows that may be queued for evaluation; each holds projections of every member
@@ -98,7 +97,7 @@ class ConsensusMonitor:
 
     def _work(self) -> None:
         """Body of the evaluating thread."""
-        torch.set_num_threads(1)  # applies to the calling thread only
+        use_threads(1)
         while True:
             with self._changed:
                 while not self._waiting and not self._ending:

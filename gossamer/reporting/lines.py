@@ -83,7 +83,7 @@ def _is_near(axes: Axes, goal: float) -> bool:
 
 def _runs(axes: Axes, comparison: Comparison, env: str, along: Along, palette: Palette) -> None:
     for method, runs in comparison.groups(env):
-        for run in runs:
+        for run in runs if len(runs) > 1 else ():  # a single one is the mean
             thin = run.curve.thinned(THIN_POINTS)
             factor = run.frames_per_step if along == "frames" else 1
             points = thin.seconds if along == "seconds" else thin.steps * factor

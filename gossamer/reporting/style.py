@@ -42,6 +42,7 @@ STYLE: Any = {
 }
 DPI = 200
 LABEL_POINTS = 10.0  # between the baselines of two labels
+SAMPLE_POINTS = 18.0  # length of a piece of a line beside its label
 
 
 # Tol 2021, "light": for areas, so that no part of a whole has the colour of a method
@@ -62,6 +63,11 @@ class Palette:
     def dashes(self, label: str) -> Dashes:
         """The dashes of its lines."""
         return DASHES[self.numbers[label] // len(COLOURS) % len(DASHES)]
+
+    @property
+    def dashed(self) -> bool:
+        """Whether colours alone do not tell the methods apart."""
+        return len(self.numbers) > len(COLOURS)
 
     def legend(self, axes: Axes) -> None:
         """Name the lines right of the axes."""
@@ -102,22 +108,21 @@ class _Values(ScalarFormatter):
 
 
 def label_lines(axes: Axes, ends: Mapping[str, float], palette: Palette) -> None:
-    """Write each label right of the axes at the height at which its line ends, moved apart where they would overlap."""
+    """Write each label right of the axes at the height at which its line ends, moved apart where they would overlap.
+    A piece of the line stands before it where lines are dashed."""
     axes.figure.draw_without_rendering()  # type: ignore[union-attr]  # fixes the scale
     low, high = (float(axes.transData.transform((0, end))[1]) for end in axes.get_ylim())
     gap = LABEL_POINTS * axes.figure.dpi / 72 / (high - low)
     heights = spread([float(axes.transData.transform((0, end))[1] - low) / (high - low) for end in ends.values()], gap)
+    beside: Any = {"xycoords": "axes fraction", "textcoords": "offset points", "annotation_clip": False}
     for label, height in zip(ends, heights, strict=True):
-        axes.annotate(
-            label,
-            (1.0, height),
-            xytext=(5, 0),
-            textcoords="offset points",
-            xycoords="axes fraction",
-            color=palette.colour(label),
-            va="center",
-            annotation_clip=False,
-        )
+        colour, left = palette.colour(label), 5.0
+        if palette.dashed:
+            sample = {"arrowstyle": "-", "color": colour, "linestyle": palette.dashes(label), "linewidth": 1.4}
+            sample |= {"shrinkA": 0, "shrinkB": left}
+            axes.annotate("", (1.0, height), xytext=(left + SAMPLE_POINTS, 0), arrowprops=sample, **beside)
+            left += SAMPLE_POINTS + 4
+        axes.annotate(label, (1.0, height), xytext=(left, 0), color=colour, va="center", **beside)
 
 
 def spread(heights: Sequence[float], gap: float) -> list[float]:

@@ -57,6 +57,15 @@ def flush_denormals() -> bool:
     return torch.set_flush_denormal(True)
 
 
+def use_threads(count: int) -> None:
+    """Let torch compute with so many threads what the calling thread asks for.
+
+    The first time that a thread uses torch it gets the number that any thread has set last, also if it has set another
+    one itself. So it asks before it sets one."""
+    torch.get_num_threads()
+    torch.set_num_threads(count)
+
+
 @contextmanager
 def single_threaded() -> Iterator[None]:
     """Run torch with one thread on the calling thread, which only starts other threads and waits for them.
@@ -64,11 +73,11 @@ def single_threaded() -> Iterator[None]:
     Each thread that calls torch gets its own OpenMP team. If there are more OpenMP threads than cores, all teams sleep
     at each barrier instead of spinning, and small forward passes take nearly twice as long."""
     before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    use_threads(1)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        use_threads(before)
 
 
 @dataclass(frozen=True)

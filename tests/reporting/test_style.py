@@ -5,7 +5,7 @@ from __future__ import annotations
 import matplotlib as mpl
 import pytest
 
-from gossamer.reporting.style import STYLE, figure, value_ticks
+from gossamer.reporting.style import STYLE, Palette, figure, label_lines, value_ticks
 
 
 @pytest.mark.parametrize(
@@ -31,3 +31,13 @@ def test_a_label_with_dollars_is_no_formula() -> None:
         made = figure(4, 3)
         made.subplots().set_title(r"lr $\alpha$_1 $x^$")
         made.draw_without_rendering()
+
+
+@pytest.mark.parametrize(("count", "samples"), [(7, set()), (9, {"-", "--"})])
+def test_labels_show_the_dashes_of_their_lines_where_colours_are_used_twice(count: int, samples: set[str]) -> None:
+    names = [f"method {i}" for i in range(count)]
+    with mpl.rc_context(STYLE):
+        axes = figure(4, 3).subplots()
+        label_lines(axes, dict.fromkeys(names, 0.5), Palette(names))
+    assert [text.get_text() for text in axes.texts if text.get_text()] == names
+    assert {text.arrow_patch.get_linestyle() for text in axes.texts if text.arrow_patch is not None} == samples

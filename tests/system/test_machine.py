@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import subprocess
 import sys
+import threading
 
 import pytest
 import torch
@@ -50,6 +51,24 @@ def test_freed_blocks_stay_in_the_process() -> None:
     first, second = ([int(faults) for faults in thread.split()] for thread in threads)
     assert first[0] > 0.9 * PAGES
     assert max(*first[1:], *second) < 0.1 * PAGES
+
+
+def test_a_thread_keeps_its_number_of_threads_when_another_sets_its_own() -> None:
+    found, mine, other = list[int](), threading.Event(), threading.Event()
+
+    def work() -> None:
+        machine.use_threads(3)
+        mine.set()
+        other.wait()
+        found.append(torch.get_num_threads())
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    mine.wait()
+    machine.use_threads(1)
+    other.set()
+    worker.join()
+    assert found == [3]
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
-import torch
-
 from gossamer.exchange.gossip.formats import Format
 from gossamer.exchange.gossip.messages import Hello, Parcel
 from gossamer.exchange.proxy.jobs import Arrival, FetchLast, PackLast, Transfer
@@ -14,13 +12,14 @@ from gossamer.exchange.proxy.liveness import BEAT
 from gossamer.exchange.proxy.proxy import Proxy
 from gossamer.exchange.proxy.wire import Refused, decode, encode
 from gossamer.runtime import Context, Stopped, Unreachable
+from gossamer.system.machine import use_threads
 
 
 def carry(ctx: Context, proxy: Proxy, others: Sequence[Proxy], *, form: Format = "fp32") -> None:
     """Courier: perform the proxy's jobs until all members of this host have ended.
 
     `others`: the proxies of all hosts, in order, including this one; `form`: number format of parameters in transit."""
-    torch.set_num_threads(1)
+    use_threads(1)
     with suppress(Stopped):
         while (job := proxy.job()) is not None:
             if isinstance(job, Arrival):
