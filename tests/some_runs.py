@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from gossamer.storage.checkpoint import Store
 from gossamer.training import session
 from gossamer.training.checkpoints import Checkpoints
 
+ONE_WORKER = ("paac", "dqn")  # architectures whose runs are repeated exactly
 QUICK = {"env": "catch", "num_envs": 2, "rollout_length": 4, "steps": 80, "threads": 1}  # ten updates
 NAN_ENV = """
 import gymnasium, numpy as np
@@ -45,13 +47,13 @@ def learned(
     directory: Path, architecture: str, *, env: str = "catch", least: float = 0.8, episodes: int = 100,
     greedy: bool = False, **given: Any,
 ) -> gossamer.Run:  # fmt: skip
-    """A training that was not stopped by its steps, where `stop_at_return` is given, and whose policy has a mean return
-    of `least` or more.
+    """Train and evaluate. The mean return must be `least` or more; with `stop_at_return`, training must reach that
+    before its steps are done.
 
-    Threads and hosts are never timed alike, and a few trainings in a hundred are stuck: after one that is, two others
-    must not be."""
+    Threads and hosts differ in their timing from run to run, and a few trainings in a hundred get stuck. So if seed 1
+    fails, a warning says so and seeds 2 and 3 must both pass. With one worker there is only the first attempt."""
     told = []
-    for seeds in ([1], [2, 3]):
+    for seeds in ([1],) if architecture in ONE_WORKER else ([1], [2, 3]):
         good = []
         for seed in seeds:
             run = gossamer.train(
@@ -63,7 +65,9 @@ def learned(
             good.append(reached and found >= least)
         if all(good):
             return run
-    pytest.fail(f"not learned: (seed, how it ended, last mean return, return of the policy) {told}")
+        failed = f"not learned: (seed, how it ended, last mean return, return of the policy) {told}"
+        warnings.warn(failed, stacklevel=2)
+    pytest.fail(failed)
 
 
 def solved(directory: Path, architecture: str, *, stop_at_return: float = 0.9, **given: Any) -> gossamer.Run:

@@ -58,10 +58,11 @@ def flush_denormals() -> bool:
 
 
 def use_threads(count: int) -> None:
-    """Let torch compute with so many threads what the calling thread asks for.
+    """Set torch's number of threads for the calling thread.
 
-    The first time that a thread uses torch it gets the number that any thread has set last, also if it has set another
-    one itself. So it asks before it sets one."""
+    torch keeps a number for each thread, but a thread's first operation resets it to the number that any thread has set
+    last, even if this thread has set its own before. Reading the number counts as the first operation, so that what is
+    set after it stays."""
     torch.get_num_threads()
     torch.set_num_threads(count)
 
