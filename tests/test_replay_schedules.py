@@ -21,8 +21,8 @@ from gossamer.architectures.replaying import share_replay
 from gossamer.data import Batch, NoBatch, Packed, Trajectory, Updated
 from gossamer.experience import ActorReplay, LearnerReplay, ReplayShard
 from gossamer.experience.base import untimed
-from gossamer.experience.replay.ends import ReplayReader
 from gossamer.experience.replay.limiter import Granted
+from gossamer.experience.replay.reader import ReplayReader
 from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.program import Program
 from gossamer.runtime import Context, Stopped

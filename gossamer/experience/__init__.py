@@ -15,11 +15,12 @@ from gossamer.experience.choice import own_experience
 from gossamer.experience.direct import Direct
 from gossamer.experience.pool.parts import AgentPool, TrainerPool
 from gossamer.experience.pool.pool import RolloutPool, Sizes
-from gossamer.experience.queue.ends import QueueReader, QueueWriter, RemoteWriter
 from gossamer.experience.queue.loading import Assembler, NextBatch
 from gossamer.experience.queue.parts import ActorQueue, LearnerQueue, RemoteActorQueue, Replaying
 from gossamer.experience.queue.queue import Batching, TrajectoryQueue
+from gossamer.experience.queue.reader import QueueReader
 from gossamer.experience.queue.slots import Slots
+from gossamer.experience.queue.writers import QueueWriter, RemoteWriter
 from gossamer.experience.replay import (
     ActorReplay,
     LearnerReplay,

@@ -10,7 +10,7 @@ import torch
 from gossamer.data import Packed, Trajectory
 from gossamer.experience.base import Kept
 from gossamer.experience.queue.replay import Mixed, Share
-from gossamer.experience.replay.ends import split
+from gossamer.experience.replay.reader import split
 from gossamer.experience.replay.shard import Amount, ReplayShard, Sample
 from gossamer.runtime import Calling, Context
 from gossamer.spaces import Spec

@@ -10,12 +10,13 @@ import torch
 
 from gossamer.data import Stamp
 from gossamer.experience.base import Demand, Participant
-from gossamer.experience.queue.ends import QueueReader, QueueWriter, RemoteWriter
 from gossamer.experience.queue.loading import NextBatch
 from gossamer.experience.queue.old import OldOnHosts, OldRollouts
 from gossamer.experience.queue.queue import Batching, TrajectoryQueue
+from gossamer.experience.queue.reader import QueueReader
 from gossamer.experience.queue.replay import Mixing, Replay
 from gossamer.experience.queue.slots import Slots
+from gossamer.experience.queue.writers import QueueWriter, RemoteWriter
 from gossamer.experience.replay.shard import ReplayShard
 from gossamer.runtime import Context
 from gossamer.system.machine import settle

@@ -9,9 +9,10 @@ import torch
 
 from gossamer.algorithms.base import ReplayPlan
 from gossamer.experience.base import Demand, Participant
-from gossamer.experience.replay.ends import ReplayReader, ReplayWriter
 from gossamer.experience.replay.limiter import Limiter
+from gossamer.experience.replay.reader import ReplayReader
 from gossamer.experience.replay.shard import ReplayShard
+from gossamer.experience.replay.writer import ReplayWriter
 from gossamer.runtime import Context
 
 
