@@ -2,7 +2,11 @@
 #
 #     docker build -t gossamer .
 #     docker run --rm -it --shm-size 1g -v gossamer-runs:/gossamer/runs gossamer
-#     docker run --rm -it --shm-size 1g gossamer gossamer train paac --env CartPole-v1 --page
+#
+# A training of your own, and the live page of all runs at http://127.0.0.1:6006/ while it goes on:
+#
+#     docker run --rm -it --shm-size 1g -v gossamer-runs:/gossamer/runs gossamer gossamer train paac --env CartPole-v1
+#     docker run --rm -it -v gossamer-runs:/gossamer/runs -p 127.0.0.1:6006:6006 gossamer gossamer watch runs --host 0.0.0.0
 #
 # With CUDA, on a machine with NVIDIA's container toolkit:
 #

@@ -143,7 +143,7 @@ wheel: dev ## build the wheel, try it from outside the tree
 
 constraints: ## pin anew what a fresh install takes (Python 3.11)
 	$(call make-venv,.venv-constraints)
-	@bash scripts/constraints.sh "$(TORCH)"
+	@bash scripts/constraints.sh "$(TORCH)" $(OTHER_ENVS)
 
 clean: ## remove caches and what was built; environments and runs stay
 	rm -rf build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

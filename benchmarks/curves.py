@@ -33,7 +33,7 @@ from gossamer.reporting.curves import Along, of_rows
 from gossamer.reporting.runs import RunFolder
 from gossamer.reporting.runs import load as load_runs
 from gossamer.reporting.summary import summary
-from gossamer.system.options import flag
+from gossamer.system.options import in_words
 
 T = TypeVar("T")
 Row: TypeAlias = Mapping[str, Any]  # a line of metrics.jsonl; lines are two seconds apart
@@ -92,7 +92,7 @@ def command(config: Mapping[str, Any]) -> str:
     presets = flat(configure(**named))
     changed = {name: value for name, value in settings.items() if value != presets.get(name)}
     options = {name: value for name, value in {**named, **changed}.items() if name not in UNSHOWN}
-    words = [word for name, value in options.items() for word in (flag(name), str(value))]
+    words = [word for name, value in options.items() for word in in_words(name, value)]
     return shlex.join(["gossamer", "train", settings["architecture"], *words]) + " --seed SEED"
 
 

@@ -293,7 +293,7 @@ class Batch:
     fresh: int  # environment steps that reach the learner with it and have not been counted as learned from before
     position: int  # environment steps in the run's budget before it; of a drawn batch: when it was drawn
     key: int = 0  # in the experience
-    waiting: int = 0  # further batches that are ready
+    waiting: int | None = None  # further batches that are ready; None without a queue
     windows: Tensor | None = None  # [W] int64  keys of its last W trajectories, which are from replay memories
     rollouts: tuple[Rollout, ...] = ()  # of other workers, that `fresh` counts
 

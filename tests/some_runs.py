@@ -97,11 +97,12 @@ def save_always(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "Checkpoints", lambda *given, **more: Checkpoints(*given, **{**more, "seconds": 0.0}))
 
 
-def start(*arguments: str | Path, program: str | None = None) -> subprocess.Popen[str]:
-    """The command, or a script of its own, in the background."""
+def start(*arguments: str | Path, program: str | None = None, session: bool = False) -> subprocess.Popen[str]:
+    """The command, or a script of its own, in the background. `session`: its processes are a group of their own."""
     words = [sys.executable, *(["-m", "gossamer.cli"] if program is None else ["-c", program]), *map(str, arguments)]
     quiet = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=quiet)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(words, text=True, env=quiet, start_new_session=session, **pipes)
 
 
 def has_begun(directory: Path) -> bool:

@@ -42,6 +42,7 @@ class Participant:
     def __init__(self, num_envs: int) -> None:
         self.task: Task = a_task()
         self.spec, self.num_envs, self.clock = PLAIN, num_envs, untimed
+        self.continues = False
 
     def slot(self, num_envs: int) -> Trajectory:
         return next(Play(PLAIN, num_envs, ROLLOUT, seed=0).rollouts(1))
@@ -171,7 +172,7 @@ def test_a_rollout_that_is_sent_twice_is_stored_once() -> None:
 class Always:
     """A limiter that lets a learner draw at any time."""
 
-    def sample(self) -> Granted:
+    def sample(self, learner: str, life: int, number: int) -> Granted:
         return Granted((), 0)
 
 
@@ -184,7 +185,7 @@ def test_samples_come_from_shards_in_proportion_to_their_mass() -> None:
         for number, rollout in enumerate(Play(PLAIN, ENVS, ROLLOUT, seed=0).rollouts(count), start=1):
             rollout.action.fill_(0 if count == 9 else 3)
             shard.insert(0, 0, number, Packed.of(rollout))
-    rng, ctx = torch.Generator().manual_seed(0), SimpleNamespace(now=lambda: 0.0)
+    rng, ctx = torch.Generator().manual_seed(0), SimpleNamespace(now=lambda: 0.0, name="learn", restarts=0)
     reader = ReplayReader(ctx, Always(), shards, PLAN, rng, device="cpu", clock=untimed)  # type: ignore[arg-type]
     batches = [reader.batch() for _ in range(500)]
     actions = torch.cat([batch.data.action[0] for batch in batches if isinstance(batch, Batch)])

@@ -10,7 +10,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from gossamer.algorithms.base import Acting
+from gossamer.algorithms.base import Acting, evaluating
 from gossamer.algorithms.exploration import EpsilonGreedy, Explores, epsilon_greedy, fraction
 from gossamer.data import Action, Tree, Version
 from gossamer.nn.networks import Network, action_values
@@ -85,5 +85,6 @@ class DoubleQ:
     @torch.no_grad()
     def value(self, model: nn.Module, obs: Tensor, state: Tree) -> Tensor:
         """The value [B] that the target network `model` gives to the action that the other network prefers."""
-        best = action_values(self.chooses, obs, state)[0].argmax(-1, keepdim=True)
+        with evaluating(self.chooses):
+            best = action_values(self.chooses, obs, state)[0].argmax(-1, keepdim=True)
         return action_values(model, obs, state)[0].gather(-1, best).squeeze(-1)

@@ -163,7 +163,7 @@ class PolicyGradient:
 
     def model(self, spec: Spec, network: Network) -> nn.Module:
         """A shared torso with a policy head and a value head."""
-        return actor_critic(spec, network)
+        return ActorCritic(spec, network)
 
     def act(
         self, model: nn.Module, obs: Tensor, state: Tree, rng: torch.Generator, *, greedy: bool = False
@@ -214,11 +214,6 @@ def annealed(algorithm: E, progress: float) -> E:
     factor, due = 1 + (algorithm.entropy_final_fraction - 1) * progress, copy.copy(algorithm)
     object.__setattr__(due, "entropy_coef", algorithm.entropy_coef * factor)  # it is frozen
     return due
-
-
-def actor_critic(spec: Spec, network: Network) -> nn.Module:
-    """Create a shared torso with a policy head and a value head."""
-    return ActorCritic(spec, network)
 
 
 def initial_state(model: nn.Module, num_envs: int) -> Tree:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from gossamer.algorithms.action_values import ActionValues, DoubleQ
-from gossamer.algorithms.base import Prioritized, ReplayPlan, own_rewards
+from gossamer.algorithms.base import Prioritized, ReplayPlan, evaluating, own_rewards
 from gossamer.algorithms.exploration import (
     EPSILON_END,
     EPSILON_START,
@@ -23,7 +23,7 @@ from gossamer.algorithms.exploration import (
     fraction,
 )
 from gossamer.algorithms.losses import Loss, q_learning
-from gossamer.algorithms.replaying import REPLAY_DIR, SAVE_REPLAY
+from gossamer.algorithms.replaying import REPLAY_DIR, SAVE_REPLAY, check_starts
 from gossamer.algorithms.returns import n_step
 from gossamer.algorithms.target import add_target, target_by_version
 from gossamer.data import Trajectory, Version
@@ -81,10 +81,7 @@ class DQN(ActionValues):
 
     def replay_plan(self) -> ReplayPlan:
         """See `FromReplay`."""
-        if self.learning_starts > self.buffer_size:
-            raise UserError(
-                f"--learning-starts {self.learning_starts}: must be at most --buffer-size {self.buffer_size}"
-            )
+        check_starts(self.learning_starts, self.buffer_size)
         for name, needed in (("batch-size", self.batch_size), ("n-step", self.n_step)):
             if needed > self.buffer_size:
                 raise UserError(f"--buffer-size {self.buffer_size}: must be at least --{name} {needed}")
@@ -124,7 +121,8 @@ class DQN(ActionValues):
         target_net = target_by_version(model, self.target_period)
         estimate = DoubleQ(self.gamma, model) if self.double else self
         reward = own_rewards(estimate, target_net, batch)
-        bootstrap = estimate.value(target_net, batch.obs[-1], {})
+        with evaluating(target_net):
+            bootstrap = estimate.value(target_net, batch.obs[-1], {})
         target = n_step(reward, batch.discount, bootstrap)[0]
         yield q_learning(model(batch.obs[0]), batch.action[0], target, huber=self.huber, weight=batch.weight)
 

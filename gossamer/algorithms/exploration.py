@@ -110,7 +110,8 @@ def epsilon_of(log_prob: Tensor, choices: Tensor) -> Tensor:
     """Epsilon of an epsilon-greedy policy [..], from the log-probability [..] of the action that it took among so many
     valid `choices` [..].
 
-    A random action has probability epsilon / n, which is at most 1 / n, and the best one 1 - epsilon + epsilon / n."""
+    A random action has probability epsilon / n, which is at most 1 / n, and the best one 1 - epsilon + epsilon / n.
+    With one choice epsilon cannot be told: 0."""
     prob = log_prob.exp()
     best = (1 - prob) * choices / (choices - 1).clamp(min=1)
-    return torch.where(prob * choices <= 1, prob * choices, best)
+    return torch.where((prob * choices <= 1) & (choices > 1), prob * choices, best)

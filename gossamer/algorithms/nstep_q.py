@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from gossamer.algorithms.action_values import ActionValues, DoubleQ, normalize_layers
-from gossamer.algorithms.base import own_rewards
+from gossamer.algorithms.base import evaluating, own_rewards
 from gossamer.algorithms.exploration import (
     EPSILON_END,
     EPSILON_START,
@@ -60,7 +60,9 @@ class NStepQ(ActionValues):
         target_net = target_by_version(model, self.target_period)
         estimate = DoubleQ(self.gamma, model) if self.double else self
         reward = own_rewards(estimate, target_net, batch)
-        target = n_step(reward, batch.discount, estimate.value(target_net, batch.obs[-1], {}))
+        with evaluating(target_net):
+            bootstrap = estimate.value(target_net, batch.obs[-1], {})
+        target = n_step(reward, batch.discount, bootstrap)
         q = model(batch.obs[:-1].flatten(0, 1))
         yield q_learning(q, batch.action.flatten(), target.flatten(), huber=self.huber, scale=self.loss_scale)
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from gossamer.algorithms.action_values import ActionValues, normalize_layers
-from gossamer.algorithms.base import own_rewards
+from gossamer.algorithms.base import evaluating, own_rewards
 from gossamer.algorithms.exploration import (
     EPSILON_END,
     EPSILON_START,
@@ -94,7 +94,8 @@ class OneStepQ(OneStep):
         """See `Algorithm`."""
         target_net = target_by_version(model, self.target_period)
         reward = own_rewards(self, target_net, batch)
-        following = self.value(target_net, batch.obs[1:].flatten(0, 1), {}).view_as(reward)
+        with evaluating(target_net):
+            following = self.value(target_net, batch.obs[1:].flatten(0, 1), {}).view_as(reward)
         q = model(batch.obs[:-1].flatten(0, 1))
         yield _loss(self, q, batch, reward + batch.discount * following)
 
@@ -112,9 +113,10 @@ class Sarsa(OneStep):
         """See `Algorithm`."""
         target_net = target_by_version(model, self.target_period)
         reward = own_rewards(AtEnd(self.gamma, model, batch), target_net, batch) if batch.finals else batch.reward
+        with torch.no_grad(), evaluating(target_net):
+            older = target_net(batch.obs[1:].flatten(0, 1)).unflatten(0, reward.shape)  # [T, B, A]
         own = model(batch.obs.flatten(0, 1)).unflatten(0, batch.begins.shape)  # [T+1, B, A]
         with torch.no_grad():
-            older = target_net(batch.obs[1:].flatten(0, 1)).unflatten(0, reward.shape)  # [T, B, A]
             chosen = older[:-1].gather(2, batch.action[1:].unsqueeze(2)).squeeze(2)
             epsilon = epsilon_of(batch.behaviour[-1], valid(own[-2]).sum(-1))
             following = torch.cat([chosen, expected(older[-1], own[-1], epsilon).unsqueeze(0)])
@@ -133,9 +135,10 @@ class AtEnd:
     def value(self, model: nn.Module, obs: Tensor, state: Tree) -> Tensor:
         """Their expected values [F] by the network `model`, for the F final observations."""
         times, envs = zip(*((final.t, final.b) for final in self.batch.finals), strict=True)
-        choices = valid(self.chooses(self.batch.obs[times, envs])).sum(-1)
-        epsilon = epsilon_of(self.batch.behaviour[times, envs], choices)
-        return expected(model(obs), self.chooses(obs), epsilon)
+        with evaluating(self.chooses):
+            choices = valid(self.chooses(self.batch.obs[times, envs])).sum(-1)
+            epsilon = epsilon_of(self.batch.behaviour[times, envs], choices)
+            return expected(model(obs), self.chooses(obs), epsilon)
 
 
 def valid(q: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from gossamer.algorithms.action_values import ActionValues, DoubleQ, check_values
-from gossamer.algorithms.base import Prioritized, ReplayPlan, Valued, own_rewards
+from gossamer.algorithms.base import Prioritized, ReplayPlan, Valued, evaluating, own_rewards
 from gossamer.algorithms.dqn import learn_after_a_tenth
 from gossamer.algorithms.exploration import (
     EPSILON_END,
@@ -25,7 +25,7 @@ from gossamer.algorithms.exploration import (
     fraction,
 )
 from gossamer.algorithms.losses import Loss, sequence_q_learning
-from gossamer.algorithms.replaying import REPLAY_DIR, SAVE_REPLAY
+from gossamer.algorithms.replaying import REPLAY_DIR, SAVE_REPLAY, check_starts
 from gossamer.algorithms.rescaling import rescale, unscale
 from gossamer.algorithms.returns import n_step_of_each
 from gossamer.algorithms.sequences import InReturns, SequenceErrors, Unscaled, trained_steps, unrolled
@@ -57,6 +57,8 @@ PAPER = {  # Kapturowski et al. 2019, section 2.3 and appendix, table 2. Whether
     "replay_ratio": 0.8,
     "learning_starts": 100_000,
     "preprocessing": "paac",
+    "full_action_space": True,
+    "clip_rewards": False,
     "network": "nature",
     "input": "unit",
     "memory": "lstm",
@@ -133,10 +135,7 @@ class R2D2(ActionValues):
     def replay_plan(self) -> ReplayPlan:
         """See `FromReplay`."""
         window = self.burn_in + self.sequence_length
-        if self.learning_starts > self.buffer_size:
-            raise UserError(
-                f"--learning-starts {self.learning_starts}: must be at most --buffer-size {self.buffer_size}"
-            )
+        check_starts(self.learning_starts, self.buffer_size)
         if window > self.buffer_size:
             raise UserError(
                 f"--buffer-size {self.buffer_size}: must be at least {window}, --burn-in plus --sequence-length"
@@ -191,7 +190,7 @@ class R2D2(ActionValues):
         target_net = target_by_version(model, self.target_period)
         estimate: Valued = Unscaled(DoubleQ(self.gamma, model), self.rescaling_epsilon) if self.double else self
         reward = own_rewards(estimate, target_net, batch)
-        with torch.no_grad():
+        with torch.no_grad(), evaluating(target_net):
             older = unrolled(target_net, batch)
         q = unrolled(model, batch, self.burn_in)
         best = (q if self.double else older).argmax(-1, keepdim=True)

@@ -129,5 +129,5 @@ class SarsaLambda(ActionValues):
         vector = torch.cat([each.reshape(-1) for each in parameters])
         before = traces.before(batch.begins[0], len(vector))
         decay = (self.gae_lambda * batch.discount).flip(0).cumprod(0).flip(0)  # [T, B]: to the step after the rollout
-        traces.kept = torch.addcmul(decayed_gradients(q, parameters, decay), decay[0].unsqueeze(1), before)
+        traces.kept.copy_(torch.addcmul(decayed_gradients(q, parameters, decay), decay[0].unsqueeze(1), before))
         return (error @ before / len(error)) @ vector

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gossamer.algorithms.base import FromReplay, ReplayPlan
+from gossamer.algorithms.replaying import check_ring
 from gossamer.experience import ActorReplay, LearnerReplay, Limiter, ReplayShard
 from gossamer.experience.replay.workers import pace
 from gossamer.loops import act, learn
@@ -67,7 +68,7 @@ def share_replay(
 ) -> SharedReplay:
     """Add the shards, each on a host of its own, and the limiter, on that of the first one. `actors`: of the program,
     with so many `envs` each; `max_ahead`: see `options.MAX_AHEAD`. Raises `UserError` if it is less than a
-    batch, or if there are fewer actors than shards."""
+    batch, if there are fewer actors than shards, or if the memory is too small for the environments."""
     if actors < shards:
         raise UserError(f"--replay-shards {shards}: there are {actors} actors, each of which has one shard; use fewer")
     if 0 < max_ahead < plan.batch_size:
@@ -75,6 +76,7 @@ def share_replay(
             f"--max-ahead {max_ahead}: must be at least --batch-size {plan.batch_size}: acting and learning would wait "
             "for each other"
         )
+    check_ring(plan.capacity, actors * envs, task.rollout_length, plan.window, sequences=plan.sequences)
     ahead = max_ahead or plan.batch_size + plan.samples_per_insert * actors * envs * task.rollout_length
     names = {copy_name(act, rank, actors): rank for rank in range(actors)}
     learning = [copy_name(learn, rank, learners) for rank in range(learners)]

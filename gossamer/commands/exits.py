@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from gossamer.system.errors import UserError
-from gossamer.system.streams import forget
+from gossamer.system.streams import LOST, forget
 
 BAD_VALUE, INTERRUPTED, UNREAD = 2, 130, 141
 CANNOT_WRITE = (
@@ -37,7 +37,7 @@ def guarded(command: Callable[[], int]) -> int:
         _flush()
         return code
     except OSError as error:
-        if isinstance(error, BrokenPipeError) and _unread():
+        if error.errno in LOST and _unread():
             return code or UNREAD
         if error.errno not in CANNOT_WRITE:
             raise
@@ -45,10 +45,8 @@ def guarded(command: Callable[[], int]) -> int:
         told = f"cannot write{where}: {error.strerror}; free disk space or use another directory"
         return _told(told, BAD_VALUE)
     except KeyboardInterrupt as error:
-        return _told(str(error) or "interrupted", INTERRUPTED)
-    except Exception as error:
-        if not _for_the_user(error):
-            raise
+        return _told(str(error) or "interrupted", getattr(error, "code", INTERRUPTED))
+    except UserError as error:
         return _told(str(error), BAD_VALUE)
 
 
@@ -62,22 +60,10 @@ def _unread() -> bool:
     """Whether nobody reads the output any more. What is left of it is dropped: Python would complain at its end."""
     output = select.poll()
     output.register(sys.stdout, select.POLLOUT)
-    broken = any(event & select.POLLERR for _, event in output.poll(0))
+    broken = any(event & (select.POLLERR | select.POLLHUP) for _, event in output.poll(0))
     if broken:
         forget(sys.stdout)
     return broken
-
-
-def _for_the_user(error: Exception) -> bool:
-    """Whether the message is meant for users. Imports only on an error, because torch takes seconds to load."""
-    if isinstance(error, UserError):
-        return True
-    from gossamer.envs.base import MissingExtra, UnknownEnv, UnsupportedSpace
-    from gossamer.exchange import LayoutMismatch
-    from gossamer.launch.ray.errors import HostFailed
-    from gossamer.workers.learner import NonFinite
-
-    return isinstance(error, MissingExtra | UnknownEnv | UnsupportedSpace | LayoutMismatch | HostFailed | NonFinite)
 
 
 def _told(text: str, code: int) -> int:

@@ -16,7 +16,7 @@ from gossamer.config.brief import OFTEN_BENCH, asked, text
 from gossamer.config.command_line import asks_for_help, dataclass_of, left_open, parse
 from gossamer.storage.files import to_json
 from gossamer.system.errors import UserError
-from gossamer.system.options import flag, option, options
+from gossamer.system.options import in_words, option, options
 
 if TYPE_CHECKING:
     from gossamer.config.resolve import Choices
@@ -77,7 +77,7 @@ def _find(choices: Choices, how: Measuring) -> None:
     from gossamer.tools.find import Trial, find
 
     def told(trial: Trial) -> None:
-        settings = ", ".join(f"{flag(name)} {value}" for name, value in trial.settings.items()) or "the defaults"
+        settings = " ".join(word for item in trial.settings.items() for word in in_words(*item)) or "the defaults"
         print(f"{trial.steps_per_second:>10,.0f} steps/s with {settings}", file=sys.stderr, flush=True)
 
     with only_json(how.json):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +11,7 @@ from gossamer.commands.words import Directory, Protocol
 from gossamer.config.brief import OFTEN_TRAIN, asked, text
 from gossamer.config.command_line import left_open, parse
 from gossamer.system.options import declared, option, options
+from gossamer.system.streams import LOST
 
 if TYPE_CHECKING:
     from gossamer.training.experiment import Run
@@ -85,6 +85,9 @@ class Resume:
         str | None, left_open("Where metrics go: tensorboard,wandb,trackio,mlflow or none.", str, AS_STARTED)
     ] = None
     eval_every: Annotated[int | None, left_open("Evaluate about this often; 0: never. [steps]", int, AS_STARTED)] = None
+    eval_exact: Annotated[
+        bool | None, left_open("Evaluate at every multiple of these steps, late where need be.", bool, AS_STARTED)
+    ] = None
     eval_episodes: Annotated[int | None, left_open("Games of each of these evaluations.", int, AS_STARTED)] = None
     eval_protocol: Annotated[Protocol | None, left_open("Their protocol (Atari).", Protocol, AS_STARTED)] = None
     cluster: Annotated[
@@ -134,6 +137,9 @@ def _ended(run: Run) -> int:
         f"checkpoint {result['checkpoint']}, everything is in {run.directory}",
     )
     steps = f"{result['steps']:,} steps ({result['frames']:,} frames)"
-    with suppress(BrokenPipeError):  # as after Ctrl-C in `gossamer train ... | tee log`
+    try:
         print(f"{result['ended']}: {steps} in {seconds}, {mean}; {where}")
+    except OSError as error:
+        if error.errno not in LOST:  # as after Ctrl-C in `gossamer train ... | tee log`
+            raise
     return exit_code(result)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -11,6 +12,7 @@ from torch import nn
 
 from gossamer.algorithms import Network
 from gossamer.algorithms.base import Limited
+from gossamer.algorithms.replaying import check_ring
 from gossamer.config.config import Config
 from gossamer.config.names import NETWORKS, load
 from gossamer.envs.base import EnvFactory
@@ -161,13 +163,28 @@ def _demands(wired: Program) -> list[Demand]:
     return [each.demand for each in roles if each.demand is not None]
 
 
-def check_memory(config: Config, wired: Program, spec: Spec) -> None:
-    """Raise `UserError` if the rollouts of all learners, with those kept for replay, need more than the machine's
-    memory."""
+def check_memory(config: Config, wired: Program, spec: Spec, cluster: str | None = None) -> None:
+    """Raise `UserError` if what the learners keep, or a host of actors, needs more than this machine's memory. The
+    hosts of a `cluster`, but for `local`, are machines of their own, which are taken to be like this one."""
     length, demands = config.run.rollout_length, _demands(wired)
-    _check_stored(demands, spec)
     _check_rings(demands, length)
     _check_elsewhere(demands, spec, length)
+    if cluster in (None, "local"):
+        _check_machine(config, wired, spec, demands)
+        return
+    by_host: dict[str, list[Demand]] = {}
+    for copy in wired.crew:
+        if (demand := role(copy.node).demand) is not None:
+            by_host.setdefault(copy.node.host, []).append(replace(demand, stored=demand.shard or demand.stored))
+    for here in by_host.values():
+        _check_machine(config, wired, spec, here)
+
+
+def _check_machine(config: Config, wired: Program, spec: Spec, demands: Sequence[Demand]) -> None:
+    """Raise `UserError` if the rollouts of these learners, with those kept for replay, need more than the machine's
+    memory."""
+    _check_stored(demands, spec)
+    length = config.run.rollout_length
     replayed = max((each.replayed for each in demands), default=0)
     steps = sum(each.rollout_envs + each.replayed for each in demands) * (length + 1)
     wanted = steps * torch.Size(spec.obs_shape).numel() * spec.obs_dtype.itemsize
@@ -209,17 +226,10 @@ def _check_elsewhere(demands: Sequence[Demand], spec: Spec, rollout_length: int)
 
 
 def _check_rings(demands: Sequence[Demand], rollout_length: int) -> None:
-    """Raise `UserError` if a replay memory keeps less of each environment than a rollout or a window."""
+    """Raise `UserError` if a learner's own replay memory keeps too little of each environment."""
     for each in demands:
-        # Of so many steps that follow each other, one starts a rollout and is followed by a whole window
-        needed = rollout_length + each.window - 1 if each.sequences else max(rollout_length, each.window)
-        what = "a rollout and a sequence take" if each.sequences else "rollouts and samples have up to"
-        kept = each.stored // max(1, each.rollout_envs)
-        if each.stored and kept < needed:
-            raise UserError(
-                f"--buffer-size {each.stored}: keeps {kept} steps of each of {each.rollout_envs} environments, but "
-                f"{what} {needed}; use at least {needed * each.rollout_envs}"
-            )
+        if each.stored and each.rollout_envs:
+            check_ring(each.stored, each.rollout_envs, rollout_length, each.window, sequences=each.sequences)
 
 
 def check_batch(config: Config, wired: Program) -> None:

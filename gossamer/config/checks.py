@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from gossamer.config.config import Config
@@ -11,7 +12,70 @@ from gossamer.envs.base import EnvFactory
 from gossamer.envs.gym import Custom, Gym
 from gossamer.presets.rules import batch_envs
 from gossamer.system.errors import UserError, near
-from gossamer.system.options import declared, flag
+from gossamer.system.options import declared, in_words
+
+
+@dataclass(frozen=True)
+class Idle:
+    """Options that have no effect because of others."""
+
+    options: tuple[str, ...]
+    when: Callable[[Mapping[str, Any]], bool]  # of the values of a configuration, which may lack any of the options
+    why: str
+
+    def check(self, given: Mapping[str, Any], values: Mapping[str, Any], changed: Collection[str]) -> None:
+        """Raise `UserError` if one of them is among those that were `changed`."""
+        for name in self.options:
+            if name in changed and self.when(values):
+                raise UserError(f"{' '.join(in_words(name, given[name]))}: has no effect {self.why}")
+
+
+IDLE = (
+    Idle(("replay_size",), lambda v: not v.get("replay_share", 1), "without --replay-share"),
+    Idle(
+        ("parallel_loading",),
+        lambda v: not (v.get("replay_share", 1) or v.get("hosts", 1)),
+        "without --replay-share or --hosts (--no-parallel-loading leaves it out)",
+    ),
+    Idle(
+        ("parallel_loading",),
+        lambda v: v.get("depth") == 1,
+        "with --depth 1 (--no-parallel-loading leaves it out)",
+    ),
+    Idle(
+        ("batch_timeout", "max_batch", "min_batch", "predictors"),
+        lambda v: v.get("policy") == "replica",
+        "without --policy served",
+    ),
+    Idle(("batch_timeout",), lambda v: v.get("min_batch") == 1, "with --min-batch 1"),
+    Idle(("most",), lambda v: not v.get("adjust_seconds", 1), "without --adjust-seconds"),
+    Idle(("select",), lambda v: v.get("share") == 1, "with --share 1, which sends all parameters"),
+    Idle(
+        ("message_format",),
+        lambda v: v.get("hosts") == 1 and not v.get("error_feedback"),
+        "with --hosts 1, whose members share memory",
+    ),
+    Idle(("importance_exponent",), lambda v: not v.get("priority_exponent", 1), "without --priority-exponent"),
+    Idle(
+        ("epsilon_start", "epsilon_steps", "epsilon_updates"),
+        lambda v: v.get("exploration") == "by-environment",
+        "with --exploration by-environment, which gives each environment an epsilon that stays",
+    ),
+    Idle(("bundles",), lambda v: bool(v.get("actors")), "with --actors, which take the place of bundles"),
+    Idle(
+        ("learners", "max_ahead", "replay_shards"),
+        lambda v: "bundles" in v and not v.get("actors"),
+        "without --actors; a bundle has a memory of its own",
+    ),
+    Idle(("anneal_from", "entropy_final_fraction"), lambda v: not v["anneal_steps"], "with --anneal-steps 0"),
+    Idle(("final_fraction",), lambda v: not v["anneal_steps"] and v["final_fraction"] != 1, "with --anneal-steps 0"),
+    Idle(
+        ("anneal_from",),
+        lambda v: v["final_fraction"] == v.get("entropy_final_fraction", 1) == 1,
+        "with --final-fraction 1",
+    ),
+    Idle(("entropy_final_fraction",), lambda v: not v.get("entropy_coef", 1), "with --entropy-coef 0"),
+)
 
 
 def check_effects(
@@ -27,51 +91,40 @@ def check_effects(
         raise UserError(f"--action-bounds {given['action_bounds']}: the actions of {env} are not continuous")
     if given.get("surrogate") == "impact" and not values.get("target_period", 1):
         raise UserError("--surrogate impact: needs a target network; add --target-period BATCHES")
-    for name in ("eval_episodes", "eval_protocol", "eval_exact"):
-        if given.get(name) and not values["eval_every"]:
-            typed = flag(name) if given[name] is True else f"{flag(name)} {given[name]}"
-            raise UserError(f"{typed}: no evaluations without --eval-every STEPS")
+    if "epsilon_steps" in given and values.get("epsilon_updates"):
+        raise UserError(f"--epsilon-steps {given['epsilon_steps']}: has no effect with --epsilon-updates; give one")
+    check_evaluations(given, values["eval_every"])
     changed = {name for name, value in given.items() if value != standard.get(name)}
-    if "replay_size" in changed and not values.get("replay_share", 1):
-        raise UserError(f"--replay-size {given['replay_size']}: has no effect without --replay-share")
-    if "parallel_loading" in changed and not (values.get("replay_share", 1) or values.get("hosts", 1)):
-        raise UserError(
-            "--parallel-loading: has no effect without --replay-share or --hosts (--no-parallel-loading leaves it out)"
-        )
-    if "parallel_loading" in changed and values.get("depth") == 1:
-        raise UserError("--parallel-loading: has no effect with --depth 1 (--no-parallel-loading leaves it out)")
-    for name in sorted(changed & {"predictors", "min_batch", "max_batch", "batch_timeout"}):
-        if values.get("policy") == "replica":
-            raise UserError(f"{flag(name)} {given[name]}: has no effect without --policy served")
-    if "batch_timeout" in changed and values.get("min_batch") == 1:
-        raise UserError(f"--batch-timeout {given['batch_timeout']:g}: has no effect with --min-batch 1")
-    if "select" in changed and values["share"] == 1:
-        raise UserError(f"--select {given['select']}: has no effect with --share 1, which sends all parameters")
+    for idle in IDLE:
+        idle.check(given, values, changed)
     rounded = values.get("message_format", "fp32") != "fp32" and not values["error_feedback"]
     if values.get("select") == "changed" and rounded and values["share"] < 1:
         raise UserError(
             f"--message-format {values['message_format']}: its rounding errors would add up with --select changed; add "
             "--error-feedback"
         )
-    if "importance_exponent" in changed and not values["priority_exponent"]:
+    apart = "statistics" in values and values["hosts"] > 1 and not values["shards"]
+    if apart and str(given.get("device", "")).startswith("cuda"):
         raise UserError(
-            f"--importance-exponent {given['importance_exponent']}: has no effect without --priority-exponent"
+            f"--device {given['device']}: the hosts of a3c share host memory, and compute on the CPU; add --shards"
         )
-    if "epsilon_steps" in given and values.get("epsilon_updates"):
-        raise UserError(f"--epsilon-steps {given['epsilon_steps']}: has no effect with --epsilon-updates; give one")
-    if "bundles" in values and not values["actors"]:
-        for name in sorted(changed & {"learners", "replay_shards", "max_ahead"}):
-            raise UserError(
-                f"{flag(name)} {given[name]}: has no effect without --actors; a bundle has a memory of its own"
-            )
-    for name in sorted(changed & {"anneal_from", "entropy_final_fraction"}):
-        if not values["anneal_steps"]:
-            raise UserError(f"{flag(name)} {given[name]}: has no effect with --anneal-steps 0")
-    if "anneal_from" in changed and values["final_fraction"] == values.get("entropy_final_fraction", 1) == 1:
-        raise UserError(f"--anneal-from {given['anneal_from']}: has no effect with --final-fraction 1")
-    if "entropy_final_fraction" in changed and not values.get("entropy_coef", 1):
-        fraction = given["entropy_final_fraction"]
-        raise UserError(f"--entropy-final-fraction {fraction}: has no effect with --entropy-coef 0")
+
+
+def check_changes(changes: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+    """Raise `UserError` if an option that a resumed run is given has no effect. `changes`: None where there is none;
+    `values`: of the configuration with them."""
+    given = {name: value for name, value in changes.items() if value is not None}
+    check_evaluations(given, values["eval_every"])
+    for idle in IDLE:
+        idle.check(given, values, given)
+
+
+def check_evaluations(given: Mapping[str, Any], eval_every: int) -> None:
+    """Raise `UserError` if an option that the user gave is one of evaluations, and there are none."""
+    for name in ("eval_episodes", "eval_protocol", "eval_exact"):
+        if given.get(name) and not eval_every:
+            typed = " ".join(in_words(name, given[name]))
+            raise UserError(f"{typed}: no evaluations without --eval-every STEPS")
 
 
 def check_together(config: Config, env: EnvFactory) -> None:

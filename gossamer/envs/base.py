@@ -12,22 +12,22 @@ import numpy as np
 
 from gossamer.data import Array, Step, Tree
 from gossamer.spaces import Spec
-from gossamer.system.errors import EnvironmentFailed
+from gossamer.system.errors import EnvironmentFailed, UserError
 from gossamer.system.installation import install
 
 if TYPE_CHECKING:
     from gymnasium import Space
 
 
-class UnsupportedSpace(ValueError):
+class UnsupportedSpace(UserError):
     """The observation or action space is not supported."""
 
 
-class UnknownEnv(ValueError):
+class UnknownEnv(UserError):
     """No environment has this name."""
 
 
-class MissingExtra(ImportError):
+class MissingExtra(UserError, ImportError):
     """An optional dependency is not installed."""
 
 
@@ -151,10 +151,19 @@ class Several(Protocol):
     def period(self) -> int:
         """The number of environments of which each game has exactly its share; so have their multiples."""
 
+    def places(self, num_envs: int) -> list[int]:
+        """A number 0 .. num_envs - 1 for each of so many environments: those of each game are spread evenly over all
+        numbers. Environments of several games may have the same one."""
+
 
 def one_of_each(env: EnvFactory) -> int:
     """The least number of environments that has every game in its share."""
     return env.period if isinstance(env, Several) else 1
+
+
+def places(env: EnvFactory, num_envs: int) -> list[int]:
+    """See `Several.places`; of one game, the environments' own numbers."""
+    return env.places(num_envs) if isinstance(env, Several) else list(range(num_envs))
 
 
 @runtime_checkable

@@ -76,6 +76,10 @@ class Games:
             rest -= min(rest, share.count)
         return found
 
+    def places(self, num_envs: int) -> list[int]:
+        """See `Several`."""
+        return [k * num_envs // count for count in self.counts(num_envs) for k in range(count)]
+
     def threads(self, sharing: int) -> int:
         """See `Threaded`; 0 if the games of a worker do not all have native threads."""
         natives = [isinstance(share.env, Threaded) for share in self.shares]

@@ -19,6 +19,7 @@ from gossamer.envs.base import (
     VectorEnv,
     Watchable,
     one_of_each,
+    places,
     threads_of,
 )
 from gossamer.envs.interface import spaces_of
@@ -43,6 +44,10 @@ class LastActionReward:
     def period(self) -> int:
         """See `Several`."""
         return one_of_each(self.env)
+
+    def places(self, num_envs: int) -> list[int]:
+        """See `Several`."""
+        return places(self.env, num_envs)
 
     def threads(self, sharing: int) -> int:
         """See `Threaded`."""

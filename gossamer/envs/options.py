@@ -45,7 +45,7 @@ ENV_PROCESSES = partial(
     None,
     least=0,
     most=1024,
-    unset="0 on two cores and in scripts, else one for two threads and eight games",
+    unset="0 on two cores, in scripts and on Ray, else one for two threads and eight games",
 )
 PREPROCESSING = partial(option, "Preprocessing, as in this publication.", "paac")
 ON_ENV_ERROR = partial(

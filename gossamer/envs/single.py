@@ -16,7 +16,7 @@ from gymnasium.error import DependencyNotInstalled
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker
 
 from gossamer.data import Array, Tree
-from gossamer.envs.base import MissingExtra, Resumable, UnknownEnv, UnsupportedSpace, not_installed
+from gossamer.envs.base import Resumable, not_installed
 from gossamer.envs.leaves import InvalidObservation
 from gossamer.envs.masks import has_mask, mask_for
 from gossamer.envs.metrics import metrics_of
@@ -27,7 +27,6 @@ from gossamer.system.errors import EnvironmentFailed, UserError
 
 OnError: TypeAlias = Literal["fail", "restart"]
 
-PASS_ON = (UserError, UnknownEnv, UnsupportedSpace, MissingExtra)  # raised unchanged: they are made for the user
 RESET = "reset() must return (observation, info)"
 SEEDED = "reset() must take a seed: def reset(self, *, seed=None, options=None), with super().reset(seed=seed) first"
 OLD_STEP = "; done of Gym before 0.26 is terminated, or truncated where a time limit ends the episode"
@@ -79,10 +78,8 @@ class Single:
         except (Exception, SystemExit) as error:
             self._raise("step()", error)
         if not isinstance(answer, tuple | list) or len(answer) != 5:
-            old = "; done of Gym before 0.26 is terminated, or truncated where a time limit ends the episode"
-            self._fail(
-                f"{STEP}, not {kind(answer)}{old if isinstance(answer, tuple | list) and len(answer) == 4 else ''}"
-            )
+            old = isinstance(answer, tuple | list) and len(answer) == 4
+            self._fail(f"{STEP}, not {kind(answer)}{OLD_STEP if old else ''}")
         obs, reward, terminated, truncated, info = answer
         ended = terminated if type(terminated) is bool else self._flag("terminated", terminated)
         cut = truncated if type(truncated) is bool else self._flag("truncated", truncated)
@@ -180,7 +177,7 @@ class Single:
 
 def raise_for_user(name: str, index: int | None, what: str, error: BaseException) -> Never:
     """Raise the error of environment `index` (None: of all) for the user. `what`: the call that raised it."""
-    if isinstance(error, PASS_ON):
+    if isinstance(error, UserError):  # made for the user
         raise error
     if isinstance(error, DependencyNotInstalled):
         raise not_installed(name, str(error)) from error

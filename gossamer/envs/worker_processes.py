@@ -125,6 +125,7 @@ def serve(
     """Main loop of a worker process: make environments, then answer requests until "close", or until the parent has
     ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C, to save first
+    os.setpgid(0, 0)  # so that SIGTERM and SIGHUP to the parent's group do not end the environments before it has saved
     threading.Thread(target=_end_with_parent, daemon=True).start()
     keep_freed_memory()
     block = Block(pickle.loads(recipe), worker, Shared(raw, spec, num_envs, workers))

@@ -11,7 +11,7 @@ import torch
 from rich.console import Console
 
 from gossamer.envs.atari import Atari
-from gossamer.envs.base import EnvFactory, VectorEnv
+from gossamer.envs.base import EnvFactory, Restarting, VectorEnv
 from gossamer.envs.games import rules_of
 from gossamer.nn.memory import reset
 from gossamer.policy import ActorPolicy
@@ -29,15 +29,19 @@ class Games:
     max_steps: int
     returns: list[float] = field(default_factory=list)  # undiscounted, unclipped
     cut_off: int = 0  # games that had not ended at the limit; their returns include only the steps before
+    failures: int = 0  # of environments: the games that they ended do not count
     told: list[Mapping[str, float]] = field(default_factory=list)  # what environments said of games that ended
 
     @property
     def note(self) -> str:
-        """A message about games that were cut off; empty if there were none."""
-        if not self.cut_off:
-            return ""
-        which = f"{self.cut_off} of {len(self.returns)} games"
-        return f"{which} were cut off after {self.max_steps:,} steps; their returns include only these steps"
+        """A message about games that were cut off or failed; empty if there were none."""
+        notes = []
+        if self.cut_off:
+            which = f"{self.cut_off} of {len(self.returns)} games"
+            notes.append(f"{which} were cut off after {self.max_steps:,} steps; their returns include only these steps")
+        if self.failures:
+            notes.append(f"environments failed {self.failures} times; the games that this ended do not count")
+        return "; ".join(notes)
 
 
 def limit(env: EnvFactory) -> int:
@@ -60,14 +64,17 @@ def play(
     over-represented. `tell` is called regularly with the progress.
 
     A game that is cut off cannot be ended, because environments reset only by themselves. It continues uncounted. When
-    only such games are running, all environments are reset for the games that remain."""
+    only such games are running, all environments are reset for the games that remain.
+
+    A game that ends because its environment fails, and is restarted, does not count. Raises `EnvironmentFailed` after
+    more failures than games are to be played."""
     games, due = Games(max_steps), np.full(env.num_envs, episodes // env.num_envs)
     due[: episodes % env.num_envs] += 1
     rounds = np.random.SeedSequence(seed)
     obs, score, length = env.reset(seed), np.zeros(env.num_envs), np.zeros(env.num_envs, np.int64)
     memory = policy.initial_state(env.num_envs)
     left_over = np.zeros(env.num_envs, bool)  # in a game that was cut off
-    steps = 0
+    steps, restarting = 0, env if isinstance(env, Restarting) else None
     while due.any():
         if not (due[~left_over] > 0).any():
             obs = env.reset(int(rounds.spawn(1)[0].generate_state(1)[0] >> 1))
@@ -77,9 +84,14 @@ def play(
         step = env.step(answer.action.cpu().numpy())
         if memory:
             memory = reset(memory, torch.from_numpy(step.over).to(device))
+        failures = () if restarting is None else restarting.failures()
+        games.failures += len(failures)
+        if games.failures > episodes:
+            raise failures[-1]
+        failed = step.truncated if failures else np.zeros(env.num_envs, bool)  # a process may have ended several games
         obs, score, length, steps = step.obs, score + step.score, length + 1, steps + 1
         cut = ~step.over & (length >= max_steps)
-        for b in np.flatnonzero((step.over | cut) & (due > 0) & ~left_over):
+        for b in np.flatnonzero((step.over | cut) & (due > 0) & ~left_over & ~failed):
             games.returns.append(float(score[b]))
             games.cut_off += bool(cut[b])
             games.told += [step.metrics[int(b)]] if int(b) in step.metrics else []

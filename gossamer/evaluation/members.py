@@ -77,6 +77,8 @@ def choose(checkpoint: Tree, member: str) -> dict[str, str]:
     also its own average. Of several groups each worker can be selected. Raises `UserError` if there is no such
     member."""
     numbers = {worker: str(rank(worker)) for worker in distinct(checkpoint["workers"])}
+    if not numbers:
+        raise UserError("the checkpoint has no policy: the run ended before it had learned anything; resume it")
     if (len(numbers) == 1 and member in (AVERAGE, BEST)) or member == AVERAGE:
         return numbers
     if len(numbers) > 1:
@@ -110,6 +112,8 @@ def average(checkpoint: Tree, workers: Iterable[str], parameters: Iterable[str])
 
 def newcomer(workers: Mapping[str, Tree]) -> Tree:
     """The state of a member that joins these: the average of their parameters, and the highest iteration of them."""
+    if not workers:
+        raise UserError("the checkpoint has no policy: the run ended before it had learned anything; resume it")
     (*_, newest) = [state["learner"]["model"] for state in workers.values()]
     names = [name for name in newest if name != TRACES]  # each member's own, which new episodes begin without
     iteration = max(map(_iteration, workers.values()))

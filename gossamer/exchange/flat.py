@@ -89,7 +89,7 @@ def buffers(model: nn.Module) -> dict[str, Tensor]:
 
 
 def local_state(model: nn.Module) -> dict[str, Tensor]:
-    """A copy of what the modules have whose `exchanged` is False."""
+    """A copy of the parameters and buffers of the modules whose `exchanged` is False."""
     return {name: tensor.detach().clone() for name, tensor in _local_tensors(model).items()}
 
 
@@ -107,6 +107,7 @@ def _local_tensors(model: nn.Module) -> dict[str, Tensor]:
         for prefix, module in named.items()
         if not getattr(module, "exchanged", True)
         for name, tensor in module.state_dict().items()
+        if not name.endswith("_extra_state")  # which is a learner's own, as its traces
     }
 
 

@@ -104,8 +104,9 @@ def _protocol(found: dict[str, Any]) -> str:
     """The protocol of an evaluation, for people."""
     drawn = actions(bool(found.get("greedy")), found.get("epsilon"))
     cut = f", {found['cut_off']} cut off after {found['max_steps']:,} steps" if found.get("cut_off") else ""
-    name = found["protocol"]
-    return f"{name}: {found['episodes']} {PROTOCOLS.get(name, 'games')}, {drawn}{cut}"
+    name, games = found["protocol"], found.get("games") or {}
+    of = f", {' and '.join(games)}" if games else ""  # not those of the others, of a policy for several
+    return f"{name}: {found['episodes']} {PROTOCOLS.get(name, 'games')}{of}, {drawn}{cut}"
 
 
 def licence(interface: Interface) -> str:

@@ -12,6 +12,7 @@ from gossamer.loops.watched import watched
 from gossamer.policy import Policy
 from gossamer.runtime import Context, Stopped
 from gossamer.task import Activity, Task
+from gossamer.workers.learner import NonFinite
 from gossamer.workers.member import Member
 
 
@@ -41,8 +42,9 @@ def act_and_learn(
                 member.learner.finish(member.link)
         except Stopped:  # by an exchange that would have had to wait
             pass
-        except Exception:
+        except Exception as error:
             if member.learner.finite:  # the parameters are those of the last good step
-                ctx.save(member.state_dict(acting=False))
+                stored = {} if isinstance(error, NonFinite) else {"experience": end.state_dict()}
+                ctx.save({**member.state_dict(acting=False), **stored})
             raise
         ctx.save(state())

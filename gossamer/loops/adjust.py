@@ -14,6 +14,7 @@ from gossamer.task import Note
 
 SETTLING = 0.25  # fraction of a period that is not measured after a change
 WARMTH = 0.1  # temperature of the first trial, a fraction of the rate
+LOOK_EVERY = 1.0  # seconds: how soon the end of the run is seen
 COOLING = 0.9  # factor of the temperature from one trial to the next
 
 
@@ -67,7 +68,7 @@ def adjust(
     annealing = Annealing(numbers, most, random.Random(seed))
     _set(pool, requests, numbers)
     while pool.trained_rollouts() == 0 and not ctx.stopped:  # environments start, which may take minutes
-        ctx.sleep(period)
+        ctx.sleep(min(period, LOOK_EVERY))
     while (before := _rate(ctx, pool, period)) is not None:
         trial = annealing.trial()
         _set(pool, requests, trial)
@@ -86,10 +87,16 @@ def _set(pool: RolloutPool, requests: Requests, numbers: Numbers) -> None:
 
 def _rate(ctx: Context, pool: RolloutPool, period: float) -> float | None:
     """Rollouts trained on per second in the next period, without its beginning; None if the run ends meanwhile."""
-    ctx.sleep(SETTLING * period)
-    first, begun = pool.trained_rollouts(), ctx.now()
-    ctx.sleep((1 - SETTLING) * period)
-    last = pool.trained_rollouts()
-    if first is None or last is None or ctx.stopped:
-        return None
-    return (last - first) / (ctx.now() - begun)
+    first, begun = _after(ctx, pool, SETTLING * period), ctx.now()
+    last = _after(ctx, pool, (1 - SETTLING) * period)
+    return None if first is None or last is None else (last - first) / (ctx.now() - begun)
+
+
+def _after(ctx: Context, pool: RolloutPool, seconds: float) -> int | None:
+    """Rollouts trained on when so many seconds are over; None, and early, if the run ends meanwhile."""
+    end = ctx.now() + seconds
+    while (trained := pool.trained_rollouts()) is not None and not ctx.stopped:
+        if (left := end - ctx.now()) <= 0:
+            return trained
+        ctx.sleep(min(left, LOOK_EVERY))
+    return None

@@ -19,7 +19,7 @@ import torch
 from gossamer.config.build import environment, observed, task
 from gossamer.config.config import Config
 from gossamer.data import Tree
-from gossamer.envs.base import EnvFactory, MissingExtra, UnknownEnv, UnsupportedSpace, VectorEnv
+from gossamer.envs.base import EnvFactory, VectorEnv
 from gossamer.envs.games import each_game
 from gossamer.evaluation.evaluate import load_policy, under
 from gossamer.evaluation.members import AVERAGE
@@ -36,7 +36,6 @@ from gossamer.system.processes import give_way
 
 LOOK_SECONDS = 2.0  # between two looks for a newer checkpoint
 PAUSE_SECONDS = 0.7  # between two games
-FOR_USERS = (UserError, MissingExtra, UnknownEnv, UnsupportedSpace)  # errors that say what to do
 NONE_YET = "no checkpoint yet: the agent plays as soon as there is one"
 
 
@@ -44,7 +43,7 @@ class Game:
     """Environments, the policy that plays in them, and the running game: of several games one after the other."""
 
     def __init__(self, config: Config) -> None:
-        """Raises one of `FOR_USERS` where the environment cannot be made."""
+        """Raises `UserError` where the environment cannot be made."""
         self._task = task(config.with_run(device="cpu", threads=1))
         factory, _ = under(environment(config))
         made = {name: _environment(observed(one, config)) for name, one in each_game(factory).items()}
@@ -90,7 +89,7 @@ def _environment(factory: EnvFactory) -> tuple[VectorEnv, str]:
         env = factory.make(1, workers=1, render=True)
         env.reset(0)
         env.frames()
-    except (*FOR_USERS, RuntimeError) as error:
+    except (UserError, RuntimeError) as error:
         return factory.make(1, workers=1), str(error)
     return env, ""
 
@@ -147,7 +146,7 @@ def main(directory: Path) -> None:
     except BrokenPipeError:
         return  # whoever watched is gone
     except Exception as error:
-        told = str(error) if isinstance(error, FOR_USERS) else f"{type(error).__name__}: {error}"
+        told = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
         print(to_json({"error": " ".join(told.split())}), file=lines, flush=True)
 
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from gossamer.algorithms import Algorithm
 from gossamer.algorithms.base import Acting, exploring, initial_state
 from gossamer.data import Action, Tree, Version
+from gossamer.envs.base import places
 from gossamer.exchange import Follower, Parameters, ParameterShard, Pulling
 from gossamer.exchange.flat import Flat
 from gossamer.policy.base import Source
@@ -89,7 +90,7 @@ def network_policy(
     if state is not None:
         task.restore(rng, state["rng"], f"act {source.refresh()}", number)
     first = number * num_envs
-    seats = Seats(range(first, first + num_envs), ctx.copies * task.groups * num_envs)
+    seats = Seats([first + place for place in places(task.env, num_envs)], ctx.copies * task.groups * num_envs)
     records = actions if task.records and source.stays else None
     return NetworkPolicy(
         source.model, task.algorithm, rng, source=source, version=version, seats=seats, recorded_for=records
@@ -98,7 +99,7 @@ def network_policy(
 
 @dataclass(frozen=True)
 class Seats:
-    """An actor's environments among those of all actors."""
+    """An actor's environments among those of all actors. Environments of several games may share one index."""
 
     indices: Sequence[int] = range(1)
     total: int = 1

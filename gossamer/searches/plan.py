@@ -11,7 +11,7 @@ from typing import Any
 
 from gossamer.config.composing import CHOICES
 from gossamer.config.resolve import Composition, resolve
-from gossamer.searches.ranges import Value, Varied, first_value, option_of, parsed, words
+from gossamer.searches.ranges import Value, Varied, first_value, option_of, parsed
 from gossamer.storage import searches, studies
 from gossamer.storage.lock import held, is_held
 from gossamer.storage.searches import SEARCH, TrialRecord
@@ -19,7 +19,7 @@ from gossamer.storage.studies import PlannedRun
 from gossamer.studies.plan import Design, check, composed, usable
 from gossamer.studies.plan import words as words_of
 from gossamer.system.errors import UserError
-from gossamer.system.options import declared, flag, plain, types
+from gossamer.system.options import declared, flag, in_words, plain, types
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class SearchDesign:
             raise UserError(
                 f"--vary: the composition or the options of all runs have {twice[0]}, too; leave it out there"
             )
-        typed = [word.removesuffix("=true") if word.endswith("=true") else word for word in first.values()]
+        typed = [_switched(name, word) for name, word in first.items()]
         kinds = Composition(composed(self._run("--vary", typed)).choices).kinds.values()
         known = {name: plain(types(kind)[each.name]) for kind in kinds for name, each in declared(kind).items()}
         known |= dict.fromkeys(CHOICES, str)
@@ -66,7 +66,7 @@ class SearchDesign:
 
     def runs(self, number: int, values: Mapping[str, Value]) -> list[PlannedRun]:
         """The runs of a trial, seed by seed."""
-        extra = [word for option, value in values.items() for word in words(option, value)]
+        extra = [word for option, value in values.items() for word in in_words(option, value)]
         return self._design(f"trial {number}", extra).runs()
 
     def _run(self, label: str, extra: Sequence[str]) -> PlannedRun:
@@ -83,7 +83,7 @@ class SearchDesign:
         for each in self.ranges:
             for value in each.extremes:
                 tried = {**first, each.option: value}
-                extra = [word for option, one in tried.items() for word in words(option, one)]
+                extra = [word for option, one in tried.items() for word in in_words(option, one)]
                 check([self._run(f"--vary {each.option.replace('_', '-')}={value}", extra)])
         return resolve(composed(self.runs(0, first)[0]).choices).run.steps
 
@@ -134,6 +134,16 @@ def _earlier(design: SearchDesign) -> list[TrialRecord]:
                 "give another directory"
             )
     return trials
+
+
+def _switched(name: str, word: str) -> str:
+    """`--option=true` and `--option=false` as the command line has them."""
+    match word.partition("=")[2]:
+        case "true":
+            return flag(name)
+        case "false":
+            return flag(f"no_{name}")
+    return word
 
 
 def _shown(value: Any) -> str:

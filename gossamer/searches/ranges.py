@@ -63,13 +63,6 @@ class Values:
 Varied: TypeAlias = Range | Values
 
 
-def words(option: str, value: Value) -> list[str]:
-    """An option with its value, as on the command line."""
-    if isinstance(value, bool):
-        return [flag(option) if value else flag(f"no_{option}")]
-    return [flag(option), str(value)]
-
-
 def option_of(text: str) -> str:
     """The name of the option in `learning-rate=1e-4..1e-2`. Raises `UserError` where no name or no value is given."""
     name, equals, value = text.partition("=")

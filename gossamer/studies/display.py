@@ -18,6 +18,7 @@ from gossamer.storage.runs import Row, RunRecord
 from gossamer.storage.studies import PlannedRun
 from gossamer.studies.jobs import Job, JobOutcome
 from gossamer.system.errors import UserError
+from gossamer.system.streams import Output
 from gossamer.training.display import duration
 
 REFRESH_SECONDS = 1.0
@@ -51,7 +52,7 @@ class StudyDisplay:
     def __init__(self, planned: int, directory: Path, console: Console | None = None) -> None:
         """`planned`: the number of its runs."""
         self._planned, self._directory = planned, directory
-        self._console = console or Console(stderr=True)
+        self._console = console or Console(file=Output())  # type: ignore[arg-type]  # it needs no more than this
         self._live: Live | None = None
         self._ended, self._trained = 0, 0  # runs; those that were trained in this call
         self._lines: list[Line] = []

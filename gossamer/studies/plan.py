@@ -17,7 +17,7 @@ from gossamer.storage import studies
 from gossamer.storage.lock import held
 from gossamer.storage.studies import STUDY, PlannedRun
 from gossamer.system.errors import UserError
-from gossamer.system.options import declared, flag
+from gossamer.system.options import declared, in_words
 from gossamer.training.dry_run import dry_run
 
 PROG = "gossamer study"
@@ -166,7 +166,7 @@ def resuming(run: PlannedRun, seconds: float) -> list[str]:
     if given["max_seconds"] is not None:
         given["max_seconds"] = max(LEAST_SECONDS, given["max_seconds"] - seconds)
     plain = {name: given[name] for name, each in declared(Control).items() if given[name] != each.default}
-    return [word for name, value in plain.items() for word in (flag(name), str(value))]
+    return [word for name, value in plain.items() for word in in_words(name, value)]
 
 
 @contextmanager

@@ -9,6 +9,7 @@ given(PPO(epochs=3))  # {"epochs": 3}: a value that is written out counts as giv
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Hashable, Mapping
@@ -153,6 +154,13 @@ def as_plain(value: Any, kind: Any) -> Any:
 def shown(value: Any) -> str:
     """A value as typed on the command line."""
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def in_words(name: str, value: Any) -> list[str]:
+    """An option and its value as words of a command line."""
+    if isinstance(value, bool):
+        return [flag(name if value else f"no_{name}")]
+    return [flag(name), json.dumps(value) if isinstance(value, Mapping) else shown(value)]
 
 
 def check(part: Any) -> None:

@@ -17,10 +17,10 @@ _importing = ContextVar("importing", default=False)
 
 def script() -> str | None:
     """The name by which other processes import the main script: `mine` of `python mine.py`, `mine.env` of `python -m
-    mine.env`. None in a console or a notebook, which has no file."""
+    mine.env`. None in a console or a notebook, which has no file, and in the command `gossamer`."""
     main = sys.modules["__main__"]
     if spec := getattr(main, "__spec__", None):
-        return str(spec.name)
+        return None if spec.name.partition(".")[0] == __package__.partition(".")[0] else str(spec.name)
     file = getattr(main, "__file__", None)
     return Path(file).stem if file and Path(file).suffix == ".py" and Path(file).is_file() else None
 

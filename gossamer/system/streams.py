@@ -8,6 +8,8 @@ import sys
 from contextlib import suppress
 from typing import TextIO
 
+LOST = (errno.EPIPE, errno.EIO)  # errors of a stream that nobody reads any more: a pipe's, a closed terminal's
+
 
 class Output:
     """Standard error, which may be lost: a run goes on when its terminal is closed, on a full disk, and when nobody
@@ -30,7 +32,7 @@ class Output:
         try:
             getattr(self._stream, method, lambda *given: None)(*given)
         except OSError as error:
-            if error.errno in (errno.EPIPE, errno.EIO):  # for good: what others print there is lost, too
+            if error.errno in LOST:  # for good: what others print there is lost, too
                 with suppress(OSError):
                     forget(self._stream)
 

@@ -26,6 +26,7 @@ from gossamer.nn.optim import StepRule
 from gossamer.presets.layers import Preset
 from gossamer.program import Program
 from gossamer.runtime import Silent
+from gossamer.spaces import Spec
 from gossamer.system.errors import UserError
 from gossamer.system.machine import keep_freed_memory, machine
 from gossamer.system.processes import cores
@@ -147,9 +148,10 @@ def measure(choices: Choices, seconds: float, rounds: int, progress: Callable[[i
     with Reused(config.env.factory()) as env:
         measured = replace(config, env=ReusedEnv(config.env, env))
         wired = program(measured)
-        remember(task(measured).env, spec_of(task(config).env, complain))
+        spec = spec_of(task(config).env, complain)
+        remember(task(measured).env, spec)
         rows = [_round(measured, wired, seconds, partial(progress, number), gpu) for number in range(1, rounds + 1)]
-    return {**_figures([row | _per_frame(row, frames) for row in rows]), **_origin(config, wired)}
+    return {**_figures([row | _per_frame(row, frames) for row in rows]), **_origin(config, wired, spec)}
 
 
 def round_seconds(seconds: float, *, alternating: bool = False) -> float:
@@ -220,7 +222,7 @@ def _figures(rows: Sequence[dict[str, float]]) -> dict[str, Any]:
     }
 
 
-def _origin(config: Config, wired: Program) -> dict[str, Any]:
+def _origin(config: Config, wired: Program, spec: Spec) -> dict[str, Any]:
     """The settings and the machine of the measurement."""
     what, settings = task(config, wired), flat(config)
     return {
@@ -231,7 +233,7 @@ def _origin(config: Config, wired: Program) -> dict[str, Any]:
         "learners": learners(wired),
         "num_envs": num_envs(wired),
         "device": what.device,
-        "precision": str(what.network.dtype).removeprefix("torch."),
+        "precision": str(what.dtype(pictures=spec.pixels)).removeprefix("torch."),
         "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
         "machine": machine(),
     }

@@ -13,7 +13,7 @@ from gossamer.config.resolve import Choices, Composition, resolve
 from gossamer.launch.threads import threads
 from gossamer.system.errors import UserError
 from gossamer.system.machine import machine
-from gossamer.system.options import flag
+from gossamer.system.options import in_words
 from gossamer.system.processes import cores
 from gossamer.tools.bench import Reports
 from gossamer.training.dry_run import try_network
@@ -43,7 +43,9 @@ def find(
     Each trial runs the whole program for `seconds`. `told` is called after each. Raises `UserError` for choices that
     cannot be used."""
     config = resolve(choices)
-    try_network(config, program(config))
+    wired = program(config)
+    check_workers(config, wired)
+    try_network(config, wired)
     end, tried = now() + FIND_SECONDS, list[Trial]()
 
     def rate(settings: Mapping[str, Any]) -> float:
@@ -54,10 +56,10 @@ def find(
         told(tried[-1])
         return found
 
-    search(Composition(choices).values(), set(choices.options), rate, lambda: now() < end)
-    best = max(tried, key=lambda trial: trial.steps_per_second)
+    settings = search(Composition(choices).values(), set(choices.options), rate, lambda: now() < end)
+    best = next(trial for trial in tried if trial.settings == settings)
     return {
-        "command": command(with_settings(choices, best.settings)),
+        "command": command(with_settings(choices, settings)),
         "steps_per_second": round(best.steps_per_second, 1),
         "default_steps_per_second": round(tried[0].steps_per_second, 1),
         "trials": [{"settings": dict(t.settings), "steps_per_second": round(t.steps_per_second, 1)} for t in tried],
@@ -110,7 +112,7 @@ def command(choices: Choices) -> str:
     named |= {"preset": choices.preset} if choices.preset != "tuned" else {}
     words = ["gossamer", "train", str(choices.architecture)]
     for name, value in {**named, **choices.given}.items():
-        words += [flag(name) if value else flag(f"no_{name}")] if isinstance(value, bool) else [flag(name), str(value)]
+        words += in_words(name, value)
     return shlex.join(words)
 
 

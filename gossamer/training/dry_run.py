@@ -92,7 +92,7 @@ def try_network(config: Config, wired: Program, cluster: str | None = None, *, r
     ):
         remember(what.env, env.spec)
         check_batch(config, wired)
-        check_memory(config, wired, env.spec)
+        check_memory(config, wired, env.spec, cluster)
         check_games(config, wired)
         check_workers(config, wired)
         check_effect(config, env.spec)

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, Literal, Unpack
 
 from gossamer.algorithms import Algorithm
-from gossamer.config.config import Architecture, Control
-from gossamer.config.file import to_dict
+from gossamer.config.checks import check_changes
+from gossamer.config.config import Architecture, Config, Control
+from gossamer.config.file import flat, to_dict
 from gossamer.config.keywords import Keywords
 from gossamer.config.resolve import Choices, Composition
 from gossamer.envs.own import EnvMaker, env_name
@@ -86,6 +87,7 @@ def start(
     composition = Composition(choices)
     config = composition.config()
     check_goal(config, control)
+    _check_kept(config, run_dir)
     wired, interface = dry_run(config, control.cluster)  # what is wrong shows before anything is written
     spec = interface.to_dict()
     with _place(control.cluster, wired) as place, prepared(config, run_dir, overwrite) as lock:
@@ -112,6 +114,7 @@ def resume(
     cluster: str | None = None,
     log: str | None = None,
     eval_every: int | None = None,
+    eval_exact: bool | None = None,
     eval_episodes: int | None = None,
     eval_protocol: Literal["noop", "sticky"] | None = None,
     page: int | None = None,
@@ -137,6 +140,7 @@ def resume(
         "checkpoint_every": checkpoint_every,
         "log": log,
         "eval_every": eval_every,
+        "eval_exact": eval_exact,
         "eval_episodes": eval_episodes,
         "eval_protocol": eval_protocol,
     }
@@ -174,6 +178,7 @@ def _go_on(
     if steps is not None and steps <= checkpoint.steps:
         raise UserError(f"--steps {steps}: the run has done {checkpoint.steps} already; give the total to go on to")
     config = config.changed(changes)
+    check_changes(changes, flat(config))
     check_rate(config, checkpoint.steps)
     check_goal(config, control)
     saved = checkpoint.load()
@@ -183,6 +188,13 @@ def _go_on(
         write_json(directory / SPEC, interface.to_dict())
         logger(directory / LOG)(asked)
         return _run(Session(config, control, wired, lock, interface, saved, callbacks), place)
+
+
+def _check_kept(config: Config, run_dir: str | Path | None) -> None:
+    """Raise `UserError` for a run directory whose parameters the run is to start with: they would be removed."""
+    source = config.run.init_from
+    if source and run_dir and Path(source).resolve() == Path(run_dir).resolve():
+        raise UserError(f"--init-from {source}: is the run directory itself, which begins empty; use another --run-dir")
 
 
 def _run(session: Session, place: Place) -> Run:

@@ -62,7 +62,8 @@ class RunObserver:
 
     def __post_init__(self) -> None:
         self.interrupted: str | None = None  # the signal's name
-        self.solved_steps: int | None = None
+        self.solved_steps: int | None = None  # when the mean return of episodes reached `stop_at_return`
+        self.eval_solved_steps: int | None = None  # of the evaluation that reached `stop_at_eval`
         self.members = self.checkpoints.members
         self.budget = Budget(self.progress.total, self.progress.steps)
         self.writer = Writer(
@@ -72,7 +73,8 @@ class RunObserver:
         self._lock = threading.Lock()  # workers are threads
         self._away: dict[str, float] = {}  # worker -> since when
         self._versions: dict[str, int] = {}  # learner -> of its parameters, as reported last
-        self._judged = 0  # evaluations that have been compared with `stop_at_eval`
+        # Evaluations that need not be compared with `stop_at_eval` any more, as those of earlier calls
+        self._judged = 0 if self.evaluator is None else len(self.evaluator.rows)
         self._hanging: dict[str, Silence] = {}  # member -> its environment that does not answer
 
     def restored(self, name: str) -> Any | None:
@@ -160,9 +162,14 @@ class RunObserver:
                 self.solved_steps = p.steps
         rows = [] if self.evaluator is None else self.evaluator.rows
         for row in rows[self._judged :] if self.stop_at_eval is not None else ():
-            if self.solved_steps is None and row["mean_return"] >= self.stop_at_eval:
-                self.solved_steps = row["steps"]
+            if self.eval_solved_steps is None and row["mean_return"] >= self.stop_at_eval:
+                self.eval_solved_steps = row["steps"]
         self._judged = len(rows)
+
+    def look_for_success(self) -> None:
+        """Compare what there is by now with the returns that the run was to end at."""
+        with self._lock:
+            self._look_for_success()
 
     def claim(self, worker: str, steps: int, *, idle: bool = True) -> int | Answer:
         with self._saving():
@@ -263,8 +270,13 @@ class RunObserver:
         if self.interrupted and self._hanging and threading.current_thread() is threading.main_thread():
             worker, silence = next(iter(self._hanging.items()))
             raise EndWithout(f"{worker}: {silence}", self._hanging)
-        asked = self.interrupted is not None or self.solved_steps is not None or self.callbacks.ending
+        asked = self.interrupted is not None or self.solved or self.callbacks.ending
         return asked or self.out_of_time
+
+    @property
+    def solved(self) -> bool:
+        """Whether a return that the run was to end at was reached."""
+        return self.solved_steps is not None or self.eval_solved_steps is not None
 
     @property
     def out_of_time(self) -> bool:

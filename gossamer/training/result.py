@@ -52,6 +52,7 @@ def result(
         "stop_at_return": observer.stop_at_return,
         "stop_at_eval": observer.stop_at_eval,
         "solved_steps": observer.solved_steps,
+        "eval_solved_steps": observer.eval_solved_steps,
         "environment_restarts": progress.restarts,
         "checkpoint": observer.checkpoints.store.get("last").path.name,
         "failures": progress.hosts.to_list(),
@@ -69,11 +70,18 @@ def _usage(usage: Usage | None, frames: int) -> dict[str, float] | None:
     return found | ({"frames_per_joule": round(frames / found["gpu_joules"], 3)} if found.get("gpu_joules") else {})
 
 
+def judged(observer: RunObserver) -> dict[str, Any]:
+    """Entries of `result.json` that evaluations after training may change."""
+    observer.look_for_success()
+    ended, short = why_ended(observer)
+    return {"ended": ended, "short": short, "eval_solved_steps": observer.eval_solved_steps}
+
+
 def why_ended(observer: RunObserver) -> tuple[str, int]:
     """Why the run ended, for people; and the steps that it did not act although nothing asked it to end."""
     if observer.interrupted:
         return observer.interrupted, 0
-    if observer.solved_steps:
+    if observer.solved:
         return "reached the return asked for", 0
     if observer.callbacks.stopped and observer.budget.missing:
         return observer.callbacks.stopped, 0

@@ -44,7 +44,7 @@ from gossamer.training.place import Launcher
 from gossamer.training.progress import Progress
 from gossamer.training.rates import rates
 from gossamer.training.recorder import Recorder
-from gossamer.training.result import result, why_ended
+from gossamer.training.result import judged, result, why_ended
 from gossamer.training.signals import Abandoned, Signals, naming
 from gossamer.training.sinks.base import RunEnding, run_info
 from gossamer.training.sinks.choice import Sinks
@@ -100,7 +100,7 @@ class Session:
         self.progress, self.done = progress, progress.steps
         self.events = earlier(self.directory / RESULT) if saved else EventLog()
         self.consensus = _consensus(progress, self.directory, self.done) if len(members) > 1 else None
-        states = restored(saved, members, self.log) if saved else initial(config, members)
+        states = restored(saved, config, members, self.log) if saved else initial(config, members)
         self.sinks = Sinks(config.run.log, self._sink_failed)
         self.callbacks = Callbacks(callbacks, self.log)
         self.recorder = Recorder(self.directory, self.sinks, self.callbacks, keep_until=self.done if saved else None)
@@ -170,7 +170,7 @@ class Session:
         self.evaluator.take_up(self.progress.elapsed_before)
         self.callbacks.start(partial(self._live, info.options))
         signals = Signals(self._end)
-        with signals.handled(), naming(self.checkpoints.store.last):
+        with signals.handled(), naming(self.checkpoints.store.last, lambda: self.observer.interrupted):
             self._train(launch)
             outcome = self._finish(signals)
         losses = self.progress.outcomes.told()
@@ -278,6 +278,7 @@ class Session:
         content |= {**self.events.to_dict(), "hosts": self.progress.hosts.info}
         write_json(self.directory / RESULT, content)
         self._await_evaluation(signals, content["seconds"])
+        content |= judged(self.observer)  # the last evaluation may have reached the return asked for
         failures = self.recorder.close(self._outcome())
         evaluations = self.evaluator.to_dict() if self.config.run.eval_every else None
         content |= {"evaluations": evaluations, "log_failures": failures, "callbacks_missed": self.callbacks.missed}

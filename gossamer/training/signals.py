@@ -15,6 +15,14 @@ EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129}
 ENDED_SHORT = 3
 
 
+class Interrupted(KeyboardInterrupt):
+    """The process ends at once, with this exit code."""
+
+    def __init__(self, told: str, code: int) -> None:
+        super().__init__(told)
+        self.code = code
+
+
 class Abandoned(KeyboardInterrupt):
     """A signal came in a part of a run that may be left out."""
 
@@ -71,12 +79,14 @@ class Signals:
 
 
 @contextmanager
-def naming(last: Callable[[], str]) -> Iterator[None]:
-    """Have a `KeyboardInterrupt` say which checkpoint there is, as `last` does once everything inside has ended."""
+def naming(last: Callable[[], str], asked: Callable[[], str | None]) -> Iterator[None]:
+    """Have a `KeyboardInterrupt` say which checkpoint there is, as `last` does once everything inside has ended, with
+    the exit code of the signal that has `asked` the run to end."""
     try:
         yield
     except KeyboardInterrupt as error:
-        raise KeyboardInterrupt("; ".join([*map(str, error.args), last()])) from None
+        told = "; ".join([*map(str, error.args), last()])
+        raise Interrupted(told, EXIT_CODES[asked() or "SIGINT"]) from None
 
 
 def exit_code(result: Mapping[str, Any]) -> int:

@@ -12,9 +12,13 @@ from gossamer.storage.checkpoint import Store
 from gossamer.storage.contents import CHECKPOINTS
 
 
-def restored(saved: Tree, members: frozenset[str], log: Callable[[str], None]) -> dict[str, Tree]:
-    """The states in the content of a checkpoint. A member that it lacks starts from the others' average."""
+def restored(saved: Tree, config: Config, members: frozenset[str], log: Callable[[str], None]) -> dict[str, Tree]:
+    """The states in the content of a checkpoint. A member that it lacks starts from the others' average; one of a run
+    that ended before any member had a state begins anew."""
     workers, services = saved["workers"], saved.get("services", {})
+    if not workers:
+        log("no member is in the checkpoint: the run had ended before they learned, and begins anew")
+        return {**services, **initial(config, members)}
     missing = members - workers.keys()
     for name in sorted(missing):
         log(f"{name} is not in the checkpoint: it starts from the average of the other members' parameters")

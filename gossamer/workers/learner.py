@@ -25,12 +25,13 @@ from gossamer.nn.networks import Normalizing, WithTorso, auto_encoders, reconstr
 from gossamer.nn.torsos import AutoEncoder
 from gossamer.policy import build
 from gossamer.spaces import Spec
+from gossamer.system.errors import UserError
 from gossamer.task import Task
 from gossamer.workers.recorded import Pass, RecordedUpdates, Taken
 from gossamer.workers.reference import policy_outputs
 
 
-class NonFinite(ArithmeticError):
+class NonFinite(UserError, ArithmeticError):
     """An observation, reward, loss or gradient was NaN or infinite."""
 
 

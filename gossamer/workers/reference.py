@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from gossamer.algorithms.base import initial_state
+from gossamer.algorithms.base import ByValue, initial_state
 from gossamer.data import Array
 from gossamer.envs.base import EnvFactory, one_of_each
 from gossamer.envs.once import OncePerProcess
@@ -37,13 +37,16 @@ SECONDS = 2.0  # time limit of random play
 _played = OncePerProcess[tuple[Array, Array]]()
 
 
-def policy_outputs(task: Task, model: nn.Module, actions: Space) -> PolicyOutputs:
-    """Evaluate the model's policy on the reference observations, in evaluation mode. Does not modify the model."""
+def policy_outputs(task: Task, model: nn.Module, actions: Space) -> PolicyOutputs | None:
+    """Evaluate the model's policy on the reference observations, in evaluation mode; None for one that takes the action
+    of the highest value always, since KL is not finite then. Does not modify the model."""
+    if isinstance(task.algorithm, ByValue) and not task.algorithm.epsilon_end:
+        return None
     observations, checksums = reference_observations(task)
     with torch.no_grad(), _evaluating(model):
         batch = torch.from_numpy(observations).to(task.device)
         state = initial_state(model, len(batch))
-        answer, _ = task.algorithm.act(model, batch, state, torch.Generator(task.device), greedy=True)
+        answer, _ = task.algorithm.act(model, batch, state, torch.Generator(task.device))
     return PolicyOutputs(checksums, answer.parameters.float().cpu(), actions)
 
 

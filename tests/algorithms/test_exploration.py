@@ -73,3 +73,7 @@ def test_epsilon_follows_from_the_probability_of_an_action() -> None:
 def test_a_tenth_of_a_run_explores() -> None:
     assert explore_a_tenth({"steps": 5_000}, ()) == {"epsilon_steps": 500}
     assert explore_a_tenth({"steps": 10_000_000}, ()) == {"epsilon_steps": 250_000}
+
+
+def test_epsilon_cannot_be_told_from_a_forced_move() -> None:
+    assert epsilon_of(torch.zeros(1), torch.tensor([1])).tolist() == [0.0]

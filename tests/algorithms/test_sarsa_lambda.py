@@ -15,6 +15,7 @@ from torch.testing import assert_close
 from gossamer.algorithms.sarsa_lambda import SarsaLambda
 from gossamer.algorithms.traces import Traces, decayed_gradients
 from gossamer.data import Final, Trajectory
+from gossamer.envs.toy import Catch
 from gossamer.exchange import AloneLink
 from gossamer.policy import build
 from gossamer.spaces import IMPOSSIBLE
@@ -190,3 +191,16 @@ def test_the_value_of_an_observation_is_that_of_the_action_to_come(epsilon: floa
 
     found: Any = SarsaLambda(epsilon_end=epsilon).value(Fixed(), torch.zeros(1, 1), {})
     assert found.tolist() == [expected]
+
+
+def test_traces_stay_in_one_place_in_memory() -> None:
+    """A CUDA graph of an update reads and writes them there."""
+    spec = Catch().make(1).spec
+    learner = Learner(a_task(algorithm=SarsaLambda()), spec)
+    traces = learner.model.traces
+    assert isinstance(traces, Traces)
+    learner.update(a_trajectory(spec, 4, 3, 0), AloneLink(), 0)
+    place, before = traces.kept.data_ptr(), traces.kept.clone()
+    learner.update(a_trajectory(spec, 4, 3, 1), AloneLink(), 0)
+    assert traces.kept.data_ptr() == place
+    assert not torch.equal(traces.kept, before)

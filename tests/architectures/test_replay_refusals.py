@@ -44,6 +44,13 @@ REFUSED = {
     "apex --env catch --max-ahead 100": "--max-ahead 100: must be at least --batch-size 128",
     "apex --env catch --num-envs 3 --actors 2": "--num-envs 3: must be a multiple of --actors 2",
     "apex --env catch-pixels --buffer-size 10000000000": "--buffer-size 10000000000: its observations take",
+    "apex --env catch --num-envs 64 --actors 1 --buffer-size 200 --learning-starts 50 --batch-size 32": "--buffer-size "
+    "200: keeps 3 steps of each of 64 environments, but rollouts and samples have up to 4; use at least 256",
+    "r2d2 --env catch --num-envs 8 --actors 2 --buffer-size 200 --learning-starts 50": "--buffer-size 200: keeps 25 "
+    "steps of each of 8 environments, but a rollout and a sequence take",
+    "apex --env catch --epsilon-start 0.5": "--epsilon-start 0.5: has no effect with --exploration by-environment",
+    "r2d2 --env catch --epsilon-steps 9 --exploration by-environment": "--epsilon-steps 9: has no effect with --explo",
+    "gorila --env catch --actors 2 --bundles 8": "--bundles 8: has no effect with --actors",
     "apex --env catch --priority-exponent 2": "--priority-exponent 2.0: must be at most 1",
     "dqn --env catch --importance-exponent 0.7": "--importance-exponent 0.7: has no effect without --priority-exponent",
     "dqn --env catch --epsilon-updates 9 --epsilon-steps 9": "--epsilon-steps 9: has no effect with --epsilon-updates",

@@ -12,6 +12,7 @@ import pytest
 from gossamer.commands.playing import Evaluate
 from gossamer.config.file import to_dict
 from gossamer.config.resolve import configure
+from gossamer.envs.base import MissingExtra
 from gossamer.evaluation import evaluate as module
 from gossamer.evaluation.evaluate import Evaluation
 from gossamer.system.errors import UserError
@@ -62,7 +63,7 @@ def test_each_run_of_a_folder_is_evaluated(
 ) -> None:
     def played(directory: Path, **given: Any) -> Evaluation:
         if directory.name == "seed-2":
-            raise UserError(f"no checkpoint in {directory}")
+            raise MissingExtra(f"no checkpoint in {directory}")
         games = {"catch": {"mean_return": 2.0, "std_return": 0.5}} if directory.name == "seed-3" else {}
         result = Evaluation(3.0, 0.0, 5, "plain", [3.0] * 5, 80, "step_80", greedy=False, metrics={"is_success": 0.25})
         return replace(result, games=games)

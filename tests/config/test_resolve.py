@@ -336,6 +336,18 @@ def test_a_rollout_that_memory_cannot_hold_is_refused() -> None:
         check_memory(made, program(made), made.env.factory().make(1).spec)
 
 
+def test_hosts_of_a_cluster_have_memories_of_their_own() -> None:
+    """100 bundles with a million pictures each do not fit into one machine; on a cluster each has its own."""
+    made = configure("gorila", env="catch-pixels", bundles=100, buffer_size=1_000_000)
+    wired, spec = program(made), made.env.factory().make(1).spec
+    for cluster, refused in ((None, True), ("local", True), ("auto", False), ("10.0.0.1:6379", False)):
+        with pytest.raises(UserError, match="--buffer-size 1000000: ") if refused else nullcontext():
+            check_memory(made, wired, spec, cluster)
+    too_much = configure("apex", env="catch-pixels", buffer_size=10**10, replay_shards=2, actors=2)
+    with pytest.raises(UserError, match="its observations take"):
+        check_memory(too_much, program(too_much), spec, "auto")
+
+
 def test_replayed_rollouts_that_memory_cannot_hold_are_refused() -> None:
     options: dict[str, Any] = {"env": "catch-pixels", "replay_share": 0.5}
     for size, refused in ((10, False), (10**7, True)):
@@ -720,6 +732,7 @@ def test_weights_along_a_rollout_are_at_most_those_of_a_step() -> None:
             {"entropy_final_fraction": 0.1, "entropy_coef": 0.0},
             "--entropy-final-fraction 0.1: has no effect with --entropy-coef 0",
         ),
+        ({"final_fraction": 0.5, "anneal_steps": 0}, "--final-fraction 0.5: has no effect with --anneal-steps 0"),
         ({"eval_episodes": 5}, "--eval-episodes 5: no evaluations without --eval-every STEPS"),
         ({"eval_exact": True}, "--eval-exact: no evaluations without --eval-every STEPS"),
         ({"eval_protocol": "noop", "eval_every": 0}, "--eval-protocol noop: no evaluations without --eval-every STEPS"),
@@ -728,3 +741,26 @@ def test_weights_along_a_rollout_are_at_most_those_of_a_step() -> None:
 def test_an_option_without_effect_is_refused(options: dict[str, Any], told: str) -> None:
     with pytest.raises(UserError, match=f"^{told}$"):
         settings("CartPole-v1", **options)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "options", "told"),
+    [
+        ("ga3c", {"most": 4}, "--most 4: has no effect without --adjust-seconds"),
+        (
+            "pala",
+            {"hosts": 1, "message_format": "int8"},
+            "--message-format int8: has no effect with --hosts 1, whose members share memory",
+        ),
+        (
+            "a3c",
+            {"hosts": 2, "device": "cuda"},
+            "--device cuda: the hosts of a3c share host memory, and compute on the CPU; add --shards",
+        ),
+    ],
+)
+def test_an_option_of_an_architecture_without_effect_is_refused(
+    architecture: str, options: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(UserError, match=f"^{re.escape(told)}$"):
+        configure(architecture, env="catch", **options)

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from gossamer.data import Array, Step
-from gossamer.envs.base import EnvFactory, Resumable, UnsupportedSpace, VectorEnv, one_of_each
+from gossamer.envs.base import EnvFactory, Resumable, UnsupportedSpace, VectorEnv, one_of_each, places
 from gossamer.envs.catalogue import SETS, resolve
 from gossamer.envs.games import Games, Share, games_of
 from gossamer.envs.gym import Custom
+from gossamer.envs.last import LastActionReward
 from gossamer.envs.random_play import random_actions
 from gossamer.envs.toy import Catch, Counter, Recall
 from gossamer.envs.union import Union
@@ -216,3 +217,16 @@ def test_atari_games_step_together_as_alone() -> None:
         step, own = env.step(np.array([0, action])), alone.step(np.array([action]))
         np.testing.assert_array_equal(layout.array(step.obs[1:], WHOLE), own.obs)
     env.close(), alone.close()
+
+
+def test_the_environments_of_each_game_are_spread_over_the_scale_of_exploration() -> None:
+    """Six environments of the first game and three of the second, in one actor of nine."""
+    assert TWO.places(9) == [0, 1, 3, 4, 6, 7, 0, 3, 6]
+    assert TWO.alone(1).places(4) == [0, 1, 2, 3]
+    assert places(LastActionReward(TWO), 9) == TWO.places(9)
+    assert places(Catch(), 3) == [0, 1, 2]
+
+
+def test_ids_with_a_preprocessing_of_their_own_are_refused_among_several() -> None:
+    with pytest.raises(UserError, match=r"--env catch,ALE/Pong-v5: ALE/Pong-v5 has a preprocessing of its own; use na"):
+        resolve("catch,ALE/Pong-v5")

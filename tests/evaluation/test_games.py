@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 
 from gossamer.data import Action, Array, Step, Tree
 from gossamer.evaluation.games import NEWS, play
 from gossamer.spaces import Discrete, Spec
+from gossamer.system.errors import EnvironmentFailed
 
 
 class Idle:
@@ -88,3 +90,37 @@ def test_it_tells_how_far_it_is() -> None:
     told: list[str] = []
     play(Idle(), Lengths((1, NEWS + 1)), 2, max_steps=99, seed=7, device="cpu", tell=told.append)
     assert told == [f"1 of 2 games have ended, {NEWS} steps of each environment"]
+
+
+class Failing(Lengths):
+    """In the `bad` steps environment 0 fails: its game is truncated, and the next one begins."""
+
+    def __init__(self, lengths: tuple[int, int], bad: range) -> None:
+        super().__init__(lengths)
+        self.bad, self.steps, self.told = bad, 0, list[EnvironmentFailed]()
+
+    def step(self, action: Array) -> Step:
+        step = super().step(action)
+        self.steps += 1
+        if self.steps not in self.bad:
+            return step
+        self.told.append(EnvironmentFailed("mine", 0, "no coal left"))
+        self.age[0] = 0
+        cut = np.array([True, False])
+        return Step(step.obs, step.reward, step.score, step.terminated & ~cut, cut, step.terminated | cut, None)
+
+    def failures(self) -> tuple[EnvironmentFailed, ...]:
+        told, self.told = tuple(self.told), []
+        return told
+
+
+def test_a_game_in_which_the_environment_fails_does_not_count() -> None:
+    games = play(Idle(), Failing((4, 3), range(3, 4)), 4, max_steps=9, seed=7, device="cpu")
+    # The second's games end at 3 and 6; the first fails at 3, and plays games of 4 steps after it.
+    assert (sorted(games.returns), games.cut_off) == ([3, 3, 4, 4], 0)
+    assert games.note == "environments failed 1 times; the games that this ended do not count"
+
+
+def test_an_environment_that_always_fails_ends_the_evaluation() -> None:
+    with pytest.raises(EnvironmentFailed, match="no coal left"):
+        play(Idle(), Failing((4, 3), range(1, 99)), 4, max_steps=9, seed=7, device="cpu")

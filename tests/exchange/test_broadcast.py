@@ -28,7 +28,7 @@ from gossamer.exchange import (
 from gossamer.exchange.all_reduce import Contribution, Start
 from gossamer.exchange.base import OnStep
 from gossamer.exchange.broadcast import Published
-from gossamer.exchange.broadcast.broadcast import RECOVERY
+from gossamer.exchange.broadcast.broadcast import RECOVERY, Publisher
 from gossamer.exchange.flat import buffers
 from gossamer.launch.simulation import Simulation
 from gossamer.nn.torsos import small
@@ -352,3 +352,21 @@ def test_no_heartbeats_are_sent_where_nothing_newer_will_come() -> None:
     assert copy.followed()
     copy.close()
     assert not copy.followed()
+
+
+def test_parameters_are_published_with_the_version_that_they_have() -> None:
+    """To ask for the version may renew the parameters, where other learners change them, too."""
+    learner, parameters = Learner(a_task(rate=0.1), SPEC), Parameters()
+    publisher = Publisher(parameters, learner, 0, lambda: None)
+
+    class Renewing:
+        version = 7
+
+        def refresh(self) -> int:
+            learner.flat.swap(torch.full_like(learner.flat.vector, 7.0))
+            return 7
+
+    publisher.begin(Renewing())  # type: ignore[arg-type]
+    replica = build(a_task(), SPEC)
+    assert Follower(parameters, replica).refresh() == 7
+    assert {float(value) for each in replica.parameters() for value in each.unique()} == {7.0}

@@ -11,7 +11,8 @@ from torch import nn
 from torch.optim import Adam
 
 from gossamer.algorithms.target import Target, add_target
-from gossamer.exchange.flat import ALIGN, Flat
+from gossamer.algorithms.traces import Traces
+from gossamer.exchange.flat import ALIGN, Flat, local_state
 from gossamer.nn.networks import ActorCritic
 from gossamer.nn.torsos import mlp, small
 from gossamer.spaces import Discrete
@@ -83,3 +84,10 @@ def test_only_float32_is_averaged() -> None:
         Flat(nn.Linear(2, 2).double())
     with pytest.raises(ValueError, match="float32"):
         Flat(nn.ReLU())
+
+
+def test_a_learner_s_traces_are_not_given_to_others() -> None:
+    model = nn.Module()
+    model.traces, model.target = Traces(), nn.Linear(2, 1)
+    model.target.exchanged = False  # type: ignore[assignment]
+    assert set(local_state(model)) == {"target.weight", "target.bias"}

@@ -3,11 +3,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 
-from gossamer.data import Rollout
+from gossamer.data import Rollout, Trajectory
+from gossamer.experience.base import untimed
+from gossamer.experience.pool.parts import PoolWriter
 from gossamer.experience.pool.pool import Nothing, RolloutPool, Sizes, Taken
 from gossamer.runtime import WouldBlock
 
+SLOT = Trajectory.empty(1, 1, (2,), torch.float32)
 TWO: dict[str, Any] = {"agents": {"act[0]": 0, "act[1]": 1}, "trainers": {"learn[0]": 0, "learn[1]": 1}}
 
 
@@ -102,3 +106,26 @@ def test_one_trainer_allocates_the_memory() -> None:
 def test_sizes_that_never_make_a_batch_are_refused(slots: int, least: int, most: int) -> None:
     with pytest.raises(ValueError, match="least"):
         Sizes(slots, least, most)
+
+
+def test_a_parked_agent_leases_nothing() -> None:
+    """A lease that it would not act on would be one that others cannot take."""
+
+    class Place:
+        name, rank, restarts, stopped, ended_before = "act[1]", 1, 0, False, frozenset[str]()
+        asked = 0
+
+        def claim(self, steps: int) -> None:
+            self.asked += 1
+
+        def sleep(self, seconds: float) -> None:
+            pool.run(agents=2, trainers=1)  # it is woken
+
+    pool = RolloutPool(Sizes(slots=4, least=1, most=1), **TWO)
+    pool.run(agents=1, trainers=1)
+    pool.provide([SLOT] * 4)
+    place = Place()
+    writer = PoolWriter(place, pool, [SLOT] * 4, untimed)  # type: ignore[arg-type]
+    with writer.slot(0) as slot:
+        assert slot is SLOT
+    assert place.asked == 0

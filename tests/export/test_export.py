@@ -131,6 +131,15 @@ def test_the_card_has_the_score_of_an_evaluation_beside_training(tmp_path: Path)
     assert metric["name"] == "mean return (plain: 4 whole games, sampled actions)"
 
 
+def test_the_card_of_several_games_says_which_ones_a_score_is_of(tmp_path: Path) -> None:
+    directory = trained(tmp_path / "run", env="counter,recall").directory
+    gossamer.evaluate(directory, episodes=2, game="counter")
+    export(directory, tmp_path / "out")
+    (result,) = front_matter(tmp_path / "out")["model-index"][0]["results"]
+    (metric,) = result["metrics"]
+    assert metric["name"] == "mean return (plain: 2 whole games, counter, sampled actions)"
+
+
 def test_without_an_evaluation_the_training_return_is_named_as_such(tmp_path: Path) -> None:
     directory = trained(tmp_path / "run").directory
     (directory / "evaluation-plain.json").write_text('{"checkpoint": "step_000000000080"')  # damaged

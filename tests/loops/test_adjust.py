@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
-from gossamer.loops.adjust import COOLING, WARMTH, Annealing, Numbers
+from gossamer.loops.adjust import COOLING, WARMTH, Annealing, Numbers, adjust
 
 
 def rate(numbers: Numbers) -> float:
@@ -41,3 +42,43 @@ def test_slower_numbers_are_kept_less_and_less() -> None:
     annealing.temperature = 1e-9
     assert not annealing.judge(Numbers(6, 1, 1), 9.9, 10.0)
     assert annealing.numbers == Numbers(5, 1, 1)
+
+
+class Clock:
+    """A context in which a pool's trainers end after so many seconds."""
+
+    stopped, ended_before = False, frozenset[str]()
+
+    def __init__(self) -> None:
+        self.time = 0.0
+
+    def now(self) -> float:
+        return self.time
+
+    def sleep(self, seconds: float) -> None:
+        self.time += seconds
+
+    def report(self, record: Any) -> None: ...
+
+
+class Ending:
+    """Stands in for the pool and for the requests."""
+
+    def __init__(self, clock: Clock, end: float) -> None:
+        self.clock, self.end = clock, end
+
+    def forget(self, ended: frozenset[str]) -> None: ...
+
+    def run(self, *numbers: int) -> None: ...
+
+    def trained_rollouts(self) -> int | None:
+        return None if self.clock.time >= self.end else 1
+
+
+@pytest.mark.parametrize("end", [0.5, 10.0, 700.0])
+def test_it_ends_with_the_trainers_and_not_a_period_later(end: float) -> None:
+    clock = Clock()
+    pool: Any = Ending(clock, end)
+    one = Numbers(1, 1, 1)
+    adjust(clock, pool, pool, numbers=one, most=Numbers(2, 2, 2), period=600.0, seed=1)  # type: ignore[arg-type]
+    assert end <= clock.time <= end + 1.0

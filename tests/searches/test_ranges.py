@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gossamer.searches.plan import SearchDesign
-from gossamer.searches.ranges import Range, Values, parsed, words
+from gossamer.searches.ranges import Range, Values, parsed
 from gossamer.system.errors import UserError
 
 
@@ -28,10 +28,11 @@ def test_ranges_and_values(text: str, kind: Any, wanted: Range | Values) -> None
     assert parsed(text, kind) == wanted
 
 
-def test_values_become_words_of_the_command_line() -> None:
-    assert words("learning_rate", 0.001) == ["--learning-rate", "0.001"]
-    assert words("separate_critic", True) == ["--separate-critic"]
-    assert words("separate_critic", False) == ["--no-separate-critic"]
+def test_a_switch_may_be_off_first(tmp_path: Path) -> None:
+    for values in ("true,false", "false,true"):
+        (varied,) = SearchDesign("paac", "catch", (f"separate-critic={values}",), 1, (1,), tmp_path).ranges
+        assert isinstance(varied, Values)
+        assert set(varied.values) == {True, False}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gossamer.system.errors import UserError
-from gossamer.system.options import declared, defaults, described, given, option, options, values, word
+from gossamer.system.options import declared, defaults, described, given, in_words, option, options, values, word
 
 
 @options
@@ -111,3 +111,17 @@ def test_an_option_without_a_default_is_refused() -> None:
 
     with pytest.raises(UserError, match="Lacks: option count needs a default"):
         defaults(Lacks)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("learning_rate", 0.001, ["--learning-rate", "0.001"]),
+        ("separate_critic", True, ["--separate-critic"]),
+        ("separate_critic", False, ["--no-separate-critic"]),
+        ("hidden_sizes", (256, 128), ["--hidden-sizes", "256,128"]),
+        ("env_kwargs", {"map_name": "8x8"}, ["--env-kwargs", '{"map_name": "8x8"}']),
+    ],
+)
+def test_an_option_in_words_of_the_command_line(name: str, value: Any, words: list[str]) -> None:
+    assert in_words(name, value) == words

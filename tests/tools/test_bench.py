@@ -46,6 +46,7 @@ def test_a_measurement(given: dict[str, Any]) -> None:
     assert 0 < found["busy"] <= found["machine"]["cores"] + 0.5
     assert found["machine"]["cores"] >= 1
     assert found["peak_memory_mb"] > 0
+    assert found["precision"] in ("float32", "bfloat16")
 
 
 @pytest.mark.usefixtures("_quick")

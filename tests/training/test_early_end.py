@@ -224,3 +224,19 @@ def test_what_goes_wrong_in_the_last_games_says_that_training_is_done() -> None:
     with pytest.raises(EnvironmentFailed, match=r"no coal left .*; training is done and saved in run; this was in"):
         gossamer.train("gala", run_dir="run", **given)  # type: ignore[arg-type]
     assert Path("run/result.json").exists()
+
+
+def test_what_an_environment_s_failure_leaves_of_a_replay_memory() -> None:
+    """It is in the last checkpoint, and goes on without a window across the gap: 56 steps, and 8 of each environment
+    more until it fails again, in the 8th rollout."""
+    given = {**QUICK, "env": "mine:Fails", "steps": 1000, "save_replay": True, "buffer_size": 500, "batch_size": 8}
+    with pytest.raises(EnvironmentFailed):
+        gossamer.train("dqn", run_dir="run", learning_starts=8, n_step=2, **given)  # type: ignore[arg-type]
+    memory = checkpoint(Path("run"))["workers"]["act_and_learn"]["experience"]["store"]["memory"]
+    assert list(memory["written"]) == [28, 28]
+    assert memory["closed"].tolist() == []
+    with pytest.raises(EnvironmentFailed):
+        gossamer.resume("run")
+    memory = checkpoint(Path("run"))["workers"]["act_and_learn"]["experience"]["store"]["memory"]
+    assert list(memory["written"]) == [57, 57]  # with the gap
+    assert memory["closed"].tolist() == [[0, 2, 0, 28]]

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from some_parts import differences
@@ -282,3 +283,30 @@ def test_a_protocol_is_for_atari_games(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="--eval-protocol noop: catch is not an Atari game; leave it out"):
         trained(tmp_path / "run", eval_every=40, eval_protocol="noop")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_goal_may_be_reached_by_the_last_evaluation_and_not_by_one_of_an_earlier_call(tmp_path: Path) -> None:
+    """Counter's episodes all have a return of 45."""
+    given: dict[str, Any] = {"env": "counter", "eval_every": 40, "eval_episodes": 1}
+    run = trained(tmp_path / "run", steps=40, stop_at_eval=45.0, **given)
+    found = result(run.directory)
+    assert (found["ended"], found["solved_steps"], found["eval_solved_steps"]) == (
+        "reached the return asked for",
+        None,
+        40,
+    )
+    again = gossamer.resume(run.directory, steps=48, stop_at_eval=45.0)  # the next evaluation is at 80
+    assert (again.result["steps"], again.result["eval_solved_steps"]) == (48, None)
+
+
+def test_a_resumed_run_can_evaluate_at_each_multiple_and_refuses_options_without_effect(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run", steps=40)
+    for options, told in (
+        ({"eval_exact": True}, "--eval-exact: no evaluations without --eval-every STEPS"),
+        ({"eval_episodes": 3}, "--eval-episodes 3: no evaluations without --eval-every STEPS"),
+        ({"anneal_steps": 0, "final_fraction": 0.5}, "--final-fraction 0.5: has no effect with --anneal-steps 0"),
+    ):
+        with pytest.raises(UserError, match=f"^{told}$"):
+            gossamer.resume(run.directory, steps=80, **options)  # type: ignore[arg-type]
+    gossamer.resume(run.directory, steps=120, eval_every=40, eval_exact=True, eval_episodes=1)
+    assert [row["steps"] for row in RunRecord(run.directory).evaluations][-2:] == [80, 120]

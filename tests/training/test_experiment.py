@@ -301,3 +301,24 @@ def test_a_run_need_not_be_in_the_main_thread(tmp_path: Path) -> None:
     thread.start()
     thread.join()
     assert checkpoint(found[0].directory)["workers"]["act_and_learn"]["learner"]["steps"] == 80
+
+
+def test_a_run_cannot_begin_with_itself(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run")
+    before = sorted(run.directory.rglob("*"))
+    with pytest.raises(UserError, match=r"^--init-from .*run: is the run directory itself, which begins empty; use an"):
+        trained(tmp_path / "run", init_from=str(tmp_path / "run"), overwrite=True)
+    assert sorted(run.directory.rglob("*")) == before
+
+
+def test_a_run_that_ended_before_anything_was_learned_begins_anew(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run", steps=80)
+    store = Store(run.directory / "checkpoints")
+    last = store.get("last")
+    store.save(last.load() | {"workers": {}}, steps=last.steps + 1, score=None)
+    for ask in (gossamer.evaluate, gossamer.load):
+        with pytest.raises(UserError, match="has no policy: the run ended before it had learned anything; resume it"):
+            ask(run.directory)
+    again = gossamer.resume(run.directory, steps=160)
+    assert (again.result["ended"], again.result["steps"]) == ("all steps done", 160)
+    assert "no member is in the checkpoint" in (run.directory / "run.log").read_text()

@@ -259,7 +259,8 @@ def test_an_evaluation_can_end_the_run(tmp_path: Path) -> None:
     assert not kept.observer.stopping()  # results are taken with the next row
     kept.time += ROW_SECONDS
     kept.act()
-    assert (kept.observer.stopping(), kept.observer.solved_steps) == (True, 20)
+    assert kept.observer.stopping()
+    assert (kept.observer.eval_solved_steps, kept.observer.solved_steps) == (20, None)
     assert why_ended(kept.observer) == ("reached the return asked for", 0)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import time
 from pathlib import Path
@@ -306,3 +307,18 @@ def test_a_run_that_could_learn_nothing_more_is_refused(tmp_path: Path) -> None:
     assert gossamer.resume(run.directory).result["steps"] == 40  # nothing is left to do
     assert gossamer.resume(run.directory, steps=80, anneal_steps=80).result["steps"] == 80
     assert gossamer.resume(run.directory, steps=120, anneal_steps=0).result["steps"] == 120
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_to_the_whole_group_leaves_the_environments_to_the_run(tmp_path: Path, number: int, code: int) -> None:
+    """As job schedulers, `timeout` and terminals that are closed send it."""
+    run, few = tmp_path / "run", ("--num-envs", "4", "--env-workers", "2", "--rollout-length", "4", "--threads", "1")
+    words = ("paac", "--env", "CartPole-v1", *few, "--steps", "100000000", "--run-dir", run)
+    process = start("train", *words, session=True)
+    wait_until(lambda: has_begun(run), process)
+    os.killpg(process.pid, number)
+    out, err = process.communicate(timeout=60)
+    found = result(run)
+    assert (process.returncode, found["ended"], found["failures"]) == (code, signal.Signals(number).name, []), err
+    assert out.startswith(signal.Signals(number).name)
+    assert checkpoint(run)["workers"]["act_and_learn"]["learner"]["steps"] == found["steps"]

@@ -13,7 +13,7 @@ from some_runs import has_begun, result, start, wait_until
 
 from gossamer.storage.checkpoint import Store
 from gossamer.storage.contents import CHECKPOINTS
-from gossamer.training.signals import Abandoned, Signals, exit_code, naming
+from gossamer.training.signals import Abandoned, Interrupted, Signals, exit_code, naming
 
 INT, TERM = signal.SIGINT, signal.SIGTERM
 
@@ -58,9 +58,11 @@ def test_the_handlers_of_before_come_back() -> None:
 
 
 def test_it_says_which_checkpoint_there_is_at_the_end() -> None:
-    told = pytest.raises(KeyboardInterrupt, match=r"^ended at once; there is no checkpoint$")
-    with told, naming(lambda: "there is no checkpoint"):
-        raise KeyboardInterrupt("ended at once")
+    for asked, code in ((None, 130), ("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)):
+        told = pytest.raises(Interrupted, match=r"^ended at once; there is no checkpoint$")
+        with told as caught, naming(lambda: "there is no checkpoint", lambda asked=asked: asked):  # type: ignore[misc]
+            raise KeyboardInterrupt("ended at once")
+        assert caught.value.code == code
 
 
 def test_other_threads_leave_signals_alone() -> None:

@@ -13,6 +13,7 @@ from some_masks import DOORS, ENVS, all_valid, valid_softmax
 from some_parts import CountedCatch, a_task, sharpen
 from torch import nn
 
+from gossamer.algorithms import PQN
 from gossamer.diagnostics.divergence import divergence
 from gossamer.envs.once import OncePerProcess
 from gossamer.envs.toy import Catch
@@ -152,3 +153,14 @@ def test_masked_policies_are_compared_by_their_valid_choices(memory: str, monkey
     )
     assert by_hand > 0.05  # the two policies are not alike
     assert divergence(torch.stack(outputs), spec.actions)[0, 1].item() == pytest.approx(by_hand, rel=1e-4)
+
+
+def test_policies_by_value_are_compared_as_they_explore() -> None:
+    """With epsilon 0.3 among three actions the parameters are ln 0.8 and twice ln 0.1. With 0 KL would be infinite."""
+    task = a_task(Catch(), algorithm=PQN(epsilon_end=0.3))
+    found = policy_outputs(task, build(task, task.env.make(1).spec), ACTIONS)
+    assert found is not None
+    chances = found.parameters.exp().sort(-1).values
+    torch.testing.assert_close(chances, torch.tensor([0.1, 0.1, 0.8]).expand_as(chances))
+    never = a_task(Catch(), algorithm=PQN(epsilon_end=0.0))
+    assert policy_outputs(never, build(never, never.env.make(1).spec), ACTIONS) is None

@@ -102,9 +102,9 @@ class Publisher:
         self._parameters.close()
 
     def _publish(self) -> None:
+        stamp = Stamp(self._life, self._version())  # it may take what other learners have changed
         vector = self._flat.vector.detach().clone()
         self._copy_buffers()
-        stamp = Stamp(self._life, self._version())
         self._parameters.publish(Published(stamp, vector, self._buffers, recorded(vector)))
 
     def _copy_buffers(self) -> None:

@@ -9,13 +9,14 @@ from typing import Protocol
 
 from gossamer.data import Tree
 from gossamer.exchange.gossip.graphs import Members
-from gossamer.exchange.gossip.messages import Message, merge
+from gossamer.exchange.gossip.messages import Message, merge, replaces
 from gossamer.runtime import Wait, waits
+from gossamer.system.errors import UserError
 
 UNREAD = 8  # unread messages per sender and receiver before they are merged
 
 
-class LayoutMismatch(ValueError):
+class LayoutMismatch(UserError):
     """Members have different models, which cannot be averaged."""
 
 
@@ -62,7 +63,8 @@ class Mailboxes:
     nothing is copied or serialised while the service is locked."""
 
     def __init__(self, members: int, *, newest: bool = True, adds: bool = False) -> None:
-        """`newest`: a new message replaces its sender's unread one; otherwise all messages are kept in order.
+        """`newest`: a new message replaces its sender's unread one, unless that has more of the parameters
+        (`replaces`); otherwise all messages are kept in order.
 
         `adds`: if more than `UNREAD` messages of a sender are unread, the older ones are merged. This bounds the
         mailbox of a stalled receiver and conserves weights and weighted parameters."""
@@ -113,7 +115,7 @@ class Mailboxes:
             if message.iteration <= self._reached.get(edge, 0):
                 continue  # out of order, or a duplicate: a call without an answer is retried
             if self.newest:
-                box.clear()
+                box[:] = [unread for unread in box if not replaces(message, unread)]
             elif self.adds and len(box) >= UNREAD:
                 box[:] = [merge(box)]
             box.append(message)

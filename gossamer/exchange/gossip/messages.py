@@ -81,6 +81,12 @@ def on_device(message: Message, device: torch.device) -> Tensor:
     return received(message.parameters, message.ready).to(device, non_blocking=True)
 
 
+def replaces(new: Message, old: Message) -> bool:
+    """Whether only the newer one of two messages of a sender is of use. One with all parameters, which a member that
+    comes back begins from, is not replaced by a sparse one."""
+    return new.parameters.numel() >= old.parameters.numel()
+
+
 def merge(messages: Sequence[Message]) -> Message:
     """Merge messages of one sender: weights are added, parameters and errors averaged by weight."""
     total = sum(m.weight for m in messages)

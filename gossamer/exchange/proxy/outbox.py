@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from gossamer.exchange.gossip.messages import Parcel, merge
+from gossamer.exchange.gossip.messages import Parcel, merge, replaces
 
 RETRY = 2.0  # seconds after which a failed transfer is retried
 
@@ -13,7 +13,7 @@ RETRY = 2.0  # seconds after which a failed transfer is retried
 class Outbox:
     """Parcels for one host, oldest first, and whether a `Hello` is due."""
 
-    newest: bool = True  # whether a sender's new message replaces its queued ones
+    newest: bool = True  # whether a sender's new message replaces its queued ones, but for those with more parameters
     adds: bool = False  # whether messages of one sender may be merged
     parcels: list[Parcel] = field(default_factory=list)
     unconfirmed: list[Parcel] = field(default_factory=list)  # may have arrived, so they must not be merged
@@ -70,10 +70,10 @@ class Outbox:
         """Queue a parcel. With `newest` it replaces its sender's older ones for the receivers that they share."""
         sender = parcel.message.sender
         if self.newest:
-            older = [p for p in self.parcels if p.message.sender == sender]
-            self.parcels = [p for p in self.parcels if p.message.sender != sender]
+            older, self.parcels = self.parcels, []
             for p in older:
-                rest = tuple(rank for rank in p.receivers if rank not in parcel.receivers)
+                new = parcel.receivers if p.message.sender == sender and replaces(parcel.message, p.message) else ()
+                rest = tuple(rank for rank in p.receivers if rank not in new)
                 self.parcels += [replace(p, receivers=rest)] if rest else []
         elif self.adds:
             same = [p for p in self.parcels if (p.message.sender, p.receivers) == (sender, parcel.receivers)]

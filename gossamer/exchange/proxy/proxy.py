@@ -46,6 +46,7 @@ class Proxy:
         self._expected: set[int] = set()  # of these, those that have started
         self._joined: set[int] = set()
         self._started: float | None = None  # time of the first heartbeat, seconds
+        self._restarted = False  # whether this host was, as of the last heartbeat
         planned = {h: tuple(range(h * members, (h + 1) * members)) for h in range(hosts)}
         self._alive = Liveness(host, planned)
         # Progress of other hosts' members at the last heartbeats, oldest first
@@ -186,6 +187,7 @@ class Proxy:
         clock runs until then because couriers of a restarted host rely on it to terminate. `restarts` of this host:
         members that ended before a restart do not start again, so they are dropped after `REJOIN` seconds."""
         self._started = now if self._started is None else self._started
+        self._restarted = restarts > 0
         if restarts and now - self._started > REJOIN:
             self._own &= self._joined | self._expected
         if not self._own:  # final notifications need no clock; after a restart their couriers may have ended already
@@ -205,8 +207,10 @@ class Proxy:
             self._outboxes[host].hello_due, self._outboxes[host].not_before = True, 0.0
 
     def _reached(self) -> dict[int, int]:
-        """Return the iteration of the last message of each member of this host."""
-        return {rank: self.boxes.last.get(rank, 0) for rank in sorted(self._own)}
+        """Return the iteration of the last message of each member of this host. After a restart without those that have
+        not joined again: others send all parameters to a member that is new to them, when it can receive them."""
+        active = self._own & self._joined if self._restarted else self._own
+        return {rank: self.boxes.last.get(rank, 0) for rank in sorted(active)}
 
     def _update_members(self) -> None:
         """Set the active members to those of this host and of hosts that are not silent."""

@@ -71,7 +71,6 @@ class PoolWriter:
         """See `Writer`. Raises `Stopped` if all trainers have ended, or if the program is stopped while it waits."""
         with self._clock("actors_wait"):
             while (key := self._pool.lease(self._ctx.rank)) is Nothing.PARKED:
-                self._ctx.claim(0)  # a checkpoint need not wait for this agent
                 self._ctx.sleep(PARKED)
         if isinstance(key, Nothing):
             raise Stopped("all trainers have ended")

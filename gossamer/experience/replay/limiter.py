@@ -57,6 +57,7 @@ class Limiter:
         self._held: dict[int, int] = {}  # actor -> steps that its shard has of it
         self._inserted, self._owed = 0, 0.0  # steps; samples
         self._fresh, self._position = list[Rollout](), 0  # since the last batch; of the newest rollout
+        self._granted: dict[str, tuple[tuple[int, int], Granted]] = {}  # learner -> life and number of its last batch
 
     # Called by actors
 
@@ -79,22 +80,28 @@ class Limiter:
         """The actor ends. `before`: see `insert`. Returns whether learners may still draw."""
         if self._is_current(actor, life):
             self._count(actor, before)
+            self._running.pop(actor, None)  # it was not stored
             self._expected.discard(actor)
         return bool(self._learners)
 
     # Called by learners
 
     @waits
-    def sample(self) -> Wait[Granted | None]:
+    def sample(self, learner: str, life: int, number: int) -> Wait[Granted | None]:
         """Take leave to draw a batch. Waits until one is owed. Returns None after all actors have ended and less than a
-        batch is owed."""
-        while self._owed < self._plan.batch_size:
-            if not self._expected:
+        batch is owed. `number`: of the learner's batch, from 1 in each of its lives; leave is given once, though the
+        call may be executed twice."""
+        due = life, number
+        while self._last(learner) < due:
+            if self._owed >= self._plan.batch_size:
+                self._owed -= self._plan.batch_size
+                fresh, self._fresh = tuple(self._fresh), []
+                self._granted[learner] = due, Granted(fresh, self._position)
+            elif not self._expected:
                 return None
-            yield
-        self._owed -= self._plan.batch_size
-        fresh, self._fresh = tuple(self._fresh), []
-        return Granted(fresh, self._position)
+            else:
+                yield
+        return self._granted[learner][1] if self._last(learner) == due else None
 
     def starve(self) -> bool:
         """No shard has anything to draw: they have failed, or hold no whole window yet. What was owed is lost, and
@@ -135,6 +142,10 @@ class Limiter:
     def load_state_dict(self, state: Tree) -> None:
         self._inserted, self._owed = int(state["inserted"]), float(state["owed"])
         self._position = int(state["position"])  # a resumed run acts again what had not been learned from
+
+    def _last(self, learner: str) -> tuple[int, int]:
+        """Life and number of the last batch that the learner was given leave for."""
+        return self._granted[learner][0] if learner in self._granted else (0, 0)
 
     def _begin(self, actor: int, life: int) -> None:
         if life >= self._lives.get(actor, 0):

@@ -36,6 +36,8 @@ class LocalReplay:
         end = LocalReplayEnd(self.plan, store, slot, rng, worker.task.device, worker.clock)
         if saved:
             end.load_state_dict(saved, found=ctx.restarts > 0)
+            if not worker.continues:
+                store.cut(0)
         return end
 
     def demand(self, num_envs: int) -> Demand:
@@ -66,7 +68,7 @@ class LocalReplayEnd:
         """`rng`: of the CPU; `device`: where batches are needed; `clock`: measures the time of storing and drawing."""
         self._plan, self._store, self._slot, self._rng, self._device = plan, store, slot, rng, device
         self._clock = clock
-        self._owed = 0.0  # windows that may be drawn
+        self._inserted, self._owed = 0, 0.0  # steps; windows that may be drawn
         self._stored = 0  # steps, since the last call of `kept`
         self._found = 0  # steps that were lost with an earlier life of the worker, and are in its saved state
         self._fresh = self._position = 0  # steps stored since the last batch; position of the last rollout
@@ -80,7 +82,8 @@ class LocalReplayEnd:
         self._position = position
         self._fresh += self._slot.steps
         self._stored += self._slot.steps
-        if len(self._store) >= self._plan.learning_starts:
+        self._inserted += self._slot.steps
+        if self._inserted >= self._plan.learning_starts:
             self._owed += self._slot.steps * self._plan.samples_per_insert
 
     def kept(self) -> Kept:
@@ -115,7 +118,7 @@ class LocalReplayEnd:
         """See `End`: everything, or nothing if the memory is no part of checkpoints."""
         if not self._plan.saved:
             return {}
-        counts = {"owed": self._owed, "position": self._position}
+        counts = {"inserted": self._inserted, "owed": self._owed, "position": self._position}
         return {**counts, "rng": self._rng.get_state(), "store": copied(self._store.state_dict())}
 
     def load_state_dict(self, state: Tree, *, found: bool = False) -> None:
@@ -125,4 +128,5 @@ class LocalReplayEnd:
         self._owed, self._position = float(state["owed"]), int(state["position"])
         self._rng.set_state(state["rng"])
         self._store.load_state_dict(state["store"])
+        self._inserted = int(state.get("inserted", len(self._store)))  # runs of 0.1.0 have none
         self._found = len(self._store) if found else 0

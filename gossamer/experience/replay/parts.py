@@ -56,5 +56,6 @@ class LearnerReplay:
             passes=self.plan.samples_per_insert / self.learners,
             window=self.plan.window,
             stored=self.plan.capacity // self.learners,
+            shard=self.plan.capacity // len(self.shards),
             folder=self.plan.folder,
         )

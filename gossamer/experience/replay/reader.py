@@ -51,15 +51,18 @@ class ReplayReader:
         self._asked = [-RETRY] * len(shards)  # seconds, of the last call to a shard that had nothing
         self._samples: list[tuple[int, Sample]] = []  # of the last batch: shard and sample
         self._learned = [list[Learned]() for _ in shards]  # priorities that go to the shard with the next call
+        self._number = 0  # of the last batch, in this life of the learner
         self._rollouts: tuple[Rollout, ...] = ()  # new ones since the batch before the last one, until it is trained on
 
     def batch(self) -> Batch | NoBatch:
         """See `Reader`. Raises `Stopped` if the limiter's host does not answer for `GONE` seconds, or if the
         program is stopped while no shard has anything."""
         with self._clock("learner_waits"):
-            granted = self._reach(self._limiter.sample)
+            who = self._ctx.name, self._ctx.restarts
+            granted = self._reach(partial(self._limiter.sample, *who, self._number + 1))
         if granted is None:
             return NoBatch.END
+        self._number += 1
         self._rollouts = granted.rollouts
         with self._clock("replay"):
             drawn = self._drawn(self._plan.batch_size)

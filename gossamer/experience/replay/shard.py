@@ -65,6 +65,7 @@ class ReplayShard:
             self._store = ReplayStore(spec, self._plan, self._writers, self._capacity)
             if self._saved is not None:
                 self._store.load_state_dict(self._saved)
+                self._saved = None
         if actor not in self._numbers or life > self._numbers[actor][0]:
             self._store.cut(actor)
             self._numbers[actor] = life, 0
@@ -103,7 +104,7 @@ class ReplayShard:
         return True
 
     def state_dict(self) -> Tree:
-        store = {} if self._store is None else copied(self._store.state_dict())
+        store = self._saved or {} if self._store is None else copied(self._store.state_dict())
         return {"store": store, "rng": self._rng.get_state()}
 
     def load_state_dict(self, state: Tree) -> None:

@@ -150,6 +150,7 @@ class Supervisor:
             log.warning("host %s is back after %.1f s", self.host, time.monotonic() - self._gone_since)
         self._gone_since = float("inf")
         if found.working:
+            self._begun = True
             if not self._up:
                 self._up = True
                 observer.host(self.host, found.address)
@@ -200,7 +201,7 @@ class Supervisor:
         run = self._deployment
         seconds = run.limits.call_seconds
         restored = self._crew.observer.restored
-        if self._life == 1:
+        if not self._begun:  # what the run begins with, or goes on from
             states = {name: restored(name) for name in self._services}
         else:
             states = {name: self._snapshots.state(name, restored) for name in self._services}

@@ -168,7 +168,7 @@ function timeShares(key) {
       { class: "head" },
       h("h2", {}, "Where the time goes"),
       help(
-        "Shares of the members' time in all sessions of the run. Alone: how many steps per second there would be if only this part took time; the least of them is what holds the others up.",
+        "Shares of the members' time in all sessions of the run. Alone: how many steps per second there would be if only this part took time; the least of them is what holds the others up. Where actors and learners are apart, parts overlap, and there are no such figures.",
       ),
     ),
     bar,
@@ -188,8 +188,10 @@ function timeShares(key) {
     ),
   );
   const update = () => {
-    const { now } = detailOf(key),
+    const { now, status = {} } = detailOf(key),
       run = runs.get(key) || {},
+      apart = (status.members || []).some((member) => member.learns === false),
+      alone = (name, share) => !apart && !/^time\/other$|waits?$/.test(name) && share > 0.001,
       parts = partsOf(now).map((name) => [name, now[name] || 0]);
     bar.setAttribute("aria-label", parts.map(([name, share]) => `${words(name)} ${percent(share)}`).join(", "));
     fill(
@@ -212,7 +214,7 @@ function timeShares(key) {
           h(
             "td",
             { class: "num" },
-            name !== "time/other" && share > 0.001 ? number(Math.round(run.steps_per_second / share)) : "–",
+            alone(name, share) ? number(Math.round(run.steps_per_second / share)) : "–",
           ),
         ),
       ),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from some_messages import LAYOUT, a_message, answer, begun, told
 
@@ -201,3 +203,16 @@ def test_members_with_other_models_are_not_let_in() -> None:
     post.join(1, LAYOUT)
     with pytest.raises(LayoutMismatch, match="member 1"):
         post.join(1, b"another!")
+
+
+def test_a_sparse_message_does_not_replace_one_with_all_parameters() -> None:
+    """A member that comes back begins from one with all parameters."""
+    post = Mailboxes(2)
+    whole = a_message(0, 1)
+    post.send(whole, [1])
+    for k in (2, 3):
+        post.send(replace(whole, iteration=k, parameters=whole.parameters[:1]), [1])
+    assert told(post.collect(1, {}, 0).messages) == [(0, 1), (0, 3)]
+    post.send(replace(whole, iteration=4, parameters=whole.parameters[:1]), [1])
+    post.send(replace(whole, iteration=5), [1])
+    assert told(post.collect(1, {}, 0).messages) == [(0, 5)]

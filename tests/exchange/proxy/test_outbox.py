@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given
@@ -120,3 +122,11 @@ def test_adding_up_keeps_weights_and_weighted_parameters(sent: list[tuple[int, t
     for sender in range(3):  # the newest last, or it would look overtaken
         iterations = [p.message.iteration for p in box.parcels if p.message.sender == sender]
         assert iterations == sorted(iterations)
+
+
+def test_a_sparse_message_does_not_take_the_place_of_one_with_all_parameters() -> None:
+    box, whole = Outbox(), parcel(0, 1, 4)
+    box.put(whole)
+    for k in (2, 3):
+        box.put(Parcel(replace(whole.message, iteration=k, parameters=whole.message.parameters[:1]), (4,)))
+    assert inside(box.parcels) == [(0, 1, (4,)), (0, 3, (4,))]

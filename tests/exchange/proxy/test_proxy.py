@@ -333,3 +333,14 @@ def test_training_goes_on_unaffected_by_garbage(launch: Any) -> None:
     assert sum(part.refused for part in traffic) == NOISE
     assert sum(part.mixed for part in traffic) > 0
     assert threading.active_count() < 20
+
+
+def test_after_a_restart_only_members_that_have_joined_again_are_active() -> None:
+    """Others send all parameters to a member that is new to them: that must not be before it can receive them."""
+    proxy = a_proxy(0, joined=False)
+    proxy.tick(51.0, restarts=1)
+    assert proxy._reached() == {}
+    proxy.join(1, LAYOUT, again=True)
+    assert proxy._reached() == {1: 0}
+    first = a_proxy(0, joined=False)
+    assert first._reached() == {0: 0, 1: 0}  # at the start of the program all are waited for

@@ -19,21 +19,26 @@ def a_limiter(max_ahead: float = 8, plan: ReplayPlan = PLAN) -> Limiter:
     return Limiter(plan, max_ahead, {"act[0]": 0, "act[1]": 1}, ["learn"])
 
 
+def drawn(limiter: Limiter) -> Granted | None:
+    """Leave for the learner's next batch."""
+    return limiter.sample("learn", 0, limiter._last("learn")[1] + 1)
+
+
 def test_a_learner_waits_until_a_batch_is_owed_of_the_steps_since_learning_began() -> None:
     """Rollouts of 10 steps: the second one reaches 20 and owes 5 samples, of which a batch takes 4; the third, 6."""
     limiter = a_limiter(max_ahead=100)
     assert limiter.insert(0, 0, NOTHING, 10)
     with pytest.raises(WouldBlock):
-        limiter.sample()
+        drawn(limiter)
     assert limiter.insert(0, 0, Inserted(1, 10, 0), 10)
     with pytest.raises(WouldBlock):
-        limiter.sample()
+        drawn(limiter)
     assert limiter.insert(0, 0, Inserted(2, 10, 10), 10)
-    assert limiter.sample() == Granted((Rollout(0, 0, 1, 0, 10), Rollout(0, 0, 2, 10, 10)), position=10)
+    assert drawn(limiter) == Granted((Rollout(0, 0, 1, 0, 10), Rollout(0, 0, 2, 10, 10)), position=10)
     with pytest.raises(WouldBlock):
-        limiter.sample()
+        drawn(limiter)
     assert limiter.insert(0, 0, Inserted(3, 10, 20), 10)
-    assert limiter.sample() == Granted((Rollout(0, 0, 3, 20, 10),), position=20)
+    assert drawn(limiter) == Granted((Rollout(0, 0, 3, 20, 10),), position=20)
 
 
 def test_an_actor_waits_while_its_rollout_and_those_that_run_would_be_too_far_ahead() -> None:
@@ -43,7 +48,7 @@ def test_an_actor_waits_while_its_rollout_and_those_that_run_would_be_too_far_ah
         limiter.insert(0, 0, Inserted(number, 10 * (number > 0), 0), 10)
     with pytest.raises(WouldBlock):
         limiter.insert(0, 0, Inserted(2, 10, 10), 10)
-    limiter.sample()
+    drawn(limiter)
     assert limiter.insert(0, 0, Inserted(2, 10, 10), 10)  # it was counted with the call that would have waited
     with pytest.raises(WouldBlock):
         limiter.insert(1, 0, NOTHING, 10)  # 1 is owed, and two rollouts would make 11
@@ -53,7 +58,7 @@ def test_a_call_that_is_executed_twice_counts_once() -> None:
     limiter = a_limiter(max_ahead=100)
     for _ in range(3):
         limiter.insert(0, 0, Inserted(1, 30, 0), 10)
-    assert limiter.sample().fresh == 30  # type: ignore[union-attr]
+    assert drawn(limiter).fresh == 30  # type: ignore[union-attr]
 
 
 def test_after_all_actors_have_ended_what_is_owed_is_drawn_and_no_more() -> None:
@@ -61,7 +66,7 @@ def test_after_all_actors_have_ended_what_is_owed_is_drawn_and_no_more() -> None
     limiter.insert(0, 0, NOTHING, 20)
     limiter.leave(0, 0, Inserted(1, 20, 0))
     limiter.leave(1, 0, NOTHING)
-    assert [limiter.sample() is None for _ in range(3)] == [False, False, True]  # 10 are owed, then 6, then 2
+    assert [drawn(limiter) is None for _ in range(3)] == [False, False, True]  # 10 are owed, then 6, then 2
     assert not limiter.tick(0.0)
 
 
@@ -86,7 +91,7 @@ def test_silent_actors_count_as_ended_until_they_call() -> None:
     limiter = a_limiter()
     assert limiter.tick(0.0)
     assert not limiter.tick(GONE + 1)
-    assert limiter.sample() is None
+    assert drawn(limiter) is None
     assert limiter.insert(0, 0, NOTHING, 10)
     assert limiter.tick(GONE + 2)
 
@@ -95,7 +100,7 @@ def test_a_restarted_limiter_knows_from_actors_what_shards_have() -> None:
     limiter = a_limiter(max_ahead=100)
     limiter.insert(0, 0, Inserted(7, 10, 70, held=70), 10)
     # 70 of 20 steps are there, and 5 samples owed
-    assert limiter.sample() == Granted((Rollout(0, 0, 7, 70, 10),), position=70)
+    assert drawn(limiter) == Granted((Rollout(0, 0, 7, 70, 10),), position=70)
 
 
 def test_less_room_than_a_batch_is_refused() -> None:
@@ -113,3 +118,30 @@ def test_actors_go_on_where_the_shards_have_lost_everything() -> None:
         limiter.insert(0, 0, Inserted(1, 20, 0), 10)
     limiter.starve()
     assert limiter.insert(0, 0, Inserted(1, 20, 0), 10)
+
+
+def test_leave_is_given_once_though_the_call_is_executed_twice() -> None:
+    """10 samples are owed, two batches of 4. A second life of the learner gets what is left."""
+    limiter = a_limiter(max_ahead=100)
+    limiter.insert(0, 0, NOTHING, 20)
+    limiter.insert(0, 0, Inserted(1, 20, 0), 10)
+    first = limiter.sample("learn", 0, 1)
+    assert first is not None
+    assert first.fresh == 20
+    assert limiter.sample("learn", 0, 1) == first
+    second = limiter.sample("learn", 1, 1)
+    assert second == Granted((), position=0)
+    assert limiter.sample("learn", 0, 2) is None  # of an earlier life
+    with pytest.raises(WouldBlock):
+        limiter.sample("learn", 1, 2)
+
+
+def test_the_rollout_of_an_actor_that_ends_holds_nobody_up() -> None:
+    """Actor 1 ends in the middle of a rollout. Then none runs, and actor 0 may begin although its rollout makes
+    more than the 8 samples that may be owed."""
+    limiter = a_limiter()
+    limiter.insert(0, 0, NOTHING, 18)
+    limiter.insert(1, 0, NOTHING, 10)
+    limiter.insert(0, 0, Inserted(1, 18, 0), 6)
+    limiter.leave(1, 0, NOTHING)
+    assert limiter.insert(0, 0, Inserted(2, 6, 18), 20)

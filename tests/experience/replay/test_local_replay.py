@@ -28,10 +28,14 @@ class Place:
     name: str = "act_and_learn"
     told: list[Any] = field(default_factory=list)
     updates: int = 0
+    saved: Any = None
+    continues: bool = False
+    restarts: int = 0
     task = a_task(algorithm=DQN(), rollout_length=4)
     spec, num_envs, clock = SPEC, 2, staticmethod(untimed)
 
-    def restored(self) -> None: ...
+    def restored(self) -> Any:
+        return self.saved
 
     def report(self, record: Any) -> None:
         self.told.append(record)
@@ -127,3 +131,31 @@ def test_an_algorithm_s_experience_is_what_it_learns_from() -> None:
     assert own_experience(algorithm) == LocalReplay(algorithm.replay_plan())
     demand = own_experience(algorithm).demand(4)
     assert (demand.batch_envs, demand.rollout_envs, demand.window, demand.stored, demand.passes) == (8, 4, 1, 500, 8.0)
+
+
+def test_learning_begins_even_where_the_ring_holds_less_than_it_waits_for() -> None:
+    """21 steps are 10 of each of two environments: 20 at any time."""
+    end = an_end(capacity=21, learning_starts=21)
+    rounds = [len(act(end, 8 * i)) for i in range(4)]
+    assert rounds == [0, 0, 2, 2]
+
+
+def restored(*, continues: bool) -> LocalReplayEnd:
+    """An end that goes on with the memory of another one, which has two rollouts."""
+    first = an_end(saved=True)
+    act(first, 0)
+    act(first, 8)
+    return an_end(Place(updates=1, saved={"experience": first.state_dict()}, continues=continues), saved=True)
+
+
+@pytest.mark.parametrize(("continues", "windows"), [(True, 22), (False, 20)])
+def test_no_window_spans_the_gap_after_a_restart(continues: bool, windows: int) -> None:
+    """Three rollouts of 4 steps are 11 windows of two steps in each environment; 7 and 3 if the third begins anew."""
+    end = restored(continues=continues)
+    act(end, 16)
+    assert end._store.windows == windows
+
+
+def test_a_memory_that_goes_on_has_counted_its_steps() -> None:
+    """16 of 20 steps are there, and the next 8 begin the learning."""
+    assert len(act(restored(continues=True), 16)) == 2

@@ -100,6 +100,7 @@ class Worker:
     num_envs: int  # of an actor
     link: Link | None = None  # of a learner
     spec: Spec = SPEC
+    continues: bool = False
 
     def slot(self, num_envs: int) -> Trajectory:
         """The memory of the rollouts of so many environments: a position is the action of one step."""
@@ -143,7 +144,8 @@ def learn(ctx: Context, task: Workload, experience: LearnerQueue, exchange: Exch
                 lag = update(ctx, task, batch, learner, link, watch)
                 reader.trained(batch, Updated({}))
                 positions = tuple(batch.data.action[0].tolist()) if batch.fresh else ()
-                ctx.report(Learned(positions, batch.data.num_envs, lag, batch.waiting, watch.take()))
+                waiting = batch.waiting or 0
+                ctx.report(Learned(positions, batch.data.num_envs, lag, waiting, watch.take()))
     except Stopped:  # while it waited for a batch, or for other learners
         pass
     finally:
