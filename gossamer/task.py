@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -179,35 +180,48 @@ class Recovered:
 
 
 @dataclass(frozen=True)
-class ShardRestored:
+class Event(ABC):
+    """Something that the log has, and with its fields `result.json`."""
+
+    event: ClassVar[str]  # name in `result.json`
+
+    @property
+    @abstractmethod
+    def text(self) -> str:
+        """In one sentence."""
+
+
+@dataclass(frozen=True)
+class ShardRestored(Event):
     """A shard of a parameter server goes on from a snapshot, after its host was lost."""
 
+    event = "shard_restarted"
     version: int  # of the snapshot, in updates of the shard
     lost: int  # later updates that learners know of
 
     @property
     def text(self) -> str:
-        """In one sentence."""
         return f"the shard continues from update {self.version:,}; updates lost: {self.lost:,}"
 
 
 @dataclass(frozen=True)
-class PredictorReplaced:
+class PredictorReplaced(Event):
     """A predictor has failed, and a new one has its place."""
 
+    event = "predictor_replaced"
     error: str
     requests: int  # that it had taken, and that wait again
 
     @property
     def text(self) -> str:
-        """In one sentence."""
         return f"the predictor failed and was replaced; requests that wait again: {self.requests}; {self.error}"
 
 
 @dataclass(frozen=True)
-class Regrouped:
+class Regrouped(Event):
     """Learners average their gradients in a new group of hosts."""
 
+    event = "group_changed"
     epoch: int  # of the group
     hosts: int  # that are in it
     joined: tuple[int, ...]  # hosts that were not in the group before
@@ -216,7 +230,6 @@ class Regrouped:
 
     @property
     def text(self) -> str:
-        """In one sentence."""
         changes = [
             f"{what} {', '.join(map(str, hosts))}"
             for what, hosts in (("without", self.left), ("with", self.joined))

@@ -21,7 +21,7 @@ from gossamer.envs.watchdog import Watchdog, complain
 from gossamer.evaluation.acting import acting, actions
 from gossamer.evaluation.games import MAX_FRAMES, MAX_STEPS, SIDE_BY_SIDE, limit, play, shown
 from gossamer.evaluation.games import Games as Played
-from gossamer.evaluation.members import AVERAGE, average, choose, distinct
+from gossamer.evaluation.members import AVERAGE, average, choose, named
 from gossamer.policy import NetworkPolicy, build
 from gossamer.spaces import Spec
 from gossamer.storage.checkpoint import Checkpoint, Store
@@ -96,8 +96,7 @@ def load_policy(
     whose = choose(tree, member)
     _load(model, average(tree, whose, dict(model.named_parameters())), checkpoint)
     rng = torch.Generator(what.device).manual_seed(seed)
-    label = None if len(distinct(tree["workers"])) == 1 else AVERAGE if len(whose) > 1 else next(iter(whose.values()))
-    return NetworkPolicy(model, what.algorithm, rng, greedy), label
+    return NetworkPolicy(model, what.algorithm, rng, greedy), named(tree, whose)
 
 
 def _load(model: nn.Module, weights: dict[str, torch.Tensor], checkpoint: Checkpoint) -> None:

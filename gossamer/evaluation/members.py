@@ -95,6 +95,13 @@ def choose(checkpoint: Tree, member: str) -> dict[str, str]:
     return found
 
 
+def named(checkpoint: Tree, whose: Mapping[str, str]) -> str | None:
+    """Of whom a policy is that `choose` returned: `average`, or a member's number; None if there is only one member."""
+    if len(distinct(checkpoint["workers"])) == 1:
+        return None
+    return AVERAGE if len(whose) > 1 else next(iter(whose.values()))
+
+
 def average(checkpoint: Tree, workers: Iterable[str], parameters: Iterable[str]) -> dict[str, Tensor]:
     """The network's state with the mean of these workers' `parameters` (names), computed in float64. Other tensors,
     such as the background that inputs are centred on, are equal for all workers and taken from the first."""

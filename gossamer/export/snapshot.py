@@ -19,7 +19,7 @@ from gossamer.config.file import check_format, part, to_dict
 from gossamer.config.names import ALGORITHMS, load
 from gossamer.envs.interface import Interface, describe
 from gossamer.envs.last import LastParts
-from gossamer.evaluation.members import AVERAGE, average, choose, distinct, mean_return
+from gossamer.evaluation.members import AVERAGE, average, choose, mean_return, named
 from gossamer.nn.networks import NetworkOptions
 from gossamer.spaces import Spec
 from gossamer.storage.checkpoint import Store
@@ -96,7 +96,7 @@ def of_run(directory: Path, checkpoint: str, member: str) -> Snapshot:
     tree = found.load()
     whose = choose(tree, member)
     parameters = dict(description.model("cpu").named_parameters()) if len(whose) > 1 else {}
-    label = None if len(distinct(tree["workers"])) == 1 else AVERAGE if len(whose) > 1 else next(iter(whose.values()))
+    label = named(tree, whose)
     score = found.score if label in (None, AVERAGE) else mean_return(tree, next(iter(whose)))
     return Snapshot(description, average(tree, whose, parameters), found.path.name, found.steps, label, score)
 

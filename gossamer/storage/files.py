@@ -9,8 +9,11 @@ import secrets
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
+from gossamer.system.errors import UserError
+
+T = TypeVar("T")
 Content: TypeAlias = str | bytes | Callable[[Path], object]
 
 
@@ -75,3 +78,19 @@ def _finite(content: Any) -> Any:
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write strict JSON; the file exists completely or not at all."""
     atomic_write(path, to_json(content, indent=2) + "\n")
+
+
+def read_json(path: Path, what: str, newest: int, parsed: Callable[[Any], T]) -> T:
+    """What `parsed` makes of a file of JSON that has a number `format`. Raises `UserError` where the file is missing,
+    damaged, or of a format later than `newest`. `what`: its folder is."""
+    try:
+        content = json.loads(path.read_text())
+        if content["format"] > newest:
+            raise UserError(f"{path}: written by a later version of Gossamer; this one reads format {newest}")
+        return parsed(content)
+    except FileNotFoundError as error:
+        raise UserError(f"{path.parent}: not a {what} (no {path.name})") from error
+    except UserError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path}: damaged ({error}); restore it or use another directory") from error

@@ -6,14 +6,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from gossamer.storage.files import write_json
-from gossamer.system.errors import UserError
+from gossamer.storage.files import read_json, write_json
 
 SEARCH = "search.json"
 FORMAT = 1
@@ -58,15 +56,9 @@ def write(folder: Path, definition: dict[str, Any], trials: Sequence[TrialRecord
 
 def read(folder: Path) -> tuple[dict[str, Any], list[TrialRecord]]:
     """Definition and trials. Raises `UserError` where `search.json` is missing, damaged or of a later version."""
-    file = folder / SEARCH
-    try:
-        content = json.loads(file.read_text())
-        if content["format"] > FORMAT:
-            raise UserError(f"{file}: written by a later version of Gossamer; this one reads format {FORMAT}")
-        return dict(content["definition"]), [TrialRecord(**trial) for trial in content["trials"]]
-    except FileNotFoundError as error:
-        raise UserError(f"{folder}: not a search (no {SEARCH})") from error
-    except UserError:
-        raise
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{file}: damaged ({error}); restore it or use another directory") from error
+    return read_json(
+        folder / SEARCH,
+        "search",
+        FORMAT,
+        lambda content: (dict(content["definition"]), [TrialRecord(**trial) for trial in content["trials"]]),
+    )

@@ -7,14 +7,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from gossamer.storage.files import write_json
-from gossamer.system.errors import UserError
+from gossamer.storage.files import read_json, write_json
 
 STUDY = "study.json"
 FORMAT = 1
@@ -43,18 +41,7 @@ def write(folder: Path, runs: Sequence[PlannedRun]) -> None:
 
 def read(folder: Path) -> list[PlannedRun]:
     """The runs of a study. Raises `UserError` where `study.json` is missing, damaged or of a later version."""
-    file = folder / STUDY
-    try:
-        content = json.loads(file.read_text())
-        if content["format"] > FORMAT:
-            raise UserError(f"{file}: written by a later version of Gossamer; this one reads format {FORMAT}")
-        return [_planned(run) for run in content["runs"]]
-    except FileNotFoundError as error:
-        raise UserError(f"{folder}: not a study (no {STUDY})") from error
-    except UserError:
-        raise
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{file}: damaged ({error}); restore it or use another directory") from error
+    return read_json(folder / STUDY, "study", FORMAT, lambda content: [_planned(run) for run in content["runs"]])
 
 
 def _planned(found: dict[str, Any]) -> PlannedRun:

@@ -19,12 +19,10 @@ from gossamer.system.machine import HostInfo
 from gossamer.system.usage import Usage
 from gossamer.task import (
     Activity,
+    Event,
     Left,
     Note,
-    PredictorReplaced,
     Recovered,
-    Regrouped,
-    ShardRestored,
     Spent,
     WorkerReport,
 )
@@ -90,15 +88,9 @@ class RunObserver:
                 self._versions[worker] = record.version
             self.note(record.told(lost))
             self.events.add("learner_restarted", steps=self.progress.steps, **asdict(record), lost=lost)
-        elif isinstance(record, ShardRestored):
+        elif isinstance(record, Event):
             self.note(f"{worker}: {record.text}")
-            self.events.add("shard_restarted", steps=self.progress.steps, worker=worker, **asdict(record))
-        elif isinstance(record, PredictorReplaced):
-            self.note(f"{worker}: {record.text}")
-            self.events.add("predictor_replaced", steps=self.progress.steps, worker=worker, **asdict(record))
-        elif isinstance(record, Regrouped):
-            self.note(f"{worker}: {record.text}")
-            self.events.add("group_changed", steps=self.progress.steps, worker=worker, **asdict(record))
+            self.events.add(record.event, steps=self.progress.steps, worker=worker, **asdict(record))
         elif isinstance(record, Silence):
             self._take_silence(worker, record)
         elif isinstance(record, HostInfo):
