@@ -6,7 +6,7 @@ without effect, and gives its state, as `Small` does."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -56,3 +56,29 @@ def Small() -> Lights:  # noqa: N802  named as a class is
 
 def Large() -> Lights:  # noqa: N802
     return Lights(1000.0, opposite=True, actions=5)
+
+
+class Plain(gymnasium.Env[Any, Any]):
+    """Two actions, which are always valid."""
+
+    observation_space = gymnasium.spaces.Box(0, 1, (3,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        return np.zeros(3, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        return np.zeros(3, np.float32), 1.0, False, False, {}
+
+
+class Masked(Plain):
+    """The second action is never valid."""
+
+    mask: ClassVar[dict[str, Any]] = {"action_mask": np.array([1, 0], np.int8)}
+
+    def reset(self, **given: Any) -> Any:
+        return super().reset(**given)[0], self.mask
+
+    def step(self, action: Any) -> Any:
+        return *super().step(action)[:-1], self.mask

@@ -271,6 +271,7 @@ def test_what_cannot_be_used_gets_one_line_and_leaves_nothing(
         (("record", "run", "--out", "nowhere/film.mp4"), "there is no directory nowhere"),
         (("resume", "run", "--steps", 80), "--steps 80: the run has done 80 already"),
         (("resume", "run", "--steps", 800, "--keep", 0), "--keep 0"),
+        (("resume", "run", "--steps", 800, "--eval-exact"), "--eval-exact: no evaluations without --eval-every STEPS"),
     ],
 )
 def test_bad_values_for_a_run_get_one_line_and_change_nothing(

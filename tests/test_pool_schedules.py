@@ -33,7 +33,6 @@ class Participant:
     def __init__(self, num_envs: int) -> None:
         self.task: Task = a_task()
         self.spec, self.num_envs, self.clock = PLAIN, num_envs, untimed
-        self.continues = False
 
     def slot(self, num_envs: int) -> Trajectory:
         return next(Play(PLAIN, num_envs, ROLLOUT, seed=0).rollouts(1))

@@ -20,7 +20,7 @@ class RecurrentReplay(ApeX):
         Layer("small environments: by the actor's own process", {"env_workers": 0}, kind="not atari"),
         Layer("a constant epsilon for each environment", {"exploration": "by-environment"}, beside=("r2d2",)),
         Layer(
-            "R2D2 as published; 256 actors there, and rewards are clipped here",
+            "R2D2 as published, but for its 256 actors",
             {"steps": 50_000_000, **PAPER},
             preset="paper",
             beside=("r2d2",),

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
+import tyro
+
 from gossamer.commands.words import Directory, Protocol
 from gossamer.config.brief import OFTEN_TRAIN, asked, text
-from gossamer.config.command_line import left_open, parse
+from gossamer.config.command_line import help_text, left_open, parse
 from gossamer.system.options import declared, option, options
 from gossamer.system.streams import LOST
 
@@ -85,8 +87,8 @@ class Resume:
         str | None, left_open("Where metrics go: tensorboard,wandb,trackio,mlflow or none.", str, AS_STARTED)
     ] = None
     eval_every: Annotated[int | None, left_open("Evaluate about this often; 0: never. [steps]", int, AS_STARTED)] = None
-    eval_exact: Annotated[
-        bool | None, left_open("Evaluate at every multiple of these steps, late where need be.", bool, AS_STARTED)
+    eval_exact: tyro.conf.DisallowNone[
+        Annotated[bool | None, help_text("Evaluate at every multiple of these steps.", help_behavior_hint=AS_STARTED)]
     ] = None
     eval_episodes: Annotated[int | None, left_open("Games of each of these evaluations.", int, AS_STARTED)] = None
     eval_protocol: Annotated[Protocol | None, left_open("Their protocol (Atari).", Protocol, AS_STARTED)] = None

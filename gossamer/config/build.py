@@ -206,10 +206,11 @@ def _check_stored(demands: Sequence[Demand], spec: Spec) -> None:
     folder = next((each.folder for each in demands if each.folder), "")
     wanted, there = nbytes(spec, stored), free_space(Path(folder)) if folder else total_memory()
     if stored and wanted > there:
-        most = int(0.8 * there / wanted * stored / len(demands))
+        capacity = max(each.capacity for each in demands)
+        most = int(0.8 * there / wanted * capacity)
         where = f"--replay-dir {folder}" if folder else "the machine"
         raise UserError(
-            f"--buffer-size {stored // len(demands)}: its observations take {wanted / 1e9:,.0f} GB and {where} has "
+            f"--buffer-size {capacity}: its observations take {wanted / 1e9:,.0f} GB and {where} has "
             f"{there / 1e9:,.0f} GB; use at most {most:,}"
         )
 

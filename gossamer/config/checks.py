@@ -23,11 +23,11 @@ class Idle:
     when: Callable[[Mapping[str, Any]], bool]  # of the values of a configuration, which may lack any of the options
     why: str
 
-    def check(self, given: Mapping[str, Any], values: Mapping[str, Any], changed: Collection[str]) -> None:
+    def check(self, changed: Mapping[str, Any], values: Mapping[str, Any]) -> None:
         """Raise `UserError` if one of them is among those that were `changed`."""
         for name in self.options:
             if name in changed and self.when(values):
-                raise UserError(f"{' '.join(in_words(name, given[name]))}: has no effect {self.why}")
+                raise UserError(f"{' '.join(in_words(name, changed[name]))}: has no effect {self.why}")
 
 
 IDLE = (
@@ -61,6 +61,7 @@ IDLE = (
         lambda v: v.get("exploration") == "by-environment",
         "with --exploration by-environment, which gives each environment an epsilon that stays",
     ),
+    Idle(("epsilon_steps",), lambda v: bool(v.get("epsilon_updates")), "with --epsilon-updates; give one"),
     Idle(("bundles",), lambda v: bool(v.get("actors")), "with --actors, which take the place of bundles"),
     Idle(
         ("learners", "max_ahead", "replay_shards"),
@@ -79,31 +80,38 @@ IDLE = (
 
 
 def check_effects(
-    given: Mapping[str, Any], values: Mapping[str, Any], standard: Mapping[str, Any], env: str, *, continuous: bool
+    given: Mapping[str, Any],
+    values: Mapping[str, Any],
+    standard: Mapping[str, Any],
+    env: str,
+    *,
+    typed: Collection[str],
+    continuous: bool,
 ) -> None:
     """Raise `UserError` if an option has no effect because of another one, or of the environment.
 
-    `given`: the options that the user gave; `values`: those of the configuration; `standard`: the defaults of the
-    parts. A part that was copied has all of its options given: those with their default value are accepted."""
+    `given`: the options that the user gave, `typed`: by name, and not within a part; `values`: those of the
+    configuration; `standard`: the defaults of the parts. A part that was copied has all of its options given: those
+    with their default value are accepted."""
     if "c_bar" in given and values["c_bar"] > values["rho_bar"]:
         raise UserError(f"--c-bar {values['c_bar']:g}: must be at most --rho-bar {values['rho_bar']:g}")
     if "action_bounds" in given and not continuous:
         raise UserError(f"--action-bounds {given['action_bounds']}: the actions of {env} are not continuous")
     if given.get("surrogate") == "impact" and not values.get("target_period", 1):
         raise UserError("--surrogate impact: needs a target network; add --target-period BATCHES")
-    if "epsilon_steps" in given and values.get("epsilon_updates"):
-        raise UserError(f"--epsilon-steps {given['epsilon_steps']}: has no effect with --epsilon-updates; give one")
     check_evaluations(given, values["eval_every"])
-    changed = {name for name, value in given.items() if value != standard.get(name)}
+    changed = {name: value for name, value in given.items() if value != standard.get(name)}
+    if "epsilon_steps" not in typed:  # a rule sets it, and a part that was copied has it
+        changed.pop("epsilon_steps", None)
     for idle in IDLE:
-        idle.check(given, values, changed)
+        idle.check(changed, values)
     rounded = values.get("message_format", "fp32") != "fp32" and not values["error_feedback"]
     if values.get("select") == "changed" and rounded and values["share"] < 1:
         raise UserError(
             f"--message-format {values['message_format']}: its rounding errors would add up with --select changed; add "
             "--error-feedback"
         )
-    apart = "statistics" in values and values["hosts"] > 1 and not values["shards"]
+    apart = "statistics" in values and values.get("hosts", 1) > 1 and not values.get("shards", 1)
     if apart and str(given.get("device", "")).startswith("cuda"):
         raise UserError(
             f"--device {given['device']}: the hosts of a3c share host memory, and compute on the CPU; add --shards"
@@ -116,7 +124,13 @@ def check_changes(changes: Mapping[str, Any], values: Mapping[str, Any]) -> None
     given = {name: value for name, value in changes.items() if value is not None}
     check_evaluations(given, values["eval_every"])
     for idle in IDLE:
-        idle.check(given, values, given)
+        idle.check(given, values)
+
+
+def effective(found: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of some options that have an effect in a configuration with these values."""
+    idle = {name for each in IDLE if each.when(values) for name in each.options}
+    return {name: value for name, value in found.items() if name not in idle}
 
 
 def check_evaluations(given: Mapping[str, Any], eval_every: int) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from gossamer.config.checks import effective
 from gossamer.config.config import Config
 from gossamer.config.file import flat, from_dict
 from gossamer.system.errors import UserError
@@ -37,11 +38,12 @@ def parts(config: Config, names: Collection[str]) -> list[str]:
     return [*words, "--env-kwargs", json.dumps(kwargs)] if kwargs else words
 
 
-def options(config: Config, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a run that differ from these values, as far as they have them. A learning rate that fell until the
-    end of the run falls until the end of the new one, too."""
+def options(config: Config, values: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a run that differ from these values, as far as they have them and have an effect beside those that
+    are `given`. A learning rate that fell until the end of the run falls until the end of the new one, too."""
     of_run = flat(config)
     of_run.pop("env_kwargs", None)
     if of_run["anneal_steps"] == of_run["steps"]:
         del of_run["anneal_steps"]
-    return {name: value for name, value in of_run.items() if name in values and value != values[name]}
+    found = {name: value for name, value in of_run.items() if name in values and value != values[name]}
+    return effective(found, {**values, **found, **given})

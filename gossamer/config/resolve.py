@@ -91,6 +91,11 @@ class Composition:
             raise UserError(f"--preset {choices.preset}: must be one of {', '.join(PRESETS)}")
         self.choices = choices
         architecture = architecture_kind(choices.architecture)
+        if "," in choices.env and "ALE/" in choices.env:
+            raise UserError(
+                f"--env {choices.env}: ids of ALE have a preprocessing of their own; use names, as pong,breakout, and "
+                "--preprocessing gymnasium"
+            )
         self.env = with_kwargs(catalogue.resolve(choices.env), choices.options.get("env_kwargs"))
         self.probed = seen = choices.probed or probe(self.env)
         default = default_algorithm(architecture, continuous=seen.continuous and choices.preset == "tuned")
@@ -209,7 +214,14 @@ class Composition:
 
     def _check_effects(self, values: Mapping[str, Any]) -> None:
         standard = {name: value for kind in self.kinds.values() for name, value in defaults(kind).items()}
-        check_effects(self.choices.options, values, standard, self.env.name, continuous=self.continuous)
+        check_effects(
+            self.choices.options,
+            values,
+            standard,
+            self.env.name,
+            typed=self.choices.given.keys(),
+            continuous=self.continuous,
+        )
 
 
 def build(kinds: Mapping[str, type], values: Mapping[str, Any], *, env: str, preset: str) -> Config:

@@ -26,9 +26,11 @@ from gossamer.envs.metrics import METRICS, SUCCESS, metrics_of
 from gossamer.envs.single import RESET, STEP, EnvSource, fail, kind, raise_for_user
 from gossamer.envs.spaces import adapt
 from gossamer.spaces.observations import MASK
+from gossamer.system.errors import EnvironmentFailed
 
 GymVector: TypeAlias = VectorEnv[Any, Any, Any]
 LAST = "final_obs"  # key of the info
+NAMES = "num_envs, single_observation_space and single_action_space"
 LARGEST = 2**30  # of seeds: a vector adds the number of an environment
 
 
@@ -51,14 +53,16 @@ class Batched:
         self._env: GymVector = self._ask(f"its factory{with_arguments}", lambda: source.make(num_envs=num_envs))
         self._mode = self._checked_mode()
         self._action: Any = None  # [B, *] the last one
-        pair = Pair(self._env.single_observation_space, self._env.single_action_space)
+        pair = self._single_spaces()
         self._adapter, self._spaces = adapt(source.name, pair, masks=source.masks, bounds=source.bounds), pair
         self.spec = self._adapter.spec
 
     @property
     def steps_to_reset(self) -> bool:
         """Whether only a step resets an environment whose episode has ended."""
-        knows_masks = isinstance(self._env.unwrapped, SyncVectorEnv | AsyncVectorEnv)
+        made = self._env.unwrapped
+        # Without shared memory Gymnasium's processes reset once more with the step that follows a reset
+        knows_masks = isinstance(made, SyncVectorEnv) or (isinstance(made, AsyncVectorEnv) and made.shared_memory)
         return self._mode is AutoresetMode.NEXT_STEP and not knows_masks
 
     def reset(self, seed: int) -> Array:
@@ -72,7 +76,8 @@ class Batched:
             self._fail(f"{STEP}, not {kind(answer)}")
         value, reward, terminated, truncated, info = answer
         reward = self._numbers(reward)
-        score = self._numbers(info[self._unclipped]) if self._unclipped in info else reward.copy()
+        unclipped = info.get(self._unclipped) if isinstance(info, Mapping) else None
+        score = reward.copy() if unclipped is None else self._numbers(unclipped)
         terminated, truncated = self._flags("terminated", terminated), self._flags("truncated", truncated)
         truncated = truncated & ~terminated  # termination takes precedence at the time limit
         over = terminated | truncated
@@ -97,8 +102,8 @@ class Batched:
         return pictures
 
     def close(self) -> None:
-        with suppress(Exception):  # it is no longer needed
-            self._env.close()
+        with suppress(EnvironmentFailed):  # it is no longer needed
+            self._ask("close()", self._env.close)
 
     def calls(self) -> Sequence[tuple[int, int]]:
         """See `Watchable`. The first environment stands for all."""
@@ -114,7 +119,15 @@ class Batched:
         able = mask_for(self.spec.actions) is not None and MASK not in {part.name for part in self.spec.parts}
         return able and has_mask(self._reset(seed=0)[1])
 
+    def _single_spaces(self) -> Pair:
+        try:
+            return Pair(self._env.single_observation_space, self._env.single_action_space)
+        except AttributeError as error:
+            self._fail(f"it must have {NAMES} ({error})", error)
+
     def _checked_mode(self) -> AutoresetMode:
+        if not hasattr(self._env, "num_envs"):
+            self._fail(f"it must have {NAMES}")
         if self._env.num_envs != self.num_envs:
             self._fail(f"its factory made {self._env.num_envs} environments for num_envs={self.num_envs}")
         try:
@@ -144,14 +157,15 @@ class Batched:
         """The last observations [K, *O] of these environments [B], which `step` has reset."""
         if not isinstance(info, Mapping) or LAST not in info:
             self._fail(f'step() gave no info["{LAST}"], the last observations of truncated episodes, as SameStep needs')
-        rows = [_row(info[LAST], i) for i in np.flatnonzero(truncated).tolist()]
+        rows = {i: _row(info[LAST], i) for i in np.flatnonzero(truncated).tolist()}
+        infos = {i: _entries(info.get("final_info"), i) for i in rows}
         try:
-            return np.stack([self._adapter.obs(row, {}, final=True) for row in rows])
+            return np.stack([self._adapter.obs(row, infos[i], final=True) for i, row in rows.items()])
         except InvalidObservation as error:
             self._fail(f'step() gave, in info["{LAST}"], {error}', error)
 
     def _observations(self, source: str, value: Any, info: Any, *, unmasked: Array) -> Array:
-        """Observations [B, *O]. `unmasked` [B]: no action follows them, so that they need no action mask."""
+        """Observations [B, *O]. `unmasked` [B]: no action follows them, so that they may have no action mask."""
         try:
             masks = self._masks(info, unmasked) if self._adapter.asks_mask else None
             return self._adapter.batch(value, self.num_envs, masks, unmasked)
@@ -162,8 +176,8 @@ class Batched:
         """The valid actions [B, M] of `info["action_mask"]`. Raises `InvalidObservation`."""
         mask = self._adapter.mask
         assert mask is not None, "the adapter asks for it"
-        rows = [mask.every if free else mask.read(_entries(info, i)) for i, free in enumerate(unmasked.tolist())]
-        return np.stack(rows)
+        read = (mask.last if free else mask.read for free in unmasked.tolist())
+        return np.stack([of_each(_entries(info, i)) for i, of_each in enumerate(read)])
 
     def _metrics(self, info: Any, i: int) -> dict[str, float]:
         """The metrics of the episode of environment `i` that has ended."""

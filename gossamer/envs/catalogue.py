@@ -69,8 +69,7 @@ def resolve(name: str, *, preset: str | AtariPreset = "paac") -> EnvFactory:
 
 
 def _games(name: str, preset: str | AtariPreset) -> EnvFactory:
-    """Several games. Raises `UserError` for a share that is not positive, a game that is there twice, and an id of
-    ALE."""
+    """Several games. Raises `UserError` for a share that is not positive, and for a game that is there twice."""
     shares = list[Share]()
     for each in ",".join(SETS.get(part, part) for part in name.split(",")).split(","):
         game, _, count = each.strip().rpartition(":")
@@ -79,9 +78,6 @@ def _games(name: str, preset: str | AtariPreset) -> EnvFactory:
             raise UserError(f"--env {name}: a name is missing beside a comma")
         if share < 1:
             raise UserError(f"--env {name}: the share of {env} must be at least 1")
-        if env.startswith(ALE):
-            raise UserError(f"--env {name}: {env} has a preprocessing of its own; use names, as pong,breakout, and "
-                            "--preprocessing gymnasium")  # fmt: skip
         shares.append(Share(resolve(env, preset=preset), share))
         if [other.env.name for other in shares].count(shares[-1].env.name) > 1:
             raise UserError(f"--env {name}: {env} is there twice; give it a larger share, as {env}:2")

@@ -7,6 +7,7 @@ without a chosen action to every episode. Single environments run in this proces
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from inspect import signature
@@ -72,8 +73,11 @@ class Gym:
         # Workers get the specification, since an id registered by a script is unknown in their processes.
         spec, given = find_spec(self.id), dict(self.kwargs)
         if given and spec.entry_point is not None:
-            creator = load_env_creator(spec.entry_point) if isinstance(spec.entry_point, str) else spec.entry_point
-            check_names(self.name, creator, given, OF_MAKE)
+            creator: Any = spec.entry_point
+            with suppress(Exception):  # told when it is made
+                creator = load_env_creator(creator) if isinstance(creator, str) else creator
+            if not isinstance(creator, str):
+                check_names(self.name, creator, given, OF_MAKE)
         options = given | ({"render_mode": "rgb_array"} if render else {})
         make: Callable[[], GymEnv] = partial(gymnasium.make, spec, **options)
         source = EnvSource(self.name, make, self.on_error, self.masks, self.bounds, text(given))

@@ -58,8 +58,9 @@ class Interface:
         """The conversion of observations and actions."""
         made = adapt(self.name, self, masks=self.masks, bounds=self.bounds)
         if self.preset is not None:  # the stack comes first, even where it is as long as a side
-            shape = made.spec.obs_shape
-            made = replace(made, observations=Leaf("", Picture(shape, (0, 1, 2))))
+            shape = self.observation_space.shape or made.spec.obs_shape
+            observations = Leaf("", Picture(shape, (0, 1, 2)))
+            made = replace(made, observations=observations, spec=replace(made.spec, obs_shape=shape))
         history = 1 if self.preset is None else self.preset.stack
         names, frames = self.action_names, self.frames_per_step
         return replace(made, spec=replace(made.spec, frames_per_step=frames, history=history, action_names=names))

@@ -85,11 +85,18 @@ class Local:
         return Step(obs, reward, reward.copy(), terminated, truncated, over, final_obs, metrics)
 
     def frames(self) -> Array:
-        return np.stack([env.frame() for env in self._envs])
+        pictures = []
+        for i, env in enumerate(self._envs):
+            self._ask(i)
+            pictures.append(env.frame())
+        self._ask(None)
+        return np.stack(pictures)
 
     def close(self) -> None:
-        for env in self._envs:
+        for i, env in enumerate(self._envs):
+            self._ask(i)
             env.close()
+        self._ask(None)
 
     def calls(self) -> Sequence[tuple[int, int]]:
         """See `Watchable`."""
@@ -137,6 +144,7 @@ class Local:
     def _begin(self, i: int, seed: int | None) -> Array:
         """Reset environment `i` and return its first observation."""
         while True:
+            self._ask(i)
             try:
                 return self._envs[i].reset(seed)
             except EnvironmentFailed as error:

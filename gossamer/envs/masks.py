@@ -62,6 +62,20 @@ class Mask:
             each = "" if len(self.sizes) == 1 else " per choice"
             raise InvalidObservation(f"{source} without a valid action{each}")
 
+    def or_every(self, valid: Array) -> Array:
+        """The masks [..., M], and of those that leave a choice without a valid action the one that allows every one."""
+        there = np.maximum.reduceat(valid, np.cumsum([0, *self.sizes[:-1]]), axis=-1).all(-1, keepdims=True)
+        masks: Array = np.where(there, valid, self.every)
+        return masks
+
+    def last(self, info: Any) -> Array:
+        """`info["action_mask"]` of the last observation of an episode. No action follows it, so it need not have one;
+        where it has, the values of only these actions count."""
+        try:
+            return self.or_every(self.read(info))
+        except InvalidObservation:
+            return self.every
+
     def read(self, info: Any) -> Array:
         """Convert `info["action_mask"]`. Raises `InvalidObservation`."""
         if not has_mask(info):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from typing import TypeVar
 
 from gossamer.data import Array, Step
 from gossamer.envs.base import InTheMaking, Parted, Restarting, Resumable, Spaced, VectorEnv, Watchable
 from gossamer.system.errors import EnvironmentFailed
+
+T = TypeVar("T")
 
 
 class Numbered:
@@ -32,22 +34,21 @@ class Numbered:
         if isinstance(env, Spaced):
             self.spaces = env.spaces
         if isinstance(env, Parted):
-            self.send, self.receive = env.send, env.receive
+            parted = env
+            self.send = lambda action: self._renumbered(lambda: parted.send(action))
+            self.receive = lambda: self._renumbered(parted.receive)
         if isinstance(env, Resumable):
             self.state_dict, self.load_state_dict = env.state_dict, env.load_state_dict
 
     def reset(self, seed: int) -> Array:
-        with self._renumbering():
-            return self._env.reset(seed)
+        return self._renumbered(lambda: self._env.reset(seed))
 
     def step(self, action: Array) -> Step:
-        with self._renumbering():
-            return self._env.step(action)
+        return self._renumbered(lambda: self._env.step(action))
 
-    @contextmanager
-    def _renumbering(self) -> Iterator[None]:
+    def _renumbered(self, call: Callable[[], T]) -> T:
         try:
-            yield
+            return call()
         except EnvironmentFailed as error:
             error.renumbered(self._first)
             raise

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any, Generic, TypeVar
 
-from gossamer.envs.base import EnvFactory
-from gossamer.envs.watchdog import Silence, Watchdog
+from gossamer.envs.base import EnvFactory, Masking
+from gossamer.envs.watchdog import Silence, Watchdog, complain
 from gossamer.spaces import Spec
 
 T = TypeVar("T")
@@ -45,3 +45,16 @@ def spec_of(env: EnvFactory, tell: Callable[[Silence], Any]) -> Spec:
 def remember(env: EnvFactory, spec: Spec) -> None:
     """Keep the spec of an environment that has been made for another reason."""
     _spec.get(env, lambda: spec)
+
+
+_giving = dict[str, bool]()  # by what describes the factory
+_asking = threading.Lock()
+
+
+def gives_masks(env: EnvFactory) -> bool:
+    """Whether a factory's environments offer action masks, found out on one that is reset and closed again."""
+    with _asking:
+        if (key := repr(env)) not in _giving:
+            with Watchdog(env.name, complain) as watchdog, closing(watchdog.watch(env.make(1))) as one:
+                _giving[key] = isinstance(one, Masking) and one.gives_masks()
+        return _giving[key]

@@ -13,6 +13,7 @@ from gossamer.envs.atari import GYMNASIUM, Atari
 from gossamer.envs.base import EnvFactory
 from gossamer.envs.games import Games
 from gossamer.envs.gym import Custom, Gym
+from gossamer.envs.once import gives_masks
 from gossamer.envs.pool import EnvPool
 from gossamer.spaces import Bounds
 from gossamer.system.kwargs import checked
@@ -167,7 +168,7 @@ class GamesOptions:
 
     name: str
     on_env_error: Literal["fail", "restart"] = ON_ENV_ERROR()
-    action_masks: bool = option('The environments give info["action_mask"]: the valid actions.', False)
+    action_masks: bool = option('Use info["action_mask"], the valid actions, of the games that give it.', False)
     action_bounds: Bounds = ACTION_BOUNDS()
 
     def factory(self) -> EnvFactory:
@@ -179,7 +180,8 @@ class GamesOptions:
     def _one(self, env: EnvFactory) -> EnvFactory:
         if not isinstance(env, Gym | Custom | EnvPool):
             return env
-        return replace(env, on_error=self.on_env_error, masks=self.action_masks, bounds=self.action_bounds)
+        masks = self.action_masks and gives_masks(env)
+        return replace(env, on_error=self.on_env_error, masks=masks, bounds=self.action_bounds)
 
 
 def kind_of(env: EnvFactory) -> type[EnvOptions]:

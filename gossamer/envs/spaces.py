@@ -59,7 +59,7 @@ class Adapter:
         arrays = {name or WHOLE: array for name, array in tree.arrays(values, each)}
         if self.mask is not None:
             valid = arrays[MASK] if masks is None else masks
-            arrays[MASK] = np.where(final[:, None], self.mask.every, valid)
+            arrays[MASK] = np.where(final[:, None], self.mask.or_every(valid), valid)
             self.mask.check(arrays[MASK], self._source)
         return layout.pack(arrays)
 
@@ -69,9 +69,9 @@ class Adapter:
         return f'an observation "{MASK}"' if self.own_mask else f'an info["{MASK}"]'
 
     def _valid(self, mask: Mask, arrays: Mapping[str, Array], info: Any, final: bool) -> Array:
-        """The valid actions. No action follows the last observation of an episode, so it needs no mask."""
+        """The valid actions. See `Mask.last` for the last observation of an episode."""
         if final:
-            return mask.every
+            return mask.or_every(arrays[MASK]) if self.own_mask else mask.last(info)
         valid = arrays[MASK] if self.own_mask else mask.read(info)
         mask.check(valid, self._source)
         return valid

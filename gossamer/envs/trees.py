@@ -12,7 +12,7 @@ from gymnasium import spaces
 from gossamer.data import Array
 from gossamer.envs.leaves import BYTES, Choices, InvalidObservation, LeafKind, Numbers, Picture, Switches
 from gossamer.envs.masks import Mask
-from gossamer.spaces.observations import GAME, MASK, Part
+from gossamer.spaces.observations import MASK, Part
 
 MOST_CHOICES = 65_536  # of a Discrete or MultiDiscrete: its one-hot vectors have as many bytes
 LEAST_SIDE = 8  # pixels: smaller arrays of numbers are no pictures
@@ -104,8 +104,6 @@ def tree(space: Any, mask: Mask | None) -> Node:
     names = [part.name for part in node.parts]
     if not set(names) - {MASK}:
         raise Unconvertible(f"observations of {space} are not supported: they have no arrays")
-    if GAME in names:
-        raise Unconvertible(f"observations of {space} are not supported: the key {GAME!r} is taken; rename it")
     if twice := {name for name in names if names.count(name) > 1}:
         raise Unconvertible(f"observations of {space} are not supported: several keys are named {min(twice)!r}")
     return node

@@ -92,6 +92,8 @@ class Union:
 def _common_parts(names: Sequence[str], specs: Sequence[Spec], layouts: Sequence[Layout]) -> tuple[Part, ...]:
     """The parts that the observations of all games have."""
     first, *others = [tuple(part for part in layout.parts if part.name != MASK) for layout in layouts]
+    if taken := {GAME} & {part.name for part in first}:
+        raise UnsupportedSpace(f"{names[0]}: the observation has a key {min(taken)}; rename it to play several games")
     for name, spec, parts in zip(names[1:], specs[1:], others, strict=True):
         if parts != first:
             raise UnsupportedSpace(

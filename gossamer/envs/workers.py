@@ -47,7 +47,7 @@ class Workers:
         self._seeds = np.random.default_rng(0)  # for resets after a crash
 
     def reset(self, seed: int) -> Array:
-        self._seeds = np.random.default_rng(seed)
+        self._seeds = later_seeds(seed)
         seeds = env_seeds(seed, self.num_envs)
         self._ask([("reset", seeds[self._shared.mine(worker)]) for worker in range(len(self._processes))])
         return self._seen()
@@ -165,6 +165,11 @@ class Workers:
         which = self._shared.mine(worker).start if index < 0 else index
         hint = f" (if a script started it, {GUARD})" if (code, during) == (1, "reset") else ""  # its import failed
         return EnvironmentFailed(self._recipe.name, which, f"its worker process {how} during {during}(){hint}")
+
+
+def later_seeds(seed: int) -> np.random.Generator:
+    """Seeds of environments that are made again, others than `env_seeds` of this seed."""
+    return np.random.default_rng([seed, 1])
 
 
 class Process:

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from gossamer.config.build import environment, observed, task
+from gossamer.config.build import environment, observed
 from gossamer.config.config import Config
 from gossamer.envs.base import one_of_each
 from gossamer.envs.watchdog import Watchdog, complain
-from gossamer.evaluation.acting import acting, actions
+from gossamer.evaluation.acting import acting, actions, task_here
 from gossamer.evaluation.evaluate import load_policy
 from gossamer.evaluation.games import limit, play, shown
 from gossamer.evaluation.members import AVERAGE, best, rank, ranked
@@ -48,8 +48,7 @@ def aggregate(
 
 def whole_games(config: Config, checkpoint: Checkpoint, member: str, note: Callable[[str], None]) -> dict[str, Any]:
     """Returns of whole games of a member, played as in training."""
-    on_gpu = config.run.device.startswith("cuda")  # of the hosts; this machine may have none
-    what, factory = task(config.with_run(device="auto") if on_gpu else config), environment(config)
+    what, factory = task_here(config), environment(config)
     _, epsilon = acting(what, greedy=False, epsilon=None)
     each = one_of_each(factory)
     count = -(-EPISODES // each) * each  # several games in their shares

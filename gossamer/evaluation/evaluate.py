@@ -13,12 +13,12 @@ import numpy as np
 import torch
 from torch import nn
 
-from gossamer.config.build import environment, observed, task
+from gossamer.config.build import environment, observed
 from gossamer.envs.atari import Atari
 from gossamer.envs.base import EnvFactory
 from gossamer.envs.games import Games, each_game
 from gossamer.envs.watchdog import Watchdog, complain
-from gossamer.evaluation.acting import acting, actions
+from gossamer.evaluation.acting import acting, actions, task_here
 from gossamer.evaluation.games import MAX_FRAMES, MAX_STEPS, SIDE_BY_SIDE, limit, play, shown
 from gossamer.evaluation.games import Games as Played
 from gossamer.evaluation.members import AVERAGE, average, choose, named
@@ -150,8 +150,7 @@ def evaluate(
     directory = Path(run_dir)
     config = load_config(directory)
     found = Store(directory / CHECKPOINTS).get(checkpoint)
-    what = task(config.with_run(device=device or config.run.device))
-    what, epsilon = acting(what, greedy=greedy, epsilon=epsilon)
+    what, epsilon = acting(task_here(config, device), greedy=greedy, epsilon=epsilon)
     factory, name = under(environment(config), protocol)
     several = isinstance(factory, Games)
     side_by_side, whose, played = min(episodes, SIDE_BY_SIDE), None, dict[str, Played]()
@@ -184,7 +183,7 @@ def evaluate(
     )  # fmt: skip
     if write:
         of_one = "" if whose in (None, AVERAGE) else f"-{whose}"
-        in_one = f"-{game}" if game is not None and several else ""
+        in_one = f"-{game.replace('/', '-')}" if game is not None and several else ""
         _keep(directory / f"evaluation-{name}{of_one}{in_one}.json", result)
     return result
 

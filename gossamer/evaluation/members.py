@@ -77,8 +77,7 @@ def choose(checkpoint: Tree, member: str) -> dict[str, str]:
     also its own average. Of several groups each worker can be selected. Raises `UserError` if there is no such
     member."""
     numbers = {worker: str(rank(worker)) for worker in distinct(checkpoint["workers"])}
-    if not numbers:
-        raise UserError("the checkpoint has no policy: the run ended before it had learned anything; resume it")
+    _check_any(checkpoint["workers"])
     if (len(numbers) == 1 and member in (AVERAGE, BEST)) or member == AVERAGE:
         return numbers
     if len(numbers) > 1:
@@ -102,6 +101,11 @@ def named(checkpoint: Tree, whose: Mapping[str, str]) -> str | None:
     return AVERAGE if len(whose) > 1 else next(iter(whose.values()))
 
 
+def _check_any(workers: Mapping[str, Tree]) -> None:
+    if not workers:
+        raise UserError("the checkpoint has no policy: the run ended before it had learned anything; resume it")
+
+
 def average(checkpoint: Tree, workers: Iterable[str], parameters: Iterable[str]) -> dict[str, Tensor]:
     """The network's state with the mean of these workers' `parameters` (names), computed in float64. Other tensors,
     such as the background that inputs are centred on, are equal for all workers and taken from the first."""
@@ -119,8 +123,7 @@ def average(checkpoint: Tree, workers: Iterable[str], parameters: Iterable[str])
 
 def newcomer(workers: Mapping[str, Tree]) -> Tree:
     """The state of a member that joins these: the average of their parameters, and the highest iteration of them."""
-    if not workers:
-        raise UserError("the checkpoint has no policy: the run ended before it had learned anything; resume it")
+    _check_any(workers)
     (*_, newest) = [state["learner"]["model"] for state in workers.values()]
     names = [name for name in newest if name != TRACES]  # each member's own, which new episodes begin without
     iteration = max(map(_iteration, workers.values()))

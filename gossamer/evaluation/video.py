@@ -15,11 +15,11 @@ import imageio.v2 as imageio
 import numpy as np
 import torch
 
-from gossamer.config.build import environment, observed, task
+from gossamer.config.build import environment, observed
 from gossamer.envs.base import VectorEnv
 from gossamer.envs.games import each_game
 from gossamer.envs.watchdog import Watchdog, complain
-from gossamer.evaluation.acting import acting
+from gossamer.evaluation.acting import acting, task_here
 from gossamer.evaluation.evaluate import Protocol, load_policy, under
 from gossamer.evaluation.members import AVERAGE
 from gossamer.policy import NetworkPolicy
@@ -77,7 +77,7 @@ def record(
         raise UserError(f"--out {path}: there is no directory {path.parent}")
     found = Store(directory / CHECKPOINTS).get(checkpoint)
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame draws the pictures; without this it needs a screen
-    what, _ = acting(task(config), greedy=greedy, epsilon=epsilon)
+    what, _ = acting(task_here(config), greedy=greedy, epsilon=epsilon)
     factory, _ = under(environment(config), protocol)
     games = each_game(factory, game)
     if len(games) > 1:

@@ -84,10 +84,6 @@ class Participant(Protocol):
         """Environments that it acts in; 0 if it does not act."""
 
     @property
-    def continues(self) -> bool:
-        """Whether its environments go on where a saved state left them. Otherwise new episodes have begun."""
-
-    @property
     def clock(self) -> Timer:
         """Measures the time that its ends wait."""
 
@@ -112,6 +108,7 @@ class Demand:
     elsewhere: int = 0  # rollouts of one environment that each host of its actors keeps for that
     stored: int = 0  # environment steps in a replay memory
     shard: int = 0  # of them in the memory of one host, where several share it
+    capacity: int = 0  # environment steps of the whole memory, as given
     folder: str = ""  # for its pictures; empty: in host memory
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, suppress
 
 from gossamer.data import Batch, Tree
 from gossamer.exchange import Exchange
@@ -44,7 +44,10 @@ def act_and_learn(
             pass
         except Exception as error:
             if member.learner.finite:  # the parameters are those of the last good step
-                stored = {} if isinstance(error, NonFinite) else {"experience": end.state_dict()}
-                ctx.save({**member.state_dict(acting=False), **stored})
+                learned = member.state_dict(acting=False)
+                ctx.save(learned)
+                if not isinstance(error, NonFinite):  # the experience may have what is not finite
+                    with suppress(Exception):  # there may be no memory for a copy
+                        ctx.save({**learned, "experience": end.state_dict()})
             raise
         ctx.save(state())

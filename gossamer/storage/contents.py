@@ -25,7 +25,7 @@ _NAMES = "|".join(map(re.escape, _OURS))
 _STEP = r"checkpoints/(step_\d{12}|\.step_\d{12}[^/]*)"  # whole, or left by a process that was killed
 _FILE = re.compile(
     rf"{_NAMES}"
-    r"|evaluation-[a-z]+(-\d+)?(-[^/]+)?\.json"  # of a member, of one of several games
+    r"|evaluation-(noop|sticky|plain)(-\d+)?(-[^/]+)?\.json"  # of a member, of one of several games
     r"|tensorboard/events\.out\.tfevents\.[^/]+"
     rf"|{_STEP}/(tensors\.safetensors|state\.json|manifest\.json)"
     r"|\.[^/]+\.part(\.[a-z0-9]+)?"  # left by a process that was killed while it wrote

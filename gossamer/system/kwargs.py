@@ -18,20 +18,25 @@ WORDS = {"True": True, "False": False, "None": None}  # as Python writes them; J
 
 
 def joined(words: Sequence[str]) -> list[str]:
-    """The words of a command, with all `name=value` after `--env-kwargs` as one word of JSON. Raises `UserError` if
-    there are none, or if a name is given twice."""
-    found, rest = list[str](), list(words)
+    """The words of a command, with all `name=value` after `--env-kwargs`, which may be there several times, as one word
+    of JSON. Raises `UserError` if there are none, or if a name is given twice."""
+    found, rest, pairs, place = list[str](), list(words), list[str](), 0
     while rest:
         word = rest.pop(0)
         name, equals, first = word.partition("=")
         if name != FLAG:
             found.append(word)
             continue
-        pairs = [first] if equals else list(takewhile(_is_value, rest))
-        del rest[: 0 if equals else len(pairs)]
-        is_json = len(pairs) == 1 and pairs[0].startswith("{")  # joined already
-        found += [FLAG, pairs[0] if is_json else json.dumps(_read(pairs))]
-    return found
+        given = [first] if equals else list(takewhile(_is_value, rest))
+        del rest[: 0 if equals else len(given)]
+        if not given:
+            _read(given)
+        place = place if pairs else len(found)
+        pairs += given
+    if not pairs:
+        return found
+    is_json = len(pairs) == 1 and pairs[0].startswith("{")  # joined already
+    return [*found[:place], FLAG, pairs[0] if is_json else json.dumps(_read(pairs)), *found[place:]]
 
 
 def _is_value(word: str) -> bool:

@@ -34,6 +34,7 @@ from gossamer.envs.watchdog import Watchdog, complain
 from gossamer.evaluation.members import newcomer
 from gossamer.policy import build
 from gossamer.program import Program
+from gossamer.spaces.observations import GAME
 from gossamer.storage.checkpoint import Store
 from gossamer.storage.contents import CHECKPOINTS
 from gossamer.system.errors import UserError
@@ -91,6 +92,10 @@ def try_network(config: Config, wired: Program, cluster: str | None = None, *, r
         closing(watchdog.watch(what.env.make(count))) as env,
     ):
         remember(what.env, env.spec)
+        if not (resumed or env.spec.games) and GAME in {part.name for part in env.spec.parts}:
+            raise UserError(
+                f"--env {what.env.name}: the key {GAME} of observations is kept for several games; rename it"
+            )
         check_batch(config, wired)
         check_memory(config, wired, env.spec, cluster)
         check_games(config, wired)

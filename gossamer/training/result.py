@@ -74,7 +74,8 @@ def judged(observer: RunObserver) -> dict[str, Any]:
     """Entries of `result.json` that evaluations after training may change."""
     observer.look_for_success()
     ended, short = why_ended(observer)
-    return {"ended": ended, "short": short, "eval_solved_steps": observer.eval_solved_steps}
+    solved = {"solved_steps": observer.solved_steps, "eval_solved_steps": observer.eval_solved_steps}
+    return {"ended": ended, "short": short, **solved}
 
 
 def why_ended(observer: RunObserver) -> tuple[str, int]:

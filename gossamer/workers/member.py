@@ -59,7 +59,7 @@ def empty(task: Task, spec: Spec, num_envs: int, state: Tree) -> Trajectory:
 class Trainer:
     """A learner with its exchange, and all that must be saved of them."""
 
-    num_envs, continues = 0, False  # it does not act
+    num_envs = 0  # it does not act
 
     def __init__(self, ctx: Context, task: Task, spec: Spec, exchange: Exchange, saved: Tree | None) -> None:
         """`task`: see `prepared`. `saved`: the state to continue from."""
@@ -197,7 +197,6 @@ class Player:
             if state is not None:
                 actor.load_state_dict(state["actor"])
         self._acted = 0  # environment steps since the last report
-        self.continues = all(state is not None and state["actor"] for state in states)
         if any(state is not None and not state["actor"] for state in states):
             ctx.report(Note(f"{task.env.name} cannot give its state: new episodes begin, all else goes on exactly"))
 
@@ -268,7 +267,6 @@ class Member:
         self.trainer = Trainer(ctx, task, groups[0].spec, exchange, saved)
         self.player = Player(ctx, task, groups, policy, self.trainer, saved)
         self.task, self.spec, self.num_envs = task, self.player.spec, self.player.num_envs
-        self.continues = self.player.continues
         self.learner, self.link, self.clock = self.trainer.learner, self.trainer.link, self.trainer.clock
         self.rollout_steps = self.player.rollout_steps
         self.slot, self.version, self.update = self.trainer.slot, self.trainer.version, self.trainer.update

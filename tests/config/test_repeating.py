@@ -92,3 +92,16 @@ def test_keyword_arguments_belong_to_their_environment(tmp_path: Path) -> None:
     smaller = again("--config", tmp_path, "--env-kwargs", "map_name=4x4")
     assert flat(smaller)["env_kwargs"] == {"map_name": "4x4"}
     assert not flat(again("--config", tmp_path, "--env", "CartPole-v1"))["env_kwargs"]
+
+
+def test_what_has_no_effect_in_the_new_run_is_left_out(tmp_path: Path) -> None:
+    """Rules have written it into the file, or a typed option takes its place."""
+    (tmp_path / "config.json").write_text(json.dumps(to_dict(configure("apex", env="catch"))))
+    assert flat(again("--config", tmp_path, "--steps", "100000"))["exploration"] == "by-environment"
+    (tmp_path / "config.json").write_text(json.dumps(to_dict(configure("gorila", env="catch", bundles=8))))
+    assert flat(again("--config", tmp_path, "--actors", "2"))["actors"] == 2
+
+
+def test_a_part_that_was_copied_brings_no_option_without_effect() -> None:
+    old = configure("apex", env="catch").algorithm
+    assert configure("apex", env="catch", algorithm=replace(old, n_step=5)).algorithm.n_step == 5  # type: ignore[type-var]

@@ -22,7 +22,7 @@ from gossamer.spaces.observations import MASK
 from gossamer.system.errors import EnvironmentFailed, UserError
 
 MODES = ("Disabled", "SameStep", "NextStep")
-KINDS = ("Native", "sync", "parallel", "wrapped")
+KINDS = ("Native", "sync", "parallel", "unshared", "wrapped")
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +55,7 @@ def played(env: VectorEnv, steps: int) -> list[Step]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_vector_gives_the_steps_of_single_environments(kind: str, mode: str) -> None:
     env = vector(kind, mode=mode)
-    assert isinstance(env, Apart if (kind, mode) == ("Native", "NextStep") else Batched)
+    assert isinstance(env, Apart if kind in ("Native", "unshared") and mode == "NextStep" else Batched)
     places = itertools.count()
     single = Local(EnvSource("count", lambda: Count(next(places)), masks=True), PLACES)
     assert env.spec == single.spec
@@ -116,6 +116,7 @@ def test_actions_of_every_environment_reach_it() -> None:
             "modeless",
             r'--env vectors:modeless: its metadata\["autoreset_mode"\] must say .*: AutoresetMode.NEXT_STEP, ',
         ),
+        ("nameless", r"it must have num_envs, single_observation_space and single_action_space \("),
         ("no_vector", r"has the parameter num_envs, so that it must return a gymnasium.vector.VectorEnv, not Count$"),
         ("without_number", r"a factory of vector environments needs the parameter num_envs"),
         ("Forgets", r'step\(\) gave no info\["final_obs"\], the last observations of truncated episodes'),
@@ -159,3 +160,12 @@ def test_a_vector_is_trained_evaluated_resumed_and_recorded(tmp_path: Path, mode
     assert gossamer.resume(run.directory, steps=600).result["steps"] >= 600
     film = gossamer.record(run.directory, out=tmp_path / "film.gif")
     assert 2 <= film.steps <= 4
+
+
+def test_a_vector_may_give_no_info() -> None:
+    env = Custom("vectors:silent").make(PLACES)
+    env.reset(seed=3)
+    for _ in range(3):
+        step = env.step(np.ones(PLACES, int))
+    assert step.metrics == {}
+    env.close()

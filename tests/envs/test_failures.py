@@ -17,10 +17,11 @@ import pytest
 import some_envs
 from some_envs import WRONG, Fails, FailsToStart, Walk, answers
 
-from gossamer.envs.base import Restarting, VectorEnv
+from gossamer.envs.base import Restarting, VectorEnv, env_seeds
 from gossamer.envs.gym import Custom, Gym, vectorise
 from gossamer.envs.local import AT_MOST, Local
 from gossamer.envs.single import EnvSource
+from gossamer.envs.workers import later_seeds
 from gossamer.system.errors import EnvironmentFailed, UserError
 
 
@@ -261,3 +262,9 @@ def test_worker_processes_end_after_a_run_that_was_killed_also_where_an_environm
     assert len(workers) == 2
     gone, alive = psutil.wait_procs(workers, timeout=30)
     assert (len(gone), alive) == (2, [])
+
+
+def test_after_a_crash_seeds_are_not_those_of_the_beginning() -> None:
+    """So that an environment does not play the run's first episodes again."""
+    for seed in range(200):
+        assert not set(later_seeds(seed).integers(2**31, size=4).tolist()) & set(env_seeds(seed, 8))

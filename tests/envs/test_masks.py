@@ -208,3 +208,23 @@ def test_with_restarts_a_bad_mask_costs_one_episode() -> None:
     np.testing.assert_array_equal(step.final_obs, first)
     (failure,) = env.failures()
     assert "step() gave no info" in str(failure)
+
+
+class Ends(BadMask):
+    """Its first step truncates the episode."""
+
+    def step(self, action: Any) -> Any:
+        obs, reward, _, _, info = super().step(action)
+        return obs, reward, False, True, info
+
+
+def test_a_truncated_episode_s_last_mask_is_kept() -> None:
+    """Its value is that of the best of these actions."""
+    info = {"action_mask": np.array([1, 0, 1, 1], np.int8)}
+    env = vectorise(EnvSource("mine", partial(Ends, info), masks=True), 2, 0)
+    env.reset(seed=0)
+    step = env.step(np.zeros((2, 2), np.int64))
+    assert step.final_obs is not None
+    assert env.spec.layout is not None
+    assert env.spec.layout.array(step.final_obs, MASK).tolist() == [[1, 0, 1, 1]] * 2
+    assert env.spec.layout.array(step.obs, MASK).tolist() == [[1, 1, 1, 1]] * 2

@@ -8,12 +8,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from gossamer.config.resolve import configure
 from gossamer.data import Array, Step
 from gossamer.envs.base import EnvFactory, Resumable, UnsupportedSpace, VectorEnv, one_of_each, places
 from gossamer.envs.catalogue import SETS, resolve
 from gossamer.envs.games import Games, Share, games_of
 from gossamer.envs.gym import Custom
 from gossamer.envs.last import LastActionReward
+from gossamer.envs.options import GamesOptions
 from gossamer.envs.random_play import random_actions
 from gossamer.envs.toy import Catch, Counter, Recall
 from gossamer.envs.union import Union
@@ -203,6 +205,25 @@ def test_errors_name_the_environment_by_its_number() -> None:
         env.step(np.zeros(4, np.int64))
 
 
+@pytest.mark.parametrize("workers", [0, 4])
+def test_errors_of_worker_processes_have_the_number_too(workers: int) -> None:
+    games = Games((Share(Custom("some_envs:Walk")), Share(Custom("some_envs:Fails"))))
+    env = games.make(4, workers=workers)
+    played(env, env.reset(0), 2)
+    with pytest.raises(UserError, match=r"^--env some_envs:Fails: environment 2: "):
+        env.step(np.zeros(4, np.int64))
+    env.close()
+
+
+def test_games_with_and_without_masks_play_together() -> None:
+    options = GamesOptions("some_games:Masked,some_games:Plain", action_masks=True)
+    env = options.factory().make(2)
+    layout, obs = env.spec.layout, env.reset(0)
+    assert layout is not None
+    assert layout.array(obs, MASK).tolist() == [[1, 0], [1, 1]]
+    env.close()
+
+
 def test_atari_games_step_together_as_alone() -> None:
     pytest.importorskip("ale_py")
     games = resolve("pong,breakout")
@@ -228,5 +249,7 @@ def test_the_environments_of_each_game_are_spread_over_the_scale_of_exploration(
 
 
 def test_ids_with_a_preprocessing_of_their_own_are_refused_among_several() -> None:
-    with pytest.raises(UserError, match=r"--env catch,ALE/Pong-v5: ALE/Pong-v5 has a preprocessing of its own; use na"):
-        resolve("catch,ALE/Pong-v5")
+    with pytest.raises(
+        UserError, match=r"--env pong,ALE/Breakout-v5: ids of ALE have a preprocessing of their own; use"
+    ):
+        configure("paac", env="pong,ALE/Breakout-v5")

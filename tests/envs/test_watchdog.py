@@ -7,7 +7,9 @@ import time
 from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 import some_envs
@@ -15,6 +17,8 @@ import some_envs
 from gossamer.envs import watchdog, workers
 from gossamer.envs.base import InTheMaking, VectorEnv, Watchable
 from gossamer.envs.gym import Custom
+from gossamer.envs.local import Local
+from gossamer.envs.single import EnvSource
 from gossamer.envs.toy import Catch
 from gossamer.envs.watchdog import Silence, Watchdog
 from gossamer.system.errors import EnvironmentFailed
@@ -153,3 +157,32 @@ def test_a_thread_looks_at_environments_of_worker_processes() -> None:
             assert heard.first.wait(timeout=30)
         env.close()  # kills them
         stepping.join()
+
+
+def test_resets_screens_and_closing_are_watched() -> None:
+    asked = list[int]()
+
+    class Asks(gymnasium.Env[Any, Any]):
+        observation_space, action_space = gymnasium.spaces.Box(0, 1, (1,)), gymnasium.spaces.Discrete(2)
+        render_mode = "rgb_array"
+
+        def _note(self) -> None:
+            asked.append(local.calls()[0][0])
+
+        def reset(self, **given: Any) -> Any:
+            self._note()
+            return np.zeros(1, np.float32), {}
+
+        def render(self) -> Any:
+            self._note()
+            return np.zeros((2, 2, 3), np.uint8)
+
+        def close(self) -> None:
+            self._note()
+
+    local = Local(EnvSource("asks", Asks), 3)
+    for call in (lambda: local.reset(0), local.frames, local.close):
+        call()
+        assert asked == [0, 1, 2]
+        assert local.calls()[0][0] == -1
+        asked.clear()

@@ -126,6 +126,13 @@ def parallel(num_envs: int, mode: str = "NextStep") -> Any:
     return AsyncVectorEnv([lambda place=place: Count(place) for place in each], autoreset_mode=AutoresetMode(mode))
 
 
+def unshared(num_envs: int, mode: str = "NextStep") -> Any:
+    """The same without shared memory."""
+    each = [next(places) % PLACES for _ in range(num_envs)]
+    makers = [lambda place=place: Count(place) for place in each]
+    return AsyncVectorEnv(makers, shared_memory=False, autoreset_mode=AutoresetMode(mode))
+
+
 def wrapped(num_envs: int, mode: str = "NextStep") -> Any:
     return gymnasium.wrappers.vector.RecordEpisodeStatistics(sync(num_envs, mode))
 
@@ -137,6 +144,21 @@ def too_few(num_envs: int) -> Any:
 def modeless(num_envs: int) -> Any:
     made = Native(num_envs)
     made.metadata = {}
+    return made
+
+
+def nameless(num_envs: int) -> Any:
+    made = Native(num_envs)
+    del made.single_observation_space
+    return made
+
+
+def silent(num_envs: int) -> Any:
+    """Its info is None."""
+    made = Native(num_envs)
+    reset, step = made.reset, made.step
+    made.reset = lambda **given: (reset(**given)[0], None)  # type: ignore[method-assign]
+    made.step = lambda actions: (*step(actions)[:-1], None)  # type: ignore[method-assign]
     return made
 
 

@@ -68,6 +68,10 @@ def test_words_become_values(words: str, expected: dict[str, Any]) -> None:
 def test_arguments_end_where_a_word_has_no_value() -> None:
     assert joined(["--env-kwargs", "a=1", "paac", "b=2"]) == ["--env-kwargs", '{"a": 1}', "paac", "b=2"]
     assert joined(["--env-kwargs=a=1", "paac"]) == ["--env-kwargs", '{"a": 1}', "paac"]
+    twice = joined(["paac", "--env-kwargs", "a=1", "--env", "x", "--env-kwargs", "b=2"])
+    assert twice == ["paac", "--env-kwargs", '{"a": 1, "b": 2}', "--env", "x"]
+    with pytest.raises(UserError, match=r"^--env-kwargs a=2: a is given twice"):
+        joined(["--env-kwargs", "a=1", "--env-kwargs", "a=2"])
 
 
 @pytest.mark.parametrize(

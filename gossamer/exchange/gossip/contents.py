@@ -39,7 +39,7 @@ class Contents:
         if self._selection is not None:
             values, places = self._selection.chosen(mine, exchange, view)
             sent = None if values is mine else self._selection.sent
-            message = replace(message, parameters=values, places=places)
+            message = replace(message, parameters=values, places=places, whole=values is mine)
         if self._feedback is not None:
             values, packed, error = self._feedback.rounded(message.parameters, sent, message.weight * receivers)
             form = self._feedback.form

@@ -63,7 +63,7 @@ class Mailboxes:
     nothing is copied or serialised while the service is locked."""
 
     def __init__(self, members: int, *, newest: bool = True, adds: bool = False) -> None:
-        """`newest`: a new message replaces its sender's unread one, unless that has more of the parameters
+        """`newest`: a new message replaces its sender's unread one, unless that alone has all parameters
         (`replaces`); otherwise all messages are kept in order.
 
         `adds`: if more than `UNREAD` messages of a sender are unread, the older ones are merged. This bounds the

@@ -29,6 +29,7 @@ class Message:
     # [K] int64, ascending  of a sparse message: indices of its parameters in the vector [P]. None: all, or those that
     # members draw for this exchange
     places: Tensor | None = None
+    whole: bool = True  # whether it has all parameters
     kept: bool = False  # whether the sender keeps the rounding error for its next messages (`feedback`)
     packed: tuple[Tensor, ...] | None = None  # the parameters as `formats.pack` returns them, if the sender rounds
 
@@ -84,7 +85,7 @@ def on_device(message: Message, device: torch.device) -> Tensor:
 def replaces(new: Message, old: Message) -> bool:
     """Whether only the newer one of two messages of a sender is of use. One with all parameters, which a member that
     comes back begins from, is not replaced by a sparse one."""
-    return new.parameters.numel() >= old.parameters.numel()
+    return new.whole or not old.whole
 
 
 def merge(messages: Sequence[Message]) -> Message:

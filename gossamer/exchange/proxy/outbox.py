@@ -13,7 +13,7 @@ RETRY = 2.0  # seconds after which a failed transfer is retried
 class Outbox:
     """Parcels for one host, oldest first, and whether a `Hello` is due."""
 
-    newest: bool = True  # whether a sender's new message replaces its queued ones, but for those with more parameters
+    newest: bool = True  # whether a sender's new message replaces its queued ones (see `replaces`)
     adds: bool = False  # whether messages of one sender may be merged
     parcels: list[Parcel] = field(default_factory=list)
     unconfirmed: list[Parcel] = field(default_factory=list)  # may have arrived, so they must not be merged

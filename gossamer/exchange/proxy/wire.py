@@ -21,10 +21,10 @@ from gossamer.exchange.gossip.formats import FORMATS, Format, length, pack, rest
 from gossamer.exchange.gossip.messages import Hello, Message, Parcel, Pulse
 
 # magic, format version, kind, number format, whether there are indices, whether the sender keeps the rounding error,
-# count of integers, token, layout, sender, epoch, iteration, elements, weight, published, error, checksum (XXH3 of all
-# other bytes)
-HEADER = struct.Struct("<4sBBB??I16s8sIIQQdddQ")
-MAGIC, VERSION, PARCEL, HELLO = b"GSMR", 4, 1, 2
+# whether there are all parameters, count of integers, token, layout, sender, epoch, iteration, elements, weight,
+# published, error, checksum (XXH3 of all other bytes)
+HEADER = struct.Struct("<4sBBB???I16s8sIIQQdddQ")
+MAGIC, VERSION, PARCEL, HELLO = b"GSMR", 5, 1, 2
 
 
 class Token(bytes):
@@ -45,7 +45,10 @@ def encode(item: Parcel | Hello, token: bytes, layout: bytes, form: Format = "fp
     parameters that their sender has not packed."""
     if isinstance(item, Hello):
         numbers = [n for p in item.pulses for n in (p.host, p.beats, len(p.members), *p.members, *p.sent)]
-        head, body = _head((HELLO, 0, False, False), numbers, token, layout, (item.host, 0, 0, 0, 0.0, 0.0, 0.0)), None
+        head, body = (
+            _head((HELLO, 0, False, False, False), numbers, token, layout, (item.host, 0, 0, 0, 0.0, 0.0, 0.0)),
+            None,
+        )
     else:
         m = item.message
         if m.packed is None:
@@ -56,7 +59,7 @@ def encode(item: Parcel | Hello, token: bytes, layout: bytes, form: Format = "fp
             form, parts, error = m.format, _packed(m), m.error
         fields = (m.sender, m.epoch, m.iteration, m.parameters.numel(), m.weight, m.published, error)
         places = [] if m.places is None else [m.places.cpu().to(torch.int32)]
-        kind = (PARCEL, FORMATS.index(form), bool(places), m.kept)
+        kind = (PARCEL, FORMATS.index(form), bool(places), m.kept, m.whole)
         head, body = _head(kind, item.receivers, token, layout, fields), [*places, *parts]
     return _assembled(head, body or [])
 
@@ -67,7 +70,7 @@ def decode(packet: Array, token: bytes, layout: bytes) -> Parcel | Hello:
     Raises `Refused` if the packet is damaged, belongs to another run, or is a parcel of another layout."""
     peek(packet, token)
     fields = HEADER.unpack_from(packet.data)
-    _, _, kind, number, indexed, kept, count, _, theirs, sender, epoch, iteration, size, *_ = fields
+    _, _, kind, number, indexed, kept, whole, count, _, theirs, sender, epoch, iteration, size, *_ = fields
     weight, published, error, checksum = fields[-4:]
     if _checksum(packet) != checksum:
         raise Refused("wrong checksum")
@@ -80,7 +83,7 @@ def decode(packet: Array, token: bytes, layout: bytes) -> Parcel | Hello:
     if indexed:
         places, body = torch.from_numpy(body[: 4 * size].view(np.int32).astype(np.int64)), body[4 * size :]
     vector = unpack(body, size, FORMATS[number])
-    how = {"format": FORMATS[number], "places": places, "kept": kept}
+    how = {"format": FORMATS[number], "places": places, "kept": kept, "whole": whole}
     return Parcel(Message(sender, iteration, epoch, weight, published, vector, error, **how), receivers)
 
 
@@ -90,7 +93,7 @@ def peek(packet: Array, token: bytes) -> int:
         raise Refused("not a packet")
     if packet.size < HEADER.size or not packet.flags.c_contiguous:
         raise Refused("truncated")
-    magic, version, kind, number, indexed, _, count, theirs, *_, size, _, _, _, _ = HEADER.unpack_from(packet.data)
+    magic, version, kind, number, indexed, _, _, count, theirs, *_, size, _, _, _, _ = HEADER.unpack_from(packet.data)
     if magic != MAGIC or version != VERSION or kind not in (PARCEL, HELLO) or number >= len(FORMATS):
         raise Refused("not a packet of this version")
     if not compare_digest(theirs, token):
@@ -104,7 +107,7 @@ def peek(packet: Array, token: bytes) -> int:
 def contents(packet: Array) -> tuple[int, Format]:
     """The number of parameters in a parcel's packet, and their format."""
     fields = HEADER.unpack_from(packet.data)
-    return int(fields[12]), FORMATS[fields[3]]
+    return int(fields[13]), FORMATS[fields[3]]
 
 
 def _pulses(numbers: tuple[int, ...]) -> tuple[Pulse, ...]:
@@ -119,9 +122,13 @@ def _pulses(numbers: tuple[int, ...]) -> tuple[Pulse, ...]:
 
 
 def _head(
-    kind: tuple[int, int, bool, bool], receivers: Sequence[int], token: bytes, layout: bytes, fields: tuple[float, ...]
+    kind: tuple[int, int, bool, bool, bool],
+    receivers: Sequence[int],
+    token: bytes,
+    layout: bytes,
+    fields: tuple[float, ...],
 ) -> bytearray:
-    """`kind`: kind, number format, whether there are indices, whether the sender keeps the rounding error."""
+    """`kind`: the five fields of the header from the kind on."""
     head = bytearray(_body_offset(len(receivers)))
     HEADER.pack_into(head, 0, MAGIC, VERSION, *kind, len(receivers), token, layout, *fields, 0)
     head[HEADER.size : HEADER.size + 4 * len(receivers)] = np.asarray(receivers, np.uint32).tobytes()

@@ -25,7 +25,8 @@ class LocalReplay:
     def join(self, ctx: Context, worker: Participant) -> LocalReplayEnd:
         """See `OwnExperience`."""
         store = ReplayStore(worker.spec, self.plan, {0: worker.num_envs}, self.plan.capacity)
-        saved = (ctx.restored() or {}).get("experience")
+        state = ctx.restored() or {}
+        saved, groups = state.get("experience"), state.get("groups", [state])
         slot = worker.slot(worker.num_envs)
         if self.plan.priority is not None:
             slot = slot.with_chosen()
@@ -36,7 +37,7 @@ class LocalReplay:
         end = LocalReplayEnd(self.plan, store, slot, rng, worker.task.device, worker.clock)
         if saved:
             end.load_state_dict(saved, found=ctx.restarts > 0)
-            if not worker.continues:
+            if not all(each.get("actor") for each in groups):  # new episodes have begun
                 store.cut(0)
         return end
 
@@ -49,6 +50,7 @@ class LocalReplay:
             window=self.plan.window,
             sequences=self.plan.sequences,
             stored=self.plan.capacity,
+            capacity=self.plan.capacity,
             folder=self.plan.folder,
         )
 

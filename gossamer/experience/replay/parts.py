@@ -57,5 +57,6 @@ class LearnerReplay:
             window=self.plan.window,
             stored=self.plan.capacity // self.learners,
             shard=self.plan.capacity // len(self.shards),
+            capacity=self.plan.capacity,
             folder=self.plan.folder,
         )

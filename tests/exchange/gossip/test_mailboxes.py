@@ -211,8 +211,8 @@ def test_a_sparse_message_does_not_replace_one_with_all_parameters() -> None:
     whole = a_message(0, 1)
     post.send(whole, [1])
     for k in (2, 3):
-        post.send(replace(whole, iteration=k, parameters=whole.parameters[:1]), [1])
+        post.send(replace(whole, iteration=k, whole=False), [1])
     assert told(post.collect(1, {}, 0).messages) == [(0, 1), (0, 3)]
-    post.send(replace(whole, iteration=4, parameters=whole.parameters[:1]), [1])
+    post.send(replace(whole, iteration=4, whole=False), [1])
     post.send(replace(whole, iteration=5), [1])
     assert told(post.collect(1, {}, 0).messages) == [(0, 5)]

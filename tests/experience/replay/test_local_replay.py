@@ -29,7 +29,6 @@ class Place:
     told: list[Any] = field(default_factory=list)
     updates: int = 0
     saved: Any = None
-    continues: bool = False
     restarts: int = 0
     task = a_task(algorithm=DQN(), rollout_length=4)
     spec, num_envs, clock = SPEC, 2, staticmethod(untimed)
@@ -145,7 +144,8 @@ def restored(*, continues: bool) -> LocalReplayEnd:
     first = an_end(saved=True)
     act(first, 0)
     act(first, 8)
-    return an_end(Place(updates=1, saved={"experience": first.state_dict()}, continues=continues), saved=True)
+    state = {"experience": first.state_dict(), "actor": {"env": 1} if continues else {}}
+    return an_end(Place(updates=1, saved=state), saved=True)
 
 
 @pytest.mark.parametrize(("continues", "windows"), [(True, 22), (False, 20)])

@@ -100,7 +100,6 @@ class Worker:
     num_envs: int  # of an actor
     link: Link | None = None  # of a learner
     spec: Spec = SPEC
-    continues: bool = False
 
     def slot(self, num_envs: int) -> Trajectory:
         """The memory of the rollouts of so many environments: a position is the action of one step."""
