@@ -37,7 +37,7 @@ def predict(ctx: Context, task: Task, requests: Requests, parameters: Parameters
             except Stopped:
                 raise
             except Exception as error:
-                failed = 1 if predictor.batches else failed + 1
+                failed = 0 if predictor.batches else failed + 1
                 if failed == FAILURES:
                     raise
                 back = requests.give_back(who)

@@ -28,7 +28,7 @@ from gossamer.nn.memory import reset
 from gossamer.page.pictures import action, observation, picture
 from gossamer.policy import NetworkPolicy
 from gossamer.storage.checkpoint import Checkpoint, Store
-from gossamer.storage.contents import CHECKPOINTS
+from gossamer.storage.contents import CHECKPOINTS, CONFIG
 from gossamer.storage.directory import load_config
 from gossamer.storage.files import to_json
 from gossamer.system.errors import DamagedCheckpoint, UserError
@@ -53,6 +53,11 @@ class Game:
         self._several = len(made) > 1
         self._memory: Tree = {}
         self._score, self._steps, self._number = 0.0, 0, 1
+
+    def close(self) -> None:
+        """Close the environments."""
+        for env in (self._env, *(env for _, env, _, _ in self._waiting)):
+            env.close()
 
     def policy(self, checkpoint: Checkpoint) -> NetworkPolicy:
         """The average of the checkpoint's members."""
@@ -97,10 +102,13 @@ def _environment(factory: EnvFactory) -> tuple[VectorEnv, str]:
 def play(directory: Path) -> Iterator[tuple[dict[str, Any], float]]:
     """Play without end: what happens, and how many seconds to show it."""
     store, checkpoint, looked = Store(directory / CHECKPOINTS), None, float("-inf")
-    game, policy = Game(load_config(directory, lambda text: None)), None
+    version, game, policy = _version(directory), Game(load_config(directory, lambda text: None)), None
     give_way()  # from here on: what was loaded until now had to be waited for
     while True:
         if time.monotonic() - looked >= LOOK_SECONDS:
+            if version != (version := _version(directory)):  # another run: `train --overwrite`
+                game.close()
+                game, policy, checkpoint = Game(load_config(directory, lambda text: None)), None, None
             looked, newest = time.monotonic(), _newest(store)
             if newest is not None and (checkpoint is None or newest.path != checkpoint.path):
                 policy, checkpoint = _loaded(game, newest) or policy, newest
@@ -110,6 +118,12 @@ def play(directory: Path) -> Iterator[tuple[dict[str, Any], float]]:
         shown, over = game.step(policy)
         shown |= {"checkpoint": checkpoint.path.name, "trained": checkpoint.steps, "over": over}
         yield shown, PAUSE_SECONDS if over else 1 / STEPS_A_SECOND
+
+
+def _version(directory: Path) -> tuple[int, int]:
+    """What tells the `config.json` of one run from that of another."""
+    found = (directory / CONFIG).stat()
+    return found.st_ino, found.st_mtime_ns
 
 
 def _newest(store: Store) -> Checkpoint | None:

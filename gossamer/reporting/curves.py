@@ -34,9 +34,9 @@ class Curve:
         index = np.searchsorted(getattr(self, along), points, side="right") - 1
         return np.where(index >= 0, self.returns[index], np.nan)
 
-    def reached(self, goal: float) -> tuple[int, float] | None:
-        """Steps and seconds at which a mean over 100 episodes first was `goal` or more; None if it never was."""
-        places = np.flatnonzero((self.episodes >= WINDOW) & (self.returns >= goal))
+    def reached(self, goal: float, least: int = WINDOW) -> tuple[int, float] | None:
+        """Steps and seconds at which the mean first was `goal` or more after `least` episodes; None if it never was."""
+        places = np.flatnonzero((self.episodes >= least) & (self.returns >= goal))
         return (int(self.steps[places[0]]), float(self.seconds[places[0]])) if places.size else None
 
     def thinned(self, most: int) -> Curve:
@@ -73,7 +73,7 @@ def of_episodes(episodes: Sequence[EpisodeRow]) -> Curve:
 
 def of_rows(rows: Sequence[Row], metric: str = RETURN) -> Curve:
     """A point for each row that has the metric; rows are two seconds apart."""
-    known = [row for row in rows if row.get(metric) is not None]
+    known = [row for row in rows if isinstance(row.get(metric), int | float)]  # others are histograms
     return Curve(
         np.array([row["steps"] for row in known], np.int64),
         np.array([row["seconds"] for row in known], np.float64),

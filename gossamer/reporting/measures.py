@@ -11,7 +11,7 @@ import numpy as np
 from gossamer.evaluation.acting import actions
 from gossamer.reporting import statistics
 from gossamer.reporting.comparison import Comparison, Method
-from gossamer.reporting.curves import Along, grid
+from gossamer.reporting.curves import WINDOW, Along, grid
 from gossamer.reporting.human import reference
 from gossamer.reporting.runs import PROTOCOLS, Games, Key, LoadedRun
 from gossamer.reporting.statistics import Array
@@ -50,7 +50,7 @@ def scores(comparison: Comparison) -> Scores:
     the last one beside it (`--eval-every`). Without those, from training. Notes say why evaluations are not used."""
     runs, notes = comparison.runs, list[str]()
     if not comparison.of_returns:
-        return replace(_trained(comparison), what=f"{comparison.metric} of the last row of metrics")
+        return replace(_trained(comparison), what=f"{comparison.metric} at the end of the shortest run")
     for name, evaluations in _kinds_of_evaluations(runs):
         if why := _not_comparable(runs, evaluations):
             notes.append(f"{name}: not used as scores, as {why}.")
@@ -198,8 +198,8 @@ class Reached:
 
 def reached(env: str, label: str, runs: Sequence[LoadedRun], threshold: float, *, of_returns: bool = True) -> Reached:
     """When these runs reached a threshold. `of_returns`: whether it is one of returns."""
-    never = (math.inf, math.inf)
-    places = [run.curve.reached(threshold) or (of_returns and _told(run, threshold)) or never for run in runs]
+    never, least = (math.inf, math.inf), WINDOW if of_returns else 0
+    places = [run.curve.reached(threshold, least) or (of_returns and _told(run, threshold)) or never for run in runs]
     return Reached(env, label, threshold, [float(steps) for steps, _ in places], [seconds for _, seconds in places])
 
 

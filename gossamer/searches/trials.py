@@ -74,7 +74,9 @@ class Trials:
             pruner=optuna.pruners.MedianPruner(UNPRUNED_TRIALS, WARMUP_POINTS) if prune else optuna.pruners.NopPruner(),
         )
         # A later call draws other random values than the trials that are there.
-        self._study.sampler = optuna.samplers.TPESampler(n_startup_trials=RANDOM_TRIALS, seed=seed + self.count)
+        self._study.sampler = optuna.samplers.TPESampler(
+            n_startup_trials=RANDOM_TRIALS, seed=seed + self.count, constant_liar=True
+        )
 
     @property
     def count(self) -> int:

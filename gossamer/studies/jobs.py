@@ -50,8 +50,9 @@ class Job:
     def outcome(self) -> JobOutcome:
         """How it ended. The process has ended."""
         code = self.process.returncode
-        if code == 0:
-            return ended(self.run, self.directory, "finished")
+        if code == 0:  # also if a signal has ended its last evaluation
+            status: Status = "interrupted" if _left_out(RunRecord(self.directory)) else "finished"
+            return ended(self.run, self.directory, status)
         if code in (129, 130, 143) or -code in (signal.SIGINT, signal.SIGTERM):
             return ended(self.run, self.directory, "interrupted")
         why = _killed(-code) if code < 0 else last_line(self.log, self.logged) or f"exit code {code}"
@@ -83,8 +84,16 @@ def is_finished(directory: Path) -> bool:
 
 def _evaluated(record: RunRecord) -> bool:
     """Whether its last evaluation has ended; a signal, or the end of its process, may have come during it."""
-    evaluations = (record.result or {}).get("evaluations")
-    return isinstance(evaluations, dict) and not evaluations.get("left_out")
+    return isinstance((record.result or {}).get("evaluations"), dict) and not _left_out(record)
+
+
+def _left_out(record: RunRecord) -> bool:
+    """Whether a signal has ended its last evaluation. False for a result that cannot be read."""
+    try:
+        evaluations = (record.result or {}).get("evaluations")
+    except UserError:
+        return False
+    return isinstance(evaluations, dict) and bool(evaluations.get("left_out"))
 
 
 def start(run: PlannedRun, folder: Path, share: int, shares: int) -> Job:

@@ -18,7 +18,8 @@ from gossamer.storage.lock import held
 from gossamer.storage.studies import STUDY, PlannedRun
 from gossamer.system.errors import UserError
 from gossamer.system.options import declared, in_words
-from gossamer.training.dry_run import dry_run
+from gossamer.training.callbacks import by_names
+from gossamer.training.dry_run import check_goal, dry_run
 
 PROG = "gossamer study"
 LONGEST = 200  # characters of the name of a directory
@@ -152,9 +153,11 @@ def check(runs: Sequence[PlannedRun]) -> None:
     written. Raises `UserError` that names the composition."""
     for run in {(run.label, run.env): run for run in runs}.values():
         made = composed(run)
-        cluster = made.command["cluster"]
         try:
-            dry_run(resolve(made.choices), cluster)
+            config, control = resolve(made.choices), Control(**made.command)
+            check_goal(config, control)
+            by_names(control.callback)
+            dry_run(config, control.cluster)
         except UserError as error:
             raise UserError(f"{run.label} on {run.env}: {error}") from error
 

@@ -38,7 +38,7 @@ class Barrier:
         self._saving = self._opened = False
         self._acted = Counter[str]()  # worker -> steps; one that restarts is as far as those that have come farthest
         self._began = self._moved = 0.0
-        self.missing: frozenset[str] = frozenset()  # workers that the last checkpoint went without
+        self.missing: frozenset[str] = frozenset()  # workers and services that the last checkpoint went without
 
     def begin(self, *, save: bool = True) -> None:
         """Ask all workers to become idle. Without `save` they only wait for each other, and for what is on its way."""
@@ -97,7 +97,7 @@ class Barrier:
 
     def away(self, name: str) -> None:
         """A worker has ended or is unreachable, or a service is unreachable. The barrier no longer waits for it."""
-        if self.phase is Phase.WORKERS and name in self._todo:
+        if self.phase in (Phase.WORKERS, Phase.SERVICES) and name in self._todo:
             self.missing |= {name}
         self.active.discard(name)
         self._idle.discard(name)
@@ -124,6 +124,8 @@ class Barrier:
 
     def _next(self, todo: Collection[str]) -> None:
         self.phase, self._todo, self._began = Phase(self.phase + 1), set(todo), self._now()
+        if self.phase is Phase.SERVICES:
+            self.missing |= self._services & self._lost
 
     def _late(self, seconds: float) -> bool:
         return self._now() - self._began >= seconds

@@ -287,7 +287,7 @@ def panel(p: Progress, title: str, curve: list[float], width: int) -> Panel:
         "members": Text(members(p)),
         "queue": Text(queue(p)),
         "lag": Text(lags(p, room), style="cyan"),
-        "server": Text(p.gradients.told()),
+        "server": Text(p.gradients_told),
         "replay": Text(p.replayed.told()),
         "gossip": Text(gossip(p)),
         "machine": Text(usage.told(p.usage, cores())),

@@ -28,7 +28,7 @@ class Progress:
 
     total: int  # environment steps to go to
     frames_per_step: int
-    several: bool = field(default=False, kw_only=True)  # games
+    games: int = field(default=0, kw_only=True)  # how many there are, of several
     now: Callable[[], float] = time.monotonic
     steps: int = 0  # environment steps acted that count, of all workers
     uncounted: int = 0  # environment steps reported after others had acted in their place
@@ -57,7 +57,7 @@ class Progress:
     outcomes: Outcomes = field(default_factory=Outcomes)  # of the steps acted in this session
 
     def __post_init__(self) -> None:
-        self.recent = Recent(several=self.several)  # episodes of all members
+        self.recent = Recent(games=self.games)  # episodes of all members
         self.started = self._acting_since = self.now()
         self._spent_before = 0.0  # seconds of the earlier sessions that `spent` accounts for
         self._lock = threading.RLock()  # for what is iterated over: it must not change meanwhile
@@ -95,7 +95,7 @@ class Progress:
         self.episodes += len(report.episodes)
         self.restarts += len(report.failures)
         self.recent.extend(report.episodes)
-        self.members.setdefault(worker, Recent(several=self.several)).extend(report.episodes)
+        self.members.setdefault(worker, Recent(games=self.games)).extend(report.episodes)
         if report.learned or report.reused or report.updates:
             self.metrics[worker] = report.metrics
             self.actors.discard(worker)
@@ -199,11 +199,21 @@ class Progress:
             **self.own_metrics(),
             **self.queue,
             **self.gossip,
-            **self.gradients.row(),
+            **self._gradients(),
             **self.replayed.row(),
             **{f"machine/{name}": value for name, value in self.usage.items()},
             **{f"time/{part}": round(share, 4) for part, share in self.shares().items()},
         }
+
+    def _gradients(self) -> dict[str, Any]:
+        with self._lock:
+            return self.gradients.row()
+
+    @property
+    def gradients_told(self) -> str:
+        """What the panel says of gradients."""
+        with self._lock:
+            return self.gradients.told()
 
     def _close_interval(self) -> None:
         """Set `queue` from the policy lag and the waiting batches since the last row, if there was an update."""
@@ -284,7 +294,7 @@ class Progress:
             self.spent, self._spent_before = {**state["spent"]}, self.elapsed_before
         self.recent.load(state["recent"])
         for worker, rows in state.get("members", {}).items():  # checkpoints of 0.1 have no more than this
-            self.members[worker] = Recent(several=self.several)
+            self.members[worker] = Recent(games=self.games)
             self.members[worker].load(rows)
 
 

@@ -15,9 +15,9 @@ RECENT = 100  # episodes that a mean return is taken over, of each game
 class Recent:
     """The last 100 episodes; of several games, of each one."""
 
-    def __init__(self, *, several: bool = False) -> None:
-        """`several`: games."""
-        self._several = several
+    def __init__(self, *, games: int = 0) -> None:
+        """`games`: how many there are, of several."""
+        self._several, self._expected = games > 0, max(1, games)
         self._games = dict[str, deque[Episode]]()  # in the order in which their first episodes ended
 
     def extend(self, episodes: Iterable[Episode]) -> None:
@@ -40,8 +40,13 @@ class Recent:
 
     @property
     def full(self) -> bool:
-        """Whether there are 100 episodes, of each game that has any."""
-        return bool(self._games) and all(len(each) == RECENT for each in self._games.values())
+        """Whether there are 100 episodes, of each game."""
+        return self.of_all and all(len(each) == RECENT for each in self._games.values())
+
+    @property
+    def of_all(self) -> bool:
+        """Whether there are episodes of each game: without, the mean return is that of some of them."""
+        return sum(map(bool, self._games.values())) >= self._expected
 
     @property
     def returns(self) -> dict[str, float]:

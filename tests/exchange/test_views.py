@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from some_messages import answer, begun
 
 from gossamer.exchange.all_reduce.between import chosen
 from gossamer.exchange.all_reduce.group import At, Group, Part
@@ -103,3 +104,14 @@ def test_all_continue_from_the_newest_state_and_of_several_from_the_most_frequen
     assert chosen({0: older, 1: newer, 2: older}) == 1
     assert chosen({0: other, 1: newer, 2: newer}) == 1
     assert chosen({0: At(4, False, 2), 1: other}) == 1
+
+
+def test_a_host_whose_learners_have_ended_waits_for_no_one() -> None:
+    """Its clock has ended with them: the time limits of calls there do not pass any more."""
+    group, view = Group(0, 2), View(Epoch(1, 0, 0), (0, 1), (0, 0))
+    group.adopt(view)
+    call = begun(group, "states", view.epoch)
+    next(call)
+    group.leave()
+    assert answer(call) is None
+    assert group.take(view.epoch, 0) is group.fetch(view.epoch) is None

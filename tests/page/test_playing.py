@@ -74,6 +74,16 @@ def test_a_newer_checkpoint_is_taken_and_none_is_waited_for(tmp_path: Path, monk
 
 
 @pytest.mark.usefixtures("_no_priority")
+def test_another_run_in_its_place_is_played_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(playing, "LOOK_SECONDS", 0.0)
+    game = playing.play(trained(tmp_path / "run").directory)
+    assert len(next(game)[0]["action"]["names"]) == 3  # of catch
+    trained(tmp_path / "run", env="recall", overwrite=True)
+    shown = next(game)[0]
+    assert (shown["trained"], len(shown["action"]["choices"][0]["probabilities"])) == (80, 2)
+
+
+@pytest.mark.usefixtures("_no_priority")
 def test_a_checkpoint_outside_of_the_run_is_refused(tmp_path: Path) -> None:
     run, other = trained(tmp_path / "run"), trained(tmp_path / "other", seed=2)
     (run.directory / "checkpoints").rename(run.directory / "old")

@@ -50,6 +50,7 @@ def test_a_threshold_is_reached_by_a_hundred_episodes() -> None:
     assert curve.reached(0.5) == (100 * EPISODE, 50.0)
     assert curve.reached(0.51) == (151 * EPISODE, 75.5)
     assert curve.reached(1.01) is None
+    assert curve.reached(0.5, 0) is not None
 
 
 def test_a_thinned_curve_keeps_its_ends() -> None:

@@ -402,7 +402,7 @@ def test_another_metric_and_a_title(tmp_path: Path, command: Command) -> None:
     assert "3 runs of 1 method; open report/report.html" in out
     page = (tmp_path / "report" / "report.html").read_text()
     assert "<h1>Wins &amp; losses</h1>" in page
-    assert "episode/win of the last row of metrics" in page
+    assert "episode/win at the end of the shortest run" in page
     assert "human" not in page
     assert "mean return" not in page.lower()
     found = json.loads(command("report", *words, "--json")[1])

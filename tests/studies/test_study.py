@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -26,7 +27,7 @@ from gossamer.storage.lock import held
 from gossamer.storage.studies import PlannedRun
 from gossamer.studies import conductor, jobs, study
 from gossamer.studies.display import StudyDisplay
-from gossamer.studies.plan import Design, settled
+from gossamer.studies.plan import Design, check, settled
 from gossamer.studies.study import Study, conducted
 from gossamer.system.errors import UserError
 
@@ -403,3 +404,28 @@ def test_a_terminal_that_closes_ends_the_runs_but_not_under_nohup(
 def test_an_option_of_runs_before_the_dashes_is_told_where_to_stand(words: list[str]) -> None:
     with pytest.raises(UserError, match=f"{words[0]}: options of every run come after `--`: ... -- {words[0]} ..."):
         commands.run("study", ["paac", "--env", "catch", *words])
+
+
+def test_a_run_whose_last_evaluation_a_signal_ended_is_not_finished(tmp_path: Path) -> None:
+    """It ends with 0 itself: what it learned is whole."""
+    for left_out, status in ((True, "interrupted"), (False, "finished")):
+        (tmp_path / "result.json").write_text(
+            json.dumps({"steps": 80, "short": 0, "ended": "all steps done", "evaluations": {"left_out": left_out}})
+        )
+        process = subprocess.Popen([sys.executable, "-c", "pass"])
+        process.wait()
+        run = PlannedRun(directory="x", label="paac", env="catch", seed=1, command="paac")
+        assert jobs.Job(run, tmp_path, tmp_path / "log", process, 0).outcome().status == status
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("--stop-at-eval 18", "paac on catch: --stop-at-eval 18: no evaluations without --eval-every STEPS"),
+        ("--callback early:Erly", "paac on catch: --callback early:Erly: "),
+    ],
+)
+def test_what_a_run_refuses_first_is_refused_before_any_is_trained(tmp_path: Path, words: str, told: str) -> None:
+    plan = Design(("paac",), ("catch",), (1,), tmp_path / "s", options=tuple(words.split()))
+    with pytest.raises(UserError, match=f"^{re.escape(told)}"):
+        check(plan.runs())

@@ -128,6 +128,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"members": 1}, "--members 1"),
     ({"members": 0}, "--members 0"),
     ({"members": 9, "learners": 2}, "--learners 2"),
+    ({"members": 8, "learners": 4, "group_size": 0}, "--group-size 0: must be at least 1"),
     ({"members": 8, "learners": 4, "group_size": 3}, "--group-size 3: must divide the 4 learners of each host"),
     ({"members": 4, "learners": 4, "group_size": 4}, "--group-size 4: with --members 4 there is only one group"),
     ({"learners": 0}, "--learners 0"),

@@ -185,3 +185,21 @@ def test_a_worker_that_never_becomes_idle_is_left_out_after_a_while() -> None:
     assert kept.barrier.missing == {"b"}
     assert kept.claim("a") is Answer.SAVE
     assert kept.save("a")
+
+
+def test_services_that_were_away_or_have_not_saved_are_missing() -> None:
+    kept = Kept("near", "far", "gone")
+    kept.barrier.away("gone")
+    kept.barrier.begin()
+    for worker in ("a", "b"):
+        kept.claim(worker)
+    for worker in ("a", "b"):
+        kept.claim(worker)
+        kept.save(worker)
+    for _ in range(2):
+        for service in ("near", "far"):
+            kept.settle(service)
+    assert kept.barrier.phase is Phase.SERVICES
+    kept.barrier.away("far")  # it is too slow
+    assert kept.save("near")
+    assert kept.barrier.missing == {"far", "gone"}

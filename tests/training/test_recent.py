@@ -14,17 +14,28 @@ def episodes(game: str, scores: list[float]) -> list[Episode]:
 
 
 def test_the_mean_return_of_several_games_is_the_mean_of_theirs() -> None:
-    recent = Recent(several=True)
+    recent = Recent(games=2)
     recent.extend([*episodes("short", [1.0] * 300), *episodes("long", [5.0, 7.0])])
     assert recent.returns == {"short": 1.0, "long": 6.0}
     assert recent.mean_return == 3.5
     assert len(recent) == 102  # 100 of each at most
     assert not recent.full
-    again = Recent(several=True)
+    again = Recent(games=2)
     again.load(recent.to_list())
     assert (again.returns, len(again)) == (recent.returns, 102)
     recent.drop(2)  # one of each
     assert recent.returns == {"short": 1.0, "long": 5.0}
+
+
+def test_games_without_an_episode_are_missing_in_the_mean() -> None:
+    recent = Recent(games=2)
+    recent.extend(episodes("short", [1.0] * 300))
+    assert (recent.of_all, recent.full, recent.mean_return) == (False, False, 1.0)
+    recent.extend(episodes("long", [5.0]))
+    assert (recent.of_all, recent.full) == (True, False)
+    recent.extend(episodes("long", [5.0] * 100))
+    assert recent.full
+    assert not Recent().of_all
 
 
 def test_one_game_has_one_mean_whatever_its_episodes_say() -> None:

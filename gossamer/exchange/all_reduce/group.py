@@ -199,7 +199,7 @@ class Group:
         return self._offered if self.current(epoch) else None
 
     def _waits(self, epoch: Epoch, since: float) -> bool:
-        return self.current(epoch) and self._now - since <= HOLD
+        return self.current(epoch) and not self._ended and self._now - since <= HOLD
 
     def _coordinate(self) -> None:
         """Form a new group if there is to be one."""

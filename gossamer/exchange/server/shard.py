@@ -71,7 +71,8 @@ class ParameterShard:
         if not len(self._parameters):
             self._set(torch.tensor(parameters))
             self._buffers = dict(buffers)
-            self._version = max(self._version, version)
+            self._version = self._restored = max(self._version, version)
+            self._lost = 0  # the learner has them
 
     @waits
     def push(self, learner: int, gradient: Array, known: Stamp, rate: float) -> Wait[Pushed]:
@@ -132,7 +133,8 @@ class ParameterShard:
             optimizer = self._set(state["parameters"].clone())
             if state["optimizer"]:
                 groups = optimizer.state_dict()["param_groups"]
-                optimizer.load_state_dict({"state": {0: state["optimizer"]}, "param_groups": groups})
+                kept = {name: each.clone() for name, each in state["optimizer"].items()}  # torch uses what it is given
+                optimizer.load_state_dict({"state": {0: kept}, "param_groups": groups})
 
     @property
     def _stamp(self) -> Stamp:

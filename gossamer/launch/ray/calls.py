@@ -13,7 +13,7 @@ import ray
 
 from gossamer.launch.ray.faults import describe
 from gossamer.launch.ray.messages import UNAVAILABLE
-from gossamer.launch.ray.rpc import Address, Client
+from gossamer.launch.ray.rpc import Address, Client, key_of
 from gossamer.program import Program, Ref
 from gossamer.runtime import Method, Stopped, Unreachable
 
@@ -132,7 +132,7 @@ class Calls:
             self._stale.discard(host)
             self._addresses[host] = self._address(host)
         try:
-            return Client(self._addresses[host], self._key, self._seconds)
+            return Client(self._addresses[host], key_of(host, self._key), self._seconds)
         except OSError:
             self._stale.add(host)
             raise

@@ -75,7 +75,7 @@ class Channel:
         try:
             for part in joined([header, mac, sizes, pickle, *arrays]):
                 self._connection.sendall(part)
-        except BlockingIOError:
+        except (BlockingIOError, TimeoutError):
             raise TimeoutError("send timed out") from None
 
     def receive(self) -> Frame:
@@ -171,7 +171,8 @@ def settle(connection: socket.socket, receive: float, send: float) -> None:
     """Set the socket's timeouts in seconds, 0 for none, and its options.
 
     The kernel enforces the timeouts. An array is then sent or received in a single system call, and the interpreter's
-    lock is released once. Keepalive probes detect a lost peer as quickly, even while nothing is sent.
+    lock is released once. Keepalive probes detect a lost peer as quickly, even while nothing is sent. So does what is
+    sent and not acknowledged, which the kernel would otherwise repeat for a quarter of an hour.
     """
     connection.settimeout(None)
     for option, seconds in ((socket.SO_RCVTIMEO, receive), (socket.SO_SNDTIMEO, send)):
@@ -179,7 +180,7 @@ def settle(connection: socket.socket, receive: float, send: float) -> None:
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     probes = {"TCP_KEEPIDLE": max(1, int(send / 2)), "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": max(1, int(send / 2))}
-    for name, value in probes.items():
+    for name, value in {**probes, "TCP_USER_TIMEOUT": int(send * 1e3)}.items():
         if hasattr(socket, name):  # Linux has all of them
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 

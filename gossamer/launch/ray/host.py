@@ -17,7 +17,7 @@ from gossamer.launch.ray.calls import Calls, Remote, RemoteCall
 from gossamer.launch.ray.errors import HostFailed
 from gossamer.launch.ray.leases import Grant
 from gossamer.launch.ray.messages import CallOutcome, HostObserver, HostState
-from gossamer.launch.ray.rpc import Address, Server
+from gossamer.launch.ray.rpc import Address, Server, key_of
 from gossamer.launch.threads import Monitor
 from gossamer.program import Copy, Program, Ref
 from gossamer.runtime import Stage, Unreachable
@@ -75,15 +75,17 @@ class HostProcess:
     def _open(self, key: bytes, seconds: float) -> Server:
         here: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
         try:
-            return Server(here, key, self._answer, seconds)
+            return Server(here, key_of(self.name, key), self._answer, seconds)
         except (OSError, ValueError) as error:
             raise HostFailed(f"host {self.name} on {here} cannot listen for calls: {error}") from error
 
     @ray.method(concurrency_group=CONTROL)
-    def work(self, workers: Collection[str], states: dict[str, Any], ended: frozenset[str]) -> None:
+    def work(self, life: int, workers: Collection[str], states: dict[str, Any], ended: frozenset[str]) -> bool:
         """Start these workers from their last saved states, unless this process has done so. `ended`: workers of all
-        hosts that have ended."""
+        hosts that have ended. Returns False in another process than that of this life, which is not built yet."""
         with self._starts:
+            if life != self.life:
+                return False
             if self.crew is None:
                 self._ended = ended
                 self.observer = HostObserver(states)
@@ -92,6 +94,7 @@ class HostProcess:
                     if copy.name in workers:
                         given = (copy, self.crew)
                         threading.Thread(target=self._run, args=given, name=copy.name, daemon=True).start()
+            return True
 
     def _run(self, copy: Copy, crew: Crew) -> None:
         handle, again = partial(self._handle, may_wait=True), self.life - 1
@@ -154,8 +157,9 @@ class HostProcess:
 
     @ray.method(concurrency_group=CONTROL)
     def states(self, services: Collection[str]) -> dict[str, Any]:
-        """The states of these services, now."""
-        return {name: self._by_name(name).ask("state_dict") for name in services}
+        """The states of these services, now, as far as they are built."""
+        built = {monitor.name for monitor in self._monitors.values()}
+        return {name: self._by_name(name).ask("state_dict") for name in services if name in built}
 
     @ray.method(concurrency_group=CONTROL)
     def server_address(self) -> Address | None:

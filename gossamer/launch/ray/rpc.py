@@ -7,6 +7,7 @@ program's key may connect, and every pickle is authenticated (see `channel`).
 
 from __future__ import annotations
 
+import hmac
 import logging
 import os
 import socket
@@ -132,6 +133,11 @@ class Client:
         with suppress(OSError):
             self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._connection.close()
+
+
+def key_of(host: str, key: bytes) -> bytes:
+    """A host's part of the program's key: another host that has come to listen at its address does not have it."""
+    return hmac.digest(key, host.encode(), "sha256")
 
 
 def ports() -> Sequence[int]:

@@ -32,6 +32,8 @@ from gossamer.program import Node
 PAUSE_IDLE = 0.005  # seconds between two polls of a host where a worker waits for an answer
 PAUSE = 0.1  # seconds between two polls otherwise: each poll costs both sides about a millisecond
 FAILURE_SECONDS = 600.0  # failures of a host within this time are counted together
+STEADY_SECONDS = 60.0  # that a host must have worked when it reports, for its earlier failures not to count
+STATES_SECONDS = 120.0  # timeout for the last states of services, which may be large
 START_SECONDS = 120.0  # timeout for the first start of a host
 
 log = logging.getLogger(__name__)
@@ -95,7 +97,8 @@ class Supervisor:
         self._process, self._life, self._turn, self._seen, self._failures = "", 0, 0, 0, 0
         self._max_bytes, self._pieces = POLL_BYTES, Pieces()
         self._saved: dict[str, Any] = {}  # worker -> its last saved state in this run
-        self._failed_at: list[float] = []  # times of the host's failures since its last report
+        self._failed_at: list[float] = []  # times of the host's failures since it was last steady
+        self._worked_since = float("inf")  # when the workers of its current process were started
         self._gone_since = self._stopped_since = float("inf")
         self._watched_since = 0.0
         self._up = False  # whether its workers were running at the last poll
@@ -157,6 +160,7 @@ class Supervisor:
             self._receive(found)
             self._lease(found)
         elif self._crew.stopped:
+            self._mark_away()  # its services are not built
             self.running.clear()  # workers that do not run now are not started any more
         else:
             self._start(found.process)
@@ -181,9 +185,9 @@ class Supervisor:
 
     def _save_final_states(self) -> None:
         """Save the states of this host's services after the run."""
-        if self._services and self._begun and self._gone_since == float("inf"):
+        if self._services and self._up and self._gone_since == float("inf"):
             try:
-                states = self._ask(self._actor.states.remote(self._services), self._deployment.limits.call_seconds)
+                states = self._ask(self._actor.states.remote(self._services), STATES_SECONDS)
             except UNAVAILABLE as error:
                 self._no_answer(error)
                 return
@@ -209,8 +213,9 @@ class Supervisor:
         outcome.get()
         if run.wait_until_built(self.host):
             states = {name: self._saved[name] if name in self._saved else restored(name) for name in self.running}
-            self._ask(self._actor.work.remote(frozenset(self.running), states, run.ended()))
-            self._begun = True
+            work = self._actor.work.remote(self._life, frozenset(self.running), states, run.ended())
+            self._begun |= bool(self._ask(work))  # a process that Ray has started since then is built first
+            self._worked_since = time.monotonic()
 
     def _died(self) -> None:
         """The host's process has died: tell the observer."""
@@ -225,7 +230,7 @@ class Supervisor:
         if len(self._failed_at) > limits.restarts:
             raise HostFailed(
                 f"host {self.host} has failed {len(self._failed_at)} times within {FAILURE_SECONDS / 60:g} minutes "
-                f"without a report in between (restarts={limits.restarts}): see Ray's logs on its machine"
+                f"without running for a minute in between (restarts={limits.restarts}): see Ray's logs on its machine"
             )
         log.warning("host %s has failed and is restarted (start %d)", self.host, self._life + 1)
 
@@ -245,7 +250,8 @@ class Supervisor:
         observer, worker = self._crew.observer, message.worker
         try:
             if message.kind == "report" and self._pieces.add(message):
-                self._failed_at.clear()
+                if time.monotonic() - self._worked_since >= STEADY_SECONDS:
+                    self._failed_at.clear()
                 observer.report(worker, self._pieces.take())
             elif message.kind == "save" and self._pieces.add(message):
                 state = self._pieces.take()

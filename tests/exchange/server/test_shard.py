@@ -65,9 +65,12 @@ def test_the_optimizer_is_the_shards_and_its_state_is_in_a_checkpoint() -> None:
     assert parameters(shard) == [9]
     again = a_shard(make=ADAGRAD)
     again.load_state_dict(shard.state_dict())
+    state = shard.state_dict()
+    again.load_state_dict(state)
     for each in (shard, again):
         each.push(0, of(4), Stamp(0, 1), 1.0)
         assert parameters(each) == pytest.approx([8.2])
+    assert float(state["optimizer"]["sum"]) == 9  # a snapshot may be restored once more
 
 
 @given(limit=st.integers(0, 4), versions=st.lists(st.integers(0, 30), min_size=1, max_size=30))
@@ -110,6 +113,17 @@ def test_a_shard_that_has_lost_all_takes_the_parameters_and_the_version_of_a_lea
     pulled = shard.pull(0, None)
     assert pulled is not None
     assert pulled.stamp.version == 7
+
+
+def test_what_a_learner_offers_is_not_lost() -> None:
+    """The shard died before its first snapshot. Another learner knows of two updates more."""
+    shard = ParameterShard(Optimization(SGD, 1.0, 0), learners=["a", "b"], max_delay=100)
+    shard.begin(1)
+    assert not shard.push(0, of(1), Stamp(0, 120), 1.0).applied
+    shard.offer(of(3), 120, {})
+    assert shard.lost() == (120, 0)
+    assert not shard.push(1, of(1), Stamp(0, 122), 1.0).applied
+    assert shard.lost() == (120, 2)
 
 
 def test_silent_learners_count_as_lost_once_all_others_have_left() -> None:

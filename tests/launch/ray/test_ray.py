@@ -279,8 +279,14 @@ def test_a_call_that_need_not_wait_but_takes_too_long_is_given_up() -> None:
     assert watcher.of("call") == ["given up"]
 
 
-def test_a_host_that_fails_again_and_again_fails_the_program() -> None:
+@pytest.mark.parametrize("reports", [False, True])
+def test_a_host_that_fails_again_and_again_fails_the_program(reports: bool) -> None:
+    """Also if it has reported before it fails, as all loops do."""
+
     def die(ctx: Context) -> None:
+        if reports:
+            ctx.report("here")
+            time.sleep(0.5)  # the report is on its way
         os.kill(os.getpid(), signal.SIGKILL)
 
     program = Program("hopeless")

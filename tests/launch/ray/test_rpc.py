@@ -18,8 +18,8 @@ pytest.importorskip("ray", reason="Ray is not installed (the extra `ray`)")
 from ray import cloudpickle
 
 from gossamer.launch.ray import rpc
-from gossamer.launch.ray.channel import HEADER, MAC, MESSAGE_MB, MessageTooLarge
-from gossamer.launch.ray.rpc import PORTS, Client, Server, ports
+from gossamer.launch.ray.channel import HEADER, MAC, MESSAGE_MB, MessageTooLarge, settle
+from gossamer.launch.ray.rpc import PORTS, Client, Server, key_of, ports
 
 KEY, HERE, SECONDS = bytes(32), "127.0.0.1", 5.0
 
@@ -302,3 +302,17 @@ def test_ports_that_are_none(wanted: str, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv(PORTS, wanted)
     with pytest.raises(ValueError, match="LOW-HIGH"):
         ports()
+
+
+def test_another_host_at_an_address_is_not_taken_for_the_one_that_was_there() -> None:
+    with closing(Server(HERE, key_of("a", KEY), lambda call, given_up: call, SECONDS)) as server:
+        with closing(Client(server.address, key_of("a", KEY), SECONDS)) as client:
+            assert ask(client, 3) == 3
+        with pytest.raises(OSError, match=r"program's key|closed by peer|reset"):
+            Client(server.address, key_of("b", KEY), SECONDS)
+
+
+def test_what_is_not_acknowledged_ends_a_connection_in_time() -> None:
+    with closing(socket.socket()) as connection:
+        settle(connection, 0, 1.5)
+        assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 1500

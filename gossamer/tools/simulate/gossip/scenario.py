@@ -68,6 +68,7 @@ class GossipScenario:
     seed: int = seed()
 
     def __post_init__(self) -> None:
+        check_scenario(self)
         if self.members < 2:
             raise UserError(f"--members {self.members}: gossip needs at least two members")
         if self.learners < 1 or self.members % self.each:
@@ -85,7 +86,6 @@ class GossipScenario:
         self._check_formats()
         if self.lock_step and self.graph != "complete":
             raise UserError(f"--select changed: needs --graph complete, not {self.graph}, or use --select rotation")
-        check_scenario(self)
         if self.interval is not None and not self.lock_step and self.interval > room(self.staleness):
             most = math.floor(room(self.staleness))
             raise UserError(
