@@ -166,15 +166,18 @@ def compared(found: Mapping[str, Any]) -> str:
 def earlier(trained: str, config: Mapping[str, Any]) -> list[str]:
     """The words of today's command for this configuration that `trained` lacks."""
     given = set(pairs(trained))
-    return [word for pair in pairs(command(config)) if pair not in given for word in pair]
+    return [word for pair in pairs(command(config)) if pair not in given for word in pair if word]
 
 
 def pairs(line: str) -> Iterator[tuple[str, str]]:
-    """Each option of a command with its value; an option that was renamed has its name of today."""
+    """Each option of a command with its value, empty for a flag; an option that was renamed has its name of today."""
     today = {flag(before): flag(name) for before, name in RENAMED.items()}
-    for word, value in pairwise(shlex.split(line)):
+    for word, value in pairwise([*shlex.split(line), "--"]):
         if word.startswith("--"):
-            yield today.get(word, word), value
+            name = today.get(word, word)
+            if value == "False":  # as flags were written before
+                name, value = f"--no-{name.removeprefix('--')}", ""
+            yield name, "" if value == "True" or value.startswith("--") else value
 
 
 def machines(found: Mapping[str, Any]) -> str:

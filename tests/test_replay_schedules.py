@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import random
 from contextlib import closing
+from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from some_outcomes import Counting
@@ -16,13 +18,15 @@ from some_parts import a_task
 from some_play import PLAIN, Play
 from sweeps import sweep
 
-from gossamer.algorithms.base import ReplayPlan
+from gossamer.algorithms.base import Prioritized, ReplayPlan
+from gossamer.algorithms.dqn import n_step_errors
 from gossamer.architectures.replaying import share_replay
 from gossamer.data import Batch, NoBatch, Packed, Trajectory, Updated
 from gossamer.experience import ActorReplay, LearnerReplay, ReplayShard
 from gossamer.experience.base import untimed
 from gossamer.experience.replay.limiter import Granted
 from gossamer.experience.replay.reader import ReplayReader
+from gossamer.experience.replay.shard import Learned
 from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.program import Program
 from gossamer.runtime import Context, Stopped
@@ -191,3 +195,74 @@ def test_samples_come_from_shards_in_proportion_to_their_mass() -> None:
     share, expected = float((actions == 0).double().mean()), 35 / 46
     assert len(actions) == 4000
     assert abs(share - expected) < 5 * (expected * (1 - expected) / 4000) ** 0.5
+
+
+ALPHA, BETA = 0.5, 0.8
+BY_PRIORITY = replace(PLAN, priority=Prioritized(ALPHA, BETA, n_step_errors))
+
+
+def prioritized(seed: int = 0) -> tuple[list[ReplayShard], ReplayReader]:
+    """Two shards of 22 windows each, whose errors are all 1, and a learner's end."""
+    shards = [ReplayShard(BY_PRIORITY, {0: ENVS}, 1000, seed=seed) for seed in range(2)]
+    for shard in shards:
+        shard.register(0, 0, PLAIN)
+        for number, rollout in enumerate(Play(PLAIN, ENVS, ROLLOUT, seed=0).rollouts(3), start=1):
+            rollout.reward.fill_(0.5)
+            rollout.discount.fill_(1.0)
+            rollout.value.fill_(0.0)
+            rollout = replace(rollout, chosen=torch.zeros(ROLLOUT, ENVS))
+            shard.insert(0, 0, number, Packed.of(rollout))
+    rng, ctx = torch.Generator().manual_seed(seed), SimpleNamespace(now=lambda: 0.0, name="learn", restarts=0)
+    reader = ReplayReader(ctx, Always(), shards, BY_PRIORITY, rng, device="cpu", clock=untimed)  # type: ignore[arg-type]
+    return shards, reader
+
+
+def drawn(reader: ReplayReader) -> Batch:
+    batch = reader.batch()
+    assert isinstance(batch, Batch)
+    assert batch.windows is not None
+    assert batch.data.weight is not None
+    return batch
+
+
+def test_priorities_from_a_learner_reach_their_windows_in_the_right_shard() -> None:
+    """One window of the first batch has an error of 10,000 after it, the others 0.01: beside windows of 1 and less it
+    fills most of the next batches."""
+    shards, reader = prioritized()
+    first = drawn(reader)
+    assert first.data.weight.tolist() == [1.0] * 8  # type: ignore[union-attr]
+    number, sample = reader._samples[-1]
+    loved = int(sample.keys[0])
+    place = sum(len(each.keys) for _, each in reader._samples[:-1])
+    priority = torch.full((8,), 0.01)
+    priority[place:][torch.from_numpy(sample.keys == loved)] = 10_000.0
+    reader.trained(first, Updated({}, priority=priority))
+    drawn(reader)  # it takes the priorities along
+    masses = [shard.amount().mass for shard in shards]
+    assert masses[number] > 100
+    assert masses[1 - number] < 23
+    found = [drawn(reader) for _ in range(20)]
+    windows = torch.cat([batch.windows for batch in found])  # type: ignore[misc]
+    assert float((windows == loved).double().mean()) > 0.6  # 100 of about 100 + 30 of mass
+
+
+def test_importance_weights_are_those_of_the_mass_over_all_shards() -> None:
+    """w = (m / m_min)^-beta, m = p^alpha, with the least mass of the batch."""
+    _, reader = prioritized()
+    for number in range(30):
+        batch = drawn(reader)
+        mass = torch.cat([torch.tensor(sample.mass) for _, sample in reader._samples])
+        torch.testing.assert_close(batch.data.weight, ((mass / mass.min()) ** -BETA).float())
+        reader.trained(batch, Updated({}, priority=torch.linspace(0.1, 5.0 + number, 8)))
+    assert len(mass.unique()) > 3
+
+
+def test_priorities_of_an_earlier_life_of_a_shard_change_nothing() -> None:
+    shards, _ = prioritized()
+    sample = shards[0].draw(4)
+    assert sample is not None
+    loud = Learned("another life", sample.keys, np.full(4, 1e6, np.float32))
+    shards[0].draw(4, [loud])
+    assert shards[0].amount().mass == pytest.approx(22.0, rel=1e-5)
+    shards[0].draw(4, [replace(loud, life=sample.life)])
+    assert shards[0].amount().mass > 1000

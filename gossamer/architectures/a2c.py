@@ -101,7 +101,7 @@ class SynchronousA2C:
                 "steps": 80_000_000,
                 "rollout_length": 5,
                 "num_envs": 16,
-                "preprocessing": "impala",
+                "preprocessing": "gala",
                 "gae_lambda": 1.0,
                 "value_coef": 0.5,
                 "entropy_coef": 0.01,

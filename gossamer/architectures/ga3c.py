@@ -129,6 +129,7 @@ class GA3C:
                 "max_batch": 128,
                 "batch_timeout": 0.0,
                 "queue_size": 100,
+                "max_rollouts": 1,
                 "adjust_seconds": 20.0,
                 "gamma": 0.99,
                 "gae_lambda": 1.0,

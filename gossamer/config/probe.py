@@ -11,6 +11,7 @@ from gossamer.envs.games import Games
 from gossamer.envs.watchdog import Watchdog, complain
 from gossamer.presets.layers import EnvKind
 from gossamer.spaces import Box, Spec
+from gossamer.system.errors import EnvironmentFailed
 
 LEAST_SIDE = 36  # pixels; `nature` needs so many, `nips` fewer
 MOST_NUMBERS = 4  # of a vector, for which a grid over all of them is not too large
@@ -53,9 +54,17 @@ def probe(env: EnvFactory) -> Probe:
     with Watchdog(env.name, complain) as watchdog, closing(watchdog.watch(env.make(1))) as made:
         continuous = isinstance(made.spec.actions, Box)
         kind: EnvKind = "pixels" if made.spec.pixels else "continuous" if continuous else "vector"
-        masks = isinstance(made, Masking) and made.gives_masks()
+        masks = isinstance(made, Masking) and _gives_masks(made)
         bounded = made.spec.bounds is not None and made.spec.obs_shape[0] <= MOST_NUMBERS
         return Probe(kind, masks, continuous, _smallest_side(made.spec) < LEAST_SIDE, bounded=bounded)
+
+
+def _gives_masks(env: Masking) -> bool:
+    """Whether it does; False if its reset fails, which is raised again, and reported, when it is used."""
+    try:
+        return env.gives_masks()
+    except EnvironmentFailed:
+        return False
 
 
 def _smallest_side(spec: Spec) -> int:

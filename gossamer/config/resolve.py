@@ -91,7 +91,8 @@ class Composition:
             raise UserError(f"--preset {choices.preset}: must be one of {', '.join(PRESETS)}")
         self.choices = choices
         architecture = architecture_kind(choices.architecture)
-        if "," in choices.env and "ALE/" in choices.env:
+        several = choices.env.split(",")
+        if len(several) > 1 and any(each.strip().startswith(catalogue.ALE) for each in several):
             raise UserError(
                 f"--env {choices.env}: ids of ALE have a preprocessing of their own; use names, as pong,breakout, and "
                 "--preprocessing gymnasium"

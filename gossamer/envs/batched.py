@@ -26,7 +26,7 @@ from gossamer.envs.metrics import METRICS, SUCCESS, metrics_of
 from gossamer.envs.single import RESET, STEP, EnvSource, fail, kind, raise_for_user
 from gossamer.envs.spaces import adapt
 from gossamer.spaces.observations import MASK
-from gossamer.system.errors import EnvironmentFailed
+from gossamer.system.errors import UserError
 
 GymVector: TypeAlias = VectorEnv[Any, Any, Any]
 LAST = "final_obs"  # key of the info
@@ -102,7 +102,7 @@ class Batched:
         return pictures
 
     def close(self) -> None:
-        with suppress(EnvironmentFailed):  # it is no longer needed
+        with suppress(UserError):  # it is no longer needed
             self._ask("close()", self._env.close)
 
     def calls(self) -> Sequence[tuple[int, int]]:

@@ -16,6 +16,7 @@ from gossamer.envs.gym import Custom, Gym
 from gossamer.envs.once import gives_masks
 from gossamer.envs.pool import EnvPool
 from gossamer.spaces import Bounds
+from gossamer.system.errors import UserError
 from gossamer.system.kwargs import checked
 from gossamer.system.options import option, options
 
@@ -175,7 +176,10 @@ class GamesOptions:
         games = catalogue.resolve(self.name)
         if not isinstance(games, Games):
             return games
-        return replace(games, shares=tuple(replace(share, env=self._one(share.env)) for share in games.shares))
+        made = replace(games, shares=tuple(replace(share, env=self._one(share.env)) for share in games.shares))
+        if self.action_masks and not any(getattr(share.env, "masks", False) for share in made.shares):
+            raise UserError('--action-masks: none of the games gives info["action_mask"]; leave it out')
+        return made
 
     def _one(self, env: EnvFactory) -> EnvFactory:
         if not isinstance(env, Gym | Custom | EnvPool):

@@ -89,10 +89,7 @@ class Single:
 
     def gives_masks(self) -> bool:
         """Reset, and return whether the info has an action mask that could be used and is not."""
-        try:
-            answer = self.env.reset(seed=0)
-        except (Exception, SystemExit):  # raised again, and reported, when it is used
-            return False
+        answer = self._ask("reset()", lambda: self.env.reset(seed=0))
         able = mask_for(self.spec.actions) is not None and MASK not in {part.name for part in self.spec.parts}
         return able and isinstance(answer, tuple | list) and len(answer) == 2 and has_mask(answer[1])
 

@@ -33,18 +33,24 @@ _NO_CLIP = 1e9
 
 
 def large_minibatches(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
-    """Minibatches of 512 steps, however many environments there are."""
-    return minibatches_of(values, MINIBATCH)
+    """Minibatches of 512 steps of all learners that average their gradients, for any number of environments."""
+    return minibatches_of(values, MINIBATCH // _averaging(values))
 
 
 def sizes_of_batch(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
-    """With batches of 32 to 2,048 samples: environments whose rollouts owe one batch or more, and a target network that
-    is copied as often as with any other batch."""
-    uses, batch = values["samples_per_insert"], values["batch_size"]
+    """With batches of 32 to 2,048 samples of all learners that average their gradients: environments whose rollouts owe
+    one batch or more, and a target network that is copied as often as with any other batch."""
+    learners = _averaging(values)
+    uses, batch = values["samples_per_insert"], values["batch_size"] * learners
     return {
-        "num_envs": max(FEWEST_ENVS, int(batch / (uses * values["rollout_length"]))),
+        "num_envs": max(FEWEST_ENVS, int(batch / (uses * values["rollout_length"]))) // learners,
         "target_period": max(1, int(TARGET_STEPS * uses / batch)),
     }
+
+
+def _averaging(values: Mapping[str, Any]) -> int:
+    """Learners whose gradients are averaged; those of `a3c` are not."""
+    return 1 if "statistics" in values else int(values.get("hosts", 1) * values.get("learners", 1))
 
 
 A2C = Layer(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -14,7 +16,7 @@ from gossamer.config.file import flat
 from gossamer.config.names import ALGORITHMS, ARCHITECTURES, NETWORKS, OPTIMIZERS, load
 from gossamer.config.presets import accelerated_of, family_name, paper_of
 from gossamer.config.probe import Probe
-from gossamer.config.resolve import Choices, Composition, architecture_kind, resolve
+from gossamer.config.resolve import Choices, Composition, architecture_kind, build, resolve
 from gossamer.envs import catalogue
 from gossamer.presets.layers import EnvKind, algorithms_of, presets_of
 from gossamer.program import Program
@@ -23,6 +25,7 @@ from gossamer.system.options import flag
 
 # An environment of each kind
 EXAMPLES: dict[EnvKind, str] = {"pixels": "catch-pixels", "vector": "catch", "continuous": "Pendulum-v1"}
+GAME = "pong"
 A_GAME = Probe("pixels", atari=True)
 USUAL = ("a2c", "ppo")  # algorithms that are shown of an architecture that names none
 PIPED_WIDTH = 200  # columns, if the output is not a terminal
@@ -84,12 +87,12 @@ def _counted(number: float, what: str) -> str:
 
 def _defaults(architecture: str, tuned: Mapping[str, Iterable[EnvKind]], paper: bool) -> Table:
     columns = {
-        f"{algorithm} {kind}": flat(resolve(Choices(architecture, EXAMPLES[kind], algorithm)))
+        f"{algorithm} {kind}": _values(architecture, kind, algorithm)
         for algorithm, kinds in tuned.items()
         for kind in kinds or EXAMPLES
     }
     if paper:
-        columns["paper"] = flat(resolve(Choices(architecture, EXAMPLES["pixels"], preset="paper")))
+        columns["paper"] = _values(architecture, "pixels", preset="paper")
     table = Table(box=None, padding=(0, 2))
     table.add_column("option", style="cyan", no_wrap=True)
     for name in columns:
@@ -98,6 +101,15 @@ def _defaults(architecture: str, tuned: Mapping[str, Iterable[EnvKind]], paper: 
     for name in dict.fromkeys(name for values in columns.values() for name in values if name not in left_out):
         table.add_row(flag(name), *(_cell(values.get(name)) for values in columns.values()))
     return table
+
+
+def _values(architecture: str, kind: EnvKind, algorithm: str | None = None, preset: str = "tuned") -> dict[str, Any]:
+    """The default of every option for this kind of environment, on the cores that presets are tuned on; for pictures
+    those of an Atari game, if there are any."""
+    game = kind == "pixels" and bool(catalogue.names()["atari"])
+    choices = Choices(architecture, GAME if game else EXAMPLES[kind], algorithm, preset=preset)
+    made = Composition(replace(choices, probed=A_GAME) if kind == "pixels" else choices)
+    return flat(build(made.kinds, made.tuned(), env=choices.env, preset=preset))
 
 
 def _cell(value: object) -> str:

@@ -204,6 +204,7 @@ class RunObserver:
 
     def died(self, worker: str) -> None:
         with self._saving():
+            self._hanging.pop(worker, None)
             if steps := self.budget.release(worker):
                 self.events.add("worker_died", steps=self.progress.steps, worker=worker, unreported=steps)
                 self.log(f"{worker} died; {steps:,} steps that it had not reported are acted again")
@@ -214,6 +215,7 @@ class RunObserver:
 
     def ended(self, worker: str) -> None:
         with self._saving():
+            self._hanging.pop(worker, None)
             self._away.pop(worker, None)
             self.budget.release(worker)  # an actor that cannot reach its learner ends before it has acted all of it
             self.checkpoints.away(worker)

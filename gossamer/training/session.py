@@ -93,15 +93,12 @@ class Session:
             hosts=hosts,
             games=len(interface.games),
         )
-        lost = 0
         if saved:
             progress.load_state_dict(saved["progress"])
             if lost := progress.give_back():
                 self.log(f"{lost:,} steps that were in the queue, or acted since the checkpoint, are acted again")
         self.progress, self.done = progress, progress.steps
         self.events = earlier(self.directory / RESULT) if saved else EventLog()
-        if saved and lost:  # the result is of steps that are acted again
-            (self.directory / RESULT).unlink(missing_ok=True)
         self.consensus = _consensus(progress, self.directory, self.done) if len(members) > 1 else None
         states = restored(saved, config, members, self.log) if saved else initial(config, members)
         self.sinks = Sinks(config.run.log, self._sink_failed)

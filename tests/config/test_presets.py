@@ -191,6 +191,12 @@ def test_the_accelerated_settings() -> None:
     assert made.target_period == 2_500
     made = accelerated("paac", algorithm="dqn", batch_size=2048)
     assert (made.num_envs, made.target_period) == (64, 39)
+    made = accelerated("a2c", algorithm="dqn", learners=4)  # the same in all
+    assert (made.num_envs, made.batch_size, made.target_period) == (8, 8, 2_500)
+    made = accelerated("a2c", algorithm="ppo", learners=4)
+    assert made.num_envs * made.rollout_length / made.num_minibatches == 512 / 4
+    made = accelerated("a3c", algorithm="ppo", learners=4)
+    assert made.num_envs * made.rollout_length / made.num_minibatches == 512
     with pytest.raises(
         UserError, match="--preset accelerated: not available for a2c in gala; available for a2c in paac, a2c, a3c; ppo"
     ):

@@ -71,8 +71,9 @@ class ParameterShard:
         if not len(self._parameters):
             self._set(torch.tensor(parameters))
             self._buffers = dict(buffers)
+            newest = self._restored + self._lost  # that learners know of
             self._version = self._restored = max(self._version, version)
-            self._lost = 0  # the learner has them
+            self._lost = max(0, newest - self._restored)
 
     @waits
     def push(self, learner: int, gradient: Array, known: Stamp, rate: float) -> Wait[Pushed]:

@@ -80,11 +80,11 @@ class HostProcess:
             raise HostFailed(f"host {self.name} on {here} cannot listen for calls: {error}") from error
 
     @ray.method(concurrency_group=CONTROL)
-    def work(self, life: int, workers: Collection[str], states: dict[str, Any], ended: frozenset[str]) -> bool:
+    def work(self, workers: Collection[str], states: dict[str, Any], ended: frozenset[str]) -> bool:
         """Start these workers from their last saved states, unless this process has done so. `ended`: workers of all
-        hosts that have ended. Returns False in another process than that of this life, which is not built yet."""
+        hosts that have ended. Returns False in a process that is not built yet."""
         with self._starts:
-            if life != self.life:
+            if not self.life:
                 return False
             if self.crew is None:
                 self._ended = ended

@@ -53,7 +53,7 @@ class Ray:
 
     address: str | None = None
     call_seconds: float = 5.0  # timeout of calls to other hosts, except of methods that wait
-    restarts: int = 5  # of one host within 10 minutes without a report in between; one more ends the program
+    restarts: int = 5  # of one host within 10 minutes without a minute of work in between; one more ends the program
     gone_seconds: float = 120.0  # how long to wait for a missing host once all others have ended
     stop_seconds: float = 10.0  # how long to wait for a host that does not answer once the program is stopped
     env: Mapping[str, str] = field(default_factory=dict)  # environment variables of the hosts' processes

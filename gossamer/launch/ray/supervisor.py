@@ -32,7 +32,7 @@ from gossamer.program import Node
 PAUSE_IDLE = 0.005  # seconds between two polls of a host where a worker waits for an answer
 PAUSE = 0.1  # seconds between two polls otherwise: each poll costs both sides about a millisecond
 FAILURE_SECONDS = 600.0  # failures of a host within this time are counted together
-STEADY_SECONDS = 60.0  # that a host must have worked when it reports, for its earlier failures not to count
+STEADY_SECONDS = 60.0  # that a host must have worked for its earlier failures not to count
 STATES_SECONDS = 120.0  # timeout for the last states of services, which may be large
 START_SECONDS = 120.0  # timeout for the first start of a host
 
@@ -154,6 +154,8 @@ class Supervisor:
         self._gone_since = float("inf")
         if found.working:
             self._begun = True
+            if time.monotonic() - self._worked_since >= STEADY_SECONDS:
+                self._failed_at.clear()
             if not self._up:
                 self._up = True
                 observer.host(self.host, found.address)
@@ -213,9 +215,9 @@ class Supervisor:
         outcome.get()
         if run.wait_until_built(self.host):
             states = {name: self._saved[name] if name in self._saved else restored(name) for name in self.running}
-            work = self._actor.work.remote(self._life, frozenset(self.running), states, run.ended())
-            self._begun |= bool(self._ask(work))  # a process that Ray has started since then is built first
             self._worked_since = time.monotonic()
+            work = self._actor.work.remote(frozenset(self.running), states, run.ended())
+            self._begun |= bool(self._ask(work))  # a process that Ray has started since then is built first
 
     def _died(self) -> None:
         """The host's process has died: tell the observer."""
@@ -250,8 +252,6 @@ class Supervisor:
         observer, worker = self._crew.observer, message.worker
         try:
             if message.kind == "report" and self._pieces.add(message):
-                if time.monotonic() - self._worked_since >= STEADY_SECONDS:
-                    self._failed_at.clear()
                 observer.report(worker, self._pieces.take())
             elif message.kind == "save" and self._pieces.add(message):
                 state = self._pieces.take()
