@@ -264,7 +264,8 @@ def test_actors_are_compared_with_lock_step_within_each_round() -> None:
     assert (found["paac kept"]["median"], found["impala kept"]["median"]) == (0.4, 1.0)
 
 
-def test_the_compared_compositions_can_be_and_train() -> None:
+def test_the_compared_compositions_can_be_and_train(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gossamer.tools.bench.WARM_UP_SECONDS", 0.05)
     for side, options in {**actors.RATE, **actors.UNEVEN}.items():
         if options["env"] != "pong":
             found = actors.measure(side, options, 0.1)

@@ -51,6 +51,12 @@ def test_cart_pole_is_learned_from_action_values_with_the_default_settings(
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("name", ["a2c", "ga3c", "r2d2"])  # others have tests of their own
+def test_catch_is_learned_in_threads_with_no_other_option(name: str, tmp_path: Path) -> None:
+    learned(tmp_path, name, steps=150_000)
+
+
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "given"),
     [*((name, {}) for name in ARCHITECTURES), ("impala", {"hosts": 1}), ("appo", {"hosts": 1})],

@@ -3,6 +3,8 @@ it does not work with is refused before anything is written."""
 
 from __future__ import annotations
 
+import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,10 @@ from gossamer.envs.toy import Catch
 from gossamer.launch.simulation import Simulation
 from gossamer.launch.threads import threads
 from gossamer.program import Program
+from gossamer.storage.checkpoint import Store
 from gossamer.storage.contents import LOG
+from gossamer.training import experiment, session
+from gossamer.training.checkpoints import Checkpoints
 
 SMALL = DQN(buffer_size=400, batch_size=16, n_step=2, samples_per_insert=2.0, learning_starts=64, target_period=10)
 QUICK: dict[str, Any] = {
@@ -91,3 +96,26 @@ def test_a_memory_on_disk_learns_what_one_in_memory_does(tmp_path: Path) -> None
     one, other = (checkpoint(tmp_path / f"run{each}")["workers"]["act_and_learn"] for each in (True, False))
     assert differences(one["learner"], other["learner"]) == []
     assert list((tmp_path / "pictures").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [("a2c", {"learners": 2}), ("gala", {"learners": 2}), ("gorila", {"bundles": 2, "shards": 2})],
+    ids=["a2c", "gala", "gorila"],
+)
+def test_resuming_with_several_memories_is_exact_in_the_simulation(
+    name: str, shape: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From a checkpoint in its midst."""
+    monkeypatch.setattr(experiment, "threads", lambda program, observer: Simulation(1)(program, observer))
+    steps = {"seconds": math.inf, "steps": 240}
+    monkeypatch.setattr(session, "Checkpoints", lambda *given, **more: Checkpoints(*given, **{**more, **steps}))
+    given = {**QUICK, "algorithm": "dqn", "save_replay": True, "priority_exponent": 0.6, "anneal_steps": 960}
+    run = gossamer.train(name, run_dir=tmp_path / "run", log="none", keep=9, **given, **shape).directory
+    whole = checkpoint(run)["workers"]
+    first, *later = Store(run / "checkpoints").all()
+    assert first.steps < given["steps"] * 3 / 4
+    for each in later:
+        shutil.rmtree(each.path)
+    gossamer.resume(run, steps=given["steps"])
+    assert differences(checkpoint(run)["workers"], whole) == []

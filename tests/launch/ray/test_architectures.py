@@ -72,6 +72,8 @@ def test_actors_of_other_hosts_and_their_learner_go_on_after_a_resume(architectu
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("architecture", ["paac", "gala", "pala", "a3c", "sarsa"])  # others: test_actors_and_learners
+@pytest.mark.parametrize(
+    "architecture", ["paac", "gala", "pala", "a3c", "sarsa", "dqn", "ga3c", "r2d2"]
+)  # others: test_actors_and_learners
 def test_catch_is_learned_with_the_default_settings(architecture: str, tmp_path: Path) -> None:
     learned(tmp_path, architecture, steps=150_000, cluster="auto")

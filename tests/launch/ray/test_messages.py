@@ -14,6 +14,7 @@ pytest.importorskip("ray", reason="Ray is not installed (the extra `ray`)")
 from ray.exceptions import GetTimeoutError
 
 from gossamer.launch.base import Crew
+from gossamer.launch.ray import messages
 from gossamer.launch.ray.host import HostProcess
 from gossamer.launch.ray.messages import PIECE_BYTES, POLL_BYTES, HostObserver, HostState, Pieces, WorkerMessage
 from gossamer.launch.ray.supervisor import Limits, Supervisor
@@ -129,7 +130,8 @@ def test_what_does_not_cross_in_time_is_asked_for_in_smaller_parts(carries: int)
     assert 0 < failed < link.tries / 2  # it asks for more again now and then, but not each time
 
 
-def test_a_poll_may_be_as_large_as_before_once_the_network_carries_more() -> None:
+def test_a_poll_may_be_as_large_as_before_once_the_network_carries_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(messages, "POLL_WAIT", 0.0)  # of those that find no message
     observer, link, supervisor, _ = linked(PIECE_BYTES // 2)
     observer.report("a", megabytes(20))
     for _ in range(10):
