@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from gossamer.launch.ray.errors import ClusterUnreachable, LackOfResources
+from gossamer.launch.ray.errors import ClusterUnreachable, HostFailed, LackOfResources
 from gossamer.launch.ray.launcher import Ray, connected, nodes
 from gossamer.launch.ray.placement import placed
 from gossamer.program import Program
@@ -28,7 +28,8 @@ def on_cluster(cluster: str, wired: Program) -> Iterator[Place]:
     """A Ray cluster that is connected and has room for the program: `local` is one of this machine's own that ends with
     the run, `auto` the one this machine is a node of, else `ip:port` of its head.
 
-    `UserError` where Ray is not installed, the cluster cannot be reached, or has not what the program needs."""
+    `UserError` where Ray is not installed, the cluster cannot be reached, or has not what the program needs, and where
+    a host fails for good while the program runs."""
     ray = launcher(cluster)
     with ExitStack() as stack:
         try:
@@ -43,4 +44,7 @@ def on_cluster(cluster: str, wired: Program) -> Iterator[Place]:
                 gpus for _, gpus in nodes(live).values()
             )
             raise UserError(f"--cluster {cluster}: {error}{'; or use --device cpu' * no_gpu}") from error
-        yield Place(ray, placement.note)
+        try:
+            yield Place(ray, placement.note)
+        except HostFailed as error:
+            raise UserError(str(error)) from error

@@ -6,6 +6,7 @@ from contextlib import nullcontext
 
 import pytest
 
+from gossamer.launch.ray.errors import HostFailed
 from gossamer.program import Program
 from gossamer.system.errors import UserError
 from gossamer.training import cluster
@@ -34,3 +35,11 @@ def test_without_a_gpu_the_cpu_is_suggested(monkeypatch: pytest.MonkeyPatch) -> 
     refused = pytest.raises(UserError, match=r"^--cluster local: host 'host0' needs .* 0 gpus; or use --device cpu$")
     with refused, cluster.on_cluster("local", on_gpus(1)):
         pass
+
+
+def test_a_host_that_fails_for_good_is_an_error_for_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "connected", lambda address, program: nullcontext())
+    monkeypatch.setattr(cluster, "nodes", lambda ray: {"a": (4.0, 1.0)})
+    told = pytest.raises(UserError, match=r"^host main has failed 2 times$")
+    with told, cluster.on_cluster("local", on_gpus(1)):
+        raise HostFailed("host main has failed 2 times")

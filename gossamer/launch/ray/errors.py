@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from gossamer.system.errors import UserError
-
 
 class ClusterUnreachable(ConnectionError):
     """There is no cluster at the address, or it rejects this process."""
@@ -13,5 +11,5 @@ class LackOfResources(RuntimeError):
     """The cluster does not have the resources that a program's hosts need."""
 
 
-class HostFailed(UserError, RuntimeError):
+class HostFailed(RuntimeError):
     """A host failed too often, could not be started, or did not come back within the timeout."""
