@@ -75,23 +75,16 @@ def test_policies_act_in_evaluation_mode_and_learn_in_training_mode(
 
 @pytest.mark.parametrize(
     "algorithm",
-    [VTrace(), AsyncPPO(), *(kind(target_period=period) for kind in (NStepQ, OneStepQ, Sarsa) for period in (0, 5))],
+    [
+        VTrace(),
+        AsyncPPO(),
+        *(kind(target_period=period) for kind in (NStepQ, OneStepQ, Sarsa) for period in (0, 5)),
+        *(DQN(double=True, n_step=4, target_period=period) for period in (0, 5)),  # a batch from replay
+    ],
     ids=str,
 )
 def test_the_value_of_one_truncated_episode_is_estimated_in_evaluation_mode(algorithm: Algorithm) -> None:
     """Batch normalisation cannot train on a single observation, and would take its statistics from it."""
-    learner = Learner(a_task(algorithm=algorithm, torso=Moody, own_torso=True), SPEC)
-    batch = a_trajectory(SPEC, 4, 3, 0)
-    batch.finals.append(Final(1, 2, batch.obs[2, 2].clone(), {}, 0.5))
-    Moody.modes.clear()
-    learner.update(batch, AloneLink(), 0)
-    assert Moody.modes == {("act", False), ("learn", True)}
-
-
-@pytest.mark.parametrize("period", [0, 5])
-def test_a_q_network_bootstraps_in_evaluation_mode(period: int) -> None:
-    """A batch from replay with one truncated episode, whose value two networks estimate."""
-    algorithm = DQN(double=True, n_step=4, target_period=period)
     learner = Learner(a_task(algorithm=algorithm, torso=Moody, own_torso=True), SPEC)
     batch = a_trajectory(SPEC, 4, 3, 0)
     batch.finals.append(Final(1, 2, batch.obs[2, 2].clone(), {}, 0.5))
