@@ -285,7 +285,7 @@ def refused(name: str, value: Any, known: Iterable[str], chosen: Collection[str]
     if owners:
         listed = " and ".join(filter(None, (", ".join(owners[:-1]), owners[-1])))
         have = f"{listed} {'has' if len(owners) == 1 else 'have'} it"
-        return UserError(f"{flag(name)} {value}: not an option of {', '.join(chosen)}; {have}")
+        return UserError(f"{flag(name)} {value}: not an option of {', '.join(dict.fromkeys(chosen))}; {have}")
     if meant := suggestion(name):
         return UserError(f"unknown option {flag(name)}; use {flag(meant)}")
     if instead := explained(name):

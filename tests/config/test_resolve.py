@@ -294,6 +294,7 @@ def test_bad_values_are_refused_by_name(name: str, value: Any, message: str) -> 
         ("paac", {"staleness": 3}, "--staleness 3: not an option of paac"),
         ("paac", {"graph": "ring"}, "--graph ring: not an option of paac"),
         ("paac", {"learners": 2}, "--learners 2: not an option of paac"),
+        ("dqn", {"learners": 2}, "--learners 2: not an option of dqn, adam, catch"),
         ("paac", {"mixing": "uniform"}, "--mixing uniform: not an option of paac"),
         ("gala", {"hosts": 2}, "--hosts 2: not an option of gala"),
         ("gala", {"message_format": "int8"}, "--message-format int8: not an option of gala"),
