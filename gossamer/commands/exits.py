@@ -6,6 +6,7 @@ import errno
 import multiprocessing
 import os
 import select
+import signal
 import sys
 import threading
 from collections.abc import Callable
@@ -74,6 +75,8 @@ def _told(text: str, code: int) -> int:
 def leave(code: int) -> NoReturn:
     """End the process. If worker threads still run, as after a second Ctrl-C, skip the interpreter's clean-up: it would
     abort the process while a thread is inside torch."""
+    if code:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # one more Ctrl-C would show a traceback
     if code and threading.active_count() > 1:
         for child in multiprocessing.active_children():  # environments; a normal exit would end them
             child.terminate()

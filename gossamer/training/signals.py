@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 AGAIN_SECONDS = 1.0  # from the first Ctrl-C, until another one is a second one: a terminal and `timeout` send several
+HELD_UP_SECONDS = 5.0  # from one that ended the run at once, until another one does: something holds up the end
 EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129}
 ENDED_SHORT = 3
 
@@ -35,10 +36,10 @@ class Signals:
         """`request` is called once, with the name of the first signal: it has the run save a checkpoint and end."""
         self._request, self._now = request, now
         self._requested = self._may_be_left_out = False
-        self._interrupted_at: float | None = None  # second of the first Ctrl-C
+        self._at_once_from: float | None = None  # second from which a Ctrl-C ends the run at once
 
     def __call__(self, number: int, frame: object) -> None:
-        if number == signal.SIGINT and self._is_second():
+        if number == signal.SIGINT and self._ends_at_once():
             raise KeyboardInterrupt("ended at once")
         if self._may_be_left_out:
             self._may_be_left_out = False
@@ -47,11 +48,12 @@ class Signals:
             self._requested = True
             self._request(signal.Signals(number).name)
 
-    def _is_second(self) -> bool:
-        if self._interrupted_at is None:
-            self._interrupted_at = self._now()
+    def _ends_at_once(self) -> bool:
+        now, is_first = self._now(), self._at_once_from is None
+        if self._at_once_from is not None and now < self._at_once_from:
             return False
-        return self._now() - self._interrupted_at >= AGAIN_SECONDS
+        self._at_once_from = now + (AGAIN_SECONDS if is_first else HELD_UP_SECONDS)
+        return not is_first
 
     @contextmanager
     def handled(self) -> Iterator[None]:
