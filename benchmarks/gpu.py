@@ -111,7 +111,8 @@ def pala(place: Place) -> None:
         killed.append(time.monotonic())
 
     found = trained([*options, *limits], watch=kill)
-    place.results.write({**found, "killed": len(killed)})
+    back = sum(each["came_back"] for each in found.get("failures", ()))
+    place.results.write({**found, "killed": len(killed), "came_back": back})
 
 
 def trained(

@@ -36,4 +36,4 @@ if __name__ == "__main__":
 
     directory = sys.argv[1] if len(sys.argv) > 1 else "runs/averaging"
     run = gossamer.train("averaging:averaging", env="catch", learning_rate=0.002, steps=160_000, run_dir=directory)
-    print(f"mean return {gossamer.evaluate(run.directory, episodes=10).mean_return:.2f}, 1 is the best")
+    print(f"mean return {gossamer.evaluate(run.directory, episodes=100).mean_return:.2f}, 1 is the best")

@@ -117,7 +117,7 @@ ORDER = ["hosts", "ray"]
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Where tests run in several processes, those of a file run in one, so that its fixtures are made once. So do all
-    files with tests marked `hosts`, and all with tests marked `ray`."""
+    files with tests marked `hosts` or `ray`: two clusters at once would be slow, and their tests have time limits."""
     from xdist.scheduler import LoadScopeScheduling
 
     class ByFile(LoadScopeScheduling):
@@ -131,7 +131,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def place(file: Path) -> str:
     """The group of a file's tests. The process that distributes tests knows their names, not their marks."""
     text = file.read_text()
-    return next((name for name in ORDER if f"mark.{name}" in text), str(file))
+    return "clusters" if any(f"mark.{name}" in text for name in ORDER) else str(file)
 
 
 @pytest.fixture

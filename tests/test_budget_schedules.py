@@ -173,7 +173,9 @@ def due(tree: Any, outer: Outer | None) -> float:
 
 
 @pytest.mark.parametrize(
-    "more", [{}, {"rounding": "int8", "outer": Outer(0.5, 0.7)}], ids=["plain", "int8 with feedback, outer momentum"]
+    "more",
+    [{}, {"rounding": "int8", "outer": Outer(0.5, 0.7)}, {"interval": 2, "staleness": 8}],
+    ids=["plain", "int8 with feedback, outer momentum", "at every second step, bounded"],
 )
 @pytest.mark.parametrize("name", FIGURES)
 @sweep(total=200, normal=3)

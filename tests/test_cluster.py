@@ -26,7 +26,7 @@ pytestmark = [
 ]
 
 HERE = Path(__file__).parent
-SECONDS = 90.0  # after which a test that waits for something fails
+SECONDS = 300.0  # after which a test that waits for something fails
 THREE = 3
 
 
@@ -107,7 +107,7 @@ def drive(cluster: str, end: str) -> None:
     for host in range(THREE):
         with program.host(f"host{host}", cpus=2):
             program.worker(visit)(host, places)
-    Ray(cluster, call_seconds=1.0)(program, Teller(end))
+    Ray(cluster, call_seconds=5.0)(program, Teller(end))
 
 
 class Driver:
@@ -180,7 +180,7 @@ def test_a_network_that_is_cut_and_heals_costs_nobody_anything_but_the_calls(net
     here, there = [place[0], place[1]], place[2]
     net.cut([0, 1], [2])
     driver.until(lambda: all(driver.heard(one, there, [True, False]) for one in here))
-    time.sleep(3.0)  # so that the other side has noticed, too: it cannot tell us
+    time.sleep(10.0)  # so that the other side has noticed, too: it cannot tell us
     net.heal()
     driver.until(lambda: all(driver.heard(one, there, [True, False, True]) for one in here))
     driver.until(lambda: all(driver.heard(there, one, [True, False, True]) for one in here))  # told late, not lost

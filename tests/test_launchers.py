@@ -41,7 +41,7 @@ from gossamer.program import Program
 from gossamer.runtime import Context, Stopped, Wait, WouldBlock, together, waits
 
 Launcher = Callable[..., None]
-ON_RAY = Ray(call_seconds=5.0, stop_seconds=2.0)
+ON_RAY = Ray(call_seconds=20.0, stop_seconds=2.0)
 on_every_launcher = pytest.mark.parametrize(
     "launch",
     [

@@ -31,7 +31,7 @@ pytestmark = [
 
 HERE = Path(__file__).parent
 HOSTS, MEMBERS = 4, 8
-SECONDS = 120.0  # after which a test that waits for something fails
+SECONDS = 300.0  # after which a test that waits for something fails
 
 
 class Teller(Silent):
@@ -137,10 +137,14 @@ def training() -> Iterator[Training]:
 def test_a_host_that_is_killed_holds_nobody_up_and_rejoins(training: Training) -> None:
     killed = time.monotonic()
     training.net.kill(HOSTS - 1)
-    training.until(lambda: time.monotonic() > killed + 18)
-    late = training.reports(killed + 15, killed + 18)
-    gone = {worker for worker, lines in late.items() if not lines}
-    assert len(gone) == 2  # its two; within 15 seconds nobody waits for them
+
+    def late() -> set[str]:
+        """Those that report after the 15 seconds in which the others notice."""
+        return {worker for worker, lines in training.reports(killed + 15).items() if lines}
+
+    training.until(lambda: len(late()) >= MEMBERS - 2)  # nobody waits for its two
+    gone = training.reports().keys() - late()
+    assert len(gone) == 2
     back = time.monotonic()
     training.net.start(HOSTS - 1)
     training.until(lambda: training.all_train(back))
@@ -179,5 +183,5 @@ def test_two_halves_train_apart_and_agree_again(training: Training) -> None:
     for worker, lines in training.reports(healed).items():
         steps_told = [line["steps"] for line in lines if line["at"] < lines[0]["at"] + told]
         gained[worker] = steps_told[-1] - steps[worker]
-    assert min(gained.values()) > 0.4 * max(gained.values()), gained  # both halves went on
+    assert min(gained.values()) > 0.3 * max(gained.values()), gained  # both halves went on
     training.until(lambda: any(distance < 5 * apart for distance in training.distances(healed + 10)[-1:]))

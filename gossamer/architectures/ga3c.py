@@ -67,13 +67,20 @@ class GA3C:
     algorithms: ClassVar[tuple[str, ...]] = ("a2c",)
 
     def program(self, task: Task) -> Program:
-        queued.check_envs(self.num_envs, 1, self.agents)
+        queued.check_envs(self.num_envs, 1, self.agents, "--agents")
         if isinstance(task.algorithm, FromReplay):
             kind = word(type(task.algorithm))
             raise UserError(f"--algorithm {kind}: learns from a replay memory, which ga3c has not; use a2c or vtrace")
         numbers, most = Numbers(self.agents, self.predictors, self.trainers), self._limits()
         each, sizes = self.num_envs // self.agents, self._sizes(most.agents)
-        rule = serving.batch_rule(self.min_batch, self.max_batch, self.batch_timeout, actors=self.agents, envs=each)
+        rule = serving.batch_rule(
+            self.min_batch,
+            self.max_batch,
+            self.batch_timeout,
+            actors=self.agents,
+            envs=each,
+            option="--agents",
+        )
         agents, trainers = _names(act, most.agents), _names(learn, most.trainers)
         p = Program("ga3c")
         cpus = self.agents * max(1, self.env_workers) + self.predictors + self.trainers

@@ -67,7 +67,6 @@ class PALA:
     def program(self, task: Task, *, gossip: Gossiping | None = None, couriers: int = 2, name: str = "pala") -> Program:
         """`gossip` replaces what the options say of it. `couriers`: of each host; `name`: of the program."""
         gossip = gossip or self._gossip(task.seed)
-        form = self.message_format if gossip.rounding is None else "fp32"  # else members have rounded
         p, token = Program(name), Token(secrets.token_bytes(16))
         needs = {"cpus": self.learners * max(1, self.env_workers), "gpus": task.gpus}
         proxies = []
@@ -93,15 +92,16 @@ class PALA:
                         exchange,
                         envs=Envs(self.num_envs, self.env_workers),
                     )
-                p.worker(carry, copies=couriers)(proxy_here, proxies, form=form)
+                p.worker(carry, copies=couriers)(proxy_here, proxies, form=gossip.form)
                 p.worker(watch)(proxy_here)
         return p
 
     def _gossip(self, seed: int) -> Gossiping:
         if self.error_feedback and self.message_format == "fp32":
             raise UserError("--error-feedback: has no effect with --message-format fp32, which does not round")
-        rounding = self.message_format if self.error_feedback else None
-        return shared.gossiping(self, seed, hosts=self.hosts, learners=self.learners, rounding=rounding)
+        # Rounded by members, which add the errors to later messages, or else by couriers
+        who = {"rounding" if self.error_feedback else "form": self.message_format}
+        return shared.gossiping(self, seed, hosts=self.hosts, learners=self.learners, **who)
 
     presets: ClassVar[tuple[Layer, ...]] = (
         *GOSSIP,

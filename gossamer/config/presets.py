@@ -55,7 +55,7 @@ def fits(architecture: type, algorithm: type, *, preset: str, seen: Probe) -> bo
     """Whether `presets.fitting` has a rule for this composition: it is tuned on games of Atari, which threads step."""
     name = family_name(architecture, ARCHITECTURES)
     known = name in ARCHITECTURES and name not in UNFITTED and family_name(algorithm, ALGORITHMS) in FITTED
-    return preset == "tuned" and seen.atari and not seen.games and known
+    return preset == "tuned" and seen.atari and known
 
 
 def family_name(kind: type, known: dict[str, str]) -> str:

@@ -175,8 +175,25 @@ class Composition:
         return told(self.tuned(), found, self._given, resources(found["device"]))
 
     def tuned(self) -> dict[str, Any]:
-        """The values without the sizes that were given."""
-        return self._layered({name: value for name, value in self._given.items() if name not in SIZES})
+        """The values without the sizes that were given; with several games environments in their shares."""
+        return self._layered(self._without_sizes | self._shared)
+
+    @property
+    def _without_sizes(self) -> dict[str, Any]:
+        return {name: value for name, value in self._given.items() if name not in SIZES}
+
+    @cached_property
+    def _shared(self) -> dict[str, Any]:
+        """The number of environments of which each of several games has its share, from the tuned one on."""
+        values = self._layered(self._without_sizes)
+        if not isinstance(self.env, Games) or "num_envs" not in values:
+            return {}
+
+        def config(num_envs: int) -> Config:
+            changed = self._layered({**self._without_sizes, "num_envs": num_envs})
+            return build(self.kinds, changed, env=self.choices.env, preset=self.choices.preset)
+
+        return {"num_envs": fitting(config, values["num_envs"]) or values["num_envs"]}
 
     def _layered(self, user: Mapping[str, Any]) -> dict[str, Any]:
         """Defaults, then layers, then these options of the user."""

@@ -30,14 +30,14 @@ def resolve(name: str, *, preset: str | AtariPreset = "paac") -> EnvFactory:
     """Return the factory for a toy (`catch`), a user's factory (`module:factory`), a Gymnasium id (`CartPole-v1`,
     `module:Id-v0`) or an Atari game. `pong` is preprocessed by `preset`, `ALE/Pong-v5` as in Gymnasium.
     Several names with commas between them, each with a share after a colon or without (`pong:2,breakout`), and the name
-    of a set (`atari-5`) return `Games`.
+    of a set (`atari-5`) return `Games`. The share of a set is that of each of its games.
 
     Raises `UnknownEnv` with similar names, `MissingExtra` for a possible Atari game if ale-py is not installed, and
     `ValueError` for an unknown preset.
     """
     if isinstance(preset, str) and preset not in PRESETS:
         raise ValueError(f"unknown preset {preset!r}; there are {', '.join(PRESETS)}")
-    if "," in name or name in SETS:
+    if "," in name or name.partition(":")[0] in SETS:
         return _games(name, preset)
     for toy in TOYS:
         if name == toy.name:
@@ -71,16 +71,17 @@ def resolve(name: str, *, preset: str | AtariPreset = "paac") -> EnvFactory:
 def _games(name: str, preset: str | AtariPreset) -> EnvFactory:
     """Several games. Raises `UserError` for a share that is not positive, and for a game that is there twice."""
     shares = list[Share]()
-    for each in ",".join(SETS.get(part, part) for part in name.split(",")).split(","):
+    for each in name.split(","):
         game, _, count = each.strip().rpartition(":")
-        env, share = (game, int(count)) if game and count.isdecimal() else (each.strip(), 1)
-        if not env:
+        part, share = (game, int(count)) if game and count.isdecimal() else (each.strip(), 1)
+        if not part:
             raise UserError(f"--env {name}: a name is missing beside a comma")
         if share < 1:
-            raise UserError(f"--env {name}: the share of {env} must be at least 1")
-        shares.append(Share(resolve(env, preset=preset), share))
-        if [other.env.name for other in shares].count(shares[-1].env.name) > 1:
-            raise UserError(f"--env {name}: {env} is there twice; give it a larger share, as {env}:2")
+            raise UserError(f"--env {name}: the share of {part} must be at least 1")
+        for env in SETS.get(part, part).split(","):
+            shares.append(Share(resolve(env, preset=preset), share))
+            if [other.env.name for other in shares].count(shares[-1].env.name) > 1:
+                raise UserError(f"--env {name}: {env} is there twice; give it a larger share, as {env}:2")
     return Games(tuple(shares))
 
 

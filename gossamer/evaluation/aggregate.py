@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import closing
 from typing import Any
-
-import numpy as np
 
 from gossamer.config.build import environment, observed
 from gossamer.config.config import Config
-from gossamer.envs.base import one_of_each
-from gossamer.envs.watchdog import Watchdog, complain
+from gossamer.envs.games import each_game
 from gossamer.evaluation.acting import acting, actions, task_here
 from gossamer.evaluation.evaluate import load_policy
-from gossamer.evaluation.games import limit, play, shown
+from gossamer.evaluation.games import figures, play_each
 from gossamer.evaluation.members import AVERAGE, best, rank, ranked
 from gossamer.storage.checkpoint import Checkpoint
 from gossamer.system.machine import single_threaded
 
-EPISODES = 10  # whole games for each of the two
+EPISODES = 10  # whole games for each of the two, of all games together
 PROTOCOL = "training: whole games in the training environment, {actions}, unclipped scores"
 
 
@@ -47,33 +43,24 @@ def aggregate(
 
 
 def whole_games(config: Config, checkpoint: Checkpoint, member: str, note: Callable[[str], None]) -> dict[str, Any]:
-    """Returns of whole games of a member, played as in training."""
-    what, factory = task_here(config), environment(config)
+    """Returns of whole games of a member, played as in training; of several games equally many of each."""
+    what, envs = task_here(config), each_game(environment(config))
     _, epsilon = acting(what, greedy=False, epsilon=None)
-    each = one_of_each(factory)
-    count = -(-EPISODES // each) * each  # several games in their shares
-    with (
-        single_threaded(),
-        Watchdog(factory.name, complain) as watchdog,
-        closing(watchdog.watch(observed(factory, config).make(count))) as env,
-        shown(f"whole games of member {member}") as tell,
-    ):
-        policy, _ = load_policy(checkpoint, what, env.spec, member=member, greedy=False, seed=config.run.seed)
-        games = play(
-            policy,
-            env,
-            count,
-            max_steps=limit(factory),
+    with single_threaded():
+        played = play_each(
+            {name: observed(env, config) for name, env in envs.items()},
+            lambda spec: load_policy(checkpoint, what, spec, member=member, greedy=False, seed=config.run.seed),
+            -(-EPISODES // len(envs)),
             seed=what.stream("aggregate"),
             device=what.device,
-            tell=tell,
+            what=f"whole games of member {member}",
         )
-    if games.note:
-        note(f"member {member}: {games.note}")
+    for name, games in played.items():
+        if games.note:
+            note(f"member {member}: " + f"{name}: " * (len(envs) > 1) + games.note)
+    each = {name: figures({name: games}) for name, games in played.items()}
     return {
-        "mean_return": float(np.mean(games.returns)),
-        "std_return": float(np.std(games.returns)),
-        "episodes": count,
-        "cut_off": games.cut_off,
+        **figures(played),
         "protocol": PROTOCOL.format(actions=actions(False, epsilon)),
+        **({"games": each} if len(envs) > 1 else {}),
     }

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -17,9 +14,8 @@ from gossamer.config.build import environment, observed
 from gossamer.envs.atari import Atari
 from gossamer.envs.base import EnvFactory
 from gossamer.envs.games import Games, each_game
-from gossamer.envs.watchdog import Watchdog, complain
 from gossamer.evaluation.acting import acting, actions, task_here
-from gossamer.evaluation.games import MAX_FRAMES, MAX_STEPS, SIDE_BY_SIDE, limit, play, shown
+from gossamer.evaluation.games import MAX_FRAMES, MAX_STEPS, figures, play_each
 from gossamer.evaluation.games import Games as Played
 from gossamer.evaluation.members import AVERAGE, average, choose, named
 from gossamer.policy import NetworkPolicy, build
@@ -87,16 +83,15 @@ def under(env: EnvFactory, protocol: Protocol | None = None) -> tuple[EnvFactory
 
 def load_policy(
     checkpoint: Checkpoint, what: Task, spec: Spec, *, member: str, greedy: bool, seed: int
-) -> tuple[NetworkPolicy, str | None]:
-    """The policy of a checkpoint and its member (`Evaluation.member`). Raises `UserError` if there is no such member,
+) -> NetworkPolicy:
+    """The policy of a checkpoint's member, or of their average. Raises `UserError` if there is no such member,
     or if its parameters do not fit the task or are not finite."""
     if not 0 <= seed < 2**31:
         raise UserError(f"--seed {seed}: must be at least 0 and below 2^31")
     model, tree = build(what, spec), checkpoint.load()
-    whose = choose(tree, member)
-    _load(model, average(tree, whose, dict(model.named_parameters())), checkpoint)
+    _load(model, average(tree, choose(tree, member), dict(model.named_parameters())), checkpoint)
     rng = torch.Generator(what.device).manual_seed(seed)
-    return NetworkPolicy(model, what.algorithm, rng, greedy), named(tree, whose)
+    return NetworkPolicy(model, what.algorithm, rng, greedy)
 
 
 def _load(model: nn.Module, weights: dict[str, torch.Tensor], checkpoint: Checkpoint) -> None:
@@ -152,35 +147,34 @@ def evaluate(
     found = Store(directory / CHECKPOINTS).get(checkpoint)
     what, epsilon = acting(task_here(config, device), greedy=greedy, epsilon=epsilon)
     factory, name = under(environment(config), protocol)
-    several = isinstance(factory, Games)
-    side_by_side, whose, played = min(episodes, SIDE_BY_SIDE), None, dict[str, Played]()
-    for title, one in each_game(factory, game).items():
-        with (
-            Watchdog(title, complain) as watchdog,
-            closing(
-                watchdog.watch(
-                    observed(one, config).make(side_by_side, workers=1 if side_by_side == 1 else env_workers)
-                )
-            ) as env,
-            shown(f"evaluating {directory}" + f" in {title}" * several) as tell,
-        ):
-            policy, whose = load_policy(found, what, env.spec, member=member, greedy=greedy, seed=seed)
-            played[title] = play(
-                policy,
-                env,
-                episodes,
-                max_steps=max_steps or limit(one),
-                seed=what.stream("evaluate") ^ seed,
-                device=what.device,
-                tell=tell,
-            )
+    played = play_each(
+        {title: observed(one, config) for title, one in each_game(factory, game).items()},
+        lambda spec: load_policy(found, what, spec, member=member, greedy=greedy, seed=seed),
+        episodes,
+        seed=what.stream("evaluate") ^ seed,
+        device=what.device,
+        what=f"evaluating {directory}",
+        max_steps=max_steps,
+        workers=env_workers,
+    )
     for each in played.values():
         if each.note:
             print(each.note, file=sys.stderr)
-    result = _result(
-        played, several, protocol=name, steps=found.steps, checkpoint=found.path.name, greedy=greedy, member=whose,
+    tree, several = found.load(), isinstance(factory, Games)
+    whose = named(tree, choose(tree, member))
+    result = Evaluation(
+        **figures(played),
+        protocol=name,
+        returns=[value for each in played.values() for value in each.returns],
+        steps=found.steps,
+        checkpoint=found.path.name,
+        greedy=greedy,
+        member=whose,
+        max_steps=max(each.max_steps for each in played.values()),
         epsilon=epsilon,
-    )  # fmt: skip
+        metrics=means([metrics for each in played.values() for metrics in each.told]),
+        games={title: _of_game(title, each) for title, each in played.items()} if several else None,
+    )
     if write:
         of_one = "" if whose in (None, AVERAGE) else f"-{whose}"
         in_one = f"-{game.replace('/', '-')}" if game is not None and several else ""
@@ -188,26 +182,10 @@ def evaluate(
     return result
 
 
-def _result(played: Mapping[str, Played], several: bool, **told: Any) -> Evaluation:
-    """What was played, by name; `several`: whether the policy is one for several games. `told`: the other fields."""
-    returns = [value for each in played.values() for value in each.returns]
-    return Evaluation(
-        mean_return=float(np.mean(returns)),
-        std_return=float(np.std(returns)),
-        episodes=len(returns),
-        returns=returns,
-        cut_off=sum(each.cut_off for each in played.values()),
-        max_steps=max(each.max_steps for each in played.values()),
-        metrics=means([metrics for each in played.values() for metrics in each.told]),
-        games={title: _of_game(each) for title, each in played.items()} if several else None,
-        **told,
-    )
-
-
-def _of_game(games: Played) -> dict[str, Any]:
+def _of_game(title: str, games: Played) -> dict[str, Any]:
     """One of `Evaluation.games`."""
-    mean, deviation = float(np.mean(games.returns)), float(np.std(games.returns))
-    return {"mean_return": mean, "std_return": deviation, "returns": games.returns, "cut_off": games.cut_off}
+    found = figures({title: games})
+    return {name: found[name] for name in ("mean_return", "std_return", "cut_off")} | {"returns": games.returns}
 
 
 def _keep(file: Path, result: Evaluation) -> None:

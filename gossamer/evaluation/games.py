@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,8 +14,11 @@ from rich.console import Console
 from gossamer.envs.atari import Atari
 from gossamer.envs.base import EnvFactory, Restarting, VectorEnv
 from gossamer.envs.games import rules_of
+from gossamer.envs.last import LastActionReward
+from gossamer.envs.watchdog import Watchdog, complain
 from gossamer.nn.memory import reset
 from gossamer.policy import ActorPolicy
+from gossamer.spaces import Spec
 
 SIDE_BY_SIDE = 32  # games in parallel
 MAX_FRAMES = 108_000  # of an Atari game: half an hour at 60 frames per second
@@ -46,8 +50,51 @@ class Games:
 
 def limit(env: EnvFactory) -> int:
     """Default number of steps after which a game is cut off. Atari games end by themselves at their frame cap."""
-    rules = rules_of(env)
+    rules = rules_of(env.env if isinstance(env, LastActionReward) else env)
     return -(-rules.preset.frame_cap // rules.preset.frame_skip) if isinstance(rules, Atari) else MAX_STEPS
+
+
+def play_each(
+    envs: Mapping[str, EnvFactory],
+    policy: Callable[[Spec], ActorPolicy],
+    episodes: int,
+    *,
+    seed: int,
+    device: str,
+    what: str,
+    max_steps: int | None = None,
+    workers: int = 0,
+) -> dict[str, Games]:
+    """Play `episodes` games of each of these environments, by name, with what `policy` makes for it; see `play`.
+    `what`: what this is done for, which a terminal shows; `workers`: see `EnvFactory.make`."""
+    side_by_side, found = min(episodes, SIDE_BY_SIDE), dict[str, Games]()
+    for name, factory in envs.items():
+        with (
+            Watchdog(name, complain) as watchdog,
+            closing(watchdog.watch(factory.make(side_by_side, workers=1 if side_by_side == 1 else workers))) as env,
+            shown(what + f" in {name}" * (len(envs) > 1)) as tell,
+        ):
+            found[name] = play(
+                policy(env.spec),
+                env,
+                episodes,
+                max_steps=max_steps or limit(factory),
+                seed=seed,
+                device=device,
+                tell=tell,
+            )
+    return found
+
+
+def figures(played: Mapping[str, Games]) -> dict[str, Any]:
+    """`mean_return`, `std_return` (of the games, not of the mean), `episodes` and `cut_off` of all that were played."""
+    returns = [value for games in played.values() for value in games.returns]
+    return {
+        "mean_return": float(np.mean(returns)),
+        "std_return": float(np.std(returns)),
+        "episodes": len(returns),
+        "cut_off": sum(games.cut_off for games in played.values()),
+    }
 
 
 def play(

@@ -87,7 +87,7 @@ def record(
         Watchdog(factory.name, complain) as watchdog,
         closing(watchdog.watch(observed(factory, config).make(1, workers=1, render=True))) as env,
     ):
-        policy, _ = load_policy(found, what, env.spec, member=member, greedy=greedy, seed=seed)
+        policy = load_policy(found, what, env.spec, member=member, greedy=greedy, seed=seed)
         stage = Stage(env, factory.name, what.device)
 
         def film(beside: Path) -> None:

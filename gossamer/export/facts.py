@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -89,23 +89,32 @@ def _lines(file: Path) -> list[str]:
 
 def _scores(texts: Sequence[str], snapshot: Snapshot) -> list[Score]:
     """The evaluations of this checkpoint and member."""
-    scores = []
+    scores = list[Score]()
     for text in texts:
         try:
             found: dict[str, Any] = json.loads(text)
             if (found["checkpoint"], found.get("member")) == (snapshot.checkpoint, snapshot.member):
-                scores.append(Score(float(found["mean_return"]), float(found["std_return"]), _protocol(found)))
+                scores += _each_score(found)
         except (ValueError, KeyError, TypeError):  # a card can do without an evaluation that is damaged
             continue
     return scores
 
 
-def _protocol(found: dict[str, Any]) -> str:
-    """The protocol of an evaluation, for people."""
+def _each_score(found: dict[str, Any]) -> Iterator[Score]:
+    """The score of an evaluation; of several games their mean, and then that of each."""
+    games = found.get("games") or {}
+    yield Score(float(found["mean_return"]), float(found["std_return"]), _protocol(found, games))
+    for game, own in games.items() if len(games) > 1 else ():
+        one = {**found, **own, "episodes": len(own["returns"])}
+        yield Score(float(own["mean_return"]), float(own["std_return"]), _protocol(one, [game]))
+
+
+def _protocol(found: dict[str, Any], games: Collection[str]) -> str:
+    """The protocol of an evaluation, for people. `games`: that were played, of a policy for several."""
     drawn = actions(bool(found.get("greedy")), found.get("epsilon"))
     cut = f", {found['cut_off']} cut off after {found['max_steps']:,} steps" if found.get("cut_off") else ""
-    name, games = found["protocol"], found.get("games") or {}
-    of = f", {' and '.join(games)}" if games else ""  # not those of the others, of a policy for several
+    name = found["protocol"]
+    of = f", {' and '.join(games)}" if games else ""
     return f"{name}: {found['episodes']} {PROTOCOLS.get(name, 'games')}{of}, {drawn}{cut}"
 
 

@@ -61,7 +61,7 @@ class Game:
 
     def policy(self, checkpoint: Checkpoint) -> NetworkPolicy:
         """The average of the checkpoint's members."""
-        policy, _ = load_policy(checkpoint, self._task, self._env.spec, member=AVERAGE, greedy=False, seed=0)
+        policy = load_policy(checkpoint, self._task, self._env.spec, member=AVERAGE, greedy=False, seed=0)
         self._memory = self._memory or policy.initial_state(1)
         return policy
 

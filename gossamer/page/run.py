@@ -116,8 +116,9 @@ class RunView:
             self.episodes.skip()
             return
         try:
-            steps, seconds, _, _, _, score, length = next(csv.reader([line]))
-            numbers = {"steps": int(steps), "seconds": float(seconds), "return": float(score), "length": int(length)}
+            steps, seconds, _, game, _, score, length = next(csv.reader([line]))
+            numbers = {"steps": int(steps), "seconds": float(seconds), "length": int(length)}
+            numbers[f"return/{game}"] = float(score)
         except (ValueError, csv.Error):  # the first line, or one that was cut off by a crash
             return
         self.episodes.add(numbers)

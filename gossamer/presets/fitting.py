@@ -58,10 +58,9 @@ def fit(
 ) -> dict[str, Any]:
     """The options that differ from `values`, which have those that were `given`. `tuned`: the values without any given
     size. Nothing on two cores, unless more environments than the tuned number were given."""
-    shares = BESIDE_GPU if machine.gpu_memory and not _elsewhere(values) else CPU
-    found = dict(values)
+    shares, found = _shares(values, machine), dict(values)
     if machine.cores > TUNED_CORES and "num_envs" not in given:
-        found["num_envs"] = _envs(tuned, values, given, machine, shares)
+        found["num_envs"], _ = _envs(tuned, values, given, machine, shares)
     if found["num_envs"] > tuned["num_envs"]:
         found |= _for_envs(tuned, found, given)
     if machine.cores > TUNED_CORES and not _elsewhere(values):
@@ -76,7 +75,11 @@ def told(tuned: Mapping[str, Any], values: Mapping[str, Any], given: Collection[
     if not chosen:
         return f"sizes for {machine}: as tuned on two cores"
     own = "".join(f", {flag(name)} {values[name]}" for name in changed if name in given)
-    return f"sizes for {machine}{own}: {', '.join(chosen)}; in brackets: as tuned on two cores"
+    why = ""
+    if machine.cores > TUNED_CORES and "num_envs" not in given:
+        _, limit = _envs(tuned, values, given, machine, _shares(values, machine))
+        why = f"; no more environments: {limit}"
+    return f"sizes for {machine}{own}: {', '.join(chosen)}; in brackets: as tuned on two cores{why}"
 
 
 def scaled_rollout(length: int, growth: float) -> int:
@@ -92,23 +95,29 @@ def minibatch_bytes(values: Mapping[str, Any]) -> int:
     return int(_minibatch(values) * pixels * floats * 2 * 4)
 
 
+def _shares(values: Mapping[str, Any], machine: Resources) -> Shares:
+    return BESIDE_GPU if machine.gpu_memory and not _elsewhere(values) else CPU
+
+
 def _envs(
     tuned: Mapping[str, Any], values: Mapping[str, Any], given: Collection[str], machine: Resources, shares: Shares
-) -> int:
-    """As many environments as suit the cores: the tuned number times a power of two, while batches stay in bounds."""
+) -> tuple[int, str]:
+    """As many environments as suit the cores: the tuned number times a power of two, while batches stay in bounds; and
+    what keeps them from being more."""
     sharing = _sharing(values)
     per_core = shares.envs_per_core_of_actors if "actors" in values else shares.envs_per_core
     most = min(MOST_ENVS, per_core * machine.cores) // sharing
-    envs = tuned["num_envs"]
+    limit = "learning would need more steps" if most * sharing == MOST_ENVS else f"{per_core} keep a core busy"
+    envs = int(tuned["num_envs"])
     while 2 * envs <= most:
         after = {**values, "num_envs": 2 * envs}
         after |= {name: value for name, value in _for_envs(tuned, after, given).items() if name not in given}
         if _batch(after) > MOST_GROWTH * _batch(tuned):
-            break
+            return envs, "batches would more than double"
         if machine.gpu_memory and minibatch_bytes(after) * sharing > GPU_SHARE * machine.gpu_memory:
-            break
+            return envs, "the GPU's memory"
         envs *= 2
-    return int(envs)
+    return envs, limit
 
 
 def _for_envs(tuned: Mapping[str, Any], values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,16 +22,36 @@ JOULES = 1e-3  # in a millijoule, NVML's unit of energy
 WATTS = 1e-3  # in a milliwatt, its unit of power
 
 
-class CPUClock:
-    """Measures the CPU time of this process and of its environments' processes; without these, where the system is not
-    Linux. A process that ends counts up to the last call before its end."""
+def environments() -> list[int]:
+    """Ids of the processes of this process's environments."""
+    return [child.pid for child in multiprocessing.active_children() if child.pid is not None]
 
-    def __init__(self) -> None:
-        self._begun, self._sum, self._seen = time.perf_counter(), 0.0, cpu_seconds()
+
+def descendants() -> list[int]:
+    """Ids of all processes that this one has started, and of those that they have started; none where the system is
+    not Linux."""
+    children = dict[int, list[int]]()
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        if fields := _fields(file):
+            children.setdefault(int(fields[1]), []).append(int(file.parent.name))
+    found, new = list[int](), [os.getpid()]
+    while new := [child for parent in new for child in children.get(parent, ())]:
+        found += new
+    return found
+
+
+class CPUClock:
+    """Measures the CPU time of this process and of others; of this one alone, where the system is not Linux. A process
+    that ends counts up to the last call before its end."""
+
+    def __init__(self, others: Callable[[], Iterable[int]] = environments) -> None:
+        """`others`: ids of the other processes now."""
+        self._others = others
+        self._begun, self._sum, self._seen = time.perf_counter(), 0.0, cpu_seconds(others())
 
     def seconds(self) -> float:
         """CPU seconds since the start."""
-        before, self._seen = self._seen, cpu_seconds()
+        before, self._seen = self._seen, cpu_seconds(self._others())
         self._sum += sum(max(0.0, used - before.get(pid, 0.0)) for pid, used in self._seen.items())
         return self._sum
 
@@ -40,18 +60,22 @@ class CPUClock:
         return self.seconds() / (time.perf_counter() - self._begun)
 
 
-def cpu_seconds() -> dict[int, float]:
-    """CPU seconds of this process and of its environments' processes, by process id."""
-    children = [child.pid for child in multiprocessing.active_children() if child.pid is not None]
-    return {os.getpid(): time.process_time(), **{pid: seconds_of(pid) for pid in children}}
+def cpu_seconds(others: Iterable[int]) -> dict[int, float]:
+    """CPU seconds of this process and of others, by process id."""
+    return {os.getpid(): time.process_time(), **{pid: seconds_of(pid) for pid in others}}
 
 
 def seconds_of(pid: int) -> float:
     """CPU seconds of another process, 0 if they cannot be read."""
+    fields = _fields(Path(f"/proc/{pid}/stat"))
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") if fields else 0.0
+
+
+def _fields(stat: Path) -> list[str]:
+    """What Linux tells of a process after its name; empty if it cannot be read."""
     with suppress(OSError):
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    return 0.0
+        return stat.read_text(errors="replace").rpartition(")")[2].split()
+    return []
 
 
 @dataclass(frozen=True)
@@ -143,9 +167,15 @@ def told(row: Mapping[str, float], cores: int) -> str:
 class Usage:
     """The use of this machine since the start, and since the last row. Call `sample` often."""
 
-    def __init__(self, gpu: GPU | None = None, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        gpu: GPU | None = None,
+        others: Callable[[], Iterable[int]] = environments,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`others`: see `CPUClock`."""
         self._gpu, self._now = gpu, now
-        self._at, self._cpu, self._used = now(), CPUClock(), 0.0  # CPU seconds at the last sample
+        self._at, self._cpu, self._used = now(), CPUClock(others), 0.0  # CPU seconds at the last sample
         self._all, self._interval = _Sums(), _Sums()
 
     def sample(self) -> None:

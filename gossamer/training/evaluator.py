@@ -63,6 +63,14 @@ def earlier(file: Path) -> list[Row]:
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
+def _without_returns(row: Row) -> Row:
+    """A row without the return of each of its games."""
+    kept = {name: value for name, value in row.items() if name != "returns"}
+    if "games" in row:
+        kept["games"] = {game: _without_returns(found) for game, found in row["games"].items()}
+    return kept
+
+
 class Evaluator:
     """Plays with a checkpoint whenever the run has passed a multiple of `every` steps and no evaluation is running, or
     with `exact` at each multiple: checkpoints then wait for their turn. Failures are told and counted. The caller takes
@@ -156,7 +164,7 @@ class Evaluator:
 
     def to_dict(self) -> dict[str, Any]:
         """For `result.json`: the last evaluation, the best one, how many failed, and whether the last was left out."""
-        rows = [{name: value for name, value in row.items() if name not in ("returns", "games")} for row in self.rows]
+        rows = [_without_returns(row) for row in self.rows]
         best = max(rows, key=lambda row: float(row["mean_return"]), default=None)
         last = rows[-1] if rows else None
         return {"last": last, "best": best, "failures": self.failures, "left_out": self.left_out}

@@ -31,6 +31,7 @@ class Absence:
     host: str
     at: float  # seconds since the start of the session
     seconds: float | None = None  # how long; None while it lasts
+    came_back: bool = False  # before the session ended
 
     def __str__(self) -> str:
         return f"{self.host} away" if self.seconds is None else f"{self.host} away {self.seconds:.0f} s"
@@ -82,7 +83,7 @@ class Hosts:
         if where is None and absence is None:
             self.absences.append(Absence(name, now))
         elif where is not None and absence is not None:
-            absence.seconds = now - absence.at
+            absence.seconds, absence.came_back = now - absence.at, True
 
     def computes_with(self, worker: str, info: HostInfo) -> None:
         """Store the `HostInfo` that a worker reports when it starts. Logs how it differs from the previous session, or
@@ -110,6 +111,7 @@ class Hosts:
                 "host": each.host,
                 "at_seconds": round(each.at, 1),
                 "away_seconds": None if each.seconds is None else round(each.seconds, 1),
+                "came_back": each.came_back,
             }
             for each in self.absences
         ]

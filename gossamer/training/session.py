@@ -30,7 +30,7 @@ from gossamer.storage.lock import RunLock
 from gossamer.system.errors import EnvironmentFailed, UserError
 from gossamer.system.installation import commit
 from gossamer.system.kwargs import titled
-from gossamer.system.usage import Usage, open_gpu
+from gossamer.system.usage import Usage, descendants, environments, open_gpu
 from gossamer.system.version import __version__
 from gossamer.training.callbacks import END_SECONDS, Callback, Callbacks, LiveRun
 from gossamer.training.checkpoints import Checkpoints
@@ -121,7 +121,7 @@ class Session:
             evaluator=self.evaluator,
             together=saved is not None and control.cluster is None,  # as all are after a checkpoint
         )
-        gpu, why_no_gpu = (None, "") if control.cluster else open_gpu(device(config.run.device))
+        usage, why_no_gpu = _usage(config.run.device, control.cluster)
         self.observer = RunObserver(
             progress,
             self.recorder,
@@ -135,7 +135,7 @@ class Session:
             self.consensus,
             self.evaluator,
             self.callbacks,
-            usage=None if control.cluster else Usage(gpu),
+            usage=usage,
         )
         if why_no_gpu:
             self.observer.note(why_no_gpu)
@@ -216,10 +216,10 @@ class Session:
         """Tell callbacks that the run has ended, and wait until they have taken everything; a signal ends the wait."""
         self.observer.end()
         self.callbacks.end(content)
-        if not self.callbacks.wait(1.0):
-            self.observer.note("training is done and saved; waiting for callbacks (Ctrl-C leaves them out)")
         try:
             with signals.may_be_left_out():
+                if not self.callbacks.wait(1.0):
+                    self.observer.note("training is done and saved; waiting for callbacks (Ctrl-C leaves them out)")
                 self.callbacks.wait(END_SECONDS if self.observer.interrupted else None)
         except Abandoned:
             self.log("callbacks were left out: a signal came while they were behind")
@@ -254,9 +254,9 @@ class Session:
             return
         left = self.evaluator.left + self.evaluator.due(self.progress.steps)
         what = "the evaluation (Ctrl-C leaves it out)" if left == 1 else f"{left} evaluations (Ctrl-C leaves them out)"
-        self.observer.note(f"training is done and saved; waiting for {what}")
         try:
             with signals.may_be_left_out():
+                self.observer.note(f"training is done and saved; waiting for {what}")
                 self.evaluator.finish(self.checkpoints.store.get("last"), seconds)
             self.checkpoints.store.prune()
         except Abandoned:
@@ -316,6 +316,15 @@ def _headline(config: Config) -> str:
     architecture = title(config).removesuffix(f"-{config.env.name}")
     env = titled(config.env.name, flat(config).get("env_kwargs"))
     return f"gossamer {architecture} · {algorithm} · {env} · seed {config.run.seed}"
+
+
+def _usage(name: str, cluster: str | None) -> tuple[Usage | None, str]:
+    """What measures the use of this machine, and why that leaves out a GPU; None where workers are elsewhere. `name`:
+    of the device."""
+    if cluster not in (None, "local"):
+        return None, ""
+    gpu, why = open_gpu(device(name))
+    return Usage(gpu, environments if cluster is None else descendants), why
 
 
 def _consensus(progress: Progress, directory: Path, done: int) -> ConsensusMonitor:

@@ -101,9 +101,9 @@ def test_a_host_that_fails_goes_on(memory: str, seeds: range) -> None:
             "--min-rollouts 9: 4 agents and --queue-size 0 have 4 rollouts .* use --queue-size 5",
         ),
         ({"min_rollouts": 4, "max_rollouts": 3}, "--min-rollouts 4: must be at most --max-rollouts 3"),
-        ({"min_batch": 17}, "--min-batch 17: must be at most 16"),
-        ({"max_batch": 3}, "--max-batch 3: must be at least 4"),
-        ({"num_envs": 2}, "--num-envs 2: fewer environments than --actors 4"),
+        ({"min_batch": 17}, "--min-batch 17: must be at most 16, the environments of the agents of a learner"),
+        ({"max_batch": 3}, "--max-batch 3: must be at least 4, .* use more --agents"),
+        ({"num_envs": 2}, "--num-envs 2: fewer environments than --agents 4; each of the agents needs one or more"),
     ],
 )
 def test_what_cannot_run_is_refused(options: dict[str, Any], said: str) -> None:

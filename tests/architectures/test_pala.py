@@ -145,9 +145,16 @@ def test_lost_calls_make_no_weight_of_nothing(seed: int) -> None:
 @pytest.mark.parametrize("form", ["fp32", "bf16", "int8"])
 def test_numbers_of_every_format_train(form: Format) -> None:
     watcher, task = Watcher(steps=4 * 2 * 4 * 10), a_task(rollout_length=4)
-    wired = PALA(hosts=2, learners=2, num_envs=2, message_format=form)
-    threads(wired.program(task, gossip=gossiping("pala", period=5, window=2), couriers=1), watcher)
+    wired = PALA(hosts=2, learners=2, num_envs=2)
+    threads(wired.program(task, gossip=gossiping("pala", period=5, window=2, form=form), couriers=1), watcher)
     assert watcher.budget.acted == watcher.budget.total
+
+
+def test_members_or_couriers_round() -> None:
+    for feedback in (False, True):
+        program = PALA(hosts=2, message_format="int8", error_feedback=feedback).program(a_task())
+        forms = {worker.kwargs["form"] for worker in program.workers if worker.make is carry}
+        assert forms == {"fp32" if feedback else "int8"}
 
 
 def test_a_token_for_every_run() -> None:

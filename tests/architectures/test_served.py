@@ -136,7 +136,7 @@ REFUSED = {
     "appo --policy served --predictors 0": "--predictors 0: must be at least 1",
     "impala --policy served --num-envs 8 --min-batch 9": "--min-batch 9: must be at most 8, the environments of",
     "r2d2 --policy served --actors 4 --min-batch 9 --max-batch 8": "--min-batch 9: must be at most --max-batch 8",
-    "apex --policy served --actors 1 --max-batch 8": "--max-batch 8: must be at least 32, the environments of an actor",
+    "apex --policy served --actors 1 --max-batch 8": "--max-batch 8: must be at least 32, the environments of one",
     "impala --policy served --batch-timeout 1": "--batch-timeout 1.0: has no effect with --min-batch 1",
     "impala --policy served --min-batch 2 --batch-timeout -1": "--batch-timeout -1",
     "paac --policy served": "--policy",

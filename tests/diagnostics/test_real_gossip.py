@@ -68,8 +68,8 @@ def test_the_bound_holds_on_one_host(monkeypatch: pytest.MonkeyPatch, given: dic
 @pytest.mark.parametrize("form", ["fp32", "int8"])
 def test_the_bound_holds_between_hosts(monkeypatch: pytest.MonkeyPatch, form: Any) -> None:
     monkeypatch.setattr(module, "WAITING", 100)
-    gossip = Gossiping(staleness=3, interval=3, period=40, window=32)
-    pala = PALA(hosts=2, learners=2, num_envs=2, message_format=form)
+    gossip = Gossiping(staleness=3, interval=3, period=40, window=32, form=form)
+    pala = PALA(hosts=2, learners=2, num_envs=2)
     consensus = watched(pala.program(TASK, gossip=gossip), seed=0)
     assert_the_bound_holds(consensus)
 

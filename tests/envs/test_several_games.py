@@ -181,6 +181,10 @@ def test_named_sets(name: str) -> None:
     games = resolve(name)
     assert isinstance(games, Games)
     assert len(games.shares) == games.period == int(name.removeprefix("atari-"))
+    twice = resolve(f"{name}:2,pong")
+    assert isinstance(twice, Games)
+    assert twice.names == (*games.names, "pong")
+    assert twice.period == 2 * games.period + 1
 
 
 @pytest.mark.parametrize(

@@ -116,9 +116,9 @@ def test_a_thread_looks_at_environments_of_this_process(monkeypatch: pytest.Monk
         env = dog.watch(Custom("some_envs:Hangs").make(2))
         stepping = threading.Thread(target=two_steps, args=(env,), daemon=True)
         stepping.start()
-        assert heard.first.wait(timeout=30)
-        assert heard.silence is not None
-        assert heard.silence.index == 1
+        while heard.silence is None or heard.silence.index != 1:  # a busy machine may make others slow
+            heard.first.clear()
+            assert heard.first.wait(timeout=30)
         some_envs.Hangs.released.set()
         assert heard.over.wait(timeout=30)
         stepping.join()

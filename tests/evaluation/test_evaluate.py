@@ -107,10 +107,10 @@ def test_playing_leaves_parameters_and_running_statistics_as_they_are(
     directory = trained(tmp_path / "run", **options).directory
     played: list[nn.Module] = []
 
-    def load(*given: Any, **more: Any) -> tuple[NetworkPolicy, str | None]:
-        policy, whose = load_policy(*given, **more)
+    def load(*given: Any, **more: Any) -> NetworkPolicy:
+        policy = load_policy(*given, **more)
         played.append(policy.model)
-        return policy, whose
+        return policy
 
     with monkeypatch.context() as patch:
         patch.setattr(module, "load_policy", load)

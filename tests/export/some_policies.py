@@ -119,7 +119,7 @@ def evaluated(
     config = load_config(directory)
     what = task(config)
     env = observed(environment(config), config).make(count)
-    policy, _ = load_policy(
+    policy = load_policy(
         Store(directory / "checkpoints").get("last"), what, env.spec, member=member, greedy=greedy, seed=seed
     )
     obs, memory = env.reset(seed), policy.initial_state(count)

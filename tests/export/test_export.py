@@ -140,6 +140,21 @@ def test_the_card_of_several_games_says_which_ones_a_score_is_of(tmp_path: Path)
     assert metric["name"] == "mean return (plain: 2 whole games, counter, sampled actions)"
 
 
+def test_the_card_of_several_games_has_the_score_of_each(tmp_path: Path) -> None:
+    directory = trained(tmp_path / "run", env="counter,recall").directory
+    found = gossamer.evaluate(directory, episodes=2)
+    export(directory, tmp_path / "out")
+    metrics = [result["metrics"][0] for result in front_matter(tmp_path / "out")["model-index"][0]["results"]]
+    assert [metric["name"] for metric in metrics] == [
+        "mean return (plain: 4 whole games, counter and recall, sampled actions)",
+        "mean return (plain: 2 whole games, counter, sampled actions)",
+        "mean return (plain: 2 whole games, recall, sampled actions)",
+    ]
+    assert found.games is not None
+    means = [found.mean_return, *(each["mean_return"] for each in found.games.values())]
+    assert [float(metric["value"].split()[0]) for metric in metrics] == pytest.approx(means, abs=0.005)
+
+
 def test_without_an_evaluation_the_training_return_is_named_as_such(tmp_path: Path) -> None:
     directory = trained(tmp_path / "run").directory
     (directory / "evaluation-plain.json").write_text('{"checkpoint": "step_000000000080"')  # damaged

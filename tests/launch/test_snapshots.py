@@ -79,7 +79,7 @@ class Mortal(Count):
 def kill_after_snapshots(ctx: Context, count: Mortal) -> None:
     while count.add() < 120:
         pass
-    time.sleep(1.0)  # at least one reading of the state after the last call
+    time.sleep(3.0)  # at least one reading of the state after the last call
     with suppress(Unreachable):
         count.die()
     while True:
@@ -108,7 +108,7 @@ def test_on_ray(on_restart: OnRestart, seconds: float, first: int) -> None:
         program.worker(stay)()
     with program.host("near"):
         program.worker(kill_after_snapshots)(count)
-    Ray(call_seconds=2.0, stop_seconds=2.0)(program, watcher)
+    Ray(call_seconds=20.0, stop_seconds=2.0)(program, watcher)
     assert watcher.of("kill_after_snapshots") == [first]
 
 

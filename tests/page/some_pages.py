@@ -6,7 +6,7 @@ import csv
 import http.client
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -48,12 +48,13 @@ def write_run(directory: Path, rows: int = 3, *, result: bool = False, **status:
     return directory
 
 
-def add_rows(directory: Path, first: int, last: int, **more: Any) -> None:
-    """Append rows, each with an episode."""
+def add_rows(directory: Path, first: int, last: int, *, games: Sequence[str] = ("catch",), **more: Any) -> None:
+    """Append rows, each with an episode of each of the games."""
     with open(directory / "metrics.jsonl", "a") as rows, open(directory / "episodes.csv", "a") as episodes:
         for steps in range(first, last + 1, 10):
             rows.write(json.dumps(row(steps, **more)) + "\n")
-            episodes.write(f"{steps},{steps / 10},act_and_learn[0],catch,0,{steps / 100},9\n")
+            for place, game in enumerate(games):
+                episodes.write(f"{steps},{steps / 10},act_and_learn[0],{game},0,{(place + 1) * steps / 100},9\n")
 
 
 def write_status(directory: Path, **status: Any) -> None:

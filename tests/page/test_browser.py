@@ -293,6 +293,25 @@ def test_speeds_are_those_of_the_metrics(browser: Browser, tmp_path: Path) -> No
         browser.shows(alone, "#panel td")
 
 
+def test_each_of_several_games_has_its_episodes_and_evaluations(browser: Browser, tmp_path: Path) -> None:
+    run, games = write_run(tmp_path / "run", 0), ["pong", "boxing"]
+    add_rows(run, 10, 50, games=games, **{"return/pong": -3.0, "return/boxing": 7.0})
+    means = {"pong": {"mean_return": -1.5}, "boxing": {"mean_return": 9.5}}
+    row = {"steps": 50, "seconds": 5.0, "protocol": "noop", "episodes": 4, "mean_return": 4.0, "games": means}
+    (run / "evaluations.jsonl").write_text(json.dumps(row) + "\n")
+    with served(tmp_path) as server:
+        browser.open(at(server, "#/run/run"))
+        browser.shows("mean of 100 -3", "#panel .keys")
+        keys = browser.text("#panel .keys").split("\n")
+        for expected in (["mean of 100 0.05", "evaluations 4"], ["mean of 100 -3", "evaluations -1.5"]):
+            assert [keys[keys.index(expected[0]) + place] for place in (0, 1)] == expected
+        assert keys[keys.index("mean of 100 7") :][:2] == ["mean of 100 7", "evaluations 9.5"]
+        browser.open(at(server, "#/run/run/values"))
+        browser.shows("Returns of the latest episodes of boxing", "#panel h3")
+        browser.shows("Returns of the latest episodes of pong", "#panel h3")
+        assert browser.errors() == []
+
+
 def as_value(text: str, like: Any) -> Any:
     """What the page shows of a setting, as a value of this kind."""
     if isinstance(like, int | float) and not isinstance(like, bool):

@@ -203,6 +203,18 @@ def test_damaged_lines_are_left_out(tmp_path: Path) -> None:
     assert told["episodes"]["steps"] == [10, 20, 40]
 
 
+def test_each_game_has_a_column_of_its_returns(tmp_path: Path) -> None:
+    directory = write_run(tmp_path / "run", 0)
+    add_rows(directory, 10, 20, games=["pong", "boxing"])
+    assert complete(directory)["episodes"] == {
+        "steps": [10, 10, 20, 20],
+        "seconds": [1.0, 1.0, 2.0, 2.0],
+        "length": [9, 9, 9, 9],
+        "return/pong": [0.1, None, 0.2, None],
+        "return/boxing": [None, 0.2, None, 0.4],
+    }
+
+
 def test_the_summary_has_a_small_curve(tmp_path: Path) -> None:
     run = looked(write_run(tmp_path / "run", 500))
     summary = run.summary()

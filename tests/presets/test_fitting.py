@@ -174,6 +174,20 @@ def test_every_composition_on_every_machine(architecture: str, algorithm: str, m
             assert made[cores, gpu]["rollout_length"] >= made[more, larger]["rollout_length"]
 
 
+@pytest.mark.parametrize(
+    ("cores", "gpu", "paac", "impala"), [(2, 80 * GB, 18, 18), (16, 0, 36, 36), (16, 80 * GB, 72, 36), (64, 0, 72, 72)]
+)
+def test_several_games_follow_the_machine_in_their_shares(
+    cores: int, gpu: int, paac: int, impala: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "resources", lambda device: Resources(cores, gpu))
+    probed = Probe("pixels", atari=True, games=True)
+    for architecture, algorithm, envs in (("paac", "ppo", paac), ("impala", "vtrace", impala)):
+        config = Composition(Choices(architecture, "counter,recall:2", algorithm, probed=probed)).config()
+        unresolved(config)
+        assert flat(config)["num_envs"] == envs  # 18 is the first multiple of 3 from 16 on
+
+
 def test_only_tuned_presets_of_games_follow_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "resources", lambda device: Resources(64, 80 * GB))
     assert composition("paac", "ppo").values()["num_envs"] == 128
@@ -187,12 +201,18 @@ def test_what_was_chosen_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "resources", lambda device: Resources(16, 80 * GB if device == "auto" else 0))
     assert composition("appo").sizes() == (
         "sizes for 16 cores, a GPU with 80 GB: --num-envs 64 (16), --rollout-length 17 (50), --num-minibatches 11 "
-        "(8), --actors 4 (0), --env-workers 4 (1); in brackets: as tuned on two cores"
+        "(8), --actors 4 (0), --env-workers 4 (1); in brackets: as tuned on two cores; no more environments: 4 keep "
+        "a core busy"
     )
     assert composition("paac", "ppo", num_envs=32, device="cpu").sizes() == (
         "sizes for 16 cores, no GPU, --num-envs 32: --rollout-length 29 (50), --num-minibatches 9 (8); in brackets: "
         "as tuned on two cores"
     )
+    for architecture, algorithm, limit in (
+        ("paac", "ppo", "learning would need more steps"),
+        ("paac", "a2c", "batches would more than double"),
+    ):
+        assert composition(architecture, algorithm).sizes().endswith(f"; no more environments: {limit}")
     monkeypatch.setattr(module, "resources", lambda device: Resources(1))
     assert composition("appo").sizes() == "sizes for 1 core, no GPU: as tuned on two cores"
     assert composition("dqn").sizes() == ""

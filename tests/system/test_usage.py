@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import re
+import signal
+import subprocess
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +15,18 @@ import pytest
 import torch
 
 from gossamer.system import usage
-from gossamer.system.usage import NVML, CPUClock, GPUSample, Usage, cpu_seconds, open_gpu, seconds_of, told
+from gossamer.system.usage import (
+    NVML,
+    CPUClock,
+    GPUSample,
+    Usage,
+    cpu_seconds,
+    descendants,
+    environments,
+    open_gpu,
+    seconds_of,
+    told,
+)
 
 
 def test_busy_cores_count_threads_and_processes_of_environments() -> None:
@@ -21,7 +35,7 @@ def test_busy_cores_count_threads_and_processes_of_environments() -> None:
     spin.start()
     while not spin.pid or seconds_of(spin.pid) < 0.2:
         assert spin.is_alive()
-    assert cpu_seconds()[spin.pid] >= 0.1
+    assert cpu_seconds(environments())[spin.pid] >= 0.1
     assert used.seconds() >= 0.1
     assert used.cores() > 0
     spin.terminate()
@@ -29,9 +43,23 @@ def test_busy_cores_count_threads_and_processes_of_environments() -> None:
     assert seconds_of(spin.pid) == 0.0
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc")
+def test_descendants_are_those_of_children_too() -> None:
+    program = "import subprocess, sys; p = subprocess.Popen(['sleep', '60']); print(p.pid, flush=True); p.wait()"
+    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    grandchild = int(child.stdout.readline())
+    assert {child.pid, grandchild} <= set(descendants())
+    assert os.getpid() not in descendants()
+    os.kill(grandchild, signal.SIGKILL)
+    child.wait()
+    child.stdout.close()
+    assert not {child.pid, grandchild} & set(descendants())
+
+
 def test_a_process_counts_until_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = [{1: 5.0, 2: 8.0}, {1: 6.0, 2: 10.0}, {1: 6.5}, {1: 7.0, 3: 0.25}]
-    monkeypatch.setattr(usage, "cpu_seconds", lambda: seen.pop(0))
+    monkeypatch.setattr(usage, "cpu_seconds", lambda others: seen.pop(0))
     used = CPUClock()
     # 1 + 2 seconds; then 0.5, and process 2 has ended; then 0.5, and 0.25 of a new process
     assert [used.seconds() for _ in range(3)] == [3.0, 3.5, 4.25]
@@ -62,11 +90,11 @@ class Samples:
 
 def test_means_are_weighted_with_time_and_energy_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
     watch, cpu = Watch(), Watch()
-    monkeypatch.setattr(usage, "cpu_seconds", lambda: {1: cpu.time})
+    monkeypatch.setattr(usage, "cpu_seconds", lambda others: {1: cpu.time})
     gpu = Samples(
         GPUSample(0.2, 10**9, 100.0), GPUSample(0.8, 3 * 10**9, 300.0), None, GPUSample(0.5, 2 * 10**9, 200.0)
     )
-    used = Usage(gpu, watch)
+    used = Usage(gpu, now=watch)
     assert (used.row(), used.overall()) == ({}, {})
     for seconds, busy in ((1.0, 1.5), (3.0, 4.5), (1.0, 0.0)):  # at the last one the GPU did not answer
         watch.time += seconds
@@ -84,7 +112,7 @@ def test_means_are_weighted_with_time_and_energy_adds_up(monkeypatch: pytest.Mon
 
 def test_without_a_gpu_there_are_cores_only(monkeypatch: pytest.MonkeyPatch) -> None:
     watch = Watch()
-    used = Usage(None, watch)
+    used = Usage(now=watch)
     watch.time += 1.0
     used.sample()
     assert used.row().keys() == used.overall().keys() == {"cores_busy"}

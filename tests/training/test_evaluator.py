@@ -76,6 +76,15 @@ def test_a_checkpoint_is_evaluated_each_time_a_multiple_is_passed(tmp_path: Path
     assert "returns" not in found["last"]
 
 
+def test_of_several_games_the_result_has_the_mean_of_each(tmp_path: Path) -> None:
+    beside = Beside(tmp_path, PRINTS)
+    games = {"pong": {"mean_return": 2.0, "returns": [1.0, 3.0]}, "boxing": {"mean_return": 4.0, "returns": [4.0, 4.0]}}
+    beside.evaluator.rows = [{"steps": 10, "mean_return": 3.0, "returns": [1.0, 3.0, 4.0, 4.0], "games": games}]
+    means = {"pong": {"mean_return": 2.0}, "boxing": {"mean_return": 4.0}}
+    assert beside.evaluator.to_dict()["last"] == {"steps": 10, "mean_return": 3.0, "games": means}
+    assert games["pong"]["returns"] == [1.0, 3.0]
+
+
 def test_exactly_each_multiple_is_evaluated_in_its_turn(tmp_path: Path) -> None:
     beside = Beside(tmp_path, WAITS + PRINTS, exact=True)
     for steps in (90, 110, 150, 210, 330, 350):

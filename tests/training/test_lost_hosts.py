@@ -46,7 +46,7 @@ def test_a_host_that_crashes_and_restarts_costs_no_steps(tmp_path: Path, monkeyp
     run = pala(tmp_path / "run")
     assert [host for _, host in simulation.crashes] == ["host1"]
     assert (run.result["ended"], run.result["steps"], run.result["short"]) == ("all steps done", STEPS, 0)
-    assert [failure["host"] for failure in run.result["failures"]] == ["host1"]
+    assert [(failure["host"], failure["came_back"]) for failure in run.result["failures"]] == [("host1", True)]
 
 
 def test_the_steps_of_a_host_that_never_returns_are_acted_by_the_others(
@@ -59,6 +59,7 @@ def test_the_steps_of_a_host_that_never_returns_are_acted_by_the_others(
     (failure,) = run.result["failures"]
     assert failure["host"] == "host1"
     assert failure["away_seconds"] is not None
+    assert not failure["came_back"]
 
 
 def test_a_run_that_could_not_act_all_steps_says_so(

@@ -124,7 +124,7 @@ def test_one_member_needs_none_of_it(tmp_path: Path) -> None:
 def weights(run: gossamer.Run, member: str) -> dict[str, torch.Tensor]:
     what = task(load_config(run.directory))
     found = Store(run.directory / "checkpoints").get()
-    policy, _ = load_policy(found, what, Catch().make(1).spec, member=member, greedy=False, seed=0)
+    policy = load_policy(found, what, Catch().make(1).spec, member=member, greedy=False, seed=0)
     return dict(policy.model.state_dict())
 
 

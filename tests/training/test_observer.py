@@ -139,7 +139,7 @@ def test_the_status_says_at_once_that_a_host_is_away(tmp_path: Path) -> None:
     found = kept.status()
     assert [(host["name"], host["up"]) for host in found["hosts"]] == [("h0", True), ("h1", False)]
     assert [(member["name"], member["up"]) for member in found["members"]] == [("a", True), ("b", False)]
-    assert found["absences"] == [{"host": "h1", "at_seconds": 0.0, "away_seconds": None}]
+    assert found["absences"] == [{"host": "h1", "at_seconds": 0.0, "away_seconds": None, "came_back": False}]
 
 
 def test_a_status_that_cannot_be_written_ends_the_run_like_a_row(tmp_path: Path) -> None:
@@ -444,7 +444,9 @@ def test_hosts_that_were_away_are_listed(tmp_path: Path) -> None:
     assert [host.name for host in kept.progress.hosts.known if not host.up] == ["one"]
     kept.time += 22
     kept.observer.host("one", "10.0.0.1")
-    assert kept.progress.hosts.to_list() == [{"host": "one", "at_seconds": 5.0, "away_seconds": 22.0}]
+    assert kept.progress.hosts.to_list() == [
+        {"host": "one", "at_seconds": 5.0, "away_seconds": 22.0, "came_back": True}
+    ]
     assert [str(each) for each in kept.progress.hosts.absences] == ["one away 22 s"]
 
 

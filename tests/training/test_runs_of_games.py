@@ -120,6 +120,17 @@ def test_an_evaluation_plays_each_game(run: Path) -> None:
     assert alone.games == {"some_games:Large": found.games["some_games:Large"]}
 
 
+def test_the_final_games_of_members_are_of_each_game(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"learners": 2, "num_envs": 3, "rollout_length": 5, "steps": 600, "threads": 1}
+    result = gossamer.train("gala", env=TWO, run_dir=tmp_path / "run", log="none", **given).result
+    for played in (result["average"], result["best_member"]):
+        games = played["games"]
+        assert list(games) == ["counter", "recall"]
+        assert [each["episodes"] for each in games.values()] == [5, 5]  # whatever their shares of the steps
+        assert games["counter"]["mean_return"] == 45  # 0 + 1 + .. + 9
+        assert played["mean_return"] == pytest.approx((45 + games["recall"]["mean_return"]) / 2)
+
+
 def test_a_loaded_policy_acts_in_each_game(run: Path) -> None:
     policy = gossamer.load(run, greedy=True)
     assert policy.games == ("some_games:Small", "some_games:Large")

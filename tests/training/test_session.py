@@ -119,12 +119,12 @@ def test_with_a_deeper_queue_the_lag_is_within_its_bound(
 def test_the_shares_of_time_show_that_actors_and_learner_wait_for_each_other(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # One actor in turn with the learner. It waits while the learner updates, but for the last of ten times; the learner
-    # waits while it acts. With 4 steps of 3 ms and one update of 30 ms these two are not equal.
+    # One actor in turn with the learner. It waits while the learner updates, but for the last of thirty times; the
+    # learner waits while it acts. With 4 steps of 3 ms and one update of 30 ms these two are not equal.
     slow_down(monkeypatch, step=0.003, update=0.03)
-    found = trained(tmp_path, name, actors=1, depth=1, steps=160)["time"]
-    assert found["actors_wait"] >= 0.7 * found["update"]
-    assert found["learner_waits"] >= 0.7 * (found["env"] + found["inference"])
+    found = trained(tmp_path, name, actors=1, depth=1, steps=480)["time"]
+    assert found["actors_wait"] >= 0.5 * found["update"]
+    assert found["learner_waits"] >= 0.5 * (found["env"] + found["inference"])
     assert {f"time/{part}" for part in found} <= rows(tmp_path / "run")[-1].keys()
 
 

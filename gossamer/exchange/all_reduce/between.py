@@ -9,9 +9,10 @@ it was computed at.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,10 +24,9 @@ from gossamer.exchange.all_reduce.given import RoundOutcome, Start, Total, moved
 from gossamer.exchange.all_reduce.group import At, Group, Part, Reduced
 from gossamer.exchange.all_reduce.views import Place, View
 from gossamer.exchange.server.pull import most_shards, slices
-from gossamer.runtime import Context, Stopped, Unreachable
+from gossamer.runtime import Context, Stopped, Unreachable, together
 from gossamer.task import Regrouped
 
-T = TypeVar("T")
 RETRY = 0.2  # seconds between two looks whether the group has changed
 PAUSE = 7.0  # seconds until a host is called again that did not answer; by then it is left out if it is away
 
@@ -93,33 +93,27 @@ class BetweenLink:
     def _reduce(self, view: View, number: int, parts: dict[int, Part]) -> dict[int, Reduced] | None:
         """Give each owner its part, and take what comes of it; None if the group has changed. Hosts begin with the
         owner after themselves, so that no link has the messages of all at once."""
-        me = view.members.index(self._host)
+        me, groups = view.members.index(self._host), self._groups
         order = view.members[me + 1 :] + view.members[: me + 1]
-        for owner in order:
-            if not self._give(view, number, owner, parts[owner]):
-                return None
-        taken = dict[int, Reduced]()
-        for owner in order:
-            found = self._ask(view, lambda group: group.take(view.epoch, number), owner)
-            if found is None:
-                return None
-            taken[owner] = found
-        return taken
+        gives = {owner: partial(groups[owner].give, view, number, self._host, parts[owner]) for owner in order}
+        if self._ask(view, gives) is None:
+            return None
+        return self._ask(view, {owner: partial(groups[owner].take, view.epoch, number) for owner in order})
 
-    def _give(self, view: View, number: int, owner: int, part: Part) -> bool:
-        """Give an owner its part. Returns False if the group has changed."""
-        return bool(self._ask(view, lambda group: group.give(view, number, self._host, part) or None, owner))
-
-    def _ask(self, view: View, call: Callable[[Group], T | None], host: int) -> T | None:
-        """Call a host until it has an answer; None if the group has changed before. Raises `Stopped` if the program is
-        stopped."""
+    def _ask(self, view: View, calls: Mapping[int, partial[Any]]) -> dict[int, Any] | None:
+        """Call hosts at the same time, and those again that had no answer, None or False; None if the group has changed
+        before all have. Raises `Stopped` if the program is stopped."""
+        left, answers = dict(calls), dict[int, Any]()
         while True:
             end = self._ctx.now() + RETRY
-            try:
-                if (answer := call(self._groups[host])) is not None:
-                    return answer
-            except Unreachable:
-                end = self._ctx.now() + PAUSE
+            for host, answer in zip(list(left), together(list(left.values())), strict=True):
+                if isinstance(answer, Unreachable):
+                    end = self._ctx.now() + PAUSE
+                elif answer is not None and answer is not False:
+                    answers[host] = answer
+                    del left[host]
+            if not left:
+                return answers
             while True:
                 if not self._own.current(view.epoch):
                     return None
@@ -149,17 +143,21 @@ class BetweenLink:
         """Round 0. Returns the host to continue from, this one if its state is the same; None if the group has
         changed."""
         first, mine = view.members[0], At(start.version, bool(start.optimizer), digest(start))
-        if not self._ask(view, lambda group: group.arrive(view, self._host, mine) or None, first):
+        if self._ask(view, {first: partial(self._groups[first].arrive, view, self._host, mine)}) is None:
             return None
-        states = self._ask(view, lambda group: group.states(view.epoch), first)
-        if states is None:
+        answer = self._ask(view, {first: partial(self._groups[first].states, view.epoch)})
+        if answer is None:
             return None
+        states: dict[int, At] = answer[first]
         source = chosen(states)
         return self._host if states[source] == mine else source
 
     def _fetch(self, view: View, source: int) -> Start | None:
-        found = self._ask(view, lambda group: group.fetch(view.epoch), source)
-        return None if found is None else replace(found, parameters=found.parameters.clone())
+        answer = self._ask(view, {source: partial(self._groups[source].fetch, view.epoch)})
+        if answer is None:
+            return None
+        found: Start = answer[source]
+        return replace(found, parameters=found.parameters.clone())
 
     def _tell(self, view: View, before: tuple[int, ...], began: float) -> None:
         """Report a change of the group, from one of its hosts. `before`: the hosts of the group before."""

@@ -66,6 +66,7 @@ class Gossip:
     outer: Outer | None = None
     decay: float = 0.0  # exponent; 0: shares do not depend on age
     rounding: Format | None = None  # None: members send all digits, and couriers round what they carry
+    form: Format = "fp32"  # to which couriers round
     member: int | None = None  # the member's number among those that gossip; None: its worker's rank
 
     def __post_init__(self) -> None:
@@ -212,7 +213,7 @@ class GossipLink:
         message = self._contents.of(message, k // self.interval, self._found.view, len(receivers))
         self.post.send(message, receivers)
         self._tracker.sent += len(receivers)
-        self._tracker.sent_bytes += message.nbytes * len(receivers)
+        self._tracker.sent_bytes += message.nbytes(self._gossip.form) * len(receivers)
         messages, view = list[Message](), -1
         while view != self._found.view:  # the required senders change with the membership
             view = self._found.view

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gossamer.data import Tree, on_host
-from gossamer.exchange.gossip.formats import Format
+from gossamer.exchange.gossip.formats import Format, length
 from gossamer.system.transfers import received
 
 
@@ -33,12 +33,12 @@ class Message:
     kept: bool = False  # whether the sender keeps the rounding error for its next messages (`feedback`)
     packed: tuple[Tensor, ...] | None = None  # the parameters as `formats.pack` returns them, if the sender rounds
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of its parameters, of 4 each unless the sender has packed them, and of its indices, of 4 each."""
-        parts = (self.parameters,) if self.packed is None else self.packed
+    def nbytes(self, form: Format = "fp32") -> int:
+        """Bytes of its parameters, in this format unless the sender has packed them, and of its indices, of 4 each."""
         indices = 0 if self.places is None else 4 * self.places.numel()
-        return sum(part.numel() * part.element_size() for part in parts) + indices
+        if self.packed is None:
+            return length(self.parameters.numel(), form) + indices
+        return sum(part.numel() * part.element_size() for part in self.packed) + indices
 
     def state_dict(self) -> Tree:
         """Return the state for a checkpoint, with the parameters in host memory."""

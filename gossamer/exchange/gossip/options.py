@@ -88,6 +88,7 @@ class Gossiping:
     outer: Outer | None = None
     decay: float = 0.0  # exponent; 0: shares do not depend on age
     rounding: Format | None = None  # see `Gossip`
+    form: Format = "fp32"  # to which couriers round
 
     @property
     def adds(self) -> bool:
@@ -114,6 +115,7 @@ class Gossiping:
             outer=self.outer,
             decay=self.decay,
             rounding=self.rounding,
+            form=self.form,
             member=member,
         )
 
@@ -176,9 +178,11 @@ class Options(Protocol):
     def diagnostics(self) -> bool: ...
 
 
-def gossiping(chosen: Options, seed: int, *, hosts: int, learners: int, rounding: Format | None = None) -> Gossiping:
-    """How members gossip by these options, with so many learners on each host. `rounding`: see `Gossip`. Raises
-    `UserError` for what does not work together."""
+def gossiping(
+    chosen: Options, seed: int, *, hosts: int, learners: int, rounding: Format | None = None, form: Format = "fp32"
+) -> Gossiping:
+    """How members gossip by these options, with so many learners on each host. `rounding`, `form`: see `Gossip`.
+    Raises `UserError` for what does not work together."""
     members = groups(hosts, learners, chosen.group_size)
     return Gossiping(
         graph=connected_graph(chosen.graph, hosts=hosts, members=members, seed=seed),
@@ -191,6 +195,7 @@ def gossiping(chosen: Options, seed: int, *, hosts: int, learners: int, rounding
         outer=outer(chosen.outer_momentum, chosen.outer_learning_rate),
         decay=decay(chosen),
         rounding=rounding,
+        form=form,
     )
 
 

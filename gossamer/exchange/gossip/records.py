@@ -86,7 +86,7 @@ class Traffic:
     cpu_diagnostics: float = field(default=0.0, compare=False)  # seconds of `cpu` spent on these records
     edges: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
     """(sender, receiver) -> averaged messages, and the sum of their staleness in iterations (0 where it is ahead)."""
-    sent_bytes: int = 0  # of the parameters and indices in messages sent, 4 each; counted once per receiver
+    sent_bytes: int = 0  # of the parameters in messages sent, in their format, and of indices; once per receiver
 
 
 Record = Cut | InTransit | Tracked | Traffic

@@ -71,14 +71,15 @@ def threads_beside(task: Task, learners: int, actors: int) -> int:
     return threads_of(task.env, learners * (actors + 1)) if slow else 0
 
 
-def check_envs(num_envs: int, learners: int, actors: int) -> None:
-    """Raise `UserError` unless so many actors of each learner (0: as many as fit) have equally many environments."""
-    groups, counts = learners * max(1, actors), {"--learners": learners, "--actors": actors}
-    name = " x ".join(f"{flag} {count}" for flag, count in counts.items() if count > 1)
+def check_envs(num_envs: int, learners: int, actors: int, option: str = "--actors") -> None:
+    """Raise `UserError` unless so many actors of each learner (0: as many as fit) have equally many environments.
+    `option`: that has their number."""
+    groups, counts = learners * max(1, actors), {"--learners": learners, option: actors}
+    name, who = " x ".join(f"{flag} {count}" for flag, count in counts.items() if count > 1), option.removeprefix("--")
     if num_envs < groups:
-        raise UserError(f"--num-envs {num_envs}: fewer environments than {name}; each actor needs one or more")
+        raise UserError(f"--num-envs {num_envs}: fewer environments than {name}; each of the {who} needs one or more")
     if num_envs % groups:
-        raise UserError(f"--num-envs {num_envs}: must be a multiple of {name}: all actors have equally many")
+        raise UserError(f"--num-envs {num_envs}: must be a multiple of {name}: all {who} have equally many")
 
 
 def check_reuse(reuse: int, depth: int) -> None:

@@ -43,7 +43,7 @@ def placed(hosts: Iterable[Host], nodes: Nodes) -> Placement:
         if (last := _first_lacking(shared, nodes)) is None:
             return Placement(shared, sharing)
         lacking = next(host for host in wanted if host.name == last.name)
-    raise LackOfResources(_lack(lacking, nodes, sharing=alone > 1))
+    raise LackOfResources(_lack(lacking, wanted, nodes, sharing=alone > 1))
 
 
 def by_need(hosts: Iterable[Host]) -> tuple[Host, ...]:
@@ -63,11 +63,12 @@ def _first_lacking(hosts: Sequence[Host], nodes: Nodes) -> Host | None:
     return None
 
 
-def _lack(host: Host, nodes: Nodes, *, sharing: bool) -> str:
-    """What a host lacks, in one line with what there is."""
+def _lack(host: Host, wanted: Sequence[Host], nodes: Nodes, *, sharing: bool) -> str:
+    """What a host lacks beside those that are placed before it, in one line with what there is and what would fit."""
     need = f"host {host.name!r} needs {host.cpus:g} cpus, {host.gpus:g} gpus"
     shared = ", which it may share," if sharing and host.gpus == 1 else ""
     alone = any(cpus >= host.cpus and gpus >= host.gpus for cpus, gpus in nodes.values())
     beside = " beside the program's other hosts" if alone else ""
     there = ", ".join(f"{name} with {cpus:g} cpus, {gpus:g} gpus" for name, (cpus, gpus) in nodes.items())
-    return f"{need}{shared} on one node{beside}, which the cluster does not have; it has {there or 'no nodes'}"
+    fit = f"; {wanted.index(host)} of the {len(wanted)} hosts fit: use fewer, or ones that need less" * alone
+    return f"{need}{shared} on one node{beside}, which the cluster does not have; it has {there or 'no nodes'}{fit}"

@@ -18,36 +18,49 @@ const plain = (key, name, more = {}) =>
 const hasChart = (name) =>
   (!name.includes("/") || /^(episode|own|return)\//.test(name)) && !COUNTERS.includes(name) && !MAIN_CHARTS.includes(name);
 
+/** The games that have ended episodes. */
+const gamesOf = (key) =>
+  Object.keys(detailOf(key).episodes.columns)
+    .filter((name) => name.startsWith("return/"))
+    .map((name) => name.slice("return/".length));
+
+/** Returns of one game: episodes, their mean, evaluations. `game` null: of the run, whose episodes are shown if all are
+ * of one game. */
+function returnLines(key, name, game) {
+  const { episodes, evaluations } = detailOf(key),
+    shown = game ?? (gamesOf(key).length === 1 ? gamesOf(key)[0] : null),
+    scale = view.x === "frames" ? (rowsOf(key).frames || [0])[0] / ((rowsOf(key).steps || [1])[0] || 1) : 1,
+    at = (steps, seconds) => (view.x === "seconds" ? seconds : steps * scale),
+    lines = [{ ...lineOf(key, name), label: "mean of 100" }];
+  if (shown !== null) {
+    const { steps = [], seconds = [], [`return/${shown}`]: y = [] } = episodes.columns;
+    lines.unshift({ label: "episodes", mark: "--c6", x: steps.map((count, i) => at(count, seconds[i])), y, dots: true });
+  }
+  const evaluated = evaluations
+    .map((each) => [at(each.steps, each.seconds), (game === null ? each : each.games?.[game])?.mean_return])
+    .filter(([, mean]) => isNumber(mean));
+  if (evaluated.length)
+    lines.push({ label: "evaluations", mark: "--c1", x: evaluated.map(([x]) => x), y: evaluated.map(([, mean]) => mean) });
+  return lines;
+}
+
+/** The chart of a figure. */
+const chartOf = (key, name) =>
+  plain(key, name, name.startsWith("return/") ? { lines: () => returnLines(key, name, name.slice("return/".length)) } : {});
+
 const PANELS = {
   training(key) {
     const wide = chart({
       name: "Return",
       height: 300,
-      text: `${about("mean_return")[2]} Dots: single episodes, spread evenly between two reports.`,
-      lines: () => {
-        const episodes = detailOf(key).episodes.columns,
-          scale = (rowsOf(key).frames || [0])[0] / ((rowsOf(key).steps || [1])[0] || 1);
-        const x = view.x === "frames" ? (episodes.steps || []).map((steps) => steps * scale) : episodes[view.x] || [];
-        const evaluations = detailOf(key).evaluations;
-        const lines = [
-          { label: "episodes", mark: "--c6", x, y: episodes.return || [], dots: true },
-          { ...lineOf(key, "mean_return"), label: "mean of 100" },
-        ];
-        if (evaluations.length)
-          lines.push({
-            label: "evaluations",
-            mark: "--c1",
-            x: evaluations.map((each) => (view.x === "seconds" ? each.seconds : each.steps * (view.x === "frames" ? scale : 1))),
-            y: evaluations.map((each) => each.mean_return),
-          });
-        return lines;
-      },
+      text: `${about("mean_return")[2]} Dots: single episodes, spread evenly between two reports; of several games in the chart of each.`,
+      lines: () => returnLines(key, "mean_return", null),
     });
     const names = Object.keys(rowsOf(key)).filter(hasChart);
     const grid = h(
       "div",
       { class: "grid" },
-      names.map((name) => add(plain(key, name))),
+      names.map((name) => add(chartOf(key, name))),
     );
     const more = {
       update() {
@@ -55,7 +68,7 @@ const PANELS = {
         for (const name of Object.keys(rowsOf(key)))
           if (hasChart(name) && !names.includes(name)) {
             names.push(name);
-            grid.append(...add(plain(key, name)));
+            grid.append(...add(chartOf(key, name)));
           }
       },
     };
@@ -175,7 +188,8 @@ const PANELS = {
     ),
   ],
   values(key) {
-    const recent = (name) => () => binned((detailOf(key).episodes.columns[name] || []).slice(-1000));
+    const recent = (name) => () => binned((detailOf(key).episodes.columns[name] || []).slice(-1000).filter(isNumber));
+    const games = gamesOf(key);
     const counts = (find) => () =>
       Object.entries(find(detailOf(key)) || {})
         .map(([value, count]) => ({ from: Number(value), to: Number(value), count }))
@@ -183,12 +197,14 @@ const PANELS = {
     const traffic = (detail) =>
       detail.status?.traffic?.staleness ? detail.status.traffic : detail.gossip?.traffic || {};
     const made = [
-      histogram({
-        name: "Returns of the latest episodes",
-        unit: "",
-        text: "Of the latest 1,000 episodes that the page keeps: of a long run every second one, every fourth one, and so on.",
-        bins: recent("return"),
-      }),
+      ...(games.length ? games : [""]).map((game) =>
+        histogram({
+          name: `Returns of the latest episodes${games.length > 1 ? ` of ${game}` : ""}`,
+          unit: "",
+          text: "Of the latest 1,000 episodes that the page keeps: of a long run every second one, every fourth one, and so on.",
+          bins: () => recent(`return/${game || gamesOf(key)[0]}`)(),
+        }),
+      ),
       histogram({
         name: "Lengths of the latest episodes",
         unit: "steps",

@@ -27,19 +27,19 @@ MAX_BATCH = partial(
 BATCH_TIMEOUT = partial(option, "How long a predictor waits for --min-batch.", least=0, most=60, measure="seconds")
 
 
-def batch_rule(min_batch: int, max_batch: int, timeout: float, *, actors: int, envs: int) -> BatchRule:
-    """The rule of these options, for so many actors with so many environments each. Raises `UserError` if it could not
-    be followed."""
-    total = actors * envs
+def batch_rule(
+    min_batch: int, max_batch: int, timeout: float, *, actors: int, envs: int, option: str = "--actors"
+) -> BatchRule:
+    """The rule of these options, for so many actors of a learner with so many environments each. `option`: that has
+    their number. Raises `UserError` if it could not be followed."""
+    total, who = actors * envs, option.removeprefix("--")
     if min_batch > total:
-        raise UserError(
-            f"--min-batch {min_batch}: must be at most {total}, the environments of all actors of a learner"
-        )
+        raise UserError(f"--min-batch {min_batch}: must be at most {total}, the environments of the {who} of a learner")
     if max_batch and min_batch > max_batch:
         raise UserError(f"--min-batch {min_batch}: must be at most --max-batch {max_batch}")
     if 0 < max_batch < envs:
         raise UserError(
-            f"--max-batch {max_batch}: must be at least {envs}, the environments of an actor, which are evaluated "
-            "together; use more --actors"
+            f"--max-batch {max_batch}: must be at least {envs}, the environments of one of the {who}, which are "
+            f"evaluated together; use more {option}"
         )
     return BatchRule(min_batch, max_batch or total, timeout)

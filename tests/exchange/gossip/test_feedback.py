@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -99,8 +100,11 @@ def test_receivers_on_all_hosts_get_the_same_numbers_and_do_not_cancel_their_err
     assert torch.equal(here.parameters, rounded(x, "int8"))
     assert (here.kept, there.message.kept, there.message.format) == (True, True, "int8")
     assert here.error == there.message.error == pytest.approx(float((here.parameters - x).norm()))
-    assert here.nbytes == 2 * (BLOCK + 4)  # of two blocks
-    assert packet.nbytes < here.nbytes + 200
+    assert here.nbytes() == 2 * (BLOCK + 4)  # of two blocks
+    assert packet.nbytes < here.nbytes() + 200
+    plain = replace(here, packed=None)  # as couriers get it, which round
+    forms: list[Format] = ["fp32", "bf16", "int8"]
+    assert [plain.nbytes(form) for form in forms] == [4 * SIZE, 2 * SIZE, 2 * (BLOCK + 4)]
     other = Gossip(post, period=0).join(Place(1), Learns(model := Vector(torch.zeros(SIZE))))  # type: ignore[arg-type]
     model.value.grad = torch.zeros(SIZE)
     other.step(Local(SGD(model.parameters(), 1.0)))  # type: ignore[arg-type]

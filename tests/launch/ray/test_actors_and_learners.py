@@ -34,7 +34,7 @@ from gossamer.storage.contents import CHECKPOINTS
 from gossamer.task import Recovered
 
 pytestmark = pytest.mark.ray
-QUICK = Ray(call_seconds=2.0, stop_seconds=2.0)
+QUICK = Ray(call_seconds=20.0, stop_seconds=2.0)
 STEPS = 2_000
 
 

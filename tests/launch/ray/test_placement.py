@@ -46,7 +46,11 @@ def test_it_says_which_hosts_share() -> None:
     ("hosts", "nodes", "message"),
     [
         ([Host("x", 5)], APART, r"^host 'x' needs 5 cpus, 0 gpus on one node, which"),  # six in all, and yet
-        ([Host("x", 3), Host("y", 3)], APART, r"^host 'y' needs 3 cpus, 0 gpus on one node beside the program's other"),
+        (
+            [Host("x", 3), Host("y", 3)],
+            APART,
+            r"^host 'y' needs 3 cpus, 0 gpus on one node beside the program's .*; 1 of the 2 hosts fit: use fewer",
+        ),
         (LEARNERS[:1], {"a": (4.0, 0.0)}, r"^host 'host0' needs 2 cpus, 1 gpus on one node, which .* 4 cpus, 0 gpus$"),
         (
             LEARNERS[:3],

@@ -11,8 +11,8 @@ import socket
 import subprocess
 import sys
 import textwrap
-import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from gossamer.program import Program
 from gossamer.runtime import Context, Unreachable
 
 pytestmark = pytest.mark.ray
-QUICK = Ray(call_seconds=2.0, stop_seconds=2.0)
+QUICK = Ray(call_seconds=20.0, stop_seconds=2.0)
 
 
 def test_an_error_that_cannot_be_pickled_says_what_it_was() -> None:
@@ -242,9 +242,13 @@ def test_who_waits_for_a_host_that_dies_is_told() -> None:
 
 def test_what_a_host_waited_for_when_it_died_is_left_to_whoever_lives() -> None:
     def take(ctx: Context, queue: Fifo) -> None:
-        if ctx.restarts == 0:
-            threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGKILL)).start()
         ctx.report((ctx.restarts, queue.get()))
+
+    def die(ctx: Context, queue: Fifo) -> None:
+        while queue.waiters() == 0 and ctx.restarts == 0:
+            time.sleep(0.01)
+        if ctx.restarts == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
 
     def give(ctx: Context, queue: Fifo) -> None:
         while queue.ever() < 2 or queue.waiters() > 1:  # both have come, the dead one first, and it is given up
@@ -257,6 +261,7 @@ def test_what_a_host_waited_for_when_it_died_is_left_to_whoever_lives() -> None:
         program.worker(give)(queue)
     with program.host("mortal"):
         program.worker(take)(queue)
+        program.worker(die)(queue)
     QUICK(program, watcher)
     assert watcher.of("take") == [(1, "item")]
 
@@ -266,7 +271,14 @@ def test_a_call_that_need_not_wait_but_takes_too_long_is_given_up() -> None:
         def nap(self) -> None:
             time.sleep(1.0)
 
+        def answer(self) -> bool:
+            return True
+
     def call(ctx: Context, slow: Slow) -> None:
+        connected = False
+        while not connected:  # which may take long on a busy machine
+            with suppress(Unreachable):
+                connected = slow.answer()
         with pytest.raises(Unreachable, match=r"Slow\.nap.*0\.2 s"):
             slow.nap()
         ctx.report("given up")
@@ -280,37 +292,55 @@ def test_a_call_that_need_not_wait_but_takes_too_long_is_given_up() -> None:
 
 
 @pytest.mark.parametrize("reports", [False, True])
-def test_a_host_that_fails_again_and_again_fails_the_program(reports: bool) -> None:
+def test_a_host_that_fails_again_and_again_fails_the_program(reports: bool, tmp_path: Path) -> None:
     """Also if it has reported before it fails, as all loops do."""
 
     def die(ctx: Context) -> None:
         if reports:
             ctx.report("here")
-            time.sleep(0.5)  # the report is on its way
+            until_heard(tmp_path / "die")
         os.kill(os.getpid(), signal.SIGKILL)
 
     program = Program("hopeless")
     program.worker(die)()
     with pytest.raises(HostFailed, match=r"host main has failed 2 times.*restarts=1"):
-        Ray(restarts=1)(program)
+        Ray(restarts=1)(program, Hearing(tmp_path))
 
 
-def kill_for_good(ctx: Context) -> None:
+class Hearing(Watcher):
+    """It makes a file in a folder for each worker that it gets a report of."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+
+    def report(self, worker: str, record: Any) -> None:
+        super().report(worker, record)
+        (self.folder / worker).touch()
+
+
+def until_heard(heard: Path) -> None:
+    while not heard.exists():
+        time.sleep(0.01)
+
+
+def kill_for_good(ctx: Context, heard: Path | None = None) -> None:
     import ray
 
     ctx.report("going")
-    time.sleep(0.5)  # the report is on its way
+    if heard is not None:
+        until_heard(heard)
     ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
     time.sleep(60)
 
 
-def test_a_host_that_is_gone_for_good_ends_the_program_once_the_others_have_ended() -> None:
+def test_a_host_that_is_gone_for_good_ends_the_program_once_the_others_have_ended(tmp_path: Path) -> None:
     def finish(ctx: Context) -> None:
         ctx.sleep(1.0)
         ctx.save("finished")
 
-    program, watcher = Program("gone"), Watcher()
-    program.worker(kill_for_good)()
+    program, watcher = Program("gone"), Hearing(tmp_path)
+    program.worker(kill_for_good)(tmp_path / "kill_for_good")
     with program.host("other"):
         program.worker(finish)()
     Ray(gone_seconds=1.0)(program, watcher)
@@ -345,21 +375,21 @@ def test_lack_of_resources_says_who_needs_what_and_what_there_is() -> None:
         QUICK(program)
 
 
-def test_hosts_share_a_gpu_and_get_their_share_again_after_a_crash() -> None:
-    program, watcher = Program("sharing"), Watcher()
+def test_hosts_share_a_gpu_and_get_their_share_again_after_a_crash(tmp_path: Path) -> None:
+    program, watcher = Program("sharing"), Hearing(tmp_path)
     for name in ("one", "two"):
         with program.host(name, gpus=1):
-            program.worker(see_gpu)()
+            program.worker(see_gpu)(tmp_path)
     QUICK(program, watcher)
     assert watcher.of("see_gpu[0]") == ["0 after 0 restarts", "0 after 1 restarts"]
     assert watcher.of("see_gpu[1]") == ["0 after 0 restarts"]
 
 
-def see_gpu(ctx: Context) -> None:
+def see_gpu(ctx: Context, heard: Path) -> None:
     """Report the GPU that Ray assigned. The first of two hosts then crashes once."""
     ctx.report(f"{os.environ['CUDA_VISIBLE_DEVICES']} after {ctx.restarts} restarts")
     if ctx.rank == 0 and not ctx.restarts:
-        time.sleep(1.0)  # until the report has been fetched
+        until_heard(heard / "see_gpu[0]")
         os.kill(os.getpid(), signal.SIGKILL)
 
 
