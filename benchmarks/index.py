@@ -111,10 +111,16 @@ SHOWN: Mapping[str, tuple[str, str]] = {
     "speed-alternating-toy": ("Training speed with `--alternating`: environments of a set cost", SET),
     "speed-alternating-pong": ("Training speed with `--alternating`: Pong", "today's defaults"),
     "served-threads": ("Actions per second and latency of served policies and of replicas, in threads", SET),
+    "served-ray": ("Actions per second and latency of served policies and of replicas, between processes", SET),
+    "start": (
+        "Seconds from the command until the first steps, and until the first rate of a bench",
+        "today's defaults",
+    ),
     "hogwild": ("Speed of A3C in threads and in processes of one machine", SET),
     "speed-ga3c": ("Speed of GA3C on Pong by agents, predictors and trainers, beside PAAC", SET),
     "all-reduce": ("All-reduce of a gradient between processes of one machine, beside Gloo", SET),
     "all-reduce-local": ("All-reduce of the gradients of one host's learners", SET),
+    "all-reduce-simulated": ("A2C in virtual time on 2 to 256 hosts", SET),
     "impala-simulated": ("IMPALA in virtual time from 1 to 1,000 actors", SET),
 }
 

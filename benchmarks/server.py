@@ -1,7 +1,7 @@
 """A parameter server: pushes per second on this machine; and at scale, in virtual time.
 
-    .venv/bin/python -m benchmarks.server rate      # 1 to 4 shards and learners, in threads and on Ray
-    .venv/bin/python -m benchmarks.server simulate  # 1 to 100 bundles in virtual time, on 1 Gb/s and 10 Gb/s
+    .venv/bin/python -m benchmarks.server rate      # 1 to 4 shards, 1 to 8 learners, in threads and on Ray
+    .venv/bin/python -m benchmarks.server simulate  # 1 to 256 bundles in virtual time, on 1 Gb/s and 10 Gb/s
 
 `rate`: learners that compute nothing push a constant gradient of the Nature network (6 actions), and pull the
 parameters that all others have changed, as fast as they can, for `--seconds` after a warm-up. Writes `server.json`
@@ -51,7 +51,7 @@ from gossamer.system.machine import KEEP_FREED_MEMORY, keep_freed_memory
 from gossamer.task import Optimization
 from gossamer.tools.simulate.stand_in import StandIn
 
-SHARDS, LEARNERS = (1, 2, 4), (1, 4)
+SHARDS, LEARNERS = (1, 2, 4), (1, 2, 4, 8)
 WARM_UP = 1.0  # seconds
 OPTIMIZATION = Optimization(AdaGrad().make, 1e-9, 0)
 LAUNCHERS: dict[str, Callable[[Program, Observer], None]] = {"threads": threads, "ray": Ray(env=KEEP_FREED_MEMORY)}
@@ -234,7 +234,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("rate", "simulate"))
     parser.add_argument("--seconds", type=float, default=6.0, help="rate: of each case")
-    parser.add_argument("--most", type=int, default=100, help="simulate: bundles of the largest simulation")
+    parser.add_argument("--most", type=int, default=256, help="simulate: bundles of the largest simulation")
     parser.add_argument("--iterations", type=int, default=40, help="simulate: gradients of each bundle")
     add_out(parser)
     given = parser.parse_args()

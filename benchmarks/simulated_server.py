@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from benchmarks.provenance import Results
 from gossamer.tools.simulate import simulate
 
-BUNDLES = (1, 2, 5, 10, 20, 50, 100)
+BUNDLES = (1, 2, 5, 10, 20, 50, 100, 256)
 BANDWIDTHS = ("1Gb/s", "10Gb/s")
 SHARDS = (1, 10)
 LIMITS = (0, 2, 5, 10, 20, 50, 100)  # --max-delay

@@ -117,6 +117,7 @@ def table(found: Mapping[str, Any]) -> str:
     """The file as a table in Markdown: means over the seeds."""
     head = [
         "system",
+        "pictures; environments x rollout",
         f"return after {', '.join(f'{steps:,}' for steps in SHOWN)} steps",
         f"steps to {GOAL:g}",
         "seconds",
@@ -135,6 +136,7 @@ def table(found: Mapping[str, Any]) -> str:
         drawn = [None if each["replay"] is None else each["replay"]["replay_ratio"] for each in seeds]
         cells = [
             f"{label}: `{curve['options']}`",
+            _setup(curve["config"]),
             "; ".join(returns),
             _by_seed([each["goal_steps"] for each in seeds], "{:,}"),
             _by_seed([each["seconds"] for each in seeds], "{:.0f}"),
@@ -146,6 +148,12 @@ def table(found: Mapping[str, Any]) -> str:
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _setup(config: Mapping[str, Mapping[str, Any]]) -> str:
+    """Pictures, environments (of each learner, or of all actors) and rollout length."""
+    side, envs = config["env"]["screen_size"], config["architecture"]["num_envs"]
+    return f"{side}x{side}; {envs} x {config['run']['rollout_length']}"
 
 
 def _by_seed(values: Sequence[float | None], form: str) -> str:

@@ -61,6 +61,11 @@ def test_the_page_of_impala_has_the_figure_with_a_loader_too() -> None:
     assert f"```mermaid\n{program.mermaid()}\n```" in (PAGES / "impala.md").read_text()
 
 
+def test_the_page_of_accelerated_methods_has_their_figure() -> None:
+    program = SynchronousA2C(num_envs=16, env_workers=0).program(a_task())
+    assert f"```mermaid\n{program.mermaid()}\n```" in (PAGES.parent / "accelerated.md").read_text()
+
+
 def test_the_page_of_served_policies_has_their_figure() -> None:
     program = IMPALA(actors=2, num_envs=32, env_workers=0, policy="served").program(OFF_POLICY)
     assert f"```mermaid\n{program.mermaid()}\n```" in (PAGES.parent / "served-policies.md").read_text()

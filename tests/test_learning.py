@@ -31,7 +31,7 @@ def test_pictures(precision: str, tmp_path: Path) -> None:
         pytest.param("gala", "nstep-q", 150_000, marks=pytest.mark.long),
         *(
             pytest.param("a3c", algorithm, 150_000, marks=pytest.mark.long)
-            for algorithm in ("a2c", "nstep-q", "one-step-q", "sarsa")
+            for algorithm in ("a2c", "nstep-q", "one-step-q", "sarsa", "dqn")
         ),
     ],
 )

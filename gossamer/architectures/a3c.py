@@ -39,6 +39,12 @@ def sums(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
     return {"loss_scale": values["rollout_length"] * (1.0 if "value_coef" in values else 2.0)}
 
 
+def share_of_memory(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
+    """All learners together keep as many steps as one of paac, and begin after as many."""
+    count = max(1, values["hosts"] * values["learners"])
+    return {name: max(1, values[name] // count) for name in ("buffer_size", "learning_starts") if name in values}
+
+
 @options
 class A3C:
     """`learners` actor-learners on each of `hosts` hosts, each with `num_envs` environments of its own, change shared
@@ -117,6 +123,7 @@ class A3C:
             kind="vector",
             beside=("one-step-q", "sarsa"),
         ),
+        Layer("learners share out the replay memory", rules=(share_of_memory,), preset=None, beside=("dqn", "r2d2")),
         Layer(NO_STATISTICS, UNNORMALIZED, kind="continuous"),
         Layer(NO_STATISTICS, UNNORMALIZED, kind="continuous pixels"),
         Layer(

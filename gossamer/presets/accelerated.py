@@ -1,10 +1,11 @@
 """The settings of "Accelerated Methods for Deep Reinforcement Learning" (Stooke and Abbeel 2018, arXiv 1803.02811): the
 defaults and examples of the authors' code, accel_rl, for many environments on one machine.
 
-They are the preset `accelerated` of three algorithms, in architectures with the paper's synchronous learners. All have
-alternating groups of environments, a lost life that ends the episode, pictures of half the screen's height and width
-(104x80 there), and a constant learning rate. Losses are means, as here. A2C's learning rate was found with 64
-environments: with others it has to be tuned again."""
+They are the preset `accelerated` of three algorithms, in architectures with the paper's learners: synchronous (`a2c`)
+and asynchronous (`a3c`, where each learner has these environments and batches). All have alternating groups of
+environments, a lost life that ends the episode, pictures of half the screen's height and width (104x80 there), and a
+constant learning rate. Losses are means, as here. A2C's learning rate was found with 64 environments: with others it
+has to be tuned again."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from gossamer.presets.layers import Layer
 from gossamer.presets.rules import minibatches_of
 
 ON_POLICY = ("paac", "a2c", "a3c")  # architectures
-WITH_REPLAY = ("paac", "a2c", "dqn")
+WITH_REPLAY = ("paac", "a2c", "a3c", "dqn")
 MINIBATCH = 512  # steps, of PPO
 TARGET_STEPS = 10_000  # environment steps between two copies to the target network
 FEWEST_ENVS = 32

@@ -16,7 +16,7 @@ from sweeps import sweep
 
 import gossamer
 from gossamer import cli
-from gossamer.algorithms import A2C, Algorithm, NStepQ, OneStepQ, Sarsa
+from gossamer.algorithms import A2C, DQN, Algorithm, NStepQ, OneStepQ, Sarsa
 from gossamer.architectures import A3C, PAAC
 from gossamer.envs.toy import Catch
 from gossamer.launch.simulation import Faults, Network, Simulation
@@ -30,9 +30,10 @@ METHODS: dict[str, Algorithm] = {
     "nstep-q": NStepQ(target_period=10, epsilon_steps=400),
     "one-step-q": OneStepQ(target_period=10, epsilon_steps=400),
     "sarsa": Sarsa(target_period=10, epsilon_steps=400),
+    "dqn": DQN(target_period=10, epsilon_steps=400, buffer_size=400, learning_starts=80, batch_size=16),
 }
 ONE = {"learners": 1, "num_envs": 4, "env_workers": 0}
-STEPS = 960  # 60 updates of 16 steps
+STEPS = 960  # 60 updates of 16 steps; with dqn none for the first 80
 REFUSED = {
     "--env Pendulum-v1 --algorithm sarsa": "--algorithm sarsa: Pendulum-v1 has 1 continuous actions, not one choice "
     "among several; use a2c, ppo, vtrace and appo",
@@ -81,7 +82,7 @@ def test_one_learner_is_the_serial_algorithm_to_the_bit(
     expected, found = member_of(alone), member_of(one)
     kept = ["model", "rng", "steps", "updates", *(["optimizer"] if "shards" not in form else [])]
     assert [differences(expected[name], found[name]) for name in kept] == [[]] * len(kept)
-    assert expected["updates"] == 60
+    assert expected["updates"] == 60 or (method == "dqn" and expected["updates"] > 300)  # 8 samples for each step
     assert {stale for report in one.records for stale in report.staleness} == {0}
 
 

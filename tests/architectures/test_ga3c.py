@@ -81,12 +81,15 @@ def slow_act(ctx: Context, *args: Any, **given: Any) -> None:
 
 
 @pytest.mark.parametrize("memory", ["none", "lstm"])
-@sweep(100, 2)
+@sweep(200, 2)
 def test_a_host_that_fails_goes_on(memory: str, seeds: range) -> None:
     for seed in seeds:
         rng, watcher = random.Random(seed), Released(steps=160)
         crashes = [(4 * rng.random(), "machine", 0.1) for _ in range(2)]
-        ga3c = GA3C(agents=2, predictors=2, trainers=2, num_envs=ENVS, env_workers=0, min_rollouts=rng.choice([1, 2]))
+        ga3c = GA3C(
+            agents=2, predictors=2, trainers=2, num_envs=ENVS, env_workers=0, min_rollouts=rng.choice([1, 2]),
+            adjust_seconds=rng.choice([0.0, 0.5]),
+        )  # fmt: skip
         program = ga3c.program(task(memory=memory)).with_loops({act: slow_act})
         Simulation(seed, faults=Faults(crashes=crashes), patience=100.0)(program, watcher)
         assert watcher.deaths > 0, seed

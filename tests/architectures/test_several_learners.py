@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 import torch
 from some_parts import Slow, Watcher, a_task, differences
 from some_rollouts import Uneven
-from sweeps import each_seed
+from sweeps import each_seed, sweep
 
 from gossamer.algorithms import AsyncPPO, VTrace
 from gossamer.architectures import IMPALA
@@ -201,6 +202,23 @@ def test_a_host_of_learners_that_dies_is_left_out_and_takes_over_the_others_para
     assert all(each.waited < 15 for each in watcher.changes)
     assert len(versions(watcher.saved)) == 1
     assert differences(*parameters(watcher)) == []
+
+
+@pytest.mark.parametrize("hosts", [0, 2])
+@sweep(200, 2)
+def test_learners_of_several_hosts_end_whoever_dies(hosts: int, seeds: range) -> None:
+    crashed = 0
+    for seed in seeds:
+        rng, watcher = random.Random(seed), Restored(steps=400)
+        given: dict[str, Any] = {"hosts": hosts, "learners": 1, "learner_hosts": 2, "actors": 1, "num_envs": 4}
+        program = IMPALA(**given, depth=2).program(a_task(algorithm=VTrace())).with_loops({act: slow_act})
+        crashes = [(20 * rng.random(), rng.choice(list(program.hosts)), 10 * rng.random()) for _ in range(2)]
+        simulation = Simulation(seed, FAR, Faults(crashes=crashes), patience=500.0)
+        simulation(program, watcher)
+        crashed += len(simulation.crashes)
+        assert len(versions(watcher.saved)) == 1, seed
+        assert differences(*parameters(watcher)) == [], seed
+    assert crashed >= len(seeds)
 
 
 def test_hosts_of_actors_are_shared_out_among_those_of_learners() -> None:

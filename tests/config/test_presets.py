@@ -195,6 +195,9 @@ def test_the_accelerated_settings() -> None:
     assert (made.num_envs, made.batch_size, made.target_period) == (8, 8, 2_500)
     made = accelerated("a2c", algorithm="ppo", learners=4)
     assert made.num_envs * made.rollout_length / made.num_minibatches == 512 / 4
+    made = accelerated("a3c", algorithm="dqn", learners=4)  # each, but for the memory
+    assert (made.num_envs, made.batch_size, made.target_period) == (32, 32, 2_500)
+    assert (made.buffer_size, made.learning_starts) == (250_000, 12_500)
     made = accelerated("a3c", algorithm="ppo", learners=4)
     assert made.num_envs * made.rollout_length / made.num_minibatches == 512
     with pytest.raises(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
@@ -98,6 +99,16 @@ def mapped(path: Path, sizes: Sizes | None = None) -> Block:
     if sizes is None:
         sizes = Sizes(*torch.from_file(str(path), size=HEADER, dtype=torch.int64).tolist())
     return Block(torch.from_file(str(path), shared=True, size=_places(sizes)[-1], dtype=torch.uint8), sizes)
+
+
+def is_mapped_elsewhere(path: Path) -> bool:
+    """Whether another process maps the file. False where the system does not tell."""
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        if int(maps.parent.name) != os.getpid():
+            with suppress(OSError):  # it has ended, or is another user's
+                if f" {path}\n" in maps.read_text(errors="replace"):
+                    return True
+    return False
 
 
 def boot() -> str:

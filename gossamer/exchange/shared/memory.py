@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gossamer.data import Tree
-from gossamer.exchange.shared.block import Block, Place, Sizes, allocated, boot, create, mapped
+from gossamer.exchange.shared.block import Block, Place, Sizes, allocated, boot, create, is_mapped_elsewhere, mapped
 
 FOLDER = Path("/dev/shm")  # a file system in memory (Linux)
 VECTORS = ("parameters", "statistics", "target")
@@ -72,7 +72,7 @@ class SharedMemory:
                 block = create(whole, sizes)
                 _fill(block, contents)
                 whole.rename(self._path)  # nothing finds half of it
-                atexit.register(self._path.unlink, missing_ok=True)
+                atexit.register(_end, self._path)
                 self._take(block)
         assert self._place is not None
         return self._place
@@ -100,6 +100,12 @@ class SharedMemory:
 
     def load_state_dict(self, state: Tree) -> None:
         self._saved = state
+
+
+def _end(path: Path) -> None:
+    """Remove the file as this process ends, unless others learn on: once this service is restarted, it takes it."""
+    if not is_mapped_elsewhere(path):
+        path.unlink(missing_ok=True)
 
 
 @torch.no_grad()

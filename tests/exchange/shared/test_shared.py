@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 import random
+import subprocess
+import sys
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
@@ -213,6 +215,22 @@ def test_a_restarted_service_finds_the_file_of_the_others(tmp_path: Path, monkey
     assert [path.name for path in tmp_path.iterdir()] == ["gossamer-x"]
     again.leave(1)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc")
+def test_a_process_that_ends_leaves_the_file_to_those_that_learn_on(tmp_path: Path) -> None:
+    path = tmp_path / "gossamer-run"
+    path.write_bytes(bytes(4096))
+    opened = f"file = open({str(path)!r}, 'r+b'); mapped = mmap.mmap(file.fileno(), 0)"
+    program = f"import mmap; {opened}; print('here', flush=True); input()"
+    other = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert other.stdout is not None
+    assert other.stdout.readline() == "here\n"
+    memory._end(path)
+    assert path.exists()
+    other.communicate("\n")
+    memory._end(path)
+    assert not path.exists()
 
 
 def test_processes_of_another_machine_cannot_share_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
