@@ -151,9 +151,9 @@ def table(found: Mapping[str, Any]) -> str:
 
 
 def _setup(config: Mapping[str, Mapping[str, Any]]) -> str:
-    """Pictures, environments (of each learner, or of all actors) and rollout length."""
-    side, envs = config["env"]["screen_size"], config["architecture"]["num_envs"]
-    return f"{side}x{side}; {envs} x {config['run']['rollout_length']}"
+    """Pictures, if there are, environments (of each learner, or of all actors) and rollout length."""
+    side, envs = config["env"].get("screen_size"), config["architecture"]["num_envs"]
+    return f"{side}x{side}; " * (side is not None) + f"{envs} x {config['run']['rollout_length']}"
 
 
 def _by_seed(values: Sequence[float | None], form: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -101,7 +102,11 @@ def start(*arguments: str | Path, program: str | None = None, session: bool = Fa
     words = [sys.executable, *(["-m", "gossamer.cli"] if program is None else ["-c", program]), *map(str, arguments)]
     quiet = {**os.environ, "OMP_NUM_THREADS": "1"}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(words, text=True, env=quiet, start_new_session=session, **pipes)
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which nohup ignores
+    try:
+        return subprocess.Popen(words, text=True, env=quiet, start_new_session=session, **pipes)
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def has_begun(directory: Path) -> bool:

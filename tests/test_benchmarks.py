@@ -153,6 +153,7 @@ def test_the_table_keeps_each_run_and_asks_for_what_it_lacks() -> None:
     row = table.table(found).splitlines()[2]
     # after 200,000 steps the last row is that of 150,000
     assert "| -20.0, -20.0; -10.0, -10.0; 17.5, 17.5 | 500,000, - | 300, 300 | 2,000, 2,000 | 1.90, 1.90 | 0.0" in row
+    assert row.startswith(f"| {labels[1]}: `{table.SYSTEMS[labels[1]]}` | 32 x 5 | ")
     changed = {**found, "curves": {labels[1]: {**found["curves"][labels[1]], "options": "gala --interval 4"}}}
     assert list(table.missing(changed, labels[1:], [1])) == [(labels[1], 1)]  # other options: not the same run
 
@@ -290,7 +291,7 @@ def test_the_sweep_of_actors_has_every_case_once_and_writes_figures_and_a_plot(
 
 
 def test_the_sweep_of_bundles_has_every_case_once_and_writes_figures_and_a_plot(tmp_path: Path) -> None:
-    every = list(simulated_server.cases(100))
+    every = list(simulated_server.cases(256))
     free, limited = len(simulated_server.BUNDLES), len(simulated_server.LIMITED) * len(simulated_server.LIMITS)
     assert len(every) == 4 * free + limited
     assert len({tuple(case.items()) for case in every}) == len(every)

@@ -41,7 +41,7 @@ def test_a_cue_is_remembered_with_action_values_of_sequences(tmp_path: Path) -> 
 
 
 def test_without_memory_action_values_do_not_tell_the_cue(tmp_path: Path) -> None:
-    run = gossamer.train("dqn", env="recall", algorithm="dqn", steps=8_000, run_dir=tmp_path / "run", log="none")
+    run = gossamer.train("dqn", env="recall", algorithm="dqn", steps=20_000, run_dir=tmp_path / "run", log="none")
     assert gossamer.evaluate(run.directory, episodes=200).mean_return == pytest.approx(0.5, abs=0.15)
 
 

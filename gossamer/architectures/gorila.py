@@ -110,8 +110,9 @@ class Gorila:
         Layer("small environments are stepped in the bundle's process", {"env_workers": 0}, kind="not atari"),
         Layer("as dqn, whose environments and memory the bundles share", rules=(share_of_a_bundle,)),
         Layer(
-            "Gorila as published: DQN's settings with AdaGrad, 1M steps in the memory of each bundle; targets and "
-            "epsilon follow the server's updates. Not published: learning rate, --max-delay, --loss-deviations",
+            "Gorila as published, but for its 100 bundles and 31 shards: DQN's settings with AdaGrad, 1M steps in the "
+            "memory of each bundle; targets and epsilon follow the server's updates. Not published: learning rate, "
+            "--max-delay, --loss-deviations",
             {
                 **NATURE,
                 "optimizer": "adagrad",

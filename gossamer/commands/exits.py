@@ -30,8 +30,8 @@ CANNOT_WRITE = (
 
 def guarded(command: Callable[[], int]) -> int:
     """Run a command and return its exit code. Errors that a user can fix print one line on stderr; others propagate.
-    Where nobody reads the output to its end, as in `gossamer runs | head`, it ends quietly, with 141 as in shells if
-    there was nothing worse."""
+    Where the reader leaves early, as in `gossamer runs | head`, it ends quietly, with 141 as in shells if there was
+    nothing worse."""
     code = 0
     try:
         code = command()
@@ -58,7 +58,7 @@ def _flush() -> None:
 
 
 def _unread() -> bool:
-    """Whether nobody reads the output any more. What is left of it is dropped: Python would complain at its end."""
+    """Whether the output has no reader any more. What is left of it is dropped: Python would complain at its end."""
     output = select.poll()
     output.register(sys.stdout, select.POLLOUT)
     broken = any(event & (select.POLLERR | select.POLLHUP) for _, event in output.poll(0))

@@ -37,6 +37,8 @@ from gossamer.system.machine import free_space, resolve_device, total_memory
 from gossamer.system.options import flag, shown
 from gossamer.task import Optimization, Task
 
+CHECKPOINT_COPIES = 3  # of a replay memory, beside itself, while a checkpoint is written: kept, cloned, and as bytes
+
 
 def device(name: str) -> str:
     """Resolve `auto` to a device of this machine. Raises `UserError` if the device does not exist."""
@@ -201,18 +203,22 @@ def _check_machine(config: Config, wired: Program, spec: Spec, demands: Sequence
 
 
 def _check_stored(demands: Sequence[Demand], spec: Spec) -> None:
-    """Raise `UserError` if the replay memories of all learners need more than the machine's memory."""
-    stored = sum(each.stored for each in demands)
+    """Raise `UserError` if the replay memories of all learners need more than the machine's memory, or than the disk
+    has."""
+    size = nbytes(spec, sum(each.stored for each in demands))
     folder = next((each.folder for each in demands if each.folder), "")
-    wanted, there = nbytes(spec, stored), free_space(Path(folder)) if folder else total_memory()
-    if stored and wanted > there:
-        capacity = max(each.capacity for each in demands)
-        most = int(0.8 * there / wanted * capacity)
-        where = f"--replay-dir {folder}" if folder else "the machine"
-        raise UserError(
-            f"--buffer-size {capacity}: its observations take {wanted / 1e9:,.0f} GB and {where} has "
-            f"{there / 1e9:,.0f} GB; use at most {most:,}"
-        )
+    copies = CHECKPOINT_COPIES if any(each.saved for each in demands) else 0
+    needs = [("the machine", size * (copies + (not folder)), total_memory())]
+    if folder:
+        needs.append((f"--replay-dir {folder}", size, free_space(Path(folder))))
+    for where, wanted, there in needs:
+        if wanted > there:
+            capacity = max(each.capacity for each in demands)
+            written = ", with the copies of --save-replay while a checkpoint is written," if wanted > size else ""
+            raise UserError(
+                f"--buffer-size {capacity}: its steps take {wanted / 1e9:,.0f} GB{written} and {where} has "
+                f"{there / 1e9:,.0f} GB; use at most {int(0.8 * there / wanted * capacity):,}"
+            )
 
 
 def _check_elsewhere(demands: Sequence[Demand], spec: Spec, rollout_length: int) -> None:
@@ -242,6 +248,24 @@ def check_batch(config: Config, wired: Program) -> None:
             f"--batch-rollouts {wanted}: its batches, {steps:,} steps, are never full with --steps {config.run.steps}; "
             "use fewer rollouts or more steps"
         )
+
+
+def check_draws(config: Config, wired: Program) -> None:
+    """Raise `UserError` if a learner would not draw a batch from its replay memory before the run ends."""
+    memories = [each for each in _demands(wired) if each.stored]
+    acting, total = sum(each.rollout_envs for each in memories), config.run.steps
+    for each in memories:
+        steps = total * each.rollout_envs // acting if each.rollout_envs else total
+        if steps <= each.starts:
+            raise UserError(
+                f"--learning-starts {each.starts}: each of {len(memories)} replay memories gets only {steps:,} of "
+                f"--steps {total:,}, so that nothing is learned; use a smaller number, or more steps"
+            )
+        if (due := each.passes * (steps - each.starts)) < each.batch_envs:
+            raise UserError(
+                f"--steps {total:,}: too few for a batch of {each.batch_envs} samples: {due:g} would be drawn from the "
+                "replay memory; use more steps, or more samples for each"
+            )
 
 
 def check_shared(config: Config, wired: Program) -> None:

@@ -36,7 +36,7 @@ def layers(architecture: type, algorithm: type, *, preset: str, seen: Probe) -> 
     2. the algorithm's, then the architecture's, as far as they do not name the other;
     3. those that the algorithm has beside this architecture, then those of the architecture beside this algorithm; the
        settings of a paper are of this kind;
-    4. those that hold whatever the others are.
+    4. those of all compositions.
 
     Raises `UserError` if there is no such preset."""
     names = family_name(architecture, ARCHITECTURES), family_name(algorithm, ALGORITHMS)

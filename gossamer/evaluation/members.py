@@ -95,7 +95,7 @@ def choose(checkpoint: Tree, member: str) -> dict[str, str]:
 
 
 def named(checkpoint: Tree, whose: Mapping[str, str]) -> str | None:
-    """Of whom a policy is that `choose` returned: `average`, or a member's number; None if there is only one member."""
+    """The name of what `choose` returned: `average`, or a member's number; None if there is only one member."""
     if len(distinct(checkpoint["workers"])) == 1:
         return None
     return AVERAGE if len(whose) > 1 else next(iter(whose.values()))

@@ -109,6 +109,8 @@ class Demand:
     stored: int = 0  # environment steps in a replay memory
     shard: int = 0  # of them in the memory of one host, where several share it
     capacity: int = 0  # environment steps of the whole memory, as given
+    starts: int = 0  # environment steps in it before the first batch
+    saved: bool = False  # whether it is part of checkpoints
     folder: str = ""  # for its pictures; empty: in host memory
 
 

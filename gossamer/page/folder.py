@@ -21,7 +21,7 @@ POLL_SECONDS = 0.4  # between two looks at the files
 SCAN_EVERY = 2  # looks between two that search for new runs, and read those that do not train, too
 MANY = 50  # runs; in a larger folder, those that neither train nor are shown in detail are read less often:
 MANY_EVERY = 10  # looks between two that read them
-BUDGET = 4 << 20  # bytes of runs that nobody has opened, read at each look: a folder of a thousand is read bit by bit
+BUDGET = 4 << 20  # bytes of runs that are not open, read at each look: a folder of a thousand is read bit by bit
 
 
 class Folder:

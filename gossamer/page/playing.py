@@ -158,7 +158,7 @@ def main(directory: Path) -> None:
             print(to_json(moment), file=lines, flush=True)
             due = time.monotonic() + seconds
     except BrokenPipeError:
-        return  # whoever watched is gone
+        return  # the viewer has gone
     except Exception as error:
         told = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
         print(to_json({"error": " ".join(told.split())}), file=lines, flush=True)

@@ -1,4 +1,4 @@
-"""Standard output and error that nobody may read any more."""
+"""Standard output and error that may have no reader any more."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from contextlib import suppress
 from typing import TextIO
 
-LOST = (errno.EPIPE, errno.EIO)  # errors of a stream that nobody reads any more: a pipe's, a closed terminal's
+LOST = (errno.EPIPE, errno.EIO)  # errors of a stream without a reader: a pipe's, a closed terminal's
 
 
 class Output:

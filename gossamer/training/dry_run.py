@@ -14,6 +14,7 @@ from gossamer.algorithms.target import PREFIX as TARGET
 from gossamer.algorithms.traces import STATE as TRACES
 from gossamer.config.build import (
     check_batch,
+    check_draws,
     check_effect,
     check_memory,
     check_server,
@@ -46,7 +47,7 @@ from gossamer.training.sinks.choice import chosen
 def dry_run(config: Config, cluster: str | None = None, *, resumed: bool = False) -> tuple[Program, Interface]:
     """The program of this configuration, and the interface of its environment. `resumed`: see `try_network`.
 
-    Raises `UserError` for whatever would keep the run from starting."""
+    Raises `UserError` for what would keep the run from starting."""
     check_run(config, cluster)
     wired = program(config, cluster=cluster)
     return wired, try_network(config, wired, cluster, resumed=resumed)
@@ -97,6 +98,7 @@ def try_network(config: Config, wired: Program, cluster: str | None = None, *, r
                 f"--env {what.env.name}: the key {GAME} of observations is kept for several games; rename it"
             )
         check_batch(config, wired)
+        check_draws(config, wired)
         check_memory(config, wired, env.spec, cluster)
         check_games(config, wired)
         check_workers(config, wired)

@@ -16,7 +16,7 @@ REFUSED = {
     "dqn --env catch --buffer-size 100": "--learning-starts 1000: must be at most --buffer-size 100",
     "dqn --env catch --buffer-size 50 --learning-starts 40": "--buffer-size 50: must be at least --batch-size 128",
     "dqn --env catch --steps 900 --learning-starts 1000": "--learning-starts 1000: must be less than --steps 900",
-    "dqn --env catch-pixels --buffer-size 10000000000": "--buffer-size 10000000000: its observations take",
+    "dqn --env catch-pixels --buffer-size 10000000000": "--buffer-size 10000000000: its steps take",
     "dqn --env catch --buffer-size 200 --learning-starts 50 --num-envs 16 --n-step 20": "--buffer-size 200: keeps 12 "
     "steps of each of 16 environments, but rollouts and samples have up to 20; use at least 320",
     "dqn --env catch --algorithm r2d2 --memory none": "--memory none: r2d2 needs a memory; use --memory lstm, or",
@@ -43,7 +43,11 @@ REFUSED = {
     "apex --env catch --actors 2 --replay-shards 3": "--replay-shards 3: there are 2 actors, each",
     "apex --env catch --max-ahead 100": "--max-ahead 100: must be at least --batch-size 128",
     "apex --env catch --num-envs 3 --actors 2": "--num-envs 3: must be a multiple of --actors 2",
-    "apex --env catch-pixels --buffer-size 10000000000": "--buffer-size 10000000000: its observations take",
+    "apex --env catch-pixels --buffer-size 10000000000": "--buffer-size 10000000000: its steps take",
+    "gorila --env catch --bundles 4 --steps 2000 --learning-starts 1000": "--learning-starts 1000: each of 4 replay "
+    "memories gets only 500 of --steps 2,000, so that nothing is learned",
+    "dqn --env catch --steps 2000 --samples-per-insert 0.01": "--steps 2,000: too few for a batch of 128 samples: ",
+    "r2d2 --env recall --steps 4000 --learning-starts 3000 --replay-ratio 0.001": "--steps 4,000: too few for a batch",
     "apex --env catch --num-envs 64 --actors 1 --buffer-size 200 --learning-starts 50 --batch-size 32": "--buffer-size "
     "200: keeps 3 steps of each of 64 environments, but rollouts and samples have up to 4; use at least 256",
     "r2d2 --env catch --num-envs 8 --actors 2 --buffer-size 200 --learning-starts 50": "--buffer-size 200: keeps 25 "

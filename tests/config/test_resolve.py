@@ -345,7 +345,7 @@ def test_hosts_of_a_cluster_have_memories_of_their_own() -> None:
         with pytest.raises(UserError, match="--buffer-size 1000000: ") if refused else nullcontext():
             check_memory(made, wired, spec, cluster)
     too_much = configure("apex", env="catch-pixels", buffer_size=10**10, replay_shards=2, actors=2)
-    with pytest.raises(UserError, match="its observations take"):
+    with pytest.raises(UserError, match="its steps take"):
         check_memory(too_much, program(too_much), spec, "auto")
 
 

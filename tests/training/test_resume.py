@@ -315,9 +315,12 @@ def test_a_signal_to_the_whole_group_leaves_the_environments_to_the_run(tmp_path
     run, few = tmp_path / "run", ("--num-envs", "4", "--env-workers", "2", "--rollout-length", "4", "--threads", "1")
     words = ("paac", "--env", "CartPole-v1", *few, "--steps", "100000000", "--run-dir", run)
     process = start("train", *words, session=True)
-    wait_until(lambda: has_begun(run), process)
-    os.killpg(process.pid, number)
-    out, err = process.communicate(timeout=60)
+    try:
+        wait_until(lambda: has_begun(run), process)
+        os.killpg(process.pid, number)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
     found = result(run)
     assert (process.returncode, found["ended"], found["failures"]) == (code, signal.Signals(number).name, []), err
     assert out.startswith(signal.Signals(number).name)

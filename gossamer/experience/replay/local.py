@@ -51,6 +51,8 @@ class LocalReplay:
             sequences=self.plan.sequences,
             stored=self.plan.capacity,
             capacity=self.plan.capacity,
+            starts=self.plan.learning_starts,
+            saved=self.plan.saved,
             folder=self.plan.folder,
         )
 

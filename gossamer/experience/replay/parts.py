@@ -58,5 +58,7 @@ class LearnerReplay:
             stored=self.plan.capacity // self.learners,
             shard=self.plan.capacity // len(self.shards),
             capacity=self.plan.capacity,
+            starts=self.plan.learning_starts,
+            saved=self.plan.saved,
             folder=self.plan.folder,
         )

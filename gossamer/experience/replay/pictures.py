@@ -32,9 +32,13 @@ def spare(capacity: int, history: int) -> int:
     return int(capacity * SPARE) + 2 * history
 
 
+STEP_BYTES = 56  # of a step besides the observation and the action: reward, discount, value, priority, numbers, ..
+
+
 def nbytes(spec: Spec, capacity: int) -> int:
-    """Bytes of the pictures (or other observations) of a memory of so many steps."""
-    return (capacity + spare(capacity, spec.history)) * _picture_bytes(spec)
+    """Bytes of a memory of so many steps, without recurrent states."""
+    pictures = (capacity + spare(capacity, spec.history)) * _picture_bytes(spec)
+    return pictures + capacity * (STEP_BYTES + prod(spec.actions.shape) * spec.actions.dtype.itemsize)
 
 
 def _picture_bytes(spec: Spec) -> int:

@@ -1,5 +1,5 @@
 "use strict";
-// The agent that plays while somebody looks on: its screen, what the network sees, what it thinks of doing.
+// The agent that plays while the page shows it: its screen, what the network sees, what it thinks of doing.
 
 function agentView(moment) {
   const screen = h("img", { class: "screen", alt: "The environment's screen" }),

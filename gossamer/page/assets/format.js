@@ -127,6 +127,8 @@ const ABOUT = {
   dropped_stale: ["Gradients dropped as too old", "gradients", "More updates behind than --max-delay, over the run."],
   dropped_outlier: ["Gradients dropped as outliers", "gradients", "Of losses above --loss-deviations, over the run."],
   drawn: ["Steps drawn from replay", "steps", "Each as often as it was drawn, over the run."],
+  dropped_lost: ["Gradients lost on the way", "gradients", "To shards that did not answer, over the run."],
+  stored: ["Steps stored", "steps", "In replay memories, over the run."],
   lost: ["Steps lost from replay", "steps", "In memories that have failed, over the run."],
   "gossip/distance": [
     "Consensus distance",

@@ -37,11 +37,12 @@ def program(s: GossipScenario) -> Program:
         outer=outer(s.outer_momentum, s.outer_learning_rate),
         decay=s.staleness_decay,
         rounding=s.form if s.error_feedback else None,
+        form="fp32" if s.error_feedback else s.form,
     )
     apart = s.to_distance is not None
     work: Any = Workload(s.iterations, s.step_time, s.jitter, seed=s.seed, elements=s.elements, apart=apart)  # a task
     return (
-        architectures.PALA(hosts=s.hosts, learners=s.each, group_size=s.group_size, message_format=s.form)
+        architectures.PALA(hosts=s.hosts, learners=s.each, group_size=s.group_size)
         .program(work, gossip=gossip)
         .with_loops({act_and_learn: stand_in})
     )
