@@ -97,7 +97,7 @@ def test_outputs_are_those_of_the_network(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_values_of_r2d2_are_returns(tmp_path: Path) -> None:
-    run = trained(tmp_path / "run", env="catch", algorithm="r2d2", memory_units=8).directory
+    run = trained(tmp_path / "run", env="catch", algorithm="r2d2", memory_units=8, batch_size=16).directory
     snapshot = of_run(run, "last", "average")
     graph, onnx, rng = graph_of(snapshot), session(to_onnx(snapshot)), np.random.default_rng(0)
     model, algorithm = snapshot.model("cpu", torch.float32), R2D2()

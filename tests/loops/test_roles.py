@@ -32,7 +32,9 @@ class Drawing(A2C):
 
 OFF_POLICY = a_task(algorithm=VTrace())
 TOGETHER = Role(Envs(6, 3), Demand(batch_envs=6, rollout_envs=6))
-DRAWN = Role(Envs(6, 3), Demand(batch_envs=32, rollout_envs=6, passes=8.0, window=3, stored=5000, capacity=5000))
+DRAWN = Role(
+    Envs(6, 3), Demand(batch_envs=32, rollout_envs=6, passes=8.0, window=3, stored=5000, capacity=5000, starts=100)
+)
 # 8 environments of 2 actors are 4 of each, and a batch is one rollout of each actor. Depth 3: 3 batches are held.
 QUEUED = Demand(batch_envs=8, rollout_envs=24, depth=3)
 # A host's 8 environments are shared by 2 actors for each of 2 learners: 2 of each. 12 rollouts are a batch of 24. Half
