@@ -324,12 +324,11 @@ def until_heard(heard: Path) -> None:
         time.sleep(0.01)
 
 
-def kill_for_good(ctx: Context, heard: Path | None = None) -> None:
+def kill_for_good(ctx: Context, heard: Path) -> None:
     import ray
 
     ctx.report("going")
-    if heard is not None:
-        until_heard(heard)
+    until_heard(heard)
     ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
     time.sleep(60)
 
@@ -348,20 +347,20 @@ def test_a_host_that_is_gone_for_good_ends_the_program_once_the_others_have_ende
     assert watcher.of("kill_for_good") == ["going"]
 
 
-def test_a_host_that_is_gone_for_good_and_was_alone_is_an_error() -> None:
+def test_a_host_that_is_gone_for_good_and_was_alone_is_an_error(tmp_path: Path) -> None:
     program = Program("gone")
-    program.worker(kill_for_good)()
+    program.worker(kill_for_good)(tmp_path / "kill_for_good")
     with pytest.raises(HostFailed, match="did not come back within 1 s: kill_for_good"):
-        Ray(gone_seconds=1.0)(program)
+        Ray(gone_seconds=1.0)(program, Hearing(tmp_path))
 
 
-def test_two_hosts_that_are_gone_for_good_do_not_wait_for_each_other() -> None:
+def test_two_hosts_that_are_gone_for_good_do_not_wait_for_each_other(tmp_path: Path) -> None:
     program = Program("gone")
-    program.worker(kill_for_good)()
+    program.worker(kill_for_good)(tmp_path / "kill_for_good[0]")
     with program.host("other"):
-        program.worker(kill_for_good)()
+        program.worker(kill_for_good)(tmp_path / "kill_for_good[1]")
     with pytest.raises(HostFailed, match=r"did not come back within 1 s: kill_for_good\[0\], kill_for_good\[1\]"):
-        Ray(gone_seconds=1.0)(program)
+        Ray(gone_seconds=1.0)(program, Hearing(tmp_path))
 
 
 # What is needed before anything runs.
