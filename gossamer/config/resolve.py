@@ -184,7 +184,7 @@ class Composition:
 
     @cached_property
     def _shared(self) -> dict[str, Any]:
-        """The number of environments of which each of several games has its share, from the tuned one on."""
+        """`num_envs` with several games: the tuned number, rounded up so that each game has exactly its share."""
         values = self._layered(self._without_sizes)
         if not isinstance(self.env, Games) or "num_envs" not in values:
             return {}

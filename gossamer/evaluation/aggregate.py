@@ -58,9 +58,9 @@ def whole_games(config: Config, checkpoint: Checkpoint, member: str, note: Calla
     for name, games in played.items():
         if games.note:
             note(f"member {member}: " + f"{name}: " * (len(envs) > 1) + games.note)
-    each = {name: figures({name: games}) for name, games in played.items()}
+    each = {name: figures([games]) for name, games in played.items()}
     return {
-        **figures(played),
+        **figures(played.values()),
         "protocol": PROTOCOL.format(actions=actions(False, epsilon)),
         **({"games": each} if len(envs) > 1 else {}),
     }

@@ -163,7 +163,7 @@ def evaluate(
     tree, several = found.load(), isinstance(factory, Games)
     whose = named(tree, choose(tree, member))
     result = Evaluation(
-        **figures(played),
+        **figures(played.values()),
         protocol=name,
         returns=[value for each in played.values() for value in each.returns],
         steps=found.steps,
@@ -173,7 +173,7 @@ def evaluate(
         max_steps=max(each.max_steps for each in played.values()),
         epsilon=epsilon,
         metrics=means([metrics for each in played.values() for metrics in each.told]),
-        games={title: _of_game(title, each) for title, each in played.items()} if several else None,
+        games={title: _of_game(each) for title, each in played.items()} if several else None,
     )
     if write:
         of_one = "" if whose in (None, AVERAGE) else f"-{whose}"
@@ -182,9 +182,9 @@ def evaluate(
     return result
 
 
-def _of_game(title: str, games: Played) -> dict[str, Any]:
+def _of_game(games: Played) -> dict[str, Any]:
     """One of `Evaluation.games`."""
-    found = figures({title: games})
+    found = figures([games])
     return {name: found[name] for name in ("mean_return", "std_return", "cut_off")} | {"returns": games.returns}
 
 

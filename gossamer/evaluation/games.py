@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -65,8 +65,8 @@ def play_each(
     max_steps: int | None = None,
     workers: int = 0,
 ) -> dict[str, Games]:
-    """Play `episodes` games of each of these environments, by name, with what `policy` makes for it; see `play`.
-    `what`: what this is done for, which a terminal shows; `workers`: see `EnvFactory.make`."""
+    """Play `episodes` games in each of these environments, by name; see `play`. `policy` makes the policy for an
+    environment. `what`: the text that a terminal shows meanwhile; `workers`: see `EnvFactory.make`."""
     side_by_side, found = min(episodes, SIDE_BY_SIDE), dict[str, Games]()
     for name, factory in envs.items():
         with (
@@ -86,14 +86,14 @@ def play_each(
     return found
 
 
-def figures(played: Mapping[str, Games]) -> dict[str, Any]:
+def figures(played: Collection[Games]) -> dict[str, Any]:
     """`mean_return`, `std_return` (of the games, not of the mean), `episodes` and `cut_off` of all that were played."""
-    returns = [value for games in played.values() for value in games.returns]
+    returns = [value for games in played for value in games.returns]
     return {
         "mean_return": float(np.mean(returns)),
         "std_return": float(np.std(returns)),
         "episodes": len(returns),
-        "cut_off": sum(games.cut_off for games in played.values()),
+        "cut_off": sum(games.cut_off for games in played),
     }
 
 

@@ -13,10 +13,7 @@ from gossamer.algorithms.base import initial_state
 from gossamer.algorithms.target import PREFIX as TARGET
 from gossamer.algorithms.traces import STATE as TRACES
 from gossamer.config.build import (
-    check_batch,
-    check_draws,
     check_effect,
-    check_memory,
     check_server,
     check_shared,
     check_workers,
@@ -26,6 +23,7 @@ from gossamer.config.build import (
 )
 from gossamer.config.config import Config, Control
 from gossamer.config.games import check_games
+from gossamer.config.memory import check_batch, check_draws, check_memory
 from gossamer.envs.base import Watchable, one_of_each
 from gossamer.envs.gym import IN_A_FILE
 from gossamer.envs.interface import Interface, describe

@@ -19,9 +19,7 @@ from torch.optim import Adam, Optimizer, RAdam
 from gossamer.algorithms import A2C, PPO, VTrace
 from gossamer.architectures import APPO, GALA
 from gossamer.config.build import (
-    check_batch,
     check_effect,
-    check_memory,
     check_workers,
     device,
     learners,
@@ -30,6 +28,7 @@ from gossamer.config.build import (
 )
 from gossamer.config.config import Config
 from gossamer.config.file import flat, from_dict, to_dict
+from gossamer.config.memory import check_batch, check_memory
 from gossamer.config.resolve import configure
 from gossamer.envs.atari import GYMNASIUM, Atari
 from gossamer.envs.base import UnknownEnv, UnsupportedSpace

@@ -101,8 +101,8 @@ class BetweenLink:
         return self._ask(view, {owner: partial(groups[owner].take, view.epoch, number) for owner in order})
 
     def _ask(self, view: View, calls: Mapping[int, partial[Any]]) -> dict[int, Any] | None:
-        """Call hosts at the same time, and those again that had no answer, None or False; None if the group has changed
-        before all have. Raises `Stopped` if the program is stopped."""
+        """Call hosts at the same time until each has answered. An answer of None or False means to call again. Returns
+        None if the group changes before. Raises `Stopped` if the program is stopped."""
         left, answers = dict(calls), dict[int, Any]()
         while True:
             end = self._ctx.now() + RETRY

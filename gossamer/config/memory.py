@@ -1,0 +1,125 @@
+"""Checks of what learners hold, before a run: it fits into memory, and a batch is full before the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from gossamer.algorithms.replaying import check_ring
+from gossamer.config.build import demands, num_envs
+from gossamer.config.config import Config
+from gossamer.experience import Demand
+from gossamer.experience.replay.pictures import nbytes
+from gossamer.loops import role
+from gossamer.program import Program
+from gossamer.spaces import Spec
+from gossamer.system.errors import UserError
+from gossamer.system.machine import free_space, total_memory
+
+CHECKPOINT_COPIES = 3  # of a replay memory, beside itself, while a checkpoint is written: kept, cloned, and as bytes
+
+
+def check_memory(config: Config, wired: Program, spec: Spec, cluster: str | None = None) -> None:
+    """Raise `UserError` if what the learners keep, or a host of actors, needs more than this machine's memory. The
+    hosts of a `cluster`, but for `local`, are machines of their own, which are taken to be like this one."""
+    length, held = config.run.rollout_length, demands(wired)
+    _check_rings(held, length)
+    _check_elsewhere(held, spec, length)
+    if cluster in (None, "local"):
+        _check_machine(config, wired, spec, held)
+        return
+    by_host: dict[str, list[Demand]] = {}
+    for copy in wired.crew:
+        if (demand := role(copy.node).demand) is not None:
+            by_host.setdefault(copy.node.host, []).append(replace(demand, stored=demand.shard or demand.stored))
+    for here in by_host.values():
+        _check_machine(config, wired, spec, here)
+
+
+def _check_machine(config: Config, wired: Program, spec: Spec, held: Sequence[Demand]) -> None:
+    """Raise `UserError` if the rollouts of these learners, with those kept for replay, need more than the machine's
+    memory."""
+    _check_stored(held, spec)
+    length = config.run.rollout_length
+    replayed = max((each.replayed for each in held), default=0)
+    steps = sum(each.rollout_envs + each.replayed for each in held) * (length + 1)
+    wanted = steps * torch.Size(spec.obs_shape).numel() * spec.obs_dtype.itemsize
+    there = total_memory()
+    if wanted > there:
+        envs = getattr(config.architecture, "num_envs", num_envs(wired))
+        depth = max(each.depth for each in held)
+        kept = f", --depth {depth}" if depth else ""
+        kept += f" and --replay-size {replayed}" if replayed else ""
+        raise UserError(
+            f"--rollout-length {length}: with --num-envs {envs}{kept} its observations take "
+            f"{wanted / 1e9:,.0f} GB and the machine has {there / 1e9:,.0f} GB; use smaller values"
+        )
+
+
+def _check_stored(held: Sequence[Demand], spec: Spec) -> None:
+    """Raise `UserError` if the replay memories of all learners need more than the machine's memory, or than the disk
+    has."""
+    size = nbytes(spec, sum(each.stored for each in held))
+    folder = next((each.folder for each in held if each.folder), "")
+    copies = CHECKPOINT_COPIES if any(each.saved for each in held) else 0
+    needs = [("the machine", size * (copies + (not folder)), total_memory())]
+    if folder:
+        needs.append((f"--replay-dir {folder}", size, free_space(Path(folder))))
+    for where, wanted, there in needs:
+        if wanted > there:
+            capacity = max(each.capacity for each in held)
+            written = ", with the copies of --save-replay while a checkpoint is written," if wanted > size else ""
+            raise UserError(
+                f"--buffer-size {capacity}: its steps take {wanted / 1e9:,.0f} GB{written} and {where} has "
+                f"{there / 1e9:,.0f} GB; use at most {int(0.8 * there / wanted * capacity):,}"
+            )
+
+
+def _check_elsewhere(held: Sequence[Demand], spec: Spec, rollout_length: int) -> None:
+    """Raise `UserError` if the trajectories that a host of actors keeps need more memory than this machine has."""
+    kept, there = max((each.elsewhere for each in held), default=0), total_memory()
+    wanted = nbytes(spec, kept * rollout_length)
+    if kept and wanted > there:
+        raise UserError(
+            f"--replay-size {kept}: its observations take {wanted / 1e9:,.0f} GB on each host of actors, and this "
+            f"machine has {there / 1e9:,.0f} GB; use at most {int(0.8 * there / wanted * kept):,}"
+        )
+
+
+def _check_rings(held: Sequence[Demand], rollout_length: int) -> None:
+    """Raise `UserError` if a learner's own replay memory keeps too little of each environment."""
+    for each in held:
+        if each.stored and each.rollout_envs:
+            check_ring(each.stored, each.rollout_envs, rollout_length, each.window, sequences=each.sequences)
+
+
+def check_batch(config: Config, wired: Program) -> None:
+    """Raise `UserError` if a learner's first batch would not be full before the run ends."""
+    wanted = getattr(config.architecture, "batch_rollouts", 0)
+    steps = sum(each.batch_envs for each in demands(wired)) * config.run.rollout_length
+    if wanted and steps > config.run.steps:
+        raise UserError(
+            f"--batch-rollouts {wanted}: its batches, {steps:,} steps, are never full with --steps {config.run.steps}; "
+            "use fewer rollouts or more steps"
+        )
+
+
+def check_draws(config: Config, wired: Program) -> None:
+    """Raise `UserError` if a learner would not draw a batch from its replay memory before the run ends."""
+    memories = [each for each in demands(wired) if each.stored]
+    acting, total = sum(each.rollout_envs for each in memories), config.run.steps
+    for each in memories:
+        steps = total * each.rollout_envs // acting if each.rollout_envs else total
+        if steps <= each.starts:
+            raise UserError(
+                f"--learning-starts {each.starts}: each of {len(memories)} replay memories gets only {steps:,} of "
+                f"--steps {total:,}, so that nothing is learned; use a smaller number, or more steps"
+            )
+        if (due := each.passes * (steps - each.starts)) < each.batch_envs:
+            raise UserError(
+                f"--steps {total:,}: too few for a batch of {each.batch_envs} samples: {due:g} would be drawn from the "
+                "replay memory; use more steps, or more samples for each"
+            )
