@@ -102,8 +102,8 @@ def _shares(values: Mapping[str, Any], machine: Resources) -> Shares:
 def _envs(
     tuned: Mapping[str, Any], values: Mapping[str, Any], given: Collection[str], machine: Resources, shares: Shares
 ) -> tuple[int, str]:
-    """The number of environments that suits the cores, and the reason why it is not larger. It is the tuned number times
-    a power of two, while batches stay in bounds."""
+    """The number of environments that suits the cores, and the reason why it is not larger. It is the tuned number
+    times a power of two, while batches stay in bounds."""
     sharing = _sharing(values)
     per_core = shares.envs_per_core_of_actors if "actors" in values else shares.envs_per_core
     most = min(MOST_ENVS, per_core * machine.cores) // sharing
