@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from some_parts import Watcher, a_task
 from some_runs import checkpoint, result, solved
 
@@ -105,6 +106,29 @@ def test_a_resumed_run_begins_with_empty_shards(tmp_path: Path) -> None:
     gossamer.resume(run.directory, steps=1920)
     assert checkpoint(run.directory)["workers"]["learn"]["learner"]["updates"] > 1.5 * before
     assert result(run.directory)["replay"]["stored"] == 1920
+
+
+def test_a_resumed_run_goes_on_with_its_saved_shards(tmp_path: Path) -> None:
+    """What was stored before is there still, and samples are owed for all steps but the first 56 of the whole run. If
+    the shards and their limiter had begun anew, they would not be owed for another 56, which are 112 samples."""
+    quick: dict[str, Any] = {
+        "env": "catch", "num_envs": 4, "actors": 2, "rollout_length": 4, "learning_starts": 64, "threads": 1,
+        "n_step": 2, "batch_size": 16, "samples_per_insert": 2.0, "replay_shards": 2, "save_replay": True,
+    }  # fmt: skip
+    run = gossamer.train("apex", steps=960, run_dir=tmp_path / "run", log="none", **quick).directory
+    before = [checkpoint(run)["services"][f"ReplayShard[{i}]"]["store"]["memory"] for i in range(2)]
+    gossamer.resume(run, steps=1920)
+    after = [checkpoint(run)["services"][f"ReplayShard[{i}]"]["store"]["memory"] for i in range(2)]
+    for old, new in zip(before, after, strict=True):
+        assert old["written"].sum() >= 240
+        for env, written in enumerate(old["written"]):
+            for name in ("action", "reward", "value"):
+                assert torch.equal(new["steps"][name][env, :written], old["steps"][name][env, :written])
+    gaps = 4  # one place of each environment, so that no window has steps of both runs
+    assert sum(memory["written"].sum() for memory in after) == 1920 + gaps
+    replay, most = result(run)["replay"], 2 * (1920 - 64 + 8)
+    assert (replay["stored"], replay["lost"], replay["unstored"]) == (1920, 0, 0)
+    assert most - 16 < replay["drawn"] // 2 <= most
 
 
 @pytest.mark.parametrize("launch", [threads, Simulation(1)], ids=["threads", "simulation"])

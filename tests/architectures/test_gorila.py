@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,10 @@ from gossamer.architectures import DeepQNetwork, Gorila
 from gossamer.envs.toy import Catch
 from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.launch.threads import threads
-from gossamer.task import ShardRestored, Task
+from gossamer.storage.contents import LOG
+from gossamer.task import ShardRestored, Task, WorkerReport
+from gossamer.training import experiment, session
+from gossamer.training.observer import RunObserver
 
 SMALL = DQN(buffer_size=400, batch_size=16, n_step=2, samples_per_insert=2.0, learning_starts=64, target_period=10)
 QUICK: dict[str, Any] = {
@@ -113,6 +117,39 @@ def test_a_shard_that_fails_goes_on_from_its_snapshot_while_learners_go_on() -> 
     first, second = (watcher.saved[f"ParameterShard[{shard}]"]["version"] for shard in range(2))
     assert first > second > restored  # shard 0 applied what shard 1 missed
     assert sum(report.steps for report in watcher.records) == 4800
+
+
+@pytest.mark.parametrize("capacity", [400, 10_000])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_what_a_dead_bundle_loses_is_counted_exactly(
+    seed: int, capacity: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its memory is lost with it: all that it had stored by then, or as much of it as it kept."""
+    at_death: list[int] = []
+    stored: Counter[str] = Counter()
+
+    class Watching(RunObserver):
+        def report(self, worker: str, record: Any) -> None:
+            super().report(worker, record)
+            if isinstance(record, WorkerReport):
+                stored[worker] += record.stored or 0
+
+        def died(self, worker: str) -> None:
+            super().died(worker)
+            if worker == "act_and_learn[1]":
+                at_death.append(stored[worker])
+
+    launch = Simulation(seed, Network(latency=0.005), Faults(crashes=[(2.5, "bundle1", 1.0)]), patience=500.0)
+    monkeypatch.setattr(experiment, "threads", launch)
+    monkeypatch.setattr(session, "RunObserver", Watching)
+    given = {**QUICK, "bundles": 2, "steps": 4800, "buffer_size": capacity}
+    run = gossamer.train("gorila", run_dir=tmp_path / "run", log="none", **given).directory
+    replay = result(run)["replay"]
+    assert len(at_death) == 1
+    assert at_death[0] > 400
+    assert replay["lost"] == min(at_death[0], capacity)
+    assert (replay["stored"], replay["unstored"]) == (4800, 0)
+    assert f"act_and_learn[1] died, and with it {replay['lost']:,} steps" in (run / LOG).read_text()
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

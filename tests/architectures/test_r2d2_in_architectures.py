@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from some_masks import ENVS
-from some_parts import Watcher, a_task
+from some_parts import Watcher, a_task, differences
 from some_runs import checkpoint
 
 import gossamer
@@ -56,6 +56,19 @@ def test_a_resumed_run_goes_on_to_learn(tmp_path: Path) -> None:
     gossamer.resume(run.directory, steps=960)
     after = checkpoint(run.directory)["workers"]["act_and_learn"]["learner"]["updates"]
     assert after == 2 * before > 0
+
+
+@pytest.mark.parametrize("name", ["dqn", "gorila"])
+def test_resuming_with_the_memory_of_sequences_is_exact(name: str, tmp_path: Path) -> None:
+    given = {**QUICK, "save_replay": True, "anneal_steps": 960, "epsilon_steps": 480}
+    given |= {"bundles": 1} if name == "gorila" else {}
+    gossamer.train(name, run_dir=tmp_path / "part", log="none", **given)
+    gossamer.resume(tmp_path / "part", steps=960)
+    gossamer.train(name, run_dir=tmp_path / "whole", log="none", **{**given, "steps": 960})
+    part, whole = (checkpoint(tmp_path / each)["workers"]["act_and_learn"] for each in ("part", "whole"))
+    assert part["learner"]["updates"] > 20
+    assert differences(part["learner"], whole["learner"]) == []
+    assert differences(part["experience"], whole["experience"]) == []
 
 
 def test_stacks_of_pictures_beside_the_last_action_are_learned_from(tmp_path: Path) -> None:
