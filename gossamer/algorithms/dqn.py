@@ -1,16 +1,17 @@
 """Deep Q-learning with replay (Mnih et al. 2015); double (van Hasselt et al. 2016), dueling (Wang et al. 2016), with
-n-step targets and exploration by environment (Horgan et al. 2018)."""
+n-step targets and exploration by environment (Horgan et al. 2018), or on a scale of its own (Pohlen et al. 2018)."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from gossamer.algorithms.action_values import ActionValues, DoubleQ
-from gossamer.algorithms.base import Prioritized, ReplayPlan, evaluating, own_rewards
+from gossamer.algorithms.base import Acting, Prioritized, ReplayPlan, Valued, evaluating, own_rewards
 from gossamer.algorithms.exploration import (
     EPSILON_END,
     EPSILON_START,
@@ -24,9 +25,10 @@ from gossamer.algorithms.exploration import (
 )
 from gossamer.algorithms.losses import Loss, q_learning
 from gossamer.algorithms.replaying import REPLAY_DIR, SAVE_REPLAY, check_starts
+from gossamer.algorithms.rescaling import EPSILON, InReturns, Unscaled, rescale, unscale
 from gossamer.algorithms.returns import n_step
 from gossamer.algorithms.target import add_target, target_by_version
-from gossamer.data import Trajectory, Version
+from gossamer.data import Action, Trajectory, Tree, Version
 from gossamer.nn.networks import Network, QNetwork
 from gossamer.presets import accelerated
 from gossamer.presets.layers import Layer
@@ -46,7 +48,10 @@ class DQN(ActionValues):
 
     Actors choose a random action with probability epsilon, else the one of the highest value. The target of Q(x_0, a_0)
     is the sum of n discounted rewards and the discounted value of x_n by the target network; with `double`, of the
-    action that the network itself prefers there. There is no correction for the window's actions after the first."""
+    action that the network itself prefers there. There is no correction for the window's actions after the first.
+
+    With `rescale_values` the network learns h(return) (`rescaling`), and the target is h(that sum), in which the value
+    by the target network is h^-1 of its output. Values of acting time are returns, h^-1(Q)."""
 
     on_policy = False
 
@@ -55,6 +60,9 @@ class DQN(ActionValues):
     double: bool = option("The network chooses the action whose value the target network gives.", True)
     dueling: bool = option("Heads for the state's value and for the advantages of actions.", False)
     huber: bool = option("Errors above 1 count linearly; otherwise all are squared.", True)
+    rescale_values: bool = option(
+        "The network learns h(x) = sign(x) (sqrt(|x| + 1) - 1) + 0.001 x of returns x, for rewards of any size.", False
+    )
     target_period: int = option(
         "Between two copies to the target network; 0: none.", 500, least=0, most=10**9, measure="updates"
     )
@@ -101,29 +109,51 @@ class DQN(ActionValues):
         """By which windows are drawn; None: uniformly."""
         if not self.priority_exponent:
             return None
-        return Prioritized(self.priority_exponent, self.importance_exponent, n_step_errors)
+        errors = partial(n_step_errors, rescaled=True) if self.rescale_values else n_step_errors
+        return Prioritized(self.priority_exponent, self.importance_exponent, errors)
 
     def model(self, spec: Spec, network: Network) -> nn.Module:
         """A torso with a head of action values, and a target network."""
-        model = QNetwork(spec, network, dueling=self.dueling)
+        returns = partial(unscale, epsilon=EPSILON) if self.rescale_values else None
+        model = QNetwork(spec, network, dueling=self.dueling, returns=returns)
         if self.target_period:
             add_target(model)
         return model
 
-    def exploring(self, position: int, envs: Sequence[int], total: int, version: Version) -> EpsilonGreedy:
+    def act(
+        self, model: nn.Module, obs: Tensor, state: Tree, rng: torch.Generator, *, greedy: bool = False
+    ) -> tuple[Action, Tree]:
+        """See `Algorithm`; with the final epsilon, as in evaluation."""
+        return self._reporting(EpsilonGreedy(self.epsilon_end)).act(model, obs, state, rng, greedy=greedy)
+
+    def _reporting(self, policy: EpsilonGreedy) -> Acting:
+        """The policy, which reports values as returns."""
+        return InReturns(policy, EPSILON) if self.rescale_values else policy
+
+    @torch.no_grad()
+    def value(self, model: nn.Module, obs: Tensor, state: Tree) -> Tensor:
+        """The return [B] of the best action."""
+        best = super().value(model, obs, state)
+        return unscale(best, EPSILON) if self.rescale_values else best
+
+    def exploring(self, position: int, envs: Sequence[int], total: int, version: Version) -> Acting:
         """See `Exploring`."""
         over = fraction(position, self.epsilon_steps)
         if self.epsilon_updates:
             over = fraction(version, self.epsilon_updates)
-        return epsilon_greedy(self, over, envs, total)
+        return self._reporting(epsilon_greedy(self, over, envs, total))
 
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
         target_net = target_by_version(model, self.target_period)
-        estimate = DoubleQ(self.gamma, model) if self.double else self
+        estimate: Valued = DoubleQ(self.gamma, model) if self.double else self
+        if self.double and self.rescale_values:
+            estimate = Unscaled(estimate, EPSILON)
         reward = own_rewards(estimate, target_net, batch)
         with evaluating(target_net):
             bootstrap = estimate.value(target_net, batch.obs[-1], {})
         target = n_step(reward, batch.discount, bootstrap)[0]
+        if self.rescale_values:
+            target = rescale(target, EPSILON)
         yield q_learning(model(batch.obs[0]), batch.action[0], target, huber=self.huber, weight=batch.weight)
 
     presets: ClassVar[tuple[Layer, ...]] = (
@@ -169,6 +199,11 @@ class DQN(ActionValues):
     )
 
 
-def n_step_errors(reward: Tensor, discount: Tensor, value: Tensor, chosen: Tensor, begins: Tensor) -> Tensor:
-    """|R - Q(x_0, a_0)| [W] of windows, by the values of acting time. See `Errors`."""
-    return (n_step(reward, discount, value[-1])[0] - chosen[0]).abs()
+def n_step_errors(
+    reward: Tensor, discount: Tensor, value: Tensor, chosen: Tensor, begins: Tensor, *, rescaled: bool = False
+) -> Tensor:
+    """|R - Q(x_0, a_0)| [W] of windows, or of h of both, by the values of acting time. See `Errors`."""
+    target, first = n_step(reward, discount, value[-1])[0], chosen[0]
+    if rescaled:
+        target, first = rescale(target, EPSILON), rescale(first, EPSILON)
+    return (target - first).abs()

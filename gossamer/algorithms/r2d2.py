@@ -26,9 +26,9 @@ from gossamer.algorithms.exploration import (
 )
 from gossamer.algorithms.losses import Loss, sequence_q_learning
 from gossamer.algorithms.replaying import REPLAY_DIR, SAVE_REPLAY, check_starts
-from gossamer.algorithms.rescaling import rescale, unscale
+from gossamer.algorithms.rescaling import EPSILON, InReturns, Unscaled, rescale, unscale
 from gossamer.algorithms.returns import n_step_of_each
-from gossamer.algorithms.sequences import InReturns, SequenceErrors, Unscaled, trained_steps, unrolled
+from gossamer.algorithms.sequences import SequenceErrors, trained_steps, unrolled
 from gossamer.algorithms.target import add_target, target_by_version
 from gossamer.data import Action, Trajectory, Tree, Version
 from gossamer.nn.networks import Network, QNetwork
@@ -98,7 +98,7 @@ class R2D2(ActionValues):
     double: bool = option("The network chooses the action whose value the target network gives.", True)
     dueling: bool = option("Heads for the state's value and for the advantages of actions.", True)
     rescaling_epsilon: float = option(
-        "Of h(x) = sign(x) (sqrt(|x| + 1) - 1) + epsilon x, the scale of action values.", 1e-3, least=0, most=1
+        "Of h(x) = sign(x) (sqrt(|x| + 1) - 1) + epsilon x, the scale of action values.", EPSILON, least=0, most=1
     )
     sequence_length: int = option("Steps of a sequence that are trained.", 80, least=1, most=10_000, measure="steps")
     burn_in: int = option(

@@ -7,7 +7,16 @@ enough for returns of any size."""
 
 from __future__ import annotations
 
-from torch import Tensor
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from gossamer.algorithms.base import Valued
+from gossamer.algorithms.exploration import EpsilonGreedy
+from gossamer.data import Action, Tree
+
+EPSILON = 1e-3  # as published
 
 
 def rescale(x: Tensor, epsilon: float) -> Tensor:
@@ -24,3 +33,36 @@ def unscale(x: Tensor, epsilon: float) -> Tensor:
     root = (1 + 4 * epsilon * (x.abs() + 1 + epsilon)).sqrt()
     u = 2 * x / (root + 1 + 2 * epsilon)
     return u * (u.abs() + 2)
+
+
+@dataclass(frozen=True)
+class InReturns:
+    """A policy by action values h(return), which reports them as returns."""
+
+    policy: EpsilonGreedy
+    epsilon: float  # of the rescaling
+
+    def act(
+        self, model: nn.Module, obs: Tensor, state: Tree, rng: torch.Generator, *, greedy: bool = False
+    ) -> tuple[Action, Tree]:
+        """See `Algorithm`."""
+        found, state = self.policy.act(model, obs, state, rng, greedy=greedy)
+        assert found.chosen is not None
+        value, chosen = (unscale(each, self.epsilon) for each in (found.value, found.chosen))
+        return replace(found, value=value, chosen=chosen), state
+
+
+@dataclass(frozen=True)
+class Unscaled:
+    """The returns of an estimate that is rescaled."""
+
+    estimate: Valued
+    epsilon: float  # of the rescaling
+
+    @property
+    def gamma(self) -> float:
+        return self.estimate.gamma
+
+    def value(self, model: nn.Module, obs: Tensor, state: Tree) -> Tensor:
+        """See `Algorithm`."""
+        return unscale(self.estimate.value(model, obs, state), self.epsilon)

@@ -1,52 +1,17 @@
-"""Sequences of steps for networks with memory, and action values that are learned on another scale than returns."""
+"""Sequences of steps for networks with memory."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from gossamer.algorithms.base import Valued
-from gossamer.algorithms.exploration import EpsilonGreedy
 from gossamer.algorithms.losses import sequence_priority
-from gossamer.algorithms.rescaling import rescale, unscale
+from gossamer.algorithms.rescaling import rescale
 from gossamer.algorithms.returns import n_step_of_each
-from gossamer.data import Action, Trajectory, Tree, first_episode
+from gossamer.data import Trajectory, Tree, first_episode
 from gossamer.nn.networks import RecurrentValues
-
-
-@dataclass(frozen=True)
-class InReturns:
-    """A policy by action values h(return), which reports them as returns."""
-
-    policy: EpsilonGreedy
-    epsilon: float  # of the rescaling
-
-    def act(
-        self, model: nn.Module, obs: Tensor, state: Tree, rng: torch.Generator, *, greedy: bool = False
-    ) -> tuple[Action, Tree]:
-        """See `Algorithm`."""
-        found, state = self.policy.act(model, obs, state, rng, greedy=greedy)
-        assert found.chosen is not None
-        value, chosen = (unscale(each, self.epsilon) for each in (found.value, found.chosen))
-        return replace(found, value=value, chosen=chosen), state
-
-
-@dataclass(frozen=True)
-class Unscaled:
-    """The returns of an estimate that is rescaled."""
-
-    estimate: Valued
-    epsilon: float  # of the rescaling
-
-    @property
-    def gamma(self) -> float:
-        return self.estimate.gamma
-
-    def value(self, model: nn.Module, obs: Tensor, state: Tree) -> Tensor:
-        """See `Algorithm`."""
-        return unscale(self.estimate.value(model, obs, state), self.epsilon)
 
 
 @dataclass(frozen=True)

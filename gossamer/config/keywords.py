@@ -104,6 +104,7 @@ class Keywords(TypedDict, total=False):
     double: bool
     dueling: bool
     huber: bool
+    rescale_values: bool
     exploration: Literal["schedule", "by-environment", "mixed"]
     epsilon_start: float
     epsilon_end: float

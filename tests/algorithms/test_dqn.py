@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +15,7 @@ from torch.testing import assert_close
 from gossamer.algorithms.base import Prioritized, ReplayPlan
 from gossamer.algorithms.dqn import DQN, n_step_errors
 from gossamer.algorithms.losses import q_learning
+from gossamer.algorithms.rescaling import EPSILON, rescale
 from gossamer.algorithms.target import add_target
 from gossamer.data import Final, Trajectory
 from gossamer.nn.networks import Network, QNetwork
@@ -67,6 +69,45 @@ def test_a_truncated_episode_bootstraps_from_its_final_observation(double: bool,
     batch.discount[0] = 0.0
     batch.finals.append(Final(0, 0, torch.tensor([1.0]), {}, 0.25))
     assert td_error(DQN(gamma=0.5, n_step=2, double=double), batch) == [1.0 + 0.5 * value]
+
+
+def h(x: float) -> float:
+    """Pohlen et al. 2018, proposition A.2."""
+    return math.copysign(math.sqrt(abs(x) + 1) - 1, x) + 1e-3 * x
+
+
+def inverse(y: float) -> float:
+    """x >= 0 with h(x) = y, by bisection."""
+    low, high = 0.0, 1e6
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if h(middle) < y else (low, middle)
+    return low
+
+
+@pytest.mark.parametrize("truncated", [False, True])
+@pytest.mark.parametrize(("double", "value"), [(True, 4.0), (False, 9.0)])
+def test_rescaled_values_are_returns_in_the_target_and_when_acting(double: bool, value: float, truncated: bool) -> None:
+    """Of a target network whose output for x_1 is the value, as above."""
+    algorithm, batch = DQN(gamma=0.5, n_step=2 if truncated else 1, double=double, rescale_values=True), windows(1)
+    batch.reward.fill_(1.0)
+    if truncated:
+        batch = windows(2)
+        batch.reward.copy_(torch.tensor([[1.25], [100.0]]))
+        batch.discount[0] = 0.0
+        batch.finals.append(Final(0, 0, torch.tensor([1.0]), {}, 0.25))
+    (found,) = td_error(algorithm, batch)
+    assert found == pytest.approx(h(1 + 0.5 * inverse(value)), abs=2e-4)
+    plan = replace(algorithm, priority_exponent=0.6).replay_plan()
+    assert plan.priority is not None
+    numbers = (torch.tensor([[each]]) for each in (1.0, 0.5))
+    first = plan.priority.errors(*numbers, torch.full((2, 1), 30.0), torch.tensor([[3.0]]), torch.zeros(2, 1).bool())
+    assert first.item() == pytest.approx(abs(h(1 + 0.5 * 30) - h(3)), abs=1e-5)
+    model = algorithm.model(SPEC, Network(mlp))
+    obs = torch.zeros(2, 1)
+    acted, _ = algorithm.act(model, obs, {}, RNG, greedy=True)
+    assert_close(rescale(acted.value, EPSILON), model(obs).amax(-1))
+    assert_close(acted.value, algorithm.value(model, obs, {}))
 
 
 def test_the_target_network_is_copied_every_so_many_updates() -> None:

@@ -154,8 +154,11 @@ def test_traces_reach_back_beyond_the_rollout_and_not_beyond_the_episode() -> No
     assert found == [[1.0, 4.0, 16.0, 0.0], [0.0, 0.0, 16.0, 0.0]]
 
 
-def test_each_environment_has_the_gradients_of_its_own_steps() -> None:
-    task = a_task(algorithm=SarsaLambda())
+@pytest.mark.parametrize(
+    ("env", "more"), [(Catch(), {}), (Catch(pixels=True), {}), (Catch(pixels=True), {"layer_norm": True})]
+)
+def test_each_environment_has_the_gradients_of_its_own_steps(env: Catch, more: dict[str, Any]) -> None:
+    task = a_task(env, SarsaLambda(), **more)
     spec = task.env.make(1).spec
     model, batch = build(task, spec), a_trajectory(spec, 5, 3)
     parameters, weight = [*model.parameters()], torch.rand(5, 3)

@@ -278,3 +278,13 @@ def test_games_have_more_steps_and_papers_their_own() -> None:
     pytest.importorskip("ale_py", reason="ale-py is not installed (the extra `atari`)")
     assert configure("paac", env="pong").run.steps == 10_000_000
     assert configure("paac", env="catch", preset="paper").run.steps == 80_000_000
+
+
+def test_values_of_several_games_have_a_scale_of_their_own_unless_rewards_are_clipped() -> None:
+    assert not configure("dqn", env="catch").algorithm.rescale_values
+    assert configure("dqn", env="counter:2,recall").algorithm.rescale_values
+    assert not configure("dqn", env="counter:2,recall", rescale_values=False).algorithm.rescale_values
+    pytest.importorskip("ale_py", reason="ale-py is not installed (the extra `atari`)")
+    for clipped in (True, False):
+        found = configure("dqn", env="pong,breakout", num_envs=4, clip_rewards=clipped)
+        assert found.algorithm.rescale_values != clipped
