@@ -8,11 +8,14 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gossamer import commands
+from gossamer.config import command_line, composing
 
 TEXT = (Path(__file__).parents[1] / "README.md").read_text()
 SHOWN = [line.partition(" #")[0].strip() for line in TEXT.splitlines() if line.startswith("gossamer ")]
@@ -43,6 +46,27 @@ def test_every_command_that_is_shown_exists() -> None:
     done = subprocess.run([sys.executable, "-m", "gossamer.cli", "--help"], capture_output=True, text=True, check=True)
     assert len(SHOWN) > 15
     assert {line.split()[1] for line in SHOWN} <= set(re.findall(r"\w+", done.stdout))
+
+
+class Parsed(Exception):
+    """A command's words are accepted."""
+
+
+@pytest.mark.parametrize("line", [line for line in SHOWN if not line.startswith("gossamer train")])
+def test_a_command_that_is_shown_has_all_words_that_it_needs(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def then(real: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*given: Any, **more: Any) -> Any:
+            real(*given, **more)
+            raise Parsed
+
+        return called
+
+    monkeypatch.setattr(composing, "compose", then(composing.compose))
+    for module in (commands, commands.measuring, commands.searching, commands.studying, commands.training):
+        monkeypatch.setattr(module, "parse", then(command_line.parse))
+    _, name, *words = shlex.split(line)
+    with pytest.raises(Parsed):
+        commands.run(name, words)
 
 
 def test_an_environment_of_one_s_own_trains_as_shown(tmp_path: Path) -> None:
