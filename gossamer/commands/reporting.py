@@ -76,7 +76,7 @@ class Report:
             print(f"left out: {each['directory']}: {each['reason']}")
         for note in found["notes"]:
             print(note)
-        runs, methods = len(found["runs"]), len(found["methods"])
+        runs, methods = len({run["directory"] for run in found["runs"]}), len(found["methods"])
         print(f"{runs} run{'s' * (runs > 1)} of {methods} method{'s' * (methods > 1)}; open {made.page}")
 
 

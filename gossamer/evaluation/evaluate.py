@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from gossamer.config.build import environment, observed
+from gossamer.data import Tree
 from gossamer.envs.atari import Atari
 from gossamer.envs.base import EnvFactory
 from gossamer.envs.games import Games, each_game
@@ -82,13 +83,15 @@ def under(env: EnvFactory, protocol: Protocol | None = None) -> tuple[EnvFactory
 
 
 def load_policy(
-    checkpoint: Checkpoint, what: Task, spec: Spec, *, member: str, greedy: bool, seed: int
+    checkpoint: Checkpoint, what: Task, spec: Spec, *, member: str, greedy: bool, seed: int, tree: Tree | None = None
 ) -> NetworkPolicy:
-    """The policy of a checkpoint's member, or of their average. Raises `UserError` if there is no such member,
-    or if its parameters do not fit the task or are not finite."""
+    """The policy of a checkpoint's member, or of their average. `tree`: its content, if it has been loaded. Raises
+    `UserError` if there is no such member, or if its parameters do not fit the task or are not finite."""
     if not 0 <= seed < 2**31:
         raise UserError(f"--seed {seed}: must be at least 0 and below 2^31")
-    model, tree = build(what, spec), checkpoint.load()
+    model = build(what, spec)
+    if tree is None:
+        tree = checkpoint.load()
     _load(model, average(tree, choose(tree, member), dict(model.named_parameters())), checkpoint)
     rng = torch.Generator(what.device).manual_seed(seed)
     return NetworkPolicy(model, what.algorithm, rng, greedy)
@@ -145,11 +148,12 @@ def evaluate(
     directory = Path(run_dir)
     config = load_config(directory)
     found = Store(directory / CHECKPOINTS).get(checkpoint)
+    tree = found.load()  # once: a run that is still training removes its checkpoints
     what, epsilon = acting(task_here(config, device), greedy=greedy, epsilon=epsilon)
     factory, name = under(environment(config), protocol)
     played = play_each(
         {title: observed(one, config) for title, one in each_game(factory, game).items()},
-        lambda spec: load_policy(found, what, spec, member=member, greedy=greedy, seed=seed),
+        lambda spec: load_policy(found, what, spec, member=member, greedy=greedy, seed=seed, tree=tree),
         episodes,
         seed=what.stream("evaluate") ^ seed,
         device=what.device,
@@ -160,7 +164,7 @@ def evaluate(
     for each in played.values():
         if each.note:
             print(each.note, file=sys.stderr)
-    tree, several = found.load(), isinstance(factory, Games)
+    several = isinstance(factory, Games)
     whose = named(tree, choose(tree, member))
     result = Evaluation(
         **figures(played.values()),

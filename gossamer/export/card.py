@@ -69,7 +69,8 @@ def _body(facts: Facts, files: Collection[str], graph: Sequence[TensorInfo]) -> 
     snapshot, interface = facts.snapshot, facts.interface
     yield f"# {facts.title}\n"
     whose = "" if snapshot.member is None else f", member {snapshot.member}"
-    yield f"A policy trained with Gossamer {__version__}: {snapshot.steps:,} steps, `{snapshot.checkpoint}`{whose}.\n"
+    trained_with = snapshot.description.config.get("gossamer", __version__)
+    yield f"A policy trained with Gossamer {trained_with}: {snapshot.steps:,} steps, `{snapshot.checkpoint}`{whose}.\n"
     yield "| score | protocol |\n|---|---|"
     yield from (f"| {score} | {score.protocol} |" for score in facts.scores)
     if not facts.scores:
@@ -90,6 +91,9 @@ def _body(facts: Facts, files: Collection[str], graph: Sequence[TensorInfo]) -> 
             f"| {each.kind} | `{each.name}` | {each.dtype} [{', '.join(map(str, each.shape))}] | {each.meaning} |"
             for each in graph
         )
+        if interface.games and (names := interface.spec.action_names):
+            numbers = ", ".join(f"{n} {name}" for n, name in enumerate(names))
+            yield f"\n`action` is a number of all games together: {numbers}."
     yield f"\n## Training\n\n{_options(facts)}"
     yield f"\n## Licences\n\nEnvironment: {facts.licence}. Gossamer: Apache-2.0. These parameters: yours to choose.\n"
 

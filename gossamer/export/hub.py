@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+from gossamer.export.folder import FILES
 from gossamer.system.errors import UserError
 from gossamer.system.installation import install
 from gossamer.system.version import __version__
@@ -39,6 +40,7 @@ def push(folder: Path, repo: str, files: Sequence[str], *, private: bool = False
             repo_id=made.repo_id,
             folder_path=folder,
             allow_patterns=list(files),
+            delete_patterns=[name for name in FILES if name not in files],  # of an earlier export
             commit_message=f"Policy exported by Gossamer {__version__}",
         )
     except Exception as error:  # of the Hub, of the network, of the client: the export itself stands

@@ -25,11 +25,13 @@ def load(
     its packages; only a network or algorithm of your own has to be importable.
 
     `checkpoint`, `member`, `greedy` and `seed`: as in `evaluate`; an export has one policy. `device`: None is that of
-    the run, for an export `auto`. Raises `UserError` if there is no such policy, or if it is damaged."""
+    the run, but for a GPU, which this machine may not have; then, and for an export, `auto`. Raises `UserError` if
+    there is no such policy, or if it is damaged."""
     directory = Path(path)
     exported = folder.is_export(directory)
     if exported and (checkpoint, member) != ("last", AVERAGE):
         raise UserError(f"{directory}: an export has one policy; leave out checkpoint and member")
     snapshot = folder.read(directory) if exported else of_run(directory, checkpoint, member)
-    trained_on = "auto" if exported else snapshot.description.config["run"]["device"]
-    return TrainedPolicy(snapshot, greedy=greedy, seed=seed, device=existing(device or trained_on))
+    trained_on = snapshot.description.config["run"]["device"]
+    own = "auto" if exported or trained_on.startswith("cuda") else trained_on
+    return TrainedPolicy(snapshot, greedy=greedy, seed=seed, device=existing(device or own))

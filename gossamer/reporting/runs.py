@@ -207,7 +207,8 @@ def _of_game(run: LoadedRun, game: str) -> LoadedRun:
     made = of_episodes([episode for episode in run.record.episodes if episode.environment == game])
     played = {protocol: each.of[game] for protocol, each in run.evaluations.items() if game in each.of}
     beside = None if run.beside is None else run.beside.of.get(game)
-    return replace(run, env=game, curve=made, evaluations=played, beside=beside, several=True)
+    settings = {**run.settings, "games": run.env}
+    return replace(run, env=game, settings=settings, curve=made, evaluations=played, beside=beside, several=True)
 
 
 def _of(source: RunFolder, record: RunRecord, metric: str) -> LoadedRun:
@@ -219,7 +220,7 @@ def _of(source: RunFolder, record: RunRecord, metric: str) -> LoadedRun:
         record,
         env=titled(options["env"], options.get("env_kwargs")),
         seed=options["seed"],
-        settings={name: value for name, value in options.items() if name not in ASIDE},
+        settings={**{name: value for name, value in options.items() if name not in ASIDE}, "games": "one"},
         curve=_curve(record) if metric == RETURN else _curve_of(record, metric),
         label=source.label,
         evaluations=_evaluations(source.directory),

@@ -6,10 +6,11 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from gossamer.config.file import flat
 from gossamer.storage.contents import CHECKPOINTS
@@ -83,17 +84,25 @@ def is_finished(directory: Path) -> bool:
 
 
 def _evaluated(record: RunRecord) -> bool:
-    """Whether its last evaluation has ended; a signal, or the end of its process, may have come during it."""
-    return isinstance((record.result or {}).get("evaluations"), dict) and not _left_out(record)
+    """Whether its last evaluation has ended; a signal, or the end of its process, may have come during it. One that has
+    reached the return asked for does without: it would go on to train."""
+    result = record.result or {}
+    return _solved(result) or (isinstance(result.get("evaluations"), dict) and not _left_out(record))
+
+
+def _solved(result: Mapping[str, Any]) -> bool:
+    return any(result.get(name) is not None for name in ("solved_steps", "eval_solved_steps"))
 
 
 def _left_out(record: RunRecord) -> bool:
-    """Whether a signal has ended its last evaluation. False for a result that cannot be read."""
+    """Whether a signal has ended its last evaluation, without which it is not finished. False for a result that cannot
+    be read."""
     try:
-        evaluations = (record.result or {}).get("evaluations")
+        result = record.result or {}
     except UserError:
         return False
-    return isinstance(evaluations, dict) and bool(evaluations.get("left_out"))
+    evaluations = result.get("evaluations")
+    return isinstance(evaluations, dict) and bool(evaluations.get("left_out")) and not _solved(result)
 
 
 def start(run: PlannedRun, folder: Path, share: int, shares: int) -> Job:

@@ -68,6 +68,7 @@ class RunObserver:
             self.progress, self.recorder, self.log, self.consensus, self.evaluator, self.now, self.usage
         )
         self._began = self.now()
+        self._ended: float | None = None  # when training ended: evaluations and callbacks may follow
         self._lock = threading.Lock()  # workers are threads
         self._away: dict[str, float] = {}  # worker -> since when
         self._versions: dict[str, int] = {}  # learner -> of its parameters, as reported last
@@ -275,4 +276,9 @@ class RunObserver:
     @property
     def out_of_time(self) -> bool:
         """Whether this session has taken the seconds that it was given."""
-        return self.max_seconds is not None and self.now() - self._began >= self.max_seconds
+        now = self.now() if self._ended is None else self._ended
+        return self.max_seconds is not None and now - self._began >= self.max_seconds
+
+    def trained(self) -> None:
+        """Training has ended, and its time with it."""
+        self._ended = self.now()

@@ -88,9 +88,10 @@ def why_ended(observer: RunObserver) -> tuple[str, int]:
         return observer.callbacks.stopped, 0
     goals = [goal for goal in (observer.stop_at_return, observer.stop_at_eval) if goal is not None]
     missed = "".join(f", the return asked for ({goal:g}) was not reached" for goal in goals)
-    if observer.out_of_time:
+    missing = observer.budget.missing
+    if missing and observer.out_of_time:
         return f"reached the time asked for{missed}", 0
-    if missing := observer.budget.missing:
+    if missing:
         reasons = ", ".join(map(str, observer.progress.hosts.absences)) or "all members ended before"
         return f"{missing:,} steps short: {reasons}", missing
     return f"all steps done{missed}", 0

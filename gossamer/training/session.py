@@ -183,6 +183,7 @@ class Session:
             with observer.display, launcher_log(observer.note):
                 with observer.status_kept():
                     launch(self.wired, observer)
+                observer.trained()
                 if observer.interrupted:
                     self.evaluator.stop()
                 if self.consensus is not None:

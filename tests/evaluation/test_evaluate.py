@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -119,6 +120,20 @@ def test_playing_leaves_parameters_and_running_statistics_as_they_are(
     learned = checkpoint(directory)["workers"]["act_and_learn"]["learner"]["model"]
     assert (learned["centre.moments.rollouts"], learned["value.moments.rollouts"]) == (10, 10)
     assert differences(dict(model.state_dict()), dict(learned)) == []
+
+
+def test_a_run_that_still_trains_may_remove_the_checkpoint_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = trained(tmp_path / "run").directory
+    real = evaluate.play_each
+
+    def played(*given: Any, **more: Any) -> Any:
+        shutil.rmtree(directory / "checkpoints")
+        return real(*given, **more)
+
+    monkeypatch.setattr(evaluate, "play_each", played)
+    assert gossamer.evaluate(directory, episodes=3).episodes == 3
 
 
 def test_a_seed_decides_the_games(tmp_path: Path) -> None:

@@ -48,6 +48,8 @@ class StandIn(ThreadingHTTPServer):
             for line in map(json.loads, body.splitlines()):
                 if line["key"] == "file":
                     self.files[line["value"]["path"]] = base64.b64decode(line["value"]["content"])
+                elif line["key"] == "deletedFile":
+                    del self.files[line["value"]["path"]]
             return 200, {"commitUrl": f"{self.address}/ada/walker/commit/{'0' * 40}", "commitOid": "0" * 40}
         return 200, {"errors": [], "warnings": []}  # of the card's metadata
 
@@ -65,7 +67,14 @@ class Handler(BaseHTTPRequestHandler):
             self.rfile.readline()
         else:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-        status, content = self.server.answer(self.path.partition("?")[0], body)
+        self._answer(*self.server.answer(self.path.partition("?")[0], body))
+
+    def do_GET(self) -> None:
+        """What is in the repository."""
+        there = [{"type": "file", "path": path, "size": 1, "oid": "0" * 40} for path in self.server.files]
+        self._answer(200, there if "/tree/" in self.path else {"id": "ada/walker", "sha": "0" * 40, "siblings": []})
+
+    def _answer(self, status: int, content: Any) -> None:
         answer = json.dumps(content).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
@@ -105,6 +114,7 @@ def export(run: Path, out: Path, address: str, token: str) -> subprocess.Complet
 def test_an_export_is_pushed_and_what_the_hub_refuses_is_one_line(tmp_path: Path) -> None:
     run = trained(tmp_path / "run").directory
     with standing_in() as server:
+        server.files["model.onnx"] = b"of an earlier export"
         done = export(run, tmp_path / "out", server.address, TOKEN)
         assert done.returncode == 0, done.stderr
         assert done.stdout.splitlines()[-1] == f"pushed to {server.address}/ada/walker"

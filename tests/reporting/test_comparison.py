@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from some_results import rising, write_run
 
+import gossamer
 from gossamer.reporting import comparison, runs
 from gossamer.reporting.comparison import Comparison
 
@@ -119,3 +120,14 @@ def test_a_difference_of_less_than_a_percent_in_length_is_none(tmp_path: Path) -
     found = compared(tmp_path)
     assert comparison.notes(found) == []
     assert found.end("catch") == 10_000
+
+
+def test_a_game_alone_is_another_task_than_beside_others(tmp_path: Path) -> None:
+    sizes: dict[str, Any] = {"steps": 240, "learning_starts": 64, "batch_size": 16, "num_envs": 6}
+    for folder, env in (("alone", "counter"), ("beside", "counter:2,recall")):
+        gossamer.train("dqn", env=env, run_dir=tmp_path / folder, rescale_values=True, log="none", **sizes)
+    made = comparison.compare(*runs.load([runs.RunFolder(tmp_path / folder) for folder in ("alone", "beside")]))
+    counted = [[run.env for run in method.runs] for method in made.methods]
+    assert counted == [["counter"], ["counter", "recall"]]
+    assert "games one" in made.methods[0].label
+    assert "games counter:2,recall" in made.methods[1].label

@@ -407,11 +407,10 @@ def test_an_option_of_runs_before_the_dashes_is_told_where_to_stand(words: list[
 
 
 def test_a_run_whose_last_evaluation_a_signal_ended_is_not_finished(tmp_path: Path) -> None:
-    """It ends with 0 itself: what it learned is whole."""
-    for left_out, status in ((True, "interrupted"), (False, "finished")):
-        (tmp_path / "result.json").write_text(
-            json.dumps({"steps": 80, "short": 0, "ended": "all steps done", "evaluations": {"left_out": left_out}})
-        )
+    """It ends with 0 itself: what it learned is whole. One that has reached its return would go on to train."""
+    for left_out, solved, status in ((True, None, "interrupted"), (False, None, "finished"), (True, 64, "finished")):
+        result = {"steps": 80, "short": 0, "ended": "all steps done", "evaluations": {"left_out": left_out}}
+        (tmp_path / "result.json").write_text(json.dumps({**result, "solved_steps": solved}))
         process = subprocess.Popen([sys.executable, "-c", "pass"])
         process.wait()
         run = PlannedRun(directory="x", label="paac", env="catch", seed=1, command="paac")

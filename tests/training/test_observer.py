@@ -511,6 +511,15 @@ def test_it_asks_to_end_after_the_seconds_given(tmp_path: Path) -> None:
     assert kept.observer.stopping()
 
 
+def test_what_follows_training_does_not_take_its_time(tmp_path: Path) -> None:
+    """An evaluation that ends after the limit does not make a whole run one that was cut off."""
+    kept = Kept(tmp_path, max_seconds=90.0)
+    kept.time += 89
+    kept.observer.trained()
+    kept.time += 60
+    assert not kept.observer.out_of_time
+
+
 def test_notes_are_logged_and_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kept = Kept(tmp_path)
     kept.observer.report("m", Note("something to know"))
