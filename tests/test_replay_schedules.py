@@ -141,6 +141,15 @@ def test_every_schedule_ends_and_all_that_was_acted_is_stored(
             assert seen.sum("learned") > STEPS - 3 * EACH, seed
 
 
+def test_learners_are_told_again_that_the_actors_have_ended() -> None:
+    """The limiter's host fails after all actors have ended, and before both learners have drawn what was owed."""
+    seed = 15
+    rng = random.Random(seed)
+    crashes = [(20 * rng.random(), rng.choice(HOSTS["shards"]), 3 * rng.random()) for _ in range(3)]
+    seen = run(seed, crashes, learners=2)
+    assert seen.sum("steps") == seen.sum("stored") == STEPS
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_what_a_shard_loses_is_counted_exactly(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second shard has actor 1. It is lost with its host, and the actor says how much it had."""

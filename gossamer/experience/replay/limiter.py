@@ -54,6 +54,7 @@ class Limiter:
         self._numbers: dict[int, int] = {}  # actor -> number of its last rollout in this life
         self._heard: dict[int, float] = {}  # actor -> seconds at the last tick before it called
         self._learners, self._now = set(learners), 0.0  # those that have not ended; seconds, of the last tick
+        self._asked = 0.0  # seconds at the last tick before a learner called, or with actors
         self._held: dict[int, int] = {}  # actor -> steps that its shard has of it
         self._inserted, self._owed = 0, 0.0  # steps; samples
         self._fresh, self._position = list[Rollout](), 0  # since the last batch; of the newest rollout
@@ -91,7 +92,7 @@ class Limiter:
         """Take leave to draw a batch. Waits until one is owed. Returns None after all actors have ended and less than a
         batch is owed. `number`: of the learner's batch, from 1 in each of its lives; leave is given once, though the
         call may be executed twice."""
-        due = life, number
+        due, self._asked = (life, number), self._now
         while self._last(learner) < due:
             if self._owed >= self._plan.batch_size:
                 self._owed -= self._plan.batch_size
@@ -123,13 +124,15 @@ class Limiter:
 
     def tick(self, now: float) -> bool:
         """It is this time (seconds): actors that have been silent for `GONE` seconds count as ended until they call.
-        Returns whether there are others."""
+        Returns whether to go on: after a restart of this host, learners need to be told that the actors have ended."""
         self._now = now
         self._heard = {**dict.fromkeys(self._expected, now), **self._heard}
         for actor in [actor for actor in self._expected if now - self._heard[actor] > GONE]:
             self._running.pop(actor, None)
             self._expected.discard(actor)
-        return bool(self._expected and self._learners)
+        if self._expected:
+            self._asked = now
+        return bool(self._learners) and now - self._asked <= GONE
 
     # See `Saved`
 

@@ -9,7 +9,7 @@ BEAT = 0.2  # seconds between two ticks
 
 
 def pace(ctx: Context, limiter: Limiter) -> None:
-    """Clock of the limiter, until all actors or learners have ended."""
+    """Clock of the limiter, until all learners have ended."""
     while not ctx.stopped:
         limiter.forget(ctx.ended_before)  # each time: after a restart, the launcher may learn late who has ended
         if not limiter.tick(ctx.now()):

@@ -67,7 +67,17 @@ def test_after_all_actors_have_ended_what_is_owed_is_drawn_and_no_more() -> None
     limiter.leave(0, 0, Inserted(1, 20, 0))
     limiter.leave(1, 0, NOTHING)
     assert [drawn(limiter) is None for _ in range(3)] == [False, False, True]  # 10 are owed, then 6, then 2
+    assert limiter.tick(0.0)  # if its host were restarted now, the learner would have to be told again
+    limiter.close("learn")
     assert not limiter.tick(0.0)
+
+
+def test_a_learner_that_never_calls_again_keeps_nobody_waiting() -> None:
+    limiter = a_limiter()
+    for actor in range(2):
+        limiter.leave(actor, 0, NOTHING)
+    assert limiter.tick(GONE)
+    assert not limiter.tick(GONE + 1)
 
 
 def test_actors_end_with_the_learners() -> None:
