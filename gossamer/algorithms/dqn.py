@@ -127,7 +127,7 @@ class DQN(ActionValues):
         return self._reporting(EpsilonGreedy(self.epsilon_end)).act(model, obs, state, rng, greedy=greedy)
 
     def _reporting(self, policy: EpsilonGreedy) -> Acting:
-        """The policy, which reports values as returns."""
+        """The policy with its values reported as returns."""
         return InReturns(policy, EPSILON) if self.rescale_values else policy
 
     @torch.no_grad()

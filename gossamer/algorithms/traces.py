@@ -38,7 +38,8 @@ class Traces(nn.Module):
 def decayed_gradients(q: Tensor, parameters: list[nn.Parameter], weight: Tensor) -> Tensor:
     """sum_t weight_t,b * gradient of q_t,b, of each environment: [B, P]. `q`, `weight` [T, B]. Keeps the graph of q."""
     each = torch.diag_embed(weight).movedim(-1, 0)  # [B, T, B]: row b has the weights of environment b alone
-    if any(parameter.dim() > 2 for parameter in parameters):  # of convolutions torch has not all, and none is faster
+    # One backward pass for all fails where layers are normalised between convolutions, and is no faster with them
+    if any(parameter.dim() > 2 for parameter in parameters):
         rows = [torch.autograd.grad(q, parameters, row, retain_graph=True, materialize_grads=True) for row in each]
         return torch.stack([torch.cat([gradient.reshape(-1) for gradient in row]) for row in rows])
     gradients = torch.autograd.grad(

@@ -148,7 +148,7 @@ def evaluate(
     directory = Path(run_dir)
     config = load_config(directory)
     found = Store(directory / CHECKPOINTS).get(checkpoint)
-    tree = found.load()  # once: a run that is still training removes its checkpoints
+    tree = found.load()  # once, because a run that still trains may remove the checkpoint while games are played
     what, epsilon = acting(task_here(config, device), greedy=greedy, epsilon=epsilon)
     factory, name = under(environment(config), protocol)
     played = play_each(

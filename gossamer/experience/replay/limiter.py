@@ -54,7 +54,7 @@ class Limiter:
         self._numbers: dict[int, int] = {}  # actor -> number of its last rollout in this life
         self._heard: dict[int, float] = {}  # actor -> seconds at the last tick before it called
         self._learners, self._now = set(learners), 0.0  # those that have not ended; seconds, of the last tick
-        self._asked = 0.0  # seconds at the last tick before a learner called, or with actors
+        self._asked = 0.0  # seconds, of the last tick before a learner asked for a batch, or while there were actors
         self._held: dict[int, int] = {}  # actor -> steps that its shard has of it
         self._inserted, self._owed = 0, 0.0  # steps; samples
         self._fresh, self._position = list[Rollout](), 0  # since the last batch; of the newest rollout
@@ -124,7 +124,9 @@ class Limiter:
 
     def tick(self, now: float) -> bool:
         """It is this time (seconds): actors that have been silent for `GONE` seconds count as ended until they call.
-        Returns whether to go on: after a restart of this host, learners need to be told that the actors have ended."""
+        Returns whether more ticks are needed. They are until all learners have ended, also after the actors: if this
+        host restarts meanwhile, only `forget` tells the learners that no actor is left. Learners that ask for no batch
+        for `GONE` seconds after that count as ended."""
         self._now = now
         self._heard = {**dict.fromkeys(self._expected, now), **self._heard}
         for actor in [actor for actor in self._expected if now - self._heard[actor] > GONE]:
