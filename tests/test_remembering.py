@@ -33,12 +33,17 @@ def test_without_memory_the_answer_is_a_guess(tmp_path: Path) -> None:
     assert gossamer.evaluate(run, episodes=200).mean_return == pytest.approx(0.5, abs=0.15)
 
 
-@pytest.mark.parametrize("architecture", ["dqn", pytest.param("r2d2", marks=pytest.mark.long)])
-def test_a_cue_is_remembered_with_action_values_of_sequences(architecture: str, tmp_path: Path) -> None:
+def test_a_cue_is_remembered_with_action_values_of_sequences(tmp_path: Path) -> None:
     learned(
-        tmp_path, architecture, env="recall", algorithm="r2d2", steps=20_000, stop_at_return=0.9, least=0.95,
-        episodes=200, greedy=True,
+        tmp_path, "dqn", env="recall", algorithm="r2d2", steps=20_000, stop_at_return=0.9, least=0.95, episodes=200,
+        greedy=True,
     )  # fmt: skip
+
+
+@pytest.mark.long
+def test_a_cue_is_remembered_by_the_architecture_r2d2(tmp_path: Path) -> None:
+    """To the end of the run: some environments explore to the end, and a policy is unsteady when it first remembers."""
+    learned(tmp_path, "r2d2", env="recall", steps=60_000, least=0.95, episodes=200, greedy=True)
 
 
 def test_without_memory_action_values_do_not_tell_the_cue(tmp_path: Path) -> None:
