@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -34,3 +35,17 @@ def networks() -> Table:
     with torch.no_grad():
         model.values.copy_(torch.tensor(ONLINE))
     return model
+
+
+def h(x: float) -> float:
+    """Pohlen et al. 2018, proposition A.2."""
+    return math.copysign(math.sqrt(abs(x) + 1) - 1, x) + 1e-3 * x
+
+
+def inverse(y: float) -> float:
+    """x >= 0 with h(x) = y, by bisection."""
+    low, high = 0.0, 1e6
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if h(middle) < y else (low, middle)
+    return low

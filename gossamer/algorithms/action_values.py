@@ -5,19 +5,20 @@ from __future__ import annotations
 import copy
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import torch
 from torch import Tensor, nn
 
 from gossamer.algorithms.base import Acting, evaluating
 from gossamer.algorithms.exploration import EpsilonGreedy, Explores, epsilon_greedy, fraction
+from gossamer.algorithms.rescaling import EPSILON, OF_RETURNS, RESCALE_VALUES, Scale
 from gossamer.data import Action, Tree, Version
 from gossamer.nn.networks import Network, action_values
 from gossamer.nn.torsos import SEQUENCES
 from gossamer.spaces import Discrete, Spec
 from gossamer.system.errors import UserError
-from gossamer.system.options import word
+from gossamer.system.options import options, word
 
 OTHERS = "a2c, ppo, vtrace and appo"  # that work with all actions and with memory
 
@@ -27,8 +28,20 @@ def normalize_layers(values: Mapping[str, Any], given: Collection[str]) -> dict[
     return {"layer_norm": values["network"] in SEQUENCES}
 
 
+class Scaled(Explores, Protocol):
+    """An algorithm that acts by values on a scale."""
+
+    @property
+    def scale(self) -> Scale: ...
+
+
 class ActionValues:
     """Base of algorithms that learn action values: acting and checks are here, their losses and networks differ."""
+
+    @property
+    def scale(self) -> Scale:
+        """Of what the network learns. Values of acting time, in `Trajectory` and elsewhere, are returns."""
+        return OF_RETURNS
 
     def check(self, spec: Spec, network: Network, env: str) -> None:
         """See `Limited`."""
@@ -40,14 +53,14 @@ class ActionValues:
         check_values(name, spec, network, env)
 
     def act(
-        self: Explores, model: nn.Module, obs: Tensor, state: Tree, rng: torch.Generator, *, greedy: bool = False
+        self: Scaled, model: nn.Module, obs: Tensor, state: Tree, rng: torch.Generator, *, greedy: bool = False
     ) -> tuple[Action, Tree]:
         """See `Algorithm`; with the final epsilon, as in evaluation."""
-        return EpsilonGreedy(self.epsilon_end).act(model, obs, state, rng, greedy=greedy)
+        return self.scale.acting(EpsilonGreedy(self.epsilon_end)).act(model, obs, state, rng, greedy=greedy)
 
-    def exploring(self: Explores, position: int, envs: Sequence[int], total: int, version: Version) -> Acting:
+    def exploring(self: Scaled, position: int, envs: Sequence[int], total: int, version: Version) -> Acting:
         """See `Exploring`."""
-        return epsilon_greedy(self, fraction(position, self.epsilon_steps), envs, total)
+        return self.scale.acting(epsilon_greedy(self, fraction(position, self.epsilon_steps), envs, total))
 
     def with_epsilon(self, epsilon: float) -> Self:
         """See `ByValue`."""
@@ -57,8 +70,20 @@ class ActionValues:
 
     @torch.no_grad()
     def value(self, model: nn.Module, obs: Tensor, state: Tree) -> Tensor:
-        """The value [B] of the best action."""
-        return action_values(model, obs, state)[0].amax(-1)
+        """The return [B] of the best action."""
+        return self.scale.returns(action_values(model, obs, state)[0].amax(-1))
+
+
+@options
+class RescaledValues(ActionValues):
+    """Base of those that learn returns, or h(return) with an option."""
+
+    rescale_values: bool = RESCALE_VALUES(False)
+
+    @property
+    def scale(self) -> Scale:
+        """See `ActionValues`."""
+        return Scale(EPSILON) if self.rescale_values else OF_RETURNS
 
 
 def check_values(name: str, spec: Spec, network: Network, env: str) -> None:

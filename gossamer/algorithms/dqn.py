@@ -10,14 +10,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from gossamer.algorithms.action_values import ActionValues, DoubleQ, normalize_layers
+from gossamer.algorithms.action_values import DoubleQ, RescaledValues, normalize_layers
 from gossamer.algorithms.base import Acting, Prioritized, ReplayPlan, Valued, evaluating, own_rewards
 from gossamer.algorithms.exploration import (
     EPSILON_END,
     EPSILON_START,
     EPSILON_STEPS,
     EXPLORATION,
-    EpsilonGreedy,
     Exploration,
     epsilon_greedy,
     explore_a_tenth,
@@ -25,10 +24,10 @@ from gossamer.algorithms.exploration import (
 )
 from gossamer.algorithms.losses import Loss, q_learning
 from gossamer.algorithms.replaying import REPLAY_DIR, SAVE_REPLAY, check_starts
-from gossamer.algorithms.rescaling import EPSILON, InReturns, Unscaled, rescale, unscale
+from gossamer.algorithms.rescaling import OF_RETURNS, Scale
 from gossamer.algorithms.returns import n_step
 from gossamer.algorithms.target import add_target, target_by_version
-from gossamer.data import Action, Trajectory, Tree, Version
+from gossamer.data import Trajectory, Version
 from gossamer.nn.networks import Network, QNetwork
 from gossamer.presets import accelerated
 from gossamer.presets.layers import Layer
@@ -43,7 +42,7 @@ def learn_after_a_tenth(values: Mapping[str, Any], given: Collection[str]) -> di
 
 
 @options
-class DQN(ActionValues):
+class DQN(RescaledValues):
     """Action values from windows of `n_step` steps that are drawn from a replay memory, uniformly or by priority.
 
     Actors choose a random action with probability epsilon, else the one of the highest value. The target of Q(x_0, a_0)
@@ -51,7 +50,7 @@ class DQN(ActionValues):
     action that the network itself prefers there. There is no correction for the window's actions after the first.
 
     With `rescale_values` the network learns h(return) (`rescaling`), and the target is h(that sum), in which the value
-    by the target network is h^-1 of its output. Values of acting time are returns, h^-1(Q)."""
+    by the target network is h^-1 of its output."""
 
     on_policy = False
 
@@ -60,9 +59,6 @@ class DQN(ActionValues):
     double: bool = option("The network chooses the action whose value the target network gives.", True)
     dueling: bool = option("Heads for the state's value and for the advantages of actions.", False)
     huber: bool = option("Errors above 1 count linearly; otherwise all are squared.", True)
-    rescale_values: bool = option(
-        "The network learns h(x) = sign(x) (sqrt(|x| + 1) - 1) + 0.001 x of returns x, for rewards of any size.", False
-    )
     target_period: int = option(
         "Between two copies to the target network; 0: none.", 500, least=0, most=10**9, measure="updates"
     )
@@ -109,51 +105,30 @@ class DQN(ActionValues):
         """By which windows are drawn; None: uniformly."""
         if not self.priority_exponent:
             return None
-        errors = partial(n_step_errors, rescaled=True) if self.rescale_values else n_step_errors
+        errors = partial(n_step_errors, scale=self.scale)
         return Prioritized(self.priority_exponent, self.importance_exponent, errors)
 
     def model(self, spec: Spec, network: Network) -> nn.Module:
         """A torso with a head of action values, and a target network."""
-        returns = partial(unscale, epsilon=EPSILON) if self.rescale_values else None
-        model = QNetwork(spec, network, dueling=self.dueling, returns=returns)
+        model = QNetwork(spec, network, dueling=self.dueling, returns=self.scale.returns)
         if self.target_period:
             add_target(model)
         return model
-
-    def act(
-        self, model: nn.Module, obs: Tensor, state: Tree, rng: torch.Generator, *, greedy: bool = False
-    ) -> tuple[Action, Tree]:
-        """See `Algorithm`; with the final epsilon, as in evaluation."""
-        return self._reporting(EpsilonGreedy(self.epsilon_end)).act(model, obs, state, rng, greedy=greedy)
-
-    def _reporting(self, policy: EpsilonGreedy) -> Acting:
-        """The policy with its values reported as returns."""
-        return InReturns(policy, EPSILON) if self.rescale_values else policy
-
-    @torch.no_grad()
-    def value(self, model: nn.Module, obs: Tensor, state: Tree) -> Tensor:
-        """The return [B] of the best action."""
-        best = super().value(model, obs, state)
-        return unscale(best, EPSILON) if self.rescale_values else best
 
     def exploring(self, position: int, envs: Sequence[int], total: int, version: Version) -> Acting:
         """See `Exploring`."""
         over = fraction(position, self.epsilon_steps)
         if self.epsilon_updates:
             over = fraction(version, self.epsilon_updates)
-        return self._reporting(epsilon_greedy(self, over, envs, total))
+        return self.scale.acting(epsilon_greedy(self, over, envs, total))
 
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
         target_net = target_by_version(model, self.target_period)
-        estimate: Valued = DoubleQ(self.gamma, model) if self.double else self
-        if self.double and self.rescale_values:
-            estimate = Unscaled(estimate, EPSILON)
+        estimate: Valued = self.scale.estimate(DoubleQ(self.gamma, model)) if self.double else self
         reward = own_rewards(estimate, target_net, batch)
         with evaluating(target_net):
             bootstrap = estimate.value(target_net, batch.obs[-1], {})
-        target = n_step(reward, batch.discount, bootstrap)[0]
-        if self.rescale_values:
-            target = rescale(target, EPSILON)
+        target = self.scale.of(n_step(reward, batch.discount, bootstrap)[0])
         yield q_learning(model(batch.obs[0]), batch.action[0], target, huber=self.huber, weight=batch.weight)
 
     presets: ClassVar[tuple[Layer, ...]] = (
@@ -201,10 +176,8 @@ class DQN(ActionValues):
 
 
 def n_step_errors(
-    reward: Tensor, discount: Tensor, value: Tensor, chosen: Tensor, begins: Tensor, *, rescaled: bool = False
+    reward: Tensor, discount: Tensor, value: Tensor, chosen: Tensor, begins: Tensor, *, scale: Scale = OF_RETURNS
 ) -> Tensor:
-    """|R - Q(x_0, a_0)| [W] of windows, or of h of both, by the values of acting time. See `Errors`."""
-    target, first = n_step(reward, discount, value[-1])[0], chosen[0]
-    if rescaled:
-        target, first = rescale(target, EPSILON), rescale(first, EPSILON)
-    return (target - first).abs()
+    """|R - Q(x_0, a_0)| [W] of windows on a scale, by the values of acting time. See `Errors`."""
+    target = n_step(reward, discount, value[-1])[0]
+    return (scale.of(target) - scale.of(chosen[0])).abs()

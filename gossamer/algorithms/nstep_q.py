@@ -8,8 +8,8 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from gossamer.algorithms.action_values import ActionValues, DoubleQ, normalize_layers
-from gossamer.algorithms.base import evaluating, own_rewards
+from gossamer.algorithms.action_values import DoubleQ, RescaledValues, normalize_layers
+from gossamer.algorithms.base import Valued, evaluating, own_rewards
 from gossamer.algorithms.exploration import (
     EPSILON_END,
     EPSILON_START,
@@ -29,10 +29,11 @@ from gossamer.system.options import option, options
 
 
 @options
-class NStepQ(ActionValues):
+class NStepQ(RescaledValues):
     """One gradient step per rollout. The target of Q(x_t, a_t) is the sum of the discounted rewards to the end of the
     rollout and the discounted value of its last observation by the target network; with `double`, of the action that
-    the network itself prefers there. There is no correction for actions that were not the best ones."""
+    the network itself prefers there. There is no correction for actions that were not the best ones. With
+    `rescale_values` the network learns h(target), and the value is h^-1 of the target network's (`rescaling`)."""
 
     on_policy = True
 
@@ -51,18 +52,18 @@ class NStepQ(ActionValues):
 
     def model(self, spec: Spec, network: Network) -> nn.Module:
         """A torso with a head of action values, and a target network."""
-        model = QNetwork(spec, network, dueling=self.dueling)
+        model = QNetwork(spec, network, dueling=self.dueling, returns=self.scale.returns)
         if self.target_period:
             add_target(model)
         return model
 
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
         target_net = target_by_version(model, self.target_period)
-        estimate = DoubleQ(self.gamma, model) if self.double else self
+        estimate: Valued = self.scale.estimate(DoubleQ(self.gamma, model)) if self.double else self
         reward = own_rewards(estimate, target_net, batch)
         with evaluating(target_net):
             bootstrap = estimate.value(target_net, batch.obs[-1], {})
-        target = n_step(reward, batch.discount, bootstrap)
+        target = self.scale.of(n_step(reward, batch.discount, bootstrap))
         q = model(batch.obs[:-1].flatten(0, 1))
         yield q_learning(q, batch.action.flatten(), target.flatten(), huber=self.huber, scale=self.loss_scale)
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from gossamer.algorithms.action_values import ActionValues, normalize_layers
+from gossamer.algorithms.action_values import RescaledValues, normalize_layers
 from gossamer.algorithms.base import evaluating, own_rewards
 from gossamer.algorithms.exploration import (
     EPSILON_END,
@@ -21,6 +21,7 @@ from gossamer.algorithms.exploration import (
     explore_a_tenth,
 )
 from gossamer.algorithms.losses import Loss, q_learning
+from gossamer.algorithms.rescaling import Scale
 from gossamer.algorithms.target import add_target, target_by_version
 from gossamer.data import Trajectory, Tree
 from gossamer.nn.networks import Network, QNetwork
@@ -30,8 +31,9 @@ from gossamer.system.options import option, options
 
 
 @options
-class OneStep(ActionValues):
-    """Options of both. One gradient step per rollout, from the squared errors of all its steps."""
+class OneStep(RescaledValues):
+    """Options of both. One gradient step per rollout, from the squared errors of all its steps. With `rescale_values`
+    the network learns h(target), and values in targets are h^-1 of the target network's outputs (`rescaling`)."""
 
     on_policy = True
 
@@ -49,7 +51,7 @@ class OneStep(ActionValues):
 
     def model(self, spec: Spec, network: Network) -> nn.Module:
         """A torso with a head of action values, and a target network."""
-        model = QNetwork(spec, network, dueling=self.dueling)
+        model = QNetwork(spec, network, dueling=self.dueling, returns=self.scale.returns)
         if self.target_period:
             add_target(model)
         return model
@@ -112,9 +114,9 @@ class Sarsa(OneStep):
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
         """See `Algorithm`."""
         target_net = target_by_version(model, self.target_period)
-        reward = own_rewards(AtEnd(self.gamma, model, batch), target_net, batch) if batch.finals else batch.reward
+        reward = own_rewards(AtEnd(self.gamma, self.scale, model, batch), target_net, batch)
         with torch.no_grad(), evaluating(target_net):
-            older = target_net(batch.obs[1:].flatten(0, 1)).unflatten(0, reward.shape)  # [T, B, A]
+            older = self.scale.returns(target_net(batch.obs[1:].flatten(0, 1)).unflatten(0, reward.shape))  # [T, B, A]
         own = model(batch.obs.flatten(0, 1)).unflatten(0, batch.begins.shape)  # [T+1, B, A]
         with torch.no_grad():
             chosen = older[:-1].gather(2, batch.action[1:].unsqueeze(2)).squeeze(2)
@@ -128,6 +130,7 @@ class AtEnd:
     """Expected values of the next actions after the final observations of a batch."""
 
     gamma: float
+    scale: Scale
     chooses: nn.Module  # the network whose best actions the policy prefers
     batch: Trajectory
 
@@ -138,7 +141,7 @@ class AtEnd:
         with evaluating(self.chooses):
             choices = valid(self.chooses(self.batch.obs[times, envs])).sum(-1)
             epsilon = epsilon_of(self.batch.behaviour[times, envs], choices)
-            return expected(model(obs), self.chooses(obs), epsilon)
+            return expected(self.scale.returns(model(obs)), self.chooses(obs), epsilon)
 
 
 def valid(q: Tensor) -> Tensor:
@@ -155,5 +158,6 @@ def expected(q: Tensor, own: Tensor, epsilon: Tensor) -> Tensor:
 
 
 def _loss(options: OneStep, q: Tensor, batch: Trajectory, target: Tensor) -> Loss:
-    """The loss of action values [T * B, A] and targets [T, B]."""
-    return q_learning(q, batch.action.flatten(), target.flatten(), huber=options.huber, scale=options.loss_scale)
+    """The loss of action values [T * B, A] and target returns [T, B]."""
+    target = options.scale.of(target).flatten()
+    return q_learning(q, batch.action.flatten(), target, huber=options.huber, scale=options.loss_scale)

@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from gossamer.algorithms.action_values import ActionValues, normalize_layers
+from gossamer.algorithms.action_values import RescaledValues, normalize_layers
 from gossamer.algorithms.exploration import (
     EPSILON_END,
     EPSILON_START,
@@ -29,13 +29,14 @@ from gossamer.system.options import option, options
 
 
 @options
-class PQN(ActionValues):
+class PQN(RescaledValues):
     """Several epochs of minibatches over each rollout. The target of Q(x_t, a_t) is Q(lambda)'s, from the values of the
     best actions at acting time:
 
         R_t = r_t + discount_t * ((1 - lambda) * max_a Q(x_{t+1}, a) + lambda * R_{t+1}),   R_T = max_a Q(x_T, a)
 
-    There is no correction for actions that were not the best ones."""
+    There is no correction for actions that were not the best ones. With `rescale_values` the network learns h(R_t),
+    and the values are h^-1 of its outputs."""
 
     on_policy = True
 
@@ -52,10 +53,10 @@ class PQN(ActionValues):
 
     def model(self, spec: Spec, network: Network) -> nn.Module:
         """A torso with a head of action values."""
-        return QNetwork(spec, network, dueling=self.dueling)
+        return QNetwork(spec, network, dueling=self.dueling, returns=self.scale.returns)
 
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
-        target = lambda_returns(batch.reward, batch.discount, batch.value, self.gae_lambda).flatten()
+        target = self.scale.of(lambda_returns(batch.reward, batch.discount, batch.value, self.gae_lambda)).flatten()
         action, values_of = batch.action.flatten(), by_index(model, batch.obs[:-1].flatten(0, 1))
         for index in shuffled(batch, rng, count=self.num_minibatches, epochs=self.epochs):
             yield q_learning(values_of(index), action[index], target[index], huber=self.huber)

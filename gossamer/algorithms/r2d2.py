@@ -3,12 +3,11 @@ Distributed Reinforcement Learning")."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from gossamer.algorithms.action_values import ActionValues, DoubleQ, check_values
 from gossamer.algorithms.base import Prioritized, ReplayPlan, Valued, evaluating, own_rewards
@@ -18,19 +17,16 @@ from gossamer.algorithms.exploration import (
     EPSILON_START,
     EPSILON_STEPS,
     EXPLORATION,
-    EpsilonGreedy,
     Exploration,
-    epsilon_greedy,
     explore_a_tenth,
-    fraction,
 )
 from gossamer.algorithms.losses import Loss, sequence_q_learning
 from gossamer.algorithms.replaying import REPLAY_DIR, SAVE_REPLAY, check_starts
-from gossamer.algorithms.rescaling import EPSILON, InReturns, Unscaled, rescale, unscale
+from gossamer.algorithms.rescaling import EPSILON, Scale
 from gossamer.algorithms.returns import n_step_of_each
 from gossamer.algorithms.sequences import SequenceErrors, trained_steps, unrolled
 from gossamer.algorithms.target import add_target, target_by_version
-from gossamer.data import Action, Trajectory, Tree, Version
+from gossamer.data import Trajectory
 from gossamer.nn.networks import Network, QNetwork
 from gossamer.presets.layers import Layer
 from gossamer.spaces import Spec
@@ -88,8 +84,7 @@ class R2D2(ActionValues):
 
         h(r_t + .. + gamma^(n-1) r_{t+n-1} + gamma^n h^-1(Q_target(x_{t+n}, argmax_a Q(x_{t+n}, a))))
 
-    with fewer rewards in the last n - 1 steps of a sequence. Values of acting time, in `Trajectory` and elsewhere, are
-    returns, h^-1(Q)."""
+    with fewer rewards in the last n - 1 steps of a sequence."""
 
     on_policy = False
 
@@ -125,6 +120,11 @@ class R2D2(ActionValues):
 
     save_replay: bool = SAVE_REPLAY(False)
     replay_dir: str = REPLAY_DIR("")
+
+    @property
+    def scale(self) -> Scale:
+        """See `ActionValues`."""
+        return Scale(self.rescaling_epsilon)
 
     def check(self, spec: Spec, network: Network, env: str) -> None:
         """See `Limited`."""
@@ -163,43 +163,26 @@ class R2D2(ActionValues):
 
     def model(self, spec: Spec, network: Network) -> nn.Module:
         """A torso and a memory with a head of action values h(return), and a target network."""
-        model = QNetwork(spec, network, dueling=self.dueling, returns=partial(unscale, epsilon=self.rescaling_epsilon))
+        model = QNetwork(spec, network, dueling=self.dueling, returns=self.scale.returns)
         if self.target_period:
             add_target(model)
         return model
 
-    def act(
-        self, model: nn.Module, obs: Tensor, state: Tree, rng: torch.Generator, *, greedy: bool = False
-    ) -> tuple[Action, Tree]:
-        """See `Algorithm`; with the final epsilon, as in evaluation."""
-        policy = InReturns(EpsilonGreedy(self.epsilon_end), self.rescaling_epsilon)
-        return policy.act(model, obs, state, rng, greedy=greedy)
-
-    def exploring(self, position: int, envs: Sequence[int], total: int, version: Version) -> InReturns:
-        """See `Exploring`."""
-        policy = epsilon_greedy(self, fraction(position, self.epsilon_steps), envs, total)
-        return InReturns(policy, self.rescaling_epsilon)
-
-    @torch.no_grad()
-    def value(self, model: nn.Module, obs: Tensor, state: Tree) -> Tensor:
-        """The return [B] of the best action."""
-        return unscale(super().value(model, obs, state), self.rescaling_epsilon)
-
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
         assert batch.mask is not None, "a sequence has a mask"
         target_net = target_by_version(model, self.target_period)
-        estimate: Valued = Unscaled(DoubleQ(self.gamma, model), self.rescaling_epsilon) if self.double else self
+        estimate: Valued = self.scale.estimate(DoubleQ(self.gamma, model)) if self.double else self
         reward = own_rewards(estimate, target_net, batch)
         with torch.no_grad(), evaluating(target_net):
             older = unrolled(target_net, batch)
         q = unrolled(model, batch, self.burn_in)
         best = (q if self.double else older).argmax(-1, keepdim=True)
-        value = unscale(older.gather(-1, best).squeeze(-1), self.rescaling_epsilon)
+        value = self.scale.returns(older.gather(-1, best).squeeze(-1))
         returns = n_step_of_each(reward, batch.discount, value, self.n_step)
         yield sequence_q_learning(
             q[:-1],
             batch.action,
-            rescale(returns, self.rescaling_epsilon),
+            self.scale.of(returns),
             trained_steps(batch.mask, batch.begins[0], self.burn_in),
             eta=self.priority_eta,
             weight=batch.weight,

@@ -8,15 +8,22 @@ enough for returns of any size."""
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from gossamer.algorithms.base import Valued
+from gossamer.algorithms.base import Acting, Valued
 from gossamer.algorithms.exploration import EpsilonGreedy
 from gossamer.data import Action, Tree
+from gossamer.system.options import option
 
 EPSILON = 1e-3  # as published
+
+# It gives its default, as in `rescale_values: bool = RESCALE_VALUES(False)`
+RESCALE_VALUES = partial(
+    option, "The network learns h(x) = sign(x) (sqrt(|x| + 1) - 1) + 0.001 x of returns x, for rewards of any size."
+)
 
 
 def rescale(x: Tensor, epsilon: float) -> Tensor:
@@ -66,3 +73,29 @@ class Unscaled:
     def value(self, model: nn.Module, obs: Tensor, state: Tree) -> Tensor:
         """See `Algorithm`."""
         return unscale(self.estimate.value(model, obs, state), self.epsilon)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The scale on which a network learns action values: that of returns, or h(return) with this `epsilon`."""
+
+    epsilon: float | None = None
+
+    def of(self, returns: Tensor) -> Tensor:
+        """Returns [...] on this scale."""
+        return returns if self.epsilon is None else rescale(returns, self.epsilon)
+
+    def returns(self, values: Tensor) -> Tensor:
+        """The returns of values [...] on this scale."""
+        return values if self.epsilon is None else unscale(values, self.epsilon)
+
+    def acting(self, policy: EpsilonGreedy) -> Acting:
+        """The policy by values on this scale, which reports returns."""
+        return policy if self.epsilon is None else InReturns(policy, self.epsilon)
+
+    def estimate(self, estimate: Valued) -> Valued:
+        """The returns of an estimate on this scale."""
+        return estimate if self.epsilon is None else Unscaled(estimate, self.epsilon)
+
+
+OF_RETURNS = Scale()

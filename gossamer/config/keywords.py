@@ -100,11 +100,11 @@ class Keywords(TypedDict, total=False):
     c_bar: float
     surrogate: Literal["behaviour", "impact", "decoupled"]
     target_period: int
+    rescale_values: bool
     n_step: int
     double: bool
     dueling: bool
     huber: bool
-    rescale_values: bool
     exploration: Literal["schedule", "by-environment", "mixed"]
     epsilon_start: float
     epsilon_end: float

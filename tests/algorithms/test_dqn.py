@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from some_values import ONLINE, Table, networks
+from some_values import ONLINE, Table, h, inverse, networks
 from torch import nn
 from torch.testing import assert_close
 
-from gossamer.algorithms.base import Prioritized, ReplayPlan
+from gossamer.algorithms.base import ReplayPlan
 from gossamer.algorithms.dqn import DQN, n_step_errors
 from gossamer.algorithms.losses import q_learning
 from gossamer.algorithms.rescaling import EPSILON, rescale
@@ -69,20 +68,6 @@ def test_a_truncated_episode_bootstraps_from_its_final_observation(double: bool,
     batch.discount[0] = 0.0
     batch.finals.append(Final(0, 0, torch.tensor([1.0]), {}, 0.25))
     assert td_error(DQN(gamma=0.5, n_step=2, double=double), batch) == [1.0 + 0.5 * value]
-
-
-def h(x: float) -> float:
-    """Pohlen et al. 2018, proposition A.2."""
-    return math.copysign(math.sqrt(abs(x) + 1) - 1, x) + 1e-3 * x
-
-
-def inverse(y: float) -> float:
-    """x >= 0 with h(x) = y, by bisection."""
-    low, high = 0.0, 1e6
-    for _ in range(200):
-        middle = (low + high) / 2
-        low, high = (middle, high) if h(middle) < y else (low, middle)
-    return low
 
 
 @pytest.mark.parametrize("truncated", [False, True])
@@ -170,8 +155,9 @@ def test_it_is_given_windows_of_its_own_length() -> None:
 
 def test_it_draws_by_priority_if_the_exponent_is_not_0() -> None:
     assert DQN(importance_exponent=0.7).replay_plan().priority is None
-    plan = DQN(priority_exponent=0.6, importance_exponent=0.7).replay_plan()
-    assert plan.priority == Prioritized(exponent=0.6, correction=0.7, errors=n_step_errors)
+    priority = DQN(priority_exponent=0.6, importance_exponent=0.7).replay_plan().priority
+    assert priority is not None
+    assert (priority.exponent, priority.correction) == (0.6, 0.7)
 
 
 def test_the_first_priorities_are_errors_by_the_values_of_acting_time() -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from some_values import ONLINE, Table, networks
+from some_values import ONLINE, Table, h, inverse, networks
 from torch.testing import assert_close
 
 from gossamer.algorithms.nstep_q import NStepQ
@@ -60,6 +60,21 @@ def test_targets_are_returns_to_the_end_of_the_episode_or_of_the_rollout(
         [1 + 0.5 * 2, 2, last],
         [1 + 0.5 * cut, cut, last],
     ]
+
+
+@pytest.mark.parametrize(("double", "border", "final"), [(False, 30.0, 9.0), (True, 10.0, 4.0)])
+def test_with_rescaled_values_the_returns_of_the_border_are_those_of_the_networks_outputs(
+    double: bool, border: float, final: float
+) -> None:
+    last = 4 + 0.5 * inverse(border)
+    cut = 2 + 0.5 * inverse(final)
+    expected = [
+        [1 + 0.5 * (2 + 0.5 * last), 2 + 0.5 * last, last],
+        [1 + 0.5 * 2, 2, last],
+        [1 + 0.5 * cut, cut, last],
+    ]
+    found = torch.tensor(targets(NStepQ(gamma=0.5, double=double, rescale_values=True), rollout()))
+    assert_close(found, torch.tensor([[h(each) for each in row] for row in expected]), rtol=1e-4, atol=1e-4)
 
 
 @given(

@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from some_values import OLDER, ONLINE, Table, networks
+from some_values import OLDER, ONLINE, Table, h, inverse, networks
 from torch.testing import assert_close
 
 from gossamer.algorithms.one_step import OneStepQ, Sarsa
@@ -70,6 +70,20 @@ def test_targets_of_sarsa_are_values_of_the_action_that_was_taken_next() -> None
     assert_close(found, torch.tensor([[1 + 0.5 * 9, second], [1, second], [1 + 0.5 * 13, second]]))
     batch.action[1] = 1  # Q(1, 1) is 4 and, by the network itself, 5
     assert_close(torch.tensor(errors(Sarsa(gamma=0.5), batch))[0], torch.tensor([1 + 0.5 * 4, 2 + 0.5 * 13 - 5]))
+
+
+def test_with_rescaled_values_expectations_are_of_returns() -> None:
+    """As above: Sarsa expects 0.7 of the return of the action 0 and 0.1 of each."""
+    a, b, c = (inverse(each) for each in OLDER[2])
+    expectation = 0.7 * a + 0.1 * (a + b + c)
+    for kind, border in ((OneStepQ, c), (Sarsa, expectation)):
+        batch = rollout()
+        if kind is Sarsa:
+            batch.behaviour[0] = log_prob(0.3, best=False)
+        second = h(2 + 0.5 * border) - 2
+        expected = [[h(1 + 0.5 * inverse(9.0)), second], [h(1), second], [h(1 + 0.5 * border), second]]
+        found = errors(kind(gamma=0.5, rescale_values=True), batch)
+        assert_close(torch.tensor(found), torch.tensor(expected), rtol=1e-4, atol=1e-4)
 
 
 def test_invalid_actions_are_not_taken_next() -> None:

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from some_parts import a_task
-from some_values import Table
+from some_values import Table, h, inverse
 from torch import Tensor, nn
 from torch.testing import assert_close
 
@@ -40,9 +40,9 @@ def zeros() -> Table:
     return Table([[0.0] * 3] * 3)
 
 
-def targets(lam: float, batch: Trajectory) -> list[float]:
-    """R_t of each step: the errors of values that are 0. No target here is negative."""
-    (loss,) = PQN(gae_lambda=lam, epochs=1, num_minibatches=1).losses(zeros(), batch, rng())
+def targets(lam: float, batch: Trajectory, *, rescale: bool = False) -> list[float]:
+    """R_t of each step, or h(R_t): the errors of values that are 0. No target here is negative."""
+    (loss,) = PQN(gae_lambda=lam, epochs=1, num_minibatches=1, rescale_values=rescale).losses(zeros(), batch, rng())
     assert loss.priority is not None
     found = torch.zeros(batch.steps)
     found[torch.randperm(batch.steps, generator=rng())] = loss.priority  # the order of the minibatch
@@ -61,6 +61,15 @@ def test_targets_mix_the_values_of_acting_time_with_returns() -> None:
     # It was truncated there: the reward has 0.5 times the value 3 of its final observation
     cut = rollout([1.0, 2.0 + 1.5, 4.0], [0.5, 0.0, 0.5], [9.0, 2.0, 6.0, 8.0])
     assert targets(0.5, cut) == [1 + 0.5 * (0.5 * 2 + 0.5 * 3.5), 3.5, 8.0]
+
+
+def test_rescaled_values_are_returns_in_the_mix_and_learned_on_their_scale() -> None:
+    batch = rollout([1.0, 2.0, 4.0], [0.5, 0.5, 0.5], [9.0, 2.0, 6.0, 8.0])  # as above
+    assert targets(0.5, batch, rescale=True) == pytest.approx([h(2.875), h(5.5), h(8.0)], rel=1e-5)
+    algorithm, model, obs = PQN(rescale_values=True), Table([[2.0, 9.0, 4.0]]), torch.zeros(2, 1)
+    acted, _ = algorithm.act(model, obs, {}, rng(), greedy=True)
+    assert acted.value.tolist() == pytest.approx([inverse(9.0)] * 2, rel=1e-5)
+    assert algorithm.value(model, obs, {}).tolist() == acted.value.tolist()
 
 
 def mixed(steps: list[tuple[float, float, bool]], lam: float, gamma: float) -> float:

@@ -281,8 +281,12 @@ def test_games_have_more_steps_and_papers_their_own() -> None:
 
 
 def test_values_of_several_games_have_a_scale_of_their_own_unless_rewards_are_clipped() -> None:
-    assert not configure("dqn", env="catch").algorithm.rescale_values
-    assert configure("dqn", env="counter:2,recall").algorithm.rescale_values
+    for given in (
+        {"architecture": "dqn"},
+        *({"architecture": "paac", "algorithm": each} for each in ("pqn", "nstep-q")),
+    ):
+        assert not configure(env="catch", **given).algorithm.rescale_values
+        assert configure(env="counter:2,recall", num_envs=6, **given).algorithm.rescale_values
     assert not configure("dqn", env="counter:2,recall", rescale_values=False).algorithm.rescale_values
     pytest.importorskip("ale_py", reason="ale-py is not installed (the extra `atari`)")
     for clipped in (True, False):
