@@ -160,8 +160,6 @@ def check_together(config: Config, env: EnvFactory) -> None:
             f"--rollout-length {length}: must be at most --sequence-length {values['sequence_length']}; sequences "
             "start where rollouts do, and steps between them would never be trained"
         )
-    if values.get("message_format") == "int8" and (values["normalize_observations"] or values["normalize_returns"]):
-        raise UserError("--message-format int8: too coarse for the statistics of --normalize-...; use bf16 or fp32")
     if values["memory"] != "none" and values["separate_critic"]:
         raise UserError("--separate-critic: not available with --memory, which both heads share")
     if values["memory"] != "none" and "num_envs" in values and batch < minibatches:

@@ -17,11 +17,11 @@ def returns_with_memory(values: Mapping[str, Any], given: Collection[str]) -> di
 
 def returns_of_games(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
     """Returns of games differ in scale: the largest would drown the others in the network that they share. Not where
-    learners with common parameters could not have the statistics, nor messages their precision. Action values have
-    another scale in place of statistics, unless rewards are clipped."""
+    learners with common parameters could not have the statistics. Action values have another scale in place of
+    statistics, unless rewards are clipped."""
     if "rescale_values" in values:
         return {"rescale_values": not values.get("clip_rewards", False)}
-    shared = "statistics" in values or values.get("trainers", 1) > 1 or values.get("message_format") == "int8"
+    shared = "statistics" in values or values.get("trainers", 1) > 1
     return {"normalize_returns": True} if "value_coef" in values and not shared else {}
 
 

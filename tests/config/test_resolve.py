@@ -108,11 +108,6 @@ def test_defaults_with_memory_fit_the_environments() -> None:
     assert values("Pendulum-v1", algorithm="ppo", num_envs=4, rollout_length=8).num_minibatches == 1
 
 
-def test_statistics_need_fine_messages() -> None:
-    with pytest.raises(UserError, match="--message-format int8: too coarse for the statistics"):
-        configure("pala", env="Pendulum-v1", message_format="int8")
-
-
 def test_minibatches_of_sequences_need_as_many_environments() -> None:
     wanted = "--num-minibatches 5: with --memory, a minibatch consists of whole rollouts of environments: at most"
     with pytest.raises(UserError, match=f"{wanted} 4"):

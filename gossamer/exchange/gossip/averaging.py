@@ -21,6 +21,7 @@ class Received:
     share: float  # of the average
     format: Format = "fp32"  # number format in transit
     error: float = 0.0  # || received - published ||_2
+    exact: int = 0  # of its last elements: see `formats`
 
 
 def average(mine: Tensor, received: Sequence[Received]) -> tuple[Tensor, float]:
@@ -36,7 +37,7 @@ def average(mine: Tensor, received: Sequence[Received]) -> tuple[Tensor, float]:
             mixed.add_(each.vector, alpha=each.share)
             noise += each.share * each.error
             continue
-        alike = rounded(mine, each.format)  # cancels the rounding error when sender and receiver are equal
+        alike = rounded(mine, each.format, each.exact)  # cancels the rounding error when sender and receiver are equal
         mixed.add_(each.vector - alike, alpha=each.share)
         noise += each.share * (each.error + float((alike - mine).norm()))
     return mixed, noise

@@ -24,11 +24,12 @@ class Contents:
         self, sparse: Sparse | None, rounding: Format | None, vector: Tensor, trained: int, state: Tree, view: int
     ) -> None:
         """`vector` [P]: the member's parameters; `trained`, `view`: see `Sparse.of`; `state`: see `state_dict`."""
+        self._exact = len(vector) - trained  # running statistics, which every message has as its last parameters
         self._selection = None if sparse is None else sparse.of(vector, trained, state.get("known"), view)
         self._feedback: Feedback | None = None
         if rounding is not None:
             keeps = self._selection is None or self._selection.known is None
-            self._feedback = Feedback(rounding, torch.zeros_like(vector) if keeps else None)
+            self._feedback = Feedback(rounding, torch.zeros_like(vector) if keeps else None, self._exact)
             if "owed" in state:
                 self._feedback.owed = state["owed"].to(vector.device, copy=True)
         self._published = vector  # [K] parameters of the last message
@@ -36,6 +37,7 @@ class Contents:
     def of(self, message: Message, exchange: int, view: int, receivers: int) -> Message:
         """The message as it is sent to so many receivers. `message` has all parameters [P]."""
         mine, sent = message.parameters, None
+        message = replace(message, exact=self._exact)
         if self._selection is not None:
             values, places = self._selection.chosen(mine, exchange, view)
             sent = None if values is mine else self._selection.sent
@@ -53,7 +55,7 @@ class Contents:
         """Average parameters [P] with messages that have these shares, into a new vector. Returns the average and an L2
         bound of the messages' rounding errors, 0 for sparse ones."""
         received = [
-            Received(on_device(m, mine.device), share, "fp32" if m.kept else m.format, m.error)
+            Received(on_device(m, mine.device), share, "fp32" if m.kept else m.format, m.error, m.exact)
             for m, share in zip(messages, shares, strict=True)
         ]
         if self._selection is None:

@@ -23,21 +23,22 @@ from gossamer.exchange.gossip.formats import Format, pack, restore
 class Feedback:
     """One member's rounding, and what it owes."""
 
-    def __init__(self, form: Format, owed: Tensor | None) -> None:
-        """`owed` r [P]; None for messages whose sender keeps the errors in its parameters (`sparse`, changed)."""
-        self.form, self.owed = form, owed
+    def __init__(self, form: Format, owed: Tensor | None, exact: int = 0) -> None:
+        """`owed` r [P]; None for messages whose sender keeps the errors in its parameters (`sparse`, changed). `exact`:
+        see `formats`."""
+        self.form, self.owed, self._exact = form, owed, exact
 
     @torch.no_grad()
     def rounded(self, values: Tensor, places: Tensor | None, mass: float) -> tuple[Tensor, tuple[Tensor, ...], float]:
         """Round the parameters [K] of a message with these indices [K] in the vector (None: all), for receivers that
         together get the weight `mass`. Returns the rounded parameters q [K], their packed parts, and ||q - x||_2."""
         if self.owed is None or not mass:
-            exact, owed = values, None
+            wanted, owed = values, None
         else:
             owed = self.owed if places is None else self.owed[places]
-            exact = torch.add(values, owed, alpha=1 / mass)
-        parts = tuple(pack(exact, self.form))
-        rounded = restore(parts, self.form, len(values))
+            wanted = torch.add(values, owed, alpha=1 / mass)
+        parts = tuple(pack(wanted, self.form, self._exact))
+        rounded = restore(parts, self.form, len(values), self._exact)
         error = values - rounded
         if owed is not None and self.owed is not None:
             rest = torch.add(owed, error, alpha=mass)

@@ -1,5 +1,8 @@
 """Number formats for parameters sent between hosts: float32, bfloat16, or int8 with one float32 scale per BLOCK
-elements."""
+elements.
+
+`exact`, below: how many of a vector's last elements stay float32 in any format. They are running statistics, for which
+int8 is too coarse: a block's smallest variances would be 0."""
 
 from __future__ import annotations
 
@@ -16,23 +19,25 @@ FORMATS: tuple[Format, ...] = ("fp32", "bf16", "int8")
 BLOCK = 256
 
 
-def rounded(vector: Tensor, form: Format) -> Tensor:
+def rounded(vector: Tensor, form: Format, exact: int = 0) -> Tensor:
     """Return the vector [P] after a round trip through the format."""
-    return vector if form == "fp32" else restore(pack(vector, form), form, vector.numel())
+    return vector if form == "fp32" else restore(pack(vector, form, exact), form, vector.numel(), exact)
 
 
-def length(elements: int, form: Format) -> int:
+def length(elements: int, form: Format, exact: int = 0) -> int:
     """Return the size in bytes of a vector with this number of elements."""
     if form == "int8":
-        blocks = -(-elements // BLOCK)
-        return blocks * (BLOCK + 4)
-    return elements * (4 if form == "fp32" else 2)
+        blocks = -(-(elements - exact) // BLOCK)
+        return blocks * (BLOCK + 4) + 4 * exact
+    return 4 * elements if form == "fp32" else 2 * (elements + exact)
 
 
-def pack(vector: Tensor, form: Format) -> list[Tensor]:
+def pack(vector: Tensor, form: Format, exact: int = 0) -> list[Tensor]:
     """Convert a vector [P] to the parts of a packet's body."""
     if form == "fp32":
         return [vector]
+    if exact:
+        return [vector[-exact:], *pack(vector[:-exact], form)]
     if form == "bf16":
         return [vector.bfloat16()]
     blocks = torch.nn.functional.pad(vector, (0, -vector.numel() % BLOCK)).view(-1, BLOCK)
@@ -41,16 +46,20 @@ def pack(vector: Tensor, form: Format) -> list[Tensor]:
     return [scales, numbers]  # [N, 1] float32, [N, BLOCK] int8
 
 
-def restore(parts: Sequence[Tensor], form: Format, size: int) -> Tensor:
+def restore(parts: Sequence[Tensor], form: Format, size: int, exact: int = 0) -> Tensor:
     """Convert the result of `pack` back to a vector [P]."""
+    if exact and form != "fp32":
+        return torch.cat([restore(parts[1:], form, size - exact), parts[0]])
     if form == "int8":
         scales, numbers = parts
         return (numbers * scales).view(-1)[:size]
     return parts[0].float()
 
 
-def unpack(body: Array, size: int, form: Format) -> Tensor:
+def unpack(body: Array, size: int, form: Format, exact: int = 0) -> Tensor:
     """Convert a packet's body (uint8) to a vector [P]; in float32 the vector is a view of the body."""
+    if exact and form != "fp32":
+        return torch.cat([unpack(body[4 * exact :], size - exact, form), _tensor(body[: 4 * exact], torch.float32)])
     if form == "int8":
         blocks = -(-size // BLOCK)
         scales = _tensor(body[: 4 * blocks], torch.float32).unsqueeze(1)

@@ -30,6 +30,7 @@ class Message:
     # members draw for this exchange
     places: Tensor | None = None
     whole: bool = True  # whether it has all parameters
+    exact: int = 0  # how many of its last parameters are float32 in any format: running statistics
     kept: bool = False  # whether the sender keeps the rounding error for its next messages (`feedback`)
     packed: tuple[Tensor, ...] | None = None  # the parameters as `formats.pack` returns them, if the sender rounds
 
@@ -37,7 +38,7 @@ class Message:
         """Bytes of its parameters, in this format unless the sender has packed them, and of its indices, of 4 each."""
         indices = 0 if self.places is None else 4 * self.places.numel()
         if self.packed is None:
-            return length(self.parameters.numel(), form) + indices
+            return length(len(self.parameters), form, self.exact) + indices
         return sum(part.numel() * part.element_size() for part in self.packed) + indices
 
     def state_dict(self) -> Tree:

@@ -104,7 +104,7 @@ class Selection:
         for each, indices in zip(received, places, strict=True):
             at, values = torch.searchsorted(where, indices), each.vector
             if each.format != "fp32":  # cancel the rounding error when sender and receiver are equal
-                values = values + own[at] - rounded(own[at], each.format)
+                values = values + own[at] - rounded(own[at], each.format, each.exact)
             others.append(Received(base.index_put((at,), values), each.share))
         mean, _ = average(own, others)
         if self.known is not None:

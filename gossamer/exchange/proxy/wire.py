@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from hmac import compare_digest
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,10 +22,10 @@ from gossamer.exchange.gossip.formats import FORMATS, Format, length, pack, rest
 from gossamer.exchange.gossip.messages import Hello, Message, Parcel, Pulse
 
 # magic, format version, kind, number format, whether there are indices, whether the sender keeps the rounding error,
-# whether there are all parameters, count of integers, token, layout, sender, epoch, iteration, elements, weight,
-# published, error, checksum (XXH3 of all other bytes)
-HEADER = struct.Struct("<4sBBB???I16s8sIIQQdddQ")
-MAGIC, VERSION, PARCEL, HELLO = b"GSMR", 5, 1, 2
+# whether there are all parameters, count of integers, token, layout, sender, epoch, iteration, elements, and how many
+# of them are float32 in any format, weight, published, error, checksum (XXH3 of all other bytes)
+HEADER = struct.Struct("<4sBBB???I16s8sIIQQIdddQ")
+MAGIC, VERSION, PARCEL, HELLO = b"GSMR", 6, 1, 2
 
 
 class Token(bytes):
@@ -46,18 +47,18 @@ def encode(item: Parcel | Hello, token: bytes, layout: bytes, form: Format = "fp
     if isinstance(item, Hello):
         numbers = [n for p in item.pulses for n in (p.host, p.beats, len(p.members), *p.members, *p.sent)]
         head, body = (
-            _head((HELLO, 0, False, False, False), numbers, token, layout, (item.host, 0, 0, 0, 0.0, 0.0, 0.0)),
+            _head((HELLO, 0, False, False, False), numbers, token, layout, (item.host, 0, 0, 0, 0, 0.0, 0.0, 0.0)),
             None,
         )
     else:
         m = item.message
         if m.packed is None:
             vector = _on_host(m)
-            parts = pack(vector, form)
-            error = m.error if form == "fp32" else float((restore(parts, form, vector.numel()) - vector).norm())
+            parts = pack(vector, form, m.exact)
+            error = m.error if form == "fp32" else float((restore(parts, form, len(vector), m.exact) - vector).norm())
         else:
             form, parts, error = m.format, _packed(m), m.error
-        fields = (m.sender, m.epoch, m.iteration, m.parameters.numel(), m.weight, m.published, error)
+        fields = (m.sender, m.epoch, m.iteration, len(m.parameters), m.exact, m.weight, m.published, error)
         places = [] if m.places is None else [m.places.cpu().to(torch.int32)]
         kind = (PARCEL, FORMATS.index(form), bool(places), m.kept, m.whole)
         head, body = _head(kind, item.receivers, token, layout, fields), [*places, *parts]
@@ -69,9 +70,9 @@ def decode(packet: Array, token: bytes, layout: bytes) -> Parcel | Hello:
 
     Raises `Refused` if the packet is damaged, belongs to another run, or is a parcel of another layout."""
     peek(packet, token)
-    fields = HEADER.unpack_from(packet.data)
+    fields = _fields(packet)
     _, _, kind, number, indexed, kept, whole, count, _, theirs, sender, epoch, iteration, size, *_ = fields
-    weight, published, error, checksum = fields[-4:]
+    exact, weight, published, error, checksum = fields[-5:]
     if _checksum(packet) != checksum:
         raise Refused("wrong checksum")
     receivers = tuple(np.frombuffer(packet, np.uint32, count, HEADER.size).tolist())
@@ -82,8 +83,8 @@ def decode(packet: Array, token: bytes, layout: bytes) -> Parcel | Hello:
     body, places = packet[_body_offset(count) :], None
     if indexed:
         places, body = torch.from_numpy(body[: 4 * size].view(np.int32).astype(np.int64)), body[4 * size :]
-    vector = unpack(body, size, FORMATS[number])
-    how = {"format": FORMATS[number], "places": places, "kept": kept, "whole": whole}
+    vector = unpack(body, size, FORMATS[number], exact)
+    how = {"format": FORMATS[number], "places": places, "kept": kept, "whole": whole, "exact": exact}
     return Parcel(Message(sender, iteration, epoch, weight, published, vector, error, **how), receivers)
 
 
@@ -93,21 +94,26 @@ def peek(packet: Array, token: bytes) -> int:
         raise Refused("not a packet")
     if packet.size < HEADER.size or not packet.flags.c_contiguous:
         raise Refused("truncated")
-    magic, version, kind, number, indexed, _, _, count, theirs, *_, size, _, _, _, _ = HEADER.unpack_from(packet.data)
+    magic, version, kind, number, indexed, _, _, count, theirs, *_, size, exact, _, _, _, _ = _fields(packet)
     if magic != MAGIC or version != VERSION or kind not in (PARCEL, HELLO) or number >= len(FORMATS):
         raise Refused("not a packet of this version")
     if not compare_digest(theirs, token):
         raise Refused("wrong token")
-    body = length(size, FORMATS[number]) + 4 * size * indexed if kind == PARCEL else 0
-    if packet.size != _body_offset(count) + body:
+    body = length(size, FORMATS[number], exact) + 4 * size * indexed if kind == PARCEL else 0
+    if exact > size or packet.size != _body_offset(count) + body:
         raise Refused("truncated")
     return int(kind)
 
 
 def contents(packet: Array) -> tuple[int, Format]:
     """The number of parameters in a parcel's packet, and their format."""
-    fields = HEADER.unpack_from(packet.data)
+    fields = _fields(packet)
     return int(fields[13]), FORMATS[fields[3]]
+
+
+def _fields(packet: Array) -> tuple[Any, ...]:
+    """The values of `HEADER`."""
+    return HEADER.unpack_from(packet.data)
 
 
 def _pulses(numbers: tuple[int, ...]) -> tuple[Pulse, ...]:

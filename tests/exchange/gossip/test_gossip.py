@@ -21,6 +21,7 @@ from gossamer.exchange.gossip.graphs import Complete, Hierarchical, OnePeer, Rin
 from gossamer.exchange.gossip.messages import Message, Parcel
 from gossamer.exchange.gossip.mixing import LEAST, UNIFORM, Mixing, PushSum
 from gossamer.exchange.gossip.records import Cut, Traffic
+from gossamer.exchange.gossip.sparse import Sparse
 from gossamer.exchange.proxy.wire import decode, encode
 from gossamer.runtime import WouldBlock
 from gossamer.workers.learner import Learner
@@ -467,6 +468,18 @@ def test_push_sum_scales_steps_and_leaves_running_statistics_alone() -> None:
     hand.step(1.0)
     assert torch.equal(hand.value, torch.full((SIZE,), 2.0))
     assert statistic.tolist() == [7.0, 7.0]
+
+
+@pytest.mark.parametrize("more", [{}, {"rounding": "int8"}, {"rounding": "int8", "sparse": Sparse(0.1, "rotation")}])
+def test_running_statistics_are_not_rounded(more: dict[str, Any]) -> None:
+    """They are tiny beside the parameters, with which they would share a scale of int8."""
+    post = Post(2, "int8")
+    members = [Hand(post, rank, 5.0, model=Counts, **more) for rank in (0, 1)]
+    for hand, value in zip(members, (1e-7, 3e-7), strict=True):
+        hand.model.statistic.fill_(value)
+        hand.step()
+    assert members[1].model.statistic.tolist() == pytest.approx([2e-7, 2e-7], rel=1e-6)
+    assert post.sent[-1][0].exact == len(members[1].learner.flat.vector) - SIZE
 
 
 def test_who_has_little_weight_left_keeps_it_and_holds_nobody_up() -> None:

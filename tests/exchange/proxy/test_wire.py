@@ -61,6 +61,26 @@ def test_what_is_rounded_says_by_how_much(form: Format, bytes_each: float, size:
     assert packet.nbytes == 128 + blocks * bytes_each  # a header and one receiver: 128 bytes
 
 
+@pytest.mark.parametrize(("form", "bytes_saved"), [("fp32", 0), ("bf16", 2 * 1001), ("int8", 3 * 1001 - 23 - 4 * 4)])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_running_statistics_arrive_as_they_were_in_every_format(form: Format, bytes_saved: int, sparse: bool) -> None:
+    """The last 16 of 1,017 parameters, too small to be told from 0 beside the others. The others are 4 blocks of int8,
+    the last one with 23 elements to spare."""
+    places = torch.arange(1017) * 2 if sparse else None
+    sent = a_message(1017, exact=16, places=places)
+    sent.parameters[-16:] *= 1e-9
+    packet = encode(Parcel(sent, (1,)), TOKEN, LAYOUT, form)
+    got = decode(packet, TOKEN, LAYOUT)
+    assert isinstance(got, Parcel)
+    assert torch.equal(got.message.parameters[-16:], sent.parameters[-16:])
+    assert torch.equal(got.message.parameters[:-16], rounded(sent.parameters[:-16], form))
+    assert got.message.exact == 16
+    assert packet.nbytes == 128 + 4 * 1017 - bytes_saved + 4 * 1017 * sparse
+    assert sent.nbytes(form) == packet.nbytes - 128
+    with pytest.raises(Refused):
+        decode(packet[:-4], TOKEN, LAYOUT)
+
+
 @given(st.lists(st.floats(-1e6, 1e6, width=32), min_size=1, max_size=600))
 @example([1.740358322311007e-37])  # the step would be below the least normal number
 def test_int8_is_off_by_half_a_step_of_its_block_at_most(values: list[float]) -> None:
