@@ -133,7 +133,8 @@ def _ended(run: Run) -> int:
     from gossamer.training.signals import exit_code
 
     result = run.result
-    mean = "no episode ended" if result["mean_return"] is None else f"mean return {result['mean_return']:.2f}"
+    none = "not every game ended an episode" if result["episodes"] else "no episode ended"
+    mean = none if result["mean_return"] is None else f"mean return {result['mean_return']:.2f}"
     seconds, where = (
         f"{result['seconds']:,.0f} s",
         f"checkpoint {result['checkpoint']}, everything is in {run.directory}",

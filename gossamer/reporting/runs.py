@@ -190,7 +190,7 @@ def _unusable(directory: Path) -> str:
         case "interrupted" | "crashed" | "short":
             return f"{record.state} {where}; gossamer resume {directory} continues it"
         case _:
-            return "" if record.mean_return is not None else "no episode has ended"
+            return "" if record.mean_return is not None else "no episode has ended, or not in every game"
 
 
 def _load(source: RunFolder, metric: str) -> list[LoadedRun]:

@@ -168,7 +168,7 @@ class Searching:
         if outcome.status == "interrupted":  # a later call goes on with the trial
             del self._active[number]
         elif outcome.status == "failed" or outcome.mean_return is None:
-            self._fail(active, outcome.reason or "no episode has ended; give --steps more")
+            self._fail(active, outcome.reason or "no episode has ended, or not in every game; give --steps more")
         else:
             active.returns.append(outcome.mean_return)
             active.trial.report(outcome.mean_return, self._point(active, POINTS))

@@ -78,7 +78,7 @@ class LiveRun:
 
     @property
     def mean_return(self) -> float | None:
-        """Mean return of the last 100 episodes; None before the first."""
+        """Mean return of the last 100 episodes; None before the first, of several games before the first of each."""
         return self._progress.mean_return
 
     @property

@@ -166,8 +166,7 @@ class Checkpoints:
         }
         self.recorder.flush()  # a run that is killed now has the episodes that the checkpoint counts
         p, gossip = self.progress, self.consensus.to_dict() if self.consensus is not None else {}
-        score = p.mean_return if p.recent.of_all else None
-        self._complete = Unwritten(tree, p.steps, score, p.elapsed, gossip)
+        self._complete = Unwritten(tree, p.steps, p.mean_return, p.elapsed, gossip)
         self._unwritten += 1
         self._kept, self._kept_steps = self.now(), p.steps
 

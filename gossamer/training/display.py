@@ -273,7 +273,8 @@ class Screen:
 def panel(p: Progress, title: str, curve: list[float], width: int) -> Panel:
     """The state of a run, `width` columns wide."""
     room = max(10, width - MARGIN)
-    mean = "no episode has ended yet" if p.mean_return is None else f"[bold]{p.mean_return:.2f}[/bold]"
+    none = "not every game has ended an episode yet" if p.returns else "no episode has ended yet"
+    mean = none if p.mean_return is None else f"[bold]{p.mean_return:.2f}[/bold]"
     rows: dict[str, RenderableType] = {
         "now": Text(p.activity, style="yellow"),
         "steps": f"{p.steps:,} of {p.total:,}   ({p.steps * p.frames_per_step:,} frames)",

@@ -139,9 +139,9 @@ class Progress:
 
     @property
     def mean_return(self) -> float | None:
-        """Of the last 100 episodes (`Recent`); None before the first."""
+        """Of the last 100 episodes (`Recent`); None before the first, of several games before the first of each."""
         with self._lock:
-            return self.recent.mean_return
+            return self.recent.mean_return if self.recent.of_all else None
 
     @property
     def returns(self) -> dict[str, float]:

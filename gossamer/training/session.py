@@ -60,7 +60,7 @@ class Run:
 
     @property
     def mean_return(self) -> float | None:
-        """Mean return of the last 100 training episodes; None if no episode has ended."""
+        """Mean return of the last 100 training episodes; None if no episode, or not one of each game, has ended."""
         mean: float | None = self.result["mean_return"]
         return mean
 

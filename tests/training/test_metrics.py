@@ -436,3 +436,11 @@ def test_lags_are_exact_while_they_are_small_and_never_too_many() -> None:
     exact = (1_000_000 - 1) / 2
     assert exact <= progress.row()["policy_lag_mean"] <= exact * (1 + 1 / 128)
     assert 999_999 <= max(progress.staleness.lag) <= 999_999 * (1 + 1 / 128)
+
+
+def test_the_mean_return_of_several_games_begins_with_an_episode_of_each() -> None:
+    progress = Progress(1000, frames_per_step=4, games=2)
+    for game, mean in (("long", None), ("short", 3.0)):
+        progress.update("act_and_learn", WorkerReport(10, 10, 1, episodes=(Episode(3.0, 5, game),)), 10)
+        assert progress.current()["mean_return"] == mean
+    assert progress.returns == {"long": 3.0, "short": 3.0}
