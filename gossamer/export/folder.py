@@ -15,7 +15,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from gossamer.envs.interface import Interface
-from gossamer.export.snapshot import Description, Snapshot, read_json
+from gossamer.export.snapshot import Description, Snapshot, of_policy, read_json
 from gossamer.storage.contents import CONFIG
 from gossamer.storage.files import to_json
 from gossamer.system.errors import UserError
@@ -60,7 +60,7 @@ def read(directory: Path) -> Snapshot:
     try:
         return Snapshot(
             Description(content["run"], Interface.from_dict(content["spec"])),
-            _tensors(directory / MODEL, content["sha256"]),
+            of_policy(_tensors(directory / MODEL, content["sha256"])),
             checkpoint=content["checkpoint"],
             steps=content["steps"],
             member=content["member"],

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from gossamer.algorithms import Algorithm
+from gossamer.algorithms.target import PREFIX, Target
+from gossamer.algorithms.traces import STATE, Traces
 from gossamer.config.build import environment, network
 from gossamer.config.file import check_format, part, to_dict
 from gossamer.config.names import ALGORITHMS, load
@@ -54,14 +56,17 @@ class Description:
         return LastParts(spec).spec if self.options.last_action_reward else spec
 
     def model(self, device: str, dtype: torch.dtype | None = None) -> nn.Module:
-        """A network on this device, in evaluation mode. `dtype`: of its torso; None: as trained. Raises `UserError` if
-        the torso is the user's own and cannot be imported."""
+        """A network on this device, in evaluation mode, without what only learning needs. `dtype`: of its torso; None:
+        as trained. Raises `UserError` if the torso is the user's own and cannot be imported."""
         if ":" in self.options.torso:
             _own("--network", self.options.torso)
         parts = network(self.options)
         parts = replace(parts, dtype=dtype or parts.dtype or resolve_dtype(device, pictures=self.spec.pixels))
         with torch.random.fork_rng(devices=[]):  # the caller's random stream stays as it is
             made = self.algorithm.model(self.spec, parts)
+        for name, module in list(made.named_children()):
+            if isinstance(module, Target | Traces):
+                delattr(made, name)
         return made.to(device).eval()
 
 
@@ -70,7 +75,7 @@ class Snapshot:
     """One policy."""
 
     description: Description
-    weights: dict[str, Tensor]  # the state of the network
+    weights: dict[str, Tensor]  # the state of the network, see `of_policy`
     checkpoint: str
     steps: int  # training steps
     member: str | None  # `average`, or the number of the member; None if there is only one
@@ -98,7 +103,13 @@ def of_run(directory: Path, checkpoint: str, member: str) -> Snapshot:
     parameters = dict(description.model("cpu").named_parameters()) if len(whose) > 1 else {}
     label = named(tree, whose)
     score = found.score if label in (None, AVERAGE) else mean_return(tree, next(iter(whose)))
-    return Snapshot(description, average(tree, whose, parameters), found.path.name, found.steps, label, score)
+    weights = of_policy(average(tree, whose, parameters))
+    return Snapshot(description, weights, found.path.name, found.steps, label, score)
+
+
+def of_policy(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The state of a network without a target network and traces, which only learning needs."""
+    return {name: tensor for name, tensor in state.items() if not name.startswith((PREFIX, STATE))}
 
 
 def describe_run(directory: Path) -> Description:

@@ -7,12 +7,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.torch import load_file, save_file
 from some_policies import Games, evaluated, played, run_of, with_envs
 from some_runs import trained
 
@@ -70,6 +72,25 @@ def test_an_export_acts_as_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     card = (tmp_path / "out" / "README.md").read_text()
     more = ', mask=info["action_mask"]' if kind == "masks" else ", reward=reward" if "reward" in kind else ""
     assert f"action = policy.act(obs{more})  # " in card
+
+
+@pytest.mark.parametrize(("algorithm", "kept"), [("nstep-q", "target."), ("sarsa-lambda", "traces.")])
+def test_what_only_learning_needs_is_not_exported(algorithm: str, kept: str, tmp_path: Path) -> None:
+    directory = trained(tmp_path / "run", env="catch", algorithm=algorithm).directory
+    state = next(iter(Store(directory / "checkpoints").get("last").load()["workers"].values()))["learner"]["model"]
+    export(directory, tmp_path / "out")
+    exported = load_file(tmp_path / "out" / "model.safetensors")
+    assert any(name.startswith(kept) for name in state)
+    assert exported.keys() == {name for name in state if not name.startswith(kept)}
+    obs = np.random.default_rng(0).random((20, 50), np.float32)
+    actions = [gossamer.load(each, greedy=True).act(obs) for each in (directory, tmp_path / "out")]
+    np.testing.assert_array_equal(*actions)
+    save_file(state, tmp_path / "older.safetensors")  # as versions before wrote it
+    whole = (tmp_path / "older.safetensors").read_bytes()
+    (tmp_path / "out" / "model.safetensors").write_bytes(whole)
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    (tmp_path / "out" / "config.json").write_text(json.dumps({**config, "sha256": sha256(whole).hexdigest()}))
+    np.testing.assert_array_equal(gossamer.load(tmp_path / "out", greedy=True).act(obs), actions[0])
 
 
 @pytest.mark.parametrize("env", ["made:nested", "pong"])
