@@ -55,7 +55,7 @@ class Checkpoint:
             file = self.path / name
             if not file.is_file():
                 raise DamagedCheckpoint(f"{file} is missing: use another checkpoint of {self.path.parent}")
-            if _digest(file.read_bytes()) != digest:
+            if _digest_of(file) != digest:
                 raise DamagedCheckpoint(
                     f"{file} is truncated or altered (its checksum is not the one in {MANIFEST}): "
                     f"use another checkpoint of {self.path.parent}, or remove this folder"
@@ -82,6 +82,12 @@ class Checkpoint:
 
 def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
+
+
+def _digest_of(file: Path) -> str:
+    """The digest of a file's content, which may be larger than the memory that is free."""
+    with open(file, "rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def _has(path: Path, digest: str) -> bool:
