@@ -1,21 +1,23 @@
 """Several games by one network: the share of what a network for each game reaches with as many steps of that game.
 
     python -m benchmarks.games train                     # what the result file lacks, one run at a time
-    python -m benchmarks.games train --only impala --seeds 1
+    python -m benchmarks.games train --only impala --labels pong normalised --seeds 1
     python -m benchmarks.games show                      # the file as a table in Markdown
 
 For each system and seed: a run of each game alone, a run of all games with their values normalised, and one without.
 The latter two have the steps of all single runs together. The share of a game is (return - random) / (return alone -
 random), with the returns of the last 100 training episodes, and those of random play of Wang et al. 2016.
 
-A run is added to the result file when it ends, so `train` can be stopped and started again. A run that was interrupted
-goes on from its last checkpoint. Do not run anything else on the machine.
+A run is added to the result file when it ends, so `train` can be stopped and started again, and called for other labels
+at the same time. A run that was interrupted goes on from its last checkpoint. Only returns are compared: `seconds` and
+`steps_per_second` are those of the cores that `machine` and `affinity` say, perhaps beside another run.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -48,7 +50,25 @@ def measured(directory: Path) -> dict[str, Any]:
     result = json.loads((directory / "result.json").read_text())
     games = {name.removeprefix("return/"): value for name, value in result.items() if name.startswith("return/")}
     returns = games or {result["config"]["env"]["name"]: result["mean_return"]}
-    return {"returns": returns, **{name: result[name] for name in ("steps", "seconds", "steps_per_second")}}
+    times = {name: result[name] for name in ("steps", "seconds", "steps_per_second")}
+    return {"returns": returns, **times, "affinity": len(os.sched_getaffinity(0))}
+
+
+def known(file: Path) -> dict[str, Any]:
+    """The figures of the result file: system -> label -> seed -> run."""
+    return json.loads(file.read_text())["figures"] if file.exists() else {}
+
+
+def add(file: Path, system: str, label: str, seed: int, run: Mapping[str, Any]) -> None:
+    """Add a run to the result file, which another call may have changed."""
+    found = known(file)
+    found.setdefault(system, {}).setdefault(label, {})[str(seed)] = dict(run)
+    ordered = {
+        name: {each: found[name][each] for each in (*GAMES, *TOGETHER) if each in found[name]}
+        for name in SYSTEMS
+        if name in found
+    }
+    keep(NAME, {"figures": ordered}, file.parent)
 
 
 def shares(found: Mapping[str, Any], system: str, label: str, seed: str) -> dict[str, float | None]:
@@ -82,23 +102,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("verb", choices=("train", "show"))
     parser.add_argument("--only", nargs="+", choices=SYSTEMS, default=list(SYSTEMS), metavar="SYSTEM")
+    labels = (*GAMES, *TOGETHER)
+    parser.add_argument("--labels", nargs="+", choices=labels, default=list(labels), metavar="LABEL")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--steps", type=int, default=STEPS, help="of each game")
     parser.add_argument("--work", type=Path, default=Path("runs/games"), help="directory of the runs")
     add_out(parser)
     given = parser.parse_args()
     file = given.out / f"{NAME}.json"
-    found: dict[str, Any] = json.loads(file.read_text())["figures"] if file.exists() else {}
     if given.verb == "train":
         for system, label, seed, options in runs(given.only, given.seeds, given.steps):
-            known = found.setdefault(system, {}).setdefault(label, {})
-            if known.get(str(seed), {}).get("options") == options:
+            done = known(file).get(system, {}).get(label, {}).get(str(seed), {})
+            if label not in given.labels or done.get("options") == options:
                 continue
             directory, origin = given.work / system / label / f"seed-{seed}", provenance()
             curves.train(shlex.split(options), seed, directory, None)
-            known[str(seed)] = {"options": options, **measured(directory), "origin": origin}
-            keep(NAME, {"figures": found}, given.out)
-    print("\n".join(table(found)))
+            add(file, system, label, seed, {"options": options, **measured(directory), "origin": origin})
+    print("\n".join(table(known(file))))
 
 
 if __name__ == "__main__":
