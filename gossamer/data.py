@@ -279,7 +279,7 @@ class Rollout(NamedTuple):
     """Names what an actor has filled in one claim, on its way to a learner."""
 
     actor: int  # its rank
-    life: int  # restarts of its host
+    life: int  # restarts of its host; -1: it is of an earlier session of the run
     number: int  # of the actor's rollouts in this life
     position: int  # environment steps in the run's budget before it
     steps: int  # environment steps in it

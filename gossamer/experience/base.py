@@ -15,6 +15,10 @@ from gossamer.runtime import Context
 from gossamer.spaces import Spec
 from gossamer.task import Task
 
+# Key in the state of a replay memory, for what has not been learned from: the steps of its own worker, or rollouts of
+# others as lists of the fields of `Rollout`
+UNLEARNED = "unlearned"
+
 Timer: TypeAlias = Callable[[str], AbstractContextManager[None]]  # `actor.Clock`
 
 

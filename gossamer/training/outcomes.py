@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection, Mapping
 from enum import Enum
 
 from gossamer.data import Rollout
@@ -30,6 +31,15 @@ class Outcomes:
         self._last: dict[tuple[int, int], int] = {}  # actor and life -> number of its last reported rollout
         self._own = Counter[str]()  # worker -> its own steps that it has not learned from
         self._failed = 0  # steps of such workers that have died
+
+    def found(self, own: Mapping[str, int], rollouts: Collection[Rollout]) -> None:
+        """Begin with what an earlier session acted and did not learn from: steps in memories of workers of their own,
+        and rollouts in those of several."""
+        self._own.update(own)
+        self._open.update(rollouts)
+        for rollout in rollouts:
+            last = self._last.get((rollout.actor, rollout.life), 0)
+            self._last[rollout.actor, rollout.life] = max(last, rollout.number)
 
     def update(self, worker: str, report: WorkerReport) -> int:
         """Add what a worker reports. Returns the steps in `report.learned` that have been counted as learned from

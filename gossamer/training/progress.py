@@ -263,13 +263,14 @@ class Progress:
             "restarts": self.restarts,
         }
 
-    def give_back(self) -> int:
+    def give_back(self, unlearned: int = 0) -> int:
         """Uncount the steps that have been acted and not learned from, because what held them is lost; how many.
-        Steps that were learned from before their actor had reported them count as acted. Then all steps that have been
-        acted, with the uncounted ones, have been learned from."""
-        before, counted = self.steps, self.learned - self.uncounted
-        self.steps = max(counted, min(before, self.learned))
-        self.uncounted = self.learned - self.steps
+        Steps that were learned from before their actor had reported them count as acted. `unlearned`: steps that are
+        still there, in restored memories. Then all steps that have been acted, with the uncounted ones, have been
+        learned from, or are there."""
+        before, counted, known = self.steps, self.learned - self.uncounted, self.learned + unlearned
+        self.steps = max(counted, min(before, known))
+        self.uncounted = known - self.steps
         return max(0, before - self.steps)
 
     def recount(self, episodes: int) -> None:

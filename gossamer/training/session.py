@@ -48,7 +48,7 @@ from gossamer.training.result import judged, result, why_ended
 from gossamer.training.signals import Abandoned, Signals, naming
 from gossamer.training.sinks.base import RunEnding, run_info
 from gossamer.training.sinks.choice import Sinks
-from gossamer.training.states import initial, restored
+from gossamer.training.states import initial, restored, unlearned
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,9 @@ class Session:
         )
         if saved:
             progress.load_state_dict(saved["progress"])
-            if lost := progress.give_back():
+            own, rollouts = unlearned(saved, members)
+            progress.outcomes.found(own, rollouts)
+            if lost := progress.give_back(sum(own.values()) + sum(rollout.steps for rollout in rollouts)):
                 self.log(f"{lost:,} steps that were in the queue, or acted since the checkpoint, are acted again")
         self.progress, self.done = progress, progress.steps
         self.events = earlier(self.directory / RESULT) if saved else EventLog()

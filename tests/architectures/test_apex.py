@@ -18,6 +18,7 @@ from gossamer.envs.toy import Catch
 from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.launch.threads import threads
 from gossamer.program import Program
+from gossamer.storage.contents import LOG
 from gossamer.task import Recovered, Task
 
 SMALL = DQN(
@@ -129,6 +130,23 @@ def test_a_resumed_run_goes_on_with_its_saved_shards(tmp_path: Path) -> None:
     replay, most = result(run)["replay"], 2 * (1920 - 64 + 8)
     assert (replay["stored"], replay["lost"], replay["unstored"]) == (1920, 0, 0)
     assert most - 16 < replay["drawn"] // 2 <= most
+
+
+def test_what_saved_shards_have_and_nobody_has_learned_from_is_not_acted_again(tmp_path: Path) -> None:
+    """A batch is owed after each 800 steps, first after 864."""
+    quick: dict[str, Any] = {
+        "env": "catch", "num_envs": 4, "actors": 2, "rollout_length": 4, "threads": 1, "learning_starts": 64,
+        "batch_size": 16, "samples_per_insert": 0.02, "replay_shards": 2, "save_replay": True,
+    }  # fmt: skip
+    run = gossamer.train("apex", steps=4000, run_dir=tmp_path / "run", log="none", **quick).directory
+    assert 700 < result(run)["dropped"] == 4000 - result(run)["learned"] < 800
+    for steps in (4160, 8000):  # the second time, rollouts of both earlier sessions are there
+        gossamer.resume(run, steps=steps)
+        found = result(run)
+        assert (found["steps"], found["replay"]["stored"], found["replay"]["unstored"]) == (steps, steps, 0)
+        assert found["learned"] + found["dropped"] == steps
+        assert found["dropped"] < 800
+    assert "acted again" not in (run / LOG).read_text()
 
 
 @pytest.mark.parametrize("launch", [threads, Simulation(1)], ids=["threads", "simulation"])

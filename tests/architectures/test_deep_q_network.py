@@ -90,6 +90,32 @@ def test_resuming_with_the_memory_is_exact(name: str, tmp_path: Path) -> None:
     assert "empty" not in (tmp_path / "part" / LOG).read_text()
 
 
+@pytest.mark.parametrize(
+    "late", [{"learning_starts": 640}, {"samples_per_insert": 0.3}], ids=["nothing drawn", "seldom drawn"]
+)
+def test_resuming_with_steps_that_nobody_has_learned_from_is_exact(
+    late: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are in the memory, and are not acted again."""
+    often = {"seconds": math.inf, "steps": 240}
+    monkeypatch.setattr(session, "Checkpoints", lambda *given, **more: Checkpoints(*given, **{**more, **often}))
+    given = {**QUICK, "save_replay": True, "steps": 960, **late}
+    run = gossamer.train("dqn", run_dir=tmp_path / "run", log="none", keep=9, **given).directory
+    whole, before = checkpoint(run)["workers"]["act_and_learn"], result(run)
+    first, *later = Store(run / "checkpoints").all()
+    progress = first.load()["progress"]
+    assert progress["learned"] < progress["steps"] == 240
+    for each in later:
+        shutil.rmtree(each.path)
+    gossamer.resume(run)
+    after = checkpoint(run)["workers"]["act_and_learn"]
+    assert differences(after["learner"], whole["learner"]) == []
+    assert differences(after["experience"], whole["experience"]) == []
+    assert "acted again" not in (run / LOG).read_text()
+    for name in ("steps", "learned", "dropped", "episodes", "replay"):
+        assert result(run)[name] == before[name], name
+
+
 def test_a_memory_on_disk_learns_what_one_in_memory_does(tmp_path: Path) -> None:
     for folder in ("", str(tmp_path / "pictures")):
         gossamer.train("dqn", run_dir=tmp_path / f"run{bool(folder)}", log="none", replay_dir=folder, **QUICK)

@@ -409,6 +409,18 @@ def test_steps_in_flight_are_given_back_and_those_learned_from_before_they_were_
         assert progress.steps == learned
 
 
+def test_steps_in_a_restored_memory_are_not_given_back() -> None:
+    for acted, learned, unlearned, lost in ((10, 6, 4, 0), (10, 6, 3, 1), (8, 6, 4, 0)):
+        progress, _ = begun()
+        progress.update("act", WorkerReport(acted), acted)
+        progress.update("learn", WorkerReport(0, learned, 1), 0)
+        assert progress.give_back(unlearned) == lost
+        assert (progress.steps, progress.uncounted) == (
+            min(acted, learned + unlearned),
+            max(0, learned + unlearned - acted),
+        )
+
+
 def test_steps_that_others_acted_in_the_place_of_do_not_count_after_a_resume_either() -> None:
     progress, _ = begun()
     progress.update("m0", WorkerReport(10, 10, 1), 10)

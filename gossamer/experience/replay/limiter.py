@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from gossamer.algorithms.base import ReplayPlan
 from gossamer.data import Rollout, Tree
+from gossamer.experience.base import UNLEARNED
 from gossamer.runtime import GONE, Wait, waits
 
 
@@ -142,11 +143,13 @@ class Limiter:
         return True
 
     def state_dict(self) -> Tree:
-        return {"inserted": self._inserted, "owed": self._owed, "position": self._position}
+        fresh = [list(rollout) for rollout in self._fresh] if self._plan.saved else []
+        return {"inserted": self._inserted, "owed": self._owed, "position": self._position, UNLEARNED: fresh}
 
     def load_state_dict(self, state: Tree) -> None:
         self._inserted, self._owed = int(state["inserted"]), float(state["owed"])
-        self._position = int(state["position"])  # a resumed run acts again what had not been learned from
+        self._position = int(state["position"])
+        self._fresh = [Rollout(*rollout) for rollout in state.get(UNLEARNED, ())]
 
     def _last(self, learner: str) -> tuple[int, int]:
         """Life and number of the last batch that the learner was given leave for."""

@@ -10,7 +10,7 @@ import torch
 
 from gossamer.algorithms.base import ReplayPlan
 from gossamer.data import Batch, NoBatch, Trajectory, Tree, Updated, copied
-from gossamer.experience.base import Demand, Kept, Participant, Timer
+from gossamer.experience.base import UNLEARNED, Demand, Kept, Participant, Timer
 from gossamer.experience.replay.store import ReplayStore
 from gossamer.runtime import Context
 from gossamer.task import Note
@@ -122,15 +122,15 @@ class LocalReplayEnd:
         """See `End`: everything, or nothing if the memory is no part of checkpoints."""
         if not self._plan.saved:
             return {}
-        counts = {"inserted": self._inserted, "owed": self._owed, "position": self._position}
+        counts = {"inserted": self._inserted, "owed": self._owed, "position": self._position, UNLEARNED: self._fresh}
         return {**counts, "rng": self._rng.get_state(), "store": copied(self._store.state_dict())}
 
     def load_state_dict(self, state: Tree, *, found: bool = False) -> None:
         """Restore a state of `state_dict`. `found`: the steps in it count as lost, as an earlier life had them. Those
-        that had not been learned from are not counted again: a resumed run acts them again, and a run whose host has
-        died counts them as dropped."""
+        that had not been learned from count as dropped then, and are not counted again."""
         self._owed, self._position = float(state["owed"]), int(state["position"])
         self._rng.set_state(state["rng"])
         self._store.load_state_dict(state["store"])
         self._inserted = int(state.get("inserted", len(self._store)))  # runs of 0.1.0 have none
+        self._fresh = 0 if found else int(state.get(UNLEARNED, 0))  # runs of 0.2 have none
         self._found = len(self._store) if found else 0
