@@ -44,7 +44,13 @@ def test_catch_is_learned_with_the_default_settings(name: str, algorithm: str, s
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "algorithm", "least"),
-    [("paac", "pqn", 475), ("a3c", "nstep-q", 200), ("a3c", "one-step-q", 200), ("a3c", "sarsa", 200)],
+    [
+        ("paac", "pqn", 475),
+        ("paac", "nstep-q", 475),
+        ("a3c", "nstep-q", 200),
+        ("a3c", "one-step-q", 200),
+        ("a3c", "sarsa", 200),
+    ],
 )
 def test_cart_pole_is_learned_from_action_values_with_the_default_settings(
     name: str, algorithm: str, least: float, tmp_path: Path
