@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,14 +35,18 @@ def best(returns: dict[str, float | None]) -> str | None:
 
 def mean_return(checkpoint: Tree, worker: str) -> float | None:
     """Mean return of a worker's last 100 training episodes, the mean over several games; None if it has finished
-    none."""
-    played = checkpoint["progress"].get("members", {}).get(worker)
-    scores = dict[str, list[float]]()
-    for score, _, *rest in played or ():
-        game = next((each for each in rest if isinstance(each, str)), "")
-        scores.setdefault(game, []).append(score)
-    means = [sum(each) / len(each) for each in scores.values()]
-    return sum(means) / len(means) if means else None
+    none, or none of a game that others have finished."""
+    members: Tree = checkpoint["progress"].get("members", {})
+    scores: dict[str, list[float]] = {_game(row): [] for played in members.values() for row in played}
+    for row in members.get(worker, ()):
+        scores[_game(row)].append(row[0])
+    means = [sum(each) / len(each) for each in scores.values() if each]
+    return sum(means) / len(means) if means and len(means) == len(scores) else None
+
+
+def _game(row: Sequence[Any]) -> str:
+    """The game of an episode in a checkpoint (`Recent.to_list`); empty for one game."""
+    return next((each for each in row[2:] if isinstance(each, str)), "")
 
 
 def group(state: Tree) -> int | None:

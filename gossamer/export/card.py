@@ -74,7 +74,7 @@ def _body(facts: Facts, files: Collection[str], graph: Sequence[TensorInfo]) -> 
     yield "| score | protocol |\n|---|---|"
     yield from (f"| {score} | {score.protocol} |" for score in facts.scores)
     if not facts.scores:
-        yield "| none | no episode has ended, or not in every game |"
+        yield f"| none | no episode has ended{', or not in every game' if interface.games else ''} |"
     if CURVE in files:
         yield f"\n![Training curve]({CURVE})"
     yield f"\n## Use\n\n{USE.format(call=_call(facts))}"

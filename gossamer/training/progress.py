@@ -141,7 +141,7 @@ class Progress:
     def mean_return(self) -> float | None:
         """Of the last 100 episodes (`Recent`); None before the first, of several games before the first of each."""
         with self._lock:
-            return self.recent.mean_return if self.recent.of_all else None
+            return self.recent.mean_return
 
     @property
     def returns(self) -> dict[str, float]:
@@ -149,9 +149,14 @@ class Progress:
         with self._lock:
             return self.recent.returns
 
+    def of_games(self) -> dict[str, float]:
+        """The entries of a row for several games; none for one."""
+        with self._lock:
+            return of_games(self.recent.returns, every=self.recent.of_all)
+
     @property
     def member_returns(self) -> dict[str, float | None]:
-        """Mean return of each member's own last 100 episodes, by worker; None before its first."""
+        """Mean return of each member's own last 100 episodes, by worker (`Recent`)."""
         with self._lock:
             return {worker: episodes.mean_return for worker, episodes in self.members.items()}
 
@@ -194,7 +199,7 @@ class Progress:
             "steps_per_second": round(self.rate(10), 1),
             "episodes": self.episodes,
             "mean_return": self.mean_return,
-            **of_games(self.returns),
+            **self.of_games(),
             **self._metrics(),
             **self.own_metrics(),
             **self.queue,
@@ -299,12 +304,12 @@ class Progress:
             self.members[worker].load(rows)
 
 
-def of_games(returns: Mapping[str, float]) -> dict[str, float]:
+def of_games(returns: Mapping[str, float], *, every: bool = True) -> dict[str, float]:
     """The entries of a row for the mean returns of several games: of each, and their human-normalised mean and median
-    if all of them have such scores."""
+    if these are `every` game and all of them have such scores."""
     found = {f"return/{game}": value for game, value in returns.items()}
     human = [human_normalised(game, value) for game, value in returns.items()]
     known = [value for value in human if value is not None]
-    if known and len(known) == len(human):
+    if every and known and len(known) == len(human):
         found |= {"human_normalised_mean": statistics.mean(known), "human_normalised_median": statistics.median(known)}
     return found

@@ -45,7 +45,7 @@ class Recent:
 
     @property
     def of_all(self) -> bool:
-        """Whether there are episodes of each game: without, the mean return is that of some of them."""
+        """Whether there are episodes of each game."""
         return sum(map(bool, self._games.values())) >= self._expected
 
     @property
@@ -56,9 +56,9 @@ class Recent:
     @property
     def mean_return(self) -> float | None:
         """The mean return; of several games the mean of theirs, whichever ends more episodes. None before the first
-        episode."""
+        episode, of several games before the first of each."""
         means = [_mean(each) for each in self._games.values() if each]
-        return sum(means) / len(means) if means else None
+        return sum(means) / len(means) if self.of_all else None
 
     def to_list(self) -> list[list[Any]]:
         """Score and steps of each episode, its game where there are several, and its metrics if it has any."""

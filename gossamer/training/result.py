@@ -12,7 +12,7 @@ from gossamer.system.usage import Usage
 from gossamer.system.version import __version__
 from gossamer.training.observer import RunObserver
 from gossamer.training.policy_lag import by_value, summary
-from gossamer.training.progress import Progress, of_games
+from gossamer.training.progress import Progress
 
 PROTOCOL = "training: mean of the last 100 training episodes, exploring actions, whole games, unclipped scores"
 
@@ -47,7 +47,7 @@ def result(
         "seconds": round(progress.elapsed, 1),
         "steps_per_second": round(progress.speed, 1),
         "mean_return": progress.mean_return,
-        **of_games(progress.returns),
+        **progress.of_games(),
         "protocol": PROTOCOL,
         "stop_at_return": observer.stop_at_return,
         "stop_at_eval": observer.stop_at_eval,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from gossamer.evaluation.members import average, best, choose, distinct, equal, rank, ranked
+from gossamer.evaluation.members import average, best, choose, distinct, equal, mean_return, rank, ranked
 from gossamer.system.errors import UserError
 
 
@@ -42,6 +42,14 @@ def test_members_are_named_by_number_average_or_best() -> None:
     assert choose(many, "average") == {"m[0]": "0", "m[2]": "2", "m[10]": "10"}
     assert choose(many, "best") == {"m[2]": "2"}
     assert choose(many, "10") == {"m[10]": "10"}
+
+
+def test_a_member_without_an_episode_of_each_game_is_not_the_best() -> None:
+    many = tree({"m[0]": 0.0, "m[1]": 1.0})
+    played = {"m[0]": [[200.0, 7, "seaquest"]], "m[1]": [[200.0, 7, "seaquest"], [-20.0, 7, "pong", {"lives": 1.0}]]}
+    many["progress"]["members"] = played
+    assert [mean_return(many, name) for name in played] == [None, 90.0]
+    assert choose(many, "best") == {"m[1]": "1"}
 
 
 @pytest.mark.parametrize("member", ["average", "best", "0"])

@@ -27,12 +27,12 @@ def test_the_mean_return_of_several_games_is_the_mean_of_theirs() -> None:
     assert recent.returns == {"short": 1.0, "long": 5.0}
 
 
-def test_games_without_an_episode_are_missing_in_the_mean() -> None:
+def test_there_is_no_mean_before_an_episode_of_each_game() -> None:
     recent = Recent(games=2)
     recent.extend(episodes("short", [1.0] * 300))
-    assert (recent.of_all, recent.full, recent.mean_return) == (False, False, 1.0)
+    assert (recent.of_all, recent.full, recent.mean_return) == (False, False, None)
     recent.extend(episodes("long", [5.0]))
-    assert (recent.of_all, recent.full) == (True, False)
+    assert (recent.of_all, recent.full, recent.mean_return) == (True, False, 3.0)
     recent.extend(episodes("long", [5.0] * 100))
     assert recent.full
     assert not Recent().of_all
@@ -52,4 +52,5 @@ def test_human_normalised_scores_of_games_that_all_have_them() -> None:
     assert found["return/pong"] == 14.6
     assert found["human_normalised_mean"] == pytest.approx(0.5)  # (1 + 0 + 0.5) / 3
     assert found["human_normalised_median"] == pytest.approx(0.5)
+    assert of_games({"pong": 14.6}, every=False) == {"return/pong": 14.6}
     assert of_games({"pong": 1.0, "mine:Env": 2.0}) == {"return/pong": 1.0, "return/mine:Env": 2.0}
