@@ -16,6 +16,7 @@ from gossamer.system.errors import UserError
 from gossamer.system.streams import LOST, forget
 
 BAD_VALUE, INTERRUPTED, UNREAD = 2, 130, 141
+CALLBACK = "callback "  # begins the names of callbacks' threads
 CANNOT_WRITE = (
     errno.ENOSPC,
     errno.EDQUOT,
@@ -73,11 +74,12 @@ def _told(text: str, code: int) -> int:
 
 
 def leave(code: int) -> NoReturn:
-    """End the process. If worker threads still run, as after a second Ctrl-C, skip the interpreter's clean-up: it would
-    abort the process while a thread is inside torch."""
+    """End the process. If workers still run, as after a second Ctrl-C, or callbacks that were left out, skip the
+    interpreter's clean-up: it would abort the process while a thread is inside torch."""
     if code:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # one more Ctrl-C would show a traceback
-    if code and threading.active_count() > 1:
+    others = [each.name for each in threading.enumerate() if each is not threading.main_thread()]
+    if others and (code or any(name.startswith(CALLBACK) for name in others)):
         for child in multiprocessing.active_children():  # environments; a normal exit would end them
             child.terminate()
         _flush()

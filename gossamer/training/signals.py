@@ -39,21 +39,20 @@ class Signals:
         self._at_once_from: float | None = None  # second from which a Ctrl-C ends the run at once
 
     def __call__(self, number: int, frame: object) -> None:
-        if number == signal.SIGINT and self._ends_at_once():
-            raise KeyboardInterrupt("ended at once")
-        if self._may_be_left_out:
+        is_second, left_out = False, self._may_be_left_out
+        if number == signal.SIGINT:
+            now, is_second = self._now(), self._at_once_from is not None
+            if self._at_once_from is not None and now < self._at_once_from:
+                return  # the same one again
+            self._at_once_from = now + (HELD_UP_SECONDS if is_second and not left_out else AGAIN_SECONDS)
+        if left_out:
             self._may_be_left_out = False
             raise Abandoned
+        if is_second:
+            raise KeyboardInterrupt("ended at once")
         if not self._requested:
             self._requested = True
             self._request(signal.Signals(number).name)
-
-    def _ends_at_once(self) -> bool:
-        now, is_first = self._now(), self._at_once_from is None
-        if self._at_once_from is not None and now < self._at_once_from:
-            return False
-        self._at_once_from = now + (AGAIN_SECONDS if is_first else HELD_UP_SECONDS)
-        return not is_first
 
     @contextmanager
     def handled(self) -> Iterator[None]:

@@ -88,13 +88,15 @@ def work():
     while True:
         (weight @ weight).sum().backward()
         begun.set()
-threading.Thread(target=work, daemon=True).start()
+threading.Thread(target=work, name=sys.argv[2], daemon=True).start()
 begun.wait()
 print("told")
 leave(int(sys.argv[1]))
 """
 
 
-def test_threads_in_torch_do_not_abort_the_end() -> None:
-    done = subprocess.run([sys.executable, "-c", BUSY, "130"], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (130, "told\n", "")
+@pytest.mark.parametrize(("code", "thread"), [(130, "act"), (0, "callback Plays")])
+def test_threads_in_torch_do_not_abort_the_end(code: int, thread: str) -> None:
+    given = [sys.executable, "-c", BUSY, str(code), thread]
+    done = subprocess.run(given, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (code, "told\n", "")

@@ -92,6 +92,20 @@ def test_a_part_that_may_be_left_out_is_left_out_once() -> None:
     assert asked.requests == ["SIGTERM"]
 
 
+def test_a_ctrl_c_in_each_of_two_such_parts_leaves_out_both_and_ends_nothing_at_once() -> None:
+    asked = Asked()
+    for first in (True, False):
+        with pytest.raises(Abandoned), asked.signals.may_be_left_out():
+            asked.signals(INT, None)
+        with asked.signals.may_be_left_out():
+            asked.time += 0.9
+            asked.signals(INT, None)  # the group of a terminal gets the same one again
+        asked.time += 0.1
+        assert asked.requests == [], first
+    with pytest.raises(KeyboardInterrupt, match="ended at once"):
+        asked.signals(INT, None)  # something else holds up the end
+
+
 @pytest.mark.parametrize(
     ("ended", "short", "code"),
     [
