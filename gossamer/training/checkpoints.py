@@ -61,6 +61,7 @@ class Checkpoints:
         self._states: dict[str, Tree] = {}
         self._fresh: set[str] = set()  # members that have reported nothing since they saved a state
         self._asked, self._ended = list[threading.Event](), False
+        self._answered_next = list[threading.Event]()  # those that asked before the checkpoint that is written now
         self._complete: Unwritten | None = None
         self._unwritten = 0  # checkpoints that are complete, and not on disk yet
         self._writing = threading.Lock()  # one at a time: the end of a run may come while one is written
@@ -103,12 +104,13 @@ class Checkpoints:
     def end(self) -> None:
         """No checkpoint will be written any more."""
         self._ended = True
-        self._tell_those_that_asked()
+        self._answer(self._answered_next)
+        self._answer(self._asked)
 
-    def _tell_those_that_asked(self) -> None:
-        for there in self._asked:
+    def _answer(self, asked: list[threading.Event]) -> None:
+        for there in asked:
             there.set()
-        self._asked.clear()
+        asked.clear()
 
     def acted(self, worker: str, steps: int) -> None:
         """A worker has acted so many steps more: its saved state is older than that."""
@@ -167,6 +169,8 @@ class Checkpoints:
         self.recorder.flush()  # a run that is killed now has the episodes that the checkpoint counts
         p, gossip = self.progress, self.consensus.to_dict() if self.consensus is not None else {}
         self._complete = Unwritten(tree, p.steps, p.mean_return, p.elapsed, gossip)
+        self._answered_next += self._asked
+        self._asked.clear()
         self._unwritten += 1
         self._kept, self._kept_steps = self.now(), p.steps
 
@@ -185,7 +189,7 @@ class Checkpoints:
     def written(self, checkpoint: Unwritten) -> None:
         """The checkpoint is on disk: it may be evaluated, and another one may begin."""
         self._unwritten -= 1
-        self._tell_those_that_asked()
+        self._answer(self._answered_next)
         self.recorder.checkpointed(self.store.get("last").path)
         if self.evaluator is not None:
             self.evaluator.offer(self.store.get("last"), checkpoint.seconds)

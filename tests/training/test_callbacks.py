@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -154,6 +155,30 @@ def test_a_callback_reads_the_newest_parameters(tmp_path: Path) -> None:
     (first, of_first, action), (second, of_second, _) = seen[:2]
     assert first <= of_first <= second <= of_second <= run.result["steps"]
     assert action in (0, 1, 2)
+
+
+def test_parameters_are_as_new_as_the_call_while_an_older_checkpoint_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save, seen, writing = Store.save, list[tuple[int, int]](), threading.Event()
+
+    def slow(store: Store, tree: Any, **more: Any) -> Any:
+        writing.set()
+        time.sleep(0.6)
+        return save(store, tree, **more)
+
+    def late(run: LiveRun) -> None:
+        writing.wait()
+        time.sleep(0.3)  # members go on
+        before = run.steps
+        seen.append((before, run.policy().snapshot.steps))
+        run.stop()
+
+    monkeypatch.setattr(Store, "save", slow)
+    quick = {"env": "catch", "num_envs": 2, "rollout_length": 4, "threads": 1, "log": "none", **FOREVER}
+    both = [Does(lambda run: run.policy()), Does(late)]
+    gossamer.train("gala", learners=2, run_dir=tmp_path / "run", callbacks=both, **quick)
+    assert seen[0][0] <= seen[0][1]
 
 
 def test_a_callback_that_waits_for_parameters_does_not_outlive_a_run_that_fails(
