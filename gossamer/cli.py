@@ -14,11 +14,14 @@ from gossamer.system.version import __version__
 
 def main() -> int:
     """Run the `gossamer` command; returns its exit code."""
-    sys.path.append(os.getcwd())  # so that module:factory finds the user's module; last, so that it hides no other
     return guarded(lambda: _main(sys.argv[1:]))
 
 
 def _main(words: Sequence[str]) -> int:
+    try:
+        sys.path.append(os.getcwd())  # so that module:factory finds the user's module; last, so that it hides no other
+    except FileNotFoundError:
+        raise UserError("the current directory has been removed; change to another one") from None
     if not words:
         raise UserError(f"no command; use one of {', '.join(commands.COMMANDS)}; see gossamer --help")
     if words[0] in ("-h", "--help"):

@@ -49,6 +49,13 @@ class Refuses(Kept):
         raise ConnectionError("no such\nserver")
 
 
+class Unfinished(Kept):
+    """Cannot be made."""
+
+    def __init__(self) -> None:
+        raise RuntimeError("no key")
+
+
 class Loses(Kept):
     """Fails for steps that are odd, and at the end."""
 

@@ -123,6 +123,15 @@ def process(*words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*start, *map(str, words)], cwd=cwd, capture_output=True, text=True, check=False)
 
 
+def test_a_directory_that_has_been_removed_gets_one_line(tmp_path: Path) -> None:
+    gone = 'import os, sys; os.rmdir("."); from gossamer.cli import main; sys.exit(main())'
+    (tmp_path / "gone").mkdir()
+    given = [sys.executable, "-c", gone, "runs"]
+    done = subprocess.run(given, cwd=tmp_path / "gone", capture_output=True, text=True, check=False)
+    told = "gossamer: the current directory has been removed; change to another one\n"
+    assert (done.returncode, done.stderr) == (2, told)
+
+
 def test_in_a_process_of_its_own_with_modules_of_the_user_s(tmp_path: Path) -> None:
     (tmp_path / "my_parts.py").write_text(MY_PARTS)
     options = ("--env", "my_parts:Bandit", "--network", "my_parts:tiny", "--steps", 2_000, "--threads", 1)
@@ -223,6 +232,7 @@ BAD = {
     ),
     "bench": (("bench", "paac", *TINY, "--rounds", 0), "--rounds 0: must be at least 1"),
     "bench seconds": (("bench", "paac", *TINY, "--seconds", -1), "--seconds -1"),
+    "rounds of a search": (("bench", "paac", *TINY, "--find", "--rounds", 7), "--rounds 7: has no effect with --find"),
     "bench env": (("bench", "paac", "--env", "cacth"), "near: catch"),
     "record": (("record", "nowhere"), "nowhere: not a run directory"),
     "no architecture of that name": (("train", "pacc", "--env", "catch"), "near: paac"),

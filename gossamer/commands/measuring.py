@@ -48,6 +48,8 @@ def bench(words: Sequence[str]) -> None:
     from gossamer.tools.rounds import Rounds, RoundsDisplay
 
     how = Measuring(**composed.command)
+    if how.find and how.rounds != Measuring.rounds:
+        raise UserError(f"--rounds {how.rounds}: has no effect with --find; leave it out")
     if how.find:
         _find(composed.choices, how)
         return

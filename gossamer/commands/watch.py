@@ -35,6 +35,10 @@ class Watch:
             raise UserError(f"{self.folder}: no such directory; give a folder with run directories")
         if not 1 <= self.port <= 65535:
             raise UserError(f"--port {self.port}: must be at least 1 and at most 65,535")
+        given = {"--port": self.port != Watch.port, "--host": self.host != Watch.host, "--open": self.open}
+        if self.save is not None and any(given.values()):
+            flag = next(flag for flag in given if given[flag])
+            raise UserError(f"{flag}: has no effect with --save, which serves no page; leave it out")
         if self.save is not None:
             self._save(self.save)
         else:

@@ -46,5 +46,5 @@ def on_cluster(cluster: str, wired: Program) -> Iterator[Place]:
             raise UserError(f"--cluster {cluster}: {error}{'; or use --device cpu' * no_gpu}") from error
         try:
             yield Place(ray, placement.note)
-        except HostFailed as error:
+        except (HostFailed, LackOfResources) as error:  # a node may have left since
             raise UserError(str(error)) from error

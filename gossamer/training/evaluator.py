@@ -102,7 +102,11 @@ class Evaluator:
 
     def due(self, steps: int) -> bool:
         """Whether a checkpoint at this step would be evaluated."""
-        return steps >= self._next and (self._exact or not self.running) and not self._ended
+        return self.wanted(steps) and (self._exact or not self.running)
+
+    def wanted(self, steps: int) -> bool:
+        """Whether `finish` would evaluate a last checkpoint at this step."""
+        return steps >= self._next and not self._ended
 
     @property
     def running(self) -> bool:
@@ -129,11 +133,12 @@ class Evaluator:
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
 
-    def take_up(self, seconds: float) -> None:
-        """Have checkpoints evaluated that an interrupted session had no time for, so many `seconds` of training ago or
-        less."""
+    def take_up(self) -> None:
+        """Have checkpoints evaluated that an interrupted session had no time for. Raises `UserError` for a damaged
+        one."""
         for checkpoint in self._store.all() if self._exact else ():
-            self.offer(checkpoint, seconds)
+            if self.due(checkpoint.steps):
+                self.offer(checkpoint, float(checkpoint.load()["progress"]["elapsed"]))
 
     def take(self) -> list[Row]:
         """The results since the last call."""

@@ -169,7 +169,7 @@ class Session:
             self.observer.note(f'{self.config.env.name}: the part "{part}" of the observation is left out: it is text')
         info = run_info(self.directory, self.config)
         self.sinks.start(info)
-        self.evaluator.take_up(self.progress.elapsed_before)
+        self.evaluator.take_up()
         self.callbacks.start(partial(self._live, info.options))
         signals = Signals(self._end)
         with signals.handled(), naming(self.checkpoints.store.last, lambda: self.observer.interrupted):
@@ -255,7 +255,7 @@ class Session:
         if not self.evaluator.running and not self.evaluator.due(self.progress.steps):
             self.observer.writer.record_evaluations()  # one may have ended since the last row
             return
-        left = self.evaluator.left + self.evaluator.due(self.progress.steps)
+        left = self.evaluator.left + self.evaluator.wanted(self.progress.steps)
         what = "the evaluation (Ctrl-C leaves it out)" if left == 1 else f"{left} evaluations (Ctrl-C leaves them out)"
         try:
             with signals.may_be_left_out():

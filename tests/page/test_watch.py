@@ -39,6 +39,8 @@ def test_a_run_is_saved_as_one_page(tmp_path: Path, capsys: pytest.CaptureFixtur
         ([".", "--save", "page.txt"], r"--save page\.txt: must end in \.html"),
         ([".", "--save", "nowhere/page.html"], "--save nowhere/page.html: there is no directory nowhere"),
         ([".", "--save", "page.html"], r"\.: no run directory in it"),
+        ([".", "--save", "page.html", "--port", "7000"], "--port: has no effect with --save"),
+        ([".", "--save", "page.html", "--open"], "--open: has no effect with --save"),
     ],
 )
 def test_what_cannot_be_is_refused(

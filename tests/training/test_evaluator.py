@@ -53,7 +53,8 @@ class Beside:
 
     def keep(self, steps: int) -> None:
         """Write a checkpoint and offer it, as the observer does."""
-        self.store.save({"a": steps}, steps=steps, score=float(steps))
+        tree = {"a": steps, "progress": {"elapsed": steps / 100}}
+        self.store.save(tree, steps=steps, score=float(steps))
         self.evaluator.offer(self.store.get("last"), 1.5)
 
     def steps(self) -> list[int]:
@@ -89,6 +90,7 @@ def test_exactly_each_multiple_is_evaluated_in_its_turn(tmp_path: Path) -> None:
     beside = Beside(tmp_path, WAITS + PRINTS, exact=True)
     for steps in (90, 110, 150, 210, 330, 350):
         beside.keep(steps)
+    assert [beside.evaluator.wanted(steps) for steps in (399, 400)] == [False, True]
     # one is being played and two wait; these are kept besides the last one, which is the best, too
     assert beside.evaluator.left == 3
     assert [each.steps for each in beside.store.all()] == [110, 210, 330, 350]
@@ -107,9 +109,10 @@ def test_what_an_interrupted_session_had_no_time_for_is_evaluated_by_the_next(tm
     first.store.save({"a": 340}, steps=340, score=340.0)  # as at the end of a session
     assert (first.steps(), first.told) == ([], [])
     again = Beside(tmp_path, "import sys\n" + PRINTS, exact=True, done=110)
-    again.evaluator.take_up(7.0)
+    again.evaluator.take_up()
     again.evaluator.finish(again.store.get("last"), 8.0)
-    assert again.steps() == [210, 330]
+    rows = again.evaluator.take()
+    assert [(row["steps"], row["seconds"]) for row in rows] == [(210, 2.1), (330, 3.3)]
 
 
 def test_its_process_has_one_thread_no_gpu_and_yields_to_training(tmp_path: Path) -> None:

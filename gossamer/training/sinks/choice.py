@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -51,6 +52,27 @@ def _installed(package: str) -> bool:
     return spec is not None and spec.origin is not None
 
 
+@dataclass(frozen=True)
+class Unmade:
+    """Stands for a user's sink whose constructor has failed: it cannot start."""
+
+    error: Exception
+
+    def start(self, run: RunInfo, key: str | None) -> str | None:
+        """Raise the constructor's error."""
+        raise self.error
+
+    def write(self, scalars: Scalars, steps: int) -> None: ...
+    def close(self, outcome: RunEnding) -> None: ...
+
+
+def _made(kind: Callable[[], Sink]) -> Sink:
+    try:
+        return kind()
+    except Exception as error:
+        return Unmade(error)
+
+
 class Sinks:
     """The sinks of a run. A full disk under TensorBoard's events raises `OSError`; failures of the others are counted
     and told."""
@@ -64,7 +86,7 @@ class Sinks:
         """Start all of them. A resumed run continues with the keys in its directory."""
         keys = Keys(run.directory / SINKS)
         for name in self._names:
-            made: Sink = load("--log", name, KNOWN)()
+            made = _made(load("--log", name, KNOWN))
             if name == DIRECT:
                 made.start(run, None)
                 self._direct.append(made)

@@ -94,9 +94,9 @@ def test_a_run_without_sinks_has_its_own_files_alone(tmp_path: Path) -> None:
 
 
 def test_training_goes_on_without_a_sink_that_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = trained(tmp_path / "run", log="some_sinks:Refuses,tensorboard,some_sinks:Loses")
+    run = trained(tmp_path / "run", log="some_sinks:Refuses,tensorboard,some_sinks:Loses,some_sinks:Unfinished")
     assert run.result["ended"] == "all steps done"
-    assert run.result["log_failures"] == {"some_sinks:Refuses": 1, "some_sinks:Loses": 1}
+    assert run.result["log_failures"] == {"some_sinks:Refuses": 1, "some_sinks:Loses": 1, "some_sinks:Unfinished": 1}
     told = "--log some_sinks:Refuses: no such server; training goes on, metrics may be missing there"
     assert told in (run.directory / "run.log").read_text()
     assert told in capsys.readouterr().err
@@ -104,6 +104,7 @@ def test_training_goes_on_without_a_sink_that_fails(tmp_path: Path, capsys: pyte
     assert {(event["sink"], event["error"]) for event in events} == {
         ("some_sinks:Refuses", "no such server"),
         ("some_sinks:Loses", "too late"),
+        ("some_sinks:Unfinished", "no key"),
     }
 
 
