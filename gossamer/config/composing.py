@@ -60,9 +60,7 @@ def compose(words: Sequence[str], *, prog: str, description: str, command: Seque
     options = {name: value for name, value in given.items() if name not in (*own, *CHOICES)} | env_kwargs
     choices = replace(first, given=options, probed=composition.probed)
     if before is not None:
-        choices = replace(
-            choices, given={**repeating.options(before, Composition(choices).values(), options), **options}
-        )
+        choices = replace(choices, given={**repeating.options(before, choices, options), **options})
     if asks_for_help(words):
         _parse(["--help"], Composition(choices), command, prog, description)
     return Composed(choices, {name: value for name, value in made.items() if name in own})

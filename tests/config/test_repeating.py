@@ -39,6 +39,26 @@ def test_a_run_is_repeated(tmp_path: Path, name: str) -> None:
     assert again(f"--config={tmp_path / name}", "--run-dir", "x") == first
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "gala --env CartPole-v1 --learners 9 --learning-rate 0.003",
+        "a2c --env CartPole-v1 --learners 4 --num-envs 16",
+        "dqn --env CartPole-v1 --steps 1000000 --epsilon-steps 20000",
+        "paac --env recall --memory lstm --num-envs 32",
+        "paac --env CartPole-v1 --algorithm ppo --memory lstm --no-normalize-returns",
+        "impala --env CartPole-v1 --replay-share 0.5 --no-parallel-loading",
+        "gorila --env catch --preset paper",
+        "apex --env catch --actors 2",
+        "paac --env pong:2,breakout --num-envs 36",
+    ],
+)
+def test_an_option_stays_though_a_rule_would_change_it(tmp_path: Path, words: str) -> None:
+    first = again(*words.split())
+    (tmp_path / "config.json").write_text(json.dumps(to_dict(first)))
+    assert again("--config", tmp_path) == first
+
+
 def test_options_that_are_typed_win(tmp_path: Path) -> None:
     first = run(tmp_path)
     second = again("--config", tmp_path, "--seed", "8", "--no-normalize-advantage")
