@@ -40,6 +40,14 @@ def parts(config: Config, names: Collection[str]) -> list[str]:
     return [*words, "--env-kwargs", json.dumps(kwargs)] if kwargs else words
 
 
+def check_preset(config: Config, preset: str, architecture: str, algorithm: str | None) -> None:
+    """Raise `UserError` for a preset that is typed beside `--config`: all options have the values of the run. Another
+    architecture or algorithm than the run's can have options that a preset sets."""
+    of_run = flat(config)
+    if (architecture, algorithm or of_run["algorithm"]) == (of_run["architecture"], of_run["algorithm"]):
+        raise UserError(f"--preset {preset}: has no effect with --config, which repeats a run's options; leave it out")
+
+
 def options(config: Config, choices: Choices, given: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a run that a composition with these choices needs beside those that are `given`, to have the
     values of the run; without those that have no effect in it. A learning rate that fell until the end of the run falls
@@ -47,7 +55,7 @@ def options(config: Config, choices: Choices, given: Mapping[str, Any]) -> dict[
     of_run = flat(config)
     of_run.pop("env_kwargs", None)
     if of_run["anneal_steps"] == of_run["steps"]:
-        del of_run["anneal_steps"]
+        of_run["anneal_steps"] = given.get("steps", of_run["steps"])
     found = dict[str, Any]()
     while True:  # an option may change others by a rule, which then differ, too
         values = Composition(replace(choices, given={**found, **given})).values()

@@ -80,6 +80,32 @@ def test_the_learning_rate_falls_until_the_end_of_the_new_run(tmp_path: Path) ->
     assert again("--config", tmp_path, "--steps", "9000").optimization.anneal_steps == 4_000
 
 
+def test_a_schedule_of_a_paper_is_not_taken_for_the_run_s(tmp_path: Path) -> None:
+    """PAAC's paper has --steps 80000000 and names --anneal-steps, too."""
+    short = configure("paac", env="catch", preset="paper", steps=1_000, anneal_steps=1_000)
+    (tmp_path / "config.json").write_text(json.dumps(to_dict(short)))
+    assert again("--config", tmp_path) == short
+    (tmp_path / "config.json").write_text(json.dumps(to_dict(configure("paac", env="catch", preset="paper"))))
+    shorter = again("--config", tmp_path, "--steps", "9000")
+    assert (shorter.run.steps, shorter.optimization.anneal_steps) == (9_000, 9_000)
+
+
+@pytest.mark.parametrize("words", [[], ["gala"], ["--algorithm", "ppo"]], ids=" ".join)
+def test_a_preset_beside_a_run_is_refused(tmp_path: Path, words: list[str]) -> None:
+    run(tmp_path)
+    with pytest.raises(UserError, match=r"--preset paper: has no effect with --config, which .*; leave it out$"):
+        again(*words, "--config", tmp_path, "--preset", "paper")
+
+
+def test_another_algorithm_can_have_another_preset(tmp_path: Path) -> None:
+    paper = configure("paac", env="catch", preset="paper", seed=7)
+    (tmp_path / "config.json").write_text(json.dumps(to_dict(paper)))
+    with pytest.raises(UserError, match="PAAC's paper has only a2c; omit --preset paper"):
+        again("--config", tmp_path, "--algorithm", "ppo")
+    other = flat(again("--config", tmp_path, "--algorithm", "ppo", "--preset", "tuned"))
+    assert (other["algorithm"], other["preset"], other["seed"]) == ("ppo", "tuned", 7)
+
+
 def test_another_architecture_takes_the_options_that_it_has(tmp_path: Path) -> None:
     run(tmp_path)
     other = flat(again("paac", "--config", tmp_path, "--algorithm", "a2c"))
