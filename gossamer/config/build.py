@@ -13,9 +13,8 @@ from gossamer.config.config import Config
 from gossamer.config.names import NETWORKS, load
 from gossamer.envs.base import EnvFactory
 from gossamer.envs.games import Games
-from gossamer.envs.gym import Custom
+from gossamer.envs.gym import Custom, Gym
 from gossamer.envs.last import LastActionReward
-from gossamer.envs.options import GymOptions
 from gossamer.exchange import AllReduce, Broadcast, Server, Shared
 from gossamer.exchange.flat import Flat
 from gossamer.exchange.server.pull import most_shards
@@ -194,7 +193,7 @@ def check_workers(config: Config, wired: Program) -> None:
         if isinstance(each, Custom) and each.is_vector:
             each.check_vector(workers)
     for count in [envs.of_group(parts) for envs in acting(wired)]:
-        if isinstance(config.env, GymOptions) and count % max(1, workers):
+        if isinstance(env, Gym | Custom) and count % max(1, workers):
             of = "each actor" if parts == 1 else "each group of --alternating"
             raise UserError(
                 f"--env-workers {workers}: must divide {count}, the environments of {of}: all step equally many"

@@ -34,7 +34,8 @@ from gossamer.envs.atari import GYMNASIUM, Atari
 from gossamer.envs.base import UnknownEnv, UnsupportedSpace
 from gossamer.envs.gym import Gym
 from gossamer.envs.last import LastActionReward
-from gossamer.envs.options import AleOptions
+from gossamer.envs.options import AleOptions, GymOptions
+from gossamer.envs.pool import EnvPool
 from gossamer.loops import Envs, role
 from gossamer.nn.optim import RMSProp, RMSPropTF
 from gossamer.nn.torsos import auto
@@ -365,6 +366,12 @@ def test_workers_must_divide_the_environments_of_each_actor() -> None:
     check_workers(made, program(made))
     with pytest.raises(UserError, match="--env-workers 8: must divide 4, the environments of each actor"):
         check_workers(uneven, program(uneven))
+
+
+def test_threads_of_envpool_need_not_divide_the_environments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(EnvPool, "check", lambda env: None)  # it may not be installed
+    made = replace(configure("paac", env="catch", num_envs=6, env_workers=4), env=GymOptions("envpool:Pong-v5"))
+    check_workers(made, program(made))
 
 
 @pytest.mark.parametrize(
