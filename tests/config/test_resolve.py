@@ -745,6 +745,13 @@ def test_an_option_without_effect_is_refused(options: dict[str, Any], told: str)
         settings("CartPole-v1", **options)
 
 
+def test_machado_s_actions_cannot_be_fewer() -> None:
+    told = "--no-full-action-space: has no effect with --preprocessing machado, which has all 18 actions; leave it out"
+    with pytest.raises(UserError, match=told):
+        settings("pong", preprocessing="machado", full_action_space=False)
+    assert values("pong", preprocessing="machado").preprocessing == "machado"
+
+
 @pytest.mark.parametrize(
     ("architecture", "options", "told"),
     [
