@@ -12,9 +12,9 @@ from gossamer.algorithms.base import Limited
 from gossamer.config.config import Config
 from gossamer.config.names import NETWORKS, load
 from gossamer.envs.base import EnvFactory
-from gossamer.envs.gym import Custom
+from gossamer.envs.games import Games
+from gossamer.envs.gym import Custom, Gym
 from gossamer.envs.last import LastActionReward
-from gossamer.envs.options import GymOptions
 from gossamer.exchange import AllReduce, Broadcast, Server, Shared
 from gossamer.exchange.flat import Flat
 from gossamer.exchange.server.pull import most_shards
@@ -189,13 +189,14 @@ def check_workers(config: Config, wired: Program) -> None:
     """Raise `UserError` if an actor's environments cannot be in equal groups, or if the workers that step environments
     in Python cannot have equally many of each group; also for workers of a vector environment, which needs none."""
     workers, parts, env = getattr(config.architecture, "env_workers", 0), groups(config), environment(config)
-    if isinstance(env, Custom) and env.is_vector:
-        env.check_vector(workers)
-    for each in [envs.of_group(parts) for envs in acting(wired)]:
-        if isinstance(config.env, GymOptions) and each % max(1, workers):
+    for each in [share.env for share in env.shares] if isinstance(env, Games) else [env]:
+        if isinstance(each, Custom) and each.is_vector:
+            each.check_vector(workers)
+    for count in [envs.of_group(parts) for envs in acting(wired)]:
+        if isinstance(env, Gym | Custom) and count % max(1, workers):
             of = "each actor" if parts == 1 else "each group of --alternating"
             raise UserError(
-                f"--env-workers {workers}: must divide {each}, the environments of {of}: all step equally many"
+                f"--env-workers {workers}: must divide {count}, the environments of {of}: all step equally many"
             )
 
 

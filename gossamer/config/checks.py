@@ -97,6 +97,11 @@ def check_effects(
         raise UserError(f"--c-bar {values['c_bar']:g}: must be at most --rho-bar {values['rho_bar']:g}")
     if "action_bounds" in given and not continuous:
         raise UserError(f"--action-bounds {given['action_bounds']}: the actions of {env} are not continuous")
+    if given.get("full_action_space") is False and values.get("preprocessing") == "machado":
+        raise UserError(
+            "--no-full-action-space: has no effect with --preprocessing machado, which has all 18 actions; leave it "
+            "out, or use --preprocessing gymnasium"
+        )
     if given.get("surrogate") == "impact" and not values.get("target_period", 1):
         raise UserError("--surrogate impact: needs a target network; add --target-period BATCHES")
     check_evaluations(given, values["eval_every"])

@@ -45,7 +45,9 @@ def compose(words: Sequence[str], *, prog: str, description: str, command: Seque
     own = {name for kind in command for name in declared(kind)}
     before = _repeated(words) if "config" in own else None
     if before is not None:
-        words = _with_parts(words, before)
+        alone, words = typed(words), _with_parts(words, before)
+        if preset := alone.get("preset"):
+            repeating.check_preset(before, preset, _architecture(words, prog), alone.get("algorithm"))
     found, plain_words = typed(words), [word for word in words if word not in ("-h", "--help")]
     if "env" not in found:
         raise UserError("--env: required; gossamer list shows the available environments")
@@ -60,9 +62,7 @@ def compose(words: Sequence[str], *, prog: str, description: str, command: Seque
     options = {name: value for name, value in given.items() if name not in (*own, *CHOICES)} | env_kwargs
     choices = replace(first, given=options, probed=composition.probed)
     if before is not None:
-        choices = replace(
-            choices, given={**repeating.options(before, Composition(choices).values(), options), **options}
-        )
+        choices = replace(choices, given={**repeating.options(before, choices, options), **options})
     if asks_for_help(words):
         _parse(["--help"], Composition(choices), command, prog, description)
     return Composed(choices, {name: value for name, value in made.items() if name in own})

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from gossamer.system.errors import UserError, near
-from gossamer.system.scripts import own_module, script
+from gossamer.system.scripts import is_absent, own_module, script
 
 ARCHITECTURES = {
     "paac": "gossamer.architectures.paac:PAAC",
@@ -70,9 +70,21 @@ def load(option: str, name: str, known: dict[str, str]) -> Any:
         raise UserError(_unknown(option, name, known))
     module, _, attribute = known.get(name, name).partition(":")
     try:
-        return getattr(own_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UserError(f"{option} {name}: cannot be imported ({error}); give module:Name") from error
+        found = own_module(module)
+    except (Exception, SystemExit) as error:
+        if module and not isinstance(error, UserError) and not is_absent(module, error):
+            from gossamer.envs.gym import import_failed  # Gymnasium takes long to import
+
+            raise import_failed(f"{option} {name}", module, error) from error
+        raise _no_part(option, name, error) from error
+    try:
+        return getattr(found, attribute)
+    except AttributeError as error:
+        raise _no_part(option, name, error) from error
+
+
+def _no_part(option: str, name: str, error: BaseException) -> UserError:
+    return UserError(f"{option} {name}: cannot be imported ({error}); give module:Name")
 
 
 def _unknown(option: str, name: str, known: dict[str, str]) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from gossamer.config.checks import effective
 from gossamer.config.config import Config
 from gossamer.config.file import flat, from_dict
+from gossamer.config.resolve import Choices, Composition
 from gossamer.system.errors import UserError
 from gossamer.system.options import flag
 
@@ -38,12 +40,27 @@ def parts(config: Config, names: Collection[str]) -> list[str]:
     return [*words, "--env-kwargs", json.dumps(kwargs)] if kwargs else words
 
 
-def options(config: Config, values: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a run that differ from these values, as far as they have them and have an effect beside those that
-    are `given`. A learning rate that fell until the end of the run falls until the end of the new one, too."""
+def check_preset(config: Config, preset: str, architecture: str, algorithm: str | None) -> None:
+    """Raise `UserError` for a preset that is typed beside `--config`: all options have the values of the run. Another
+    architecture or algorithm than the run's can have options that a preset sets."""
+    of_run = flat(config)
+    if (architecture, algorithm or of_run["algorithm"]) == (of_run["architecture"], of_run["algorithm"]):
+        raise UserError(f"--preset {preset}: has no effect with --config, which repeats a run's options; leave it out")
+
+
+def options(config: Config, choices: Choices, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a run that a composition with these choices needs beside those that are `given`, to have the
+    values of the run; without those that have no effect in it. A learning rate that fell until the end of the run falls
+    until the end of the new one, too."""
     of_run = flat(config)
     of_run.pop("env_kwargs", None)
     if of_run["anneal_steps"] == of_run["steps"]:
-        del of_run["anneal_steps"]
-    found = {name: value for name, value in of_run.items() if name in values and value != values[name]}
-    return effective(found, {**values, **found, **given})
+        of_run["anneal_steps"] = given.get("steps", of_run["steps"])
+    found = dict[str, Any]()
+    while True:  # an option may change others by a rule, which then differ, too
+        values = Composition(replace(choices, given={**found, **given})).values()
+        more = {name: value for name, value in of_run.items() if name in values and value != values[name]}
+        more = {name: value for name, value in more.items() if name not in (*found, *given)}
+        if not more:
+            return effective(found, values)
+        found |= more

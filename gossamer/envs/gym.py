@@ -27,7 +27,7 @@ from gossamer.envs.workers import Workers
 from gossamer.spaces import Bounds
 from gossamer.system.errors import UserError
 from gossamer.system.kwargs import check_names, text
-from gossamer.system.scripts import own_module
+from gossamer.system.scripts import is_absent, own_module
 
 OF_MAKE = ("max_episode_steps", "disable_env_checker", "render_mode")  # arguments of `gymnasium.make` itself
 IN_A_FILE = (  # of an environment `__main__:Name`
@@ -211,17 +211,16 @@ def _import(name: str, module: str) -> Any:
         return own_module(module)
     except UserError as error:  # its calls of Gossamer
         raise UserError(f"--env {name}: {module} cannot be imported: {error}") from error
-    except ModuleNotFoundError as error:
-        if error.name is not None and f"{module}.".startswith(f"{error.name}."):
+    except (Exception, SystemExit) as error:
+        if isinstance(error, ModuleNotFoundError) and is_absent(module, error):
             raise UnknownEnv(
                 f"unknown environment {name!r}: no module {error.name!r} can be imported; "
                 "run from its folder, or set PYTHONPATH"
             ) from error
-        raise _import_failed(name, module, error) from error
-    except (Exception, SystemExit) as error:
-        raise _import_failed(name, module, error) from error
+        raise import_failed(f"--env {name}", module, error) from error
 
 
-def _import_failed(name: str, module: str, error: BaseException) -> UserError:
+def import_failed(given: str, module: str, error: BaseException) -> UserError:
+    """The error for a user's module that raised this one. `given`: the option with its value."""
     where = "" if isinstance(error, SyntaxError) else place(error)  # a syntax error's text includes the place
-    return UserError(f"--env {name}: importing {module} raised {named(error)}{where}")
+    return UserError(f"{given}: importing {module} raised {named(error)}{where}")

@@ -73,7 +73,7 @@ class LastParts:
         width = as_numbers(spec.actions, np.zeros((1, *spec.actions.shape), spec.actions.dtype)).shape[1]
         self._last = Layout((Part(ACTION, (width,), FLOATS), Part(REWARD, (1,), FLOATS)))
         layout = Layout((*self._inner.parts, *self._last.parts))
-        self.spec = replace(spec, obs_shape=(layout.size,), obs_dtype=np.dtype(np.uint8), layout=layout)
+        self.spec = replace(spec, obs_shape=(layout.size,), obs_dtype=np.dtype(np.uint8), layout=layout, bounds=None)
 
     def none(self, count: int) -> Array:
         """The bytes [count, size] of the two parts at the start of an episode."""

@@ -200,7 +200,7 @@ def kind_of(env: EnvFactory) -> type[EnvOptions]:
 def stored_kind(name: str, fields: Collection[str]) -> type[EnvOptions]:
     """Return the options class of an environment in a file with these fields. Imports nothing: a file can be read where
     the environment's module or package is absent."""
-    if "," in name or name in catalogue.SETS:
+    if "," in name or name.partition(":")[0] in catalogue.SETS:
         return AtariOptions if "preprocessing" in fields else GamesOptions
     if name in {toy.name for toy in catalogue.TOYS}:
         return PlainOptions

@@ -139,8 +139,8 @@ def evaluate(
     `greedy` takes the most probable actions, or those of the highest value. `epsilon`: probability of a random action,
     for algorithms that act by values; None is that of the run (`--epsilon-end`).
 
-    `env_workers`: threads or processes that step the environments (0: the default of their kind). `write`: whether the
-    result is written to the run directory."""
+    `env_workers`: threads or processes that step the environments (0: the default of their kind); fewer processes if so
+    many cannot step equally many environments. `write`: whether the result is written to the run directory."""
     if episodes < 1:
         raise UserError(f"--episodes {episodes}: must be at least 1")
     if max_steps is not None and max_steps < 1:

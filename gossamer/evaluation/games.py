@@ -14,6 +14,7 @@ from rich.console import Console
 from gossamer.envs.atari import Atari
 from gossamer.envs.base import EnvFactory, Restarting, VectorEnv
 from gossamer.envs.games import rules_of
+from gossamer.envs.gym import Custom, Gym
 from gossamer.envs.last import LastActionReward
 from gossamer.envs.watchdog import Watchdog, complain
 from gossamer.nn.memory import reset
@@ -54,6 +55,17 @@ def limit(env: EnvFactory) -> int:
     return -(-rules.preset.frame_cap // rules.preset.frame_skip) if isinstance(rules, Atari) else MAX_STEPS
 
 
+def steppers(env: EnvFactory, num_envs: int, workers: int) -> int:
+    """At most so many `workers` for these environments. Processes, which step environments in Python, all step equally
+    many."""
+    alone = env.env if isinstance(env, LastActionReward) else env
+    if num_envs == 1:
+        return 1
+    if isinstance(alone, Gym) or (isinstance(alone, Custom) and not alone.is_vector):
+        return next((n for n in range(min(workers, num_envs), 0, -1) if num_envs % n == 0), workers)
+    return workers
+
+
 def play_each(
     envs: Mapping[str, EnvFactory],
     policy: Callable[[Spec], ActorPolicy],
@@ -66,12 +78,14 @@ def play_each(
     workers: int = 0,
 ) -> dict[str, Games]:
     """Play `episodes` games in each of these environments, by name; see `play`. `policy` makes the policy for an
-    environment. `what`: the text that a terminal shows meanwhile; `workers`: see `EnvFactory.make`."""
+    environment. `what`: the text that a terminal shows meanwhile; `workers`: at most so many, see
+    `EnvFactory.make`."""
     side_by_side, found = min(episodes, SIDE_BY_SIDE), dict[str, Games]()
     for name, factory in envs.items():
+        each = steppers(factory, side_by_side, workers)
         with (
             Watchdog(name, complain) as watchdog,
-            closing(watchdog.watch(factory.make(side_by_side, workers=1 if side_by_side == 1 else workers))) as env,
+            closing(watchdog.watch(factory.make(side_by_side, workers=each))) as env,
             shown(what + f" in {name}" * (len(envs) > 1)) as tell,
         ):
             found[name] = play(

@@ -40,7 +40,7 @@ class NetworkOptions:
     )  # fmt: skip
     activation: Activation | None = option("After each layer of the torso.", None, unset="that of the torso")
     input: Literal["background", "unit", "raw"] = option(
-        "Images: minus their background and / 64, / 255, or unchanged.", "raw"
+        "Images, and an observation of one vector: minus the mean of random play and / 64, / 255, or unchanged.", "raw"
     )
     layer_norm: bool = option("Layer normalisation after each layer of the torso, before its activation.", False)
     initialization: Literal["orthogonal", "uniform"] = option("Of weights; uniform: +-1/sqrt(fan_in).", "orthogonal")

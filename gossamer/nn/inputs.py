@@ -47,7 +47,7 @@ class Centred(nn.Module):
     """Maps observations to network inputs: (x - offset) * scale. Each of several games has an offset of its own.
 
     Images are centred on their background, the mean image of random play. Pong then needs a third of the steps that it
-    needs with x / 255. Vectors are not changed (offset 0, scale 1)."""
+    needs with x / 255. Vectors are not changed (offset 0, scale 1), unless the option says so of one that is alone."""
 
     offset: Tensor
     scale: Tensor

@@ -37,6 +37,12 @@ def own_module(name: str) -> ModuleType:
         _importing.reset(token)
 
 
+def is_absent(module: str, error: BaseException) -> bool:
+    """Whether this error of the import says that there is no such module, and not that one of its own is missing."""
+    absent = error.name if isinstance(error, ModuleNotFoundError) else None
+    return absent is not None and f"{module}.".startswith(f"{absent}.")
+
+
 def check_guard() -> None:
     """Raise `UserError` in a script that is being imported for a part that it defines, and would train again.
 

@@ -131,6 +131,7 @@ def test_migration_leaves_out_what_the_composition_does_not_have() -> None:
         ("registered_by_a_script", {"on_env_error": "fail"}, GymOptions),
         ("pong", {"preprocessing": "gala", "frame_stack": 1}, AtariOptions),
         ("pong:2,breakout", {"preprocessing": "gala", "clip_rewards": False}, AtariOptions),
+        ("atari-5:2", {"preprocessing": "paac", "clip_rewards": False}, AtariOptions),
         ("nowhere:Mine,elsewhere:Yours", {"on_env_error": "restart"}, GamesOptions),
         ("ALE/Pong-v5", {"screen_size": 42}, AleOptions),
         ("recall", {}, PlainOptions),

@@ -106,6 +106,25 @@ def test_a_part_that_cannot_be_one_is_refused(mine: None, architecture: str, alg
         configure(architecture, env="catch", algorithm=algorithm)
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("x = undefined", r"NameError: name 'undefined' is not defined \(broken.py, line 2\)"),
+        ("def f(:", r"SyntaxError: invalid syntax \(broken.py, line 2\)"),
+        ("import not_there_at_all", r"ModuleNotFoundError: No module named 'not_there_at_all' \(broken.py, line 2\)"),
+        ("raise SystemExit('bye')", r"SystemExit: bye \(broken.py, line 2\)"),
+    ],
+)
+@pytest.mark.parametrize("option", ["architecture", "--algorithm", "--network", "--callback", "--log"])
+def test_an_error_in_a_user_s_module_is_told_with_its_place(
+    text: str, told: str, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken.py").write_text(f"\n{text}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UserError, match=f"^{option} broken:Mine: importing broken raised {told}$"):
+        load(option, "broken:Mine", {})
+
+
 def test_names_of_other_libraries_are_those_of_the_page() -> None:
     page = (ROOT / "docs" / "options.md").read_text()
     assert table() in page

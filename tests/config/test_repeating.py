@@ -39,6 +39,26 @@ def test_a_run_is_repeated(tmp_path: Path, name: str) -> None:
     assert again(f"--config={tmp_path / name}", "--run-dir", "x") == first
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "gala --env CartPole-v1 --learners 9 --learning-rate 0.003",
+        "a2c --env CartPole-v1 --learners 4 --num-envs 16",
+        "dqn --env CartPole-v1 --steps 1000000 --epsilon-steps 20000",
+        "paac --env recall --memory lstm --num-envs 32",
+        "paac --env CartPole-v1 --algorithm ppo --memory lstm --no-normalize-returns",
+        "impala --env CartPole-v1 --replay-share 0.5 --no-parallel-loading",
+        "gorila --env catch --preset paper",
+        "apex --env catch --actors 2",
+        "paac --env pong:2,breakout --num-envs 36",
+    ],
+)
+def test_an_option_stays_though_a_rule_would_change_it(tmp_path: Path, words: str) -> None:
+    first = again(*words.split())
+    (tmp_path / "config.json").write_text(json.dumps(to_dict(first)))
+    assert again("--config", tmp_path) == first
+
+
 def test_options_that_are_typed_win(tmp_path: Path) -> None:
     first = run(tmp_path)
     second = again("--config", tmp_path, "--seed", "8", "--no-normalize-advantage")
@@ -58,6 +78,32 @@ def test_the_learning_rate_falls_until_the_end_of_the_new_run(tmp_path: Path) ->
     assert (longer.run.steps, longer.optimization.anneal_steps) == (9_000, 9_000)
     run(tmp_path, anneal_steps=4_000)
     assert again("--config", tmp_path, "--steps", "9000").optimization.anneal_steps == 4_000
+
+
+def test_a_schedule_of_a_paper_is_not_taken_for_the_run_s(tmp_path: Path) -> None:
+    """PAAC's paper has --steps 80000000 and names --anneal-steps, too."""
+    short = configure("paac", env="catch", preset="paper", steps=1_000, anneal_steps=1_000)
+    (tmp_path / "config.json").write_text(json.dumps(to_dict(short)))
+    assert again("--config", tmp_path) == short
+    (tmp_path / "config.json").write_text(json.dumps(to_dict(configure("paac", env="catch", preset="paper"))))
+    shorter = again("--config", tmp_path, "--steps", "9000")
+    assert (shorter.run.steps, shorter.optimization.anneal_steps) == (9_000, 9_000)
+
+
+@pytest.mark.parametrize("words", [[], ["gala"], ["--algorithm", "ppo"]], ids=" ".join)
+def test_a_preset_beside_a_run_is_refused(tmp_path: Path, words: list[str]) -> None:
+    run(tmp_path)
+    with pytest.raises(UserError, match=r"--preset paper: has no effect with --config, which .*; leave it out$"):
+        again(*words, "--config", tmp_path, "--preset", "paper")
+
+
+def test_another_algorithm_can_have_another_preset(tmp_path: Path) -> None:
+    paper = configure("paac", env="catch", preset="paper", seed=7)
+    (tmp_path / "config.json").write_text(json.dumps(to_dict(paper)))
+    with pytest.raises(UserError, match="PAAC's paper has only a2c; omit --preset paper"):
+        again("--config", tmp_path, "--algorithm", "ppo")
+    other = flat(again("--config", tmp_path, "--algorithm", "ppo", "--preset", "tuned"))
+    assert (other["algorithm"], other["preset"], other["seed"]) == ("ppo", "tuned", 7)
 
 
 def test_another_architecture_takes_the_options_that_it_has(tmp_path: Path) -> None:

@@ -34,7 +34,8 @@ from gossamer.envs.atari import GYMNASIUM, Atari
 from gossamer.envs.base import UnknownEnv, UnsupportedSpace
 from gossamer.envs.gym import Gym
 from gossamer.envs.last import LastActionReward
-from gossamer.envs.options import AleOptions
+from gossamer.envs.options import AleOptions, GymOptions
+from gossamer.envs.pool import EnvPool
 from gossamer.loops import Envs, role
 from gossamer.nn.optim import RMSProp, RMSPropTF
 from gossamer.nn.torsos import auto
@@ -365,6 +366,12 @@ def test_workers_must_divide_the_environments_of_each_actor() -> None:
     check_workers(made, program(made))
     with pytest.raises(UserError, match="--env-workers 8: must divide 4, the environments of each actor"):
         check_workers(uneven, program(uneven))
+
+
+def test_threads_of_envpool_need_not_divide_the_environments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(EnvPool, "check", lambda env: None)  # it may not be installed
+    made = replace(configure("paac", env="catch", num_envs=6, env_workers=4), env=GymOptions("envpool:Pong-v5"))
+    check_workers(made, program(made))
 
 
 @pytest.mark.parametrize(
@@ -736,6 +743,13 @@ def test_weights_along_a_rollout_are_at_most_those_of_a_step() -> None:
 def test_an_option_without_effect_is_refused(options: dict[str, Any], told: str) -> None:
     with pytest.raises(UserError, match=f"^{told}$"):
         settings("CartPole-v1", **options)
+
+
+def test_machado_s_actions_cannot_be_fewer() -> None:
+    told = "--no-full-action-space: has no effect with --preprocessing machado, which has all 18 actions; leave it out"
+    with pytest.raises(UserError, match=told):
+        settings("pong", preprocessing="machado", full_action_space=False)
+    assert values("pong", preprocessing="machado").preprocessing == "machado"
 
 
 @pytest.mark.parametrize(

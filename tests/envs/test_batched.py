@@ -132,14 +132,19 @@ def test_what_a_vector_lacks_is_told(target: str, told: str) -> None:
     ("given", "told"),
     [
         ({"env_workers": 2}, "--env-workers 2: vectors:Native is a vector environment, which steps its environments"),
+        (
+            {"env": "vectors:Native,vectors:sync", "env_workers": 4},
+            "--env-workers 4: vectors:Native is a vector environment",
+        ),
         ({"on_env_error": "restart"}, "--on-env-error restart: vectors:Native is a vector environment"),
         ({"env_kwargs": {"num_envs": 2}}, "--env-kwargs num_envs=2: vectors:Native is a vector environment; use --num"),
         ({"env_kwargs": {"mode": "Never"}}, "its factory, with mode=Never, raised ValueError: 'Never' is not a valid"),
     ],
 )
 def test_options_that_a_vector_does_not_have_are_refused(tmp_path: Path, given: dict[str, Any], told: str) -> None:
+    given = {"env": "vectors:Native", **given}
     with pytest.raises((UserError, EnvironmentFailed), match=told):
-        gossamer.train("paac", env="vectors:Native", num_envs=4, steps=100, run_dir=tmp_path / "run", **given)
+        gossamer.train("paac", num_envs=4, steps=100, run_dir=tmp_path / "run", **given)
     assert not (tmp_path / "run").exists()
 
 

@@ -67,6 +67,12 @@ def test_so_many_whole_games(counted: Path, episodes: int) -> None:
     )
 
 
+def test_processes_that_do_not_divide_the_games_are_fewer(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run", env="CartPole-v1").directory
+    alone, by_three = (gossamer.evaluate(run, episodes=6, env_workers=workers) for workers in (0, 4))
+    assert by_three == alone
+
+
 def test_quick_games_are_not_counted_more_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "two_kinds.py").write_text(TWO_KINDS)
     monkeypatch.syspath_prepend(tmp_path)

@@ -8,9 +8,12 @@ import torch
 from some_parts import a_network
 from torch.testing import assert_close
 
-from gossamer.nn.inputs import Centred, centre_on
+from gossamer.nn.inputs import Centred, centre_on, input_of
+from gossamer.nn.networks import NetworkOptions
 from gossamer.nn.torsos import mlp
 from gossamer.spaces import Discrete
+from gossamer.spaces.observations import Part
+from gossamer.system.options import declared
 
 
 def test_pictures_are_centred_on_their_background() -> None:
@@ -47,6 +50,14 @@ def test_vectors_pass_as_they_are(unchanged: bool) -> None:
     obs = torch.tensor([[1.5, -2.0]])
     assert Centred((2,), 1.0, unchanged=unchanged)(obs, torch.float32).tolist() == [[1.5, -2.0]]
     assert Centred((2,), 1.0, unchanged=unchanged)(obs.to(torch.int8), torch.float32).tolist() == [[1.0, -2.0]]
+
+
+@pytest.mark.parametrize(("alone", "expected"), [(True, [[2.0, 0.0]]), (False, [[510.0, 0.0]])])
+def test_only_a_vector_that_is_the_whole_observation_is_scaled(alone: bool, expected: list[list[float]]) -> None:
+    part = Part("ram", (2,), np.dtype(np.float32))
+    module = input_of(part, scale=1 / 255, centre=False, normalize=False, alone=alone)
+    assert_close(module(torch.tensor([[510.0, 0.0]]), torch.float32), torch.tensor(expected))
+    assert "an observation of one vector" in declared(NetworkOptions)["input"].metadata["help"]
 
 
 @pytest.mark.parametrize(("centre", "same"), [(False, True), (True, False)])

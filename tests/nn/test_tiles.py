@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.testing import assert_close
 
+from gossamer.envs.last import LastParts
 from gossamer.nn.networks import ActorCritic, Network, QNetwork
 from gossamer.nn.tiles import TileCoding
 from gossamer.nn.torsos import linear
@@ -105,6 +106,7 @@ def refused(spec: Spec = CAR, kind: Any = QNetwork, **network: Any) -> str:
 
 def test_what_tiles_do_not_work_with() -> None:
     assert "finite bounds: use mlp or auto" in refused(replace(CAR, bounds=None))
+    assert "finite bounds: use mlp or auto" in refused(LastParts(CAR).spec)
     assert "finite bounds: use mlp or auto" in refused(Spec((1, 42, 42), np.dtype(np.uint8), Discrete(3)))
     many = Spec((8,), np.dtype(np.float32), Discrete(3), bounds=((0.0,) * 8, (1.0,) * 8))
     assert "8 numbers have 3.44e+08 tiles, at most 16,777,216: use fewer --tiles" in refused(many)
