@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from gossamer.system.processes import cores
+from gossamer.system.processes import cores, memory_limit
 from gossamer.system.version import __version__
 
 _TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8  # glibc, malloc.h
@@ -173,8 +173,8 @@ def machine() -> dict[str, Any]:
 
 
 def total_memory() -> int:
-    """Bytes of memory that this machine has."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    """Bytes of memory that this machine has, or that a container may use of them."""
+    return min(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), memory_limit() or sys.maxsize)
 
 
 def free_space(folder: Path) -> int:

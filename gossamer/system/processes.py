@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -25,12 +26,35 @@ def quota(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgro
 
     Version 2 has `cpu.max` (`max 100000`, or a quota and a period in microseconds) in each group from this process's to
     the root's; version 1 has two files below `cpu`."""
+    return _least(_limit, "cpu", root, own)
+
+
+@cache
+def memory_limit(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int | None:
+    """The bytes of memory that the control groups of this process allow it; None if there is no limit.
+
+    Version 2 has `memory.max` (`max`, or bytes) in each group, version 1 `memory.limit_in_bytes`, a number near 2^63
+    without a limit."""
+    return _least(_memory, "memory", root, own)
+
+
+def _least(limit: Callable[[Path], int | None], kind: str, root: Path, own: Path) -> int | None:
+    """The least of the limits of a kind that this process's control groups have; None if there is none."""
     with suppress(OSError, ValueError):
         lines = [line.split(":", 2) for line in own.read_text().splitlines()]
         second = next((path for _, kinds, path in lines if not kinds), "/")
-        first = next((path for _, kinds, path in lines if "cpu" in kinds.split(",")), "/")
-        limits = [*map(_limit, _upwards(root, second)), *map(_limit, _upwards(root / "cpu", first))]
-        return min((limit for limit in limits if limit is not None), default=None)
+        first = next((path for _, kinds, path in lines if kind in kinds.split(",")), "/")
+        limits = [*map(limit, _upwards(root, second)), *map(limit, _upwards(root / kind, first))]
+        return min((each for each in limits if each is not None), default=None)
+    return None
+
+
+def _memory(group: Path) -> int | None:
+    """Of one group, in bytes."""
+    for name in ("memory.max", "memory.limit_in_bytes"):
+        if (group / name).exists():
+            word = (group / name).read_text().strip()
+            return None if word == "max" else int(word)
     return None
 
 

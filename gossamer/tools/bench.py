@@ -78,11 +78,12 @@ class Reports(Silent):
                 self.rates |= {part: self.rates.get(part, 0.0) + rate for part, rate in record.items()}
 
     def stopping(self) -> bool:
-        ended = len(self.marks) > 1 and self.marks[-1][0] - self.marks[0][0] >= self.seconds
-        if ended and self._usage and not self.used:
-            self._usage.sample()
-            self.used = self._usage.row()
-        return ended
+        with self._lock:
+            ended = len(self.marks) > 1 and self.marks[-1][0] - self.marks[0][0] >= self.seconds
+            if ended and self._usage and not self.used:
+                self._usage.sample()
+                self.used = self._usage.row()
+            return ended
 
     @property
     def busy(self) -> float:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from gossamer.system import processes, resources
+from gossamer.system import machine, processes, resources
 from gossamer.system.resources import Resources
 
 
@@ -38,6 +38,32 @@ def test_the_least_limit_of_a_group_and_those_above_it(
         if name.endswith("quota_us"):
             write(tmp_path / "groups" / name.replace("quota", "period"), "100000\n")
     assert processes.quota(tmp_path / "groups", tmp_path / "self") == expected
+
+
+@pytest.mark.parametrize(
+    ("own", "files", "expected"),
+    [
+        ("0::/\n", {"memory.max": "max\n"}, None),
+        ("0::/a/b\n", {"a/b/memory.max": "max\n", "a/memory.max": "8000000000\n"}, 8_000_000_000),
+        ("4:memory:/x\n0::/\n", {"memory/x/memory.limit_in_bytes": "2000000000\n"}, 2_000_000_000),
+        ("", {}, None),
+    ],
+)
+def test_the_least_memory_of_a_group_and_those_above_it(
+    own: str, files: dict[str, str], expected: int | None, tmp_path: Path
+) -> None:
+    write(tmp_path / "self", own)
+    for name, text in files.items():
+        write(tmp_path / "groups" / name, text)
+    assert processes.memory_limit(tmp_path / "groups", tmp_path / "self") == expected
+
+
+def test_a_container_s_memory_is_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "memory_limit", lambda: None)
+    whole = machine.total_memory()
+    for limit, expected in ((1000, 1000), (2 * whole, whole)):
+        monkeypatch.setattr(machine, "memory_limit", lambda limit=limit: limit)
+        assert machine.total_memory() == expected
 
 
 def test_a_quota_limits_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:

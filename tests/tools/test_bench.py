@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import sys
+import threading
+import time
 from typing import Any
 
 import pytest
@@ -153,6 +155,27 @@ def test_the_first_second_does_not_count(monkeypatch: pytest.MonkeyPatch) -> Non
         ended.append(seen.stopping())
     assert ended == [False] * 6 + [True]  # warm from second 1, and two seconds more
     assert seen.rate() == (520 - 120) / 2
+
+
+def test_the_machine_is_read_once_at_the_end_whoever_asks() -> None:
+    class Slow:
+        samples = 0
+
+        def sample(self) -> None:
+            self.samples += 1
+            time.sleep(0.05)
+
+        def row(self) -> dict[str, float]:
+            return {"cores_busy": float(self.samples)}
+
+    seen, usage = Reports(seconds=2.0), Slow()
+    seen.marks, seen._usage = [(0.0, 0), (3.0, 100)], usage  # type: ignore[assignment]
+    threads = [threading.Thread(target=seen.stopping) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (usage.samples, seen.busy) == (1, 1.0)
 
 
 def test_a_rate_needs_two_reports_however_slow_they_are(monkeypatch: pytest.MonkeyPatch) -> None:

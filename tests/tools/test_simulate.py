@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import gossamer
 from gossamer import cli
@@ -306,6 +307,16 @@ def test_time_and_bytes_to_a_distance_of_members_that_begin_apart() -> None:
     assert sparse["seconds_to_distance"] > 2 * whole["seconds_to_distance"]
     assert sparse["bytes_to_distance"] < whole["bytes_to_distance"]
     assert found(graph="ring", latency=10.0)["seconds_to_distance"] is None  # no message arrives
+
+
+def test_the_caller_keeps_its_threads() -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        simulate(**PAIR)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_a_rounded_message_takes_the_time_of_its_bytes() -> None:

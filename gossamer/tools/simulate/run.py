@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from gossamer.architectures import IMPALA, PALA, Gorila, ParallelSarsa, SynchronousA2C
 from gossamer.config.names import ARCHITECTURES, load
 from gossamer.launch.simulation import Simulation
 from gossamer.system.errors import UserError, near
+from gossamer.system.machine import single_threaded
 from gossamer.tools.simulate.actors import impala
 from gossamer.tools.simulate.all_reduce import a2c
 from gossamer.tools.simulate.base import Run, S, Simulated
@@ -76,8 +75,8 @@ def run(kind: Simulated[S], scenario: S) -> Run[S]:
     began = time.perf_counter()
     simulation = Simulation(scenario.seed, kind.network(scenario), kind.faults(scenario))
     ledger = kind.ledger(scenario, simulation)
-    torch.set_num_threads(1)
-    simulation(kind.program(scenario), ledger)
+    with single_threaded():
+        simulation(kind.program(scenario), ledger)
     return Run(scenario, simulation, ledger, time.perf_counter() - began)
 
 
