@@ -12,7 +12,9 @@ from gossamer.exchange.gossip.records import Record
 from gossamer.exchange.server.outliers import Outliers
 from gossamer.exchange.server.pull import Pulling
 from gossamer.exchange.server.shard import ParameterShard, Pushed
-from gossamer.runtime import Context
+from gossamer.runtime import GONE, Context
+
+SILENT = GONE / 4
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,9 @@ class Server:
     """Configuration of a parameter server. The optimizer lives on the shards: a learner's local step is left out.
 
     `deviations`: gradients of losses so many standard deviations above the learner's running mean are dropped. `holds`:
-    parameters are pulled after a step only, so that a rollout and the gradient of it have the same."""
+    parameters are pulled after a step only, so that a rollout and the gradient of it have the same. Without a step for
+    `SILENT` seconds, as while a replay memory fills, they are pulled nevertheless: the shards count a learner that is
+    silent for `GONE` seconds as lost."""
 
     shards: Sequence[ParameterShard]
     deviations: float = float("inf")
@@ -59,12 +63,13 @@ class ServerLink:
         *,
         holds: bool,
     ) -> None:
-        self._rank, self._learner, self._on_step = ctx.rank, learner, on_step
+        self._ctx, self._rank, self._learner, self._on_step = ctx, ctx.rank, learner, on_step
         self._flat, self.outliers = learner.flat, outliers
         if self._flat.trained < len(self._flat.vector):
             raise ValueError("a parameter server has no running statistics of observations or returns")
         self._pulling = Pulling(ctx, shards, learner.flat, learner.model, learns=True)
         self._holds, self._stepped = holds, True
+        self._refreshed = ctx.now()  # seconds
 
     @property
     def version(self) -> Version:
@@ -97,9 +102,9 @@ class ServerLink:
     def finish(self, local: LocalStep) -> None: ...
 
     def refresh(self) -> Version:
-        if self._holds and not self._stepped:
+        if self._holds and not self._stepped and self._ctx.now() - self._refreshed < SILENT:
             return self.version
-        self._stepped = False
+        self._stepped, self._refreshed = False, self._ctx.now()
         return self._pulling.refresh()
 
     def take(self) -> tuple[Record, ...]:

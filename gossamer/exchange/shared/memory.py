@@ -72,7 +72,6 @@ class SharedMemory:
                 block = create(whole, sizes)
                 _fill(block, contents)
                 whole.rename(self._path)  # nothing finds half of it
-                atexit.register(_end, self._path)
                 self._take(block)
         assert self._place is not None
         return self._place
@@ -85,6 +84,8 @@ class SharedMemory:
 
     def _take(self, block: Block) -> None:
         """Use the block of the file."""
+        assert self._path is not None, "it has a file"
+        atexit.register(_end, self._path)
         self._block, self._place = block, Place(block.sizes, path=str(self._path), boot=boot())
 
     # See `Saved`

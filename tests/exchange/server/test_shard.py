@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from some_messages import Learns, Place, Vector
 from torch.optim import SGD, Adagrad, Optimizer
 from torch.optim.optimizer import ParamsT
 
 from gossamer.data import Array, Stamp
+from gossamer.exchange import Server
 from gossamer.exchange.server.outliers import WARM_UP, Outliers
 from gossamer.exchange.server.pull import slices
 from gossamer.exchange.server.shard import ParameterShard
@@ -55,6 +58,17 @@ def test_the_first_parameters_that_are_offered_are_taken_and_each_gradient_is_an
     assert shard.push(1, of(1, 0), Stamp(0, 0), 0.5).staleness == 1
     assert parameters(shard) == [0, 1.5]
     assert shard.pull(0, Stamp(0, 2)) is None  # known already
+
+
+def test_a_learner_that_holds_its_parameters_is_heard_of_while_its_replay_memory_fills() -> None:
+    shard, place = a_shard(learners=1), Place()
+    learner: Any = Learns(Vector(torch.ones(16)))
+    context: Any = place
+    link = Server([shard], holds=True).join(context, learner)
+    for now in range(0, 5 * int(GONE), 10):
+        place.time = 100.0 + now
+        assert link.refresh() == 0  # before each rollout
+        assert shard.tick(place.time)
 
 
 def test_the_optimizer_is_the_shards_and_its_state_is_in_a_checkpoint() -> None:

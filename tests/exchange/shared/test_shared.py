@@ -200,12 +200,15 @@ CONTENTS = Contents(torch.arange(32.0), torch.zeros(16), torch.zeros(0))
 
 
 def test_a_restarted_service_finds_the_file_of_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    at_exit = list[Path]()
     monkeypatch.setattr(memory, "FOLDER", tmp_path)
+    monkeypatch.setattr(memory.atexit, "register", lambda end, path: at_exit.append(path))
     place = SharedMemory(2, "x").create(CONTENTS)
     there = place.block()
     there.parameters[3] = 77.0
     there.updates[1] = 5
     again = SharedMemory(2, "x")
+    assert at_exit == [tmp_path / "gossamer-x"] * 2  # some may have left before, of which it does not know
     again.load_state_dict({"parameters": torch.zeros(32)})  # of a checkpoint, which is older
     found = again.open("cpu")
     assert found is not None
