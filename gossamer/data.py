@@ -297,6 +297,11 @@ class Batch:
     windows: Tensor | None = None  # [W] int64  keys of its last W trajectories, which are from replay memories
     rollouts: tuple[Rollout, ...] = ()  # of other workers, that `fresh` counts
 
+    @property
+    def own(self) -> bool:
+        """Whether its trajectories are those of the worker's own environments, in their order."""
+        return self.windows is None and self.waiting is None
+
 
 class NoBatch(Enum):
     """Why there is no batch."""

@@ -151,6 +151,23 @@ class Context(Protocol):
 
 GONE = 300.0  # seconds of silence after which a host or a worker elsewhere counts as lost
 RETRY = 0.5  # seconds between two attempts to reach a host
+STEP = 2.0  # seconds that `Uptime` grows at a time, at most
+
+
+class Uptime:
+    """The seconds that a service has run. A worker tells it the time every second. A longer gap counts as `STEP`: the
+    process was paused, and no call could arrive."""
+
+    def __init__(self) -> None:
+        self.now = 0.0  # seconds since the first tick
+        self._last: float | None = None  # seconds, of the last tick
+
+    def tick(self, now: float) -> float:
+        """It is this time (seconds). Returns `now`."""
+        if self._last is not None:
+            self.now += min(now - self._last, STEP)
+        self._last = now
+        return self.now
 
 
 class Reaching:

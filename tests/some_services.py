@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from typing import Any, Protocol
 
 from gossamer.runtime import Silent, Wait, waits
 
@@ -30,6 +30,16 @@ class Reports(Silent):
 
     def of(self, worker: str) -> list[Any]:
         return [record for who, record in self.records if who == worker]
+
+
+class Ticking(Protocol):
+    def tick(self, now: float, /) -> bool: ...
+
+
+def ticks(service: Ticking, first: float, last: float) -> bool:
+    """Tell a service the time each second. Returns what it answers to the last tick."""
+    answers = [service.tick(first + second) for second in range(int(last - first) + 1)]
+    return answers[-1]
 
 
 class Box:

@@ -27,9 +27,10 @@ from gossamer.experience.base import untimed
 from gossamer.experience.replay.limiter import Granted
 from gossamer.experience.replay.reader import ReplayReader
 from gossamer.experience.replay.shard import Learned
+from gossamer.experience.replay.writer import ReplayWriter
 from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.program import Program
-from gossamer.runtime import Context, Stopped
+from gossamer.runtime import Context, Stopped, Unreachable
 from gossamer.task import Task, WorkerReport
 
 ACTORS, SHARDS, ENVS, ROLLOUT = 3, 2, 2, 4
@@ -168,6 +169,33 @@ def test_what_a_shard_loses_is_counted_exactly(seed: int, monkeypatch: pytest.Mo
     assert len(drops) == 1
     assert seen.sum("lost") == drops[0] > 0
     assert seen.sum("stored") == STEPS
+
+
+def test_what_a_shard_loses_is_counted_once_though_it_fails_again() -> None:
+    """The restarted shard stops answering after the call that it did not know the actor in."""
+    shard = ReplayShard(PLAN, {0: ENVS}, 1000, seed=0)
+    failures = list[Unreachable]()
+
+    def register(*who: Any) -> int:
+        if failures:
+            raise failures.pop()
+        return shard.register(*who)
+
+    def insert(*given: Any) -> int | None:
+        return shard.insert(*given)
+
+    there = SimpleNamespace(register=register, insert=insert)
+    ctx = SimpleNamespace(rank=0, restarts=0, now=lambda: 0.0, sleep=lambda seconds: None, stopped=False)
+    limiter, slot = SimpleNamespace(insert=lambda *given: True), Participant(ENVS).slot(ENVS)
+    writer = ReplayWriter(ctx, limiter, there, slot, spec=PLAIN, clock=untimed)  # type: ignore[arg-type]
+    with writer.slot(0):
+        pass
+    shard = ReplayShard(PLAN, {0: ENVS}, 1000, seed=0)
+    failures.append(Unreachable())
+    with writer.slot(EACH):
+        pass
+    kept = writer.kept()
+    assert (kept.stored, kept.lost) == (2 * EACH, EACH)
 
 
 def test_a_rollout_that_is_sent_twice_is_stored_once() -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from gossamer.algorithms import SarsaLambda
 from gossamer.algorithms.base import FromReplay
 from gossamer.architectures.options import ENV_WORKERS
 from gossamer.exchange import Alone, Broadcast, Exchange, Parameters, Shared, SharedMemory
@@ -71,6 +72,12 @@ class GA3C:
         if isinstance(task.algorithm, FromReplay):
             kind = word(type(task.algorithm))
             raise UserError(f"--algorithm {kind}: learns from a replay memory, which ga3c has not; use a2c or vtrace")
+        if isinstance(task.algorithm, SarsaLambda):
+            kind = word(type(task.algorithm))
+            raise UserError(
+                f"--algorithm {kind}: keeps traces of each environment, and a batch of ga3c has any agents' rollouts; "
+                "use paac, a2c, gala or sarsa"
+            )
         numbers, most = Numbers(self.agents, self.predictors, self.trainers), self._limits()
         each, sizes = self.num_envs // self.agents, self._sizes(most.agents)
         rule = serving.batch_rule(

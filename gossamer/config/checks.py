@@ -55,7 +55,16 @@ IDLE = (
         lambda v: v.get("hosts") == 1 and not v.get("error_feedback"),
         "with --hosts 1, whose members share memory",
     ),
-    Idle(("importance_exponent",), lambda v: not v.get("priority_exponent", 1), "without --priority-exponent"),
+    Idle(
+        ("importance_exponent", "priority_eta"),
+        lambda v: not v.get("priority_exponent", 1),
+        "without --priority-exponent",
+    ),
+    Idle(
+        ("double",),
+        lambda v: v.get("double", False) and not v.get("target_period", 1),
+        "with --target-period 0, which leaves out the target network",
+    ),
     Idle(
         ("epsilon_start", "epsilon_steps", "epsilon_updates"),
         lambda v: v.get("exploration") == "by-environment",

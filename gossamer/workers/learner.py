@@ -121,12 +121,12 @@ class Learner:
         """Whether all parameters are finite."""
         return all(bool(p.isfinite().all()) for p in self.model.parameters())
 
-    def update(self, batch: Trajectory, link: Link, position: int) -> Updated:
+    def update(self, batch: Trajectory, link: Link, position: int, *, own: bool = True) -> Updated:
         """Train on a batch. Return the mean metrics of its losses and, if losses give priorities, the last ones.
 
         `position`: environment steps in the run's budget before this batch; it sets the learning rate and whatever else
-        has a schedule. Raises `NonFinite` before NaN or infinity reaches the parameters or another member; the
-        parameters are those after the last finite step."""
+        has a schedule. `own`: see `Batch`. Raises `NonFinite`, which names environments of an `own` batch, before NaN
+        or infinity reaches the parameters or another member; the parameters are those after the last finite step."""
         self.rate = rate = self.task.optimization.rate(position)
         algorithm = scheduled(self.task.algorithm, self.task.optimization.progress(position))
         version, rows = link.refresh(), list[Tensor]()
@@ -140,7 +140,7 @@ class Learner:
                 self._loss = loss.total
                 stepped = link.step(each.local)
                 if not stepped.finite:
-                    raise self._non_finite(batch, self._loss, position)
+                    raise self._non_finite(batch, self._loss, position, own=own)
                 self._count(stepped)
                 names = ["loss", "gradient_norm", *loss.parts]
                 priority = priority if loss.priority is None else loss.priority
@@ -150,7 +150,7 @@ class Learner:
         means = dict(zip(names, read, strict=False))
         if self._later and not math.isfinite(means["gradient_norm"]):
             first = table[:, 1].isfinite().tolist().index(False)
-            raise self._non_finite(batch, table[first, 0], position)
+            raise self._non_finite(batch, table[first, 0], position, own=own)
         self.steps += batch.steps
         self._count_lag(read[len(names) :], version, len(rows))
         return Updated({**means, "learning_rate": rate}, priority)
@@ -255,13 +255,16 @@ class Learner:
         """See `LocalStep`."""
         self.opt.step()
 
-    def _non_finite(self, batch: Trajectory, loss: Tensor, position: int) -> NonFinite:
-        return NonFinite(f"{self._culprit(batch, loss)} became NaN or infinite at step {position:,}")
+    def _non_finite(self, batch: Trajectory, loss: Tensor, position: int, *, own: bool) -> NonFinite:
+        return NonFinite(f"{self._culprit(batch, loss, own=own)} became NaN or infinite at step {position:,}")
 
-    def _culprit(self, batch: Trajectory, loss: Tensor) -> str:
-        """Name the first non-finite quantity: observation or reward (with environments), parameter, loss, gradient."""
+    def _culprit(self, batch: Trajectory, loss: Tensor, *, own: bool) -> str:
+        """Name the first non-finite quantity: observation or reward (with environments, if it is the worker's `own`),
+        parameter, loss, gradient."""
         for name, values in (("observation", batch.obs), ("reward", batch.reward)):  # [T(+1), B, ...]
             if values.is_floating_point() and not values.isfinite().all():
+                if not own:
+                    return f"a batch's {name}"
                 bad = (~values.isfinite()).movedim(1, 0).flatten(1).any(1).nonzero().flatten().tolist()
                 return f"the {name} of environment {', '.join(map(str, bad))}"
         if not self.finite:

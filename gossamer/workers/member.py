@@ -102,7 +102,7 @@ class Trainer:
         """Train on a batch."""
         before = self.learner.waited
         with self.clock("update"):
-            updated = self.learner.update(batch.data, self.link, batch.position)
+            updated = self.learner.update(batch.data, self.link, batch.position, own=batch.own)
         if waited := self.learner.waited - before:
             self.clock.add("update", -waited)
             self.clock.add("gradients_wait", waited)

@@ -12,7 +12,7 @@ from some_parts import Slow, Watcher, a_task, differences
 from sweeps import sweep
 
 import gossamer
-from gossamer.algorithms import A2C, DQN, VTrace
+from gossamer.algorithms import A2C, DQN, SarsaLambda, VTrace
 from gossamer.architectures import GA3C, IMPALA, PAAC
 from gossamer.envs.toy import Catch, Counter
 from gossamer.launch.simulation import Faults, Simulation
@@ -117,6 +117,12 @@ def test_what_cannot_run_is_refused(options: dict[str, Any], said: str) -> None:
 def test_an_algorithm_with_a_replay_memory_is_refused() -> None:
     with pytest.raises(UserError, match="--algorithm dqn: learns from a replay memory, which ga3c has not"):
         GA3C().program(a_task(Catch(), DQN()))
+
+
+def test_an_algorithm_with_traces_is_refused() -> None:
+    """A trainer's batch has any agents' rollouts: traces would be those of other environments."""
+    with pytest.raises(UserError, match=r"--algorithm sarsa-lambda: keeps traces .* use paac, a2c, gala or sarsa"):
+        GA3C().program(a_task(Catch(), SarsaLambda()))
 
 
 def test_running_statistics_need_a_single_trainer(tmp_path: Path) -> None:

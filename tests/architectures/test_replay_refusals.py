@@ -57,6 +57,8 @@ REFUSED = {
     "gorila --env catch --actors 2 --bundles 8": "--bundles 8: has no effect with --actors",
     "apex --env catch --priority-exponent 2": "--priority-exponent 2.0: must be at most 1",
     "dqn --env catch --importance-exponent 0.7": "--importance-exponent 0.7: has no effect without --priority-exponent",
+    "r2d2 --env recall --priority-exponent 0 --priority-eta 0.5": "--priority-eta 0.5: has no effect without --prio",
+    "paac --env catch --algorithm nstep-q --double --target-period 0": "--double: has no effect with --target-period 0",
     "dqn --env catch --epsilon-updates 9 --epsilon-steps 9": "--epsilon-steps 9: has no effect with --epsilon-updates",
     "r2d2 --env catch --memory none": "--memory none: r2d2 needs a memory",
     "r2d2 --env catch --algorithm a2c": "--algorithm a2c: has no replay memory, from which r2d2 learns",

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from some_services import ticks
 
 from gossamer.data import Batch, Final, NoBatch, Packed, Rollout, Stamp, Trajectory, Updated
 from gossamer.experience import Batching, QueueReader, QueueWriter, Replay, Slots, TrajectoryQueue
@@ -331,7 +332,7 @@ def test_actors_that_are_gone_for_good_are_not_waited_for_at_the_end() -> None:
     assert queue.tick(100.0)
     with pytest.raises(WouldBlock):
         queue.take()
-    assert not queue.tick(1000.0)
+    assert not ticks(queue, 101.0, 1000.0)
     assert queue.take() is None
 
 
@@ -362,10 +363,20 @@ def test_a_queue_does_not_wait_for_ever_for_actors_that_it_never_hears_from() ->
     queue = a_queue(actors=2, slots=1)
     queue.register(1, 0)
     queue.leave(1, 0)
-    assert queue.tick(10.0)
-    assert queue.tick(300.0)  # a host may still come back
-    assert not queue.tick(320.0)
+    assert ticks(queue, 10.0, 300.0)  # a host may still come back
+    assert not ticks(queue, 301.0, 320.0)
     assert queue.take() is None
+
+
+def test_actors_are_not_silent_while_the_process_is_paused() -> None:
+    queue = a_queue(actors=1, slots=1)
+    queue.register(0, 0)
+    assert ticks(queue, 0.0, 3.0)
+    queue.beat([0])
+    key = queue.lease(0, 0).slot
+    assert queue.tick(1000.0)
+    assert queue.beat([0])
+    assert queue.put(key, rollout(0, 0, 0))
 
 
 def test_an_actor_gets_no_slot_after_the_learner_has_ended() -> None:

@@ -265,6 +265,22 @@ def test_a_loss_that_is_nan_ends_the_run_and_keeps_the_last_good_checkpoint(
     assert "ended at step 56: NonFinite" in (tmp_path / "run" / "run.log").read_text().splitlines()[-1]
 
 
+@pytest.mark.parametrize(
+    ("architecture", "options"),
+    [("dqn", {"learning_starts": 20, "batch_size": 32}), ("impala", {"actors": 2}), ("ga3c", {"agents": 2})],
+    ids=["dqn", "impala", "ga3c"],
+)
+def test_a_nan_in_a_batch_of_other_trajectories_names_no_environment(
+    architecture: str, options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The batch's columns are windows of a memory, or slots of a queue."""
+    (tmp_path / "sours.py").write_text(NAN_ENV)
+    monkeypatch.syspath_prepend(tmp_path)
+    options = {**options, "num_envs": 2, "rollout_length": 4, "steps": 1000, "threads": 1, "log": "none"}
+    with pytest.raises(NonFinite, match=r"^a batch's reward became NaN or infinite at step"):
+        gossamer.train(architecture, env="sours:Sours", run_dir=tmp_path / "run", **options)
+
+
 @pytest.mark.parametrize("algorithm", ["a2c", "ppo"])
 def test_an_absurd_learning_rate_is_reported_too(tmp_path: Path, algorithm: str) -> None:
     with pytest.raises(NonFinite, match="at step"):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from gossamer.data import Packed, Rollout, Stamp, Version
 from gossamer.experience.queue.slots import Slots
-from gossamer.runtime import GONE, Wait, waits
+from gossamer.runtime import GONE, Uptime, Wait, waits
 
 PATIENCE = 5.0  # seconds without a heartbeat after which an actor's slot is given to another one
 FIRST = Stamp(0, 0)  # of a learner's parameters
@@ -75,7 +75,7 @@ class TrajectoryQueue:
         self._versions: dict[int, Version] = {}  # batch -> version after it has been trained on; `depth` of them
         self._packed: dict[int, Packed] = {}  # slot -> what another host has sent for it
         self._heard: dict[int, float] = {}  # actor of another host -> time of its last heartbeat
-        self._now: float | None = None  # seconds, of the last tick
+        self._uptime = Uptime()
         self._closed = False  # whether the learner has ended
 
     # Called by the learner, and `memory` and `take` by a worker that assembles batches ahead of it
@@ -191,13 +191,13 @@ class TrajectoryQueue:
         return bool(expected)
 
     def _hear(self, actors: Collection[int]) -> None:
-        if self._now is not None:  # else the time is not known yet: the first tick counts them as heard at its own time
-            self._heard |= dict.fromkeys(actors, self._now)
+        self._heard |= dict.fromkeys(actors, self._uptime.now)
 
     def tick(self, now: float) -> bool:
         """Take the slots of silent actors back at this time (seconds). Returns whether there are actors that have not
-        ended. An actor may never be heard of: it cannot reach this host, or had ended before this host restarted."""
-        self._now = now
+        ended. An actor may never be heard of: it cannot reach this host, or had ended before this host restarted. While
+        the process is paused, no actor becomes silent: see `Uptime`."""
+        now = self._uptime.tick(now)
         self._heard = {**dict.fromkeys(self._expected, now), **self._heard}
         for actor, heard in list(self._heard.items()):
             if now - heard > PATIENCE:

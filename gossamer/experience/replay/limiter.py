@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from gossamer.algorithms.base import ReplayPlan
 from gossamer.data import Rollout, Tree
 from gossamer.experience.base import UNLEARNED
-from gossamer.runtime import GONE, Wait, waits
+from gossamer.runtime import GONE, Uptime, Wait, waits
+
+STARTING = 3600.0  # seconds until an actor that has never called counts as ended: its environments may start slowly
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Limiter:
         self._lives: dict[int, int] = {}  # actor -> its restarts
         self._numbers: dict[int, int] = {}  # actor -> number of its last rollout in this life
         self._heard: dict[int, float] = {}  # actor -> seconds at the last tick before it called
-        self._learners, self._now = set(learners), 0.0  # those that have not ended; seconds, of the last tick
+        self._learners, self._uptime = set(learners), Uptime()  # those that have not ended
         self._asked = 0.0  # seconds, of the last tick before a learner asked for a batch, or while there were actors
         self._held: dict[int, int] = {}  # actor -> steps that its shard has of it
         self._inserted, self._owed = 0, 0.0  # steps; samples
@@ -71,7 +73,7 @@ class Limiter:
         if self._is_current(actor, life):
             self._count(actor, before)
         while self._is_current(actor, life) and self._learners:
-            self._heard[actor] = self._now
+            self._heard[actor] = self._uptime.now
             if self._may_begin(actor, steps):
                 self._running[actor] = steps
                 return True
@@ -93,7 +95,7 @@ class Limiter:
         """Take leave to draw a batch. Waits until one is owed. Returns None after all actors have ended and less than a
         batch is owed. `number`: of the learner's batch, from 1 in each of its lives; leave is given once, though the
         call may be executed twice."""
-        due, self._asked = (life, number), self._now
+        due, self._asked = (life, number), self._uptime.now
         while self._last(learner) < due:
             if self._owed >= self._plan.batch_size:
                 self._owed -= self._plan.batch_size
@@ -124,18 +126,23 @@ class Limiter:
         self._learners -= set(ended)
 
     def tick(self, now: float) -> bool:
-        """It is this time (seconds): actors that have been silent for `GONE` seconds count as ended until they call.
-        Returns whether more ticks are needed. They are until all learners have ended, also after the actors: if this
-        host restarts meanwhile, only `forget` tells the learners that no actor is left. Learners that ask for no batch
-        for `GONE` seconds after that count as ended."""
-        self._now = now
+        """It is this time (seconds): actors that have been silent for `GONE` seconds, or for `STARTING` seconds before
+        their first call, count as ended until they call. Pauses of the process do not count: see `Uptime`. Returns
+        whether more ticks are needed. They are until all learners have ended, also after the actors: if this host
+        restarts meanwhile, only `forget` tells the learners that no actor is left. Learners that ask for no batch for
+        `GONE` seconds after that count as ended."""
+        now = self._uptime.tick(now)
         self._heard = {**dict.fromkeys(self._expected, now), **self._heard}
-        for actor in [actor for actor in self._expected if now - self._heard[actor] > GONE]:
+        for actor in [actor for actor in self._expected if now - self._heard[actor] > self._patience(actor)]:
             self._running.pop(actor, None)
             self._expected.discard(actor)
         if self._expected:
             self._asked = now
         return bool(self._learners) and now - self._asked <= GONE
+
+    def _patience(self, actor: int) -> float:
+        """Seconds of silence after which an actor counts as ended."""
+        return GONE if actor in self._lives else STARTING
 
     # See `Saved`
 

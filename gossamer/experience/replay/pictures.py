@@ -23,6 +23,7 @@ from torch import Tensor
 from gossamer.data import Array, Tree, numpy_dtype
 from gossamer.spaces import Spec
 from gossamer.spaces.observations import Layout, Part
+from gossamer.system.errors import UserError
 
 SPARE = 0.05  # of the pictures, for those that begin and end episodes
 
@@ -84,8 +85,8 @@ class Pictures:
 
     def __init__(self, spec: Spec, num_envs: int, length: int, folder: str = "") -> None:
         """`length`: steps of each environment; `folder`: where the pictures lie, in a file without a name that is
-        mapped into memory; empty: in host memory. Raises `OSError` if the disk has no room for them, and `ValueError`
-        if the channels of an observation are no multiple of its history."""
+        mapped into memory; empty: in host memory. Raises `UserError` if the folder cannot be used or its disk has no
+        room for them, and `ValueError` if the channels of an observation are no multiple of its history."""
         self._packed = Packed.of(spec)
         self._shape = spec.obs_shape if self._packed is None else self._packed.part.shape
         if self._shape[0] % spec.history:
@@ -172,7 +173,11 @@ class Pictures:
 
 def _mapped(folder: Path, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     """Memory on disk. The file is deleted at once, and its space is free when the process ends, however it does."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with NamedTemporaryFile(dir=folder) as file:
-        os.posix_fallocate(file.fileno(), 0, prod(shape) * dtype.itemsize)  # a full disk would kill the process later
-        return torch.from_file(file.name, shared=True, size=prod(shape), dtype=dtype).view(shape)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with NamedTemporaryFile(dir=folder) as file:
+            # A full disk would kill the process later
+            os.posix_fallocate(file.fileno(), 0, prod(shape) * dtype.itemsize)
+            return torch.from_file(file.name, shared=True, size=prod(shape), dtype=dtype).view(shape)
+    except OSError as error:
+        raise UserError(f"--replay-dir {folder}: cannot be used ({error.strerror}); give another folder") from error

@@ -77,6 +77,6 @@ class ReplayWriter:
         """Store the rollout; in a shard that has been restarted and is empty, after saying who this is. Returns how
         many steps of this actor are stored."""
         while (held := self._shard.insert(self._ctx.rank, self._ctx.restarts, self._number, packed)) is None:
-            self._lost += self._held
+            self._lost, self._held = self._lost + self._held, 0  # once, though `_register` may fail
             self._register()
         return held

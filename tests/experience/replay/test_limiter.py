@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from some_services import ticks
 
 from gossamer.algorithms.base import ReplayPlan
 from gossamer.data import Rollout
-from gossamer.experience.replay.limiter import Granted, Inserted, Limiter
+from gossamer.experience.replay.limiter import STARTING, Granted, Inserted, Limiter
 from gossamer.runtime import GONE, WouldBlock
 
 PLAN = ReplayPlan(capacity=1000, batch_size=4, window=1, samples_per_insert=0.5, learning_starts=20)
@@ -76,7 +77,7 @@ def test_a_learner_that_never_calls_again_keeps_nobody_waiting() -> None:
     limiter = a_limiter()
     for actor in range(2):
         limiter.leave(actor, 0, NOTHING)
-    assert limiter.tick(GONE)
+    assert ticks(limiter, 0.0, GONE)
     assert not limiter.tick(GONE + 1)
 
 
@@ -99,11 +100,36 @@ def test_an_earlier_life_of_an_actor_does_nothing() -> None:
 
 def test_silent_actors_count_as_ended_until_they_call() -> None:
     limiter = a_limiter()
-    assert limiter.tick(0.0)
-    assert not limiter.tick(GONE + 1)
+    for actor in range(2):
+        assert limiter.insert(actor, 0, NOTHING, 10)
+    ticks(limiter, 0.0, GONE)
+    with pytest.raises(WouldBlock):
+        drawn(limiter)
+    limiter.tick(GONE + 1)
     assert drawn(limiter) is None
+    assert not ticks(limiter, GONE + 2, 2 * GONE + 2)
     assert limiter.insert(0, 0, NOTHING, 10)
-    assert limiter.tick(GONE + 2)
+    assert limiter.tick(2 * GONE + 3)
+
+
+def test_actors_are_not_silent_while_the_process_is_paused() -> None:
+    """The clock is that of the machine, which has long been up; one actor calls before the first tick."""
+    limiter = a_limiter()
+    assert limiter.insert(0, 0, NOTHING, 10)
+    assert limiter.tick(50_000.0)
+    assert limiter.insert(1, 0, NOTHING, 10)
+    assert limiter.tick(60_000.0)
+    with pytest.raises(WouldBlock):
+        drawn(limiter)
+
+
+def test_actors_whose_environments_start_slowly_are_waited_for_but_not_for_ever() -> None:
+    limiter = a_limiter()
+    ticks(limiter, 0.0, STARTING)
+    with pytest.raises(WouldBlock):
+        drawn(limiter)
+    limiter.tick(STARTING + 1)
+    assert drawn(limiter) is None
 
 
 def test_a_restarted_limiter_knows_from_actors_what_shards_have() -> None:

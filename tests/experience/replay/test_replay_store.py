@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -19,6 +22,7 @@ from gossamer.data import Trajectory
 from gossamer.experience.replay.pictures import spare
 from gossamer.experience.replay.store import Drawn, ReplayStore, importance
 from gossamer.spaces import Spec
+from gossamer.system.errors import UserError
 
 ROUNDING = 1e-4  # of p^0.6, where the float32 error p is nearly 0
 BY_PRIORITY = Prioritized(exponent=0.6, correction=0.4, errors=n_step_errors)
@@ -282,6 +286,20 @@ def test_pictures_in_a_file_are_those_in_memory(spec: Spec, tmp_path: Path) -> N
     one, other = filled(plan, spec=spec), filled(replace(plan, folder=str(tmp_path / "new")), spec=spec)
     assert list((tmp_path / "new").iterdir()) == []  # the file has no name, and is gone when the process is
     assert_same(*(each.draw(64, torch.Generator().manual_seed(0)) for each in (one, other)))
+
+
+def test_a_folder_that_cannot_have_pictures_is_refused_in_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = a_plan(2)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"^--replay-dir .*/file: cannot be used \(File exists\); give another folder$"):
+        filled(replace(plan, folder=str(tmp_path / "file")))
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    monkeypatch.setattr(os, "posix_fallocate", Mock(side_effect=full))
+    with pytest.raises(UserError, match=r"cannot be used \(No space left on device\)"):
+        filled(replace(plan, folder=str(tmp_path / "folder")))
+    assert list((tmp_path / "folder").iterdir()) == []
 
 
 def test_what_a_store_cannot_do_is_refused() -> None:
