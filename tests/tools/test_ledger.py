@@ -55,6 +55,14 @@ def test_the_program_ends_with_the_last_iteration_of_the_last_member() -> None:
     assert ledger.stopping()
 
 
+def test_a_member_that_comes_back_when_all_is_done_has_reached_the_end() -> None:
+    ledger = two_members()
+    ledger.ended("carry[0]")  # makes no progress
+    assert not ledger.stopping()
+    ledger.ended("b")
+    assert ledger.stopping()
+
+
 def test_totals() -> None:
     ledger = two_members()
     assert ledger.totals.counts == {"iterations": 10, "sent": 10, "averaged": 4}

@@ -15,10 +15,13 @@ import torch
 import gossamer
 from gossamer import cli
 from gossamer.commands.measuring import SIMULATE_BRIEF
+from gossamer.launch.simulation import Faults, Simulation
 from gossamer.system.errors import UserError
 from gossamer.tools.simulate import simulate
 from gossamer.tools.simulate.gossip.figures import FIGURES
+from gossamer.tools.simulate.gossip.pala import PALA
 from gossamer.tools.simulate.run import SIMULATED
+from gossamer.tools.simulate.scenario import from_text
 
 NUMBERS = {
     "efficiency", "staleness_max", "staleness_mean", "distance", "waited", "exchanged", "sent", "delivered", "averaged",
@@ -307,6 +310,18 @@ def test_time_and_bytes_to_a_distance_of_members_that_begin_apart() -> None:
     assert sparse["seconds_to_distance"] > 2 * whole["seconds_to_distance"]
     assert sparse["bytes_to_distance"] < whole["bytes_to_distance"]
     assert found(graph="ring", latency=10.0)["seconds_to_distance"] is None  # no message arrives
+
+
+def test_a_host_that_fails_again_after_its_members_have_ended_holds_up_nobody() -> None:
+    """Host 1 has been restarted, and ends while host 0 is away: its couriers try to tell host 0, and its clock has
+    ended. Then it fails."""
+    scenario = from_text(PALA.scenario, {"members": 4, "learners": 2, "iterations": 100})
+    faults = Faults(crashes=[(1.0, "host1", 1.0), (2.9, "host0", 20.0), (13.0, "host1", 1.0)])
+    simulation = Simulation(scenario.seed, PALA.network(scenario), faults)
+    ledger: Any = PALA.ledger(scenario, simulation)
+    ledger.stopping = lambda: False
+    simulation(PALA.program(scenario), ledger)
+    assert all(seconds < 60 for seconds in simulation.clocks.values())
 
 
 def test_the_caller_keeps_its_threads() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from gossamer.data import Array, Tree
@@ -102,6 +102,12 @@ class Proxy:
         return replace(collected, furthest=max([collected.furthest, *self._alive.sent().values()]))
 
     # Called by this host's couriers
+
+    def forget(self, ended: Collection[str]) -> None:
+        """These workers had ended before this host restarted. If its clock had, so had all its members: it does not
+        start again, and couriers have no more to do than to notify the other hosts."""
+        if f"watch[{self.host}]" in ended:
+            self._own.clear()
 
     @waits
     def job(self) -> Wait[Job | None]:

@@ -124,6 +124,12 @@ class Ledger(Silent):
             self.totals = Totals(now, now, first_call=calls, end_call=calls)
         self._ended = self._all(self._target)
 
+    def ended(self, worker: str) -> None:
+        """A worker that comes back may find that it has nothing left to do, and ends without a record."""
+        if self._progress[worker]:
+            self._progress[worker] = max(self._progress[worker], self._target)
+            self._ended = self._ended or self._all(self._target)
+
     def of(self, kind: type) -> Iterator[tuple[str, Any]]:
         """The records of this class, with their workers."""
         return (each for each in self.records if isinstance(each[1], kind))

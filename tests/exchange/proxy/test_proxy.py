@@ -46,6 +46,8 @@ def hello(host: int, *pulses: Pulse, layout: bytes = LAYOUT) -> Array:
 class Running:
     """A context for couriers that are run by hand."""
 
+    ended_before = frozenset[str]()
+
 
 def work(proxy: Proxy, others: list[Any]) -> None:
     """Let a courier do all there is to do now."""
