@@ -6,11 +6,14 @@ import math
 from typing import Any
 
 import pytest
+import torch
+from some_messages import Place
 from some_parts import Watcher, a_task
 
 from gossamer.architectures import GALA, PALA
 from gossamer.diagnostics import consensus as module
 from gossamer.diagnostics.consensus import ConsensusMonitor
+from gossamer.exchange import Gossip, Mailboxes
 from gossamer.exchange.gossip.graphs import Exponential
 from gossamer.exchange.gossip.mixing import PushSum, Uniform
 from gossamer.exchange.gossip.options import Gossiping
@@ -19,6 +22,7 @@ from gossamer.exchange.gossip.sparse import Sparse
 from gossamer.launch.simulation import Simulation
 from gossamer.program import Program
 from gossamer.task import WorkerReport
+from gossamer.tools.simulate.stand_in import Point, StandIn
 
 UPDATES = 76  # of each of four members: two windows of 32, from 0 and from 40
 TASK = a_task(rollout_length=4)
@@ -95,3 +99,23 @@ def assert_the_bound_holds(consensus: ConsensusMonitor) -> None:
         assert 0 < window["kl"] <= window["kl_max"]
     assert 0 < consensus.totals.mixed <= consensus.totals.sent
     assert consensus.totals.staleness.total() == consensus.totals.ages.total() == consensus.totals.mixed
+
+
+@pytest.mark.parametrize(("faster", "bounded"), [(4, True), (20, False)])
+def test_a_window_in_which_messages_were_merged_has_no_bound(faster: int, bounded: bool) -> None:
+    """Member 0 takes so many steps for each of member 1, whose mailbox keeps eight messages; then each goes on alone,
+    until the window of 60 iterations is over."""
+    gossip = Gossip(Mailboxes(2, newest=False, adds=True), mixing=PushSum(), period=100, window=60)
+    consensus, learners = ConsensusMonitor(), [StandIn(Point(16), 1.0) for _ in range(2)]
+    places: list[Any] = [Place(rank) for rank in range(2)]
+    links = [gossip.join(place, learner) for place, learner in zip(places, learners, strict=True)]
+    for rank in [*([0] * faster + [1]) * (60 // faster + 1), *[1] * 70, *[0] * 70]:
+        (point,) = learners[rank].model.parameters()
+        point.grad = -torch.ones(16) if rank == 0 else torch.zeros(16)
+        links[rank].step(learners[rank])
+        for record in links[rank].take():
+            consensus.take(f"m[{rank}]", record)
+    consensus.close()
+    (window,) = consensus.windows
+    assert (window["bound"] is not None) == bounded
+    assert not bounded or window["distance"] <= window["bound"]

@@ -30,6 +30,7 @@ class Message:
     # members draw for this exchange
     places: Tensor | None = None
     whole: bool = True  # whether it has all parameters
+    merged: bool = False  # whether it is the mean of several
     exact: int = 0  # how many of its last parameters are float32 in any format: running statistics
     kept: bool = False  # whether the sender keeps the rounding error for its next messages (`feedback`)
     packed: tuple[Tensor, ...] | None = None  # the parameters as `formats.pack` returns them, if the sender rounds
@@ -103,4 +104,4 @@ def merge(messages: Sequence[Message]) -> Message:
     parameters = sum((m.parameters * (m.weight / total) for m in messages), torch.zeros_like(newest.parameters))
     error = sum(m.error * (m.weight / total) for m in messages)
     ready = stream.record_event() if stream is not None else None
-    return replace(newest, weight=total, parameters=parameters, error=error, ready=ready, packed=None)
+    return replace(newest, weight=total, parameters=parameters, error=error, ready=ready, packed=None, merged=True)

@@ -38,7 +38,8 @@ class Tracker:
         `gradient` returns the member's current gradient [P], `policy` its policy outputs. Both are called at closing
         cuts only. Distances are those of the first `trained` elements (None: of all), without running statistics.
         Without `bounded` there are no records of steps and messages: weights of sparse messages are not those of whole
-        vectors, so the bound would not hold.
+        vectors, so the bound would not hold. Nor does that of a window in which a merged message was averaged, whose
+        parts have weights of their own.
         Raises `ValueError` unless 0 < `window` < `period`."""
         if period and not 0 < window < period:
             raise ValueError(f"a window of {window} iterations does not fit into a period of {period}")
@@ -50,6 +51,7 @@ class Tracker:
         self._before: Tensor | None = None  # [P] buffer of `start`
         self._parents: tuple[tuple[int, int, float], ...] = ()
         self._noise = 0.0  # see `mixed`
+        self._merged = False  # whether a merged message was averaged since the last cut
         self._records: list[Record] = []
         self._cpu = time.thread_time()
         self._reset()
@@ -74,15 +76,15 @@ class Tracker:
         if not self.period:
             return
         with self._cost():
-            weights = mine[: self._trained]
-            cut = Cut(self.epoch, self.rank, k, members, len(weights), project(weights), bounded=self._bounded)
+            weights, bounded = mine[: self._trained], self._bounded and not self._merged
+            cut = Cut(self.epoch, self.rank, k, members, len(weights), project(weights), bounded=bounded)
             if self._opening is not None:
                 gradient = project(self._gradient()[: self._trained])
                 moved = distance(weights, self._opening[: self._trained])
                 cut = replace(cut, gradient=gradient, moved=moved, policy=self._policy())
             self._records.append(cut)
             self._opening = None if self.epoch % 2 else mine
-            self._parents = ((self.rank, k, 1.0),)
+            self._parents, self._merged = ((self.rank, k, 1.0),), False
 
     def start(self, vector: Tensor) -> Tensor:
         """Copy the parameters [P] before a local step. The next call overwrites the copy."""
@@ -120,6 +122,7 @@ class Tracker:
             parents = [(m.sender, m.iteration, share) for m, share in zip(messages, shares, strict=True)]
             self._parents, self._noise = ((self.rank, k, 1 - sum(shares)), *parents), noise
             self._iterations += 1
+            self._merged |= any(m.merged for m in messages)
             now = time.time()
             for m in messages:
                 self._staleness[k - m.iteration] += 1

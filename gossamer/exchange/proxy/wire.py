@@ -22,9 +22,10 @@ from gossamer.exchange.gossip.formats import FORMATS, Format, length, pack, rest
 from gossamer.exchange.gossip.messages import Hello, Message, Parcel, Pulse
 
 # magic, format version, kind, number format, whether there are indices, whether the sender keeps the rounding error,
-# whether there are all parameters, count of integers, token, layout, sender, epoch, iteration, elements, and how many
-# of them are float32 in any format, weight, published, error, checksum (XXH3 of all other bytes)
-HEADER = struct.Struct("<4sBBB???I16s8sIIQQIdddQ")
+# whether there are all parameters, whether messages were merged, count of integers, token, layout, sender, epoch,
+# iteration, elements, and how many of them are float32 in any format, weight, published, error, checksum (XXH3 of all
+# other bytes)
+HEADER = struct.Struct("<4sBBB????I16s8sIIQQIdddQ")
 MAGIC, VERSION, PARCEL, HELLO = b"GSMR", 6, 1, 2
 
 
@@ -46,10 +47,8 @@ def encode(item: Parcel | Hello, token: bytes, layout: bytes, form: Format = "fp
     parameters that their sender has not packed."""
     if isinstance(item, Hello):
         numbers = [n for p in item.pulses for n in (p.host, p.beats, len(p.members), *p.members, *p.sent)]
-        head, body = (
-            _head((HELLO, 0, False, False, False), numbers, token, layout, (item.host, 0, 0, 0, 0, 0.0, 0.0, 0.0)),
-            None,
-        )
+        kind = (HELLO, 0, False, False, False, False)
+        head, body = _head(kind, numbers, token, layout, (item.host, 0, 0, 0, 0, 0.0, 0.0, 0.0)), None
     else:
         m = item.message
         if m.packed is None:
@@ -60,7 +59,7 @@ def encode(item: Parcel | Hello, token: bytes, layout: bytes, form: Format = "fp
             form, parts, error = m.format, _packed(m), m.error
         fields = (m.sender, m.epoch, m.iteration, len(m.parameters), m.exact, m.weight, m.published, error)
         places = [] if m.places is None else [m.places.cpu().to(torch.int32)]
-        kind = (PARCEL, FORMATS.index(form), bool(places), m.kept, m.whole)
+        kind = (PARCEL, FORMATS.index(form), bool(places), m.kept, m.whole, m.merged)
         head, body = _head(kind, item.receivers, token, layout, fields), [*places, *parts]
     return _assembled(head, body or [])
 
@@ -71,7 +70,7 @@ def decode(packet: Array, token: bytes, layout: bytes) -> Parcel | Hello:
     Raises `Refused` if the packet is damaged, belongs to another run, or is a parcel of another layout."""
     peek(packet, token)
     fields = _fields(packet)
-    _, _, kind, number, indexed, kept, whole, count, _, theirs, sender, epoch, iteration, size, *_ = fields
+    _, _, kind, number, indexed, kept, whole, merged, count, _, theirs, sender, epoch, iteration, size, *_ = fields
     exact, weight, published, error, checksum = fields[-5:]
     if _checksum(packet) != checksum:
         raise Refused("wrong checksum")
@@ -84,7 +83,7 @@ def decode(packet: Array, token: bytes, layout: bytes) -> Parcel | Hello:
     if indexed:
         places, body = torch.from_numpy(body[: 4 * size].view(np.int32).astype(np.int64)), body[4 * size :]
     vector = unpack(body, size, FORMATS[number], exact)
-    how = {"format": FORMATS[number], "places": places, "kept": kept, "whole": whole, "exact": exact}
+    how = {"format": FORMATS[number], "places": places, "kept": kept, "whole": whole, "merged": merged, "exact": exact}
     return Parcel(Message(sender, iteration, epoch, weight, published, vector, error, **how), receivers)
 
 
@@ -94,7 +93,7 @@ def peek(packet: Array, token: bytes) -> int:
         raise Refused("not a packet")
     if packet.size < HEADER.size or not packet.flags.c_contiguous:
         raise Refused("truncated")
-    magic, version, kind, number, indexed, _, _, count, theirs, *_, size, exact, _, _, _, _ = _fields(packet)
+    magic, version, kind, number, indexed, _, _, _, count, theirs, *_, size, exact, _, _, _, _ = _fields(packet)
     if magic != MAGIC or version != VERSION or kind not in (PARCEL, HELLO) or number >= len(FORMATS):
         raise Refused("not a packet of this version")
     if not compare_digest(theirs, token):
@@ -108,7 +107,7 @@ def peek(packet: Array, token: bytes) -> int:
 def contents(packet: Array) -> tuple[int, Format]:
     """The number of parameters in a parcel's packet, and their format."""
     fields = _fields(packet)
-    return int(fields[13]), FORMATS[fields[3]]
+    return int(fields[14]), FORMATS[fields[3]]
 
 
 def _fields(packet: Array) -> tuple[Any, ...]:
@@ -128,13 +127,13 @@ def _pulses(numbers: tuple[int, ...]) -> tuple[Pulse, ...]:
 
 
 def _head(
-    kind: tuple[int, int, bool, bool, bool],
+    kind: tuple[int, int, bool, bool, bool, bool],
     receivers: Sequence[int],
     token: bytes,
     layout: bytes,
     fields: tuple[float, ...],
 ) -> bytearray:
-    """`kind`: the five fields of the header from the kind on."""
+    """`kind`: the six fields of the header from the kind on."""
     head = bytearray(_body_offset(len(receivers)))
     HEADER.pack_into(head, 0, MAGIC, VERSION, *kind, len(receivers), token, layout, *fields, 0)
     head[HEADER.size : HEADER.size + 4 * len(receivers)] = np.asarray(receivers, np.uint32).tobytes()

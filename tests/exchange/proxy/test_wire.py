@@ -137,4 +137,7 @@ def test_several_messages_of_a_sender_add_up() -> None:
     first, second = a_message(8, 1), a_message(8, 2)
     both = merge([first, second])
     assert both.weight == 1.0
+    got = decode(encode(Parcel(both, (1,)), TOKEN, LAYOUT), TOKEN, LAYOUT)
+    assert isinstance(got, Parcel)
+    assert [m.merged for m in (first, both, got.message)] == [False, True, True]
     torch.testing.assert_close(both.parameters, (first.parameters + second.parameters) / 2)
