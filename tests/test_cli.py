@@ -124,7 +124,7 @@ def process(*words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_directory_that_has_been_removed_gets_one_line(tmp_path: Path) -> None:
-    gone = 'import os, sys; os.rmdir("."); from gossamer.cli import main; sys.exit(main())'
+    gone = "import os, sys; os.rmdir(os.getcwd()); from gossamer.cli import main; sys.exit(main())"
     (tmp_path / "gone").mkdir()
     given = [sys.executable, "-c", gone, "runs"]
     done = subprocess.run(given, cwd=tmp_path / "gone", capture_output=True, text=True, check=False)

@@ -14,7 +14,7 @@ def trained(tmp_path: Path, memory: str, steps: int) -> Path:
     """The directory of a training on `recall` (a cue, 20 steps, the answer)."""
     units = {} if memory == "none" else {"memory_units": 64}
     run = gossamer.train(
-        "paac", env="recall", algorithm="ppo", steps=steps, stop_at_return=0.97, memory=memory, threads=1,
+        "paac", env="recall", algorithm="ppo", steps=steps, memory=memory, threads=1,
         run_dir=tmp_path / "run", log="none", **units,
     )  # fmt: skip
     return run.directory

@@ -49,9 +49,9 @@ def slow_down(monkeypatch: pytest.MonkeyPatch, *, step: float = 0.0, update: flo
         time.sleep(step)
         return real_step(env, action)
 
-    def slow_update(learner: Learner, *given: Any) -> dict[str, float]:
+    def slow_update(learner: Learner, *given: Any, **more: Any) -> Any:
         time.sleep(update)
-        return real_update(learner, *given)
+        return real_update(learner, *given, **more)
 
     if step:
         monkeypatch.setattr(ToyVector, "step", slow_step)

@@ -20,7 +20,8 @@ def carry(ctx: Context, proxy: Proxy, others: Sequence[Proxy], *, form: Format =
 
     `others`: the proxies of all hosts, in order, including this one; `form`: number format of parameters in transit."""
     use_threads(1)
-    proxy.forget(ctx.ended_before)
+    if ctx.restarts:
+        proxy.forget(ctx.ended_before)
     with suppress(Stopped):
         while (job := proxy.job()) is not None:
             if isinstance(job, Arrival):

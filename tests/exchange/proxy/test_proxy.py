@@ -46,7 +46,7 @@ def hello(host: int, *pulses: Pulse, layout: bytes = LAYOUT) -> Array:
 class Running:
     """A context for couriers that are run by hand."""
 
-    ended_before = frozenset[str]()
+    restarts = 0
 
 
 def work(proxy: Proxy, others: list[Any]) -> None:
