@@ -68,7 +68,7 @@ def add(file: Path, system: str, label: str, seed: int, run: Mapping[str, Any]) 
         for name in SYSTEMS
         if name in found
     }
-    keep(NAME, {"figures": ordered}, file.parent)
+    keep(NAME, {**run["origin"], "figures": ordered}, file.parent)
 
 
 def shares(found: Mapping[str, Any], system: str, label: str, seed: str) -> dict[str, float | None]:

@@ -94,6 +94,7 @@ SHOWN: Mapping[str, tuple[str, str]] = {
     "server": ("Speed of a parameter server by shards and learners, in threads and on Ray", SET),
     "gorila-simulated": ("Gorila in virtual time from 1 to 100 bundles", SET),
     "pong-table": ("Pong, 600,000 steps: one architecture after the other, each with its tuned preset", IN_CURVES),
+    "games": ("Pong, Breakout and Boxing by one network, beside one for each (begun)", TODAY),
     "mountain-car-sarsa": (
         "Parallel Sarsa on MountainCar-v0: episodes and bytes, sparse against full averaging",
         TODAY,
