@@ -63,6 +63,14 @@ def earlier(file: Path) -> list[Row]:
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
+def _seconds(checkpoint: Checkpoint) -> float:
+    """Of training, when it was written; 0 for a damaged one, whose evaluation will fail."""
+    try:
+        return float(checkpoint.load()["progress"]["elapsed"])
+    except UserError:
+        return 0.0
+
+
 def _without_returns(row: Row) -> Row:
     """A row without the return of each of its games."""
     kept = {name: value for name, value in row.items() if name != "returns"}
@@ -134,11 +142,10 @@ class Evaluator:
         self._thread.start()
 
     def take_up(self) -> None:
-        """Have checkpoints evaluated that an interrupted session had no time for. Raises `UserError` for a damaged
-        one."""
+        """Have checkpoints evaluated that an interrupted session had no time for."""
         for checkpoint in self._store.all() if self._exact else ():
             if self.due(checkpoint.steps):
-                self.offer(checkpoint, float(checkpoint.load()["progress"]["elapsed"]))
+                self.offer(checkpoint, _seconds(checkpoint))
 
     def take(self) -> list[Row]:
         """The results since the last call."""

@@ -14,7 +14,7 @@ from gossamer.exchange.server.pull import Pulling
 from gossamer.exchange.server.shard import ParameterShard, Pushed
 from gossamer.runtime import GONE, Context
 
-SILENT = GONE / 4
+MOST_HELD = GONE / 4  # seconds for which a learner keeps its parameters without a call
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Server:
 
     `deviations`: gradients of losses so many standard deviations above the learner's running mean are dropped. `holds`:
     parameters are pulled after a step only, so that a rollout and the gradient of it have the same. Without a step for
-    `SILENT` seconds, as while a replay memory fills, they are pulled nevertheless: the shards count a learner that is
+    `MOST_HELD` seconds, as while a replay memory fills, they are pulled all the same: shards count a learner that is
     silent for `GONE` seconds as lost."""
 
     shards: Sequence[ParameterShard]
@@ -102,7 +102,7 @@ class ServerLink:
     def finish(self, local: LocalStep) -> None: ...
 
     def refresh(self) -> Version:
-        if self._holds and not self._stepped and self._ctx.now() - self._refreshed < SILENT:
+        if self._holds and not self._stepped and self._ctx.now() - self._refreshed < MOST_HELD:
             return self.version
         self._stepped, self._refreshed = False, self._ctx.now()
         return self._pulling.refresh()
