@@ -12,9 +12,20 @@ from gossamer.system import machine, processes, resources
 from gossamer.system.resources import Resources
 
 
+PERIOD = {"cpu/x/cpu.cfs_period_us": "100000\n"}
+
+
 def write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
+
+
+def of_groups(folder: Path, own: str, files: dict[str, str]) -> tuple[Path, Path]:
+    """The root of control groups with these files, and the file of a process that says which are its own."""
+    write(folder / "self", own)
+    for name, text in files.items():
+        write(folder / "groups" / name, text)
+    return folder / "groups", folder / "self"
 
 
 @pytest.mark.parametrize(
@@ -24,20 +35,15 @@ def write(path: Path, text: str) -> None:
         ("0::/\n", {"cpu.max": "150000 100000\n"}, 2),  # 1.5 cores: a third of the time of the second stays unused
         ("0::/a/b\n", {"a/b/cpu.max": "max 100000\n", "a/cpu.max": "300000 100000\n"}, 3),
         ("0::/not/seen/here\n", {"cpu.max": "20000 100000\n"}, 1),
-        ("3:cpuset:/\n1:cpu,cpuacct:/x\n0::/\n", {"cpu/x/cpu.cfs_quota_us": "400000\n"}, 4),
-        ("1:cpu:/x\n0::/\n", {"cpu/x/cpu.cfs_quota_us": "-1\n"}, None),
+        ("3:cpuset:/\n1:cpu,cpuacct:/x\n0::/\n", {"cpu/x/cpu.cfs_quota_us": "400000\n", **PERIOD}, 4),
+        ("1:cpu:/x\n0::/\n", {"cpu/x/cpu.cfs_quota_us": "-1\n", **PERIOD}, None),
         ("", {}, None),
     ],
 )
 def test_the_least_limit_of_a_group_and_those_above_it(
     own: str, files: dict[str, str], expected: int | None, tmp_path: Path
 ) -> None:
-    write(tmp_path / "self", own)
-    for name, text in files.items():
-        write(tmp_path / "groups" / name, text)
-        if name.endswith("quota_us"):
-            write(tmp_path / "groups" / name.replace("quota", "period"), "100000\n")
-    assert processes.quota(tmp_path / "groups", tmp_path / "self") == expected
+    assert processes.quota(*of_groups(tmp_path, own, files)) == expected
 
 
 @pytest.mark.parametrize(
@@ -52,10 +58,7 @@ def test_the_least_limit_of_a_group_and_those_above_it(
 def test_the_least_memory_of_a_group_and_those_above_it(
     own: str, files: dict[str, str], expected: int | None, tmp_path: Path
 ) -> None:
-    write(tmp_path / "self", own)
-    for name, text in files.items():
-        write(tmp_path / "groups" / name, text)
-    assert processes.memory_limit(tmp_path / "groups", tmp_path / "self") == expected
+    assert processes.memory_limit(*of_groups(tmp_path, own, files)) == expected
 
 
 def test_a_container_s_memory_is_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
