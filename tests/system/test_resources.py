@@ -11,7 +11,6 @@ import torch
 from gossamer.system import machine, processes, resources
 from gossamer.system.resources import Resources
 
-
 PERIOD = {"cpu/x/cpu.cfs_period_us": "100000\n"}
 
 
