@@ -102,6 +102,7 @@ class Supervisor:
         self._gone_since = self._stopped_since = float("inf")
         self._watched_since = 0.0
         self._up = False  # whether its workers were running at the last poll
+        self._missed = False  # whether it has been said that it does not answer
         self._begun = False  # whether its workers have ever been started
         self._granted: dict[str, Granted] = {}  # by worker, for the host's current process
         self._idle = False  # whether a worker there waits for an answer
@@ -149,9 +150,9 @@ class Supervisor:
             self._max_bytes = max(PIECE_BYTES, self._max_bytes // 2)
             raise
         self._max_bytes = min(POLL_BYTES, self._max_bytes + PIECE_BYTES)
-        if self._life and self._gone_since < float("inf"):
+        if self._missed:
             log.warning("host %s is back after %.1f s", self.host, time.monotonic() - self._gone_since)
-        self._gone_since = float("inf")
+        self._gone_since, self._missed = float("inf"), False
         if found.working:
             self._begun = True
             if time.monotonic() - self._worked_since >= STEADY_SECONDS:
@@ -269,7 +270,9 @@ class Supervisor:
         now = time.monotonic()
         if self._gone_since == float("inf"):
             self._gone_since = now
-            log.warning("host %s does not answer: %s", self.host, describe(error))
+            if self._up:  # one that starts is slow to answer: it imports and makes environments
+                log.warning("host %s does not answer: %s", self.host, describe(error))
+                self._missed = True
             self._mark_away()
         self._crew.sleep(POLL)
 

@@ -68,9 +68,14 @@ def test_what_ray_says_of_a_cluster_is_one_plain_line(text: str, plain: str) -> 
     assert launcher._summary(text, "otherwise").startswith(plain)
 
 
-def test_a_host_that_does_not_answer_is_logged_in_one_plain_line(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(("up", "messages"), [(True, ["host one does not answer: not reachable"]), (False, [])])
+def test_a_host_that_does_not_answer_is_logged_in_one_plain_line_unless_it_still_starts(
+    up: bool, messages: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
     crew = Crew(SILENT, lambda: None)
     crew.stop()  # so that it does not wait between two attempts
-    run = Deployment(crew, None, {"one": None}, Limits(1.0, 1, 1.0, 1.0))
-    Supervisor(run, "one", ["work"])._no_answer(exceptions.ActorUnavailableError(GRPC, None))
-    assert caplog.messages == ["host one does not answer: not reachable"]
+    supervisor = Supervisor(Deployment(crew, None, {"one": None}, Limits(1.0, 1, 1.0, 1.0)), "one", ["work"])
+    supervisor._up = up
+    for _ in range(2):
+        supervisor._no_answer(exceptions.ActorUnavailableError(GRPC, None))
+    assert caplog.messages == messages
