@@ -51,6 +51,8 @@ class Sours(Bandit):
 
 class Talks(Bandit):
     "Prints, as Python and as C code do."
+    def __init__(self):
+        print("made")
     def step(self, action):
         print("step", end="")
         os.write(1, b"by")
@@ -581,7 +583,31 @@ def test_atari_without_its_extra_says_how_to_install_it(command: Command, monkey
     assert install("atari") in err
 
 
-@pytest.mark.parametrize("words", [("--env=catch", "paac"), ("--overwrite", "paac", "--env", "catch")], ids=" ".join)
-def test_the_architecture_may_stand_after_options(command: Command, words: tuple[str, ...]) -> None:
-    code, _, _ = command("train", *words, "--steps", 8, "--num-envs", 2, "--rollout-length", 4, "--run-dir", "run")
-    assert code == 0
+@pytest.mark.parametrize(
+    ("words", "architecture"),
+    [
+        ("--env=catch paac", "paac"),
+        ("--overwrite paac --env catch", "paac"),
+        ("--algorithm a2c --overwrite paac --env catch", "paac"),
+    ],
+)
+def test_the_architecture_may_stand_after_options(
+    command: Command, words: str, architecture: str, tmp_path: Path
+) -> None:
+    few = ("--steps", 8, "--num-envs", 2, "--rollout-length", 4, "--run-dir", "run")
+    code, _, _ = command("train", *words.split(), *few)
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert (code, config["architecture"]["name"]) == (0, architecture)
+
+
+def test_an_option_s_value_is_not_taken_for_the_architecture(command: Command) -> None:
+    code, _, err = command("train", "--run-dir", "gala", "--overwrite", "paac", "--env", "catch")
+    assert code == 2
+    assert "paac or gala? Give the architecture first: gossamer train paac" in err
+
+
+def test_an_export_is_not_taken_for_a_damaged_run(command: Command, trained: dict[str, Path]) -> None:
+    assert command("export", trained["paac"], "--out", "policy")[0] == 0
+    code, _, err = command("evaluate", "policy")
+    assert code == 2
+    assert "is that of an export, which gossamer.load reads; give the run's directory here" in err

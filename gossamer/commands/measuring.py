@@ -43,7 +43,8 @@ def bench(words: Sequence[str]) -> None:
     from gossamer.system.machine import keep_freed_memory
 
     keep_freed_memory()  # before environments are tried, in threads
-    composed = compose(words, prog="gossamer bench", description=BENCH, command=(Measuring,))
+    with only_json("--json" in words and not asks_for_help(words)):  # a user's module may print
+        composed = compose(words, prog="gossamer bench", description=BENCH, command=(Measuring,))
     from gossamer.tools.bench import measure, round_seconds
     from gossamer.tools.rounds import Rounds, RoundsDisplay
 

@@ -88,8 +88,10 @@ def _loose(words: Sequence[str]) -> list[str]:
 
 def _architecture(words: Sequence[str], prog: str) -> str:
     """The first word that is neither an option nor an option's value; else the first that names an architecture, as in
-    `--overwrite paac`."""
-    for word in [*_loose(words), *(word for word in words if word in ARCHITECTURES)]:
+    `--overwrite paac`, unless it is the value of a choice, as in `--algorithm a2c`."""
+    chosen = {place + 1 for place, word in enumerate(words) if word in map(flag, CHOICES)}
+    named = [word for place, word in enumerate(words) if word in ARCHITECTURES and place not in chosen]
+    for word in [*_loose(words), *named]:
         return word
     known = ", ".join(ARCHITECTURES)
     raise UserError(f"{prog}: no architecture; use {known} or your own module:Name, as in {prog} paac --env pong")
@@ -169,6 +171,8 @@ def _parse(
     parts += [(title, group(title, members)) for title, members in groups.items()]
     kind: type = make_dataclass(prog.title().replace(" ", ""), parts)
     made: Any = parse(kind, words, prog=prog, description=description)
+    if made.which != (supposed := composition.choices.architecture):
+        raise UserError(f"{prog}: {made.which} or {supposed}? Give the architecture first: {prog} {made.which} ...")
     inner = [vars(made)[title] for title in groups]
     return {each.name: getattr(part, each.name) for part in inner for each in fields(part)}
 

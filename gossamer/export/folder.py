@@ -16,7 +16,7 @@ from torch import Tensor
 
 from gossamer.envs.interface import Interface
 from gossamer.export.snapshot import Description, Snapshot, of_policy, read_json
-from gossamer.storage.contents import CONFIG
+from gossamer.storage.contents import CONFIG, EXPORTED
 from gossamer.storage.files import to_json
 from gossamer.system.errors import UserError
 from gossamer.system.version import __version__
@@ -29,7 +29,7 @@ FILES = (CONFIG, MODEL, CARD, CURVE, ONNX)
 def is_export(directory: Path) -> bool:
     """Whether `config.json` is one of an export."""
     try:
-        return "gossamer_export" in read_json(directory / CONFIG)
+        return EXPORTED in read_json(directory / CONFIG)
     except UserError:
         return False
 
@@ -38,7 +38,7 @@ def contents(snapshot: Snapshot) -> dict[str, bytes]:
     """The files that `read` needs."""
     tensors = save({name: _plain(tensor) for name, tensor in snapshot.weights.items()}, {"format": "pt"})
     config = {
-        "gossamer_export": FORMAT,
+        EXPORTED: FORMAT,
         "library_name": "gossamer",
         "library_version": __version__,
         "checkpoint": snapshot.checkpoint,
@@ -55,7 +55,7 @@ def contents(snapshot: Snapshot) -> dict[str, bytes]:
 def read(directory: Path) -> Snapshot:
     """The policy of an export. Raises `UserError` if a file is missing or damaged."""
     file, content = directory / CONFIG, read_json(directory / CONFIG)
-    if content["gossamer_export"] != FORMAT:
+    if content[EXPORTED] != FORMAT:
         raise UserError(f"{file}: written by a later version of Gossamer; this one reads format {FORMAT}")
     try:
         return Snapshot(

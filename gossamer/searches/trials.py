@@ -61,13 +61,14 @@ class Trials:
     def __init__(self, folder: Path, ranges: Sequence[Varied], seed: int, *, prune: bool) -> None:
         """`seed`: of the sampler, a tree-structured Parzen estimator (Bergstra et al. 2011). `folder` must exist."""
         import optuna
+        from sqlalchemy import URL
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._states = optuna.trial.TrialState
         self._trial = optuna.trial.Trial
         self._distributions = {each.option: _distribution(each) for each in ranges}
         self._study = optuna.create_study(
-            storage=f"sqlite:///{folder.resolve() / DATABASE}",
+            storage=URL.create("sqlite", database=str(folder.resolve() / DATABASE)).render_as_string(),
             study_name=NAME,
             direction="maximize",
             load_if_exists=True,

@@ -15,6 +15,7 @@ from gossamer.storage.lock import LOCK
 from gossamer.system.errors import UserError
 
 CONFIG, RESULT, GOSSIP, PICTURE = "config.json", "result.json", "gossip.json", "gossip.png"
+EXPORTED = "gossamer_export"  # only the `config.json` of an export has it
 METRICS, EPISODES, LOG = "metrics.jsonl", "episodes.csv", "run.log"
 FILM, HOSTS, SPEC = "video.mp4", "hosts.json", "spec.json"
 SINKS, EVALUATIONS, STATUS = "sinks.json", "evaluations.jsonl", "status.json"

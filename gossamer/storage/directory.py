@@ -23,7 +23,7 @@ from pathlib import Path
 from gossamer.config.config import Config
 from gossamer.config.file import from_dict, to_dict
 from gossamer.config.names import ARCHITECTURES, name_of
-from gossamer.storage.contents import CONFIG, clear, is_empty, is_run, listed
+from gossamer.storage.contents import CONFIG, EXPORTED, clear, is_empty, is_run, listed
 from gossamer.storage.files import write_json
 from gossamer.storage.lock import RunLock, held
 from gossamer.system.errors import UserError
@@ -113,7 +113,9 @@ def load_config(directory: Path, note: Callable[[str], None] | None = None) -> C
     """The configuration of a run; `UserError` if there is none. `note` is told what was missing (else stderr is)."""
     file = directory / CONFIG
     try:
-        config, missing = from_dict(json.loads(file.read_text()))
+        if EXPORTED in (content := json.loads(file.read_text())):
+            raise UserError("is that of an export, which gossamer.load reads; give the run's directory here")
+        config, missing = from_dict(content)
         for text in missing:
             (note or _to_stderr)(f"{file}: {text}")
         return config

@@ -312,3 +312,12 @@ def test_trials_are_trained(tmp_path: Path) -> None:
     result = json.loads((tmp_path / "s" / done.best.directory / "seed-1" / "result.json").read_text())
     assert result["mean_return"] == done.best.value
     assert result["config"]["optimization"]["learning_rate"] == done.best.options["learning_rate"]
+
+
+def test_a_folder_with_a_question_mark_has_its_own_database(tmp_path: Path) -> None:
+    for name in ("a?1", "a?2"):
+        (tmp_path / name).mkdir()
+        found = trials.Trials(tmp_path / name, [], 0, prune=False)
+        found.ask()
+        assert found.count == 1
+        assert (tmp_path / name / trials.DATABASE).exists()
