@@ -166,6 +166,11 @@ def check_together(config: Config, env: EnvFactory) -> None:
             f"--num-minibatches {minibatches}: a batch has only {batch * length} steps "
             f"(of {batch} environments, --rollout-length {length})"
         )
+    if values.get("normalize_advantage") and "num_envs" in values and batch * length < 2 * minibatches:
+        raise UserError(
+            f"--num-minibatches {minibatches}: the normalised advantage of a minibatch of one step is 0, and a batch "
+            f"has {batch * length} steps; use fewer, a longer --rollout-length, or --no-normalize-advantage"
+        )
     starts = values.get("learning_starts", 0)
     if starts >= values["steps"]:
         raise UserError(f"--learning-starts {starts}: must be less than --steps {values['steps']}, the whole run")

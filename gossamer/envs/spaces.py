@@ -19,6 +19,7 @@ from gossamer.spaces import Bounds, Spec
 from gossamer.spaces.observations import MASK, WHOLE, Layout
 
 GymEnv: TypeAlias = gymnasium.Env[Any, Any]
+WIDEST = 1e9  # from a bound to the other; wider ones, such as the largest float32, say nothing of the values
 
 
 @dataclass(frozen=True)
@@ -115,8 +116,10 @@ def _bounds(space: Space[Any], spec: Spec) -> tuple[tuple[float, ...], tuple[flo
     single = spec.layout is None and not spec.pixels and spec.obs_dtype.kind == "f"
     if not single or not isinstance(space, Box) or not np.isfinite([space.low, space.high]).all():
         return None
-    low, high = (tuple(bound.ravel().astype(float).tolist()) for bound in (space.low, space.high))
-    return low, high
+    low, high = (bound.ravel().astype(float) for bound in (space.low, space.high))
+    if (high - low > WIDEST).any():
+        return None
+    return tuple(low.tolist()), tuple(high.tolist())
 
 
 def _spec(observations: Node, mask: Mask | None, actions: spaces.Space) -> Spec:

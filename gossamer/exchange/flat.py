@@ -10,6 +10,10 @@ from torch import Tensor, nn
 from torch.autograd.graph import increment_version
 
 ALIGN = 16  # elements; a parameter starts at a multiple of 64 bytes
+UNTRAINED = (  # of an exchange of gradients alone
+    "all need gradients: make the weights of frozen layers buffers, or use another architecture, such as gala or "
+    "impala; running statistics are not shared"
+)
 
 
 class Flat:

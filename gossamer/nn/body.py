@@ -182,6 +182,11 @@ class Body(nn.Module):
         self.torso.train()
         if features.dim() != 2:
             raise ValueError(f"a torso must return [N, F], not {list(features.shape)} for one observation")
+        if network.own_torso and (bad := _not_finite(self.torso)):
+            raise ValueError(
+                f"{bad} of the torso is NaN or infinite, which no checkpoint may have: use a large number, "
+                "or register the buffer with persistent=False"
+            )
         width = features.shape[1] // 2 if network.separate_critic else features.shape[1]
         if isinstance(self.torso, Tiles) and network.memory != "none":
             raise ValueError("tiles have no memory: use mlp, or --memory none")
@@ -280,6 +285,12 @@ def _tiles(spec: Spec, network: Network, coding: TileCoding) -> nn.Module:
     if network.input_scale != 1 or network.centre:
         raise ValueError("tiles have a scale of their own: use --input raw")
     return coding.within(*spec.bounds)
+
+
+def _not_finite(torso: nn.Module) -> str:
+    """The first parameter or saved buffer that is not finite; empty if all are."""
+    saved = torso.state_dict().items()
+    return next((name for name, tensor in saved if not bool(tensor.isfinite().all())), "")
 
 
 def _unchanged(torso: nn.Module) -> nn.Module:

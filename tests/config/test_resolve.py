@@ -115,6 +115,16 @@ def test_minibatches_of_sequences_need_as_many_environments() -> None:
         settings(algorithm="ppo", memory="lstm", num_envs=4, num_minibatches=5)
 
 
+def test_a_minibatch_of_one_step_has_no_normalised_advantage() -> None:
+    given = {"algorithm": "ppo", "num_envs": 1, "rollout_length": 4, "num_minibatches": 4}
+    with pytest.raises(
+        UserError, match="--num-minibatches 4: the normalised advantage of a minibatch of one step is 0"
+    ):
+        settings(**given)
+    settings(**given, normalize_advantage=False)
+    settings(**given | {"num_minibatches": 2})
+
+
 @pytest.mark.parametrize(
     ("given", "envs"),
     [

@@ -370,3 +370,10 @@ def test_a_restarted_dict_environment_is_cut_at_its_last_observation() -> None:
     step = env.step(np.zeros(1, np.int64))
     assert step.truncated.all()
     np.testing.assert_array_equal(step.final_obs, first)
+
+
+@pytest.mark.parametrize("widest", [np.finfo(np.float32).max, 1e9])
+def test_bounds_that_say_nothing_of_the_values_are_none(widest: float) -> None:
+    high = np.array([1.0, widest], np.float32)
+    assert adapt("mine", Shows(Box(-high, high))).spec.bounds is None
+    assert adapt("mine", Shows(Box(-high[:1], high[:1]))).spec.bounds == ((-1.0,), (1.0,))

@@ -22,6 +22,7 @@ from gossamer.data import Final
 from gossamer.envs.toy import Catch
 from gossamer.exchange import AloneLink, Broadcast, Follower, Parameters
 from gossamer.policy import build
+from gossamer.system.errors import UserError
 from gossamer.workers.learner import Learner
 
 SPEC = Catch().make(1).spec
@@ -118,3 +119,28 @@ def test_given_weights_are_kept() -> None:
     model = build(a_task(torso=given, own_torso=True, orthogonal=True), SPEC)
     assert bool((model.torso[1].weight == 0.125).all())  # type: ignore[union-attr, index]
     assert bool((model.torso[1].bias == 0.5).all())  # type: ignore[union-attr, index]
+
+
+@pytest.mark.parametrize("persistent", [True, False])
+def test_an_infinite_buffer_is_refused_before_a_checkpoint_is(persistent: bool) -> None:
+    def masked(shape: tuple[int, ...]) -> nn.Module:
+        torso = Moody(shape)
+        torso.register_buffer("mask", torch.full((2,), -math.inf), persistent=persistent)
+        return torso
+
+    task = a_task(torso=masked, own_torso=True)
+    if persistent:
+        with pytest.raises(ValueError, match="mask of the torso is NaN or infinite, which no checkpoint may have"):
+            build(task, SPEC)
+    else:
+        build(task, SPEC)
+
+
+@pytest.mark.parametrize(("architecture", "whose"), [("a3c", "shared"), ("gorila", "a parameter server's")])
+def test_frozen_layers_are_refused_in_one_line_where_gradients_are_exchanged(
+    architecture: str, whose: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=f"{whose} parameters all need gradients: make the weights of frozen layers"):
+        gossamer.train(
+            architecture, env="catch", network=f"{__name__}:given", steps=64, num_envs=2, run_dir=tmp_path / "run"
+        )

@@ -8,11 +8,13 @@ from functools import partial
 
 from gossamer.data import Array, Tree, Version
 from gossamer.exchange.base import Dropped, Learning, Link, LocalStep, OnStep, Recordable, Stepped, unheard
+from gossamer.exchange.flat import UNTRAINED
 from gossamer.exchange.gossip.records import Record
 from gossamer.exchange.server.outliers import Outliers
 from gossamer.exchange.server.pull import Pulling
 from gossamer.exchange.server.shard import ParameterShard, Pushed
 from gossamer.runtime import GONE, Context
+from gossamer.system.errors import UserError
 
 MOST_HELD = GONE / 4  # seconds for which a learner keeps its parameters without a call
 
@@ -66,7 +68,7 @@ class ServerLink:
         self._ctx, self._rank, self._learner, self._on_step = ctx, ctx.rank, learner, on_step
         self._flat, self.outliers = learner.flat, outliers
         if self._flat.trained < len(self._flat.vector):
-            raise ValueError("a parameter server has no running statistics of observations or returns")
+            raise UserError(f"a parameter server's parameters {UNTRAINED}")
         self._pulling = Pulling(ctx, shards, learner.flat, learner.model, learns=True)
         self._holds, self._stepped = holds, True
         self._refreshed = ctx.now()  # seconds

@@ -12,10 +12,11 @@ from torch import Tensor
 from gossamer.algorithms.target import targets
 from gossamer.data import Tree, Version
 from gossamer.exchange.base import Learning, Link, LocalStep, OnStep, Recordable, Stepped, unheard
-from gossamer.exchange.flat import ALIGN, Flat
+from gossamer.exchange.flat import ALIGN, UNTRAINED, Flat
 from gossamer.exchange.gossip.records import Record
 from gossamer.exchange.shared.memory import Contents, SharedMemory
 from gossamer.runtime import Context, Reaching, Stopped
+from gossamer.system.errors import UserError
 
 Statistics: TypeAlias = Literal["shared", "own"]
 
@@ -66,7 +67,7 @@ class SharedLink:
         self._rank, self._memory, self._fresh, self._on_step = ctx.rank, memory, fresh, on_step
         self._flat, self._own = learner.flat, learner.flat.vector
         if self._flat.trained < len(self._own):
-            raise ValueError("shared parameters have no running statistics of observations or returns")
+            raise UserError(f"shared parameters {UNTRAINED}")
         self._reach = Reaching(ctx)
         target = next(iter(targets(learner.model)), None)
         self._older = older = None if target is None else Flat(target.model)
