@@ -67,6 +67,14 @@ def use_threads(count: int) -> None:
     torch.set_num_threads(count)
 
 
+def use_gpu(device: str) -> None:
+    """Make the GPU of a resolved device the calling thread's current one; nothing on a CPU. A thread begins with the
+    first GPU, which torch uses where a call names none, and would allocate memory on."""
+    gpu = torch.device(device)
+    if gpu.type == "cuda" and gpu.index is not None:
+        torch.cuda.set_device(gpu)
+
+
 @contextmanager
 def single_threaded() -> Iterator[None]:
     """Run torch with one thread on the calling thread, which only starts other threads and waits for them.

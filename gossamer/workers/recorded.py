@@ -87,7 +87,7 @@ class RecordedUpdates:
         """Record the passes over such a batch, without doing them."""
         self._recordings += 1
         try:
-            return _Recorded(self._model, self._trained, Recorder([self._rng]), batch, work)
+            return _Recorded(self._model, self._trained, Recorder(batch.obs.device, [self._rng]), batch, work)
         except RuntimeError as error:  # a user's network may read from the GPU
             self.failure = str(error).splitlines()[0]
             return None

@@ -6,6 +6,8 @@ import ctypes
 import subprocess
 import sys
 import threading
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,6 +17,7 @@ from gossamer import task
 from gossamer.envs.toy import Catch
 from gossamer.policy import build
 from gossamer.system import machine
+from gossamer.workers.member import prepared
 
 PAGES = 2**26 // 4096
 SCRIPT = """
@@ -69,6 +72,14 @@ def test_a_thread_keeps_its_number_of_threads_when_another_sets_its_own() -> Non
     other.set()
     worker.join()
     assert found == [3]
+
+
+def test_a_worker_begins_on_its_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    current = list[torch.device]()
+    monkeypatch.setattr(torch.cuda, "set_device", current.append)
+    for device in ("cpu", "cuda", "cuda:1"):  # `cuda`: the first one, as in every thread
+        prepared(SimpleNamespace(copies=1), replace(a_task(), device=device))  # type: ignore[arg-type]
+    assert current == [torch.device("cuda:1")]
 
 
 @pytest.mark.parametrize(
