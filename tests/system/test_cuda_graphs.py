@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any
 
 import pytest
 import torch
 
-from gossamer.system.graphs import WARM, Recorder, Repeated, recording
+from gossamer.system.graphs import WARM, Recorder, Repeated, _stream, recording
 
 GPU = torch.device("cuda:1")
 
@@ -17,8 +18,8 @@ GPU = torch.device("cuda:1")
 class Nothing:
     """Stands in for a graph and for a stream."""
 
-    def __init__(self, *given: Any) -> None:
-        self.given, self.replays = given, 0
+    def __init__(self, *given: Any, priority: int = 0) -> None:
+        self.given, self.priority, self.replays = given, priority, 0
 
     def register_generator_state(self, rng: torch.Generator) -> None: ...
     def capture_begin(self, pool: object, capture_error_mode: str) -> None: ...
@@ -30,9 +31,10 @@ class Nothing:
 
 
 @pytest.fixture(autouse=True)
-def graphs(monkeypatch: pytest.MonkeyPatch) -> list[Nothing]:
+def graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Nothing]]:
     """The graphs that have been made, of a GPU that does nothing."""
     made = list[Nothing]()
+    _stream.cache_clear()
 
     def graph() -> Nothing:
         made.append(Nothing())
@@ -46,7 +48,8 @@ def graphs(monkeypatch: pytest.MonkeyPatch) -> list[Nothing]:
         "graph_pool_handle": lambda: None,
     }.items():
         monkeypatch.setattr(torch.cuda, name, stand_in)
-    return made
+    yield made
+    _stream.cache_clear()
 
 
 def test_nothing_is_repeated_while_another_thread_records(graphs: list[Nothing]) -> None:
@@ -102,8 +105,11 @@ def test_work_is_recorded_on_its_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     doubled = Repeated(lambda x, others: 2 * x, torch.nn.Linear(1, 1), records=True)
     for _ in range(WARM + 1):
         doubled(torch.zeros(3, device=there), {})
-    assert [each.given[0] for each in entered] == [GPU, there]
-    assert waited == [GPU, GPU, there, there]
+    Recorder(GPU)(lambda: None)
+    assert [each.given[0] for each in entered] == [GPU, there, GPU]
+    assert waited == [GPU, GPU, there, there, GPU, GPU]
+    assert entered[0] is entered[2]  # torch has 32 streams of each priority; one more would be another worker's
+    assert {each.priority for each in entered} == {-1}  # and workers have those of priority 0
 
 
 def test_a_failure_ends_the_recording() -> None:
