@@ -17,7 +17,9 @@ from gossamer.algorithms import A2C, PPO, Algorithm, AsyncPPO
 from gossamer.envs.base import EnvFactory
 from gossamer.envs.toy import Catch, Counter
 from gossamer.exchange import Broadcast, Parameters
+from gossamer.nn.inputs import Centred
 from gossamer.policy import NetworkPolicy
+from gossamer.system.graphs import WARM, Repeated
 from gossamer.workers.learner import NonFinite
 from gossamer.workers.recorded import MOST, RecordedUpdates
 
@@ -180,3 +182,18 @@ def test_a_policy_records_each_number_of_environments_once(env: EnvFactory, traf
         same.rng.set_state(before)
         answers += [same(each, {})[0].parameters for each in (obs, few) * 4]
     assert all(torch.equal(a, b) for a, b in zip(answers[:8], answers[8:], strict=True))
+
+
+def test_a_recording_follows_the_background(traffic: Traffic) -> None:
+    """Target networks copy it, too."""
+    Graph.replays = 0
+    centred = Centred((1, 2, 2), 1.0).to("cuda")
+    repeated = Repeated(lambda x, others: centred(x, torch.float32), centred, records=True)
+    x = torch.full((3, 1, 2, 2), 5.0, device="cuda")
+    found = list[float]()
+    for background in (1.0, 2.0):
+        centred.offset.fill_(background)
+        centred(x, torch.float32)  # by itself, which keeps what it computes
+        found += [float(repeated(x, {}).mean()) for _ in range(WARM + 2)]
+    assert found == [4.0] * (WARM + 2) + [3.0] * (WARM + 2)
+    assert Graph.replays == 2 + WARM + 2
