@@ -14,6 +14,7 @@ from some_rounds import ALGORITHMS, ENVS, Reading, Round
 from torch import Tensor
 
 from gossamer.algorithms import A2C, PPO, Algorithm, AsyncPPO
+from gossamer.data import Batch, Trajectory
 from gossamer.envs.base import EnvFactory
 from gossamer.envs.toy import Catch, Counter
 from gossamer.exchange import Broadcast, Parameters
@@ -151,7 +152,28 @@ def test_parameters_that_move_are_not_recorded_for_ever(traffic: Traffic) -> Non
             one.learn()
         repeated.append(recorded(one).repeats)
     assert repeated == [True] * MOST + [False] * 2
+    assert recorded(one).failure.startswith(f"{MOST} were")
     assert torch.isfinite(one.weights).all()
+
+
+def test_batches_of_each_width_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--replay-share` adds a trajectory more to some batches than to others."""
+    found = []
+    for graphs in (False, True):
+        with a_gpu(monkeypatch):
+            one = Round(PPO(num_minibatches=2), "cuda", cuda_graphs=graphs)
+            repeated = []
+            for number in range(10):
+                one.act()
+                batch = one.end.batch()
+                assert isinstance(batch, Batch)
+                fresh = batch.data
+                data = Trajectory.concatenated([fresh, fresh.column(0)]) if number % 2 else fresh
+                one.end.trained(batch, one.member.update(replace(batch, data=data)))
+                repeated.append(graphs and recorded(one).repeats)
+            found.append(one.weights)
+    assert repeated == [False] * 2 * WARM + [True] * (10 - 2 * WARM)
+    assert torch.equal(*found)
 
 
 def test_an_optimizer_that_was_loaded_is_recorded_anew(monkeypatch: pytest.MonkeyPatch) -> None:
