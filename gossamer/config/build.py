@@ -48,6 +48,16 @@ def device(name: str) -> str:
     return name
 
 
+def device_of_run(name: str) -> str:
+    """The device of a run for what comes after it, maybe on another machine: `auto` for a GPU that this one lacks."""
+    if not name.startswith("cuda"):
+        return name
+    try:
+        return device(name)
+    except UserError:
+        return "auto"
+
+
 def precision(name: str) -> torch.dtype | None:
     """The torso's dtype; None for `auto`, which each host resolves."""
     return {"auto": None, "fp32": torch.float32, "bf16": torch.bfloat16}[name]

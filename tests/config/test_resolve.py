@@ -22,6 +22,7 @@ from gossamer.config.build import (
     check_effect,
     check_workers,
     device,
+    device_of_run,
     learners,
     program,
     task,
@@ -36,6 +37,7 @@ from gossamer.envs.gym import Gym
 from gossamer.envs.last import LastActionReward
 from gossamer.envs.options import AleOptions, GymOptions
 from gossamer.envs.pool import EnvPool
+from gossamer.evaluation.acting import task_here
 from gossamer.loops import Envs, role
 from gossamer.nn.optim import RMSProp, RMSPropTF
 from gossamer.nn.torsos import auto
@@ -592,6 +594,15 @@ def test_the_device_is_chosen_by_the_machine(monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
         assert device("auto") == expected
     assert device("cpu") == "cpu"
+
+
+def test_what_comes_after_a_run_uses_its_gpu_if_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    for count, used in ((0, ("auto", "auto")), (1, ("cuda", "auto")), (2, ("cuda", "cuda:1"))):
+        monkeypatch.setattr(torch.cuda, "device_count", lambda count=count: count)
+        assert (device_of_run("cuda"), device_of_run("cuda:1")) == used
+        assert (device_of_run("auto"), device_of_run("cpu")) == ("auto", "cpu")
+    assert task_here(settings(device="cuda:1")).device == "cuda:1"
+    assert task_here(settings(device="cuda:1"), "cpu").device == "cpu"
 
 
 def test_hosts_of_a_cluster_choose_their_devices_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
