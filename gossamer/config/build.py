@@ -107,8 +107,8 @@ def task(config: Config, wired: Program | None = None) -> Task:
 
 
 def program(config: Config, *, cluster: str | None = None) -> Program:
-    """The program of this configuration. On a `cluster` each host resolves device, precision and threads by itself; the
-    hosts of the cluster `local` share this machine's cores.
+    """The program of this configuration. On a `cluster` each host resolves device, precision and threads by itself, but
+    `auto` is the CPU where this machine has no GPU; the hosts of the cluster `local` share this machine's cores.
 
     Raises `UserError` for a device with an index (`cuda:1`) on a cluster, and for a program that saves no worker."""
     if cluster and config.run.device not in ("auto", "cpu", "cuda"):
@@ -118,7 +118,8 @@ def program(config: Config, *, cluster: str | None = None) -> Program:
     if cluster:
         computing = _computing(unresolved(config))
         sharing = computing.total() if cluster == "local" else max(computing.values(), default=1)
-        what = _task(config, config.run.device, sharing)
+        none = resolve_device(config.run.device) == "cpu"  # `auto` without a GPU here: the hosts reserve none
+        what = _task(config, "cpu" if none else config.run.device, sharing)
     else:
         what = task(config)
     wired = config.architecture.program(what)

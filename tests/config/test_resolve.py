@@ -607,6 +607,7 @@ def test_what_comes_after_a_run_uses_its_gpu_if_it_is_there(monkeypatch: pytest.
 
 def test_hosts_of_a_cluster_choose_their_devices_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     for given in ("auto", "cpu", "cuda"):
         assert program(settings(device=given), cluster="auto").workers[0].args[0].device == given
     with pytest.raises(UserError, match=r"^--device cuda:1: each host .* its own GPUs; use auto, cpu or cuda$"):
@@ -619,6 +620,9 @@ def test_hosts_need_a_gpu_for_auto_where_this_machine_has_one(monkeypatch: pytes
         monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
         wired = program(settings(device="auto", precision="fp32"), cluster="auto")
         assert wired.hosts["machine"].gpus == there
+        # a host that has reserved none would see one all the same, and use that of another program
+        assert wired.workers[0].args[0].device == ("auto" if there else "cpu")
+    assert program(settings(device="cuda", precision="fp32"), cluster="auto").workers[0].args[0].device == "cuda"
 
 
 def test_settings_become_the_architecture_s_program(monkeypatch: pytest.MonkeyPatch) -> None:
