@@ -128,6 +128,13 @@ def program(config: Config, *, cluster: str | None = None) -> Program:
     return wired
 
 
+def gpus(wired: Program, cluster: str | None) -> int:
+    """How many GPUs of this machine the program uses, unless its hosts are other machines. Those of the cluster `local`
+    take one each, as far as there are some."""
+    hosts = sum(host.gpus > 0 for host in wired.hosts.values())
+    return min(hosts, torch.cuda.device_count() if cluster == "local" else 1)
+
+
 def learners(wired: Program) -> int:
     """Number of learners on all hosts together."""
     return len(demands(wired))

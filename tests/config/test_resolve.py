@@ -354,6 +354,32 @@ def test_replayed_rollouts_that_memory_cannot_hold_are_refused() -> None:
             check_memory(made, program(made), made.env.factory().make(1).spec)
 
 
+def test_rollouts_must_fit_the_gpus_where_they_lie_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    options: dict[str, Any] = {"learner_hosts": 2, "rollout_length": 20, "replay_share": 0.5, "replay_size": 10_000}
+    made = {where: configure("impala", env="catch-pixels", device=where, **options) for where in ("cpu", "cuda")}
+    spec = made["cpu"].env.factory().make(1).spec
+    one = torch.Size(spec.obs_shape).numel() * 21 * 10_000  # bytes that a learner keeps for replay
+    for where, count, memory, cluster, refused in (
+        ("cpu", 1, one // 2, None, False),
+        ("cuda", 1, one * 3, "local", False),
+        ("cuda", 1, one, "local", True),  # both hosts share it
+        ("cuda", 2, one * 3 // 2, "local", False),
+        ("cuda", 2, one // 2, "local", True),
+        ("cuda", 2, one // 2, "auto", True),
+        ("cuda", 2, one * 3 // 2, "auto", False),
+        ("cuda", 0, 0, "auto", False),  # started from a machine without a GPU: nothing is known
+    ):
+        monkeypatch.setattr(torch.cuda, "device_count", lambda count=count: count)
+        monkeypatch.setattr(
+            torch.cuda, "get_device_properties", lambda number, memory=memory: SimpleNamespace(total_memory=memory)
+        )
+        wired = program(made[where], cluster=cluster)
+        told = r"--replay-size 10000 its observations .* the GPUs? ha"
+        with pytest.raises(UserError, match=told) if refused else nullcontext():
+            check_memory(made[where], wired, spec, cluster)
+
+
 @pytest.mark.parametrize(("rollouts", "refused"), [(0, False), (10, False), (100, True)])
 def test_a_batch_that_the_queue_can_never_fill_is_refused(rollouts: int, refused: bool) -> None:
     options: dict[str, Any] = {"num_envs": 8, "actors": 2, "rollout_length": 5, "steps": 1_000}
