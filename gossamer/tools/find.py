@@ -77,7 +77,7 @@ def find(
         "steps_per_second": round(best.steps_per_second, 1),
         "default_steps_per_second": round(tried[0].steps_per_second, 1),
         "trials": [{"settings": dict(t.settings), "steps_per_second": round(t.steps_per_second, 1)} for t in tried],
-        "machine": machine(),
+        "machine": machine(config.run.device),
     }
 
 
