@@ -268,7 +268,7 @@ def a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Traffic]:
         patched.setattr(torch._C, "_group_tensors_by_device_and_dtype", grouped)
         patched.setattr(Tensor, "record_stream", lambda tensor, stream: None)
         patched.setattr(torch.cuda, "current_stream", lambda device=None: Stream(traffic))
-        patched.setattr(torch.cuda, "Stream", lambda: Stream(traffic))
+        patched.setattr(torch.cuda, "Stream", lambda device, priority=0: Stream(traffic))
         patched.setattr(torch.cuda, "stream", lambda stream: nullcontext())
         patched.setattr(torch.cuda, "CUDAGraph", Graph)
         patched.setattr(torch.cuda, "graph_pool_handle", lambda: None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -59,7 +60,7 @@ def test_a_task_is_resolved_where_it_runs(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("gossamer.task.cores", lambda: 8)
     for there, device in ((True, "cuda"), (False, "cpu")):
         monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
-        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: True)
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(major=9))
         here = left.resolved()
         assert (here.device, here.threads) == (device, 2)
         assert here.dtype(pictures=False) == (torch.bfloat16 if there else torch.float32)

@@ -48,6 +48,16 @@ def device(name: str) -> str:
     return name
 
 
+def device_of_run(name: str) -> str:
+    """The device of a run for what comes after it, maybe on another machine: `auto` for a GPU that this one lacks."""
+    if not name.startswith("cuda"):
+        return name
+    try:
+        return device(name)
+    except UserError:
+        return "auto"
+
+
 def precision(name: str) -> torch.dtype | None:
     """The torso's dtype; None for `auto`, which each host resolves."""
     return {"auto": None, "fp32": torch.float32, "bf16": torch.bfloat16}[name]
@@ -97,8 +107,8 @@ def task(config: Config, wired: Program | None = None) -> Task:
 
 
 def program(config: Config, *, cluster: str | None = None) -> Program:
-    """The program of this configuration. On a `cluster` each host resolves device, precision and threads by itself; the
-    hosts of the cluster `local` share this machine's cores.
+    """The program of this configuration. On a `cluster` each host resolves device, precision and threads by itself, but
+    `auto` is the CPU where this machine has no GPU; the hosts of the cluster `local` share this machine's cores.
 
     Raises `UserError` for a device with an index (`cuda:1`) on a cluster, and for a program that saves no worker."""
     if cluster and config.run.device not in ("auto", "cpu", "cuda"):
@@ -108,13 +118,21 @@ def program(config: Config, *, cluster: str | None = None) -> Program:
     if cluster:
         computing = _computing(unresolved(config))
         sharing = computing.total() if cluster == "local" else max(computing.values(), default=1)
-        what = _task(config, config.run.device, sharing)
+        none = resolve_device(config.run.device) == "cpu"  # `auto` without a GPU here: the hosts reserve none
+        what = _task(config, "cpu" if none else config.run.device, sharing)
     else:
         what = task(config)
     wired = config.architecture.program(what)
     if not wired.saved_workers:
         raise UserError("the architecture saves no worker: wire each worker that learns with worker(..., saved=True)")
     return wired
+
+
+def gpus(wired: Program, cluster: str | None) -> int:
+    """How many GPUs of this machine the program uses, unless its hosts are other machines. Those of the cluster `local`
+    take one each, as far as there are some."""
+    hosts = sum(host.gpus > 0 for host in wired.hosts.values())
+    return min(hosts, torch.cuda.device_count() if cluster == "local" else 1)
 
 
 def learners(wired: Program) -> int:

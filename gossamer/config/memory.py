@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from gossamer.algorithms.replaying import check_ring
-from gossamer.config.build import demands, num_envs
+from gossamer.config.build import demands, gpus, num_envs
 from gossamer.config.config import Config
 from gossamer.experience import Demand
 from gossamer.experience.replay.pictures import nbytes
@@ -18,44 +18,48 @@ from gossamer.program import Program
 from gossamer.spaces import Spec
 from gossamer.system.errors import UserError
 from gossamer.system.machine import free_space, total_memory
+from gossamer.system.resources import resources
 
 CHECKPOINT_COPIES = 3  # of a replay memory, beside itself, while a checkpoint is written: kept, cloned, and as bytes
 
 
 def check_memory(config: Config, wired: Program, spec: Spec, cluster: str | None = None) -> None:
-    """Raise `UserError` if what the learners keep, or a host of actors, needs more than this machine's memory. The
-    hosts of a `cluster`, but for `local`, are machines of their own, which are taken to be like this one."""
+    """Raise `UserError` if what the learners keep, or a host of actors, needs more than the memory of this machine or
+    its GPUs. The hosts of a `cluster`, but for `local`, are machines of their own, which are taken to be like this one,
+    with one GPU each."""
     length, held = config.run.rollout_length, demands(wired)
     _check_rings(held, length)
     _check_elsewhere(held, spec, length)
     if cluster in (None, "local"):
-        _check_machine(config, wired, spec, held)
+        _check_machine(config, wired, spec, held, gpus(wired, cluster))
         return
     by_host: dict[str, list[Demand]] = {}
     for copy in wired.crew:
         if (demand := role(copy.node).demand) is not None:
             by_host.setdefault(copy.node.host, []).append(replace(demand, stored=demand.shard or demand.stored))
     for here in by_host.values():
-        _check_machine(config, wired, spec, here)
+        _check_machine(config, wired, spec, here, 1)
 
 
-def _check_machine(config: Config, wired: Program, spec: Spec, held: Sequence[Demand]) -> None:
-    """Raise `UserError` if the rollouts of these learners, with those kept for replay, need more than the machine's
-    memory."""
+def _check_machine(config: Config, wired: Program, spec: Spec, held: Sequence[Demand], count: int) -> None:
+    """Raise `UserError` if the rollouts of these learners, with those kept for replay, need more than the memory of the
+    device. `count`: of the machine's GPUs, if they lie there."""
     _check_stored(held, spec)
     length = config.run.rollout_length
     replayed = max((each.replayed for each in held), default=0)
     steps = sum(each.rollout_envs + each.replayed for each in held) * (length + 1)
     wanted = steps * torch.Size(spec.obs_shape).numel() * spec.obs_dtype.itemsize
-    there = total_memory()
+    gpu = resources(config.run.device).gpu_memory
+    there = gpu * max(1, count) or total_memory()
     if wanted > there:
+        where = f"the GPU{'s have' if count > 1 else ' has'}" if gpu else "the machine has"
         envs = getattr(config.architecture, "num_envs", num_envs(wired))
         depth = max(each.depth for each in held)
         kept = f", --depth {depth}" if depth else ""
         kept += f" and --replay-size {replayed}" if replayed else ""
         raise UserError(
             f"--rollout-length {length}: with --num-envs {envs}{kept} its observations take "
-            f"{wanted / 1e9:,.0f} GB and the machine has {there / 1e9:,.0f} GB; use smaller values"
+            f"{wanted / 1e9:,.0f} GB and {where} {there / 1e9:,.0f} GB; use smaller values"
         )
 
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gossamer.algorithms.base import ByValue
-from gossamer.config.build import task
+from gossamer.config.build import device_of_run, task
 from gossamer.config.config import Config
 from gossamer.system.errors import UserError
 from gossamer.task import Task
 
 
 def task_here(config: Config, device: str | None = None) -> Task:
-    """The task on this machine. `device`: None is that of the run, but for a GPU, which this machine may not have."""
-    if device is None:
-        device = "auto" if config.run.device.startswith("cuda") else config.run.device
-    return task(config.with_run(device=device))
+    """The task on this machine. `device`: None is that of the run, or `auto` if this machine lacks it."""
+    return task(config.with_run(device=device_of_run(config.run.device) if device is None else device))
 
 
 def acting(what: Task, *, greedy: bool, epsilon: float | None) -> tuple[Task, float | None]:

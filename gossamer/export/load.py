@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gossamer.config.build import device as existing
+from gossamer.config.build import device_of_run
 from gossamer.evaluation.members import AVERAGE
 from gossamer.export import folder
 from gossamer.export.policy import TrainedPolicy
@@ -25,7 +26,7 @@ def load(
     its packages; only a network or algorithm of your own has to be importable.
 
     `checkpoint`, `member`, `greedy` and `seed`: as in `evaluate`; an export has one policy. `device`: None is that of
-    the run, but for a GPU, which this machine may not have; then, and for an export, `auto`. Raises `UserError` if
+    the run; for a GPU that this machine lacks, and for an export, `auto`. Raises `UserError` if
     there is no such policy, or if it is damaged."""
     directory = Path(path)
     exported = folder.is_export(directory)
@@ -33,5 +34,5 @@ def load(
         raise UserError(f"{directory}: an export has one policy; leave out checkpoint and member")
     snapshot = folder.read(directory) if exported else of_run(directory, checkpoint, member)
     trained_on = snapshot.description.config["run"]["device"]
-    own = "auto" if exported or trained_on.startswith("cuda") else trained_on
+    own = "auto" if exported else device_of_run(trained_on)
     return TrainedPolicy(snapshot, greedy=greedy, seed=seed, device=existing(device or own))

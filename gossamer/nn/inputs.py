@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from gossamer.data import Array
 from gossamer.nn.normalization import Normalized
 from gossamer.spaces.observations import Layout, Part
+from gossamer.system.graphs import recording
 
 INPUT_SCALES = {"background": 1 / 64, "unit": 1 / 255, "raw": 1.0}
 Observations: TypeAlias = Tensor | Mapping[str, Tensor]  # packed, or split into parts
@@ -74,13 +75,19 @@ class Centred(nn.Module):
         return torch.addcmul(shift, _channels_last(obs).to(dtype), scale)
 
     def _shifted(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """-offset * scale [1, *O] or [G, *O], and `scale` [], in `dtype`: computed again only if one has changed."""
+        """-offset * scale [1, *O] or [G, *O], and `scale` [], in `dtype`: computed again only if one has changed. A
+        recording computes them each time: it would go on with what was kept, of which the memory may be freed."""
+        if recording():
+            return self._computed(dtype)
         now = (dtype, self.offset.device, self.offset._version, self.scale._version)
         if now != self._cast[0]:
-            shift = -self.offset * self.scale
-            shift = _channels_last(shift if self.several else shift.unsqueeze(0))
-            self._cast = (now, shift.to(dtype), self.scale.to(dtype))
+            self._cast = (now, *self._computed(dtype))
         return self._cast[1:]
+
+    def _computed(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        shift = -self.offset * self.scale
+        shift = _channels_last(shift if self.several else shift.unsqueeze(0))
+        return shift.to(dtype), self.scale.to(dtype)
 
 
 def _channels_last(obs: Tensor) -> Tensor:

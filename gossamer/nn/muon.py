@@ -50,7 +50,8 @@ class Muon(Eager):
             raise ValueError(f"momentum={momentum}: must be at least 0 and below 1, such as 0.95")
         if not eps > 0.0:
             raise ValueError(f"eps={eps}: must be above 0, or a parameter that never had a gradient divides by zero")
-        super().__init__(params, {"lr": lr, "momentum": momentum, "eps": eps, "hidden": False})
+        # `fused`: `load_state_dict` then puts `step` on the parameter's device, where the fused Adam needs it
+        super().__init__(params, {"lr": lr, "momentum": momentum, "eps": eps, "hidden": False, "fused": True})
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Also called for every group at construction: the one place where state is made."""

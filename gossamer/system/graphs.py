@@ -10,6 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cache
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -36,10 +37,10 @@ class Recording(Generic[T]):
 class Recorder:
     """Records work that is done in the order of the recordings, and never at the same time: they share memory."""
 
-    def __init__(self, rngs: Sequence[torch.Generator] = ()) -> None:
-        """`rngs`: the generators on the GPU that the work draws from. Each repetition draws on."""
-        self._rngs, self._pool = rngs, torch.cuda.graph_pool_handle()
-        self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    def __init__(self, device: torch.device, rngs: Sequence[torch.Generator] = ()) -> None:
+        """`device`: the GPU of the work; `rngs`: the generators on it that the work draws from. Each repetition draws
+        on."""
+        self._device, self._rngs, self._pool = device, rngs, torch.cuda.graph_pool_handle()
 
     def __call__(self, work: Callable[[], T]) -> Recording[T]:
         """Record what `work` starts on the GPU, without doing it. Raises `RuntimeError` for work that reads from the
@@ -48,8 +49,9 @@ class Recorder:
         for rng in self._rngs:
             graph.register_generator_state(rng)
         with _GENERATOR:
-            self._stream.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(self._stream):
+            stream = _stream(self._device)
+            stream.wait_stream(torch.cuda.current_stream(self._device))
+            with torch.cuda.stream(stream):
                 # Other threads go on using the GPU meanwhile, and may allocate memory
                 graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
                 _thread.records = True
@@ -58,13 +60,21 @@ class Recorder:
                 finally:
                     _thread.records = False
                     graph.capture_end()
-            torch.cuda.current_stream().wait_stream(self._stream)
+            torch.cuda.current_stream(self._device).wait_stream(stream)
 
         def replay() -> None:
             with _GENERATOR:
                 graph.replay()
 
         return Recording(replay, result)
+
+
+@cache
+def _stream(device: torch.device) -> torch.cuda.Stream:
+    """The stream on which all recordings of a GPU are made, while `_GENERATOR` is held. torch gives out the same 32
+    streams again and again: another worker's work would be recorded with ours if it had this one. Workers have streams
+    of the default priority, which are others."""
+    return torch.cuda.Stream(device, priority=-1)  # type: ignore[no-untyped-call]
 
 
 def recording() -> bool:
@@ -116,7 +126,7 @@ class Repeated(Generic[T]):
             return None
         self._seen.clear()  # some forms do not come again
         try:
-            self._known[form] = _Known(self._work, Recorder(self._rngs), tensor, others)
+            self._known[form] = _Known(self._work, Recorder(tensor.device, self._rngs), tensor, others)
         except RuntimeError:  # a user's network may read from the GPU
             self._records = False
             return None

@@ -67,6 +67,14 @@ def use_threads(count: int) -> None:
     torch.set_num_threads(count)
 
 
+def use_gpu(device: str) -> None:
+    """Make the GPU of a resolved device the calling thread's current one; nothing on a CPU. A thread begins with the
+    first GPU, which torch uses where a call names none, and would allocate memory on."""
+    gpu = torch.device(device)
+    if gpu.type == "cuda" and gpu.index is not None:
+        torch.cuda.set_device(gpu)
+
+
 @contextmanager
 def single_threaded() -> Iterator[None]:
     """Run torch with one thread on the calling thread, which only starts other threads and waits for them.
@@ -106,7 +114,7 @@ def host_info(*, device: str, dtype: torch.dtype, threads: int) -> HostInfo:
         threads=threads,
         python=platform.python_version(),
         gossamer=__version__,
-        **machine(),
+        **machine(device),
     )
 
 
@@ -125,8 +133,9 @@ def resolve_device(name: str) -> str:
 def multiplies_bfloat16(device: str) -> bool:
     """Whether this device has units that multiply matrices of bfloat16: GPUs that compute it natively, and processors
     with AMX."""
-    if device.startswith("cuda"):
-        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    if device.startswith("cuda"):  # what `torch.cuda.is_bf16_supported` says of the thread's current GPU
+        rocm = torch.version.hip is not None
+        return torch.cuda.is_available() and (rocm or torch.cuda.get_device_properties(device).major >= 8)
     return bool(torch.cpu._is_amx_tile_supported())
 
 
@@ -165,10 +174,11 @@ def settle(device: torch.device | str) -> None:
         torch.cuda.current_stream(device).synchronize()
 
 
-def machine() -> dict[str, Any]:
-    """The machine that a figure was measured on."""
+def machine(device: str = "auto") -> dict[str, Any]:
+    """The machine that a figure was measured on. `device`: which of several GPUs it was, such as `cuda:1`."""
     model = _of_processor("model name") or platform.processor() or platform.machine()
-    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    which = device if device.startswith("cuda") else None
+    gpu = torch.cuda.get_device_name(which) if torch.cuda.is_available() else None
     return {"processor": model, "cores": cores(), "gpu": gpu, "torch": torch.__version__}
 
 

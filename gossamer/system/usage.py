@@ -172,9 +172,11 @@ class Usage:
         gpu: GPU | None = None,
         others: Callable[[], Iterable[int]] = environments,
         now: Callable[[], float] = time.monotonic,
+        *,
+        alone: bool = True,
     ) -> None:
-        """`others`: see `CPUClock`."""
-        self._gpu, self._now = gpu, now
+        """`others`: see `CPUClock`; `alone`: whether the program uses no other GPU."""
+        self._gpu, self._now, self._alone = gpu, now, alone
         self._at, self._cpu, self._used = now(), CPUClock(others), 0.0  # CPU seconds at the last sample
         self._all, self._interval = _Sums(), _Sums()
 
@@ -199,5 +201,6 @@ class Usage:
         return row
 
     def overall(self) -> dict[str, float]:
-        """The same since the start, with the GPU's `joules`."""
-        return self._all.row() | ({"gpu_joules": round(self._all.joules, 1)} if self._all.sampled else {})
+        """The same since the start, with the joules used as `gpu_joules`, unless other GPUs have used some, too."""
+        energy = {"gpu_joules": round(self._all.joules, 1)} if self._all.sampled and self._alone else {}
+        return self._all.row() | energy

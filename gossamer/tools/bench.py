@@ -236,5 +236,5 @@ def _origin(config: Config, wired: Program, spec: Spec) -> dict[str, Any]:
         "device": what.device,
         "precision": str(what.dtype(pictures=spec.pixels)).removeprefix("torch."),
         "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
-        "machine": machine(),
+        "machine": machine(what.device),
     }

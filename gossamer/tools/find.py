@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import shlex
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gossamer.config.build import check_workers, program
+import torch
+
+from gossamer.config.build import check_workers, environment, observed, program
+from gossamer.config.memory import check_memory
 from gossamer.config.resolve import Choices, Composition, resolve
+from gossamer.envs.once import spec_of
+from gossamer.envs.watchdog import complain
 from gossamer.launch.threads import threads
 from gossamer.system.errors import UserError
 from gossamer.system.machine import machine
@@ -41,7 +47,7 @@ def find(
     other values, and keeps one that is faster. What the user gave stays.
 
     Each trial runs the whole program for `seconds`. `told` is called after each. Raises `UserError` for choices that
-    cannot be used."""
+    cannot be used, and `torch.OutOfMemoryError` if the defaults do not fit into a GPU's memory."""
     config = resolve(choices)
     wired = program(config)
     check_workers(config, wired)
@@ -49,8 +55,16 @@ def find(
     end, tried = now() + FIND_SECONDS, list[Trial]()
 
     def rate(settings: Mapping[str, Any]) -> float:
-        """0 if the composition does not allow these settings."""
-        if (found := steps_per_second(with_settings(choices, settings), seconds)) is None:
+        """0 if the composition does not allow these settings, or they need more memory than there is."""
+        found = None
+        try:
+            found = steps_per_second(with_settings(choices, settings), seconds)
+        except torch.OutOfMemoryError:  # of a GPU
+            if not settings:
+                raise
+        if found is None:
+            gc.collect()
+            torch.cuda.empty_cache()  # a trial that failed has left blocks of its sizes
             return 0.0
         tried.append(Trial(settings, found))
         told(tried[-1])
@@ -63,7 +77,7 @@ def find(
         "steps_per_second": round(best.steps_per_second, 1),
         "default_steps_per_second": round(tried[0].steps_per_second, 1),
         "trials": [{"settings": dict(t.settings), "steps_per_second": round(t.steps_per_second, 1)} for t in tried],
-        "machine": machine(),
+        "machine": machine(config.run.device),
     }
 
 
@@ -89,11 +103,13 @@ def search(
 
 
 def steps_per_second(choices: Choices, seconds: float) -> float | None:
-    """The speed of the whole program; None if these options do not go together."""
+    """The speed of the whole program; None if these options do not go together, or what they keep does not fit into
+    memory."""
     try:
         config = resolve(choices).with_run(steps=10**15)  # the observer ends it by time
         wired = program(config)
         check_workers(config, wired)
+        check_memory(config, wired, spec_of(observed(environment(config), config), complain))
     except UserError:
         return None
     threads(wired, seen := Reports(seconds))

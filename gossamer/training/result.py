@@ -56,7 +56,7 @@ def result(
         "environment_restarts": progress.restarts,
         "checkpoint": observer.checkpoints.store.get("last").path.name,
         "failures": progress.hosts.to_list(),
-        "machine": machine(),
+        "machine": machine(config.run.device),
         "version": __version__,
         "config": to_dict(config),
     }

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gossamer.config.build import device, groups_of_learners
+from gossamer.config.build import device, gpus, groups_of_learners
 from gossamer.config.config import Config, Control
 from gossamer.config.file import flat
 from gossamer.config.names import ALGORITHMS, name_of
@@ -123,7 +123,7 @@ class Session:
             evaluator=self.evaluator,
             together=saved is not None and control.cluster is None,  # as all are after a checkpoint
         )
-        usage, why_no_gpu = _usage(config.run.device, control.cluster)
+        usage, why_no_gpu = _usage(config.run.device, control.cluster, wired)
         self.observer = RunObserver(
             progress,
             self.recorder,
@@ -321,13 +321,13 @@ def _headline(config: Config) -> str:
     return f"gossamer {architecture} · {algorithm} · {env} · seed {config.run.seed}"
 
 
-def _usage(name: str, cluster: str | None) -> tuple[Usage | None, str]:
+def _usage(name: str, cluster: str | None, wired: Program) -> tuple[Usage | None, str]:
     """What measures the use of this machine, and why that leaves out a GPU; None where workers are elsewhere. `name`:
     of the device."""
     if cluster not in (None, "local"):
         return None, ""
     gpu, why = open_gpu(device(name))
-    return Usage(gpu, environments if cluster is None else descendants), why
+    return Usage(gpu, environments if cluster is None else descendants, alone=gpus(wired, cluster) <= 1), why
 
 
 def _consensus(progress: Progress, directory: Path, done: int) -> ConsensusMonitor:

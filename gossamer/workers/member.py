@@ -18,7 +18,7 @@ from gossamer.nn.inputs import centre_on
 from gossamer.policy import ActorPolicy, OwnNetwork, Policy, Source, life
 from gossamer.runtime import Context
 from gossamer.spaces import Spec
-from gossamer.system.machine import HostInfo, flush_denormals, host_info, settle, use_threads
+from gossamer.system.machine import HostInfo, flush_denormals, host_info, settle, use_gpu, use_threads
 from gossamer.task import Activity, Note, Task, WorkerReport
 from gossamer.workers.actor import Actor, alternate
 from gossamer.workers.clock import Clock
@@ -32,6 +32,7 @@ def prepared(ctx: Context, task: Task) -> Task:
     if task.threads:
         use_threads(task.threads)  # each worker has its own
     flush_denormals()
+    use_gpu(task.device)
     if task.device.startswith("cuda") and ctx.copies > 1:  # the thread's own: workers on one GPU run side by side
         torch.cuda.set_stream(torch.cuda.Stream(task.device))  # type: ignore[no-untyped-call]
     return task

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
@@ -16,7 +17,7 @@ from gossamer.data import Trajectory
 from gossamer.exchange import Gradient, LocalStep
 from gossamer.system.graphs import WARM, Recorder, addresses, forms
 
-MOST = 4  # recordings, after which all is computed as it comes: parameters that move each time cannot be recorded
+MOST = 4  # recordings, after which the rest is computed as it comes: parameters that move each time cannot be recorded
 
 
 @dataclass(frozen=True)
@@ -50,47 +51,56 @@ class RecordedUpdates:
     """The passes over batches, from recordings where there are some.
 
     The first batches of a form are computed as they come. Then one is recorded, pass by pass, between which a learner's
-    exchange does its part. Batches are copied to the memory that was recorded."""
+    exchange does its part. Batches are copied to the memory that was recorded. The recordings share all other memory:
+    what one has found is used before another is repeated."""
 
     def __init__(self, model: nn.Module, trained: Sequence[nn.Parameter], rng: torch.Generator) -> None:
         """`trained`: parameters with gradients; `rng`: that the losses draw from."""
         self._model, self._trained, self._rng = model, trained, rng
-        self._known: _Recorded | None = None
-        self._form: Any = None  # of the last batch, and where the parameters were
-        self._seen = self._recordings = 0  # batches of that form; recordings of all forms
-        self.failure = ""  # why nothing is recorded
+        self._known, self._seen = dict[Any, _Recorded](), Counter[Any]()  # by form; batches of a form
+        self._form: Any = None  # of the last batch
+        self._at: tuple[int, ...] = ()  # where the parameters were then
+        self._recorder: Recorder | None = None  # of all that is known
+        self._recordings = 0  # so far, with those that were forgotten
+        self.failure = ""  # why batches are not recorded, or not all of them
 
     @property
     def repeats(self) -> bool:
         """Whether there is a recording of the last batch's form."""
-        return self._known is not None
+        return self._form in self._known
 
     def forget(self) -> None:
-        """The optimizer's state has moved."""
-        self._known, self._seen = None, 0
+        """The optimizer's state or a parameter has moved."""
+        self._known.clear()
+        self._seen.clear()
+        self._recorder = None  # torch refuses the memory of recordings that are all gone
 
     def __call__(self, batch: Trajectory, passes: Passes, recorded: Passes, kind: str) -> Iterator[Pass]:
         """The passes over a batch: of `passes`, or the repetition of what `recorded` does. `kind`: another recording is
         needed for another one."""
-        if batch.finals or self.failure:  # the number of finals differs from batch to batch
+        if batch.finals:  # their number differs from batch to batch
             return passes(batch)
-        form = kind, _form(batch), addresses(list(self._model.parameters()))
-        if form != self._form:
+        if (at := addresses(list(self._model.parameters()))) != self._at:
             self.forget()
-            self._form = form
-        self._seen += 1
-        if self._known is None and self._seen > WARM and self._recordings < MOST:
-            self._known = self._record(batch, recorded)
-        return passes(batch) if self._known is None else self._known.passes(batch)
+            self._at = at
+        self._form = form = kind, _form(batch)
+        if form not in self._known:
+            self._seen[form] += 1
+            if self._seen[form] > WARM:
+                self._record(batch, recorded)
+        return self._known[form].passes(batch) if form in self._known else passes(batch)
 
-    def _record(self, batch: Trajectory, work: Passes) -> _Recorded | None:
+    def _record(self, batch: Trajectory, work: Passes) -> None:
         """Record the passes over such a batch, without doing them."""
+        if self._recordings == MOST:
+            self.failure = self.failure or f"{MOST} were, for other shapes of batches or places of parameters"
+            return
         self._recordings += 1
+        self._recorder = self._recorder or Recorder(batch.obs.device, [self._rng])
         try:
-            return _Recorded(self._model, self._trained, Recorder([self._rng]), batch, work)
+            self._known[self._form] = _Recorded(self._model, self._trained, self._recorder, batch, work)
         except RuntimeError as error:  # a user's network may read from the GPU
-            self.failure = str(error).splitlines()[0]
-            return None
+            self._recordings, self.failure = MOST, str(error).splitlines()[0]
 
 
 class _Recorded:

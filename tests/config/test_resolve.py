@@ -22,6 +22,7 @@ from gossamer.config.build import (
     check_effect,
     check_workers,
     device,
+    device_of_run,
     learners,
     program,
     task,
@@ -36,6 +37,7 @@ from gossamer.envs.gym import Gym
 from gossamer.envs.last import LastActionReward
 from gossamer.envs.options import AleOptions, GymOptions
 from gossamer.envs.pool import EnvPool
+from gossamer.evaluation.acting import task_here
 from gossamer.loops import Envs, role
 from gossamer.nn.optim import RMSProp, RMSPropTF
 from gossamer.nn.torsos import auto
@@ -362,6 +364,32 @@ def test_replayed_rollouts_that_memory_cannot_hold_are_refused() -> None:
             check_memory(made, program(made), made.env.factory().make(1).spec)
 
 
+def test_rollouts_must_fit_the_gpus_where_they_lie_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    options: dict[str, Any] = {"learner_hosts": 2, "rollout_length": 20, "replay_share": 0.5, "replay_size": 10_000}
+    made = {where: configure("impala", env="catch-pixels", device=where, **options) for where in ("cpu", "cuda")}
+    spec = made["cpu"].env.factory().make(1).spec
+    one = torch.Size(spec.obs_shape).numel() * 21 * 10_000  # bytes that a learner keeps for replay
+    for where, count, memory, cluster, refused in (
+        ("cpu", 1, one // 2, None, False),
+        ("cuda", 1, one * 3, "local", False),
+        ("cuda", 1, one, "local", True),  # both hosts share it
+        ("cuda", 2, one * 3 // 2, "local", False),
+        ("cuda", 2, one // 2, "local", True),
+        ("cuda", 2, one // 2, "auto", True),
+        ("cuda", 2, one * 3 // 2, "auto", False),
+        ("cuda", 0, 0, "auto", False),  # started from a machine without a GPU: nothing is known
+    ):
+        monkeypatch.setattr(torch.cuda, "device_count", lambda count=count: count)
+        monkeypatch.setattr(
+            torch.cuda, "get_device_properties", lambda number, memory=memory: SimpleNamespace(total_memory=memory)
+        )
+        wired = program(made[where], cluster=cluster)
+        told = r"--replay-size 10000 its observations .* the GPUs? ha"
+        with pytest.raises(UserError, match=told) if refused else nullcontext():
+            check_memory(made[where], wired, spec, cluster)
+
+
 @pytest.mark.parametrize(("rollouts", "refused"), [(0, False), (10, False), (100, True)])
 def test_a_batch_that_the_queue_can_never_fill_is_refused(rollouts: int, refused: bool) -> None:
     options: dict[str, Any] = {"num_envs": 8, "actors": 2, "rollout_length": 5, "steps": 1_000}
@@ -604,8 +632,18 @@ def test_the_device_is_chosen_by_the_machine(monkeypatch: pytest.MonkeyPatch) ->
     assert device("cpu") == "cpu"
 
 
+def test_what_comes_after_a_run_uses_its_gpu_if_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    for count, used in ((0, ("auto", "auto")), (1, ("cuda", "auto")), (2, ("cuda", "cuda:1"))):
+        monkeypatch.setattr(torch.cuda, "device_count", lambda count=count: count)
+        assert (device_of_run("cuda"), device_of_run("cuda:1")) == used
+        assert (device_of_run("auto"), device_of_run("cpu")) == ("auto", "cpu")
+    assert task_here(settings(device="cuda:1")).device == "cuda:1"
+    assert task_here(settings(device="cuda:1"), "cpu").device == "cpu"
+
+
 def test_hosts_of_a_cluster_choose_their_devices_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     for given in ("auto", "cpu", "cuda"):
         assert program(settings(device=given), cluster="auto").workers[0].args[0].device == given
     with pytest.raises(UserError, match=r"^--device cuda:1: each host .* its own GPUs; use auto, cpu or cuda$"):
@@ -618,6 +656,9 @@ def test_hosts_need_a_gpu_for_auto_where_this_machine_has_one(monkeypatch: pytes
         monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
         wired = program(settings(device="auto", precision="fp32"), cluster="auto")
         assert wired.hosts["machine"].gpus == there
+        # a host that has reserved none would see one all the same, and use that of another program
+        assert wired.workers[0].args[0].device == ("auto" if there else "cpu")
+    assert program(settings(device="cuda", precision="fp32"), cluster="auto").workers[0].args[0].device == "cuda"
 
 
 def test_settings_become_the_architecture_s_program(monkeypatch: pytest.MonkeyPatch) -> None:

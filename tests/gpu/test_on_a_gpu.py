@@ -19,7 +19,7 @@ from some_rounds import ALGORITHMS, Reading, Round
 import gossamer
 from benchmarks.gradients import CASES, difference
 from gossamer.algorithms import PPO
-from gossamer.data import Trajectory
+from gossamer.data import Batch, Trajectory
 from gossamer.envs.toy import Catch
 from gossamer.exchange import AloneLink
 from gossamer.policy import NetworkPolicy
@@ -74,6 +74,24 @@ def test_what_is_recorded_does_what_was_computed(name: str) -> None:
     assert repeated.member.learner.recorded is not None
     assert repeated.member.learner.recorded.repeats, repeated.member.learner.recorded.failure
     assert torch.allclose(computed.weights, repeated.weights, rtol=1e-2, atol=1e-4)
+    assert float((computed.weights - repeated.weights).norm() / computed.weights.norm()) < 1e-3
+
+
+def test_recordings_of_several_widths_share_memory() -> None:
+    found = []
+    for graphs in (False, True):
+        one = Round(ALGORITHMS["ppo"], "cuda", cuda_graphs=graphs, dtype=torch.float32)
+        for number in range(12):
+            one.act()
+            batch = one.end.batch()
+            assert isinstance(batch, Batch)
+            fresh = batch.data
+            data = Trajectory.concatenated([fresh, fresh.column(0)]) if number % 2 else fresh
+            one.end.trained(batch, one.member.update(replace(batch, data=data)))
+        found.append(one)
+    computed, repeated = found
+    assert repeated.member.learner.recorded is not None
+    assert repeated.member.learner.recorded.repeats, repeated.member.learner.recorded.failure
     assert float((computed.weights - repeated.weights).norm() / computed.weights.norm()) < 1e-3
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from some_parts import a_task
-from torch import Tensor
+from torch import Tensor, nn
 from torch.testing import assert_close
 
 from gossamer.envs.toy import Catch
@@ -138,6 +138,17 @@ def test_training_goes_on_bit_for_bit_from_saved_state() -> None:
     train(optimizer, params, seed=2, steps=5)
     train(resumed, there, seed=2, steps=5)
     assert all(map(torch.equal, params, there))
+
+
+def test_saved_state_is_loaded_onto_the_device_of_the_parameters() -> None:
+    def made(device: str) -> Muon:
+        return Muon([nn.Parameter(torch.zeros(3, device=device))], 1e-3)
+
+    there = made("meta")
+    there.load_state_dict(made("cpu").state_dict())  # as a checkpoint has it
+    (kept,) = there.state.values()
+    assert {name: each.device.type for name, each in kept.items()} == dict.fromkeys(kept, "meta")
+    assert "step" in kept
 
 
 def test_state_is_whole_before_the_first_step() -> None:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any
 
 import pytest
 import torch
 
-from gossamer.system.graphs import Recorder, recording
+from gossamer.system.graphs import WARM, Recorder, Repeated, _stream, recording
+
+GPU = torch.device("cuda:1")
 
 
 class Nothing:
     """Stands in for a graph and for a stream."""
 
-    def __init__(self, *given: Any) -> None:
-        self.replays = 0
+    def __init__(self, *given: Any, priority: int = 0) -> None:
+        self.given, self.priority, self.replays = given, priority, 0
 
     def register_generator_state(self, rng: torch.Generator) -> None: ...
     def capture_begin(self, pool: object, capture_error_mode: str) -> None: ...
@@ -28,9 +31,10 @@ class Nothing:
 
 
 @pytest.fixture(autouse=True)
-def graphs(monkeypatch: pytest.MonkeyPatch) -> list[Nothing]:
+def graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Nothing]]:
     """The graphs that have been made, of a GPU that does nothing."""
     made = list[Nothing]()
+    _stream.cache_clear()
 
     def graph() -> Nothing:
         made.append(Nothing())
@@ -44,18 +48,19 @@ def graphs(monkeypatch: pytest.MonkeyPatch) -> list[Nothing]:
         "graph_pool_handle": lambda: None,
     }.items():
         monkeypatch.setattr(torch.cuda, name, stand_in)
-    return made
+    yield made
+    _stream.cache_clear()
 
 
 def test_nothing_is_repeated_while_another_thread_records(graphs: list[Nothing]) -> None:
-    first = Recorder()(lambda: None)
+    first = Recorder(GPU)(lambda: None)
     begun, end = threading.Event(), threading.Event()
 
     def work() -> None:
         begun.set()
         end.wait(10)
 
-    recorder, repeater = threading.Thread(target=lambda: Recorder()(work)), threading.Thread(target=first.replay)
+    recorder, repeater = threading.Thread(target=lambda: Recorder(GPU)(work)), threading.Thread(target=first.replay)
     recorder.start()
     assert begun.wait(10)
     repeater.start()
@@ -77,8 +82,34 @@ def test_only_the_thread_that_records_knows_of_it() -> None:
         other.start()
         other.join()
 
-    Recorder()(work)
+    Recorder(GPU)(work)
     assert [*seen, recording()] == [True, False, False]
+
+
+def test_work_is_recorded_on_its_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not on the thread's current one: nothing would be in the recording."""
+    entered, waited = list[Nothing](), list[torch.device]()
+
+    def stream(which: Nothing) -> nullcontext[None]:
+        entered.append(which)
+        return nullcontext()
+
+    def current(device: torch.device) -> Nothing:
+        waited.append(device)
+        return Nothing()
+
+    monkeypatch.setattr(torch.cuda, "stream", stream)
+    monkeypatch.setattr(torch.cuda, "current_stream", current)
+    Recorder(GPU)(lambda: None)
+    there = torch.device("meta")
+    doubled = Repeated(lambda x, others: 2 * x, torch.nn.Linear(1, 1), records=True)
+    for _ in range(WARM + 1):
+        doubled(torch.zeros(3, device=there), {})
+    Recorder(GPU)(lambda: None)
+    assert [each.given[0] for each in entered] == [GPU, there, GPU]
+    assert waited == [GPU, GPU, there, there, GPU, GPU]
+    assert entered[0] is entered[2]  # torch has 32 streams of each priority; one more would be another worker's
+    assert {each.priority for each in entered} == {-1}  # and workers have those of priority 0
 
 
 def test_a_failure_ends_the_recording() -> None:
@@ -86,6 +117,6 @@ def test_a_failure_ends_the_recording() -> None:
         raise RuntimeError("not permitted")
 
     with pytest.raises(RuntimeError, match="not permitted"):
-        Recorder()(fail)
+        Recorder(GPU)(fail)
     assert not recording()
-    Recorder()(lambda: None)  # the lock is free again
+    Recorder(GPU)(lambda: None)  # the lock is free again

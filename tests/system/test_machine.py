@@ -6,6 +6,8 @@ import ctypes
 import subprocess
 import sys
 import threading
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,6 +17,7 @@ from gossamer import task
 from gossamer.envs.toy import Catch
 from gossamer.policy import build
 from gossamer.system import machine
+from gossamer.workers.member import prepared
 
 PAGES = 2**26 // 4096
 SCRIPT = """
@@ -71,6 +74,14 @@ def test_a_thread_keeps_its_number_of_threads_when_another_sets_its_own() -> Non
     assert found == [3]
 
 
+def test_a_worker_begins_on_its_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    current = list[torch.device]()
+    monkeypatch.setattr(torch.cuda, "set_device", current.append)
+    for device in ("cpu", "cuda", "cuda:1"):  # `cuda`: the first one, as in every thread
+        prepared(SimpleNamespace(copies=1), replace(a_task(), device=device))  # type: ignore[arg-type]
+    assert current == [torch.device("cuda:1")]
+
+
 @pytest.mark.parametrize(
     ("amx", "avx512", "vendor", "fast"),
     [
@@ -92,12 +103,18 @@ def test_a_processor_computes_pictures_in_what_is_fast_there(
     assert machine.multiplies_bfloat16("cpu") == amx
 
 
-@pytest.mark.parametrize("native", [True, False])
-def test_a_gpu_computes_everything_in_what_it_has(monkeypatch: pytest.MonkeyPatch, native: bool) -> None:
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: native)
-    for pictures in (True, False):
-        dtype = machine.resolve_dtype("cuda:1", pictures=pictures)
-        assert dtype == (torch.bfloat16 if native else torch.float32)
+def test_each_gpu_computes_everything_in_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    of = {"cuda:0": (7, "Tesla V100"), "cuda:1": (9, "NVIDIA H100")}  # compute capability: bfloat16 from 8 on
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(major=of[device][0]))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: of[device or "cuda:0"][1])
+    for device, dtype in (("cuda:0", torch.float32), ("cuda:1", torch.bfloat16)):
+        assert [machine.resolve_dtype(device, pictures=pictures) for pictures in (True, False)] == [dtype] * 2
+        assert machine.host_info(device=device, dtype=dtype, threads=1).gpu == of[device][1]
+    assert machine.machine()["gpu"] == "Tesla V100"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert machine.resolve_dtype("cuda", pictures=True) == torch.float32
+    assert machine.machine("cuda")["gpu"] is None
 
 
 def test_a_model_computes_in_what_its_observations_need(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 import torch
 from some_messages import Local
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import SGD
 
 from gossamer.exchange import AllReduce, Gradients
 from gossamer.exchange.all_reduce import link as link_module
 from gossamer.exchange.flat import Flat
+from gossamer.exchange.shared import memory as memory_module
+from gossamer.exchange.shared.memory import Contents, SharedMemory
 from gossamer.system.machine import settle
 from gossamer.workers.member import Player
 
@@ -71,3 +73,25 @@ def test_what_learners_give_is_finished_before(monkeypatch: pytest.MonkeyPatch) 
     link.step(local)
     link.finish(local)
     assert order == ["settled cpu", "start", "settled cpu", "gradient", "settled cpu", "none"]
+
+
+def test_shared_parameters_are_there_before_others_read_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    order = list[str]()
+    memory, copy = SharedMemory(2), Tensor.copy_
+
+    def noted(into: Tensor, source: Tensor) -> Tensor:
+        order.append("copied")
+        return copy(into, source)
+
+    monkeypatch.setattr(Tensor, "copy_", noted)
+    monkeypatch.setattr(memory_module, "settle", lambda device: order.append(f"settled {device}"))
+    memory.create(Contents(torch.ones(3), torch.ones(2), torch.ones(1)))
+    assert order == ["copied"] * 3 + ["settled cpu"]
+    again = SharedMemory(2)
+    again.load_state_dict(memory.state_dict())
+    order.clear()
+    assert again.open("cpu") is not None
+    assert order[-2:] == ["copied", "settled cpu"]  # the number of updates comes last
+    order.clear()
+    assert again.open("cpu") is not None
+    assert order == []  # it has been there

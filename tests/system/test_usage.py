@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 import torch
 
+from gossamer.config.build import program
+from gossamer.config.resolve import configure
 from gossamer.system import usage
 from gossamer.system.usage import (
     NVML,
@@ -27,6 +29,7 @@ from gossamer.system.usage import (
     seconds_of,
     told,
 )
+from gossamer.training import session
 
 
 def test_busy_cores_count_threads_and_processes_of_environments() -> None:
@@ -108,6 +111,20 @@ def test_means_are_weighted_with_time_and_energy_adds_up(monkeypatch: pytest.Mon
     assert used.row() == {"cores_busy": 0.0, "gpu_utilization": 0.5, "gpu_memory_gb": 2.0, "gpu_watts": 200.0}
     assert used.overall()["gpu_joules"] == 1000.0 + 400.0
     assert told(row, 2) == "1.2 of 2 cores busy; GPU 65%, 3.0 GB, 250 W"
+
+
+@pytest.mark.parametrize(("cluster", "count", "known"), [(None, 2, True), ("local", 1, True), ("local", 2, False)])
+def test_energy_is_left_out_if_other_gpus_use_some_too(
+    cluster: str | None, count: int, known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+    monkeypatch.setattr(session, "open_gpu", lambda device: (Samples(GPUSample(0.5, 10**9, 200.0)), ""))
+    wired = program(configure("pala", env="catch", device="cuda", hosts=2), cluster=cluster)
+    used, _ = session._usage("cuda", cluster, wired)
+    assert used is not None
+    used.sample()
+    assert ("gpu_joules" in used.overall()) == known
+    assert used.overall()["gpu_utilization"] == 0.5
 
 
 def test_without_a_gpu_there_are_cores_only(monkeypatch: pytest.MonkeyPatch) -> None:

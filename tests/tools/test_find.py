@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+import torch
 
 from gossamer import cli
 from gossamer.config.resolve import Choices
@@ -91,3 +92,26 @@ def test_the_command_line_prints_the_fastest_command(
 def test_choices_that_cannot_be_are_refused() -> None:
     with pytest.raises(UserError, match="--network nature: does not fit"):
         find.find(Choices("paac", "catch", given={"network": "nature"}), 0.1)
+
+
+def test_a_trial_that_does_not_fit_into_memory_ends_no_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(find, "MOVES", {"num_envs": lambda value: [2 * value], "threads": lambda value: [3]})
+
+    def rate(choices: Choices, seconds: float) -> float:
+        if choices.given.get("num_envs", 0) > most:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return 100.0 * choices.given.get("threads", 1)
+
+    monkeypatch.setattr(find, "steps_per_second", rate)
+    most = 1
+    assert find.find(Choices("paac", "catch"), 0.1)["trials"] == [
+        {"settings": {}, "steps_per_second": 100.0},
+        {"settings": {"threads": 3}, "steps_per_second": 300.0},
+    ]
+    with pytest.raises(torch.OutOfMemoryError):  # the defaults do not fit
+        find.find(Choices("paac", "catch", given={"num_envs": 2}), 0.1)
+
+
+def test_settings_that_memory_cannot_hold_have_no_speed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gossamer.config.memory.total_memory", lambda: 100)
+    assert find.steps_per_second(Choices("paac", "catch"), 0.1) is None

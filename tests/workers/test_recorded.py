@@ -14,10 +14,13 @@ from some_rounds import ALGORITHMS, ENVS, Reading, Round
 from torch import Tensor
 
 from gossamer.algorithms import A2C, PPO, Algorithm, AsyncPPO
+from gossamer.data import Batch, Trajectory
 from gossamer.envs.base import EnvFactory
 from gossamer.envs.toy import Catch, Counter
 from gossamer.exchange import Broadcast, Parameters
+from gossamer.nn.inputs import Centred
 from gossamer.policy import NetworkPolicy
+from gossamer.system.graphs import WARM, Repeated
 from gossamer.workers.learner import NonFinite
 from gossamer.workers.recorded import MOST, RecordedUpdates
 
@@ -149,7 +152,28 @@ def test_parameters_that_move_are_not_recorded_for_ever(traffic: Traffic) -> Non
             one.learn()
         repeated.append(recorded(one).repeats)
     assert repeated == [True] * MOST + [False] * 2
+    assert recorded(one).failure.startswith(f"{MOST} were")
     assert torch.isfinite(one.weights).all()
+
+
+def test_batches_of_each_width_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--replay-share` adds a trajectory more to some batches than to others."""
+    found = []
+    for graphs in (False, True):
+        with a_gpu(monkeypatch):
+            one = Round(PPO(num_minibatches=2), "cuda", cuda_graphs=graphs)
+            repeated = []
+            for number in range(10):
+                one.act()
+                batch = one.end.batch()
+                assert isinstance(batch, Batch)
+                fresh = batch.data
+                data = Trajectory.concatenated([fresh, fresh.column(0)]) if number % 2 else fresh
+                one.end.trained(batch, one.member.update(replace(batch, data=data)))
+                repeated.append(graphs and recorded(one).repeats)
+            found.append(one.weights)
+    assert repeated == [False] * 2 * WARM + [True] * (10 - 2 * WARM)
+    assert torch.equal(*found)
 
 
 def test_an_optimizer_that_was_loaded_is_recorded_anew(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,3 +204,18 @@ def test_a_policy_records_each_number_of_environments_once(env: EnvFactory, traf
         same.rng.set_state(before)
         answers += [same(each, {})[0].parameters for each in (obs, few) * 4]
     assert all(torch.equal(a, b) for a, b in zip(answers[:8], answers[8:], strict=True))
+
+
+def test_a_recording_follows_the_background(traffic: Traffic) -> None:
+    """Target networks copy it, too."""
+    Graph.replays = 0
+    centred = Centred((1, 2, 2), 1.0).to("cuda")
+    repeated = Repeated(lambda x, others: centred(x, torch.float32), centred, records=True)
+    x = torch.full((3, 1, 2, 2), 5.0, device="cuda")
+    found = list[float]()
+    for background in (1.0, 2.0):
+        centred.offset.fill_(background)
+        centred(x, torch.float32)  # by itself, which keeps what it computes
+        found += [float(repeated(x, {}).mean()) for _ in range(WARM + 2)]
+    assert found == [4.0] * (WARM + 2) + [3.0] * (WARM + 2)
+    assert Graph.replays == 2 + WARM + 2

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gossamer.data import Tree
 from gossamer.exchange.shared.block import Block, Place, Sizes, allocated, boot, create, is_mapped_elsewhere, mapped
+from gossamer.system.machine import settle
 
 FOLDER = Path("/dev/shm")  # a file system in memory (Linux)
 VECTORS = ("parameters", "statistics", "target")
@@ -57,6 +58,7 @@ class SharedMemory:
                 self._block.updates.copy_(done)
             else:  # a resumed run may have another number of learners
                 self._block.updates[0] = done.sum()
+            settle(device)
         return self._place
 
     def create(self, contents: Contents) -> Place:
@@ -115,3 +117,4 @@ def _fill(block: Block, contents: Contents) -> None:
     block.statistics.copy_(contents.statistics)
     block.target.copy_(contents.target)
     block.age.fill_(contents.age)
+    settle(block.parameters.device)  # other learners read it on their own streams
