@@ -170,8 +170,6 @@ class Here:
 def alone(shards: int, count: int = 100) -> dict[str, float]:
     """Milliseconds of a push and a pull without a launcher: what all copies and the optimizer take."""
     services = [ParameterShard(OPTIMIZATION, learners=["learn"], max_delay=10**9) for _ in range(shards)]
-    for service in services:
-        service.begin(0)
     context: Any = Here()
     link = Server(services).join(context, mine := learner())
     times = [once(link, mine) for _ in range(count)]
@@ -193,12 +191,11 @@ def sizes(shards: int) -> dict[str, int]:
     counts = {"push": 0, "pull": 0}
     for part in slices(len(vector), shards):
         shard = ParameterShard(OPTIMIZATION, learners=["learn"], max_delay=0)
-        shard.begin(0)
         shard.offer(vector[part], 0, {})
         stamp = shard.pull(0, None).stamp  # type: ignore[union-attr]
         for method, args in (("push", (0, vector[part], stamp, 1e-9)), ("pull", (0, stamp))):
             answer = CallOutcome(getattr(shard, method)(*args))
-            counts[method] += packed(RemoteCall(0, method, args, {}, True)) + packed(answer)
+            counts[method] += packed(RemoteCall(0, method, args)) + packed(answer)
     return counts
 
 

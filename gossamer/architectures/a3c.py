@@ -11,6 +11,7 @@ global counter T          positions in the run's budget: learning rate and epsil
 
 from __future__ import annotations
 
+import atexit
 import secrets
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -19,6 +20,7 @@ from typing import Any, ClassVar
 from gossamer.architectures.options import ENV_WORKERS, NUM_ENVS
 from gossamer.architectures.parameter_server import share_server
 from gossamer.exchange import Exchange, Server, Shared, SharedMemory
+from gossamer.exchange.shared.memory import remove
 from gossamer.exchange.shared.shared import Statistics
 from gossamer.experience import own_experience
 from gossamer.loops import Envs, act_and_learn
@@ -85,6 +87,8 @@ class A3C:
     def _shared(self, p: Program, host: str, needs: Mapping[str, float]) -> Exchange:
         """Add the shared memory to this host."""
         name = secrets.token_hex(8) if self.hosts > 1 else ""
+        if name:  # the launcher kills hosts: if a learner has never joined, nothing there removes the file
+            atexit.register(remove, name)
         with p.host(host, **needs):
             service = p.service(SharedMemory, saved=True, on_restart=OnRestart.CHECKPOINT)
             return Shared(service(self.hosts * self.learners, name), self.statistics)

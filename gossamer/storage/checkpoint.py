@@ -111,7 +111,11 @@ def _manifest(path: Path) -> dict[str, Any]:
             f"{path} has format {written}, written by a newer version; this one reads up to {FORMAT}: update gossamer"
         )
     try:
-        if manifest["sha256"].keys() != {TENSORS, STATE} or path.name != _name(manifest["steps"]) or written < 1:
+        if (
+            manifest["sha256"].keys() != {TENSORS, STATE}
+            or _shown(path).name != _name(manifest["steps"])
+            or written < 1
+        ):
             raise ValueError("not what was written")
         score = None if manifest["score"] is None else float(manifest["score"])
     except (ValueError, KeyError, AttributeError, TypeError) as error:
@@ -173,6 +177,14 @@ class Store:
             raise UserError(f"no checkpoint in {self.directory}: the run ended before its first one")
         return named[0] if named else self._best(found) if which == "best" else found[-1]
 
+    def recover(self) -> None:
+        """Show whole checkpoints that were hidden when a process was killed: one that was about to be shown, or one of
+        the same step that it was to replace. Only the process that writes checkpoints here may do this."""
+        hidden = sorted(self.directory.glob(f".step_*/{MANIFEST}"), key=lambda file: file.stat().st_mtime, reverse=True)
+        for folder in (file.parent for file in hidden):  # the newest first
+            if not _shown(folder).exists() and Checkpoint(folder, 0, None)._good():
+                folder.rename(_shown(folder))
+
     def hold(self, which: str) -> Checkpoint:
         """`get`; the checkpoint stays until it is released as often as it was held."""
         with self._lock:
@@ -222,13 +234,18 @@ def _name(steps: int) -> str:
     return f"step_{steps:012d}"
 
 
+def _shown(path: Path) -> Path:
+    """The path of a checkpoint that may be hidden: see `temporary`."""
+    return path.with_name(path.name.removeprefix(".").partition(".")[0])
+
+
 def _names(found: list[Checkpoint]) -> str:
     return ", ".join(c.path.name for c in found) or "none"
 
 
 def _write_in_place_of(path: Path, contents: dict[str, bytes], folder: Path) -> None:
     """Write the folder that becomes `path`; only then move away a checkpoint of the same step, from before the learner
-    had used what was in a queue."""
+    had used what was in a queue. Killed in between, neither is shown: see `Store.recover`."""
     _write_folder(contents, folder)
     if path.exists():
         path.rename(temporary(path))

@@ -173,7 +173,9 @@ def _go_on(
 ) -> Run:
     directory = lock.directory
     config = load_config(directory, logger(directory / LOG))
-    checkpoint = Store(directory / CHECKPOINTS).get("last")
+    store = Store(directory / CHECKPOINTS)
+    store.recover()
+    checkpoint = store.get("last")
     steps = changes.get("steps")
     if steps is not None and steps <= checkpoint.steps:
         raise UserError(f"--steps {steps}: the run has done {checkpoint.steps} already; give the total to go on to")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,9 @@ from gossamer import cli
 from gossamer.algorithms import A2C, DQN, Algorithm, NStepQ, OneStepQ, Sarsa
 from gossamer.architectures import A3C, PAAC
 from gossamer.envs.toy import Catch
+from gossamer.exchange import SharedMemory
+from gossamer.exchange.shared import memory
+from gossamer.exchange.shared.memory import Contents
 from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.launch.threads import threads
 from gossamer.loops import act_and_learn
@@ -100,6 +104,21 @@ def test_the_exchange_is_shared_memory_of_threads_a_file_of_processes_or_a_serve
     apart = A3C(hosts=2, learners=3, shards=2).program(a_task())
     assert [service.name for service in apart.services] == ["ParameterShard[0]", "ParameterShard[1]"]
     assert list(apart.hosts) == ["shard0", "shard1", "host0", "host1"]
+
+
+def test_a_file_that_killed_hosts_leave_is_removed_by_the_process_that_started_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_exit = list[partial[None]]()
+    monkeypatch.setattr(memory, "FOLDER", tmp_path)
+    monkeypatch.setattr(memory.atexit, "register", lambda *given: at_exit.append(partial(*given)))
+    (service,) = A3C(hosts=2, learners=1).program(a_task()).services
+    (end,) = at_exit
+    for name in (service.args[1], "another"):
+        SharedMemory(2, name).create(Contents(torch.zeros(16), torch.zeros(0), torch.zeros(0)))
+    (tmp_path / f"gossamer-{service.args[1]}.new").touch()  # which a host was about to rename
+    end()
+    assert [path.name for path in tmp_path.iterdir()] == ["gossamer-another"]
 
 
 def test_a_learner_of_a_server_pulls_parameters_after_its_steps_only() -> None:

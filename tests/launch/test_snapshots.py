@@ -6,16 +6,18 @@ import os
 import signal
 import time
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from some_programs import Watcher
 from some_services import Reports
 
+from gossamer.launch.base import Crew
 from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.launch.snapshots import Snapshots
 from gossamer.program import OnRestart, Program
-from gossamer.runtime import Context, Unreachable
+from gossamer.runtime import SILENT, Context, Unreachable
 
 
 class Count:
@@ -110,6 +112,41 @@ def test_on_ray(on_restart: OnRestart, seconds: float, first: int) -> None:
         program.worker(kill_after_snapshots)(count)
     Ray(call_seconds=20.0, stop_seconds=2.0)(program, watcher)
     assert watcher.of("kill_after_snapshots") == [first]
+
+
+def test_polls_go_on_while_a_large_state_is_on_its_way(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The state is read after 2 seconds and arrives at 60; then 2 seconds later a second one, which never arrives."""
+    ray = pytest.importorskip("ray", reason="Ray is not installed (the extra `ray`)")
+    from gossamer.launch.ray import supervisor as module
+
+    now, asked, cancelled, arrived = 0.0, list[float](), list[object](), set[float]()
+    program = Program("counting")
+    program.service(Count, saved=True, on_restart=OnRestart.SNAPSHOT, snapshot_seconds=2.0)()
+
+    def states(services: list[str]) -> float:
+        asked.append(now)
+        return now
+
+    actor = SimpleNamespace(states=SimpleNamespace(remote=states))
+    run = module.Deployment(Crew(SILENT, lambda: None), None, {"one": actor}, module.Limits(5.0, 1, 120.0, 10.0))
+    supervisor = module.Supervisor(run, "one", ["work"], program.services)
+    supervisor._up = True
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(ray, "wait", lambda answers, timeout: (arrived & set(answers), set(answers) - arrived))
+    monkeypatch.setattr(ray, "get", lambda answer: {"Count": f"state at {answer:g}"})
+    monkeypatch.setattr(ray, "cancel", cancelled.append)
+    for second in range(190):
+        now = float(second)
+        if second == 60:
+            arrived.add(2.0)
+        supervisor._read_snapshots()
+        assert supervisor._snapshots.state("Count", lambda name: "none") == ("none" if second < 60 else "state at 2")
+    assert asked == [2.0, 62.0, 184.0]
+    assert cancelled == [62.0]
+    assert caplog.messages == ["host one: its services' states did not arrive within 120 s"]
+    assert supervisor._up
 
 
 def stay(ctx: Context) -> None:

@@ -13,6 +13,7 @@ import pytest
 import torch
 from some_parts import differences
 
+from gossamer.storage import files
 from gossamer.storage.checkpoint import FORMAT, Checkpoint, Store
 from gossamer.storage.tree import flatten, unflatten
 from gossamer.system.errors import DamagedCheckpoint, NewerCheckpoint, NonFiniteParameter, UserError
@@ -258,6 +259,37 @@ def test_what_a_killed_process_left_is_cleared_away(tmp_path: Path) -> None:
     assert names(store) == []
     stored(store, 200)
     assert [path.name for path in tmp_path.iterdir()] == ["step_000000000200"]
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_kill_while_a_checkpoint_replaces_another_loses_neither_step(
+    whole: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*given: Any) -> None:
+        raise KeyboardInterrupt
+
+    store = Store(tmp_path)
+    for steps, seed in ((50, 0), (100, 1)):
+        stored(store, steps, seed=seed)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", killed)
+        patch.setattr(files, "_remove", lambda path: None)  # which a process that is killed does not
+        with pytest.raises(KeyboardInterrupt):
+            stored(store, 100, seed=2)
+    assert names(store) == [50]
+    if not whole:  # as after a power failure
+        (new,) = (path for path in tmp_path.glob(".step*") if differences(a_tree(1)["model"], model_in(path)))
+        (new / FILES[0]).write_bytes(b"half")
+    store.recover()
+    assert names(store) == [50, 100]
+    assert differences(a_tree(2 if whole else 1)["model"], store.get("last").load()["model"]) == []
+    store.recover()  # the other one stays hidden
+    stored(store, 150)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"step_{steps:012d}" for steps in (50, 100, 150)]
+
+
+def model_in(path: Path) -> Any:
+    return Checkpoint(path, 100, None).load()["model"]
 
 
 @pytest.mark.parametrize("at", range(4))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
+from weakref import ref
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from torch.optim import SGD
 
 from gossamer.exchange import AllReduce, Gradients
 from gossamer.exchange.all_reduce import link as link_module
+from gossamer.exchange.all_reduce.given import Mean, RoundOutcome
 from gossamer.exchange.flat import Flat
 from gossamer.exchange.shared import memory as memory_module
 from gossamer.exchange.shared.memory import Contents, SharedMemory
@@ -57,8 +59,8 @@ def test_a_rollout_is_finished_before_it_is_handed_over(waits: list[str]) -> Non
         assert waits == expected
 
 
-def test_what_learners_give_is_finished_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, order = nn.Linear(2, 1), list[str]()
+def test_what_learners_give_and_what_comes_of_it_is_finished_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, order, vectors = nn.Linear(2, 1), list[str](), list[ref[torch.Tensor]]()
     learner: Any = SimpleNamespace(model=model, flat=Flat(model), rate=0.1, optimizer_state=dict)
     monkeypatch.setattr(link_module, "settle", lambda device: order.append(f"settled {device}"))
 
@@ -67,12 +69,26 @@ def test_what_learners_give_is_finished_before(monkeypatch: pytest.MonkeyPatch) 
             order.append("start" if number == 0 else "none" if given is None else "gradient")
             return super().exchange(rank, number, given)
 
+        def publish(self, rank: int, number: int, outcome: RoundOutcome) -> bool:
+            order.append(f"published {type(outcome.result).__name__}")
+            if isinstance(outcome.result, Mean):
+                vectors.append(ref(outcome.result.vector))
+            return super().publish(rank, number, outcome)
+
     local = Local(SGD(model.parameters(), 0.0))
     ctx = SimpleNamespace(name="learn", rank=0, copies=1, ended_before=frozenset(), report=print)
     link = AllReduce(Noted(1)).join(ctx, learner)  # type: ignore[arg-type]
     link.step(local)
+    (vector,) = vectors
+    assert vector() is not None  # a GPU may not have read it yet
     link.finish(local)
-    assert order == ["settled cpu", "start", "settled cpu", "gradient", "settled cpu", "none"]
+    assert vector() is None
+    before = "settled cpu"
+    assert order == [
+        *(before, "start", before, "published Start"),
+        *(before, "gradient", before, "published Mean"),
+        *(before, "none", before, "published Finished"),
+    ]
 
 
 def test_shared_parameters_are_there_before_others_read_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from some_runs import QUICK, checkpoint, has_begun, result, rows, save_always, s
 import gossamer
 from gossamer.storage.checkpoint import Store
 from gossamer.storage.directory import load_config
+from gossamer.storage.files import temporary
 from gossamer.system.errors import DamagedCheckpoint, UserError
 
 FEW = ("--num-envs", "2", "--rollout-length", "4", "--threads", "1")
@@ -325,3 +326,11 @@ def test_a_signal_to_the_whole_group_leaves_the_environments_to_the_run(tmp_path
     assert (process.returncode, found["ended"], found["failures"]) == (code, signal.Signals(number).name, []), err
     assert out.startswith(signal.Signals(number).name)
     assert checkpoint(run)["workers"]["act_and_learn"]["learner"]["steps"] == found["steps"]
+
+
+def test_a_run_that_was_killed_while_it_replaced_its_only_checkpoint_goes_on_from_it(tmp_path: Path) -> None:
+    run = trained(tmp_path, steps=40)
+    last = Store(run.directory / "checkpoints").get("last").path
+    for path in last.parent.iterdir():
+        path.rename(temporary(path))
+    assert gossamer.resume(run.directory, steps=80).result["steps"] == 80

@@ -27,7 +27,6 @@ from gossamer.exchange.all_reduce.given import (
     total,
 )
 from gossamer.exchange.all_reduce.gradients import Gradients
-from gossamer.exchange.all_reduce.views import Place
 from gossamer.exchange.base import Alone, Exchange, Learning, Link, LocalStep, OnStep, Recordable, Stepped, unheard
 from gossamer.exchange.flat import load_local_state, local_state
 from gossamer.exchange.gossip.records import Record
@@ -71,7 +70,7 @@ class AllReduceLink:
         self._flat, self._exchange_inside = learner.flat, parts.inner
         self._between = None if parts.between is None else parts.between.join(ctx)
         self._round = -1
-        self._place: Place | None = None  # of the next round between hosts
+        self._outcome: RoundOutcome | None = None  # of the last round; kept until the GPU is done with it
         self._local: LocalStep | None = None  # of the last step
         mine = self._start(int(state.get("iteration", 0)))
         found = self._exchange(mine)
@@ -134,13 +133,14 @@ class AllReduceLink:
         rank = self._ctx.rank
         found = self._gradients.exchange(rank, self._round, mine)
         if isinstance(found, Lead):
-            found = self._outcome(found.given)
+            found = self._lead(found.given)
+            settle(self._flat.vector.device)  # the others read it on streams of their own
             if not self._gradients.publish(rank, self._round, found):
                 raise Stopped("another learner was stopped")
-        self._place = found.place
+        self._outcome = found
         return found.result
 
-    def _outcome(self, given: Sequence[Given]) -> RoundOutcome:
+    def _lead(self, given: Sequence[Given]) -> RoundOutcome:
         """What follows from what the learners of this host give."""
         starts = [each for each in given if isinstance(each, Start)]
         if starts:
@@ -148,8 +148,9 @@ class AllReduceLink:
             return RoundOutcome(start) if self._between is None else self._between.begin(start)
         sums = total(given)
         if self._between is not None:
-            assert self._place is not None, "the first round has given one"
-            return self._between.exchange(sums, self._place, lambda: self._start(self.version))
+            assert self._outcome is not None, "the first round has one"
+            assert self._outcome.place is not None, "there are other hosts"
+            return self._between.exchange(sums, self._outcome.place, lambda: self._start(self.version))
         learners = max(1, sums.learners)
         mean = None if sums.vector is None else sums.vector.div_(learners)
         return RoundOutcome(result_of(mean, sums.learners, sums.rate / learners, sums.observed))

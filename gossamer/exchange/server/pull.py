@@ -10,10 +10,10 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from gossamer.data import Array, Stamp, Version
+from gossamer.data import Array, Version
 from gossamer.exchange.broadcast.broadcast import copy_buffers
 from gossamer.exchange.flat import ALIGN, Flat, buffers
-from gossamer.exchange.server.shard import ParameterShard, Pulled
+from gossamer.exchange.server.shard import ParameterShard, Pulled, ShardVersion
 from gossamer.runtime import GONE, Calling, Context, Stopped, Unreachable
 
 RETRY = 0.2  # seconds between two looks of an actor for the first parameters
@@ -46,7 +46,7 @@ class Pulling:
         """`learns`: whether it offers its parameters to shards that have none, as actors do not."""
         self.shards, self.model = shards, model
         self.slices = slices(len(flat.vector), len(shards))
-        self.stamps: list[Stamp | None] = [None] * len(shards)  # of the parameters here; None: not from the shard
+        self.stamps: list[ShardVersion | None] = [None] * len(shards)  # of what is here; None: not the shard's
         self._ctx, self._flat, self._learner = ctx, flat, ctx.rank if learns else None
         self.call = Calling(ctx, len(shards))
 

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
+from uuid import uuid4
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from gossamer.data import Array, Stamp, Tree
-from gossamer.runtime import GONE, Wait, waits
+from gossamer.data import Array, Tree, Version
+from gossamer.runtime import GONE, Uptime
 from gossamer.task import Optimization
+
+
+class ShardVersion(NamedTuple):
+    """Identifies parameters of a shard."""
+
+    life: str  # of the shard; a new one after each restart of its host
+    version: Version  # updates
 
 
 @dataclass(frozen=True)
 class Pulled:
     """Parameters of a shard."""
 
-    stamp: Stamp
+    stamp: ShardVersion
     parameters: Array | None  # [P] float32; None: the shard has none, and takes those that it is offered
     buffers: Mapping[str, Array] = field(default_factory=dict)  # of the network; only for workers without parameters
 
@@ -44,19 +53,16 @@ class ParameterShard:
         self._optimizer: Optimizer | None = None
         self._buffers: dict[str, Array] = {}  # of the network
         self._version = 0  # updates
-        self._life: int | None = None  # restarts of its host; None until `begin`
+        self._life = uuid4().hex
         self._restored, self._lost = 0, 0  # version that this life began with; updates of earlier lives that are lost
         self._names, self._learners = learners, set(range(len(learners)))  # all; those that have not left, by rank
         self._heard: dict[int, float] = {}  # learner -> seconds at the last tick before its last call
-        self._now = 0.0
+        self._uptime = Uptime()
 
     # Called by learners, and `pull` by actors
 
-    @waits
-    def pull(self, learner: int | None, known: Stamp | None) -> Wait[Pulled | None]:
-        """Return the parameters; None if they are `known`. Waits for `begin`. `learner`: None for an actor."""
-        while self._life is None:
-            yield
+    def pull(self, learner: int | None, known: ShardVersion | None) -> Pulled | None:
+        """Return the parameters; None if they are `known`. `learner`: None for an actor."""
         if learner is not None:
             self._hear(learner, known)
         if not len(self._parameters):
@@ -75,12 +81,9 @@ class ParameterShard:
             self._version = self._restored = max(self._version, version)
             self._lost = max(0, newest - self._restored)
 
-    @waits
-    def push(self, learner: int, gradient: Array, known: Stamp, rate: float) -> Wait[Pushed]:
+    def push(self, learner: int, gradient: Array, known: ShardVersion, rate: float) -> Pushed:
         """Update the parameters by a gradient [P], at this learning rate. `known`: the stamp of the parameters that it
-        was computed at. Waits for `begin`."""
-        while self._life is None:
-            yield
+        was computed at."""
         self._hear(learner, known)
         staleness = self._version - known.version
         if not len(self._parameters) or staleness > self._max_delay or self._is_lost(known):
@@ -98,14 +101,11 @@ class ParameterShard:
         """These workers had ended before this host restarted."""
         self._learners -= {rank for rank, name in enumerate(self._names) if name in ended}
 
-    def begin(self, life: int) -> None:
-        """The shard's host has been restarted so often."""
-        self._life, self._restored = life, self._version
-
     def tick(self, now: float) -> bool:
         """It is this time (seconds). Returns whether there are learners: those that have left, or have been silent for
-        `GONE` seconds while all others have left or are silent, are none."""
-        self._now = now
+        `GONE` seconds while all others have left or are silent, are none. Pauses of the process do not count: see
+        `Uptime`."""
+        now = self._uptime.tick(now)
         self._heard = {**dict.fromkeys(self._learners, now), **self._heard}
         return any(now - self._heard[learner] <= GONE for learner in self._learners)
 
@@ -138,8 +138,8 @@ class ParameterShard:
                 optimizer.load_state_dict({"state": {0: kept}, "param_groups": groups})
 
     @property
-    def _stamp(self) -> Stamp:
-        return Stamp(self._life or 0, self._version)
+    def _stamp(self) -> ShardVersion:
+        return ShardVersion(self._life, self._version)
 
     def _set(self, parameters: Tensor) -> Optimizer:
         """Begin with these parameters."""
@@ -158,13 +158,13 @@ class ParameterShard:
         self._optimizer.step()
         self._version += 1
 
-    def _hear(self, learner: int, known: Stamp | None) -> None:
+    def _hear(self, learner: int, known: ShardVersion | None) -> None:
         """A learner calls, which has parameters of this stamp."""
         self._learners.add(learner)  # it may have been silent for long
-        self._heard[learner] = self._now
+        self._heard[learner] = self._uptime.now
         if known is not None and self._is_lost(known):
             self._lost = max(self._lost, known.version - self._restored)
 
-    def _is_lost(self, known: Stamp) -> bool:
+    def _is_lost(self, known: ShardVersion) -> bool:
         """Whether parameters are of an earlier life, and newer than those that this one began with."""
-        return known.life < (self._life or 0) and known.version > self._restored
+        return known.life != self._life and known.version > self._restored

@@ -12,7 +12,6 @@ AFTER = 15.0  # seconds after a restart until what was lost is reported; at the 
 
 def tend(ctx: Context, shard: ParameterShard) -> None:
     """Clock of a shard, until its learners have ended. After a restart it reports what was lost."""
-    shard.begin(ctx.restarts)
     untold, began = ctx.restarts > 0, ctx.now()
     while not ctx.stopped:
         shard.forget(ctx.ended_before)  # each time: after a restart, the launcher may learn late who has ended

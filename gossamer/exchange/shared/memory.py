@@ -105,6 +105,12 @@ class SharedMemory:
         self._saved = state
 
 
+def remove(name: str) -> None:
+    """Remove the file of this name, if it is on this machine."""
+    for path in FOLDER.glob(f"gossamer-{name}*"):
+        path.unlink(missing_ok=True)
+
+
 def _end(path: Path) -> None:
     """Remove the file as this process ends, unless others learn on: once this service is restarted, it takes it."""
     if not is_mapped_elsewhere(path):

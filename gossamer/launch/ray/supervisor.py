@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +34,7 @@ PAUSE_IDLE = 0.005  # seconds between two polls of a host where a worker waits f
 PAUSE = 0.1  # seconds between two polls otherwise: each poll costs both sides about a millisecond
 FAILURE_SECONDS = 600.0  # failures of a host within this time are counted together
 STEADY_SECONDS = 60.0  # that a host must have worked for its earlier failures not to count
-STATES_SECONDS = 120.0  # timeout for the last states of services, which may be large
+STATES_SECONDS = 120.0  # timeout for the states of services, which may be large
 START_SECONDS = 120.0  # timeout for the first start of a host
 
 log = logging.getLogger(__name__)
@@ -96,6 +97,7 @@ class Supervisor:
         self._deployment, self._crew, self._actor = run, run.crew, run.actors[host]
         self._process, self._life, self._turn, self._seen, self._failures = "", 0, 0, 0, 0
         self._max_bytes, self._pieces = POLL_BYTES, Pieces()
+        self._reading: tuple[Any, float] | None = None  # answer with states of services, and when it was asked for
         self._saved: dict[str, Any] = {}  # worker -> its last saved state in this run
         self._failed_at: list[float] = []  # times of the host's failures since it was last steady
         self._worked_since = float("inf")  # when the workers of its current process were started
@@ -179,12 +181,23 @@ class Supervisor:
         self._idle = any(demand.idle for demand in demands.values())
 
     def _read_snapshots(self) -> None:
-        """Read the states of this host's services that are due."""
+        """Ask for the states of this host's services that are due, and keep them when they have arrived. Large ones
+        take long: polls go on meanwhile."""
         now = time.monotonic() - self._watched_since
-        if self._up and (due := self._snapshots.due(now)):
-            answer = self._ask(self._actor.states.remote(due), self._deployment.limits.call_seconds)
-            for name, state in answer.items():
-                self._snapshots.keep(name, state, now)
+        if self._reading is None:
+            if self._up and (due := self._snapshots.due(now)):
+                self._reading = self._actor.states.remote(due), now
+            return
+        answer, asked = self._reading
+        if ray.wait([answer], timeout=0)[0]:
+            self._reading = None
+            with suppress(*UNAVAILABLE):  # the next poll finds out
+                for name, state in ray.get(answer).items():
+                    self._snapshots.keep(name, state, now)
+        elif now - asked > STATES_SECONDS:
+            self._reading = None
+            ray.cancel(answer)
+            log.warning("host %s: its services' states did not arrive within %g s", self.host, STATES_SECONDS)
 
     def _save_final_states(self) -> None:
         """Save the states of this host's services after the run."""
@@ -204,7 +217,7 @@ class Supervisor:
                 self._count_failure()
                 self._died()
             self._process, self._life, self._seen, self._failures = process, self._life + 1, 0, 0
-            self._pieces = Pieces()
+            self._pieces, self._reading = Pieces(), None
         run = self._deployment
         seconds = run.limits.call_seconds
         restored = self._crew.observer.restored
