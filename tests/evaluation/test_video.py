@@ -126,6 +126,12 @@ class Grows(Own):
     def render(self):
         self.height += 2
         return np.zeros((self.height, 4, 3), np.uint8)
+class Forgets(Own):
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 15}
+    def __init__(self, render_mode=None):
+        pass
+if "Forgets-v0" not in gymnasium.registry:
+    gymnasium.register("Forgets-v0", "own:Forgets")
 """
 
 
@@ -134,6 +140,7 @@ class Grows(Own):
     [
         ("Grows", r"^--env own:Grows: .* changed the size of its pictures from \(6, 4, 3\) to \(8, 4, 3\): a video"),
         ("Own", r"--env own:Own: cannot be filmed: accept render_mode, .* as in examples/own_environment.py"),
+        ("Forgets-v0", r"^--env own:Forgets-v0: cannot be filmed: accept render_mode, store it as self.render_mode"),
         (
             "Grey",
             r"render\(\) must return a uint8 array \[height, width, 3\], not an array of float64 with shape \(4, 4\)",
