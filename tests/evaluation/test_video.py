@@ -55,6 +55,7 @@ def test_a_film_of_several_games(run: Path) -> None:
     assert len(pictures(film.path)) == 27
     cut = gossamer.record(run, episodes=3, max_steps=12)
     assert (cut.steps, cut.scores) == (12, (film.scores[0], 0.0))  # the second one after three of its steps
+    assert (film.cut_off, cut.cut_off) == (0, 3)
     assert gossamer.record(run, episodes=3, max_steps=9).scores == film.scores[:1]
 
 
