@@ -392,7 +392,13 @@ def test_what_people_read_without_json(command: Command) -> None:
         "mean return 45.00, standard deviation 0.00, 3 episodes, protocol plain, sampled actions, step_000000000080\n"
     )
     code, out, _ = command("record", "run", "--out", "film.gif", "--max-steps", 3)
-    assert (code, out) == (0, "film.gif: 3 steps, score 3\n")  # 0 + 1 + 2
+    cut = "the game was cut off after 3 steps (--max-steps)"
+    assert (code, out) == (0, f"film.gif: 3 steps, score 3; {cut}\n")  # 0 + 1 + 2
+    code, out, _ = command("record", "run", "--out", "film.gif", "--max-steps", 14, "--episodes", 3)
+    cut = "the last game was cut off after 4 steps (--max-steps); 2 of 3 games recorded"
+    assert (code, out) == (0, f"film.gif: 14 steps, scores 45, 6; {cut}\n")  # an episode has 10 steps; 0 + 1 + 2 + 3
+    code, out, _ = command("record", "run", "--out", "film.gif", "--max-steps", 10, "--episodes", 2)
+    assert (code, out) == (0, "film.gif: 10 steps, score 45; 1 of 2 games recorded\n")
 
 
 @pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")

@@ -162,4 +162,7 @@ class Record:
             max_steps=self.max_steps,
         )
         scores = ", ".join(f"{score:g}" for score in film.scores)
-        print(f"{film.path}: {film.steps:,} steps, score{'s' * (len(film.scores) > 1)} {scores}")
+        games, which = len(film.scores), "game" if self.episodes == 1 else "last game"
+        cut = f"; the {which} was cut off after {film.cut_off:,} steps (--max-steps)" if film.cut_off else ""
+        missing = f"; {games} of {self.episodes} games recorded" if games < self.episodes else ""
+        print(f"{film.path}: {film.steps:,} steps, score{'s' * (games > 1)} {scores}{cut}{missing}")

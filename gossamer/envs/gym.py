@@ -80,6 +80,7 @@ class Gym:
                 check_names(self.name, creator, given, OF_MAKE)
         options = given | ({"render_mode": "rgb_array"} if render else {})
         make: Callable[[], GymEnv] = partial(gymnasium.make, spec, **options)
+        make = partial(_filmed, self.id, make) if render else make
         source = EnvSource(self.name, make, self.on_error, self.masks, self.bounds, text(given))
         return vectorise(source, num_envs, workers)
 
@@ -173,12 +174,8 @@ class Custom:
         if render and _takes_render_mode(factory):
             given["render_mode"] = "rgb_array"
         env = factory(**given)
-        if render and isinstance(env, gymnasium.Env | GymVector) and env.render_mode != "rgb_array":
-            raise UserError(
-                f"--env {self.target}: cannot be filmed: accept render_mode, store it as self.render_mode, and "
-                'return a uint8 array [height, width, 3] from render() for render_mode="rgb_array", as in '
-                "examples/own_environment.py"
-            )
+        if render and isinstance(env, gymnasium.Env | GymVector):
+            _check_filmed(self.target, env)
         return env
 
 
@@ -197,6 +194,23 @@ def vectorise(source: EnvSource, num_envs: int, workers: int) -> VectorEnv:
         return Workers(LocalRecipe(source), num_envs, workers)
     local = Local(source, num_envs)
     return ResumableLocal(local) if local.saveable else local
+
+
+def _filmed(name: str, make: Callable[[], GymEnv]) -> GymEnv:
+    """An environment that renders its screens. Raises `UserError` if it does not."""
+    env = make()
+    _check_filmed(name, env)
+    return env
+
+
+def _check_filmed(name: str, env: GymEnv | GymVector) -> None:
+    """Raise `UserError` if an environment that was made to render does not."""
+    if env.render_mode != "rgb_array":
+        raise UserError(
+            f"--env {name}: cannot be filmed: accept render_mode, store it as self.render_mode, and "
+            'return a uint8 array [height, width, 3] from render() for render_mode="rgb_array", as in '
+            "examples/own_environment.py"
+        )
 
 
 def _takes_render_mode(factory: Callable[..., Any]) -> bool:

@@ -27,7 +27,8 @@ def background(env: EnvFactory, seed: int, tell: Callable[[Silence], Any]) -> di
     {"": mean}; of observations with several parts the mean of each picture, by name. Of several games it is the mean of
     each [G, *O], and each has four environments or more.
 
-    It is measured once per process and shared by the members there. `tell` is called if an environment hangs."""
+    It is measured once per process and shared by the members there. `tell` is called if an environment hangs. Raises
+    `ValueError` if a game has no environment."""
 
     def measure() -> dict[str, Array]:
         total: dict[str, Any] = {}
@@ -37,6 +38,8 @@ def background(env: EnvFactory, seed: int, tell: Callable[[Silence], Any]) -> di
             count += np.array([len(rows) for rows in games])
             for name, part in _centred(spec, obs).items():
                 total[name] = total.get(name, 0.0) + np.stack([part[rows].sum(0, dtype=np.float64) for rows in games])
+        if not np.all(count):
+            raise ValueError(f"{env.name}: no environment plays game {int(np.argmin(count))}: its mean is not known")
         means = {name: each / count.reshape(-1, *[1] * (each.ndim - 1)) for name, each in total.items()}
         return {name: np.asarray(mean if len(mean) > 1 else mean[0]).astype(np.float32) for name, mean in means.items()}
 

@@ -40,6 +40,7 @@ class Recording:
     path: Path
     scores: tuple[float, ...]  # of each game; the last one may be cut off
     steps: int  # of all games
+    cut_off: int = 0  # steps of the last game if `max_steps` cut it off; 0: it ended
 
     @property
     def score(self) -> float:
@@ -96,7 +97,7 @@ def record(
                     add(picture)
 
         atomic_write(path, film)
-    return Recording(path, tuple(stage.scores), stage.steps)
+    return Recording(path, tuple(stage.scores), stage.steps, stage.unended)
 
 
 class Stage:
@@ -107,6 +108,7 @@ class Stage:
         self._env, self._name, self._device = env, name, device
         self.scores = list[float]()  # of each game that has begun
         self.steps = 0  # of all games
+        self.unended = 0  # steps of a game that has not ended
 
     def play(self, policy: NetworkPolicy, episodes: int, max_steps: int, seed: int) -> Iterator[Any]:
         """Play so many games, of at most `max_steps` steps in all. Yields the pictures [H, W, 3] at the start and after
@@ -122,6 +124,7 @@ class Stage:
             step = self._env.step(answer.action.cpu().numpy())
             obs, over = step.obs, bool(step.over[0])
             self.steps += 1
+            self.unended = 0 if over else self.unended + 1
             self.scores[-1] += float(step.score[0])
             if over and len(self.scores) == episodes:
                 return

@@ -29,7 +29,7 @@ class Scores:
     what: str  # for captions
     of_training: bool  # at the steps of the shortest run of an environment; else of a checkpoint
     values: Mapping[Key, float]  # of each run
-    notes: tuple[str, ...] = ()  # why evaluations are not used
+    notes: tuple[str, ...] = ()  # why evaluations are not used; which games were cut off
     games: Games | None = None  # of one run, like those of all; None: of training
 
     def of(self, runs: Sequence[LoadedRun]) -> Array:
@@ -47,7 +47,8 @@ class Scores:
 
 def scores(comparison: Comparison) -> Scores:
     """Scores from evaluations, where all runs have one of their end under the same protocol: after training, or else
-    the last one beside it (`--eval-every`). Without those, from training. Notes say why evaluations are not used."""
+    the last one beside it (`--eval-every`). Without those, from training. Notes say why evaluations are not used,
+    and how many of their games were cut off."""
     runs, notes = comparison.runs, list[str]()
     if not comparison.of_returns:
         return replace(_trained(comparison), what=f"{comparison.metric} at the end of the shortest run")
@@ -57,7 +58,14 @@ def scores(comparison: Comparison) -> Scores:
         elif evaluations:
             means = {key: games.mean_return for key, games in evaluations.items()}
             one = next(iter(evaluations.values()))
-            return Scores(_told_of(one, name), False, means, tuple(notes), one)
+            what = _told_of(one, name)
+            if cut := sum(games.cut_off for games in evaluations.values()):
+                which = f"{cut:,} of all {sum(games.episodes for games in evaluations.values()):,} games"
+                what += f"; {which} cut off at the limit of steps"
+                notes.append(
+                    f"{name}: {which} were cut off at the limit of steps; scores include only the steps before."
+                )
+            return Scores(what, False, means, tuple(notes), one)
     return replace(_trained(comparison), notes=tuple(notes))
 
 

@@ -51,6 +51,7 @@ class Games:
     member: str  # `average` also where there is only one
     max_steps: int | None  # after which a game was cut off; None: the environment's default
     epsilon: float | None = None  # probability of a random action; None: policies that do not act by values
+    cut_off: int = 0  # games that had not ended at the limit; their returns include only the steps before
     of: Mapping[str, Games] = field(default_factory=dict)  # each of several games, by name
 
 
@@ -305,10 +306,7 @@ def _beside(record: RunRecord) -> Games | None:
 
 def _played(games: Mapping[str, Any], protocol: str | None = None) -> Games:
     whole = {name: value for name, value in games.items() if name != "games"}
-    of = {
-        name: _played({**whole, "mean_return": own["mean_return"], "episodes": len(own["returns"])}, protocol)
-        for name, own in (games.get("games") or {}).items()
-    }
+    of = {name: _played({**whole, **_one_of(own)}, protocol) for name, own in (games.get("games") or {}).items()}
     return Games(
         protocol=protocol or str(games["protocol"]),
         episodes=int(games["episodes"]),
@@ -318,8 +316,14 @@ def _played(games: Mapping[str, Any], protocol: str | None = None) -> Games:
         member=str(games.get("member") or AVERAGE),
         max_steps=None if games.get("max_steps") is None else int(games["max_steps"]),
         epsilon=None if games.get("epsilon") is None else float(games["epsilon"]),
+        cut_off=int(games.get("cut_off") or 0),
         of=of,
     )
+
+
+def _one_of(own: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of an evaluation that differ between games, of one of several games."""
+    return {"mean_return": own["mean_return"], "episodes": len(own["returns"]), "cut_off": own.get("cut_off")}
 
 
 def _staleness(file: Path) -> Counter[int]:

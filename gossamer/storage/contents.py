@@ -16,12 +16,16 @@ from gossamer.system.errors import UserError
 
 CONFIG, RESULT, GOSSIP, PICTURE = "config.json", "result.json", "gossip.json", "gossip.png"
 EXPORTED = "gossamer_export"  # only the `config.json` of an export has it
+EARLIER = "result-earlier.json"  # `RESULT` of the session before, while a resumed run trains
 METRICS, EPISODES, LOG = "metrics.jsonl", "episodes.csv", "run.log"
 FILM, HOSTS, SPEC = "video.mp4", "hosts.json", "spec.json"
 SINKS, EVALUATIONS, STATUS = "sinks.json", "evaluations.jsonl", "status.json"
 TENSORBOARD, CHECKPOINTS = "tensorboard", "checkpoints"
 
-_OURS = (CONFIG, SPEC, RESULT, GOSSIP, PICTURE, METRICS, EPISODES, EVALUATIONS, LOG, FILM, HOSTS, SINKS, STATUS, LOCK)
+_OURS = (
+    *(CONFIG, SPEC, RESULT, EARLIER, GOSSIP, PICTURE, METRICS, EPISODES, EVALUATIONS),
+    *(LOG, FILM, HOSTS, SINKS, STATUS, LOCK),
+)
 _NAMES = "|".join(map(re.escape, _OURS))
 _STEP = r"checkpoints/(step_\d{12}|\.step_\d{12}[^/]*)"  # whole, or left by a process that was killed
 _FILE = re.compile(

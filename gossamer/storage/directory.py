@@ -6,7 +6,7 @@ run.log           notes                            gossip.json, gossip.png      
 hosts.json        what each host computes with     episodes.csv                  every episode: when, where, its return
 sinks.json        keys of the run in its sinks     evaluations.jsonl             evaluations while it trained
 spec.json         observation and action spaces    status.json                   members, hosts, gossip as of now
-.lock             held by the process that trains
+.lock             held while it trains             result-earlier.json           of the session before, while it trains
 """
 
 from __future__ import annotations

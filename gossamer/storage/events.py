@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gossamer.storage.contents import EARLIER, RESULT
+
 LIMIT = 1000  # events that are kept in full; later ones are counted
 
 
@@ -31,10 +33,11 @@ class EventLog:
         return {"events": list(self.events), "events_dropped": self.dropped}
 
 
-def earlier(result: Path) -> EventLog:
-    """The events that a run's `result.json` lists; none where there is no such file, or one of an older version."""
+def earlier(directory: Path) -> EventLog:
+    """The events that a run's last result lists; none where there is no such file, or one of an older version."""
+    result = directory / RESULT
     try:
-        found = json.loads(result.read_text())
+        found = json.loads((result if result.exists() else directory / EARLIER).read_text())
         return EventLog(list(found["events"]), int(found["events_dropped"]))
     except (OSError, ValueError, KeyError, TypeError):
         return EventLog()

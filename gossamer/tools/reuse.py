@@ -7,7 +7,17 @@ from dataclasses import dataclass
 from threading import Lock
 from types import TracebackType
 
-from gossamer.envs.base import EnvFactory, InTheMaking, Restarting, Spaces, VectorEnv, Watchable, threads_of
+from gossamer.envs.base import (
+    EnvFactory,
+    InTheMaking,
+    Restarting,
+    Spaces,
+    VectorEnv,
+    Watchable,
+    one_of_each,
+    places,
+    threads_of,
+)
 from gossamer.envs.interface import spaces_of
 from gossamer.envs.options import EnvOptions
 
@@ -24,6 +34,15 @@ class Reused:
     @property
     def name(self) -> str:
         return self._env.name
+
+    @property
+    def period(self) -> int:
+        """See `Several`."""
+        return one_of_each(self._env)
+
+    def places(self, num_envs: int) -> list[int]:
+        """See `Several`."""
+        return places(self._env, num_envs)
 
     def threads(self, sharing: int) -> int:
         """See `Threaded`."""

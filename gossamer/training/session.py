@@ -22,7 +22,7 @@ from gossamer.evaluation.members import equal
 from gossamer.page.server import serving
 from gossamer.program import Program
 from gossamer.storage.checkpoint import Store
-from gossamer.storage.contents import CHECKPOINTS, GOSSIP, HOSTS, LOG, PICTURE, RESULT
+from gossamer.storage.contents import CHECKPOINTS, EARLIER, GOSSIP, HOSTS, LOG, PICTURE, RESULT
 from gossamer.storage.directory import logger, title
 from gossamer.storage.events import EventLog, earlier
 from gossamer.storage.files import write_json
@@ -100,7 +100,7 @@ class Session:
             if lost := progress.give_back(sum(own.values()) + sum(rollout.steps for rollout in rollouts)):
                 self.log(f"{lost:,} steps that were in the queue, or acted since the checkpoint, are acted again")
         self.progress, self.done = progress, progress.steps
-        self.events = earlier(self.directory / RESULT) if saved else EventLog()
+        self.events = earlier(self.directory) if saved else EventLog()
         self.consensus = _consensus(progress, self.directory, self.done) if len(members) > 1 else None
         states = restored(saved, config, members, self.log) if saved else initial(config, members)
         self.sinks = Sinks(config.run.log, self._sink_failed)
@@ -173,11 +173,18 @@ class Session:
         self.callbacks.start(partial(self._live, info.options))
         signals = Signals(self._end)
         with signals.handled(), naming(self.checkpoints.store.last, lambda: self.observer.interrupted):
+            self._set_result_aside()
             self._train(launch)
             outcome = self._finish(signals)
         losses = self.progress.outcomes.told()
         self.log(f"ended at step {self.progress.steps}: {outcome['ended']}" + (f"; {losses}" if losses else ""))
         return Run(self.directory, outcome)
+
+    def _set_result_aside(self) -> None:
+        """Rename the result of the session before: a run that fails or is killed from now on has not ended."""
+        if self.done < self.config.run.steps:
+            with suppress(FileNotFoundError):
+                (self.directory / RESULT).replace(self.directory / EARLIER)
 
     def _train(self, launch: Launcher) -> None:
         observer = self.observer
@@ -280,6 +287,7 @@ class Session:
         content = result(self.config, self.progress, self.observer, self.consensus, done=self.done)
         content |= {**self.events.to_dict(), "hosts": self.progress.hosts.info}
         write_json(self.directory / RESULT, content)
+        (self.directory / EARLIER).unlink(missing_ok=True)
         self._await_evaluation(signals, content["seconds"])
         content |= judged(self.observer)  # the last evaluation may have reached the return asked for
         failures = self.recorder.close(self._outcome())

@@ -11,9 +11,10 @@ from some_parts import CountedCatch
 from gossamer.data import Array
 from gossamer.envs import random_play
 from gossamer.envs.base import EnvFactory
+from gossamer.envs.games import Games, Share
 from gossamer.envs.once import OncePerProcess
 from gossamer.envs.random_play import background
-from gossamer.envs.toy import Catch, Counter
+from gossamer.envs.toy import Catch, Counter, Recall
 
 
 @pytest.fixture(autouse=True)
@@ -41,6 +42,12 @@ def test_the_background_follows_its_seed_and_plays_every_action() -> None:
     assert not np.array_equal(one, other)
     paddle = one.reshape(10, 5)[-1]
     assert (paddle > 0.05).all()  # it has been everywhere
+
+
+def test_a_game_without_environments_has_no_background() -> None:
+    games = Games((Share(Counter(4)), Share(Recall(3))))
+    with pytest.raises(ValueError, match="counter: no environment plays game 1: its mean is not known"):
+        background(games.alone(0), 0, lambda silence: None)
 
 
 def test_members_of_one_process_measure_it_once() -> None:

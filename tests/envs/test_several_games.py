@@ -22,6 +22,7 @@ from gossamer.envs.union import Union
 from gossamer.spaces import Box, Discrete, Spec
 from gossamer.spaces.observations import GAME, MASK, WHOLE
 from gossamer.system.errors import UserError
+from gossamer.tools.reuse import Reused
 
 TWO = Games((Share(Counter(5, truncate=True), 2), Share(Recall(3))))  # observations [3] of both; 2 actions of both
 LIGHTS = Games((Share(Custom("some_games:Small")), Share(Custom("some_games:Large"))))
@@ -40,6 +41,12 @@ def test_each_game_has_its_share_of_the_environments(num_envs: int, counts: list
 
 def test_the_least_number_of_environments_that_has_every_game() -> None:
     assert (one_of_each(TWO), one_of_each(TWO.alone(1)), one_of_each(Catch())) == (3, 1, 1)
+
+
+def test_environments_that_are_reused_are_of_several_games_too() -> None:
+    reused = Reused(TWO)
+    assert (one_of_each(reused), one_of_each(Reused(Catch()))) == (3, 1)
+    assert (places(reused, 6), places(Reused(Catch()), 3)) == (places(TWO, 6), [0, 1, 2])
 
 
 def played(env: VectorEnv, obs: Array, steps: int) -> tuple[list[Array], list[Step]]:

@@ -55,6 +55,7 @@ def test_a_film_of_several_games(run: Path) -> None:
     assert len(pictures(film.path)) == 27
     cut = gossamer.record(run, episodes=3, max_steps=12)
     assert (cut.steps, cut.scores) == (12, (film.scores[0], 0.0))  # the second one after three of its steps
+    assert (film.cut_off, cut.cut_off) == (0, 3)
     assert gossamer.record(run, episodes=3, max_steps=9).scores == film.scores[:1]
 
 
@@ -126,6 +127,12 @@ class Grows(Own):
     def render(self):
         self.height += 2
         return np.zeros((self.height, 4, 3), np.uint8)
+class Forgets(Own):
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 15}
+    def __init__(self, render_mode=None):
+        pass
+if "Forgets-v0" not in gymnasium.registry:
+    gymnasium.register("Forgets-v0", "own:Forgets")
 """
 
 
@@ -134,6 +141,7 @@ class Grows(Own):
     [
         ("Grows", r"^--env own:Grows: .* changed the size of its pictures from \(6, 4, 3\) to \(8, 4, 3\): a video"),
         ("Own", r"--env own:Own: cannot be filmed: accept render_mode, .* as in examples/own_environment.py"),
+        ("Forgets-v0", r"^--env own:Forgets-v0: cannot be filmed: accept render_mode, store it as self.render_mode"),
         (
             "Grey",
             r"render\(\) must return a uint8 array \[height, width, 3\], not an array of float64 with shape \(4, 4\)",

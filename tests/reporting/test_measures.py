@@ -61,6 +61,17 @@ def test_evaluations_are_taken_where_all_runs_have_one_of_the_same_kind(tmp_path
     assert "30 evaluation games (gossamer evaluate, protocol plain, sampled actions)" in found.what
 
 
+def test_games_of_evaluations_that_were_cut_off_are_told(tmp_path: Path) -> None:
+    one, two = (write_run(tmp_path / str(seed), rising(1.0), seed=seed) for seed in (1, 2))
+    evaluated(one, 0.25, cut_off=2)
+    evaluated(two, 0.75, cut_off=5)
+    scores = measures.scores(compared(tmp_path))
+    # Of 30 games each
+    assert scores.what.endswith("sampled actions); 7 of all 60 games cut off at the limit of steps")
+    told = "evaluation-plain.json: 7 of all 60 games were cut off at the limit of steps; "
+    assert scores.notes == (f"{told}scores include only the steps before.",)
+
+
 @pytest.mark.parametrize(
     ("other", "why"),
     [

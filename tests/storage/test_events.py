@@ -15,7 +15,7 @@ def test_a_resumed_run_goes_on_from_earlier_events(tmp_path: Path) -> None:
     first = EventLog()
     first.add("host", steps=100, name="host0", away_seconds=22.0)
     write_json(tmp_path / "result.json", {"steps": 100, **first.to_dict()})
-    second = earlier(tmp_path / "result.json")
+    second = earlier(tmp_path)
     second.add("signal", steps=200, name="SIGTERM")
     assert [(e["kind"], e["steps"], e["name"]) for e in second.events] == [
         ("host", 100, "host0"),
@@ -28,7 +28,7 @@ def test_a_resumed_run_goes_on_from_earlier_events(tmp_path: Path) -> None:
 def test_there_are_none_where_none_were_written(tmp_path: Path, content: str | None) -> None:
     if content is not None:
         (tmp_path / "result.json").write_text(content)
-    assert earlier(tmp_path / "result.json") == EventLog()
+    assert earlier(tmp_path) == EventLog()
 
 
 def test_too_many_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -297,6 +297,22 @@ def test_a_share_of_the_parameters_takes_a_share_of_the_time() -> None:
     assert drawn["distance"] > whole["distance"]
 
 
+@pytest.mark.parametrize("given", [{"share": 1.0}, {"share": 0.25, "select": "rotation"}], ids=str)
+def test_sarsa_is_always_in_lock_step(given: dict[str, Any]) -> None:
+    # 20 iterations of 1 s, and 4 exchanges of these bytes over 1 MB/s; the parameters sent need no index
+    whole = {**PAIR, "interval": 5, "step_time": 1.0, "jitter": 0.0, "latency": 0.0, "bandwidth": 1e6}
+    found = simulate("sarsa", **whole, message_size=1e6, **given)
+    assert found["virtual_seconds"] == pytest.approx(20 + 4 * given["share"], rel=0.01)
+    assert found["staleness_max"] == 0
+
+
+def test_what_sarsa_in_lock_step_refuses() -> None:
+    with pytest.raises(UserError, match="--graph ring: sarsa sends to all others"):
+        simulate("sarsa", **PAIR, graph="ring")
+    with pytest.raises(UserError, match="--staleness-decay 1: has no effect in lock-step"):
+        simulate("sarsa", **PAIR, share=1.0, staleness_decay=1.0)
+
+
 def test_time_and_bytes_to_a_distance_of_members_that_begin_apart() -> None:
     def found(**given: Any) -> dict[str, Any]:
         given = {"graph": "complete", "latency": 1e-3, "bandwidth": math.inf, "jitter": 0.0, **given}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -21,7 +22,9 @@ from gossamer.architectures import PAAC
 from gossamer.envs import watchdog
 from gossamer.envs.gym import Custom
 from gossamer.launch.threads import threads
-from gossamer.system.errors import EnvironmentFailed
+from gossamer.reporting.runs import RunFolder, load
+from gossamer.storage.runs import RunRecord
+from gossamer.system.errors import EnvironmentFailed, UserError
 
 MINE = """
 import os, signal, threading, gymnasium, numpy as np
@@ -122,6 +125,24 @@ def test_it_goes_on_from_there() -> None:
     with pytest.raises(EnvironmentFailed, match="the last checkpoint is step_000000000112"):
         gossamer.resume("run")
     assert [row["steps"] for row in rows(Path("run"))] == sorted(row["steps"] for row in rows(Path("run")))
+
+
+def test_a_resumed_run_that_fails_has_not_ended() -> None:
+    ended = trained(Path("run"), env="mine:Fails", steps=40).result
+    event = {"kind": "host", "time": "2026-01-01 00:00:00", "steps": 8, "name": "host0"}
+    Path("run/result.json").write_text(json.dumps({**ended, "events": [event]}))
+    with pytest.raises(UserError, match="the run has done 40 already"):
+        gossamer.resume("run", steps=40)
+    assert RunRecord(Path("run")).state == "ended"
+    with pytest.raises(EnvironmentFailed, match="the last checkpoint is step_000000000096"):  # 40 + 7 rollouts of 8
+        gossamer.resume("run", steps=1000)
+    assert [row["steps"] for row in rows(Path("run"))] == [40]  # it failed before its first row
+    assert RunRecord(Path("run")).state == "crashed"
+    with pytest.raises(UserError, match=r"crashed at 40 of 1,000 steps; gossamer resume run continues it"):
+        load([RunFolder(Path("run"))])
+    assert gossamer.resume("run", steps=104).result["events"] == [event]
+    assert (RunRecord(Path("run")).state, RunRecord(Path("run")).steps) == ("ended", 104)
+    assert not Path("run/result-earlier.json").exists()
 
 
 def test_every_member_is_saved() -> None:

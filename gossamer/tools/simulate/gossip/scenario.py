@@ -84,13 +84,16 @@ class GossipScenario:
         if self.select not in SELECTED:
             raise UserError(f"--select {self.select}: must be one of {', '.join(SELECTED)}")
         self._check_formats()
-        if self.lock_step and self.graph != "complete":
-            raise UserError(f"--select changed: needs --graph complete, not {self.graph}, or use --select rotation")
+        self._check_graph()
         if self.interval is not None and not self.lock_step and self.interval > room(self.staleness):
             most = math.floor(room(self.staleness))
             raise UserError(
                 f"--interval {self.interval}: must be at most {most}, a quarter of --staleness {self.staleness:g}"
             )
+
+    def _check_graph(self) -> None:
+        if self.lock_step and self.graph != "complete":
+            raise UserError(f"--select changed: needs --graph complete, not {self.graph}, or use --select rotation")
 
     def _check_formats(self) -> None:
         if self.message_format not in FORMATS:
@@ -98,8 +101,8 @@ class GossipScenario:
         if self.error_feedback and self.message_format == "fp32":
             raise UserError("--error-feedback: has no effect with --message-format fp32, which does not round")
         if self.lock_step and self.staleness_decay:
-            raise UserError(f"--staleness-decay {self.staleness_decay:g}: has no effect with --select changed")
-        if self.lock_step and self.message_format != "fp32" and not self.error_feedback:
+            raise UserError(f"--staleness-decay {self.staleness_decay:g}: has no effect in lock-step")
+        if self.chosen and self.message_format != "fp32" and not self.error_feedback:
             raise UserError(f"--message-format {self.message_format}: with --select changed, add --error-feedback")
 
     @property
@@ -113,9 +116,14 @@ class GossipScenario:
         return ELEMENTS * math.ceil(1 / (ELEMENTS * self.share))
 
     @property
+    def chosen(self) -> bool:
+        """Whether a member sends the parameters that have changed most, with their indices."""
+        return self.share < 1 and self.select == "changed"
+
+    @property
     def lock_step(self) -> bool:
         """Whether each member waits for the messages of the same iteration."""
-        return self.share < 1 and self.select == "changed"
+        return self.chosen
 
     @property
     def sparse(self) -> Sparse | None:
@@ -144,7 +152,7 @@ class GossipScenario:
     @property
     def sent_size(self) -> float:
         """Bytes of one message. Parameters that a member chooses by itself have an index, as large as their value."""
-        indices = 4.0 * self.lock_step  # bytes a parameter
+        indices = 4.0 * self.chosen  # bytes a parameter
         return self.message_size / 4 * self.share * (bytes_of(self.form) + indices)
 
     @property
@@ -155,12 +163,22 @@ class GossipScenario:
 
 @dataclass(frozen=True)
 class SarsaScenario(GossipScenario):
-    """Agents of parallel Sarsa, with other defaults: tables of a few kilobytes, of which a tenth is exchanged."""
+    """Agents of parallel Sarsa: a complete graph in lock-step, and tables of a few kilobytes, of which a tenth is
+    exchanged."""
 
-    graph: str = option(f"Which member sends to which: {', '.join(GRAPHS)}.", "complete")
+    graph: str = option("Which member sends to which; sarsa has a complete graph.", "complete")
     step_time: float = measured("Computing time of one iteration, at least 1us.", "10ms", SECONDS, floor=1e-6)
     message_size: float = measured("Size of one member's parameters.", "8kB", BYTES)
     interval: int | None = option("Iterations from one exchange to the next.", 16, least=1)
     iterations: int = option("Optimizer steps of each member.", 160, least=4)
     share: float = option("Share of the parameters that each message has; 1: all.", 0.1, above=0, most=1)
-    select: str = option(SELECT, "changed")
+    select: str = option("With --share below 1: random, rotation, or changed.", "changed")
+
+    @property
+    def lock_step(self) -> bool:
+        """Always."""
+        return True
+
+    def _check_graph(self) -> None:
+        if self.graph != "complete":
+            raise UserError(f"--graph {self.graph}: sarsa sends to all others; leave it out, or simulate pala")
