@@ -13,7 +13,7 @@ from some_gossip import gossiping
 from some_parts import a_task, differences
 from sweeps import sweep
 
-from gossamer.architectures import GALA, PAAC, PALA
+from gossamer.architectures import GALA, PAAC, PALA, SynchronousA2C
 from gossamer.envs.toy import Recall
 from gossamer.exchange import Exchange
 from gossamer.exchange.gossip.mixing import PushSum
@@ -247,6 +247,25 @@ def test_sessions_that_are_stopped_conserve_push_sum_s_mass(
             weight, total = mass(saved)
             assert weight == pytest.approx(4)
             torch.testing.assert_close(total, torch.full((16,), due(saved, mode.get("outer"))), rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["a2c", "gala"])
+@sweep(total=50, normal=4)
+def test_a_stopped_run_reports_all_steps_that_were_acted(name: str, seeds: range, tmp_path: Path) -> None:
+    """A learner that waits for another one has acted a rollout: its environments are saved after it."""
+    options: dict[str, Any] = {"num_envs": 2, "env_workers": 1}
+    for seed in seeds:
+        if name == "a2c":
+            program = SynchronousA2C(learners=4, **options).program(a_task())
+        else:
+            program = GALA(learners=4, **options).program(a_task(), gossip=gossiping(name, lock_step=True))
+        watch = Stopping(observer(tmp_path / str(seed), program, 10_000), 9 + seed)
+        Simulation(seed)(program, watch)
+        watch.keep()
+        assert watch.reported.total() > watch.reports
+        assert watch.reported == watch.leased
+        progress = watch.checkpoints.store.all()[-1].load()["progress"]
+        assert progress["steps"] == watch.leased.total()
 
 
 def trained(folder: Path, program: Program, steps: int, saved: Any = None) -> list[Any]:
