@@ -243,10 +243,12 @@ class Proxy:
             for host, box in self._outboxes.items()
             for parcel in box.undelivered
         ]
-        return {"boxes": self.boxes.state_dict(), "parcels": parcels}
+        return {"boxes": self.boxes.state_dict(), "parcels": parcels, "layout": self._layout.hex()}
 
     def load_state_dict(self, state: Tree) -> None:
         self.boxes.load_state_dict(state["boxes"])
+        layout = bytes.fromhex(state.get("layout", UNKNOWN.hex()))  # couriers send parcels before a member has joined
+        self.boxes.layout = None if layout == UNKNOWN else layout
         for host, receivers, message in state["parcels"]:
             self._outboxes[host].put(Parcel(Message.from_state(message), tuple(receivers)))
 

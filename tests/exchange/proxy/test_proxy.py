@@ -218,6 +218,23 @@ def test_what_has_come_is_looked_at_by_one_courier_at_a_time() -> None:
     assert isinstance(proxy.job(), Arrival)
 
 
+@pytest.mark.parametrize("fresh", [False, True])
+def test_parcels_of_a_checkpoint_arrive_although_no_member_has_joined_yet(fresh: bool) -> None:
+    one, other = a_proxy(0), a_proxy(1)
+    settle(one, other)
+    one.send(a_message(0, 3), [2])
+    states = [one.state_dict(), other.state_dict()]
+    one, other = a_proxy(0, joined=False), a_proxy(1, joined=False)
+    one.load_state_dict(states[0])
+    if not fresh:
+        other.load_state_dict(states[1])
+    settle(one, other)
+    other.join(2, LAYOUT)
+    settle(one, other)
+    found = other.collect(2, {}, other.boxes.view)
+    assert (told(found.messages), found.refused) == ([(0, 3)], 0)
+
+
 def refused(proxy: Proxy, *packets: Any) -> int:
     """How many of them are counted as refused, once a courier has looked; nothing must be filed."""
     before = proxy.boxes.refused
