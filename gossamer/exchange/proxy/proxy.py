@@ -124,6 +124,7 @@ class Proxy:
             self.refuse()
             return
         self._alive.heard(home)
+        self._outboxes[home].heard(self._alive.now)
         self._update_members()
         here = [rank for rank in parcel.receivers if rank // self._members == self.host]
         self.boxes.send(parcel.message, here)  # a member that has left receives it when the run is resumed
@@ -144,6 +145,7 @@ class Proxy:
         if UNKNOWN not in (hello.layout, self._layout) and hello.layout != self._layout:
             self._mismatched, self.boxes.view = hello.host, self.boxes.view + 1  # wakes members blocked in `collect`
         self._alive.merge(hello.pulses)
+        self._outboxes[hello.host].heard(self._alive.now)
         self._update_members()
 
     def refuse(self) -> None:
@@ -213,8 +215,10 @@ class Proxy:
     def _announce(self) -> None:
         """Notify other hosts of this host's active members without waiting for the next heartbeat."""
         self._alive.tick(self._alive.now, self._reached())
+        silent = self._alive.silent
         for host in self._alive.to_notify:
-            self._outboxes[host].hello_due, self._outboxes[host].not_before = True, 0.0
+            outbox = self._outboxes[host]
+            outbox.hello_due, outbox.not_before = True, outbox.not_before if host in silent else 0.0
 
     def _reached(self) -> dict[int, int]:
         """Return the iteration of the last message of each member of this host. After a restart without those that have
@@ -285,7 +289,9 @@ class Proxy:
         if self._arrivals and not self._unpacking:
             self._unpacking = True
             return Arrival(self._arrivals.popleft(), self.token, self._layout)
-        ready = [h for h, box in self._outboxes.items() if box.ready(self._alive.now)]
+        # A transfer that fails takes long: one courier at a time tries the hosts that have not answered
+        trying = any(box.busy and box.pause for box in self._outboxes.values())
+        ready = [h for h, box in self._outboxes.items() if box.ready(self._alive.now) and not (trying and box.pause)]
         if not ready:
             return self._pack_last()
         host = min(ready, key=lambda h: (not self._outboxes[h].has_parcels, self._outboxes[h].transfers))

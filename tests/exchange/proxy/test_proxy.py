@@ -132,6 +132,25 @@ def test_a_silent_host_s_members_are_not_waited_for_and_what_was_for_them_is_dro
     assert told(proxy.collect(0, {3: 8}, proxy.boxes.view).messages) == [(3, 8)]
 
 
+def test_hosts_that_do_not_answer_hold_one_courier_at_most() -> None:
+    proxy = a_proxy(0, hosts=4)
+    work(proxy, [proxy, Gone(), Gone(), Gone()])
+    for second in range(3):
+        proxy.tick(51.0 + second)
+    trying = proxy.job()
+    assert isinstance(trying, Transfer)
+    with pytest.raises(WouldBlock):
+        proxy.job()
+    (other, *_) = {1, 2, 3} - {trying.host}
+    proxy.deliver(hello(other))  # it is there again
+    assert isinstance(proxy.job(), Arrival)
+    proxy.hello(Hello(other, (), LAYOUT))
+    proxy.tick(56.0)
+    again = proxy.job()
+    assert isinstance(again, Transfer)
+    assert again.host == other
+
+
 def test_who_leaves_is_known_elsewhere_at_once() -> None:
     one, other = a_proxy(0), a_proxy(1)
     settle(one, other)
