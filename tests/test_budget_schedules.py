@@ -13,7 +13,7 @@ from some_gossip import gossiping
 from some_parts import a_task, differences
 from sweeps import sweep
 
-from gossamer.architectures import GALA, PAAC, PALA
+from gossamer.architectures import GALA, PAAC, PALA, SynchronousA2C
 from gossamer.envs.toy import Recall
 from gossamer.exchange import Exchange
 from gossamer.exchange.gossip.mixing import PushSum
@@ -127,6 +127,17 @@ class Counted:
         self.inner.report(who, record)
 
 
+class Stopping(Counted):
+    """Stops the run after so many reports of this session."""
+
+    def __init__(self, inner: RunObserver, reports: int) -> None:
+        super().__init__(inner)
+        self.reports = LEASE * reports
+
+    def stopping(self) -> bool:
+        return self.reported.total() >= self.reports
+
+
 @sweep(total=100, normal=8)
 @pytest.mark.parametrize("name", FIGURES)
 def test_with_crashes_the_steps_acted_are_the_budget_exactly(name: str, seeds: range, tmp_path: Path) -> None:
@@ -194,7 +205,7 @@ def assert_mass_is_conserved(name: str, seed: int, more: dict[str, Any], tmp_pat
     first.keep()
     kept = first.checkpoints.store.all()
     assert len(kept) >= 3
-    for checkpoint in kept[:-1]:  # in the midst of the run: while nobody acts, everything is somewhere
+    for checkpoint in kept:  # while nobody acts, everything is somewhere
         weight, total = mass(checkpoint.load())
         assert weight == pytest.approx(4)
         assert outer or due(checkpoint.load(), outer) == checkpoint.steps / LEASE
@@ -207,6 +218,54 @@ def assert_mass_is_conserved(name: str, seed: int, more: dict[str, Any], tmp_pat
     weight, total = mass(later.load())
     assert weight == pytest.approx(4)
     torch.testing.assert_close(total, torch.full((16,), due(later.load(), outer)), rtol=1e-4, atol=1e-3)
+
+
+STOPPED: dict[str, dict[str, Any]] = {
+    "never": {"mixing": PushSum()},
+    "bounded": {"mixing": PushSum(), "staleness": 1},
+    "lock-step": {"mixing": PushSum(), "lock_step": True},
+    "lock-step, outer momentum": {"mixing": PushSum(), "lock_step": True, "outer": Outer(0.9, 0.7)},
+}
+
+
+@pytest.mark.parametrize("mode", STOPPED.values(), ids=STOPPED)
+@pytest.mark.parametrize("name", FIGURES)
+@sweep(total=100, normal=4)
+def test_sessions_that_are_stopped_conserve_push_sum_s_mass(
+    name: str, mode: dict[str, Any], seeds: range, tmp_path: Path
+) -> None:
+    """Members that wait for each other are stopped in the midst of an exchange, and the run is resumed, three times."""
+    for seed in seeds:
+        saved, steps = None, 0
+        for session in range(3):
+            program = figure(name, step_time=0.1, **mode)
+            watch = observer(tmp_path / f"{seed} {session}", program, LEASE * 1000, saved=saved)
+            Simulation(10 * seed + session, Network(latency=0.05))(program, Stopping(watch, 17 + seed))
+            watch.keep()
+            saved, steps = watch.checkpoints.store.all()[-1].load(), steps + 17 + seed
+            assert saved["progress"]["steps"] >= LEASE * steps
+            weight, total = mass(saved)
+            assert weight == pytest.approx(4)
+            torch.testing.assert_close(total, torch.full((16,), due(saved, mode.get("outer"))), rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["a2c", "gala"])
+@sweep(total=50, normal=4)
+def test_a_stopped_run_reports_all_steps_that_were_acted(name: str, seeds: range, tmp_path: Path) -> None:
+    """A learner that waits for another one has acted a rollout: its environments are saved after it."""
+    options: dict[str, Any] = {"num_envs": 2, "env_workers": 1}
+    for seed in seeds:
+        if name == "a2c":
+            program = SynchronousA2C(learners=4, **options).program(a_task())
+        else:
+            program = GALA(learners=4, **options).program(a_task(), gossip=gossiping(name, lock_step=True))
+        watch = Stopping(observer(tmp_path / str(seed), program, 10_000), 9 + seed)
+        Simulation(seed)(program, watch)
+        watch.keep()
+        assert watch.reported.total() > watch.reports
+        assert watch.reported == watch.leased
+        progress = watch.checkpoints.store.all()[-1].load()["progress"]
+        assert progress["steps"] == watch.leased.total()
 
 
 def trained(folder: Path, program: Program, steps: int, saved: Any = None) -> list[Any]:

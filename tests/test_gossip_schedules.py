@@ -344,6 +344,16 @@ def test_a_restarted_host_that_reaches_the_others_late_holds_nobody_up() -> None
         assert simulation.clocks["act_and_learn[0]"] < 200 * 0.5 * 1.1 + 15, mode
 
 
+def test_hosts_that_never_come_back_do_not_slow_down_the_others() -> None:
+    # 4 of 8 hosts. A courier waits for 5 s on a host that is gone; the process lock allows 16 iterations, 1.6 s
+    crashes = [(5.0, f"host{h}", math.inf) for h in range(4, 8)]
+    simulation = Simulation(1, Network(latency=0.01, timeout=5.0), Faults(crashes=crashes))
+    work: Any = Workload(600, step_time=0.1)
+    gossip = Gossiping(period=0, staleness=16, interval=4)
+    simulation(PALA(hosts=8, learners=1).program(work, gossip=gossip).with_loops({act_and_learn: stand_in}))
+    assert max(simulation.clocks[f"act_and_learn[{rank}]"] for rank in range(4)) < 600 * 0.1 + 20
+
+
 def test_a_host_that_never_comes_back_is_done_without() -> None:
     order = Order()
     simulation = Simulation(1, Network(latency=0.01), Faults(crashes=[(5.0, "host1", math.inf)]))

@@ -28,6 +28,7 @@ from gossamer.system.machine import use_threads
 
 OPEN = 4  # incomplete windows that are kept; older ones are dropped
 WAITING = 2  # complete windows that may be queued for evaluation; each holds projections of every member
+KEPT = 2000  # measured windows that are kept; beyond it, every second one of the older half is dropped
 SHOWN = ("distance", "bound", "projection_error", "kl", "kl_max", "gradient_cosine")  # figures in rows of metrics
 
 
@@ -116,6 +117,8 @@ class ConsensusMonitor:
             else:
                 with self._changed:
                     self.windows.append({"steps": steps, "seconds": round(seconds, 3), **figures})
+                    if len(self.windows) > KEPT:
+                        self.windows = [*self.windows[: -KEPT // 2 : 2], *self.windows[-KEPT // 2 :]]
                     self.cpu = time.thread_time()
 
     def row(self) -> dict[str, float | None]:
@@ -145,7 +148,7 @@ class ConsensusMonitor:
         return next((window[name] for window in reversed(self.windows) if window.get(name) is not None), None)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the contents of `gossip.json`: all windows and the run's traffic; empty if there was no gossip."""
+        """Return the contents of `gossip.json`: windows and the run's traffic; empty if there was no gossip."""
         with self._changed:
             if not self._members and not self.windows:
                 return {}

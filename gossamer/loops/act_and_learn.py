@@ -40,8 +40,8 @@ def act_and_learn(
                 ctx.report(member.report(end.kept()))
             if not ctx.stopped:
                 member.learner.finish(member.link)
-        except Stopped:  # by an exchange that would have had to wait
-            pass
+        except Stopped:  # by an exchange that would have had to wait; the rollout before it counts as acted
+            ctx.report(member.report(end.kept()))
         except Exception as error:
             if member.learner.finite:  # the parameters are those of the last good step
                 learned = member.state_dict(acting=False)

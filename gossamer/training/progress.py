@@ -97,7 +97,7 @@ class Progress:
         self.recent.extend(report.episodes)
         self.members.setdefault(worker, Recent(games=self.games)).extend(report.episodes)
         if report.learned or report.reused or report.updates:
-            self.metrics[worker] = report.metrics
+            self.metrics[worker] = report.metrics or self.metrics.get(worker, {})  # empty: an update was cut short
             self.actors.discard(worker)
         elif worker not in self.metrics:
             self.actors.add(worker)

@@ -235,6 +235,17 @@ def test_the_oldest_of_too_many_windows_is_not_measured(monkeypatch: pytest.Monk
     assert consensus.late == 1
 
 
+def test_old_windows_are_thinned_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "KEPT", 6)
+    monkeypatch.setattr(module, "WAITING", 10)
+    consensus = ConsensusMonitor()
+    for epoch in range(0, 18, 2):
+        give(consensus, window(epoch))
+    consensus.close()
+    # The seventh, 12: of 0 2 4 6, 0 and 4 stay. The next, 14: there are six again. The ninth: of 0 4 8 10, 0 and 8 stay
+    assert [found["epoch"] for found in consensus.windows] == [0, 8, 12, 14, 16]
+
+
 def test_what_goes_wrong_in_evaluating_surfaces(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(window: Any) -> dict[str, Any]:
         raise RuntimeError("no such figure")

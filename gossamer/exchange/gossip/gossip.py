@@ -22,7 +22,7 @@ from gossamer.exchange.gossip.outer import Outer, OuterStep
 from gossamer.exchange.gossip.records import Record
 from gossamer.exchange.gossip.sparse import Sparse
 from gossamer.exchange.gossip.tracker import Tracker
-from gossamer.runtime import Context
+from gossamer.runtime import Context, Stopped
 
 PERIOD, WINDOW = 500, 16  # iterations between the starts of two observation windows, and within one window
 RECOVERY = 30.0  # seconds that a restarted member waits for its neighbours' parameters
@@ -222,14 +222,17 @@ class GossipLink:
 
     def _collect(self, k: int) -> Sequence[Message]:
         """Return received messages. Blocks until the staleness bound holds for all iterations up to the next exchange,
-        or until the membership changes."""
+        until the membership changes, or until the program is stopped."""
         lock_step = self._gossip.lock_step
         behind = 0 if lock_step else self._gossip.staleness - self.interval + 1  # iterations
         due = math.ceil((k - behind) / self.interval) if behind < math.inf else 0
         needed = dict.fromkeys(self._neighbours(self.graph.into, due), due * self.interval) if due >= 1 else {}
         view, upto = self._found.view, k if lock_step else math.inf
         with self._tracker.waiting(bool(needed)):
-            self._found = self.post.collect(self.rank, needed, view, upto)
+            try:
+                self._found = self.post.collect(self.rank, needed, view, upto)
+            except Stopped:  # the own message is sent: complete the exchange, so that the state to save is consistent
+                self._found = self.post.collect(self.rank, {}, view, upto)
         self._tracker.refused += self._found.refused
         return self._found.messages
 

@@ -56,7 +56,9 @@ class Sparse:
         version of the membership."""
         if self.select != "changed":
             return Selection(self, trained, len(vector), None, view)
-        return Selection(self, trained, len(vector), (vector if known is None else known).clone(), view)
+        known = vector if known is None else known  # on the CPU if it is a checkpoint's
+        known = known.to(vector.device, copy=True)
+        return Selection(self, trained, len(vector), known, view)
 
 
 class Selection:

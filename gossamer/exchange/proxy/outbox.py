@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from gossamer.exchange.gossip.messages import Parcel, merge, replaces
 
-RETRY = 2.0  # seconds after which a failed transfer is retried
+RETRY, LONGEST = 2.0, 16.0  # seconds until a failed transfer is retried: RETRY at first, twice as long each time
 
 
 @dataclass
@@ -22,6 +22,7 @@ class Outbox:
     busy: bool = False  # whether a transfer is in progress
     not_before: float = 0.0  # earliest time of the next transfer, seconds
     transfers: int = 0  # transfers started so far
+    pause: float = 0.0  # seconds, after the last transfer; 0 if it arrived, or if the host has been heard since
 
     def ready(self, now: float) -> bool:
         """Whether a transfer should start now."""
@@ -48,14 +49,19 @@ class Outbox:
     def finish(self, parcels: list[Parcel], *, arrived: bool, now: float) -> None:
         """End a transfer at time `now` (seconds). `parcels`: those to send again if it failed."""
         self.busy, self.in_transit = False, []
+        self.pause = 0.0 if arrived else min(LONGEST, max(RETRY, 2 * self.pause))
         if not arrived:
-            self.not_before, self.hello_due = now + RETRY, True
+            self.not_before, self.hello_due = now + self.pause, True
         if not arrived and self.adds:
             self.unconfirmed = parcels
         elif not arrived:
             since, self.parcels = self.parcels, []
             for parcel in [*parcels, *since]:
                 self.put(parcel)
+
+    def heard(self, now: float) -> None:
+        """The host has been heard at time `now` (seconds): retry soon."""
+        self.pause, self.not_before = 0.0, min(self.not_before, now + RETRY)
 
     @property
     def undelivered(self) -> list[Parcel]:

@@ -13,12 +13,12 @@ from gossamer.exchange.gossip.messages import Hello, Message, Parcel
 from gossamer.exchange.proxy.jobs import Arrival, FetchLast, Job, PackLast, Transfer
 from gossamer.exchange.proxy.liveness import BEAT, Liveness
 from gossamer.exchange.proxy.outbox import Outbox
-from gossamer.exchange.proxy.wire import HELLO, Refused, peek
+from gossamer.exchange.proxy.wire import HELLO, Refused, decode, peek
 from gossamer.runtime import Wait, waits
 
 UNKNOWN = bytes(8)  # layout of a host before its first member joins
 REJOIN = 60.0  # seconds that members have to start again after a restart of their host
-BACKLOG = 64  # queued `deliver` calls; the packets of further ones are refused
+BACKLOG = 64  # queued `deliver` calls
 
 
 class Proxy:
@@ -53,7 +53,7 @@ class Proxy:
         self._progress = deque[dict[int, int]](maxlen=math.ceil(self._alive.patience / BEAT))
         self._outboxes = {h: Outbox(newest, adds) for h in range(hosts) if h != host}
         self._arrivals: deque[tuple[Array, ...]] = deque()
-        self._early: deque[tuple[Array, ...]] = deque(maxlen=BACKLOG)  # received before the first member has joined
+        self._early: deque[tuple[Array, ...]] = deque()  # received before the first member has joined
         self._couriers_ended = False
         self._unpacking = False  # one courier at a time decodes, so that packets stay in order
         self._newest: dict[int, Message] = {}  # member of this host -> its newest message
@@ -124,8 +124,10 @@ class Proxy:
             self.refuse()
             return
         self._alive.heard(home)
+        self._outboxes[home].heard(self._alive.now)
         self._update_members()
-        self.boxes.send(parcel.message, [rank for rank in parcel.receivers if rank in self._own])
+        here = [rank for rank in parcel.receivers if rank // self._members == self.host]
+        self.boxes.send(parcel.message, here)  # a member that has left receives it when the run is resumed
 
     def fetched_last(self, parcel: Parcel) -> None:
         """Put the last message of a member that has ended into the mailboxes of this host's restarted members."""
@@ -143,6 +145,7 @@ class Proxy:
         if UNKNOWN not in (hello.layout, self._layout) and hello.layout != self._layout:
             self._mismatched, self.boxes.view = hello.host, self.boxes.view + 1  # wakes members blocked in `collect`
         self._alive.merge(hello.pulses)
+        self._outboxes[hello.host].heard(self._alive.now)
         self._update_members()
 
     def refuse(self) -> None:
@@ -164,8 +167,11 @@ class Proxy:
         """Return the encoded last messages of this host's members; empty until all of them have ended."""
         return self._last_messages or ()
 
-    def deliver(self, *packets: Array) -> None:
-        """Receive packets made by `wire.encode`. Anything else is refused and counted."""
+    def deliver(self, *packets: Array) -> bool:
+        """Receive packets made by `wire.encode`. Anything else is refused and counted.
+
+        Returns whether all are kept. False: too many are queued, and the caller has to deliver them again. After
+        all members of this host have ended, parcels are kept for the checkpoint, and a `Hello` is of no use."""
         accepted, early = list[Array](), list[Array]()
         for packet in packets:
             try:
@@ -173,16 +179,16 @@ class Proxy:
             except Refused:
                 self.refuse()
                 continue
-            (accepted if kind == HELLO or self._layout != UNKNOWN else early).append(packet)
-        if early:
-            self.boxes.refused += len(self._early[0]) if len(self._early) == BACKLOG else 0  # the oldest is dropped
-            self._early.append(tuple(early))
-        if not self._own:
-            return
-        if len(self._arrivals) >= BACKLOG:
-            self.boxes.refused += len(accepted)
-        elif accepted:
-            self._arrivals.append(tuple(accepted))
+            if kind == HELLO:
+                accepted += [packet] if self._own else []
+            else:
+                (early if self._layout == UNKNOWN else accepted).append(packet)
+        queued = [(self._early, early), (self._arrivals, accepted)]
+        for queue, each in queued:
+            if each and len(queue) < BACKLOG:
+                queue.append(tuple(each))
+                each.clear()
+        return not early and not accepted
 
     # Called by the watch
 
@@ -209,8 +215,10 @@ class Proxy:
     def _announce(self) -> None:
         """Notify other hosts of this host's active members without waiting for the next heartbeat."""
         self._alive.tick(self._alive.now, self._reached())
+        silent = self._alive.silent
         for host in self._alive.to_notify:
-            self._outboxes[host].hello_due, self._outboxes[host].not_before = True, 0.0
+            outbox = self._outboxes[host]
+            outbox.hello_due, outbox.not_before = True, outbox.not_before if host in silent else 0.0
 
     def _reached(self) -> dict[int, int]:
         """Return the iteration of the last message of each member of this host. After a restart without those that have
@@ -234,21 +242,45 @@ class Proxy:
     # Part of checkpoints: `runtime.Saved`
 
     def settled(self) -> bool:
+        if self._couriers_ended:  # what is still here stays here
+            return not self._unpacking
         here = self._arrivals or self._early or self._unpacking
         return not here and not any(box.busy or box.has_parcels for box in self._outboxes.values())
 
     def state_dict(self) -> Tree:
+        """Return the state. A parcel is in that of its receiver's host if the host has kept it, and else in that of its
+        sender's host. So none is lost, also after couriers have ended (push-sum: their weights count)."""
+        self._decode_rest()
         parcels = [
             [host, list(parcel.receivers), parcel.message.state_dict()]
             for host, box in self._outboxes.items()
             for parcel in box.undelivered
         ]
-        return {"boxes": self.boxes.state_dict(), "parcels": parcels}
+        return {"boxes": self.boxes.state_dict(), "parcels": parcels, "layout": self._layout.hex()}
 
     def load_state_dict(self, state: Tree) -> None:
         self.boxes.load_state_dict(state["boxes"])
+        layout = bytes.fromhex(state.get("layout", UNKNOWN.hex()))  # couriers send parcels before a member has joined
+        self.boxes.layout = None if layout == UNKNOWN else layout
         for host, receivers, message in state["parcels"]:
             self._outboxes[host].put(Parcel(Message.from_state(message), tuple(receivers)))
+
+    def _decode_rest(self) -> None:
+        """Decode what has arrived and no courier has decoded: they end with this host's members, or when the program is
+        stopped."""
+        packets = [packet for queue in (self._arrivals, self._early) for each in queue for packet in each]
+        self._arrivals.clear()
+        self._early.clear()
+        for packet in packets:
+            try:
+                item = decode(packet, self.token, self.boxes.layout)
+            except Refused:
+                self.refuse()
+                continue
+            if isinstance(item, Parcel):
+                self.file(item)
+            else:
+                self.hello(item)
 
     def _next(self) -> Job | None:
         if self._fetch_last:
@@ -257,7 +289,9 @@ class Proxy:
         if self._arrivals and not self._unpacking:
             self._unpacking = True
             return Arrival(self._arrivals.popleft(), self.token, self._layout)
-        ready = [h for h, box in self._outboxes.items() if box.ready(self._alive.now)]
+        # A transfer that fails takes long: one courier at a time tries the hosts that have not answered
+        trying = any(box.busy and box.pause for box in self._outboxes.values())
+        ready = [h for h, box in self._outboxes.items() if box.ready(self._alive.now) and not (trying and box.pause)]
         if not ready:
             return self._pack_last()
         host = min(ready, key=lambda h: (not self._outboxes[h].has_parcels, self._outboxes[h].transfers))

@@ -64,8 +64,9 @@ def encode(item: Parcel | Hello, token: bytes, layout: bytes, form: Format = "fp
     return _assembled(head, body or [])
 
 
-def decode(packet: Array, token: bytes, layout: bytes) -> Parcel | Hello:
-    """Decode a packet. Parameters in float32 are a view of it, so it must not be modified afterwards.
+def decode(packet: Array, token: bytes, layout: bytes | None) -> Parcel | Hello:
+    """Decode a packet. Parameters in float32 are a view of it, so it must not be modified afterwards. `layout`: None if
+    it is not known yet.
 
     Raises `Refused` if the packet is damaged, belongs to another run, or is a parcel of another layout."""
     peek(packet, token)
@@ -77,7 +78,7 @@ def decode(packet: Array, token: bytes, layout: bytes) -> Parcel | Hello:
     receivers = tuple(np.frombuffer(packet, np.uint32, count, HEADER.size).tolist())
     if kind == HELLO:
         return Hello(sender, _pulses(receivers), theirs)
-    if theirs != layout:
+    if layout is not None and theirs != layout:
         raise Refused("wrong layout")
     body, places = packet[_body_offset(count) :], None
     if indexed:

@@ -38,11 +38,10 @@ def _transfer(proxy: Proxy, others: Sequence[Proxy], job: Transfer, form: Format
     """Encode items and send them to another host."""
     packets = [encode(item, job.token, job.layout, form) for item in job.items]
     try:
-        others[job.host].deliver(*packets)
+        arrived = others[job.host].deliver(*packets)
     except Unreachable:
-        proxy.done(job, arrived=False)
-    else:
-        proxy.done(job, arrived=True)
+        arrived = False
+    proxy.done(job, arrived=arrived)
 
 
 def _fetch_last(proxy: Proxy, others: Sequence[Proxy], job: FetchLast) -> None:

@@ -220,3 +220,15 @@ def test_what_does_not_work_together(given: dict[str, Any], why: str) -> None:
 def test_a_share_is_above_0_and_at_most_1(share: float) -> None:
     with pytest.raises(ValueError, match="share"):
         Sparse(share)
+
+
+def test_what_a_checkpoint_knows_is_copied_to_the_device_of_the_parameters() -> None:
+    known = torch.ones(SIZE)
+    changed = Sparse(0.5, "changed")
+    there = changed.of(torch.zeros(SIZE, device="meta"), SIZE, known, 0).known  # stands for a GPU
+    here = changed.of(torch.zeros(SIZE), SIZE, known, 0).known
+    assert there is not None
+    assert here is not None
+    assert there.device.type == "meta"
+    here.zero_()
+    assert known.tolist() == [1.0] * SIZE

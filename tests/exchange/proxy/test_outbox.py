@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from some_messages import a_message
 
 from gossamer.exchange.gossip.messages import Parcel
-from gossamer.exchange.proxy.outbox import RETRY, Outbox
+from gossamer.exchange.proxy.outbox import LONGEST, RETRY, Outbox
 
 
 def parcel(sender: int, iteration: int, *receivers: int, weight: float = 1.0) -> Parcel:
@@ -74,6 +74,23 @@ def test_one_courier_at_a_time_and_a_pause_after_a_failure() -> None:
     assert box.hello_due
     for now, ready in ((5.0, False), (5.0 + RETRY - 0.01, False), (5.0 + RETRY, True)):
         assert box.ready(now) == box.pending(now) == ready
+
+
+def test_a_host_that_does_not_answer_is_tried_less_and_less_until_it_is_heard() -> None:
+    box, pauses = Outbox(), list[float]()
+    for _ in range(2000):
+        box.take()
+        box.finish([], arrived=False, now=100.0)
+        pauses.append(box.not_before - 100.0)
+    assert pauses[:5] == [2.0, 4.0, 8.0, 16.0, 16.0]
+    assert pauses[-1] == LONGEST
+    box.heard(101.0)
+    assert box.not_before == 101.0 + RETRY
+    box.heard(102.0)
+    assert box.not_before == 101.0 + RETRY
+    box.take()
+    box.finish([], arrived=False, now=103.0)
+    assert box.not_before == 103.0 + RETRY
 
 
 def test_what_may_have_arrived_is_not_added_up() -> None:
