@@ -167,11 +167,11 @@ class Proxy:
         """Return the encoded last messages of this host's members; empty until all of them have ended."""
         return self._last_messages or ()
 
-    def deliver(self, *packets: Array) -> bool:
+    def deliver(self, *packets: Array) -> str | None:
         """Receive packets made by `wire.encode`. Anything else is refused and counted.
 
-        Returns whether all are kept. False: too many are queued, and the caller has to deliver them again. After
-        all members of this host have ended, parcels are kept for the checkpoint, and a `Hello` is of no use."""
+        Returns None if all are kept, else why not: the caller has to deliver them again. After all members of this host
+        have ended, parcels are kept for the checkpoint, and a `Hello` is of no use."""
         accepted, early = list[Array](), list[Array]()
         for packet in packets:
             try:
@@ -188,7 +188,7 @@ class Proxy:
             if each and len(queue) < BACKLOG:
                 queue.append(tuple(each))
                 each.clear()
-        return not early and not accepted
+        return f"{BACKLOG} are queued" if early or accepted else None
 
     # Called by the watch
 
@@ -244,7 +244,7 @@ class Proxy:
     def settled(self) -> bool:
         if self._couriers_ended:  # what is still here stays here
             return not self._unpacking
-        here = self._arrivals or self._early or self._unpacking
+        here = (self._arrivals and self._own) or self._early or self._unpacking
         return not here and not any(box.busy or box.has_parcels for box in self._outboxes.values())
 
     def state_dict(self) -> Tree:
@@ -286,7 +286,7 @@ class Proxy:
         if self._fetch_last:
             self._fetch_last = False
             return FetchLast(self.token, self._layout)
-        if self._arrivals and not self._unpacking:
+        if self._arrivals and self._own and not self._unpacking:  # without members `state_dict` decodes them
             self._unpacking = True
             return Arrival(self._arrivals.popleft(), self.token, self._layout)
         # A transfer that fails takes long: one courier at a time tries the hosts that have not answered

@@ -38,7 +38,7 @@ def _transfer(proxy: Proxy, others: Sequence[Proxy], job: Transfer, form: Format
     """Encode items and send them to another host."""
     packets = [encode(item, job.token, job.layout, form) for item in job.items]
     try:
-        arrived = others[job.host].deliver(*packets)
+        arrived = others[job.host].deliver(*packets) is None
     except Unreachable:
         arrived = False
     proxy.done(job, arrived=arrived)

@@ -182,7 +182,7 @@ def test_after_the_last_member_has_left_and_said_farewell_the_jobs_end() -> None
     found = other.collect(2, {0: 10}, other.boxes.view)
     assert (told(found.messages), found.members) == ([(0, 9)], (2, 3))
     assert one.settled()
-    assert one.deliver(hello(1), parcel(a_message(2, 1), 0))  # nobody is here: it is kept for the checkpoint
+    assert one.deliver(hello(1), parcel(a_message(2, 1), 0)) is None  # nobody is here: it is kept for the checkpoint
     assert one.settled()
     assert unread(one) == [(0, 2, 1)]
     assert one.job() is None
@@ -212,8 +212,10 @@ def test_what_comes_before_the_first_member_is_kept_for_it() -> None:
 def test_more_calls_than_fit_are_to_be_made_again(joined: bool) -> None:
     proxy = a_proxy(0, joined=joined)
     kept = [proxy.deliver(parcel(a_message(3, k), 0), parcel(a_message(2, k), 0)) for k in range(1, BACKLOG + 4)]
-    assert kept == [True] * BACKLOG + [False] * 3
-    assert proxy.deliver(hello(1)) == (not joined)  # heard also where parcels have to wait for the first member
+    assert kept == [None] * BACKLOG + [f"{BACKLOG} are queued"] * 3
+    assert (proxy.deliver(hello(1)) is None) == (
+        not joined
+    )  # heard also where parcels have to wait for the first member
     proxy.join(0, LAYOUT)
     work(proxy, [proxy, Gone()])
     found = proxy.collect(0, {}, proxy.boxes.view)
