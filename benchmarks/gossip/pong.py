@@ -19,6 +19,7 @@ ROTATION = "--interval 1 --select rotation --share"
 WAYS: Mapping[str, str] = {
     "one learner": "paac --num-envs 64",
     "gala": "gala",
+    "gala, every 4th step": "gala --interval 4",
     "pala": "pala --cluster local",
     "pala, outer momentum 0.5": "pala --cluster local --outer-momentum 0.5 --outer-learning-rate 0.7",
     "pala, rotation 1/16": f"pala --cluster local {ROTATION} 0.0625",
