@@ -13,7 +13,7 @@ from gossamer.exchange.gossip.messages import Hello, Message, Parcel
 from gossamer.exchange.proxy.jobs import Arrival, FetchLast, Job, PackLast, Transfer
 from gossamer.exchange.proxy.liveness import BEAT, Liveness
 from gossamer.exchange.proxy.outbox import Outbox
-from gossamer.exchange.proxy.wire import HELLO, Refused, decode, peek
+from gossamer.exchange.proxy.wire import HELLO, Refused, decoded, peek
 from gossamer.runtime import Wait, waits
 
 UNKNOWN = bytes(8)  # layout of a host before its first member joins
@@ -271,16 +271,11 @@ class Proxy:
         packets = [packet for queue in (self._arrivals, self._early) for each in queue for packet in each]
         self._arrivals.clear()
         self._early.clear()
-        for packet in packets:
-            try:
-                item = decode(packet, self.token, self.boxes.layout)
-            except Refused:
-                self.refuse()
-                continue
-            if isinstance(item, Parcel):
-                self.file(item)
-            else:
+        for item in decoded(packets, self.token, self.boxes.layout, self.refuse):
+            if isinstance(item, Hello):
                 self.hello(item)
+            else:
+                self.file(item)
 
     def _next(self) -> Job | None:
         if self._fetch_last:

@@ -8,7 +8,7 @@ that of a sparse message may have 4 bytes for the index of each element before i
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hmac import compare_digest
 from typing import Any
 
@@ -62,6 +62,19 @@ def encode(item: Parcel | Hello, token: bytes, layout: bytes, form: Format = "fp
         kind = (PARCEL, FORMATS.index(form), bool(places), m.kept, m.whole, m.merged)
         head, body = _head(kind, item.receivers, token, layout, fields), [*places, *parts]
     return _assembled(head, body or [])
+
+
+def decoded(
+    packets: Iterable[Array], token: bytes, layout: bytes | None, refuse: Callable[[], object]
+) -> Iterator[Parcel | Hello]:
+    """The contents of packets, in order. `refuse` is called for each that `decode` refuses."""
+    for packet in packets:
+        try:
+            item = decode(packet, token, layout)
+        except Refused:
+            refuse()
+            continue
+        yield item
 
 
 def decode(packet: Array, token: bytes, layout: bytes | None) -> Parcel | Hello:

@@ -10,7 +10,7 @@ from gossamer.exchange.gossip.messages import Hello, Parcel
 from gossamer.exchange.proxy.jobs import Arrival, FetchLast, PackLast, Transfer
 from gossamer.exchange.proxy.liveness import BEAT
 from gossamer.exchange.proxy.proxy import Proxy
-from gossamer.exchange.proxy.wire import Refused, decode, encode
+from gossamer.exchange.proxy.wire import Refused, decode, decoded, encode
 from gossamer.runtime import Context, Stopped, Unreachable
 from gossamer.system.machine import use_threads
 
@@ -56,12 +56,7 @@ def _fetch_last(proxy: Proxy, others: Sequence[Proxy], job: FetchLast) -> None:
 
 def _unpack(proxy: Proxy, job: Arrival) -> None:
     """Decode received packets and pass their contents to the proxy."""
-    for packet in job.packets:
-        try:
-            item = decode(packet, job.token, job.layout)
-        except Refused:
-            proxy.refuse()
-            continue
+    for item in decoded(job.packets, job.token, job.layout, proxy.refuse):
         if isinstance(item, Hello):
             proxy.hello(item)
         else:
