@@ -53,7 +53,7 @@ class ApeX:
         crew, each = actors * max(1, self.hosts), self.num_envs // actors
         envs = Envs(each, self.env_workers or (0 if self.hosts else shared.threads_beside(task, 1, actors)))
         cpus = actors * max(1, envs.workers)
-        policies = policies_of(self, actors=crew, envs=each)
+        policies = policies_of(self, task, actors=crew, envs=each)
         home = {"cpus": 1 + policies.predictors + (0 if self.hosts else cpus), "gpus": task.gpus}
         p = Program(self.title)
         with p.host("learner", **home):

@@ -86,6 +86,7 @@ class GA3C:
             self.batch_timeout,
             actors=self.agents,
             envs=each,
+            groups=task.groups,
             option="--agents",
         )
         agents, trainers = _names(act, most.agents), _names(learn, most.trainers)

@@ -123,7 +123,7 @@ class IMPALA:
         crew, each = actors * max(1, here), self.num_envs // (actors * learners)
         batching = Batching(each, self.batch_rollouts or crew, self.depth)
         envs = Envs(each, self._env_workers(task))
-        policies, all_learners = policies_of(self, actors=crew, envs=each), learners * self.learner_hosts
+        policies, all_learners = policies_of(self, task, actors=crew, envs=each), learners * self.learner_hosts
         with self._home(p, task, g):
             newest = [p.service(Parameters)() for _ in range(learners)]
             average: Exchange = Alone()

@@ -64,10 +64,17 @@ class Policies:
         return Replica(copy) if requests is None else Served(requests, copy)
 
 
-def policies_of(options: Options, *, actors: int, envs: int) -> Policies:
+def policies_of(options: Options, task: Task, *, actors: int, envs: int) -> Policies:
     """The policies that these options describe, of so many actors of each learner, with so many environments each.
     Raises `UserError` if predictors could not follow them."""
     if options.policy == "replica":
         return Policies(0, BatchRule())
-    rule = batch_rule(options.min_batch, options.max_batch, options.batch_timeout, actors=actors, envs=envs)
+    rule = batch_rule(
+        options.min_batch,
+        options.max_batch,
+        options.batch_timeout,
+        actors=actors,
+        envs=envs,
+        groups=task.groups,
+    )
     return Policies(options.predictors, rule)

@@ -137,6 +137,12 @@ REFUSED = {
     "impala --policy served --num-envs 8 --min-batch 9": "--min-batch 9: must be at most 8, the environments of",
     "r2d2 --policy served --actors 4 --min-batch 9 --max-batch 8": "--min-batch 9: must be at most --max-batch 8",
     "apex --policy served --actors 1 --max-batch 8": "--max-batch 8: must be at least 32, the environments of one",
+    "impala --policy served --num-envs 8 --alternating --min-batch 5": (
+        "--min-batch 5: must be at most 4, with --alternating, which has half of the 8 environments wait at a time"
+    ),
+    "apex --policy served --actors 1 --alternating --max-batch 8": (
+        "--max-batch 8: must be at least 16, the environments of one of the actors in a group"
+    ),
     "impala --policy served --batch-timeout 1": "--batch-timeout 1.0: has no effect with --min-batch 1",
     "impala --policy served --min-batch 2 --batch-timeout -1": "--batch-timeout -1",
     "paac --policy served": "--policy",

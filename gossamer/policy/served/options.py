@@ -28,18 +28,23 @@ BATCH_TIMEOUT = partial(option, "How long a predictor waits for --min-batch.", l
 
 
 def batch_rule(
-    min_batch: int, max_batch: int, timeout: float, *, actors: int, envs: int, option: str = "--actors"
+    min_batch: int, max_batch: int, timeout: float, *, actors: int, envs: int, groups: int = 1, option: str = "--actors"
 ) -> BatchRule:
-    """The rule of these options, for so many actors of a learner with so many environments each. `option`: that has
-    their number. Raises `UserError` if it could not be followed."""
-    total, who = actors * envs, option.removeprefix("--")
+    """The rule of these options, for so many actors of a learner with so many environments each, of which one of
+    `groups` is evaluated at a time. `option`: that has the number of actors. Raises `UserError` if it could not be
+    followed."""
+    whole, envs, who = actors * envs, envs // groups, option.removeprefix("--")
+    total = actors * envs
     if min_batch > total:
-        raise UserError(f"--min-batch {min_batch}: must be at most {total}, the environments of the {who} of a learner")
+        waiting = f"the environments of the {who} of a learner"
+        if groups > 1:
+            waiting = f"with --alternating, which has half of the {whole} environments wait at a time"
+        raise UserError(f"--min-batch {min_batch}: must be at most {total}, {waiting}")
     if max_batch and min_batch > max_batch:
         raise UserError(f"--min-batch {min_batch}: must be at most --max-batch {max_batch}")
     if 0 < max_batch < envs:
         raise UserError(
-            f"--max-batch {max_batch}: must be at least {envs}, the environments of one of the {who}, which are "
-            f"evaluated together; use more {option}"
+            f"--max-batch {max_batch}: must be at least {envs}, the environments of one of the {who}"
+            f"{' in a group' * (groups > 1)}, which are evaluated together; use more {option}"
         )
     return BatchRule(min_batch, max_batch or total, timeout)
