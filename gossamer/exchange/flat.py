@@ -18,8 +18,9 @@ UNTRAINED = (  # of an exchange of gradients alone
 
 class Flat:
     """`vector` [P] float32. The model's parameters are views of it; padding between them is zero. Parameters without
-    gradients, which hold running statistics, come last. Those of a module whose `exchanged` is False, such as a target
-    network, are not in it.
+    gradients, which hold running statistics, come last, and before them those of modules whose `inseparable` is True:
+    layers in units of their statistics. Parameters of a module whose `exchanged` is False, such as a target network,
+    are not in it.
 
     Each parameter keeps its memory format, channels last for example. Raises `ValueError` if the model has no
     parameters, parameters of another dtype than float32, or parameters on more than one device."""
@@ -27,7 +28,9 @@ class Flat:
     def __init__(self, model: nn.Module) -> None:
         local = {p for module in _local(model) for p in module.parameters()}
         named = [(name, p) for name, p in model.named_parameters() if p not in local]
-        self._parameters = dict(sorted(named, key=lambda each: not each[1].requires_grad))  # the sort is stable
+        tied = {p for module in model.modules() if getattr(module, "inseparable", False) for p in module.parameters()}
+        # The sort is stable
+        self._parameters = dict(sorted(named, key=lambda each: (not each[1].requires_grad, each[1] in tied)))
         kinds = {(p.dtype, p.device) for p in self._parameters.values()}
         if len(kinds) != 1 or next(iter(kinds))[0] != torch.float32:
             raise ValueError(f"exchanges need float32 parameters on one device, not {sorted(map(str, kinds))}")
@@ -40,8 +43,10 @@ class Flat:
         vector = torch.zeros(size, device=device)
         for parameter, view in zip(self._parameters.values(), self.views(vector), strict=True):
             view.copy_(parameter.detach())
-        learned = [parameter.requires_grad for parameter in self._parameters.values()]
-        self.trained = size if all(learned) else self._places[learned.index(False)]  # elements before the statistics
+        places = list(zip(self._parameters.values(), self._places, strict=True))
+        # Elements before the statistics, and before the layers in their units, too
+        self.trained = next((place for p, place in places if not p.requires_grad), size)
+        self.separable = next((place for p, place in places if not p.requires_grad or p in tied), size)
         self.vector = vector
         self.swap(vector)
 

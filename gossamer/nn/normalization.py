@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -114,6 +115,8 @@ class ValueHead(nn.Module):
     change, the layer is changed such that the values stay what they were (PopArt: van Hasselt et al. 2016).
 
     With several games there is an output for each, with statistics of its own (Hessel et al. 2018, section 3)."""
+
+    inseparable: ClassVar[bool] = True  # see `Flat`
 
     def __init__(self, features: int, games: int = 1) -> None:
         super().__init__()

@@ -14,6 +14,7 @@ from gossamer.algorithms.target import Target, add_target
 from gossamer.algorithms.traces import Traces
 from gossamer.exchange.flat import ALIGN, Flat, local_state
 from gossamer.nn.networks import ActorCritic
+from gossamer.nn.normalization import Moments, ValueHead
 from gossamer.nn.torsos import mlp, small
 from gossamer.spaces import Discrete
 
@@ -33,6 +34,20 @@ def test_parameters_are_views_of_the_vector() -> None:
     flat.vector.zero_()
     assert not any(p.any() for p in model.parameters())
     assert sum(p.numel() for p in model.parameters()) <= flat.vector.numel()
+
+
+def test_a_layer_in_units_of_running_statistics_is_beside_them_at_the_end() -> None:
+    model = nn.ModuleDict({"value": ValueHead(8), "torso": nn.Linear(8, 8), "moments": Moments((2,), 10)})
+    flat = Flat(model)
+    flat.vector.zero_()
+    model["torso"].weight.data.fill_(1.0)
+    model["value"].linear.weight.data.fill_(2.0)
+    model["value"].moments.mean.data.fill_(3.0)
+    assert set(flat.vector[: flat.separable].tolist()) == {0.0, 1.0}
+    assert set(flat.vector[flat.separable : flat.trained].tolist()) == {0.0, 2.0}
+    assert set(flat.vector[flat.trained :].tolist()) == {0.0, 3.0}
+    assert flat.separable < flat.trained < len(flat.vector)
+    assert Flat(nn.Linear(8, 8)).separable == Flat(nn.Linear(8, 8)).trained == 80
 
 
 def test_a_step_after_a_swap_leaves_the_old_vector_alone() -> None:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from gossamer.data import Tree
+from gossamer.exchange.flat import Flat
 from gossamer.exchange.gossip.averaging import Received, average
 from gossamer.exchange.gossip.feedback import Feedback
 from gossamer.exchange.gossip.formats import Format
@@ -20,12 +21,11 @@ from gossamer.system.transfers import recorded
 class Contents:
     """One member's side of it: all parameters or a selection, rounded by the member or not."""
 
-    def __init__(
-        self, sparse: Sparse | None, rounding: Format | None, vector: Tensor, trained: int, state: Tree, view: int
-    ) -> None:
-        """`vector` [P]: the member's parameters; `trained`, `view`: see `Sparse.of`; `state`: see `state_dict`."""
-        self._exact = len(vector) - trained  # running statistics, which every message has as its last parameters
-        self._selection = None if sparse is None else sparse.of(vector, trained, state.get("known"), view)
+    def __init__(self, sparse: Sparse | None, rounding: Format | None, flat: Flat, state: Tree, view: int) -> None:
+        """`flat`: the member's parameters; `view`: see `Sparse.of`; `state`: see `state_dict`."""
+        vector = flat.vector
+        self._exact = len(vector) - flat.trained  # running statistics, which every message has as its last parameters
+        self._selection = None if sparse is None else sparse.of(vector, flat.separable, state.get("known"), view)
         self._feedback: Feedback | None = None
         if rounding is not None:
             keeps = self._selection is None or self._selection.known is None
@@ -41,13 +41,25 @@ class Contents:
         if self._selection is not None:
             values, places = self._selection.chosen(mine, exchange, view)
             sent = None if values is mine else self._selection.sent
-            message = replace(message, parameters=values, places=places, whole=values is mine)
+            part = 0 if values is mine else self._selection.part(exchange)
+            message = replace(message, parameters=values, places=places, whole=values is mine, part=part)
         if self._feedback is not None:
             values, packed, error = self._feedback.rounded(message.parameters, sent, message.weight * receivers)
             form = self._feedback.form
             message = replace(message, parameters=values, packed=packed, error=error, format=form, kept=True)
         self._published = message.parameters
         return replace(message, ready=recorded(mine))
+
+    def apart(self, messages: Sequence[Message]) -> list[list[Message]]:
+        """The messages, oldest first, with those of each part of the parameters in a list of their own; of older ones
+        of a sender without what its newest has, too. At least one list."""
+        if self._selection is None or not messages:
+            return [list(messages)]
+        newest, parts = {m.sender: m for m in messages}, dict[int, list[Message]]()
+        for m in messages:
+            each = m if newest[m.sender] is m else self._selection.separable(m)
+            parts.setdefault(m.part, []).append(each)
+        return list(parts.values())
 
     def mixed(
         self, mine: Tensor, messages: Sequence[Message], shares: Sequence[float], interval: int

@@ -132,9 +132,10 @@ class GossipLink:
         self._allowed = self.interval + (0 if gossip.lock_step else gossip.staleness)  # iterations behind the others
         recovered = ctx.restarts > 0 and self._recover(ctx)
         kept = {} if recovered else state
-        vector, trained, view = self._flat.vector, self._flat.trained, self._found.view
-        self._contents = Contents(gossip.sparse, gossip.rounding, vector, trained, kept, view)
-        self._outer = None if gossip.outer is None else OuterStep(gossip.outer, vector, trained, kept.get("outer"))
+        self._contents = Contents(gossip.sparse, gossip.rounding, self._flat, kept, self._found.view)
+        self._outer: OuterStep | None = None
+        if gossip.outer is not None:
+            self._outer = OuterStep(gossip.outer, self._flat.vector, self._flat.separable, kept.get("outer"))
         if self.iteration:
             self._tracker.resume(self.iteration)
         else:
@@ -241,10 +242,13 @@ class GossipLink:
 
     def _mix(self, mine: Tensor, messages: Sequence[Message], kept: float) -> None:
         """Average parameters [P] with the messages into a new buffer."""
-        messages, shares = self._shares(messages, kept)
-        mixed, noise = self._contents.mixed(mine, messages, shares, self.interval)
+        mixed, noise, order, shares = mine, 0.0, list[Message](), list[float]()
+        for alike in self._contents.apart(messages):
+            some, new = self._shares(alike, kept)
+            mixed, noise = self._contents.mixed(mixed, some, new, self.interval)
+            order, shares = [*order, *some], [*shares, *new]
         self._flat.swap(mixed)
-        self._tracker.mixed(self.iteration, messages, shares, noise)
+        self._tracker.mixed(self.iteration, order, shares, noise)
 
     def _shares(self, messages: Sequence[Message], kept: float) -> tuple[list[Message], list[float]]:
         """Return the messages and the share of each in the average. A late message gets the share that it would have

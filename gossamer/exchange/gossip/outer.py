@@ -37,12 +37,13 @@ class Outer:
 
 
 class OuterStep:
-    """One member's outer optimizer. Running statistics, from element `trained` on, are left alone."""
+    """One member's outer optimizer. Running statistics and the layers in their units, from element `separable` on, are
+    left alone: a new unit changes such a layer, too, and is no step."""
 
-    def __init__(self, outer: Outer, vector: Tensor, trained: int, state: Tree | None) -> None:
+    def __init__(self, outer: Outer, vector: Tensor, separable: int, state: Tree | None) -> None:
         """`vector` [P]: the member's parameters; `state`: see `state_dict`, or None to begin without momentum."""
-        self._mu, self._eta, self._trained = outer.momentum, outer.learning_rate, trained
-        self._start = vector[:trained].clone()  # phi
+        self._mu, self._eta, self._separable = outer.momentum, outer.learning_rate, separable
+        self._start = vector[:separable].clone()  # phi
         self._momentum = torch.zeros_like(self._start)  # m
         if state is not None:
             self._start.copy_(state["start"])
@@ -50,14 +51,14 @@ class OuterStep:
 
     def begin(self, vector: Tensor) -> None:
         """Parameters [P] after an exchange: local steps are added up from here."""
-        self._start.copy_(vector[: self._trained])
+        self._start.copy_(vector[: self._separable])
 
     @torch.no_grad()
     def take(self, vector: Tensor, weight: float) -> None:
         """Take the outer step, which changes the parameters [P] before an exchange in place.
 
         `weight`: the member's push-sum weight. Local steps count by what they add to weight * parameters."""
-        x = vector[: self._trained]
+        x = vector[: self._separable]
         delta = (x - self._start).mul_(weight)
         more = delta * (self._eta * (1 + self._mu) - 1)  # x - phi - delta = more
         more.add_(self._momentum, alpha=self._eta * self._mu**2)

@@ -23,7 +23,7 @@ complete graph in lock-step. With share 1, u_j = x_j everywhere, and the exchang
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
@@ -50,25 +50,25 @@ class Sparse:
         if not 0 < self.share <= 1:
             raise ValueError(f"share {self.share}: must be above 0 and at most 1")
 
-    def of(self, vector: Tensor, trained: int, known: Tensor | None, view: int) -> Selection:
+    def of(self, vector: Tensor, separable: int, known: Tensor | None, view: int) -> Selection:
         """The selection of a member with parameters [P], which are all known to the others unless `known` [P] says
-        otherwise. Running statistics, from element `trained` on, belong together: every message has them. `view`:
-        version of the membership."""
+        otherwise. Those from element `separable` on, running statistics and layers in their units, belong together:
+        every message has them. `view`: version of the membership."""
         if self.select != "changed":
-            return Selection(self, trained, len(vector), None, view)
+            return Selection(self, separable, len(vector), None, view)
         known = vector if known is None else known  # on the CPU if it is a checkpoint's
         known = known.to(vector.device, copy=True)
-        return Selection(self, trained, len(vector), known, view)
+        return Selection(self, separable, len(vector), known, view)
 
 
 class Selection:
     """One member's choice of parameters, and their average."""
 
-    def __init__(self, sparse: Sparse, trained: int, size: int, known: Tensor | None, view: int) -> None:
-        """`known` [P]: see `changed` above; else None. `trained`, `view`: see `Sparse.of`."""
+    def __init__(self, sparse: Sparse, separable: int, size: int, known: Tensor | None, view: int) -> None:
+        """`known` [P]: see `changed` above; else None. `separable`, `view`: see `Sparse.of`."""
         self.known = known
-        self._sparse, self._trained, self._size, self._view = sparse, trained, size, view
-        self._count = max(1, round(sparse.share * trained))
+        self._sparse, self._separable, self._size, self._view = sparse, separable, size, view
+        self._count = max(1, round(sparse.share * separable))
         self.sent = torch.zeros(0, dtype=torch.int64)  # [K] indices of the parameters in the last message
 
     def chosen(self, mine: Tensor, exchange: int, view: int) -> tuple[Tensor, Tensor | None]:
@@ -80,14 +80,25 @@ class Selection:
             return mine, None
         return mine[self.sent], None if self.known is None else self.sent
 
+    def part(self, exchange: int) -> int:
+        """The number of the part that has its turn at this exchange, from 1; 0 if parts do not take turns."""
+        if self._sparse.select != "rotation":
+            return 0
+        return 1 + _part(self._sparse.seed, exchange, -(-self._separable // self._count))
+
+    def separable(self, message: Message) -> Message:
+        """The message without what every message has."""
+        rest = self._size - self._separable
+        return message if not rest else replace(message, parameters=message.parameters[:-rest], exact=0)
+
     def places_of(self, message: Message, exchange: int) -> Tensor:
         """Indices [K] of the parameters that a message has, ascending."""
         device = self.sent.device
         if message.places is not None:
-            return message.places.to(device)
-        if len(message.parameters) == self._size:
-            return self._all(device)
-        return self._drawn(exchange, device)
+            places = message.places.to(device)
+        else:
+            places = self._all(device) if message.whole else self._drawn(exchange, device)
+        return places[: len(message.parameters)]
 
     def mixed(self, mine: Tensor, published: Tensor, received: Sequence[Received], places: Sequence[Tensor]) -> Tensor:
         """Average parameters [P] with those received [K], which have the indices `places` [K], into a new vector.
@@ -117,30 +128,34 @@ class Selection:
         """Indices [K] of the parameters to send, ascending."""
         if self.known is None:
             return self._drawn(exchange, mine.device)
-        change = (mine[: self._trained] - self.known[: self._trained]).abs_()
+        change = (mine[: self._separable] - self.known[: self._separable]).abs_()
         most = change.topk(self._count, sorted=False).indices.sort().values
-        return torch.cat([most, torch.arange(self._trained, self._size, device=mine.device)])
+        return torch.cat([most, torch.arange(self._separable, self._size, device=mine.device)])
 
     def _drawn(self, exchange: int, device: torch.device) -> Tensor:
         draw = _drawn if self._sparse.select == "random" else _turn
-        return draw(self._sparse.seed, exchange, self._count, self._trained, self._size).to(device)
+        return draw(self._sparse.seed, exchange, self._count, self._separable, self._size).to(device)
 
     def _all(self, device: torch.device) -> Tensor:
         return torch.arange(self._size, device=device)
 
 
 @lru_cache(maxsize=4)  # shared by all members of a process
-def _drawn(seed: int, exchange: int, count: int, trained: int, size: int) -> Tensor:
-    """`count` of the first `trained` elements, and all after them, in ascending order."""
-    chosen = np.sort(np.random.default_rng([seed, exchange]).permutation(trained)[:count])
-    return torch.cat([torch.from_numpy(chosen), torch.arange(trained, size)])
+def _drawn(seed: int, exchange: int, count: int, separable: int, size: int) -> Tensor:
+    """`count` of the first `separable` elements, and all after them, in ascending order."""
+    chosen = np.sort(np.random.default_rng([seed, exchange]).permutation(separable)[:count])
+    return torch.cat([torch.from_numpy(chosen), torch.arange(separable, size)])
 
 
 @lru_cache(maxsize=4)  # shared by all members of a process
-def _turn(seed: int, exchange: int, count: int, trained: int, size: int) -> Tensor:
-    """The part, of at most `count` of the first `trained` elements, whose turn it is, and all elements after them, in
+def _turn(seed: int, exchange: int, count: int, separable: int, size: int) -> Tensor:
+    """The part, of at most `count` of the first `separable` elements, whose turn it is, and all elements after them, in
     ascending order."""
-    parts = -(-trained // count)
+    first = count * _part(seed, exchange, -(-separable // count))
+    return torch.cat([torch.arange(first, min(first + count, separable)), torch.arange(separable, size)])
+
+
+def _part(seed: int, exchange: int, parts: int) -> int:
+    """The number, from 0, of the part whose turn it is at this exchange."""
     round_, place = divmod(exchange - 1, parts)
-    first = count * int(np.random.default_rng([seed, round_]).permutation(parts)[place])
-    return torch.cat([torch.arange(first, min(first + count, trained)), torch.arange(trained, size)])
+    return int(np.random.default_rng([seed, round_]).permutation(parts)[place])

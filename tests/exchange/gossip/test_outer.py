@@ -13,6 +13,7 @@ from torch.testing import assert_close
 
 from gossamer.exchange import Gossip, Mailboxes
 from gossamer.exchange.gossip.outer import Outer, OuterStep
+from gossamer.nn.normalization import Sample, ValueHead
 
 SIZE = 16
 
@@ -60,6 +61,21 @@ def test_with_push_sum_steps_count_by_what_they_add_to_weight_times_parameters()
     step = OuterStep(Outer(0.5, 1.0), vector := torch.zeros(4), 3, None)
     step.take(vector.add_(2.0), 0.5)
     assert vector.tolist() == [3.0, 3.0, 3.0, 2.0]  # 0.5 * 3 = 1.5; the last is a running statistic
+
+
+def test_a_change_of_the_returns_unit_is_no_step() -> None:
+    """The value layer changes with its statistics, such that values stay what they were. Outer momentum would multiply
+    the layer's change, and carry it on."""
+    head, features = ValueHead(8), torch.randn(5, 8)
+    head.begin(Sample.of(torch.tensor([1.0, 3.0])))
+    gossip: Any = Gossip(Mailboxes(1), period=0, outer=Outer(0.5, 1.0))
+    link, opt = gossip.join(Place(0), Learns(head)), SGD(head.parameters(), 1.0)
+    before = head(features).detach()
+    for k in range(4):
+        head.update(Sample.of(torch.tensor([10.0, 30.0]) * (k + 1)))
+        head.linear.weight.grad, head.linear.bias.grad = torch.zeros(1, 8), torch.zeros(1)
+        link.step(Local(opt))
+    assert_close(head(features), before, atol=1e-4, rtol=1e-4)
 
 
 def test_momentum_of_an_average_diverges_on_a_directed_ring() -> None:

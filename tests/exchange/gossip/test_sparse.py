@@ -22,6 +22,7 @@ from gossamer.exchange.gossip.mixing import PushSum
 from gossamer.exchange.gossip.records import Traffic
 from gossamer.exchange.gossip.sparse import Select, Sparse
 from gossamer.launch.simulation import Simulation
+from gossamer.nn.normalization import ValueHead
 from gossamer.program import Program
 from gossamer.runtime import Context
 
@@ -173,6 +174,33 @@ def test_each_message_has_the_running_statistics(select: Select) -> None:
     places = link._contents._selection._places(link._flat.vector, 1)
     assert len(places) == 4 + 16  # of the 16 trained ones, and the statistics with their padding
     assert places[-16:].tolist() == list(range(16, 32))
+
+
+def test_each_message_has_the_value_layer_in_units_of_running_statistics() -> None:
+    model = nn.ModuleDict({"value": ValueHead(16), "torso": nn.Linear(15, 16)})
+    gossip: Any = Gossip(Mailboxes(1), Complete(), sparse=Sparse(0.25, "rotation"), period=0)
+    link: Any = gossip.join(Place(0), Learns(model))
+    flat, selection = link._flat, link._contents._selection
+    assert flat.separable == 15 * 16 + 16
+    for k in range(1, 5):
+        places = selection._places(flat.vector, k).tolist()
+        assert places[64:] == list(range(flat.separable, len(flat.vector)))
+
+
+def test_a_member_that_was_busy_averages_every_part_that_it_was_sent_and_the_newest_statistics_once() -> None:
+    """One member takes a round of steps, 0.25 of the parameters each, while the other takes none."""
+    gossip: Any = Gossip(Mailboxes(2), Ring(), sparse=Sparse(0.25, "rotation"), period=0)
+    models = Counted(torch.full((SIZE,), 8.0)), Counted(torch.zeros(SIZE))
+    ahead, behind = (gossip.join(Place(rank), Learns(model)) for rank, model in enumerate(models))
+    steps = [Local(SGD([model.value], 1.0)) for model in models]
+    for model in models:
+        model.value.grad = torch.zeros(SIZE)
+    for k in range(4):
+        models[0].statistic.data.fill_(4.0 * k)
+        ahead.step(steps[0])
+    behind.step(steps[1])
+    assert models[1].value.tolist() == [4.0] * SIZE
+    assert models[1].statistic.tolist() == [6.0, 6.0]
 
 
 def test_after_a_change_of_the_membership_a_message_has_all_parameters() -> None:
