@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from gossamer.algorithms.base import FromReplay
+from gossamer.architectures.apex import ApeX
 from gossamer.architectures.options import ENV_WORKERS, NUM_ENVS
 from gossamer.exchange import Alone
 from gossamer.experience import LocalReplay
@@ -13,7 +14,7 @@ from gossamer.policy import Replica
 from gossamer.presets.layers import Layer
 from gossamer.program import Program
 from gossamer.system.errors import UserError
-from gossamer.system.options import options, word
+from gossamer.system.options import option, options, word
 from gossamer.task import Task
 
 NATURE = {  # Mnih et al. 2015, extended data table 1; here the loss is a mean over the batch
@@ -46,18 +47,28 @@ NATURE = {  # Mnih et al. 2015, extended data table 1; here the loss is a mean o
 }
 
 
+class _Apart(ApeX):
+    title: ClassVar[str] = "dqn"
+
+
 @options
 class DeepQNetwork:
     """One worker acts and learns in turn: after each rollout of `num_envs` environments it stores the steps in its
-    replay memory and trains on batches of it, so many samples for each step (`samples_per_insert`)."""
+    replay memory and trains on batches of it, so many samples for each step (`samples_per_insert`).
+
+    With `apart`, threads that act share out the environments, another one learns, and both wait for each other where
+    the samples for each step would become too many or too few: Ape-X's wiring on one machine."""
 
     num_envs: int = NUM_ENVS(16)
     env_workers: int = ENV_WORKERS(0)
+    apart: bool = option("Act and learn at the same time, in threads of their own; otherwise in turn.", False)
 
     def program(self, task: Task) -> Program:
         if not isinstance(task.algorithm, FromReplay):
             name = word(type(task.algorithm))
             raise UserError(f"--algorithm {name}: has no replay memory; use --algorithm dqn, or the architecture paac")
+        if self.apart:
+            return _Apart(num_envs=self.num_envs, env_workers=self.env_workers).program(task)
         p = Program("dqn")
         with p.host("machine", cpus=max(1, self.env_workers), gpus=task.gpus):
             p.worker(act_and_learn, saved=True)(

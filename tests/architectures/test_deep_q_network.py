@@ -66,6 +66,25 @@ def test_every_step_is_stored_once_and_samples_are_drawn_at_their_ratio(launch: 
     assert 32 * updates - 480 <= again <= 32 * updates
 
 
+@pytest.mark.parametrize("launch", [threads, Simulation(1)], ids=["threads", "simulation"])
+def test_apart_each_step_is_stored_once_and_drawn_at_the_same_ratio(launch: Any) -> None:
+    """Two samples of 2 steps each are owed for each step from the 64th on, as in turn."""
+    watcher = Watcher(steps=960)
+    launch(DeepQNetwork(num_envs=4, apart=True).program(a_task(Catch(), SMALL, rollout_length=4)), watcher)
+    reports = watcher.records
+    assert sum(report.steps for report in reports) == sum(report.stored or 0 for report in reports) == 960
+    drawn, most = sum(report.drawn for report in reports) // 2, 2 * (960 - 64 + 16)
+    assert most - 32 < drawn <= most
+    assert sum(report.updates for report in reports) == drawn // 16
+
+
+def test_catch_is_solved_by_acting_and_learning_apart(tmp_path: Path) -> None:
+    run = solved(tmp_path / "run", "dqn", stop_at_return=0.95, steps=60_000, apart=True)
+    replay = result(run.directory)["replay"]
+    assert replay["stored"] == result(run.directory)["steps"] >= 5_000
+    assert replay["lost"] == replay["unstored"] == 0
+
+
 def test_a_resumed_run_says_that_its_memory_is_empty_and_goes_on_to_learn(tmp_path: Path) -> None:
     run = gossamer.train("dqn", run_dir=tmp_path / "run", log="none", **QUICK)
     before = checkpoint(run.directory)["workers"]["act_and_learn"]["learner"]["updates"]
