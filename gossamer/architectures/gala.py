@@ -24,8 +24,8 @@ class GALA:
     """`learners` actor-learners as threads of one process, each with its own `num_envs` environments.
 
     After every `interval`-th optimizer step, a learner puts its parameters into its neighbours' mailboxes and averages
-    its own with those in its mailbox. Nothing is copied or serialised. By default learners do not wait; see `sync` and
-    `staleness`. With `group_size` above 1, so many learners average their gradients and are one member.
+    its own with those in its mailbox. Nothing is copied or serialised. By default a learner waits for its neighbours
+    only beyond `staleness`. With `group_size` above 1, so many learners average their gradients and are one member.
 
     All learners start from the same parameters, with separate random streams for actions and environments. On a GPU,
     each learner has its own CUDA stream."""
@@ -35,7 +35,7 @@ class GALA:
     env_workers: int = ENV_WORKERS(1)
     graph: str = shared.GRAPH("ring")
     mixing: shared.Mix = shared.MIXING("uniform")
-    sync: shared.Sync = shared.SYNC("never")
+    sync: shared.Sync = shared.SYNC("bounded")
     staleness: int = shared.STALENESS(16)
     interval: int = shared.INTERVAL(1)
     group_size: int = shared.GROUP_SIZE(1)
@@ -70,8 +70,8 @@ class GALA:
         *GOSSIP,
         Layer(
             "GALA as published: the settings of its code, learning rate 7e-4 times the square root of the number of "
-            "learners; our nature network has 64 channels in its third layer, GALA's has 32",
-            {**PUBLISHED, "rollout_length": 5},
+            "learners, which never wait; our nature network has 64 channels in its third layer, GALA's has 32",
+            {**PUBLISHED, "rollout_length": 5, "sync": "never"},
             (sqrt_of_members,),
             preset="paper",
             beside=("a2c",),

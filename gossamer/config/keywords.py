@@ -78,6 +78,7 @@ class Keywords(TypedDict, total=False):
     replay_size: int
     parallel_loading: bool
     policy: Literal["replica", "served"]
+    apart: bool
     bundles: int
     replay_shards: int
     max_ahead: int
