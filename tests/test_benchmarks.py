@@ -35,7 +35,7 @@ from benchmarks import (
     unpack,
 )
 from benchmarks.gossip import __main__ as gossip
-from benchmarks.gossip import scale
+from benchmarks.gossip import pong, scale
 from gossamer import commands
 from gossamer.config.file import to_dict
 from gossamer.config.resolve import configure
@@ -225,6 +225,27 @@ def test_gossip_benchmarks_share_one_command(tmp_path: Path, monkeypatch: pytest
     assert cases == [(graph, bound, 4) for graph in scale.GRAPHS for bound in ("none", "16")]
     assert {"command", "machine", "commit", "date", "versions"} < found.keys()
     assert {path.name for path in tmp_path.iterdir()} == {"gossip-scale.json", "gossip-scale.png"}
+
+
+def test_runs_with_ways_of_gossip_are_added_to_the_file_and_not_trained_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained: list[tuple[str, int]] = []
+    run = {"seed": 0, "goal_steps": 10, "goal_seconds": 1.0, "bytes": 4.0}
+    monkeypatch.setattr(curves, "train", lambda options, seed, *args, **more: trained.append((options[0], seed)))
+    monkeypatch.setattr(pong, "one", lambda directory, goal: {**run, "seed": int(directory.name.split("-")[1])})
+    words = ["gossip", "pong", "--out", str(tmp_path), "--work", str(tmp_path / "runs")]
+    for more in (["--only", "gala", "--seeds", "2"], ["--only", "gala", "pala", "--seeds", "1", "2"]):
+        monkeypatch.setattr(sys, "argv", [*words, *more])
+        gossip.main()
+    assert trained == [("gala", 2), ("gala", 1), ("pala", 1), ("pala", 2)]
+    found = json.loads((tmp_path / "gossip-pong.json").read_text())["figures"]
+    assert {label: [each["seed"] for each in of["runs"]] for label, of in found.items()} == {
+        "gala": [1, 2],
+        "pala": [1, 2],
+    }
+    monkeypatch.setitem(pong.WAYS, "gala", "gala --learners 2")  # other options: its runs are made anew
+    assert [label for label, runs in pong.known(tmp_path / "gossip-pong.json").items() if runs] == ["pala"]
 
 
 @pytest.mark.parametrize(("what", "file"), [("local", "all-reduce-local"), ("simulate", "all-reduce-simulated")])

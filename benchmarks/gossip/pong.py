@@ -19,7 +19,8 @@ ROTATION = "--interval 1 --select rotation --share"
 WAYS: Mapping[str, str] = {
     "one learner": "paac --num-envs 64",
     "gala": "gala",
-    "gala, every 4th step": "gala --interval 4",
+    "gala, never waits": "gala --sync never",
+    "gala, never waits, every 4th step": "gala --sync never --interval 4",
     "pala": "pala --cluster local",
     "pala, outer momentum 0.5": "pala --cluster local --outer-momentum 0.5 --outer-learning-rate 0.7",
     "pala, rotation 1/16": f"pala --cluster local {ROTATION} 0.0625",
@@ -43,16 +44,29 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(given: argparse.Namespace, results: Results) -> None:
-    """Train what is not finished, all labels of a seed before the next seed, one run at a time. A run that was
+    """Train what the file lacks, all labels of a seed before the next seed, one run at a time. A run that was
     interrupted goes on from its last checkpoint. Writes the figures after each run. Run nothing else on the machine."""
-    runs: dict[str, list[dict[str, Any]]] = {}
+    runs = known(results.path)
     for seed in given.seeds:
         for label in given.only:
+            if seed in [each["seed"] for each in runs[label]]:
+                continue
             directory = given.work / label.replace(",", "").replace(" ", "-").replace("/", "-") / f"seed-{seed}"
             options = f"{WAYS[label]} --env {given.env} --algorithm ppo --steps {given.steps}"
             curves.train(shlex.split(options), seed, directory, stop_at_return=given.goal)
-            runs.setdefault(label, []).append(one(directory, given.goal))
-            results.write({label: {"options": WAYS[label], **figures(each)} for label, each in runs.items()})
+            runs[label].append({**one(directory, given.goal), "commit": results.origin["commit"]})
+            runs[label].sort(key=lambda each: int(each["seed"]))
+            results.write({label: {"options": WAYS[label], **figures(each)} for label, each in runs.items() if each})
+
+
+def known(path: Path) -> dict[str, list[dict[str, Any]]]:
+    """The runs that the file has, of each way with its options of today."""
+    found = json.loads(path.read_text()) if path.exists() else {"figures": {}, "commit": ""}
+    there = {label: of for label, of in found["figures"].items() if of["options"] == WAYS.get(label)}
+    return {
+        label: [{"commit": found["commit"], **each} for each in there.get(label, {"runs": []})["runs"]]
+        for label in WAYS
+    }
 
 
 def one(directory: Path, goal: float) -> dict[str, Any]:
