@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gossamer.commands.playing import Evaluate
+from gossamer.commands.playing import Evaluate, of_games
 from gossamer.config.file import to_dict
 from gossamer.config.resolve import configure
 from gossamer.envs.base import MissingExtra
@@ -56,6 +56,19 @@ def test_other_environments_print_nothing_more(played: Any, capsys: pytest.Captu
     assert len(capsys.readouterr().out.splitlines()) == 1
     played("catch", json=True)
     assert "published" not in json.loads(capsys.readouterr().out)
+
+
+def test_several_games_are_told_each_with_the_mean_and_median_of_human_normalised_scores() -> None:
+    # Random play and a human: Pong -20.7 and 14.6, Boxing 0.1 and 12.1, Breakout 1.7 and 30.5
+    games = {"pong": 14.6, "boxing": 6.1, "breakout": 1.7}
+    told = list(of_games({game: {"mean_return": mean, "std_return": 0.25} for game, mean in games.items()}))
+    assert told == [
+        "pong           14.60 +- 0.25   human = 1: 1.00",
+        "boxing          6.10 +- 0.25   human = 1: 0.50",
+        "breakout        1.70 +- 0.25   human = 1: 0.00",
+        "human-normalised mean 0.50, median 0.50",
+    ]
+    assert "human" not in "".join(of_games({"catch": {"mean_return": 1.0, "std_return": 0.0}}))
 
 
 def test_each_run_of_a_folder_is_evaluated(

@@ -13,6 +13,7 @@ from gossamer.envs.gym import Custom, Gym
 from gossamer.envs.options import AleOptions, AtariOptions
 from gossamer.envs.toy import Catch, Counter, Identity, Recall
 from gossamer.spaces import Discrete
+from gossamer.spaces.observations import MASK
 
 without = importlib.util.find_spec("ale_py") is None
 needs_atari = pytest.mark.skipif(without, reason="the extra [atari] is not installed")
@@ -103,6 +104,20 @@ def test_options_of_the_preprocessing_hold_for_one_game_and_for_several(options:
 
     assert set(presets()) == {(False, True)}
     assert set(presets(full_action_space=True, clip_rewards=False)) == {(True, False)}
+
+
+@needs_atari
+@pytest.mark.parametrize(("full", "actions", "masked"), [(False, 6, True), (True, 18, False)])
+def test_several_games_have_the_union_of_their_actions_with_a_mask_or_all_18(
+    full: bool, actions: int, masked: bool
+) -> None:
+    """Pong has 6 actions, Breakout 4 of these."""
+    env = AtariOptions("pong,breakout", full_action_space=full).factory().make(2)
+    try:
+        assert env.spec.layout is not None
+        assert (env.spec.actions, MASK in env.spec.layout.places) == (Discrete(actions), masked)
+    finally:
+        env.close()
 
 
 @needs_atari

@@ -52,6 +52,29 @@ def test_every_architecture_deals_its_environments_to_the_games(architecture: st
     assert not played["counter"] & played["recall"]
 
 
+ALGORITHMS = {
+    "paac": ("ppo", "vtrace", "appo", "dqn", "nstep-q", "pqn", "sarsa-lambda"),
+    "a2c": ("ppo", "pqn"),
+    "a3c": ("nstep-q", "one-step-q", "sarsa"),
+    "gala": ("ppo", "dqn"),
+    "impala": ("appo",),
+}
+
+
+@pytest.mark.parametrize(
+    ("architecture", "algorithm"),
+    [*((name, None) for name in ARCHITECTURES), *((name, each) for name in ALGORITHMS for each in ALGORITHMS[name])],
+)
+def test_a_game_never_gets_an_action_that_only_another_one_has(architecture: str, algorithm: str | None) -> None:
+    """One game has 4 actions and the other one 5; each raises an error for others."""
+    given: dict[str, Any] = {} if algorithm is None else {"algorithm": algorithm}
+    config = configure(architecture, env=LIGHTS, learning_rate=1e-3, device="cpu", **given)
+    watcher = Watcher(steps=1000)
+    Simulation(1, Network(latency=0.001))(program(config), watcher)
+    episodes = [episode for report in watcher.records for episode in report.episodes]
+    assert {(each.env, each.steps) for each in episodes} == {(name, 8) for name in LIGHTS.split(",")}
+
+
 class Counted(VTrace):
     """It counts the steps of each game in its batches."""
 
