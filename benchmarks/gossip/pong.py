@@ -61,7 +61,7 @@ def measure(given: argparse.Namespace, results: Results) -> None:
 
 def known(path: Path) -> dict[str, list[dict[str, Any]]]:
     """The runs that the file has, of each way with its options of today."""
-    found = json.loads(path.read_text()) if path.exists() else {"figures": {}, "commit": ""}
+    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"figures": {}, "commit": ""}
     there = {label: of for label, of in found["figures"].items() if of["options"] == WAYS.get(label)}
     return {
         label: [{"commit": found["commit"], **each} for each in there.get(label, {"runs": []})["runs"]]
