@@ -25,9 +25,9 @@ CHECKPOINT_COPIES = 3  # of a replay memory, beside itself, while a checkpoint i
 
 
 def check_memory(config: Config, wired: Program, spec: Spec, cluster: str | None = None) -> None:
-    """Raise `UserError` if what the learners keep, or a host of actors, needs more than the memory of this machine or
-    its GPUs. The hosts of a `cluster`, but for `local`, are machines of their own, which are taken to be like this one,
-    with one GPU each."""
+    """Raise `UserError` if what the learners keep, a host of actors, or a checkpoint needs more than the memory of this
+    machine or its GPUs. The hosts of a `cluster`, but for `local`, are machines of their own, which are taken to be
+    like this one, with one GPU each; this one writes the checkpoints of all."""
     held = demands(wired)
     _check_rings(held, config.run.rollout_length)
     _check_elsewhere(held, config, spec)
@@ -40,6 +40,7 @@ def check_memory(config: Config, wired: Program, spec: Spec, cluster: str | None
             by_host.setdefault(copy.node.host, []).append(replace(demand, stored=demand.shard or demand.stored))
     for here in by_host.values():
         _check_machine(config, wired, spec, here, 1)
+    _check_checkpoint(held, config, spec)
 
 
 def _check_machine(config: Config, wired: Program, spec: Spec, held: Sequence[Demand], count: int) -> None:
@@ -88,6 +89,18 @@ def _check_stored(held: Sequence[Demand], config: Config, spec: Spec) -> None:
                 f"--buffer-size {capacity}: {what} take {wanted / 1e9:,.0f} GB{written} and {where} "
                 f"{there / 1e9:,.0f} GB; use at most {int(0.8 * there / wanted * capacity):,}"
             )
+
+
+def _check_checkpoint(held: Sequence[Demand], config: Config, spec: Spec) -> None:
+    """Raise `UserError` if a checkpoint of the replay memories on all hosts needs more memory than this machine has."""
+    wanted, there = _checkpoint_bytes(held, config, spec), total_memory()
+    if wanted > there:
+        capacity = max(each.capacity for each in held)
+        raise UserError(
+            f"--buffer-size {capacity}: with --save-replay, a checkpoint of all hosts takes {wanted / 1e9:,.0f} GB on "
+            f"this machine while it is written, which has {there / 1e9:,.0f} GB; use at most "
+            f"{int(0.8 * there / wanted * capacity):,}, or leave out --save-replay"
+        )
 
 
 def _stored_bytes(held: Sequence[Demand], config: Config, spec: Spec) -> int:

@@ -412,6 +412,24 @@ def test_recurrent_states_count_in_the_trajectories_that_hosts_of_actors_keep(mo
     assert large - small == pytest.approx(10**7 * 512 * 4 * 2 / 1e9, rel=0.03)
 
 
+def test_the_machine_that_starts_a_run_must_hold_a_checkpoint_of_all_replay_memories(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The memory of one bundle and its three copies on its host; three copies of those of all bundles here."""
+    one = takes(monkeypatch, configure("gorila", env="catch", bundles=1, buffer_size=10**6), "auto")
+    saved = {
+        bundles: configure("gorila", env="catch", bundles=bundles, buffer_size=10**6, save_replay=True)
+        for bundles in (1, 100)
+    }
+    assert takes(monkeypatch, saved[1], "auto") == pytest.approx(4 * one, rel=0.03)
+    assert takes(monkeypatch, saved[100], "auto") == pytest.approx(300 * one, rel=0.03)
+    monkeypatch.setattr("gossamer.config.memory.total_memory", lambda: 10 * 10**9)
+    with pytest.raises(
+        UserError, match=r"--buffer-size 1000000: with --save-replay, a checkpoint of all hosts takes .* leave"
+    ):
+        check_memory(saved[100], program(saved[100], cluster="auto"), saved[100].env.factory().make(1).spec, "auto")
+
+
 def test_replayed_rollouts_that_memory_cannot_hold_are_refused() -> None:
     options: dict[str, Any] = {"env": "catch-pixels", "replay_share": 0.5}
     for size, refused in ((10, False), (10**7, True)):
