@@ -12,8 +12,9 @@ from gossamer.algorithms.replaying import check_ring
 from gossamer.config.build import demands, gpus, num_envs
 from gossamer.config.config import Config
 from gossamer.experience import Demand
-from gossamer.experience.replay.pictures import nbytes
+from gossamer.experience.replay.pictures import nbytes, picture_bytes
 from gossamer.loops import role
+from gossamer.nn.memory import state_bytes
 from gossamer.program import Program
 from gossamer.spaces import Spec
 from gossamer.system.errors import UserError
@@ -24,12 +25,12 @@ CHECKPOINT_COPIES = 3  # of a replay memory, beside itself, while a checkpoint i
 
 
 def check_memory(config: Config, wired: Program, spec: Spec, cluster: str | None = None) -> None:
-    """Raise `UserError` if what the learners keep, or a host of actors, needs more than the memory of this machine or
-    its GPUs. The hosts of a `cluster`, but for `local`, are machines of their own, which are taken to be like this one,
-    with one GPU each."""
-    length, held = config.run.rollout_length, demands(wired)
-    _check_rings(held, length)
-    _check_elsewhere(held, spec, length)
+    """Raise `UserError` if what the learners keep, a host of actors, or a checkpoint needs more than the memory of this
+    machine or its GPUs. The hosts of a `cluster`, but for `local`, are machines of their own, which are taken to be
+    like this one, with one GPU each; this one writes the checkpoints of all."""
+    held = demands(wired)
+    _check_rings(held, config.run.rollout_length)
+    _check_elsewhere(held, config, spec)
     if cluster in (None, "local"):
         _check_machine(config, wired, spec, held, gpus(wired, cluster))
         return
@@ -39,12 +40,13 @@ def check_memory(config: Config, wired: Program, spec: Spec, cluster: str | None
             by_host.setdefault(copy.node.host, []).append(replace(demand, stored=demand.shard or demand.stored))
     for here in by_host.values():
         _check_machine(config, wired, spec, here, 1)
+    _check_checkpoint(held, config, spec)
 
 
 def _check_machine(config: Config, wired: Program, spec: Spec, held: Sequence[Demand], count: int) -> None:
     """Raise `UserError` if the rollouts of these learners, with those kept for replay, need more than the memory of the
     device. `count`: of the machine's GPUs, if they lie there."""
-    _check_stored(held, spec)
+    _check_stored(held, config, spec)
     length = config.run.rollout_length
     replayed = max((each.replayed for each in held), default=0)
     steps = sum(each.rollout_envs + each.replayed for each in held) * (length + 1)
@@ -63,32 +65,68 @@ def _check_machine(config: Config, wired: Program, spec: Spec, held: Sequence[De
         )
 
 
-def _check_stored(held: Sequence[Demand], spec: Spec) -> None:
+def _check_stored(held: Sequence[Demand], config: Config, spec: Spec) -> None:
     """Raise `UserError` if the replay memories of all learners need more than the machine's memory, or than the disk
     has."""
-    size = nbytes(spec, sum(each.stored for each in held))
     folder = next((each.folder for each in held if each.folder), "")
-    copies = CHECKPOINT_COPIES if any(each.saved for each in held) else 0
-    needs = [("the machine", size * (copies + (not folder)), total_memory())]
+    pictures = picture_bytes(spec, sum(each.stored for each in held)) if folder else 0
+    copies = _checkpoint_bytes(held, config, spec)
+    needs = [
+        (
+            "its steps" + (" without their pictures" if folder else ""),
+            _stored_bytes(held, config, spec) - pictures + copies,
+            ", with the copies of --save-replay while a checkpoint is written," if copies else "",
+            "the machine has",
+            total_memory(),
+        )
+    ]
     if folder:
-        needs.append((f"--replay-dir {folder}", size, free_space(Path(folder))))
-    for where, wanted, there in needs:
+        needs.append(("its pictures", pictures, "", f"--replay-dir {folder} has", free_space(Path(folder))))
+    for what, wanted, written, where, there in needs:
         if wanted > there:
             capacity = max(each.capacity for each in held)
-            written = ", with the copies of --save-replay while a checkpoint is written," if wanted > size else ""
             raise UserError(
-                f"--buffer-size {capacity}: its steps take {wanted / 1e9:,.0f} GB{written} and {where} has "
+                f"--buffer-size {capacity}: {what} take {wanted / 1e9:,.0f} GB{written} and {where} "
                 f"{there / 1e9:,.0f} GB; use at most {int(0.8 * there / wanted * capacity):,}"
             )
 
 
-def _check_elsewhere(held: Sequence[Demand], spec: Spec, rollout_length: int) -> None:
+def _check_checkpoint(held: Sequence[Demand], config: Config, spec: Spec) -> None:
+    """Raise `UserError` if a checkpoint of the replay memories on all hosts needs more memory than this machine has."""
+    wanted, there = _checkpoint_bytes(held, config, spec), total_memory()
+    if wanted > there:
+        capacity = max(each.capacity for each in held)
+        raise UserError(
+            f"--buffer-size {capacity}: with --save-replay, a checkpoint of all hosts takes {wanted / 1e9:,.0f} GB on "
+            f"this machine while it is written, which has {there / 1e9:,.0f} GB; use at most "
+            f"{int(0.8 * there / wanted * capacity):,}, or leave out --save-replay"
+        )
+
+
+def _stored_bytes(held: Sequence[Demand], config: Config, spec: Spec) -> int:
+    """Bytes of the replay memories of all learners."""
+    rollouts = sum(each.stored for each in held if each.sequences) // config.run.rollout_length
+    return nbytes(spec, sum(each.stored for each in held)) + rollouts * _state_bytes(config)
+
+
+def _checkpoint_bytes(held: Sequence[Demand], config: Config, spec: Spec) -> int:
+    """Bytes of the replay memories in a checkpoint of all learners, while it is written."""
+    saved = [each for each in held if each.saved]
+    return CHECKPOINT_COPIES * _stored_bytes(saved, config, spec) if saved else 0
+
+
+def _state_bytes(config: Config) -> int:
+    """Bytes of the recurrent state of one environment."""
+    return state_bytes(config.network.memory, config.network.memory_units)
+
+
+def _check_elsewhere(held: Sequence[Demand], config: Config, spec: Spec) -> None:
     """Raise `UserError` if the trajectories that a host of actors keeps need more memory than this machine has."""
     kept, there = max((each.elsewhere for each in held), default=0), total_memory()
-    wanted = nbytes(spec, kept * rollout_length)
+    wanted = nbytes(spec, kept * config.run.rollout_length) + kept * _state_bytes(config)
     if kept and wanted > there:
         raise UserError(
-            f"--replay-size {kept}: its observations take {wanted / 1e9:,.0f} GB on each host of actors, and this "
+            f"--replay-size {kept}: its trajectories take {wanted / 1e9:,.0f} GB on each host of actors, and this "
             f"machine has {there / 1e9:,.0f} GB; use at most {int(0.8 * there / wanted * kept):,}"
         )
 

@@ -106,7 +106,7 @@ class Demand:
     rollout_envs: int  # environments of the rollouts that it holds at one time, T steps each
     passes: float = 1.0  # how often each environment step is learned from
     window: int = 0  # steps of each trajectory of a batch; 0: those of a rollout
-    sequences: bool = False  # these trajectories start where rollouts do, and not at any step
+    sequences: bool = False  # these trajectories start where rollouts do, with recurrent states, and not at any step
     depth: int = 0  # batches that are filled, full or trained on; 0: without a queue
     replayed: int = 0  # rollouts of one environment that it keeps to learn from again
     elsewhere: int = 0  # rollouts of one environment that each host of its actors keeps for that

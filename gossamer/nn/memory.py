@@ -10,6 +10,13 @@ from torch import Tensor, nn
 from gossamer.data import Tree
 
 MemoryKind: TypeAlias = Literal["none", "lstm", "gru"]
+# Of the tensors of a state
+NAMES: dict[MemoryKind, tuple[str, ...]] = {"none": (), "lstm": ("hidden", "cell"), "gru": ("hidden",)}
+
+
+def state_bytes(kind: MemoryKind, units: int) -> int:
+    """Bytes of the state of one environment, which is float32."""
+    return len(NAMES[kind]) * units * 4
 
 
 class Memory(nn.Module):
@@ -20,7 +27,7 @@ class Memory(nn.Module):
 
     def __init__(self, kind: MemoryKind, features: int, units: int) -> None:
         super().__init__()
-        self.units, self.names = units, ("hidden", "cell") if kind == "lstm" else ("hidden",)
+        self.units, self.names = units, NAMES[kind]
         self.norm = nn.LayerNorm(features)
         self.core = nn.LSTM(features, units) if kind == "lstm" else nn.GRU(features, units)
         self._gates = 4 if kind == "lstm" else 3  # whose weights are stacked

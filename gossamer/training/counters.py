@@ -68,10 +68,12 @@ class Replayed:
 
     def __post_init__(self) -> None:
         self._held: dict[str, int] = {}  # worker -> steps in a memory of its own
+        self._died = Counter[str]()  # worker -> steps that counted as lost when it died, and may be found again
 
     def died(self, worker: str) -> int:
         """The worker has died, and a memory of its own with it. Returns how many steps are lost."""
         lost = self._held.pop(worker, 0)
+        self._died[worker] += lost
         self.lost += lost
         return lost
 
@@ -82,7 +84,10 @@ class Replayed:
         if report.stored is not None:
             self.stored = (self.stored or 0) + report.stored
         self.drawn += report.drawn
-        self.lost += report.lost
+        if report.lost < 0:  # a worker that died before its first report has lost nothing that it could find
+            self.lost -= min(-report.lost, self._died.pop(worker, 0))
+        else:
+            self.lost += report.lost
 
     def row(self) -> dict[str, Any]:
         """Entries of a line of `metrics.jsonl`; empty without a memory."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import io
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from rich.console import Console
 from some_parts import Watcher, a_task
-from some_runs import checkpoint, learned, result
+from some_runs import checkpoint, learned, result, rows
 
 import gossamer
 from gossamer.algorithms import DQN
@@ -17,10 +19,14 @@ from gossamer.architectures import DeepQNetwork, Gorila
 from gossamer.envs.toy import Catch
 from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.launch.threads import threads
-from gossamer.storage.contents import LOG
+from gossamer.page.run import RunView
+from gossamer.storage.checkpoint import Store
+from gossamer.storage.contents import CHECKPOINTS, LOG
 from gossamer.task import ShardRestored, Task, WorkerReport
 from gossamer.training import experiment, session
+from gossamer.training.display import panel
 from gossamer.training.observer import RunObserver
+from gossamer.training.progress import Progress
 
 SMALL = DQN(buffer_size=400, batch_size=16, n_step=2, samples_per_insert=2.0, learning_starts=64, target_period=10)
 QUICK: dict[str, Any] = {
@@ -73,6 +79,23 @@ def test_outlier_losses_change_nothing_and_are_counted() -> None:
     assert dropped > 0
     batches = 2 * (1920 // 16 - 3)
     assert sum(report.updates for report in watcher.records) == batches - dropped
+
+
+def test_what_the_server_dropped_is_in_the_result_the_rows_the_panel_and_the_page(tmp_path: Path) -> None:
+    given = {**QUICK, "bundles": 1, "steps": 1920, "loss_deviations": 0.5}
+    directory = gossamer.train("gorila", run_dir=tmp_path / "run", log="none", **given).directory
+    gradients = result(directory)["gradients"]
+    assert gradients["dropped"].keys() == {"outlier"}
+    dropped = gradients["dropped"]["outlier"]
+    assert gradients["applied"] + dropped == 2 * (1920 // 16 - 3)
+    assert rows(directory)[-1]["dropped_outlier"] == dropped
+    progress = Progress(1920, frames_per_step=1)
+    progress.load_state_dict(Store(directory / CHECKPOINTS).get().load()["progress"])
+    Console(width=100, file=(shown := io.StringIO())).print(panel(progress, "the title", [], 100))
+    assert f"0.0 updates stale, at most 0; dropped: {dropped} outlier" in shown.getvalue()
+    view = RunView("run", directory)
+    view.read_all()
+    assert view.rows.columns["dropped_outlier"][-1] == dropped
 
 
 def test_target_networks_are_copied_at_multiples_of_the_servers_count() -> None:

@@ -172,7 +172,7 @@ def test_each_learner_draws_from_all_hosts_that_act_for_its_host() -> None:
     ("given", "text"),
     [
         ({"replay_size": 2}, "--replay-size 2: must be --num-envs 3 or more"),
-        ({"replay_size": 10**7, "rollout_length": 10**5}, "--replay-size 10000000: its observations take"),
+        ({"replay_size": 10**7, "rollout_length": 10**5}, "--replay-size 10000000: its trajectories take"),
     ],
 )
 def test_sizes_that_do_not_fit_are_refused(given: dict[str, Any], text: str, tmp_path: Path) -> None:

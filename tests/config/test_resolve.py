@@ -356,6 +356,80 @@ def test_hosts_of_a_cluster_have_memories_of_their_own() -> None:
         check_memory(too_much, program(too_much), spec, "auto")
 
 
+def takes(monkeypatch: pytest.MonkeyPatch, made: Config, cluster: str | None = None, *, disk: float = 1e15) -> float:
+    """The memory of the smallest machine that the run is not refused on, in GB, to 1 %; the replay folder's disk has
+    `disk` bytes."""
+    wired, spec = program(made, cluster=cluster), made.env.factory().make(1).spec
+    monkeypatch.setattr("gossamer.config.memory.free_space", lambda folder: int(disk))
+    low, high = 1e3, 1e16  # bytes: too little, and enough
+    while high / low > 1.01:
+        middle = (low * high) ** 0.5
+        monkeypatch.setattr("gossamer.config.memory.total_memory", lambda there=middle: int(there))
+        try:
+            check_memory(made, wired, spec, cluster)
+            high = middle
+        except UserError:
+            low = middle
+    return high / 1e9
+
+
+def test_what_does_not_lie_in_the_replay_folder_must_fit_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step takes 56 bytes, an action of 8, and 1.05 observations of 4 floats, which are on disk. --save-replay has
+    three copies of all."""
+    options: dict[str, Any] = {"env": "CartPole-v1", "buffer_size": 10**9}
+    assert takes(monkeypatch, configure("dqn", **options)) == pytest.approx(80.8, rel=0.02)
+    folder = configure("dqn", replay_dir="/big", **options)
+    assert takes(monkeypatch, folder) == pytest.approx(64, rel=0.02)
+    saved = configure("dqn", replay_dir="/big", save_replay=True, **options)
+    assert takes(monkeypatch, saved) == pytest.approx(64 + 3 * 80.8, rel=0.02)
+    assert takes(monkeypatch, folder, disk=16.9e9) == pytest.approx(64, rel=0.02)
+    monkeypatch.setattr("gossamer.config.memory.total_memory", lambda: 50 * 10**9)
+    told = "--buffer-size 1000000000: its steps without their pictures take 64 GB and the machine has 50 GB; use at"
+    with pytest.raises(UserError, match=told):
+        check_memory(folder, program(folder), folder.env.factory().make(1).spec)
+    monkeypatch.setattr("gossamer.config.memory.total_memory", lambda: 10**15)
+    monkeypatch.setattr("gossamer.config.memory.free_space", lambda folder: int(16.7e9))
+    with pytest.raises(UserError, match="its pictures take 17 GB and --replay-dir /big has 17 GB"):
+        check_memory(folder, program(folder), folder.env.factory().make(1).spec)
+
+
+@pytest.mark.parametrize("architecture", ["r2d2", "paac"])
+@pytest.mark.parametrize(("memory", "tensors"), [("lstm", 2), ("gru", 1)])
+def test_recurrent_states_count_in_a_memory_of_sequences(
+    architecture: str, memory: str, tensors: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The state before each rollout of 10 steps has 512 floats for each of its tensors."""
+    options: dict[str, Any] = {"env": "recall", "algorithm": "r2d2", "buffer_size": 10**8, "rollout_length": 10}
+    made = {units: configure(architecture, memory=memory, memory_units=units, **options) for units in (1, 513)}
+    small, large = (takes(monkeypatch, each) for each in made.values())
+    assert large - small == pytest.approx(10**7 * 512 * 4 * tensors / 1e9, rel=0.03)
+
+
+def test_recurrent_states_count_in_the_trajectories_that_hosts_of_actors_keep(monkeypatch: pytest.MonkeyPatch) -> None:
+    options: dict[str, Any] = {"env": "recall", "hosts": 1, "replay_share": 0.5, "replay_size": 10**7}
+    made = {units: configure("impala", memory="lstm", memory_units=units, **options) for units in (1, 513)}
+    small, large = (takes(monkeypatch, each, "auto") for each in made.values())
+    assert large - small == pytest.approx(10**7 * 512 * 4 * 2 / 1e9, rel=0.03)
+
+
+def test_the_machine_that_starts_a_run_must_hold_a_checkpoint_of_all_replay_memories(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The memory of one bundle and its three copies on its host; three copies of those of all bundles here."""
+    one = takes(monkeypatch, configure("gorila", env="catch", bundles=1, buffer_size=10**6), "auto")
+    saved = {
+        bundles: configure("gorila", env="catch", bundles=bundles, buffer_size=10**6, save_replay=True)
+        for bundles in (1, 100)
+    }
+    assert takes(monkeypatch, saved[1], "auto") == pytest.approx(4 * one, rel=0.03)
+    assert takes(monkeypatch, saved[100], "auto") == pytest.approx(300 * one, rel=0.03)
+    monkeypatch.setattr("gossamer.config.memory.total_memory", lambda: 10 * 10**9)
+    with pytest.raises(
+        UserError, match=r"--buffer-size 1000000: with --save-replay, a checkpoint of all hosts takes .* leave"
+    ):
+        check_memory(saved[100], program(saved[100], cluster="auto"), saved[100].env.factory().make(1).spec, "auto")
+
+
 def test_replayed_rollouts_that_memory_cannot_hold_are_refused() -> None:
     options: dict[str, Any] = {"env": "catch-pixels", "replay_share": 0.5}
     for size, refused in ((10, False), (10**7, True)):

@@ -56,3 +56,16 @@ def test_what_a_worker_holds_is_lost_when_it_dies_but_for_what_it_finds_in_its_s
     replayed.update("act_and_learn[0]", WorkerReport(8, stored=8, lost=-48, held=56))
     replayed.died("act")  # holds nothing
     assert replayed.row() == {"stored": 128, "drawn": 0, "lost": 16}
+
+
+def test_no_more_steps_are_found_again_than_were_lost_when_the_worker_died() -> None:
+    """A resumed run: a worker dies before its first report, and its next life finds what the run began with."""
+    replayed = Replayed()
+    replayed.load_state_dict({"stored": 128, "drawn": 0, "lost": 16})
+    replayed.died("act_and_learn")
+    replayed.update("act_and_learn", WorkerReport(8, stored=8, lost=-48, held=56))
+    assert replayed.lost == 16
+    replayed.died("act_and_learn")
+    assert replayed.died("act_and_learn") == 0  # once more before its first report
+    replayed.update("act_and_learn", WorkerReport(8, stored=8, lost=-48, held=56))
+    assert replayed.lost == 16 + 8

@@ -55,6 +55,7 @@ class LearnerReplay:
             rollout_envs=0,
             passes=self.plan.samples_per_insert / self.learners,
             window=self.plan.window,
+            sequences=self.plan.sequences,
             stored=self.plan.capacity // self.learners,
             shard=self.plan.capacity // len(self.shards),
             capacity=self.plan.capacity,

@@ -38,13 +38,17 @@ STEP_BYTES = 56  # of a step besides the observation and the action: reward, dis
 
 def nbytes(spec: Spec, capacity: int) -> int:
     """Bytes of a memory of so many steps, without recurrent states."""
-    pictures = (capacity + spare(capacity, spec.history)) * _picture_bytes(spec)
-    return pictures + capacity * (STEP_BYTES + prod(spec.actions.shape) * spec.actions.dtype.itemsize)
+    packed = Packed.of(spec)
+    others = 0 if packed is None else (capacity + spare(capacity, spec.history)) * packed.others_size
+    step = STEP_BYTES + prod(spec.actions.shape) * spec.actions.dtype.itemsize
+    return picture_bytes(spec, capacity) + others + capacity * step
 
 
-def _picture_bytes(spec: Spec) -> int:
-    whole, packed = prod(spec.obs_shape) * spec.obs_dtype.itemsize, Packed.of(spec)
-    return whole // spec.history if packed is None else packed.part.size // spec.history + packed.others_size
+def picture_bytes(spec: Spec, capacity: int) -> int:
+    """Bytes of its pictures, which may lie on disk."""
+    packed = Packed.of(spec)
+    stack = prod(spec.obs_shape) * spec.obs_dtype.itemsize if packed is None else packed.part.size
+    return (capacity + spare(capacity, spec.history)) * (stack // spec.history)
 
 
 @dataclass(frozen=True)

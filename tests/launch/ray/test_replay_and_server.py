@@ -64,6 +64,7 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, int], list[str]]] = {
     "ape-x: learner, then actor": ("apex", APEX, {"learn": 80, "act": 180}, ["from an actor's host", "act died"]),
     "ape-x: replay shard": ("apex", {**APEX, "actors": 2, "replay_shards": 2}, {"store": 60}, []),
     "gorila: bundle": ("gorila", BUNDLES, {"learn": 80}, ["are acted again", "memory is empty"]),
+    "gorila: actor": ("gorila", {"actors": 2, "num_envs": 4}, {"act": 60}, ["are acted again"]),
     "gorila: server shard": (
         "gorila",
         {**BUNDLES, "bundles": 1, "shards": 2},
@@ -79,6 +80,7 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, int], list[str]]] = {
         "ape-x: learner, then actor",
         pytest.param("ape-x: replay shard", marks=pytest.mark.long),
         pytest.param("gorila: bundle", marks=pytest.mark.long),
+        pytest.param("gorila: actor", marks=pytest.mark.long),
         "gorila: server shard",
     ],
 )
@@ -103,6 +105,26 @@ def test_a_run_goes_on_after_a_host_is_killed(case: str, tmp_path: Path, monkeyp
     own_memory = architecture == "gorila" and "learn" in deaths  # a bundle's, which dies with it
     assert (run.result["replay"]["lost"] > 0) == ("store" in deaths or own_memory)
     assert [text for text in told if text not in log] == []
+
+
+@pytest.mark.parametrize(
+    ("architecture", "given"),
+    [("gorila", {"actors": 2}), ("r2d2", {"hosts": 2, "actors": 1})],
+    ids=str,
+)
+def test_learners_learn_from_what_actors_on_other_hosts_have_stored(
+    architecture: str, given: dict[str, Any], tmp_path: Path
+) -> None:
+    run = gossamer.train(
+        architecture, env="catch", num_envs=4, rollout_length=4, threads=1, steps=800, batch_size=16,
+        learning_starts=200, cluster="auto", run_dir=tmp_path / "run", log="none", **given,
+    )  # fmt: skip
+    found = run.result
+    assert (found["ended"], found["steps"]) == ("all steps done", 800)
+    assert (found["replay"]["stored"], found["replay"]["lost"]) == (800, 0)
+    assert found["replay"]["drawn"] >= 800
+    assert found["learned"] + found["dropped"] == 800
+    assert found["learned"] >= 400
 
 
 @pytest.mark.long
