@@ -122,6 +122,15 @@ def test_a_stored_curve_is_drawn_again(tmp_path: Path) -> None:
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_the_table_is_trained_without_a_verb() -> None:
+    parser = table._parser()
+    assert [parser.parse_args(words).verb for words in ([], ["--only", "GA3C", "--seeds", "1"], ["show"])] == [
+        "train",
+        "train",
+        "show",
+    ]
+
+
 def test_the_table_keeps_each_run_and_asks_for_what_it_lacks() -> None:
     labels = list(table.SYSTEMS)[:2]
     empty: dict[str, Any] = {"curves": {}}
