@@ -302,7 +302,8 @@ def test_the_sweep_of_actors_has_every_case_once_and_writes_figures_and_a_plot(
 def test_the_sweep_of_bundles_has_every_case_once_and_writes_figures_and_a_plot(tmp_path: Path) -> None:
     every = list(simulated_server.cases(256))
     free, limited = len(simulated_server.BUNDLES), len(simulated_server.LIMITED) * len(simulated_server.LIMITS)
-    assert len(every) == 4 * free + limited
+    assert len(every) == 4 * free + 2 * limited  # shards x bandwidths, bandwidths
+    assert {case["bandwidth"] for case in every if case["bundles"] == 256} == {"1Gb/s", "10Gb/s"}
     assert len({tuple(case.items()) for case in every}) == len(every)
     simulated_server.measure(tmp_path, 5, 8)
     found = json.loads((tmp_path / "gorila-simulated.json").read_text())["figures"]
