@@ -93,7 +93,7 @@ SHOWN: Mapping[str, tuple[str, str]] = {
     "gossip-scale": ("Gossip in virtual time from 4 to 1,024 members", SET),
     "gossip-1024-members": ("Gossip in virtual time with 1,024 members", TODAY),
     "server": ("Speed of a parameter server by shards and learners, in threads and on Ray", SET),
-    "gorila-simulated": ("Gorila in virtual time from 1 to 100 bundles", SET),
+    "gorila-simulated": ("Gorila in virtual time from 1 to 256 bundles", SET),
     "pong-table": ("Pong, 600,000 steps: one architecture after the other, each with its tuned preset", IN_CURVES),
     "games": ("Pong, Breakout and Boxing by one network, beside one for each (begun)", TODAY),
     "mountain-car-sarsa": (

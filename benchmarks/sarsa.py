@@ -8,6 +8,7 @@ after every 16th update. One learner is `paac` with `sarsa-lambda` and one envir
 are counted, so the machine may be busy. Writes `mountain-car-sarsa.json` after each run, and a plot:
 
 * `episodes`: of all learners together, until the end; `steps`: likewise.
+* `medians`: over the seeds; of an even number the higher of the two in the middle, so of two seeds the worse one.
 * `sent_bytes`: of the parameters, and of the indices with `--share 0.1`, in all messages, 4 bytes each.
 """
 
@@ -60,8 +61,8 @@ def cases(learners: Sequence[int]) -> Iterator[tuple[int, float]]:
 
 
 def medians(rows: Sequence[dict[str, Any]], learners: int, share: float, key: str) -> float | None:
-    """The median over seeds; a run that has not reached the goal counts as larger than all others. None: no runs, or
-    the median did not reach it."""
+    """The median over seeds, of an even number the higher one; a run that has not reached the goal counts as larger
+    than all others. None: no runs, or the median did not reach it."""
     chosen = [row for row in rows if row["learners"] == learners and (row["share"] == share or learners == 1)]
     values = [row[key] if row["reached"] else float("inf") for row in chosen]
     middle = statistics.median_high(values) if values else float("inf")

@@ -1,10 +1,10 @@
 """The table of architectures on Pong: the same environments, steps, cores and precision, each with its tuned preset.
 
-    python -m benchmarks.table train                     # what the result file lacks, seed by seed, one run at a time
-    python -m benchmarks.table train --only gorila apex --seeds 1
+    python -m benchmarks.table                           # what the result file lacks, seed by seed, one run at a time
+    python -m benchmarks.table --only gorila apex --seeds 1
     python -m benchmarks.table show                      # the file as a table in Markdown
 
-A run is added to the result file when it ends, so `train` can be stopped and started again, also in another clone. A
+A run is added to the result file when it ends, so this can be stopped and started again, also in another clone. A
 run that was interrupted goes on from its last checkpoint. Do not run anything else on the machine.
 """
 
@@ -183,7 +183,7 @@ def _cpu_seconds() -> float:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("verb", choices=("train", "show"))
+    parser.add_argument("verb", nargs="?", choices=("train", "show"), default="train")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--only", nargs="+", metavar="WORD", help="systems whose label contains one of these words")
     parser.add_argument("--work", type=Path, default=Path("runs/table"), help="folder of the runs")

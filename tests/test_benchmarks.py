@@ -122,6 +122,15 @@ def test_a_stored_curve_is_drawn_again(tmp_path: Path) -> None:
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_the_table_is_trained_without_a_verb() -> None:
+    parser = table._parser()
+    assert [parser.parse_args(words).verb for words in ([], ["--only", "GA3C", "--seeds", "1"], ["show"])] == [
+        "train",
+        "train",
+        "show",
+    ]
+
+
 def test_the_table_keeps_each_run_and_asks_for_what_it_lacks() -> None:
     labels = list(table.SYSTEMS)[:2]
     empty: dict[str, Any] = {"curves": {}}
@@ -314,7 +323,8 @@ def test_the_sweep_of_actors_has_every_case_once_and_writes_figures_and_a_plot(
 def test_the_sweep_of_bundles_has_every_case_once_and_writes_figures_and_a_plot(tmp_path: Path) -> None:
     every = list(simulated_server.cases(256))
     free, limited = len(simulated_server.BUNDLES), len(simulated_server.LIMITED) * len(simulated_server.LIMITS)
-    assert len(every) == 4 * free + limited
+    assert len(every) == 4 * free + 2 * limited  # shards x bandwidths, bandwidths
+    assert {case["bandwidth"] for case in every if case["bundles"] == 256} == {"1Gb/s", "10Gb/s"}
     assert len({tuple(case.items()) for case in every}) == len(every)
     simulated_server.measure(tmp_path, 5, 8)
     found = json.loads((tmp_path / "gorila-simulated.json").read_text())["figures"]

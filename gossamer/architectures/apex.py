@@ -54,7 +54,8 @@ class ApeX:
         envs = Envs(each, self.env_workers or (0 if self.hosts else shared.threads_beside(task, 1, actors)))
         cpus = actors * max(1, envs.workers)
         policies = policies_of(self, task, actors=crew, envs=each)
-        home = {"cpus": 1 + policies.predictors + (0 if self.hosts else cpus), "gpus": task.gpus}
+        busy = 0 if task.gpus else 1 + policies.predictors
+        home = {"cpus": max(1, busy + (0 if self.hosts else cpus)), "gpus": task.gpus}
         p = Program(self.title)
         with p.host("learner", **home):
             newest = p.service(Parameters)()

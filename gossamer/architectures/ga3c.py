@@ -91,7 +91,7 @@ class GA3C:
         )
         agents, trainers = _names(act, most.agents), _names(learn, most.trainers)
         p = Program("ga3c")
-        cpus = self.agents * max(1, self.env_workers) + self.predictors + self.trainers
+        cpus = self.agents * max(1, self.env_workers) + (0 if task.gpus else self.predictors + self.trainers)
         with p.host("machine", cpus=cpus, gpus=task.gpus):
             newest, requests = p.service(Parameters)(), p.service(Requests)(agents, self.predictors, groups=task.groups)
             pool = p.service(RolloutPool)(sizes, agents=agents, trainers=trainers)

@@ -98,9 +98,10 @@ class IMPALA:
         return p
 
     def _home(self, p: Program, task: Task, g: int) -> AbstractContextManager[None]:
-        """The host of learners with this number."""
+        """The host of learners with this number. On a GPU learners and predictors keep no core busy."""
         predictors = self.predictors if self.policy == "served" else 0
-        cpus = self.learners * (1 + predictors) + (0 if self.hosts else self._actor_cpus(task))
+        busy = 0 if task.gpus else self.learners * (1 + predictors)
+        cpus = max(1, busy + (0 if self.hosts else self._actor_cpus(task)))
         name = "learner" if self.learner_hosts == 1 else f"learner{g}"
         return p.host(name, cpus=cpus, gpus=task.gpus)
 

@@ -40,6 +40,8 @@ from gossamer.system.resources import resources
 # Parts of a `Config` whose dataclass does not depend on the choices
 COMMON = {"run": RunOptions, "network": NetworkOptions, "optimization": OptimizationOptions}
 TOY_STEPS = 200_000  # as with vectors, for toys with pictures, too
+# (option, part that lacks it) -> why it does
+LACKED = {("policy", "ga3c"): "whose agents are always served; leave it out"}
 PLACES = ("run", "env", "architecture", "algorithm", "network", "optimizer", "optimization")
 
 
@@ -297,7 +299,10 @@ def _of_function(function: Any) -> type:
 
 
 def refused(name: str, value: Any, known: Iterable[str], chosen: Collection[str]) -> UserError:
-    """The error for an option that the composition lacks. It names parts that have the option, or a similar name."""
+    """The error for an option that the composition lacks: why, or which parts have it, or a similar name."""
+    for part in chosen:
+        if (name, part) in LACKED:
+            return UserError(f"{flag(name)} {value}: not an option of {part}, {LACKED[name, part]}")
     owners = [owner for owner, kind in _built_in() if name in declared(kind)]
     if owners:
         listed = " and ".join(filter(None, (", ".join(owners[:-1]), owners[-1])))

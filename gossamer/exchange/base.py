@@ -31,6 +31,7 @@ class Dropped(Enum):
     STALE = "stale"  # its parameters were too old
     OUTLIER = "outlier"  # its loss was too large
     LOST = "lost"  # no shard of the server answered
+    REPLACED = "replaced"  # the state of other hosts took the place of its parameters
 
 
 @dataclass(frozen=True)

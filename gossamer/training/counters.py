@@ -12,7 +12,8 @@ from gossamer.training.policy_lag import by_value, summary
 
 @dataclass
 class Gradients:
-    """Gradients of learners that share parameters, in memory or on a server."""
+    """Gradients of learners that share parameters, in memory or on a server. Those of an all-reduce have no staleness,
+    and only the dropped ones are counted here."""
 
     staleness: Counter[int] = field(default_factory=Counter)  # in updates of all -> gradients applied
     dropped: Counter[str] = field(default_factory=Counter)  # why they were not applied -> gradients
@@ -23,31 +24,35 @@ class Gradients:
         self.dropped.update(report.dropped)
 
     def row(self) -> dict[str, Any]:
-        """Entries of a line of `metrics.jsonl`, of the whole run; empty without shared parameters."""
-        if not self.staleness and not self.dropped:
-            return {}
+        """Entries of a line of `metrics.jsonl`, of the whole run; empty if there is nothing to count."""
+        dropped = {f"dropped_{why}": n for why, n in self.dropped.items()}
+        if not self._shared:
+            return dropped
         stale = {f"gradient_staleness_{name}": value for name, value in summary(self.staleness).items()}
-        return {
-            **stale,
-            "gradients": self.staleness.total(),
-            **{f"dropped_{why}": n for why, n in self.dropped.items()},
-        }
+        return {**stale, "gradients": self.staleness.total(), **dropped}
 
     def result(self) -> dict[str, Any] | None:
-        """For `result.json`; None without shared parameters."""
+        """For `result.json`; None if there is nothing to count."""
         if not self.row():
             return None
-        applied = {"applied": self.staleness.total(), "dropped": dict(self.dropped)}
+        applied = {"applied": self.staleness.total() if self._shared else None, "dropped": dict(self.dropped)}
         return {**applied, "staleness": {**summary(self.staleness), "gradients": by_value(self.staleness)}}
 
     def told(self) -> str:
-        """In words; empty without shared parameters."""
+        """In words; empty if there is nothing to count."""
         if not self.row():
             return ""
         stale = summary(self.staleness)
         age = f"{stale['mean']:.1f} updates stale, at most {stale['max']:.0f}" if stale else "none applied"
         counts = ", ".join(f"{count:,} {why}" for why, count in sorted(self.dropped.items()))
+        if not self._shared:
+            return f"gradients dropped: {counts}"
         return f"gradients {age}" + (f"; dropped: {counts}" if counts else "")
+
+    @property
+    def _shared(self) -> bool:
+        """Whether learners share parameters. An all-reduce drops gradients for one reason, for which these do not."""
+        return bool(self.staleness) or any(why != "replaced" for why in self.dropped)
 
     def state_dict(self) -> dict[str, Any]:
         """Pairs of value and count."""

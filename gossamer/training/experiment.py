@@ -25,6 +25,7 @@ from gossamer.storage.files import write_json
 from gossamer.storage.lock import RunLock, held
 from gossamer.system.errors import UserError
 from gossamer.system.machine import keep_freed_memory
+from gossamer.system.options import declared
 from gossamer.system.scripts import check_guard
 from gossamer.training.call import call
 from gossamer.training.callbacks import Callback, chosen
@@ -90,7 +91,7 @@ def start(
     _check_kept(config, run_dir)
     wired, interface = dry_run(config, control.cluster)  # what is wrong shows before anything is written
     spec = interface.to_dict()
-    with _place(control.cluster, wired) as place, prepared(config, run_dir, overwrite) as lock:
+    with _place(control.cluster, wired, config) as place, prepared(config, run_dir, overwrite) as lock:
         write_json(lock.directory / SPEC, spec)
         logger(lock.directory / LOG)(asked)
         session = Session(config, control, wired, lock, interface, None, callbacks)
@@ -185,7 +186,7 @@ def _go_on(
     check_goal(config, control)
     saved = checkpoint.load()
     wired, interface = dry_run(config, control.cluster, resumed=True)
-    with _place(control.cluster, wired) as place:
+    with _place(control.cluster, wired, config) as place:
         write_json(directory / CONFIG, to_dict(config))
         write_json(directory / SPEC, interface.to_dict())
         logger(directory / LOG)(asked)
@@ -205,9 +206,9 @@ def _run(session: Session, place: Place) -> Run:
     return session.run(place.launch)
 
 
-def _place(cluster: str | None, wired: Program) -> AbstractContextManager[Place]:
+def _place(cluster: str | None, wired: Program, config: Config) -> AbstractContextManager[Place]:
     if cluster is None:
         return nullcontext(Place(threads))
     from gossamer.training.cluster import on_cluster  # only where it is asked for
 
-    return on_cluster(cluster, wired)
+    return on_cluster(cluster, wired, declared(type(config.architecture)))

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -18,6 +19,8 @@ from sweeps import sweep
 import gossamer
 from gossamer import cli
 from gossamer.algorithms import A2C, DQN, Algorithm, NStepQ, OneStepQ, Sarsa
+from gossamer.algorithms.base import Acting
+from gossamer.algorithms.exploration import EpsilonGreedy
 from gossamer.architectures import A3C, PAAC
 from gossamer.envs.toy import Catch
 from gossamer.exchange import SharedMemory
@@ -169,13 +172,34 @@ def slowly(ctx: Context, *given: Any, **named: Any) -> None:
     act_and_learn(Slow(ctx), *given, **named)  # type: ignore[arg-type]
 
 
+class Explored(NStepQ):
+    """Keeps the epsilons of its rollouts."""
+
+    epsilons: ClassVar[dict[int, tuple[int, tuple[float, ...]]]] = {}  # position -> (first environment, its epsilons)
+
+    def exploring(self, position: int, envs: Sequence[int], total: int, version: int) -> Acting:
+        policy = super().exploring(position, envs, total, version)
+        assert isinstance(policy, EpsilonGreedy)
+        assert isinstance(policy.epsilon, tuple)
+        assert position not in self.epsilons
+        self.epsilons[position] = (envs[0], policy.epsilon)
+        return policy
+
+
 def test_learners_anneal_epsilon_and_rate_over_the_steps_of_all() -> None:
+    """Epsilon falls from 1 to 0.1, 0.1, 0.01, 0.01, 0.5 and 0.5 of the six environments, at each rollout of 8 steps,
+    whoever makes it."""
+    Explored.epsilons.clear()
     watcher = Watcher(steps=STEPS)
-    task = a_method(NStepQ(exploration="mixed", epsilon_steps=STEPS))
+    task = a_method(Explored(exploration="mixed", epsilon_start=1.0, epsilon_steps=STEPS))
     threads(A3C(learners=3, num_envs=2, env_workers=0).program(task), watcher)
     rates = [report.metrics["learning_rate"] for report in watcher.records]
     assert min(rates) == pytest.approx(0.01 * 8 / STEPS)  # of the last of 120 rollouts of 8 steps, whoever made it
     assert len(rates) == STEPS // 8
+    assert sorted(Explored.epsilons) == list(range(0, STEPS, 8))
+    for position, (first, epsilons) in Explored.epsilons.items():
+        final, over = (0.1, 0.01, 0.5)[first // 2], position / STEPS
+        assert epsilons == pytest.approx([1 - over + final * over] * 2)
 
 
 def test_a_resumed_run_goes_on_from_the_shared_parameters(tmp_path: Path) -> None:

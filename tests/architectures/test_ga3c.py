@@ -12,6 +12,7 @@ from some_parts import Slow, Watcher, a_task, differences
 from sweeps import sweep
 
 import gossamer
+from gossamer import cli
 from gossamer.algorithms import A2C, DQN, SarsaLambda, VTrace
 from gossamer.architectures import GA3C, IMPALA, PAAC
 from gossamer.envs.toy import Catch, Counter
@@ -112,6 +113,27 @@ def test_a_host_that_fails_goes_on(memory: str, seeds: range) -> None:
 def test_what_cannot_run_is_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(UserError, match=said):
         GA3C(**options).program(task())
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--policy served", "--policy served: not an option of ga3c, whose agents are always served; leave it out"),
+        ("--policy replica", "--policy replica: not an option of ga3c, whose agents are always served; leave it out"),
+        ("--predictors 0", "--predictors 0: must be at least 1"),
+        ("--trainers 0", "--trainers 0: must be at least 1"),
+    ],
+)
+def test_the_command_line_refuses_in_a_line(
+    words: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["gossamer", "train", "ga3c", "--env", "catch", *words.split()])
+    assert cli.main() == 2
+    told = capsys.readouterr().err.strip().splitlines()
+    assert len(told) == 1
+    assert said in told[0]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_algorithm_with_a_replay_memory_is_refused() -> None:

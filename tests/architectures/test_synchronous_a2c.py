@@ -75,6 +75,20 @@ def test_a_host_that_comes_back_has_the_others_parameters_optimizer_and_target(a
     assert all(differences(first, other) == [] for other in others)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_gradient_whose_parameters_are_replaced_is_dropped_and_no_update(seed: int) -> None:
+    """While the network is cut, both sides take steps; then one of them continues from the other's state."""
+    watcher = Restored(steps=4000)
+    program = SynchronousA2C(hosts=2, learners=2, num_envs=4).program(a_task())
+    simulation = Simulation(seed, FAR, Faults(partitions=[(6.0, 18.0, {"host0"})]), patience=500.0)
+    simulation(program.with_loops({act_and_learn: slow}), watcher)
+    assert [change.joined for change in watcher.changes].count(()) < len(watcher.changes)
+    gradients = sum(report.learned for report in watcher.records) // 16  # one of each batch of 4 x 4 steps
+    dropped = sum(report.dropped.get("replaced", 0) for report in watcher.records)
+    assert dropped == 2  # of the learners of one host
+    assert sum(report.updates for report in watcher.records) == gradients - dropped
+
+
 def test_environments_are_shared_and_published_settings_are_of_all_learners() -> None:
     def made(architecture: str = "a2c", env: str = "catch", **given: Any) -> Any:
         return SimpleNamespace(**flat(configure(architecture, env=env, **given)))

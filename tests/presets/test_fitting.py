@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ import torch
 from torch import nn
 
 from gossamer.config import resolve as module
-from gossamer.config.build import unresolved
+from gossamer.config.build import program, unresolved
+from gossamer.config.config import Config
 from gossamer.config.file import flat
 from gossamer.config.names import ARCHITECTURES
 from gossamer.config.presets import FITTED
@@ -55,6 +57,12 @@ def compositions() -> list[tuple[str, str]]:
             continue
         found.append((architecture, algorithm))
     return found
+
+
+def claimed(config: Config, gpu: int) -> float:
+    """CPUs of all hosts of the program, on a machine with or without a GPU."""
+    placed = replace(config, run=replace(config.run, device="cuda" if gpu else "cpu"))
+    return sum(host.cpus for host in program(placed, cluster="auto").hosts.values())
 
 
 def test_the_rule() -> None:
@@ -168,10 +176,30 @@ def test_every_composition_on_every_machine(architecture: str, algorithm: str, m
         assert math.log2(values["num_envs"] / tuned["num_envs"]).is_integer()
         assert tuned["learning_rate"] <= values["learning_rate"] <= 2.001 * tuned["learning_rate"]
         assert not gpu or minibatch_bytes(values) <= GPU_SHARE * gpu
+        if cores > 2 and (architecture, cores, gpu) != ("ga3c", 4, 0):  # six threads
+            assert claimed(config, gpu) <= cores
     for (cores, gpu), (more, larger) in itertools.combinations(itertools.product(CORES, GPUS), 2):
         if cores <= more and gpu <= larger:
             assert made[cores, gpu]["num_envs"] <= made[more, larger]["num_envs"]
             assert made[cores, gpu]["rollout_length"] >= made[more, larger]["rollout_length"]
+
+
+@pytest.mark.parametrize(
+    ("architecture", "cores", "gpu", "cpus"),
+    [
+        ("appo", 4, 80 * GB, 4),  # 2 actors of 2 threads
+        ("appo", 16, 80 * GB, 16),  # 4 of 4
+        ("appo", 16, 0, 11),  # 2 of 5, and the learner
+        ("ga3c", 4, 80 * GB, 4),  # 4 agents of 1
+        ("ga3c", 16, 80 * GB, 16),  # 4 of 4
+        ("ga3c", 16, 0, 10),  # 4 of 2, a predictor and a trainer
+    ],
+)
+def test_what_runs_on_the_gpu_claims_no_core(
+    architecture: str, cores: int, gpu: int, cpus: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "resources", lambda device: Resources(cores, gpu))
+    assert claimed(composition(architecture).config(), gpu) == cpus
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,16 @@ def test_gradients_are_counted_by_their_staleness_and_by_why_they_were_dropped()
     assert again.result() == gradients.result()
 
 
+def test_gradients_of_an_all_reduce_have_no_staleness() -> None:
+    gradients = Gradients()
+    gradients.update(WorkerReport(8, dropped={"replaced": 2}))
+    assert gradients.row() == {"dropped_replaced": 2}
+    assert gradients.told() == "gradients dropped: 2 replaced"
+    found = gradients.result()
+    assert found is not None
+    assert (found["applied"], found["dropped"]) == (None, {"replaced": 2})
+
+
 def test_steps_without_a_memory_are_not_told_of() -> None:
     replayed = Replayed()
     replayed.update("act", WorkerReport(8))

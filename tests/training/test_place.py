@@ -6,9 +6,11 @@ from contextlib import nullcontext
 
 import pytest
 
+from gossamer.config.names import ARCHITECTURES, load
 from gossamer.launch.ray.errors import HostFailed
 from gossamer.program import Program
 from gossamer.system.errors import UserError
+from gossamer.system.options import declared
 from gossamer.training import cluster
 
 
@@ -34,6 +36,26 @@ def test_without_a_gpu_the_cpu_is_suggested(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(cluster, "nodes", lambda ray: {"a": (4.0, 0.0)})
     refused = pytest.raises(UserError, match=r"^--cluster local: host 'host0' needs .* 0 gpus; or use --device cpu$")
     with refused, cluster.on_cluster("local", on_gpus(1)):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("appo", "--env-workers, --actors or --learners"),
+        ("ga3c", "--env-workers or --agents"),
+        ("apex", "--env-workers or --actors"),
+        ("paac", "--env-workers"),
+    ],
+)
+def test_what_would_fit_a_node_is_suggested(name: str, options: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "connected", lambda address, program: nullcontext())
+    monkeypatch.setattr(cluster, "nodes", lambda ray: {"a": (4.0, 0.0), "b": (2.0, 0.0)})
+    program, names = Program(name), declared(load("architecture", name, ARCHITECTURES))
+    with program.host("machine", cpus=5):
+        program.worker(print)()
+    refused = pytest.raises(UserError, match=rf"needs 5 cpus, .*; 4 would fit: use a smaller {options}$")
+    with refused, cluster.on_cluster("auto", program, names):
         pass
 
 

@@ -27,7 +27,18 @@ from gossamer.exchange.all_reduce.given import (
     total,
 )
 from gossamer.exchange.all_reduce.gradients import Gradients
-from gossamer.exchange.base import Alone, Exchange, Learning, Link, LocalStep, OnStep, Recordable, Stepped, unheard
+from gossamer.exchange.base import (
+    Alone,
+    Dropped,
+    Exchange,
+    Learning,
+    Link,
+    LocalStep,
+    OnStep,
+    Recordable,
+    Stepped,
+    unheard,
+)
 from gossamer.exchange.flat import load_local_state, local_state
 from gossamer.exchange.gossip.records import Record
 from gossamer.nn.networks import Normalizing
@@ -99,7 +110,7 @@ class AllReduceLink:
         waited = time.perf_counter() - start
         if isinstance(result, Start):
             self._adopt(result)
-            return Stepped(local.gradient().norm, finite=True, waited=waited)
+            return Stepped(local.gradient().norm, finite=True, waited=waited, dropped=Dropped.REPLACED)
         assert isinstance(result, Mean), "a gradient was given"
         return replace(self._apply(result, local), waited=waited)
 

@@ -128,6 +128,7 @@ const ABOUT = {
   dropped_outlier: ["Gradients dropped as outliers", "gradients", "Of losses above --loss-deviations, over the run."],
   drawn: ["Steps drawn from replay", "steps", "Each as often as it was drawn, over the run."],
   dropped_lost: ["Gradients lost on the way", "gradients", "To shards that did not answer, over the run."],
+  dropped_replaced: ["Gradients of replaced parameters", "gradients", "Other hosts' state took the place of the parameters, over the run."],
   stored: ["Steps stored", "steps", "In replay memories, over the run."],
   lost: ["Steps lost from replay", "steps", "In memories that have failed, over the run."],
   "gossip/distance": [

@@ -111,7 +111,7 @@ const PANELS = {
       text: "Mean over all sessions of the run.",
       lines: () => partsOf(rowsOf(key)).map((name, i) => lineOf(key, name, partMark(name, i), words(name))),
     });
-    const lags = ["policy_lag_mean", "queue", "gradient_staleness_mean", "dropped_stale", "dropped_outlier", "dropped_lost", "stored", "drawn", "lost", ...MACHINE].filter((name) => name in rowsOf(key));
+    const lags = ["policy_lag_mean", "queue", "gradient_staleness_mean", "dropped_stale", "dropped_outlier", "dropped_lost", "dropped_replaced", "stored", "drawn", "lost", ...MACHINE].filter((name) => name in rowsOf(key));
     return [
       controls(schedule),
       h(
