@@ -5,8 +5,8 @@
     python -m benchmarks.gpu --device cpu --smoke --out /tmp/try  # every stage in tiny form, without a GPU
 
 Each stage is a process of its own with a time limit, and writes `gpu-STAGE.json` as it goes, so that what was measured
-before an end by force is kept. A stage that has finished at this commit on this device is left out; `--again` measures
-it once more.
+before an end by force is kept. A stage in which something failed has failed, and keeps what was measured. A stage that
+has finished at this commit on this device is left out; `--again` measures it once more.
 
 * `tests`: `pytest -m gpu`.
 * `gradients`: of the same batch on the CPU and on the GPU, in float32: ||GPU - CPU|| / ||CPU||, which should be below
@@ -57,7 +57,10 @@ def tests(place: Place) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", "tests/gpu"]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
     print(done.stdout)
-    place.results.write({"exit_code": done.returncode, "last_line": done.stdout.strip().splitlines()[-1]})
+    last = done.stdout.strip().splitlines()[-1:]
+    place.results.write({"exit_code": done.returncode, "last_line": "".join(last)})
+    if done.returncode:
+        sys.exit(f"tests: pytest ended with exit code {done.returncode}")
 
 
 def gradients(place: Place) -> None:
@@ -79,6 +82,7 @@ def throughput(place: Place) -> None:
         found[name] = trained([name, *place.game, *limits])
         place.results.write(found)
         print(name, found[name], flush=True)
+    check(found)
 
 
 def whole(place: Place) -> None:
@@ -93,7 +97,9 @@ def whole(place: Place) -> None:
 def pong(place: Place) -> None:
     """Train until the goal is reached."""
     limits = ["--steps", "400"] if place.smoke else ["--stop-at-return", "18", "--max-seconds", "110"]
-    place.results.write(trained(["appo", *place.game, *limits]))
+    found = trained(["appo", *place.game, *limits])
+    place.results.write(found)
+    check({"appo": found})
 
 
 def pala(place: Place) -> None:
@@ -113,6 +119,13 @@ def pala(place: Place) -> None:
     found = trained([*options, *limits], watch=kill)
     back = sum(each["came_back"] for each in found.get("failures", ()))
     place.results.write({**found, "killed": len(killed), "came_back": back})
+    check({"pala": found})
+
+
+def check(found: Mapping[str, Mapping[str, Any]]) -> None:
+    """End this process, and so its stage, as failed if one of these trainings (see `trained`) has no result."""
+    if failed := [name for name, each in found.items() if "failed" in each]:
+        sys.exit(f"no result of {', '.join(failed)}: see the stage's file")
 
 
 def trained(

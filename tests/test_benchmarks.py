@@ -546,3 +546,64 @@ def test_a_stage_has_a_time_limit_and_is_measured_once_at_a_commit(
         assert {"commit", "machine", "versions"} <= kept.keys()
     assert told == ["pong: cut off after 0.1 s", "pong: whole", "pong: measured already"]
     assert kept["stage"] == {"on": "cpu smoke", "ended": "whole"}
+
+
+def test_a_stage_of_the_gpu_benchmark_measures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    gpu.run_stage("pong", argparse.Namespace(device="cpu", smoke=True, out=tmp_path, again=False))
+    kept = json.loads((tmp_path / "gpu-pong.json").read_text())
+    assert capsys.readouterr().out.startswith("pong: whole, ")
+    assert (kept["stage"]["ended"], kept["figures"]["steps"] >= 400) == ("whole", True)
+
+
+def a_training_that_fails(words: list[str], **options: Any) -> dict[str, Any]:
+    return {"failed": "gossamer: no memory", "exit_code": 2} if words[0] in ("appo", "pala") else {"steps": 400}
+
+
+@pytest.mark.parametrize("stage", ["throughput", "pong", "pala"])
+def test_a_stage_with_a_training_that_failed_has_failed(
+    stage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu, "trained", a_training_that_fails)
+    results = provenance.Results(f"gpu-{stage}", tmp_path, {})
+    with pytest.raises(SystemExit, match=r"no result of .*(appo|pala)"):
+        gpu.STAGES[stage].measure(gpu.Place("cpu", True, results))
+    figures = json.loads(results.path.read_text())["figures"]
+    assert "no memory" in json.dumps(figures)
+    if stage == "throughput":
+        assert figures["paac"] == {"steps": 400}  # what was measured is kept
+
+
+def test_a_stage_with_tests_that_fail_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = subprocess.CompletedProcess([], 1, stdout="1 failed, 21 passed in 9 s\n")
+    monkeypatch.setattr(subprocess, "run", lambda *words, **options: done)
+    results = provenance.Results("gpu-tests", tmp_path, {})
+    with pytest.raises(SystemExit, match="pytest ended with exit code 1"):
+        gpu.tests(gpu.Place("cpu", True, results))
+    assert json.loads(results.path.read_text())["figures"] == {
+        "exit_code": 1,
+        "last_line": "1 failed, 21 passed in 9 s",
+    }
+
+
+def test_a_stage_that_failed_is_measured_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = argparse.Namespace(device="cpu", smoke=True, out=tmp_path, again=False)
+    commands = ["false", "true"]
+    monkeypatch.setattr(gpu, "started", lambda words: subprocess.Popen(commands.pop(0).split(), start_new_session=True))
+    for _ in range(2):
+        gpu.run_stage("pong", given)
+    told = [line.split(",")[0] for line in capsys.readouterr().out.splitlines()]
+    assert told == ["pong: failed: exit code 1", "pong: whole"]
+
+
+def test_the_gpu_benchmark_is_refused_without_a_gpu(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr(sys, "argv", ["benchmarks.gpu"])
+    with pytest.raises(SystemExit) as ended:
+        gpu.main()
+    assert ended.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(r"benchmarks\.gpu: --device cuda: torch \S+ finds no GPU; use --device cpu", line)

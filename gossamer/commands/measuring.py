@@ -85,6 +85,8 @@ def _find(choices: Choices, how: Measuring) -> None:
 
     with only_json(how.json):
         found = find(choices, how.seconds, told)
+    if len(found["trials"]) == 1:
+        print("bench: only the defaults were tried: others are given, or take longer than a minute", file=sys.stderr)
     if how.json:
         print(to_json(found))
         return

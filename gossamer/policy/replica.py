@@ -21,6 +21,7 @@ from gossamer.policy.outputs import Evaluated, evaluated
 from gossamer.runtime import Context
 from gossamer.spaces import Space, Spec
 from gossamer.system.graphs import Repeated
+from gossamer.system.machine import single_threaded
 from gossamer.task import Task
 
 _SEEDING = threading.Lock()  # torch initialises from one global random stream, which members of a process share
@@ -204,8 +205,10 @@ class Beside:
 
 
 def build(task: Task, spec: Spec) -> nn.Module:
-    """Create the task's network on its device, in evaluation mode, with initial parameters common to all members."""
-    with _SEEDING, torch.random.fork_rng(devices=[]):
+    """Create the task's network on its device, in evaluation mode, with initial parameters common to all members.
+
+    One thread computes them: the last bits of an orthogonal matrix depend on the number of threads."""
+    with _SEEDING, torch.random.fork_rng(devices=[]), single_threaded():
         torch.manual_seed(task.stream("model"))
         model = task.algorithm.model(spec, replace(task.network, dtype=task.dtype(pictures=spec.pixels)))
     return model.to(task.device).eval()

@@ -46,22 +46,25 @@ def find(
     """The fastest settings that a minute of trials finds, beginning with the defaults: one option after the other takes
     other values, and keeps one that is faster. What the user gave stays.
 
-    Each trial runs the whole program for `seconds`. `told` is called after each. Raises `UserError` for choices that
-    cannot be used, and `torch.OutOfMemoryError` if the defaults do not fit into a GPU's memory."""
+    Each trial makes its environments and runs the whole program for `seconds`. It begins only if twice the longest
+    before it would end in time: it may have twice the environments. `told` is called after each. Raises `UserError` for
+    choices that cannot be used, and `torch.OutOfMemoryError` if the defaults do not fit into a GPU's memory."""
     config = resolve(choices)
     wired = program(config)
     check_workers(config, wired)
     try_network(config, wired)
-    end, tried = now() + FIND_SECONDS, list[Trial]()
+    end, tried, longest = now() + FIND_SECONDS, list[Trial](), 0.0
 
     def rate(settings: Mapping[str, Any]) -> float:
         """0 if the composition does not allow these settings, or they need more memory than there is."""
-        found = None
+        nonlocal longest
+        found, began = None, now()
         try:
             found = steps_per_second(with_settings(choices, settings), seconds)
         except torch.OutOfMemoryError:  # of a GPU
             if not settings:
                 raise
+        longest = max(longest, now() - began)
         if found is None:
             gc.collect()
             torch.cuda.empty_cache()  # a trial that failed has left blocks of its sizes
@@ -70,7 +73,7 @@ def find(
         told(tried[-1])
         return found
 
-    settings = search(Composition(choices).values(), set(choices.options), rate, lambda: now() < end)
+    settings = search(Composition(choices).values(), set(choices.options), rate, lambda: now() + 2 * longest <= end)
     best = next(trial for trial in tried if trial.settings == settings)
     return {
         "command": command(with_settings(choices, settings)),

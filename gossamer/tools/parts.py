@@ -32,7 +32,7 @@ from gossamer.task import Activity, Task
 from gossamer.workers.member import Member
 from gossamer.workers.stepping import InTurn
 
-FEW = 4  # environments that give an update its observations, where they are not measured
+FEW = 4  # environments that give the observations, where they are not measured
 
 
 @dataclass(frozen=True)
@@ -138,12 +138,14 @@ def programs(config: Config, crew: Crew, seconds: float) -> Iterator[Program]:
 
 
 def _measured(crew: Crew) -> Iterator[tuple[int, int, tuple[str, ...]]]:
-    """(workers, environments of each, parts)"""
+    """(workers, environments of each, parts). Those that need few environments come first: many take long to make."""
     if not crew.apart:
-        yield crew.learners, crew.num_envs, ("env", "update", "inference")
+        yield crew.learners, crew.num_envs, ("update", "inference")
+        yield crew.learners, crew.num_envs, ("env",)
         return
-    yield crew.actors, crew.num_envs, ("env", "inference")
     yield crew.learners, crew.columns, ("update",)
+    yield crew.actors, crew.num_envs, ("inference",)
+    yield crew.actors, crew.num_envs, ("env",)
 
 
 def parts(

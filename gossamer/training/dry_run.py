@@ -37,7 +37,6 @@ from gossamer.spaces.observations import GAME
 from gossamer.storage.checkpoint import Store
 from gossamer.storage.contents import CHECKPOINTS
 from gossamer.system.errors import UserError
-from gossamer.system.machine import single_threaded
 from gossamer.training.evaluator import check_protocol
 from gossamer.training.sinks.choice import chosen
 
@@ -105,8 +104,7 @@ def try_network(config: Config, wired: Program, cluster: str | None = None, *, r
             obs = env.reset(what.stream("probe"))
             env.step(random_actions(env.spec, np.random.default_rng(0), obs))
         try:
-            with single_threaded():
-                model = build(what, env.spec)
+            model = build(what, env.spec)
         except Exception as error:  # of the user's network, too
             why = error if isinstance(error, ValueError | RuntimeError | TypeError) else repr(error)
             raise UserError(

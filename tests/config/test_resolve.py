@@ -27,10 +27,11 @@ from gossamer.config.build import (
     program,
     task,
 )
+from gossamer.config.composing import compose
 from gossamer.config.config import Config
 from gossamer.config.file import flat, from_dict, to_dict
 from gossamer.config.memory import check_batch, check_memory
-from gossamer.config.resolve import configure
+from gossamer.config.resolve import configure, resolve
 from gossamer.envs.atari import GYMNASIUM, Atari
 from gossamer.envs.base import UnknownEnv, UnsupportedSpace
 from gossamer.envs.gym import Gym
@@ -670,6 +671,19 @@ def test_atari_is_preprocessed_as_asked() -> None:
     env = task(settings("pong", preprocessing="machado", screen_size=48, frame_stack=1)).env
     assert isinstance(env, Atari)
     assert (env.game, env.preset.plane, env.preset.stack, env.preset.sticky) == ("pong", (48, 48), 1, 0.25)
+
+
+@pytest.mark.parametrize("env", ["pong", "ALE/Pong-v5"])
+def test_the_processes_of_games_are_given_by_keyword_and_by_command(env: str) -> None:
+    pytest.importorskip("ale_py")
+    words = ["paac", "--env", env, "--env-processes", "3"]
+    typed = resolve(compose(words, prog="gossamer train", description="", command=()).choices)
+    for config in (typed, configure("paac", env=env, env_processes=3)):
+        made = config.env.factory()
+        assert isinstance(made, Atari)
+        assert made.processes == 3
+    with pytest.raises(UserError, match="--env-processes -1: must be at least 0"):
+        configure("paac", env=env, env_processes=-1)
 
 
 def test_precision() -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import torch
 from some_parts import a_network, a_task
 from torch import Tensor, nn
@@ -15,9 +16,10 @@ from gossamer.algorithms import A2C
 from gossamer.data import Action, Tree
 from gossamer.envs.toy import Catch
 from gossamer.exchange import AloneLink
-from gossamer.nn.torsos import mlp
+from gossamer.nn.torsos import mlp, nature
 from gossamer.policy import NetworkPolicy, OwnNetwork, Replica, Seats, build
-from gossamer.spaces import Discrete
+from gossamer.spaces import Discrete, Spec
+from gossamer.system.machine import use_threads
 
 
 def a_policy(model: nn.Module, link: AloneLink, *, greedy: bool = False) -> NetworkPolicy:
@@ -85,3 +87,16 @@ def test_a_replica_takes_its_seats_among_all_actors() -> None:
     policy = Replica().join(SimpleNamespace(rank=2, copies=5, restarts=0), task, spec, 4, own)  # type: ignore[arg-type]
     assert (policy.model, list(policy.seats.indices), policy.seats.total) == (own.model, [8, 9, 10, 11], 20)
     assert policy.refresh(0) == policy.version == 3
+
+
+def test_initial_parameters_are_the_same_with_any_number_of_threads() -> None:
+    task, spec = a_task(torso=nature), Spec((4, 84, 84), np.dtype(np.uint8), Discrete(6))
+    found = []
+    try:
+        for threads in (1, 2):
+            use_threads(threads)
+            found.append(build(task, spec).state_dict())
+            assert torch.get_num_threads() == threads
+    finally:
+        use_threads(1)
+    assert all(torch.equal(found[0][name], found[1][name]) for name in found[0])

@@ -15,6 +15,7 @@ from gossamer.reporting.comparison import Comparison
 from gossamer.reporting.measures import Scores
 from gossamer.reporting.runs import load, sources
 from gossamer.reporting.summary import summary
+from gossamer.reporting.tables import USAGE, Table, tables
 from gossamer.system.errors import UserError
 
 PINNED = {
@@ -288,3 +289,30 @@ def test_staleness_and_waiting_are_means_over_runs(tmp_path: Path) -> None:
     assert staleness == (0.5, 1)  # (0 + 0 + 1 + 1) / 4: a sender that is ahead is not stale
     assert entry["shares"] == {"env": 0.25, "waits": 0.5}
     assert entry["steps_per_second"] == 20.0
+
+
+def test_the_use_of_the_machine_is_reported_as_far_as_runs_have_it(tmp_path: Path) -> None:
+    for seed, busy in ((1, 1.5), (2, 1.7), (3, 1.9)):  # whose median is 1.7
+        used = {"cores_busy": busy, "gpu_utilization": 0.25 * seed, "frames_per_joule": 100.0 * seed}
+        write_run(tmp_path / f"paac-{seed}", rising(1.0), seed=seed, frames_per_step=4, result={"usage": used})
+        elsewhere = {"usage": None} if seed == 1 else {}  # the others are of an earlier version
+        write_run(tmp_path / f"gala-{seed}", rising(1.0), architecture="gala", seed=seed, result=elsewhere)
+    found = compared(tmp_path)
+    content = summary(found, measures.scores(found), {})
+    gala, paac = sorted(content["speed"], key=lambda entry: entry["cores_busy"] or 0.0)
+    names = ("cores_busy", "gpu_utilization", "frames_per_joule")
+    assert [paac[name] for name in names] == [1.7, 0.5, 200.0]
+    assert [gala[name] for name in names] == [None, None, None]
+    assert paac["frames_per_second"] == 4 * paac["steps_per_second"]
+
+    def throughput() -> Table:
+        return next(table for table in tables(content) if table.title == "Throughput and staleness")
+
+    table = throughput()
+    place = table.header.index("busy cores")
+    assert table.header[place - 1 : place + 3] == list(USAGE.values())
+    shown = {tuple(row[place : place + 3]) for row in table.rows}
+    assert shown == {("1.70", "0.500", "200"), ("–", "–", "–")}
+    for entry in content["speed"]:
+        entry["gpu_utilization"] = entry["frames_per_joule"] = None
+    assert [title for title in throughput().header if title in USAGE.values()] == ["frames per second", "busy cores"]

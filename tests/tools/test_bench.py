@@ -22,7 +22,7 @@ from gossamer.system.usage import GPUSample
 from gossamer.task import WorkerReport
 from gossamer.tools import bench as module
 from gossamer.tools.bench import Reports, bench
-from gossamer.tools.parts import Crew, programs
+from gossamer.tools.parts import FEW, Crew, programs
 
 
 @pytest.fixture
@@ -102,14 +102,15 @@ def test_an_algorithm_with_replay_draws_its_batches(exponent: float) -> None:
 def test_the_parts_are_measured_with_the_program_s_workers(options: dict[str, Any]) -> None:
     config = configure("impala", env="catch", **options)
     crew = Crew.of(program(config))
-    acting, learning = (each.workers[0] for each in programs(config, crew, 0.1))
-    assert (acting.copies, acting.kwargs["which"]) == (crew.actors, ("env", "inference"))
-    assert acting.kwargs["sharing"] == crew.actors
+    learning, *acting = (each.workers[0] for each in programs(config, crew, 0.1))
+    assert [each.kwargs["which"] for each in acting] == [("inference",), ("env",)]
+    assert {(each.copies, each.kwargs["sharing"]) for each in acting} == {(crew.actors, crew.actors)}
     assert (learning.copies, learning.kwargs["which"]) == (crew.learners, ("update",))
     assert learning.kwargs["envs"].count == crew.columns
     config = configure("gala", env="catch")
-    (together,) = (each.workers[0] for each in programs(config, Crew.of(program(config)), 0.1))
-    assert (together.kwargs["which"], together.kwargs["sharing"]) == (("env", "update", "inference"), 1)
+    together = [each.workers[0] for each in programs(config, Crew.of(program(config)), 0.1)]
+    assert [each.kwargs["which"] for each in together] == [("update", "inference"), ("env",)]
+    assert {each.kwargs["sharing"] for each in together} == {1}
 
 
 @pytest.mark.usefixtures("_quick")
@@ -196,11 +197,12 @@ def test_a_rate_needs_two_reports_however_slow_they_are(monkeypatch: pytest.Monk
 def test_progress_names_the_round_and_the_part() -> None:
     seen = list[tuple[int, str]]()
     bench("paac", seconds=0.01, rounds=2, progress=lambda *now: seen.append(now), env="catch", num_envs=2, threads=1)
-    parts = ["starting 2 environments", "environments alone", "updates alone", "inference alone", "whole program"]
+    start = "starting 2 environments"
+    parts = [start, "updates alone", "inference alone", start, "environments alone", "whole program"]
     assert [(number, text.partition(";")[0]) for number, text in seen] == [(n, part) for n in (1, 2) for part in parts]
     rate = r"[\d,]+"  # of the parts that have been measured before
-    rates = [f"env {rate}", f"env {rate}, update {rate}", f"env {rate}, inference {rate}, update {rate}"]
-    for known, (_, text) in zip(["", "", rates[0], rates[1], rates[2]] * 2, seen, strict=True):
+    both = f"inference {rate}, update {rate}"
+    for known, (_, text) in zip(["", "", f"update {rate}", both, both, f"env {rate}, {both}"] * 2, seen, strict=True):
         assert re.fullmatch(f"[^;]+; {known} steps/s" if known else "[^;]+", text), text
 
 
@@ -208,8 +210,9 @@ def test_progress_names_the_round_and_the_part() -> None:
 @pytest.mark.parametrize(
     ("architecture", "made"),
     [
-        ("paac", [1, 1, 8]),  # to find the preset; to check the network; for all parts and the whole program
-        ("impala", [1, 1, 8, 4]),  # the updates of its learner see four environments, repeated
+        # To find the preset; to check the network; four for updates and inference; all for the rest
+        ("paac", [1, 1, 4, 8]),
+        ("impala", [1, 1, 4, 8]),
     ],
 )
 def test_environments_are_made_once(monkeypatch: pytest.MonkeyPatch, architecture: str, made: list[int]) -> None:
@@ -227,6 +230,23 @@ def test_environments_are_made_once(monkeypatch: pytest.MonkeyPatch, architectur
 
 
 @pytest.mark.usefixtures("_quick")
+@pytest.mark.parametrize("architecture", ["paac", "appo"])
+def test_the_first_rates_wait_for_few_environments(monkeypatch: pytest.MonkeyPatch, architecture: str) -> None:
+    seen, make = list[str](), Catch.make
+
+    def slow(self: Catch, num_envs: int, **options: Any) -> Any:
+        seen.append(f"{num_envs} made")
+        return make(self, num_envs, **options)
+
+    monkeypatch.setattr(Catch, "make", slow)
+    told = lambda round_, part: seen.append(part)  # noqa: E731
+    bench(architecture, seconds=0.01, rounds=1, progress=told, env="catch", num_envs=64, threads=1)
+    first = next(i for i, what in enumerate(seen) if what.endswith("steps/s"))
+    assert max(int(what.split()[0]) for what in seen[:first] if what.endswith(" made")) == FEW
+    assert any(what in seen[first:] for what in ("64 made", "32 made", "16 made"))
+
+
+@pytest.mark.usefixtures("_quick")
 def test_the_command_keeps_stdout_clean(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     words = ["bench", "paac", "--env", "catch", "--num-envs", "2", "--threads", "1", "--seconds", "0.01"]
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -235,7 +255,8 @@ def test_the_command_keeps_stdout_clean(monkeypatch: pytest.MonkeyPatch, capfd: 
     out, err = capfd.readouterr()
     assert json.loads(out)["architecture"] == "paac"
     lines = err.splitlines()
-    parts = ["starting 2 environments", "environments alone", "updates alone", "inference alone", "whole program"]
+    start = "starting 2 environments"
+    parts = [start, "updates alone", "inference alone", start, "environments alone", "whole program"]
     assert [re.split("[,;]", line)[0] for line in lines] == [
         *(f"bench: round 1 of 2: {part}" for part in parts),
         "bench: round 2 of 2: starting 2 environments",

@@ -115,3 +115,29 @@ def test_a_trial_that_does_not_fit_into_memory_ends_no_search(monkeypatch: pytes
 def test_settings_that_memory_cannot_hold_have_no_speed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gossamer.config.memory.total_memory", lambda: 100)
     assert find.steps_per_second(Choices("paac", "catch"), 0.1) is None
+
+
+@pytest.mark.parametrize(
+    ("start", "tried"),
+    [
+        # A trial of 16 environments takes 1 + 4 s, of 32 9 s, of 64 17 s: 31 s. 128 might take 34 s more: past 60.
+        (0.25, [16, 32, 64]),
+        (2.5, [16]),  # 41 s; twice that would be past the minute
+    ],
+)
+def test_no_trial_begins_that_may_end_after_the_minute(
+    start: float, tried: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, seen = 0.0, list[int]()
+
+    def rate(choices: Choices, seconds: float) -> float:
+        nonlocal clock
+        seen.append(choices.given.get("num_envs", 16))
+        clock += seconds + start * seen[-1]
+        return float(seen[-1])
+
+    monkeypatch.setattr(find, "MOVES", {"num_envs": find.MOVES["num_envs"]})
+    monkeypatch.setattr(find, "steps_per_second", rate)
+    find.find(Choices("paac", "catch-pixels", "ppo"), 1.0, now=lambda: clock)
+    assert seen == tried
+    assert clock <= find.FIND_SECONDS

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from gossamer.algorithms import A2C, PPO
 from gossamer.architectures import PAAC
+from gossamer.config import resolve as resolve_module
 from gossamer.config.build import program
 from gossamer.config.file import flat
 from gossamer.config.names import NETWORKS, OPTIMIZERS
@@ -16,6 +17,7 @@ from gossamer.config.resolve import configure
 from gossamer.system.errors import UserError
 from gossamer.system.installation import install
 from gossamer.system.options import flag
+from gossamer.system.resources import Resources
 from gossamer.tools import show as show_module
 from gossamer.tools.show import overview, parts, show
 
@@ -38,6 +40,17 @@ def test_an_architecture_is_shown_with_its_figure_its_parts_and_where_its_defaul
     for layer in (*A2C.presets, *PPO.presets, *PAAC.presets):
         if layer.preset in ("paper", "accelerated") or (layer.kind in shown and not layer.beside):
             assert layer.why in text
+
+
+def test_the_sizes_that_fit_this_machine_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resolve_module, "resources", lambda device: Resources(16))
+    paper, screen = console()
+    show("paac", paper)
+    show("dqn", paper)
+    lines = screen.getvalue().splitlines()
+    start = "sizes for 16 cores, no GPU: --num-envs "
+    assert [line.split(":")[0] for line in lines if start in line] == ["  a2c", "  ppo"]
+    assert "  dqn: as above; they do not follow from the machine" in lines
 
 
 def test_every_default_is_in_the_table() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 from rich.console import Console
@@ -333,3 +334,14 @@ def test_the_panel_names_the_phase_until_members_train() -> None:
     assert "measuring the background (random play)" in text()
     shown.update("m", WorkerReport(1, 1, 1), 1)
     assert "measuring" not in text()
+
+
+def test_the_use_of_the_machine_is_in_the_line_and_in_the_panel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(panel_module, "cores", lambda: 2)
+    shown = progress()
+    shown.usage = {"cores_busy": 1.84, "gpu_utilization": 0.65, "gpu_memory_gb": 3.0, "gpu_watts": 250.0}
+    told = "1.8 of 2 cores busy; GPU 65%, 3.0 GB, 250 W"
+    assert plain(shown).endswith(f" | {told}")
+    console = Console(file=io.StringIO(), width=100)
+    console.print(panel(shown, "the title", [], 100))
+    assert re.search(rf"machine +{re.escape(told)}", console.file.getvalue())  # type: ignore[attr-defined]

@@ -20,7 +20,7 @@ from some_runs import NAN_ENV, checkpoint, result, rows, save_always, trained
 
 import gossamer
 from gossamer.config.file import from_dict
-from gossamer.config.resolve import configure
+from gossamer.config.resolve import Composition, configure
 from gossamer.envs import UnknownEnv
 from gossamer.storage.checkpoint import Store
 from gossamer.storage.directory import load_config
@@ -62,6 +62,16 @@ def test_what_a_run_leaves(tmp_path: Path) -> None:
     assert log[0].split(" ", 2)[2].startswith(call)
     assert f"started at step 0 with gossamer {gossamer.__version__}" in log[1]
     assert log[-1].endswith("ended at step 80: all steps done")
+
+
+def test_the_first_lines_say_which_sizes_were_chosen_for_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Composition, "sizes", lambda self: "sizes for 16 cores, no GPU: --num-envs 64 (16)")
+    run = trained(tmp_path / "run")
+    _, first, *_ = (run.directory / "run.log").read_text().splitlines()
+    assert first.endswith(" sizes for 16 cores, no GPU: --num-envs 64 (16)")
+    assert "sizes for 16 cores, no GPU: --num-envs 64 (16)\n" in capsys.readouterr().err
 
 
 def test_the_config_is_complete_and_can_be_read_again(tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ from gossamer.config.names import ARCHITECTURES
 from gossamer.data import Array, Step
 from gossamer.envs.toy import ToyVector
 from gossamer.storage.contents import LOG
+from gossamer.system.usage import GPUSample
+from gossamer.training import session
 from gossamer.workers.learner import Learner
 
 MINIBATCHES: dict[str, Any] = {"epochs": 2, "num_minibatches": 2}
@@ -155,3 +157,19 @@ def test_dropped_steps_are_those_that_were_not_learned_from_and_a_resumed_run_ac
     again = result(tmp_path / "run")
     assert again["steps"] == again["learned"] == 1_400
     assert again["dropped"] == 0
+
+
+def test_the_result_has_the_use_of_the_machine_in_this_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Steady:
+        def sample(self) -> GPUSample:
+            return GPUSample(utilization=0.5, memory=2 * 10**9, watts=100.0)
+
+    used = trained(tmp_path, "paac")["usage"]
+    assert used.keys() == {"cores_busy"}
+    assert used["cores_busy"] > 0
+    monkeypatch.setattr(session, "open_gpu", lambda device: (Steady(), ""))
+    gossamer.resume(tmp_path / "run", steps=1_600)
+    used = result(tmp_path / "run")["usage"]
+    assert (used["gpu_utilization"], used["gpu_memory_gb"], used["gpu_watts"]) == (0.5, 2.0, 100.0)
+    # The steps before were acted without it; a step of catch is one frame
+    assert used["frames_per_joule"] == pytest.approx((1_600 - 320) / used["gpu_joules"], rel=0.01)
