@@ -6,9 +6,11 @@
 
 Trains one run after the other until the mean return of the last 100 games is the goal, and writes
 `pong-envs-scaling.json` after each run. It can be started again at any time: finished runs are skipped and an
-interrupted one is resumed. For each method and number of environments:
+interrupted one is resumed. Methods that are not trained stay in the file as they are. For each method and number of
+environments:
 
 * `options`: what the rule makes of this number.
+* `commit`: that trained it.
 * `seeds`: see `benchmarks.curves`; `median_goal_steps` until the goal, null if most seeds did not reach it.
 * `growth`: that median as a multiple of the one with the first number of `--envs`, the tuned one. The rule is good if
   it stays below 1.3.
@@ -17,7 +19,9 @@ interrupted one is resumed. For each method and number of environments:
 from __future__ import annotations
 
 import argparse
+import json
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,14 +50,15 @@ def words(method: str, env: str, chosen: dict[str, Any], steps: int) -> list[str
     return [*shlex.split(METHODS[method]), "--env", env, *own, "--steps", str(steps), "--log", "none"]
 
 
-def figures(runs: dict[tuple[str, int], list[Path]], env: str, goal: float) -> dict[str, Any]:
+def figures(runs: dict[tuple[str, int], list[Path]], env: str, goal: float, commit: str) -> dict[str, Any]:
     """By method and number of environments, of the runs that have ended."""
     found: dict[str, Any] = {}
     for (method, num_envs), directories in runs.items():
         seeds = [load(directory, goal) for directory in directories if (directory / "result.json").exists()]
         if seeds:
             steps = median([seed["goal_steps"] for seed in seeds])
-            entry = {"options": sizes(method, env, num_envs), "median_goal_steps": steps, "seeds": seeds}
+            chosen = sizes(method, env, num_envs)
+            entry = {"options": chosen, "commit": commit, "median_goal_steps": steps, "seeds": seeds}
             found.setdefault(method, {})[str(num_envs)] = entry
     for entries in found.values():
         base = next(iter(entries.values()))["median_goal_steps"]
@@ -61,6 +66,18 @@ def figures(runs: dict[tuple[str, int], list[Path]], env: str, goal: float) -> d
             steps = entry["median_goal_steps"]
             entry["growth"] = round(steps / base, 3) if steps and base else None
     return found
+
+
+def kept(path: Path, goal: float, methods: Sequence[str]) -> dict[str, Any]:
+    """The entries of the file with this goal, of other methods."""
+    found = json.loads(path.read_text()) if path.exists() else {}
+    if found.get("goal") != goal:
+        return {}
+    return {
+        method: {envs: {"commit": found["commit"], **entry} for envs, entry in entries.items()}
+        for method, entries in found["methods"].items()
+        if method not in methods
+    }
 
 
 def main() -> None:
@@ -76,6 +93,8 @@ def main() -> None:
     add_out(parser)
     given = parser.parse_args()
     origin, runs = provenance(), dict[tuple[str, int], list[Path]]()
+    name = f"{given.env}-envs-scaling"
+    others = kept(given.out / f"{name}.json", given.goal, given.methods)
     for seed in given.seeds:
         for method in given.methods:
             for num_envs in given.envs:
@@ -87,8 +106,9 @@ def main() -> None:
                     given.goal,
                 )
                 runs.setdefault((method, num_envs), []).append(directory)
-                found = {"goal": given.goal, "seconds_compare": True, "methods": figures(runs, given.env, given.goal)}
-                path = keep(f"{given.env}-envs-scaling", {**origin, **found}, given.out)
+                methods = others | figures(runs, given.env, given.goal, origin["commit"])
+                found = {"goal": given.goal, "seconds_compare": not others, "methods": methods}
+                path = keep(name, {**origin, **found}, given.out)
     print(path)
 
 

@@ -434,9 +434,13 @@ def test_growth_is_relative_to_the_fewest_environments(tmp_path: Path, monkeypat
     monkeypatch.setattr(
         envs_scaling, "load", lambda folder, goal: {"goal_steps": steps[folder.parent.name][int(folder.name)]}
     )
-    found = envs_scaling.figures(runs, "catch-pixels", 0.9)["paac"]
+    found = envs_scaling.figures(runs, "catch-pixels", 0.9, "abc")["paac"]
     # Medians 150, 210 and none: of two runs one did not reach the goal
     assert [found[envs]["growth"] for envs in steps] == [1.0, 1.4, None]
+    provenance.keep("scaling", {"goal": 0.9, "commit": "abc", "methods": {"paac": found}}, tmp_path)
+    path = tmp_path / "scaling.json"
+    assert envs_scaling.kept(path, 0.9, ["appo"]) == {"paac": found}
+    assert envs_scaling.kept(path, 0.9, ["paac"]) == envs_scaling.kept(path, 18.0, ["appo"]) == {}
 
 
 def test_a_packed_study_counts_as_finished_and_can_be_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

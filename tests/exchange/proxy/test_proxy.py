@@ -391,14 +391,14 @@ def noisy() -> Program:
 
 @pytest.mark.parametrize("launch", [Simulation(0), threads], ids=["simulation", "threads"])
 def test_training_goes_on_unaffected_by_garbage(launch: Any) -> None:
-    watcher = Watcher(steps=STEPS)
+    watcher, before = Watcher(steps=STEPS), threading.active_count()
     launch(noisy(), watcher)
     reports = watcher.records
     assert watcher.budget.acted == STEPS
     traffic = [part for report in reports for part in report.exchange if isinstance(part, Traffic)]
     assert sum(part.refused for part in traffic) == NOISE
     assert sum(part.mixed for part in traffic) > 0
-    assert threading.active_count() < 20
+    assert threading.active_count() <= before
 
 
 def test_after_a_restart_only_members_that_have_joined_again_are_active() -> None:
