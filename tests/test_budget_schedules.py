@@ -16,6 +16,7 @@ from sweeps import sweep
 from gossamer.architectures import GALA, PAAC, PALA, SynchronousA2C
 from gossamer.envs.toy import Recall
 from gossamer.exchange import Exchange
+from gossamer.exchange.gossip.graphs import Complete
 from gossamer.exchange.gossip.mixing import PushSum
 from gossamer.exchange.gossip.options import Gossiping
 from gossamer.exchange.gossip.outer import Outer
@@ -282,6 +283,8 @@ MODES: list[dict[str, Any]] = [
     {"lock_step": True},
     {"mixing": PushSum(), "rounding": "int8", "outer": Outer(0.5)},
     {"sparse": Sparse(0.2, "rotation"), "rounding": "int8", "period": 20, "window": 10},
+    {"sparse": Sparse(0.2, "random"), "staleness": 4},
+    {"sparse": Sparse(0.2, "changed"), "graph": Complete(), "lock_step": True},
 ]
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gossamer.architectures import GALA, PALA
 from gossamer.exchange import Exchange
-from gossamer.exchange.gossip.graphs import Complete, OnePeer
+from gossamer.exchange.gossip.graphs import Complete, Edges, OnePeer
 from gossamer.exchange.gossip.mixing import PushSum
 from gossamer.exchange.gossip.outer import Outer
 from gossamer.exchange.gossip.sparse import Sparse
@@ -27,7 +27,8 @@ from gossamer.tools.simulate.stand_in import Point, StandIn
 SIZE, STEPS = 48, 6  # parameters; steps after which members are looked at, half of all: none has ended then
 CONTENTS: dict[str, dict[str, Any]] = {
     "all": {"graph": OnePeer()},
-    "push-sum": {"mixing": PushSum()},
+    # Member 0 has two receivers and member 2 two senders: weights are not 1
+    "push-sum": {"mixing": PushSum(), "graph": Edges(((0, 1), (1, 2), (2, 3), (3, 0), (0, 2)))},
     "random": {"sparse": Sparse(0.25, "random")},
     "rotation": {"sparse": Sparse(0.25, "rotation"), "graph": OnePeer()},
     "changed": {"sparse": Sparse(0.25, "changed"), "graph": Complete()},
@@ -102,4 +103,5 @@ def test_what_members_have_learned_is_conserved(name: str, content: str, parts: 
         there = sum((s["weight"] * s["point"] for s in members), torch.zeros(SIZE))
         owed = sum((s["owed"] for s in members if "owed" in s), torch.zeros(SIZE))
         torch.testing.assert_close(there + share * owed, total, atol=1e-3, rtol=0)
+        assert any(s["weight"] != 1 for s in members) == (content == "push-sum")
         assert (owed.abs().max() > 0) == (parts["rounding"] is not None and content != "changed")
