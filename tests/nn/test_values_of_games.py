@@ -42,6 +42,22 @@ def test_statistics_of_each_game_are_those_of_its_returns() -> None:
     assert len(seen) < SHORT
 
 
+def test_after_many_rollouts_older_ones_count_less_in_each_game_that_a_rollout_has() -> None:
+    """Every third rollout has no values of game 1, whose statistics then stay."""
+    head, mean, variance = ValueHead(4, 2), np.zeros(2), np.ones(2)
+    for n, (returns, game) in enumerate(rollouts(3 * SHORT)):
+        returns, game = (returns, game) if n % 3 else (returns[:8] + 0.01 * n, game[:8])
+        head.update(head.sample(returns, game))
+        weight = 1 / (1 + min(n, SHORT))
+        for number in set(game.tolist()):
+            values = returns[game == number].numpy().astype(np.float64)
+            apart = values.mean() - mean[number]
+            mean[number] += weight * apart
+            variance[number] += weight * (values.var() - variance[number]) + weight * (1 - weight) * apart**2
+    assert_close(head.moments.mean.double().numpy(), mean, rtol=1e-4, atol=0)
+    assert_close(head.moments.variance.double().numpy(), variance, rtol=1e-4, atol=0)
+
+
 def test_values_of_all_games_stay_when_the_statistics_of_one_change() -> None:
     head, features = ValueHead(4, 2), torch.randn(10, 4)
     head.begin(head.sample(*rollouts(1)[0]))

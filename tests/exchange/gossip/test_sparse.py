@@ -19,6 +19,7 @@ from gossamer.exchange import Gossip, Mailboxes
 from gossamer.exchange.gossip.graphs import Complete, Exponential, Graph, OnePeer, RandomPairs, Ring
 from gossamer.exchange.gossip.messages import Message
 from gossamer.exchange.gossip.mixing import PushSum
+from gossamer.exchange.gossip.outer import Outer
 from gossamer.exchange.gossip.records import Traffic
 from gossamer.exchange.gossip.sparse import Select, Sparse
 from gossamer.launch.simulation import Simulation
@@ -126,6 +127,14 @@ def test_with_share_1_it_is_the_average_to_the_bit(members: int, select: Select)
     whole, sent_whole = marched(starts, moves, None, interval=2)
     assert torch.equal(sparse, whole)
     assert sent == sent_whole == 6 * members * (members - 1) * SIZE * 4
+
+
+@pytest.mark.parametrize("sparse", [None, Sparse(0.25, "rotation")])
+def test_outer_momentum_of_0_at_rate_1_changes_nothing_to_the_bit(sparse: Sparse | None) -> None:
+    starts, moves = normal(1, SIZE).repeat(4, 1), normal(12, 4, SIZE, seed=1)
+    plain, _ = marched(starts, moves, sparse, Ring(), interval=2)
+    outer, _ = marched(starts, moves, sparse, Ring(), interval=2, outer=Outer(0.0, 1.0))
+    assert torch.equal(outer, plain)
 
 
 @settings(deadline=None, max_examples=25)
