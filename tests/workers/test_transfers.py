@@ -42,7 +42,7 @@ def test_acting_waits_once_a_step_and_a_batch_is_read_once(name: str, traffic: T
         while isinstance(batch := one.end.batch(), Batch):
             traffic.clear()
             updated = one.member.update(batch)
-            assert (traffic.reads, traffic.waits) == (["tolist"], [])
+            assert (traffic.reads, traffic.waits, traffic.queued) == (["tolist"], [], {})
             one.end.trained(batch, updated)
 
 
