@@ -74,13 +74,14 @@ class Observed:
 class Moments(nn.Module):
     """Mean and variance of each component over the last rollouts. Before the first rollout they are 0 and 1."""
 
-    def __init__(self, shape: tuple[int, ...], most: int) -> None:
-        """`most`: from this number of rollouts on, older ones count exponentially less."""
+    def __init__(self, shape: tuple[int, ...], most: int, *, games: bool = False) -> None:
+        """`most`: from this number of rollouts on, older ones count exponentially less. `games`: each component is of a
+        game of its own, and counts the rollouts that have values of it."""
         super().__init__()
         self.most = most
         self.mean = nn.Parameter(torch.zeros(shape), requires_grad=False)
         self.variance = nn.Parameter(torch.ones(shape), requires_grad=False)
-        self.rollouts = nn.Parameter(torch.zeros(()), requires_grad=False)
+        self.rollouts = nn.Parameter(torch.zeros(shape if games else ()), requires_grad=False)
 
     @property
     def deviation(self) -> Tensor:
@@ -90,12 +91,13 @@ class Moments(nn.Module):
     @torch.no_grad()
     def update(self, sample: Sample) -> None:
         """Include a rollout's values (Chan et al. 1979, parallel mean and variance)."""
-        exact = 1.0 / (1.0 + self.rollouts.double())  # []  not as a number: the host would have to wait for a GPU
+        new = (sample.count > 0).float() if isinstance(sample.count, Tensor) else 1.0  # [G]: 0 of a game without values
+        exact = new / (1.0 + self.rollouts.double())  # not as a number: the host would have to wait for a GPU
         weight, rest, both = exact.float(), (1.0 - exact).float(), (exact * (1.0 - exact)).float()
         difference = sample.mean - self.mean
         self.mean.add_(weight * difference)
         self.variance.mul_(rest).add_(weight * sample.variance + both * difference.square())
-        self.rollouts.add_(1).clamp_(max=self.most)
+        self.rollouts.add_(new).clamp_(max=self.most)
 
 
 class Normalized(nn.Module):
@@ -120,7 +122,8 @@ class ValueHead(nn.Module):
 
     def __init__(self, features: int, games: int = 1) -> None:
         super().__init__()
-        self.linear, self.moments = nn.Linear(features, games), Moments((games,) if games > 1 else (), SHORT)
+        self.linear = nn.Linear(features, games)
+        self.moments = Moments((games,), SHORT, games=True) if games > 1 else Moments((), SHORT)
         self._begun = False  # as last read
 
     def sample(self, returns: Tensor, game: Tensor | None) -> Sample:
@@ -135,13 +138,13 @@ class ValueHead(nn.Module):
     @property
     def begun(self) -> bool:
         """Whether a rollout's returns are included. Once they are, they stay so, and a GPU is not asked again."""
-        self._begun = self._begun or bool(self.moments.rollouts)
+        self._begun = self._begun or bool(self.moments.rollouts.any())
         return self._begun
 
     def begin(self, returns: Sample) -> None:
         """Take the units from the first rollout's returns, before the layer is trained on them. They are not counted:
         `update` includes them after the rollout's updates, like those of every other rollout."""
-        self.moments.update(self._known(returns))
+        self.moments.update(returns)
         with torch.no_grad():
             self.moments.rollouts.zero_()
 
@@ -149,17 +152,7 @@ class ValueHead(nn.Module):
     def update(self, returns: Sample) -> None:
         """Include a rollout's returns."""
         mean, deviation = self.moments.mean.clone(), self.moments.deviation
-        self.moments.update(self._known(returns))
+        self.moments.update(returns)
         ratio = deviation / self.moments.deviation
         self.linear.weight.mul_(ratio if ratio.dim() == 0 else ratio.unsqueeze(1))
         self.linear.bias.mul_(ratio).add_((mean - self.moments.mean) / self.moments.deviation)
-
-    def _known(self, returns: Sample) -> Sample:
-        """The sample, with the statistics as they are for games that it has no values of."""
-        if isinstance(returns.count, int):
-            return returns
-        some = returns.count > 0
-        mean, variance = self.moments.mean, self.moments.variance
-        return Sample(
-            returns.count, torch.where(some, returns.mean, mean), torch.where(some, returns.variance, variance)
-        )

@@ -43,13 +43,14 @@ def test_statistics_of_each_game_are_those_of_its_returns() -> None:
 
 
 def test_after_many_rollouts_older_ones_count_less_in_each_game_that_a_rollout_has() -> None:
-    """Every third rollout has no values of game 1, whose statistics then stay."""
-    head, mean, variance = ValueHead(4, 2), np.zeros(2), np.ones(2)
+    """Every third rollout, and the first ones, have no values of game 1, whose statistics then stay."""
+    head, mean, variance, counts = ValueHead(4, 2), np.zeros(2), np.ones(2), [0, 0]
     for n, (returns, game) in enumerate(rollouts(3 * SHORT)):
-        returns, game = (returns, game) if n % 3 else (returns[:8] + 0.01 * n, game[:8])
+        returns, game = (returns, game) if n % 3 and n > 50 else (returns[:8] + 0.01 * n, game[:8])
         head.update(head.sample(returns, game))
-        weight = 1 / (1 + min(n, SHORT))
         for number in set(game.tolist()):
+            weight = 1 / (1 + min(counts[number], SHORT))
+            counts[number] += 1
             values = returns[game == number].numpy().astype(np.float64)
             apart = values.mean() - mean[number]
             mean[number] += weight * apart
