@@ -228,7 +228,8 @@ def test_an_error_in_a_callback_ends_the_run_in_one_line(
 ) -> None:
     (tmp_path / f"broken_{method}.py").write_text(BROKEN.format(method))
     monkeypatch.syspath_prepend(tmp_path)
-    words = ["train", "paac", "--env", "catch", "--steps", "80", "--num-envs", "2", "--rollout-length", "4"]
+    steps = "80" if method == "on_end" else "1_000_000"
+    words = ["train", "paac", "--env", "catch", "--steps", steps, "--num-envs", "2", "--rollout-length", "4"]
     words += ["--threads", "1", "--run-dir", str(tmp_path / "run"), "--callback", f"broken_{method}:Broken"]
     assert guarded(lambda: commands.run(words[0], words[1:])) == 2
     last = Store(tmp_path / "run" / "checkpoints").get("last").path.name
@@ -244,7 +245,7 @@ def test_an_error_in_a_callback_ends_the_run_in_one_line(
 def test_a_run_that_fails_tells_its_callbacks(tmp_path: Path) -> None:
     heard = Heard()
     with pytest.raises(UserError, match="Raises: on_report raised ValueError: no such"):
-        trained(tmp_path / "run", callbacks=[Raises, heard])
+        trained(tmp_path / "run", callbacks=[Raises, heard], **FOREVER)
     assert heard.of("end") == [None]
 
 
