@@ -106,7 +106,7 @@ SHOWN: Mapping[str, tuple[str, str]] = {
     ),
     "speed-sb3-small": ("Speed of PPO on small environments compared with Stable-Baselines3", SET),
     "speed-before-after": ("Speed of PAAC before and after transfers to GPUs, several games and callbacks", SET),
-    "pong-envs-scaling": ("Steps to 18 on Pong with more environments, APPO, one seed", TODAY),
+    "pong-envs-scaling": ("Steps to 18 on Pong with more environments, APPO and PAAC with PPO, one seed", TODAY),
     "speed-gpu-graphs": ("Speed on an H200 with and without CUDA graphs, and what bounds it", SET),
     "speed-cores": ("Ways to step the games of Pong on two cores", SET),
     "gossip-consensus": ("Time and bytes until members agree, for each way of gossip: virtual time", SET),
