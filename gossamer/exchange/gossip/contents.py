@@ -41,25 +41,13 @@ class Contents:
         if self._selection is not None:
             values, places = self._selection.chosen(mine, exchange, view)
             sent = None if values is mine else self._selection.sent
-            part = 0 if values is mine else self._selection.part(exchange)
-            message = replace(message, parameters=values, places=places, whole=values is mine, part=part)
+            message = replace(message, parameters=values, places=places, whole=values is mine)
         if self._feedback is not None:
             values, packed, error = self._feedback.rounded(message.parameters, sent, message.weight * receivers)
             form = self._feedback.form
             message = replace(message, parameters=values, packed=packed, error=error, format=form, kept=True)
         self._published = message.parameters
         return replace(message, ready=recorded(mine))
-
-    def apart(self, messages: Sequence[Message]) -> list[list[Message]]:
-        """The messages, oldest first, with those of each part of the parameters in a list of their own; of older ones
-        of a sender without what its newest has, too. At least one list."""
-        if self._selection is None or not messages:
-            return [list(messages)]
-        newest, parts = {m.sender: m for m in messages}, dict[int, list[Message]]()
-        for m in messages:
-            each = m if newest[m.sender] is m else self._selection.separable(m)
-            parts.setdefault(m.part, []).append(each)
-        return list(parts.values())
 
     def mixed(
         self, mine: Tensor, messages: Sequence[Message], shares: Sequence[float], interval: int

@@ -242,13 +242,10 @@ class GossipLink:
 
     def _mix(self, mine: Tensor, messages: Sequence[Message], kept: float) -> None:
         """Average parameters [P] with the messages into a new buffer."""
-        mixed, noise, order, shares = mine, 0.0, list[Message](), list[float]()
-        for alike in self._contents.apart(messages):
-            some, new = self._shares(alike, kept)
-            mixed, noise = self._contents.mixed(mixed, some, new, self.interval)
-            order, shares = [*order, *some], [*shares, *new]
+        messages, shares = self._shares(messages, kept)
+        mixed, noise = self._contents.mixed(mine, messages, shares, self.interval)
         self._flat.swap(mixed)
-        self._tracker.mixed(self.iteration, order, shares, noise)
+        self._tracker.mixed(self.iteration, messages, shares, noise)
 
     def _shares(self, messages: Sequence[Message], kept: float) -> tuple[list[Message], list[float]]:
         """Return the messages and the share of each in the average. A late message gets the share that it would have

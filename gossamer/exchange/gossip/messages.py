@@ -34,7 +34,6 @@ class Message:
     exact: int = 0  # how many of its last parameters are float32 in any format: running statistics
     kept: bool = False  # whether the sender keeps the rounding error for its next messages (`feedback`)
     packed: tuple[Tensor, ...] | None = None  # the parameters as `formats.pack` returns them, if the sender rounds
-    part: int = 0  # which part of the parameters a sparse message has, from 1, if they take turns
 
     def nbytes(self, form: Format = "fp32") -> int:
         """Bytes of its parameters, in this format unless the sender has packed them, and of its indices, of 4 each."""
@@ -87,8 +86,8 @@ def on_device(message: Message, device: torch.device) -> Tensor:
 
 def replaces(new: Message, old: Message) -> bool:
     """Whether only the newer one of two messages of a sender is of use. One with all parameters, which a member that
-    comes back begins from, is not replaced by a sparse one, nor a sparse one by that of another part."""
-    return new.whole or (not old.whole and new.part == old.part)
+    comes back begins from, is not replaced by a sparse one."""
+    return new.whole or not old.whole
 
 
 def merge(messages: Sequence[Message]) -> Message:

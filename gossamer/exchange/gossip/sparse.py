@@ -6,7 +6,9 @@ indices, and the exchange is gossip of these parameters alone: whatever gossip c
 `rotation` (as the fragments of Streaming DiLoCo, Douillard et al. 2025, arXiv 2501.18512): the parameters are divided
 into parts, and each exchange has one of them, every part once in each round. A round has an order of its own, drawn
 by the common seed: else a part could meet the same edges of a changing graph each time. Otherwise as `random`, but
-every parameter has its turn after at most two rounds, and nothing of the vector's size is drawn.
+every parameter has its turn after at most two rounds, and nothing of the vector's size is drawn. Where members do not
+wait for each other, a message takes the place of an unread one with other parameters, which are then sent again in
+the next round: to average each part, however old, needed more steps on Pong (docs/architectures/gala.md).
 
 `changed` (Grounds and Kudenko 2008): each member sends the parameters that have changed most since they were last
 exchanged, with their indices. The choices of the members differ, so a plain average at the receivers would change the
@@ -23,7 +25,7 @@ complete graph in lock-step. With share 1, u_j = x_j everywhere, and the exchang
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
@@ -80,25 +82,14 @@ class Selection:
             return mine, None
         return mine[self.sent], None if self.known is None else self.sent
 
-    def part(self, exchange: int) -> int:
-        """The number of the part that has its turn at this exchange, from 1; 0 if parts do not take turns."""
-        if self._sparse.select != "rotation":
-            return 0
-        return 1 + _part(self._sparse.seed, exchange, -(-self._separable // self._count))
-
-    def separable(self, message: Message) -> Message:
-        """The message without what every message has."""
-        rest = self._size - self._separable
-        return message if not rest else replace(message, parameters=message.parameters[:-rest], exact=0)
-
     def places_of(self, message: Message, exchange: int) -> Tensor:
         """Indices [K] of the parameters that a message has, ascending."""
         device = self.sent.device
         if message.places is not None:
-            places = message.places.to(device)
-        else:
-            places = self._all(device) if message.whole else self._drawn(exchange, device)
-        return places[: len(message.parameters)]
+            return message.places.to(device)
+        if len(message.parameters) == self._size:
+            return self._all(device)
+        return self._drawn(exchange, device)
 
     def mixed(self, mine: Tensor, published: Tensor, received: Sequence[Received], places: Sequence[Tensor]) -> Tensor:
         """Average parameters [P] with those received [K], which have the indices `places` [K], into a new vector.
@@ -151,11 +142,7 @@ def _drawn(seed: int, exchange: int, count: int, separable: int, size: int) -> T
 def _turn(seed: int, exchange: int, count: int, separable: int, size: int) -> Tensor:
     """The part, of at most `count` of the first `separable` elements, whose turn it is, and all elements after them, in
     ascending order."""
-    first = count * _part(seed, exchange, -(-separable // count))
-    return torch.cat([torch.arange(first, min(first + count, separable)), torch.arange(separable, size)])
-
-
-def _part(seed: int, exchange: int, parts: int) -> int:
-    """The number, from 0, of the part whose turn it is at this exchange."""
+    parts = -(-separable // count)
     round_, place = divmod(exchange - 1, parts)
-    return int(np.random.default_rng([seed, round_]).permutation(parts)[place])
+    first = count * int(np.random.default_rng([seed, round_]).permutation(parts)[place])
+    return torch.cat([torch.arange(first, min(first + count, separable)), torch.arange(separable, size)])

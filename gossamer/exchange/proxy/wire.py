@@ -23,10 +23,10 @@ from gossamer.exchange.gossip.messages import Hello, Message, Parcel, Pulse
 
 # magic, format version, kind, number format, whether there are indices, whether the sender keeps the rounding error,
 # whether there are all parameters, whether messages were merged, count of integers, token, layout, sender, epoch,
-# iteration, elements, how many of them are float32 in any format, part, weight, published, error, checksum (XXH3 of
-# all other bytes)
-HEADER = struct.Struct("<4sBBB????I16s8sIIQQIIdddQ")
-MAGIC, VERSION, PARCEL, HELLO = b"GSMR", 7, 1, 2
+# iteration, elements, and how many of them are float32 in any format, weight, published, error, checksum (XXH3 of all
+# other bytes)
+HEADER = struct.Struct("<4sBBB????I16s8sIIQQIdddQ")
+MAGIC, VERSION, PARCEL, HELLO = b"GSMR", 6, 1, 2
 
 
 class Token(bytes):
@@ -48,7 +48,7 @@ def encode(item: Parcel | Hello, token: bytes, layout: bytes, form: Format = "fp
     if isinstance(item, Hello):
         numbers = [n for p in item.pulses for n in (p.host, p.beats, len(p.members), *p.members, *p.sent)]
         kind = (HELLO, 0, False, False, False, False)
-        head, body = _head(kind, numbers, token, layout, (item.host, 0, 0, 0, 0, 0, 0.0, 0.0, 0.0)), None
+        head, body = _head(kind, numbers, token, layout, (item.host, 0, 0, 0, 0, 0.0, 0.0, 0.0)), None
     else:
         m = item.message
         if m.packed is None:
@@ -57,7 +57,7 @@ def encode(item: Parcel | Hello, token: bytes, layout: bytes, form: Format = "fp
             error = m.error if form == "fp32" else float((restore(parts, form, len(vector), m.exact) - vector).norm())
         else:
             form, parts, error = m.format, _packed(m), m.error
-        fields = (m.sender, m.epoch, m.iteration, len(m.parameters), m.exact, m.part, m.weight, m.published, error)
+        fields = (m.sender, m.epoch, m.iteration, len(m.parameters), m.exact, m.weight, m.published, error)
         places = [] if m.places is None else [m.places.cpu().to(torch.int32)]
         kind = (PARCEL, FORMATS.index(form), bool(places), m.kept, m.whole, m.merged)
         head, body = _head(kind, item.receivers, token, layout, fields), [*places, *parts]
@@ -85,7 +85,7 @@ def decode(packet: Array, token: bytes, layout: bytes | None) -> Parcel | Hello:
     peek(packet, token)
     fields = _fields(packet)
     _, _, kind, number, indexed, kept, whole, merged, count, _, theirs, sender, epoch, iteration, size, *_ = fields
-    exact, part, weight, published, error, checksum = fields[-6:]
+    exact, weight, published, error, checksum = fields[-5:]
     if _checksum(packet) != checksum:
         raise Refused("wrong checksum")
     receivers = tuple(np.frombuffer(packet, np.uint32, count, HEADER.size).tolist())
@@ -97,8 +97,7 @@ def decode(packet: Array, token: bytes, layout: bytes | None) -> Parcel | Hello:
     if indexed:
         places, body = torch.from_numpy(body[: 4 * size].view(np.int32).astype(np.int64)), body[4 * size :]
     vector = unpack(body, size, FORMATS[number], exact)
-    how = {"format": FORMATS[number], "places": places, "kept": kept, "whole": whole, "merged": merged}
-    how |= {"exact": exact, "part": part}
+    how = {"format": FORMATS[number], "places": places, "kept": kept, "whole": whole, "merged": merged, "exact": exact}
     return Parcel(Message(sender, iteration, epoch, weight, published, vector, error, **how), receivers)
 
 
@@ -108,7 +107,7 @@ def peek(packet: Array, token: bytes) -> int:
         raise Refused("not a packet")
     if packet.size < HEADER.size or not packet.flags.c_contiguous:
         raise Refused("truncated")
-    magic, version, kind, number, indexed, _, _, _, count, theirs, *_, size, exact, _, _, _, _, _ = _fields(packet)
+    magic, version, kind, number, indexed, _, _, _, count, theirs, *_, size, exact, _, _, _, _ = _fields(packet)
     if magic != MAGIC or version != VERSION or kind not in (PARCEL, HELLO) or number >= len(FORMATS):
         raise Refused("not a packet of this version")
     if not compare_digest(theirs, token):

@@ -216,11 +216,3 @@ def test_a_sparse_message_does_not_replace_one_with_all_parameters() -> None:
     post.send(replace(whole, iteration=4, whole=False), [1])
     post.send(replace(whole, iteration=5), [1])
     assert told(post.collect(1, {}, 0).messages) == [(0, 5)]
-
-
-def test_a_part_does_not_replace_another_part() -> None:
-    """Parts that take turns: a receiver that has not read for a round finds each of them once, the newest."""
-    post = Mailboxes(2)
-    for k in range(1, 9):
-        post.send(a_message(0, k, whole=False, part=1 + k % 3), [1])
-    assert told(post.collect(1, {}, 0).messages) == [(0, 6), (0, 7), (0, 8)]

@@ -196,22 +196,6 @@ def test_each_message_has_the_value_layer_in_units_of_running_statistics() -> No
         assert places[64:] == list(range(flat.separable, len(flat.vector)))
 
 
-def test_a_member_that_was_busy_averages_every_part_that_it_was_sent_and_the_newest_statistics_once() -> None:
-    """One member takes a round of steps, 0.25 of the parameters each, while the other takes none."""
-    gossip: Any = Gossip(Mailboxes(2), Ring(), sparse=Sparse(0.25, "rotation"), period=0)
-    models = Counted(torch.full((SIZE,), 8.0)), Counted(torch.zeros(SIZE))
-    ahead, behind = (gossip.join(Place(rank), Learns(model)) for rank, model in enumerate(models))
-    steps = [Local(SGD([model.value], 1.0)) for model in models]
-    for model in models:
-        model.value.grad = torch.zeros(SIZE)
-    for k in range(4):
-        models[0].statistic.data.fill_(4.0 * k)
-        ahead.step(steps[0])
-    behind.step(steps[1])
-    assert models[1].value.tolist() == [4.0] * SIZE
-    assert models[1].statistic.tolist() == [6.0, 6.0]
-
-
 def test_after_a_change_of_the_membership_a_message_has_all_parameters() -> None:
     """Member 0 comes back with old parameters: what the others send has all, and it starts from their mean."""
     post, sparse = Mailboxes(3, newest=False), Sparse(0.25, "changed")

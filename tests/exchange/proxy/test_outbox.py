@@ -39,13 +39,6 @@ def test_but_not_for_receivers_that_it_is_not_for() -> None:
     assert inside(box.parcels) == [(0, 1, (6,)), (0, 3, (4, 5))]
 
 
-def test_nor_for_another_part_of_its_sender_s_parameters() -> None:
-    box = Outbox()
-    for k in range(1, 5):
-        box.put(Parcel(a_message(0, k, whole=False, part=1 + k % 2), (4,)))
-    assert inside(box.take()) == [(0, 3, (4,)), (0, 4, (4,))]
-
-
 def test_what_did_not_arrive_is_tried_again_unless_something_newer_waits() -> None:
     box = Outbox()
     box.put(parcel(0, 1, 4))

@@ -29,13 +29,7 @@ def test_float32_arrives_as_it_was(size: int) -> None:
     assert torch.equal(got.message.parameters, sent.message.parameters)
     m = got.message
     assert (m.sender, m.iteration, m.epoch, m.weight, m.published) == (3, 17, 4, 0.5, 1_700_000_000.25)
-    assert (m.error, m.format, m.part) == (0.0, "fp32", 0)
-
-
-def test_which_part_of_the_parameters_a_message_has_arrives() -> None:
-    got = decode(encode(Parcel(a_message(64, whole=False, part=70_000), (1,)), TOKEN, LAYOUT), TOKEN, LAYOUT)
-    assert isinstance(got, Parcel)
-    assert (got.message.whole, got.message.part) == (False, 70_000)
+    assert (m.error, m.format) == (0.0, "fp32")
 
 
 @pytest.mark.parametrize("form", FORMATS)
